@@ -26,8 +26,8 @@ pub enum AddOutcome {
 }
 
 impl Archive {
-    /// Adds the log at `path` to the archive, with `tags` in addition to its own. A log that is already there is not added
-    /// again.
+    /// Adds the log at `path` to the archive, with `tags` in addition to the log's own. A log that the archive already
+    /// has is not added again.
     ///
     /// # Errors
     /// [`ArchiveError`]; the archive is then unchanged.
@@ -36,7 +36,7 @@ impl Archive {
         self.add_from(path, &source, tags, None)
     }
 
-    /// Like [`Archive::add`], for a log named `source` that `host` sent to this collector.
+    /// Like [`Archive::add`], for a log named `source` that was received from `host`.
     pub(crate) fn add_from(
         &self,
         path: &Path,
@@ -126,7 +126,7 @@ pub(crate) fn file(all: &Transaction<'_>, published: &PublishedFile) -> rusqlite
     Ok(file)
 }
 
-/// Returns the facts about a stored file that the catalogue records.
+/// Returns the facts about a stored file that are recorded in the catalogue.
 pub(crate) fn published(name: &str, bytes: u64, stored: &StoredFile) -> PublishedFile {
     PublishedFile {
         name: name.to_owned(),
@@ -142,7 +142,7 @@ fn host(all: &Transaction<'_>, address: &str, name: Option<&str>) -> rusqlite::R
     all.prepare_cached(insert)?.query_row(params![address, name], |row| row.get(0))
 }
 
-/// Returns the number of the stream that a test belongs to; a new stream is added.
+/// Returns the number of the stream to which a test belongs. A new stream is added to the catalogue.
 fn stream(all: &Transaction<'_>, session: &Session) -> rusqlite::Result<i64> {
     let PooledStream { src, dst, protocol, direction, payload_bytes, period_ns, dscp } =
         PooledStream::of(session);
@@ -159,14 +159,15 @@ fn stream(all: &Transaction<'_>, session: &Session) -> rusqlite::Result<i64> {
     all.prepare_cached(query)?.query_row(kind, |row| row.get(0))
 }
 
-/// Adds tests to the catalogue, each with the number of the file that holds its packets.
+/// Adds tests to the catalogue, each with the number of the file that contains its packets.
 pub(crate) fn enter_all(all: &Transaction<'_>, entries: &[(&CatalogueEntry, i64)]) -> rusqlite::Result<()> {
     let mut hours: BTreeMap<(i64, i64), Vec<&(&CatalogueEntry, i64)>> = BTreeMap::new();
     for test in entries {
         let hour = (stream(all, &test.0.session)?, rollup::hour(test.0.started_ns));
         hours.entry(hour).or_default().push(test);
     }
-    // Hour by hour, so that the tests of an hour are in its roll-ups before longer periods are pooled from these.
+    // Tests are added hour by hour. The tests of an hour are thus in its roll-up before longer periods are pooled from
+    // it.
     for ((stream, hour), tests) in hours {
         tests.iter().try_for_each(|(entry, file)| enter(all, stream, entry, *file))?;
         let mut pool = Cow::Borrowed(&tests[0].0.pool);
@@ -219,13 +220,13 @@ fn enter(all: &Transaction<'_>, stream: i64, entry: &CatalogueEntry, file: i64) 
     Ok(())
 }
 
-/// Statement that inserts all figures of a test.
+/// SQL statement that inserts all figures of a test.
 static INSERT_FIGURES: LazyLock<String> = LazyLock::new(|| {
     let names: Vec<String> = selectors().map(|s| format!(", \"{s}\"")).collect();
     format!("INSERT INTO figures(test{}) VALUES (?{})", names.concat(), ", ?".repeat(names.len()))
 });
 
-/// Current time, ns since 1970.
+/// Returns the current time, in ns since 1970.
 pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64)
 }

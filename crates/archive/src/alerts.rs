@@ -1,10 +1,11 @@
 //! Alerts of a monitor: [`Archive::entered_after`] returns the tests to be judged, [`Archive::note`] stores the results in
 //! one transaction, and [`Archive::alerts`] lists current and past alerts.
 //!
-//! Every test gets the next number when it enters the archive. The alert evaluation stores the number of the last test that
-//! it judged in the same transaction as all consequences: the states of its rules, alerts that fire or are resolved, and
-//! messages still to be sent. Each test is therefore judged exactly once, even if the process is killed. A message is
-//! removed after its delivery: one that was delivered just before a crash is sent again with the same number.
+//! Tests are numbered in the order in which they are added to the archive. The alert evaluation stores the number of
+//! the last test that it judged in the same transaction as all consequences: the states of its rules, alerts that fire
+//! or are resolved, and messages still to be sent. Each test is therefore judged exactly once, even if the process is
+//! killed. A message is removed after its delivery. If a crash occurs between delivery and removal, the message is sent
+//! again with the same number.
 
 use crate::catalogue::{figure_columns, unsigned};
 use crate::error::ArchiveError;
@@ -19,31 +20,31 @@ const MAX_RESOLVED_ALERTS: i64 = 10_000;
 /// A test that was added to the archive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entered {
-    /// Number of the test in the order of addition to the archive, from 1.
+    /// Number of the test, from 1, in the order of addition to the archive.
     pub number: i64,
-    /// The test.
+    /// Identifier of the test.
     pub test: TestId,
     /// Number of the test's stream.
     pub stream_id: i64,
-    /// Sender: its name, or its address.
+    /// Name of the sender, or its address.
     pub src: String,
-    /// Receiver: its name, or its address.
+    /// Name of the receiver, or its address.
     pub dst: String,
-    /// `up`, `down`, `both` for round trips, `-` if unknown.
+    /// Direction: `up`, `down`, `both` for round trips, `-` if unknown.
     pub direction: String,
     /// Start time, ns since 1970.
     pub started_ns: i64,
-    /// `good`, `fair`, `poor`, `bad` or `unknown`.
+    /// Severity of the verdict: `good`, `fair`, `poor`, `bad` or `unknown`.
     pub severity: String,
-    /// Headline of the verdict, one line.
+    /// Headline of the verdict, on one line.
     pub headline: String,
-    /// Tags; a monitor sets `test`, `client` and `server`.
+    /// Tags of the test. A monitor sets `test`, `client` and `server`.
     pub tags: BTreeMap<String, String>,
-    /// Figures by selector, in the figure's unit; undefined figures are absent.
+    /// Figures by selector, in the unit of each figure; undefined figures are absent.
     pub figures: BTreeMap<String, f64>,
 }
 
-/// An alert: a condition that a rule found on a path, from the time at which it fired until it was resolved.
+/// An alert: a condition that a rule found on a path. It fires until it is resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Alert {
@@ -51,38 +52,39 @@ pub struct Alert {
     pub id: i64,
     /// Name of the rule.
     pub alert: String,
-    /// `critical`, `warning` or `info`.
+    /// Severity of the alert: `critical`, `warning` or `info`.
     pub severity: String,
     /// Name of the test.
     pub test: String,
-    /// Sender, by its name in the monitor's file.
+    /// Sender, named as in the monitor's file.
     pub src: String,
-    /// Receiver, by its name in the monitor's file.
+    /// Receiver, named as in the monitor's file.
     pub dst: String,
-    /// Start of the first test that led to the alert, ns since 1970; for silence, start of the last result.
+    /// Start of the first test that led to the alert, ns since 1970. For alerts about missing results, start of the
+    /// last result.
     pub since_ns: i64,
     /// Time at which the alert fired, ns since 1970.
     pub fired_ns: i64,
-    /// Time at which the alert was resolved, ns since 1970; null while it fires.
+    /// Time at which the alert was resolved, ns since 1970; null while it is firing.
     pub resolved_ns: Option<i64>,
     /// Condition found when the alert fired, as text.
     pub reason: String,
-    /// Reason why the alert was resolved, as text; null while it fires.
+    /// Reason why the alert was resolved, as text; null while it is firing.
     pub resolution: Option<String>,
 }
 
-/// An alert that begins to fire.
+/// An alert that starts firing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fired {
     /// Name of the rule.
     pub alert: String,
-    /// `critical`, `warning` or `info`.
+    /// Severity of the alert: `critical`, `warning` or `info`.
     pub severity: String,
     /// Name of the test.
     pub test: String,
-    /// Sender.
+    /// Name of the sender, or its address.
     pub src: String,
-    /// Receiver.
+    /// Name of the receiver, or its address.
     pub dst: String,
     /// Same as the field of [`Alert`].
     pub since_ns: i64,
@@ -95,7 +97,7 @@ pub struct Fired {
 /// A change of an alert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AlertUpdate {
-    /// An alert fires.
+    /// An alert started to fire.
     Fired(Fired),
     /// The alert of this rule, test and path is resolved.
     Resolved {
@@ -103,13 +105,13 @@ pub enum AlertUpdate {
         alert: String,
         /// Name of the test.
         test: String,
-        /// Sender.
+        /// Name of the sender, or its address.
         src: String,
-        /// Receiver.
+        /// Name of the receiver, or its address.
         dst: String,
-        /// Time, ns since 1970.
+        /// Time at which the alert was resolved, ns since 1970.
         at_ns: i64,
-        /// Reason, as text.
+        /// Reason why the alert was resolved, as text.
         reason: String,
     },
 }
@@ -117,15 +119,15 @@ pub enum AlertUpdate {
 /// Changes that are stored in one transaction.
 #[derive(Clone, Debug, Default)]
 pub struct Note {
-    /// Number of the last test that was judged; `None` leaves it unchanged.
+    /// Number of the last test that was judged; `None` leaves the stored number unchanged.
     pub judged: Option<i64>,
-    /// States of rules by key, as text; `None` removes the state.
+    /// States of rules by key, as text; `None` removes the state of a rule.
     pub states: Vec<(String, Option<String>)>,
     /// Alerts that fire or are resolved, in order.
     pub changes: Vec<AlertUpdate>,
-    /// Channels that each change is sent to.
+    /// Channels to which each change is sent.
     pub channels: Vec<String>,
-    /// Maximum number of messages waiting per channel; older ones are dropped and counted.
+    /// Maximum number of messages that may wait per channel. Older messages are dropped and counted.
     pub most_waiting: u64,
 }
 
@@ -134,14 +136,14 @@ pub struct Note {
 pub struct StoredChanges {
     /// Alerts that fired or were resolved, in their current state.
     pub alerts: Vec<Alert>,
-    /// Messages that were dropped because too many were waiting.
+    /// Number of messages that were dropped because too many were waiting.
     pub dropped: u64,
 }
 
 /// A notification that an alert fired or was resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlertMessage {
-    /// Number of the message, which stays the same when the message is sent again.
+    /// Number of the message. It stays the same when the message is sent again.
     pub id: i64,
     /// The alert as it was when the message was created.
     pub alert: Alert,
@@ -209,7 +211,7 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// Number of tests added to the archive since this counter was introduced.
+    /// Returns the number of tests added to the archive since this counter was introduced.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -217,7 +219,7 @@ impl Archive {
         Ok(counter(&self.db, ENTERED).map_err(self.sql("reading"))?.unwrap_or(0))
     }
 
-    /// Number of the last judged test; `None` before the first.
+    /// Returns the number of the last judged test; `None` before the first one.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -225,7 +227,7 @@ impl Archive {
         counter(&self.db, JUDGED).map_err(self.sql("reading"))
     }
 
-    /// Number of messages ever given up, or dropped because too many were waiting.
+    /// Returns the total number of messages that were given up, or dropped because too many were waiting.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -304,7 +306,7 @@ impl Archive {
         states.map_err(self.sql("reading"))
     }
 
-    /// Stores the results of judged tests: all or nothing. A change that was already applied has no effect.
+    /// Stores the results of judged tests in one transaction. A change that was already applied has no effect.
     ///
     /// # Errors
     /// [`ArchiveError`]; nothing is then changed.
@@ -338,7 +340,7 @@ impl Archive {
         })
     }
 
-    /// Returns the messages that wait in a channel and are due at `now_ns`, in order; `most` at most.
+    /// Returns at most `most` messages that are waiting in a channel and due at `now_ns`, in order.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -364,8 +366,8 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// Time at which the first waiting message of a channel is due, ns since 1970; `None` if no message waits. Later
-    /// messages wait for the first one.
+    /// Returns the time at which the first waiting message of a channel is due, in ns since 1970; `None` if no message
+    /// is waiting. Later messages wait for the first one.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -383,7 +385,7 @@ impl Archive {
         self.transaction(|all| count(all, DROPPED, messages.len() as i64).map(drop))
     }
 
-    /// Removes messages that were sent.
+    /// Removes messages after they were sent.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -436,7 +438,8 @@ fn apply(all: &Transaction<'_>, change: &AlertUpdate) -> rusqlite::Result<Option
     all.query_row(&format!("SELECT {ALERT} FROM alerts WHERE id = ?"), [id], alert).map(Some)
 }
 
-/// Drops the oldest messages beyond the limit and alerts resolved long ago; returns the number of dropped messages.
+/// Drops the oldest messages beyond the limit, and deletes alerts that were resolved long ago. Returns the number of
+/// dropped messages.
 fn make_room(all: &Transaction<'_>, note: &Note) -> rusqlite::Result<u64> {
     let mut dropped = 0;
     let most = i64::try_from(note.most_waiting).unwrap_or(i64::MAX);

@@ -1,8 +1,8 @@
-//! [`PreparedTest`]: a test ready to be added; [`Archive::add_all`] adds many at once, with one file of packets per day and
-//! one transaction.
+//! [`PreparedTest`]: a test that is ready to be added. [`Archive::add_all`] adds many of them at once, with one packet
+//! file per day and one transaction.
 //!
-//! A test is read and analysed before the lock of the archive is taken, so that other writers wait only for the insertion
-//! itself. Adding many at once is cheaper per test: each roll-up is updated once and the disk is synced once.
+//! Tests are read and analysed before the archive is locked, so that other writers only wait for the insertion itself.
+//! Adding many tests at once costs less per test, because each roll-up is updated once and the disk is synced once.
 
 use crate::add::{AddOutcome, enter_all, file};
 use crate::checksum::number;
@@ -23,13 +23,13 @@ use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
-/// Maximum size of a log that is prepared in memory. Preparation takes about five times the size of the log.
+/// Maximum size of a log that is prepared in memory, in bytes. Preparation takes about five times as much memory.
 pub const MAX_PREPARED_BYTES: u64 = 2 << 20;
 
-/// Name given to the log of a measured test.
+/// Name of the log of a measured test, which has no file.
 const MEASURED: &str = "test.log";
 
-/// A test that was read and analysed, ready to be added.
+/// A test that was read and analysed, and is ready to be added.
 pub struct PreparedTest {
     sum: u128,
     entry: CatalogueEntry,
@@ -39,7 +39,7 @@ pub struct PreparedTest {
 }
 
 impl PreparedTest {
-    /// Reads the log `text` named `source`, with `tags` in addition to its own.
+    /// Reads the log `text` named `source`, with `tags` in addition to the log's own.
     ///
     /// # Errors
     /// [`ArchiveError`] if `text` is not a log, or is longer than [`MAX_PREPARED_BYTES`].
@@ -57,8 +57,8 @@ impl PreparedTest {
         PreparedTest::taken(intake, &origin)
     }
 
-    /// Prepares a measured test from its session, its packets in order of arrival, and the kernel's TCP_INFO of each packet,
-    /// if available. The test's number is the checksum of its [`CanonicalLog`].
+    /// Prepares a measured test from its session, its packets in order of arrival, and the kernel's TCP_INFO of each
+    /// packet if available. The test's number is the checksum of its [`CanonicalLog`].
     ///
     /// # Errors
     /// [`ArchiveError`] if it is not a test.
@@ -78,7 +78,7 @@ impl PreparedTest {
             let closing = closing.as_bytes();
             Ok(closing[closing.len().saturating_sub(TAIL_BYTES)..].to_vec())
         };
-        // The number is only known at the end.
+        // The test's number is only known after all rows.
         let mut intake = TestIntake::new(0, MEASURED, RowOverflow::Memory, end);
         count(header.as_bytes());
         intake.line(header.as_bytes());
@@ -86,7 +86,7 @@ impl PreparedTest {
         for (k, record) in records.iter().enumerate() {
             let row = LogRow { index: k as u64, record: *record, tcp: tcp.get(k).copied() };
             line.clear();
-            // Store the row as a reader of the log would read it: fields without a column are not stored.
+            // Store the row as a reader of the log would read it, without fields for which the log has no column.
             let stored = text.write(&mut line, &row).then(|| text.read(&line)).flatten();
             let stored = stored
                 .ok_or_else(|| ArchiveError::Impossible(format!("packet {k} is not a row of a log")))?;
@@ -99,8 +99,8 @@ impl PreparedTest {
         PreparedTest::taken(intake, &LogOrigin { sum, bytes, source: MEASURED, tags: &[] })
     }
 
-    /// Prepares the log in the file at `path`, whose origin is already known. Packets of a long log go to `tmp/` of the
-    /// archive.
+    /// Prepares the log in the file at `path`. Its origin is already known. Packets of a long log are stored in `tmp/`
+    /// of the archive.
     pub(crate) fn of_file(
         archive: &Archive,
         path: &Path,
@@ -128,7 +128,7 @@ impl PreparedTest {
         Ok(PreparedTest { sum: origin.sum, entry, packets, host: None })
     }
 
-    /// Marks the log as sent to this collector by `host`, and adds `host` to its tags.
+    /// Marks the log as received from `host`, and adds `host` to its tags.
     #[must_use]
     pub fn from_host(mut self, host: &str) -> PreparedTest {
         self.entry.tags.retain(|(key, _)| key != collected::TAG);
@@ -137,7 +137,7 @@ impl PreparedTest {
         self
     }
 
-    /// Tags of the log and the given tags.
+    /// Tags of the log, including the additional ones.
     pub fn tags(&self) -> &[(String, String)] {
         &self.entry.tags
     }
@@ -154,7 +154,7 @@ impl PreparedTest {
 }
 
 impl Archive {
-    /// Adds logs to the archive, all or none. A log that is already there is not added again.
+    /// Adds all logs to the archive in one transaction. A log that the archive already has is not added again.
     ///
     /// # Errors [`ArchiveError`]; the archive is then unchanged. For a single log, an error may also mean that a
     /// different log has the same number.
@@ -182,7 +182,7 @@ impl Archive {
         if new.is_empty() {
             return Ok(added);
         }
-        // Sorted so that tests of a path are adjacent in the file: they are usually read together.
+        // Tests of a path are adjacent in the file, because they are usually read together.
         new.sort_by_cached_key(|test| (rollup::day_name(test.entry.started_ns), test.entry.started_ns));
         let mut published: Vec<(PublishedFile, usize)> = Vec::new();
         let result = self.publish_all(&mut new, &mut published).and_then(|()| {
@@ -202,7 +202,7 @@ impl Archive {
             })
         });
         if let Err(e) = result {
-            // The catalogue does not list these files; fsck finds files that cannot be removed now.
+            // The catalogue does not list these files. fsck finds the files that cannot be removed now.
             for (published, _) in published {
                 let _ = fs::remove_file(self.root.join(&published.name));
             }
@@ -211,8 +211,8 @@ impl Archive {
         Ok(added)
     }
 
-    /// Writes the packets of `tests`, which are ordered by day, to one file per day; returns each file and its number of
-    /// tests.
+    /// Writes the packets of `tests`, which are ordered by day, to one file per day. Returns each file with its number
+    /// of tests.
     fn publish_all(
         &self,
         tests: &mut [&mut PreparedTest],
@@ -260,7 +260,7 @@ fn write_shared(tests: &mut [&mut PreparedTest], path: &Path) -> Result<PacketFi
     Ok(writer)
 }
 
-/// Returns the end of a file, which a log reader examines before the rows.
+/// Returns the end of a file, which a log reader needs before the rows.
 fn end_of_file(path: &Path, header: u64) -> std::io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let from = file.metadata()?.len().saturating_sub(TAIL_BYTES as u64).max(header);

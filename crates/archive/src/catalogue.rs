@@ -1,8 +1,8 @@
 //! The catalogue: everything in an archive except packets, in SQLite.
 //!
-//! [`STEPS`] holds the migrations of its schema, each from one version to the next; a released step never changes.
-//! Columns of figures are not part of the migrations: they are added according to the list of figures when the archive
-//! is opened for writing.
+//! [`STEPS`] contains the migrations of its schema, each from one version to the next. A released migration never
+//! changes. Columns of figures are not part of the migrations: they are added according to the list of figures when the
+//! archive is opened for writing.
 
 use crate::error::ArchiveError;
 use jitlat_core::scalars::selectors;
@@ -14,12 +14,12 @@ use std::time::Duration;
 
 /// Name of the catalogue's file.
 pub const CATALOGUE: &str = "catalogue.sqlite";
-/// Timeout for the lock of the archive.
+/// Maximum time to wait for the lock of the archive.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum size of a value: an archive may come from an untrusted source.
+/// Maximum size of a value, in bytes. It is limited because an archive may come from an untrusted source.
 const MAX_VALUE_BYTES: i32 = 1 << 28;
 
-/// Statements that migrate version k to version k + 1. Released steps never change.
+/// Statements that migrate version k to version k + 1. Released statements never change.
 const STEPS: [&str; 4] = [
     "
 CREATE TABLE files(
@@ -179,7 +179,7 @@ CREATE TABLE collected(
 ",
 ];
 
-/// Newest version of the schema.
+/// Latest version of the schema.
 pub const VERSION: i64 = STEPS.len() as i64;
 
 /// Purpose for which the catalogue is opened.
@@ -187,9 +187,9 @@ pub const VERSION: i64 = STEPS.len() as i64;
 pub(crate) enum For {
     Reading,
     Writing,
-    /// Write; create it if it does not exist.
+    /// For writing; the catalogue is created if it does not exist.
     Making,
-    /// Write, regardless of the schema version.
+    /// For writing, regardless of the schema version.
     Migrating,
 }
 
@@ -207,7 +207,8 @@ pub(crate) fn open(archive: &Path, purpose: For) -> Result<Connection, ArchiveEr
         _ => OpenFlags::SQLITE_OPEN_READ_WRITE,
     };
     let mut db = match Connection::open_with_flags(&path, flags) {
-        // A read-only file has no writers, so no lock is needed.
+        // WAL mode needs a file in shared memory, which cannot be created here. A read-only file has no writers, so it
+        // needs no lock.
         Ok(db)
             if flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY)
                 && db.execute_batch("SELECT 1 FROM sqlite_schema").is_err() =>
@@ -220,6 +221,7 @@ pub(crate) fn open(archive: &Path, purpose: For) -> Result<Connection, ArchiveEr
     .map_err(failed)?;
     db.busy_timeout(LOCK_TIMEOUT).map_err(failed)?;
     db.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES).map_err(failed)?;
+    // An archive may come from an untrusted source. In WAL mode, only FULL makes a transaction survive a power failure.
     let set = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL;";
     db.execute_batch(set).map_err(failed)?;
     let found: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
@@ -249,13 +251,15 @@ fn escaped(c: char) -> Vec<char> {
     }
 }
 
+// Permissions do not show it if the file system is mounted read-only.
 fn is_read_only(archive: &Path) -> bool {
     tempfile::tempfile_in(archive).is_err()
 }
 
-/// Applies the missing migrations, all or none.
+/// Applies the missing migrations in one transaction.
 fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
     let all = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    // Another process may have migrated the catalogue in the meantime.
     let found: i64 = all.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     for step in STEPS.iter().skip(usize::try_from(found).unwrap_or(0)) {
         all.execute_batch(step)?;
@@ -271,6 +275,7 @@ fn add_figures(db: &mut Connection) -> rusqlite::Result<()> {
         return Ok(());
     }
     let all = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    // Another process may have added them in the meantime.
     let there = figure_columns(&all)?;
     for selector in selectors().map(|s| s.to_string()).filter(|s| !there.contains(s)) {
         all.execute_batch(&format!("ALTER TABLE figures ADD COLUMN \"{selector}\" REAL"))?;
@@ -284,7 +289,7 @@ pub(crate) fn figure_columns(db: &Connection) -> rusqlite::Result<BTreeSet<Strin
     columns.query_map([], |row| row.get(0))?.collect()
 }
 
-/// Reads a column that holds no negative numbers.
+/// Reads a column that contains no negative numbers.
 pub(crate) fn unsigned(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<u64> {
     let value: i64 = row.get(column)?;
     u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))

@@ -6,7 +6,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::Path;
 
-/// Detects writes to the catalogue of an archive. Its descriptor becomes readable after a write, so that a thread can wait
+/// Detects writes to the catalogue of an archive. Its descriptor becomes readable after a write, so a thread can wait
 /// for it.
 #[derive(Debug)]
 pub struct CatalogueWatch {
@@ -14,14 +14,14 @@ pub struct CatalogueWatch {
 }
 
 impl CatalogueWatch {
-    /// Watches the archive in the folder `root` from now on.
+    /// Starts watching the archive in the folder `root`.
     ///
-    /// # Errors
-    /// [`ArchiveError::Io`] if there is no such folder, or the system's limit of watches is reached; then poll instead.
+    /// # Errors [`ArchiveError::Io`] if the folder does not exist, or the system's limit of watches is reached. In the
+    /// latter case, poll instead.
     pub fn watch(root: &Path) -> Result<CatalogueWatch, ArchiveError> {
         let watch = || {
             let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-            // The folder, because SQLite sometimes creates the write-ahead log again.
+            // Watch the folder rather than the files, because SQLite sometimes creates a new write-ahead log.
             inotify.add_watch(root, AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONLYDIR)?;
             Ok::<_, std::io::Error>(inotify)
         };
@@ -39,7 +39,7 @@ impl CatalogueWatch {
     }
 }
 
-/// True if the event reports a write to the catalogue or its write-ahead log, or the loss of events.
+/// True if the event reports a write to the catalogue or its write-ahead log, or that events were lost.
 fn concerns_catalogue(event: &InotifyEvent) -> bool {
     let rest = |name: &std::ffi::OsString| {
         name.to_str().and_then(|name| name.strip_prefix(CATALOGUE).map(str::to_owned))

@@ -1,4 +1,5 @@
-//! [`Archive::check`]: verifies that all data are as they were written, and repairs the traces of a crash.
+//! [`Archive::check`]: verifies that all data are unchanged since they were written, and repairs damage left by a
+//! crash.
 
 use crate::add::{self, enter_all};
 use crate::checksum::number;
@@ -18,7 +19,7 @@ use twox_hash::XxHash3_128;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckFinding {
-    /// Path of the file, relative to the archive; for a log, number of the test.
+    /// Path of the file, relative to the archive. For a log, the number of the test.
     pub what: String,
     /// Description of the problem.
     pub problem: String,
@@ -34,19 +35,19 @@ pub struct Checked {
     pub files: u64,
     /// Total size of the files.
     pub bytes: u64,
-    /// Unfinished files of writers that ended early, now removed.
+    /// Number of unfinished files of interrupted writers, which were removed.
     pub unfinished: u64,
-    /// Files whose tests are all stored elsewhere, now removed.
+    /// Number of files whose tests are all stored elsewhere, which were removed.
     pub superfluous: u64,
-    /// Tests of finished files that were missing from the catalogue, now added.
+    /// Number of tests in finished files that were missing from the catalogue and were added.
     pub entered: u64,
-    /// Problems that cannot be repaired.
+    /// Problems that could not be repaired.
     pub damaged: Vec<CheckFinding>,
 }
 
 impl Archive {
-    /// Compares every byte of the packets with its checksum; with `logs`, also reassembles each log and compares it with the
-    /// one that was added. Removes files that a crash left unfinished, and adds finished files that are missing from the
+    /// Compares all packets with their checksums. With `logs`, also reassembles each log and compares it with the log
+    /// that was added. Removes files that a crash left unfinished, and adds finished files that are missing from the
     /// catalogue.
     ///
     /// # Errors
@@ -91,7 +92,7 @@ impl Archive {
         Ok(found)
     }
 
-    /// Repairs the traces of a crash, like [`Archive::check`], without its other checks.
+    /// Repairs damage left by a crash, like [`Archive::check`] without its other checks.
     ///
     /// # Errors
     /// [`ArchiveError`]; a file that cannot be added to the catalogue is listed in [`Checked::damaged`].
@@ -110,7 +111,7 @@ impl Archive {
         Ok(found)
     }
 
-    /// Removes unfinished files of writers that ended early.
+    /// Removes unfinished files of interrupted writers.
     fn remove_unfinished(&self, found: &mut Checked) -> Result<(), ArchiveError> {
         for file in files_in(&self.root.join("tmp"))? {
             fs::remove_file(&file).map_err(ArchiveError::io("removing", &file))?;
@@ -119,7 +120,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Adds the tests of files that are not in `names` to the catalogue.
+    /// Adds the tests in files that are not in `names` to the catalogue.
     fn adopt_all(&self, names: &BTreeSet<PathBuf>, found: &mut Checked) -> Result<(), ArchiveError> {
         for path in files_in(&self.root.join("packets"))? {
             if names.contains(&path) {
@@ -180,8 +181,8 @@ impl Archive {
         Ok(())
     }
 
-    /// Adds the unknown tests of a finished file to the catalogue, or removes the file if all its tests are known. Returns
-    /// the number of tests added.
+    /// Adds tests of a finished file to the catalogue if the catalogue does not have them. Removes the file if it has
+    /// all of them. Returns the number of tests added.
     fn adopt(&self, path: &Path) -> Result<u64, ArchiveError> {
         let (stored, tests, len) = StoredFile::inspect(path)?;
         let known = |test: &StoredTest| {
@@ -212,7 +213,7 @@ impl Archive {
     }
 }
 
-/// Analyses a test of a file again; returns an error if its log is not the one that was added.
+/// Analyses a test of a packet file again. Returns an error if its log differs from the one that was added.
 fn entry_of(stored: &StoredFile, test: StoredTest) -> Result<CatalogueEntry, ArchiveError> {
     let rows = || stored.rows(test.id, test.row_group, test.first_row, test.rows);
     let (sum, len) = sum_of(text::text(rows()?, test.rest.clone())?)?;
@@ -242,7 +243,7 @@ fn sum_of(mut log: Box<dyn Read + Send>) -> Result<(u128, u64), ArchiveError> {
     }
 }
 
-/// All files below a folder, without following links.
+/// Returns all files below a folder, without following links.
 pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>, ArchiveError> {
     let (mut folders, mut files) = (vec![folder.to_owned()], Vec::new());
     while let Some(folder) = folders.pop() {

@@ -1,4 +1,4 @@
-//! Checksum of a log, from which the number of its test is derived.
+//! Checksum of a log, from which its test's number is derived.
 
 use crate::error::ArchiveError;
 use std::fs::File;
@@ -21,12 +21,13 @@ pub(crate) fn sum(path: &Path) -> Result<(u128, u64), ArchiveError> {
     }
 }
 
-/// Derives a test's number from a checksum: never negative, for programs without unsigned integers.
+/// Derives a test's number from a checksum. It is never negative, for the benefit of programs without unsigned
+/// integers.
 pub(crate) fn number(sum: u128) -> i64 {
     (sum as u64 >> 1) as i64
 }
 
-/// Checksum (XXH3-128) of the log at `path`, which identifies its test everywhere.
+/// Returns the checksum (XXH3-128) of the log at `path`, which identifies the test in all archives.
 ///
 /// # Errors
 /// [`ArchiveError`] if it cannot be read.

@@ -1,4 +1,4 @@
-//! [`CollectedHost`]: tests that other hosts have pushed to this archive, counted per host.
+//! [`CollectedHost`]: counts, per host, of the tests that other hosts have pushed to this archive.
 
 use crate::Archive;
 use crate::add::now;
@@ -8,7 +8,7 @@ use crate::error::ArchiveError;
 use rusqlite::{Row, Transaction, params};
 use serde::Serialize;
 
-/// The tag that names the host which pushed a test.
+/// Tag with the name of the host that pushed a test.
 pub(crate) const TAG: &str = "collected-from";
 
 /// Counts of the tests that a host has pushed to this archive.
@@ -17,24 +17,24 @@ pub(crate) const TAG: &str = "collected-from";
 pub struct CollectedHost {
     /// Name of the host, as given by its authenticated key.
     pub host: String,
-    /// Number of tests from this host that were ever stored here.
+    /// Total number of tests from this host that were stored here.
     pub stored: u64,
-    /// Number of tests from this host that were ever refused.
+    /// Total number of tests from this host that were refused.
     pub refused: u64,
     /// Time at which the last test was stored, ns since 1970; null before the first.
     pub stored_ns: Option<i64>,
-    /// Time of the host's last report of the two numbers below, ns since 1970; null without a report.
+    /// Time of the host's last report of `waiting` and `dropped`, ns since 1970; null without a report.
     pub heard_ns: Option<i64>,
-    /// Tests that were waiting on the host at that time.
+    /// Number of tests that were waiting on the host at the time of its last report.
     pub waiting: u64,
-    /// Number of tests that the host had dropped by that time because they were too old.
+    /// Number of tests that the host had dropped, because they were too old, by the time of its last report.
     pub dropped: u64,
 }
 
 const ENSURE: &str =
     "INSERT OR IGNORE INTO collected(host, stored, refused, waiting, dropped) VALUES (?, 0, 0, 0, 0)";
 
-/// Adds to the number of tests stored for `host`.
+/// Increases the number of tests stored for `host`.
 pub(crate) fn count_stored(all: &Transaction<'_>, host: &str, tests: i64) -> rusqlite::Result<()> {
     all.prepare_cached(ENSURE)?.execute([host])?;
     all.prepare_cached("UPDATE collected SET stored = stored + ?, stored_ns = ? WHERE host = ?")?
@@ -42,14 +42,14 @@ pub(crate) fn count_stored(all: &Transaction<'_>, host: &str, tests: i64) -> rus
         .map(drop)
 }
 
-/// Counts tests that were missing from the catalogue after a crash.
+/// Counts pushed tests that were missing from the catalogue after a crash and were added again.
 pub(crate) fn count_adopted(all: &Transaction<'_>, entries: &[CatalogueEntry]) -> rusqlite::Result<()> {
     let hosts = entries.iter().flat_map(|entry| entry.tags.iter().filter(|(key, _)| key == TAG));
     hosts.into_iter().try_for_each(|(_, host)| count_stored(all, host, 1))
 }
 
 impl Archive {
-    /// Returns the counts of each host that has pushed to this archive, by name.
+    /// Returns the counts of each host that has pushed tests to this archive, sorted by name.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -71,7 +71,7 @@ impl Archive {
         found.map_err(self.sql("reading"))
     }
 
-    /// Records a report of `host` about its waiting and dropped tests, if there is one, and adds to the number of its
+    /// Records a report of `host` about its waiting and dropped tests, if there is one, and increases the number of its
     /// refused tests.
     ///
     /// # Errors

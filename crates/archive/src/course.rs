@@ -1,5 +1,5 @@
-//! [`Archive::course`]: a stream over time, as one pool per period; [`Archive::verdicts`]: the verdicts of its tests, and
-//! where they change.
+//! [`Archive::course`]: a stream over time, as one pool per period. [`Archive::verdicts`]: the verdicts on its tests,
+//! and when they change.
 
 use crate::error::ArchiveError;
 use crate::find::Filter;
@@ -13,17 +13,17 @@ use rusqlite::params;
 /// A stream within one period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamPeriod {
-    /// Start of the period, ns since 1970; for a single test, its start.
+    /// Start of the period, or of the single test, ns since 1970.
     pub start_ns: i64,
-    /// End of the period, ns since 1970; for a single test, equal to its start.
+    /// End of the period, ns since 1970. For a single test, equal to the start.
     pub end_ns: i64,
-    /// The test; `None` for longer periods.
+    /// Number of the test, if the period is a single test.
     pub test: Option<TestId>,
     /// All packets of the period, without the delay differences of consecutive packets (IPDV).
     pub pool: Pool,
 }
 
-/// Start times and verdicts of a stream's tests.
+/// Start times of a stream's tests, and the verdicts on them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdicts {
     /// Start (ns since 1970), verdict and number of each test, in order of time.
@@ -31,8 +31,8 @@ pub struct Verdicts {
 }
 
 impl Verdicts {
-    /// Tests with which the stream becomes bad (poor or bad: true) or recovers (false): start in ns since 1970, new state,
-    /// number of the test.
+    /// Iterates over the tests at which the stream becomes poor or bad (true) or recovers (false): start in ns since
+    /// 1970, new state, number of the test.
     pub fn changes(&self) -> impl Iterator<Item = (i64, bool, TestId)> + '_ {
         let known = self.tests.iter().filter(|(_, severity, _)| severity != "unknown");
         let mut before: Option<bool> = None;
@@ -43,7 +43,7 @@ impl Verdicts {
         })
     }
 
-    /// Median time between tests, ns; `None` for fewer than three tests.
+    /// Median time between the starts of tests, in ns; `None` for fewer than three tests.
     pub fn usual_distance(&self) -> Option<i64> {
         let mut distances: Vec<i64> =
             self.tests.windows(2).map(|w| w[1].0.saturating_sub(w[0].0)).filter(|d| *d > 0).collect();
@@ -51,8 +51,8 @@ impl Verdicts {
         (distances.len() >= 2).then(|| distances[distances.len() / 2])
     }
 
-    /// Gaps between tests that are longer than three times the usual interval: start times of the test before and the
-    /// test after each gap.
+    /// Gaps between tests that are longer than three times the usual interval: start times of the tests before and
+    /// after each gap, in ns since 1970.
     pub fn gaps(&self) -> Vec<(i64, i64)> {
         let Some(usual) = self.usual_distance() else { return Vec::new() };
         let long = |w: &&[(i64, String, TestId)]| w[1].0.saturating_sub(w[0].0) > usual.saturating_mul(3);
@@ -61,7 +61,7 @@ impl Verdicts {
 }
 
 impl Archive {
-    /// Returns the streams between the hosts of `filter`, with their numbers.
+    /// Returns the streams between the hosts in `filter`, with their numbers.
     ///
     /// # Errors
     /// [`ArchiveError::Usage`] if there is no such host.
@@ -69,7 +69,7 @@ impl Archive {
         self.streams_of(filter)
     }
 
-    /// Number of tests of a stream that started in `from..to`.
+    /// Returns the number of tests of a stream that started in `from..to` (ns since 1970).
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -79,7 +79,7 @@ impl Archive {
         self.db.query_row(query, params![stream, from, to], count).map_err(self.sql("reading"))
     }
 
-    /// Start times of the first and the last test of a stream, ns since 1970; `None` without tests.
+    /// Returns the start times of the first and the last test of a stream, in ns since 1970; `None` without tests.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -89,7 +89,7 @@ impl Archive {
         self.db.query_row(query, [stream], both).map_err(self.sql("reading"))
     }
 
-    /// Returns the periods of a stream in `from..to` that have tests, in order of time.
+    /// Returns the periods of a stream in `from..to` (ns since 1970) that contain tests, in order of time.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -132,7 +132,7 @@ impl Archive {
         Ok(all)
     }
 
-    /// Returns the verdicts of a stream's tests in `from..to`.
+    /// Returns the verdicts on a stream's tests in `from..to` (ns since 1970).
     ///
     /// # Errors
     /// [`ArchiveError`].

@@ -1,7 +1,8 @@
 //! [`analyse`]: analyses the packets of many tests again, in parallel.
 //!
-//! Tests in the same row group are read in the order of its rows, so that it is opened once. Work is distributed by
-//! size, largest first, so that no thread starts a long test when the others are done.
+//! Tests in the same row group are read in the order of its rows, so that the row group is opened only once. The
+//! largest pieces of work are distributed first: otherwise one thread might start a long test when the others have
+//! finished.
 
 use crate::error::ArchiveError;
 use crate::packets::TestRows;
@@ -20,9 +21,9 @@ use std::thread;
 /// Result of [`analyse`].
 #[derive(Debug)]
 pub struct AnalysedGroups<K> {
-    /// Pool of all packets of the tests with the same key, by key.
+    /// Pools by key. Each pool contains all packets of the tests with this key.
     pub groups: BTreeMap<K, Pool>,
-    /// Tests that could not be read, which are not in any group.
+    /// Tests that could not be read. They are not in any pool.
     pub failed: Vec<(TestId, ArchiveError)>,
 }
 
@@ -38,7 +39,7 @@ impl<K: Ord> AnalysedGroups<K> {
     }
 }
 
-/// Tests that begin in the same row group, by their first row.
+/// Tests whose packets begin in the same row group, in the order of their first rows.
 struct RowGroupTests<'a, K> {
     tests: Vec<(TestId, PacketLocation, &'a K)>,
 }
@@ -49,8 +50,8 @@ impl<K> RowGroupTests<'_, K> {
     }
 }
 
-/// Analyses the packets of `tests` in the archive in the folder `root` again, on `jobs` threads, and pools tests with the
-/// same key.
+/// Analyses the packets of `tests` again, on `jobs` threads, and pools tests with the same key. `root` is the folder of
+/// the archive.
 ///
 /// # Errors
 /// [`ArchiveError`] if the archive cannot be read. The error of a single test is part of the result.
@@ -68,7 +69,7 @@ where
     let (next, all) = (AtomicUsize::new(0), Mutex::new(AnalysedGroups { groups: BTreeMap::new(), failed }));
     let work = || -> Result<(), ArchiveError> {
         let archive = Archive::open(root)?;
-        // Each thread pools its own groups, so that no thread waits for another: a pool takes several hundred kilobytes.
+        // Each thread has its own pools, so that no thread waits for another. A pool takes several hundred kilobytes.
         let mut mine = AnalysedGroups { groups: BTreeMap::new(), failed: Vec::new() };
         while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
             archive.analyse_unit(unit, options, &mut mine);
@@ -89,7 +90,7 @@ where
     Ok(all)
 }
 
-/// Returns the work to do, largest first, and the tests that cannot be analysed.
+/// Returns the pieces of work, largest first, and the tests that cannot be analysed.
 fn units<'a, K>(
     archive: &Archive,
     tests: &'a [(TestId, K)],
@@ -115,7 +116,7 @@ fn units<'a, K>(
 }
 
 impl Archive {
-    /// Analyses the packets of a test again. Lines of the log other than packets are not considered.
+    /// Analyses the packets of a test again. Other lines of the log are ignored.
     ///
     /// # Errors
     /// Same as [`Archive::packets`].
@@ -147,7 +148,7 @@ impl Archive {
             let moved = rows.take().and_then(|rows| {
                 rows.go_to(id.0, location.row_group, location.first_row, location.rows).ok()
             });
-            // The file is opened for its first test, after an error, and when the packets were moved to another file.
+            // The file is opened for its first test, after an error, and after the packets were moved to another file.
             let packets = match moved {
                 Some(rows) => Ok(StoredPackets { rows }),
                 None => self.packets(*id),

@@ -1,4 +1,4 @@
-//! [`CatalogueEntry`]: the catalogue's facts about a test.
+//! [`CatalogueEntry`]: the facts about a test that the catalogue stores.
 
 use crate::checksum::number;
 use crate::error::ArchiveError;
@@ -9,7 +9,7 @@ use jitlat_core::pool::Pool;
 use jitlat_core::{Analyzer, PacketRecord, Session, Summary};
 use jitlat_store::log::{LogReader, LogReading};
 
-/// Everything the catalogue stores about a test; packets are stored elsewhere.
+/// All facts about a test that the catalogue stores. Packets are stored elsewhere.
 pub(crate) struct CatalogueEntry {
     pub id: i64,
     pub hash: String,
@@ -60,7 +60,7 @@ impl Analysis {
         self.analyzer.push_all(records);
     }
 
-    /// Returns the entry of the log; [`CatalogueEntry::complete`] adds the remaining facts.
+    /// Returns the entry of the log. [`CatalogueEntry::complete`] adds the remaining facts.
     pub fn finish(self, session: Session, reading: &LogReading, origin: &LogOrigin<'_>) -> CatalogueEntry {
         let (mut summary, samples) = self.analyzer.finish_with_samples(&session);
         reading.add_to(&mut summary);
@@ -88,22 +88,22 @@ impl Analysis {
 }
 
 impl CatalogueEntry {
-    /// Creates an entry from a log and its analysis; [`CatalogueEntry::complete`] adds packets and other lines.
+    /// Creates an entry from a log and its analysis. [`CatalogueEntry::complete`] adds packets and other lines.
     pub fn of(mut reader: LogReader, origin: &LogOrigin<'_>) -> Result<CatalogueEntry, ArchiveError> {
         let mut analysis = Analysis::new(reader.session());
         reader.each_chunk(|records| analysis.push_all(records))?;
         Ok(analysis.finish(reader.session().clone(), reader.reading(), origin))
     }
 
-    /// Adds the number of rows and the other lines, and compresses the parts that the catalogue stores
-    /// compressed.
+    /// Adds the number of rows and the lines that are not rows, and compresses the parts that the catalogue stores in
+    /// compressed form.
     pub fn complete(&mut self, rows: u64, rest: OtherLines) {
         self.packed =
             Packed { rest: rest.to_bytes(), session: pack(&self.session), pool: pack_pool(&self.pool) };
         (self.rows, self.rest) = (rows, rest);
     }
 
-    /// Description of the test in the metadata of a packet file.
+    /// Returns the description of the test in the metadata of a packet file.
     pub fn stored(&self) -> StoredTest {
         StoredTest {
             id: self.id,

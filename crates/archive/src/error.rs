@@ -9,35 +9,35 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
-    /// The folder does not hold an archive.
+    /// The folder does not contain an archive.
     #[error("{} is not an archive (it has no {}): check the path, or create one with `jitlat archive add`", .0.display(), crate::CATALOGUE)]
     NotAnArchive(PathBuf),
     /// The archive was written by a newer program.
     #[error("the archive {} has schema version {found}, but this program supports versions up to {known}: use a newer jitlat", .archive.display())]
     TooNew {
-        /// The archive.
+        /// Folder of the archive.
         archive: PathBuf,
         /// Schema version of the archive.
         found: i64,
-        /// Newest version that this program supports.
+        /// Latest version that this program supports.
         known: i64,
     },
     /// The archive was written by an older program and is open for reading only.
     #[error("the archive {} has schema version {found}: run `jitlat archive migrate` to convert it to version {known}", .archive.display())]
     TooOld {
-        /// The archive.
+        /// Folder of the archive.
         archive: PathBuf,
         /// Schema version of the archive.
         found: i64,
-        /// Version needed.
+        /// Version that this program requires.
         known: i64,
     },
     /// Another writer holds the lock.
     #[error("the archive {} was still locked by another program after {} s: try again later", .archive.display(), .waited.as_secs())]
     Busy {
-        /// The archive.
+        /// Folder of the archive.
         archive: PathBuf,
-        /// Time waited for the lock.
+        /// Time for which the program waited for the lock.
         waited: Duration,
     },
     /// A file operation failed.
@@ -45,7 +45,7 @@ pub enum ArchiveError {
     Io {
         /// Operation that failed.
         doing: &'static str,
-        /// The file.
+        /// Path of the file or folder.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,
@@ -55,7 +55,7 @@ pub enum ArchiveError {
     Catalogue {
         /// Operation that failed.
         doing: &'static str,
-        /// The archive.
+        /// Folder of the archive.
         archive: PathBuf,
         /// Error of the database.
         source: rusqlite::Error,
@@ -63,12 +63,12 @@ pub enum ArchiveError {
     /// A packet file was changed since it was written, or was not written by jitlat.
     #[error("the packet file {} is damaged: {problem}", .file.display())]
     Damaged {
-        /// The file.
+        /// Path of the packet file.
         file: PathBuf,
         /// Description of the problem.
         problem: String,
     },
-    /// A row of the catalogue holds impossible values.
+    /// A row of the catalogue contains impossible values.
     #[error("the catalogue is damaged: {0}")]
     Impossible(String),
     /// A log cannot be read.
@@ -77,23 +77,23 @@ pub enum ArchiveError {
     /// The log is not a regular file, or is larger than an archive accepts.
     #[error("cannot add {}: {problem}", .path.display())]
     Unsuitable {
-        /// The log.
+        /// Path of the log.
         path: PathBuf,
-        /// Reason.
+        /// Reason why the log cannot be added.
         problem: &'static str,
     },
-    /// The archive has no such test.
+    /// The archive does not contain this test.
     #[error("the archive {} has no test {id}", .archive.display())]
     NoSuchTest {
-        /// The archive.
+        /// Folder of the archive.
         archive: PathBuf,
-        /// Identifier given by the user.
+        /// Identifier as given by the user.
         id: String,
     },
-    /// Several tests begin with these digits.
+    /// The identifier is ambiguous: several tests begin with these digits.
     #[error("{count} tests begin with {id}: give more digits")]
     Ambiguous {
-        /// Identifier given by the user.
+        /// Identifier as given by the user.
         id: String,
         /// Number of matching tests.
         count: usize,
@@ -101,7 +101,7 @@ pub enum ArchiveError {
     /// The packets of a test were pruned.
     #[error("the packets of test {0} were pruned; its figures remain (`jitlat archive ls`)")]
     Pruned(crate::TestId),
-    /// A request is not understood.
+    /// The request is invalid.
     #[error("{0}")]
     Usage(String),
 }

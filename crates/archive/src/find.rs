@@ -1,4 +1,4 @@
-//! [`Filter`] selects tests; [`Archive::list`] returns their entries in the catalogue.
+//! [`Filter`]: conditions on tests. [`Archive::list`] returns the catalogue entries of the tests that meet them.
 
 use crate::catalogue::unsigned;
 use crate::error::ArchiveError;
@@ -28,7 +28,7 @@ impl FromStr for Endpoints {
     }
 }
 
-/// A point in time: `2026-11-23`, `2026-11-23T10:00:00Z`, or a time before now: `90m`, `36h`, `7d`, `8w`.
+/// A point in time: `2026-11-23`, `2026-11-23T10:00:00Z`, or a time span before now: `90m`, `36h`, `7d`, `8w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct When(pub WallTime);
 
@@ -62,14 +62,14 @@ impl When {
     }
 }
 
-/// Conditions on tests. An empty filter selects all.
+/// Conditions on tests. An empty filter selects all tests.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Hosts of the path.
+    /// Sender and receiver; `None` for all hosts.
     pub path: Option<Endpoints>,
-    /// Earliest start.
+    /// Earliest start of a test.
     pub since: Option<When>,
-    /// End of the range of starts, exclusive.
+    /// Time before which tests must start.
     pub before: Option<When>,
     /// Tags that a test must have.
     pub tags: Vec<(String, String)>,
@@ -85,34 +85,34 @@ pub struct ListedTest {
     pub started_ns: i64,
     /// Name given by the user.
     pub name: Option<String>,
-    /// Name of the log when it was added.
+    /// Name that the log had when it was added.
     pub source: String,
     /// Address of the sender; `-` if unknown.
     pub src: String,
     /// Address of the receiver; `-` if unknown.
     pub dst: String,
-    /// `udp` or `tcp` for one-way tests, otherwise the protocol of the round trips.
+    /// Protocol: `udp` or `tcp` for one-way tests, otherwise the protocol of the round trips.
     pub protocol: String,
-    /// `up`, `down`, `both` for round trips, `-` if unknown.
+    /// Direction: `up`, `down`, `both` for round trips, `-` if unknown.
     pub direction: String,
-    /// Number of rows of the log.
+    /// Number of rows in the log.
     pub packets: u64,
     /// Size of the log in bytes.
     pub log_bytes: u64,
     /// True if the packets are still stored.
     pub has_packets: bool,
-    /// `good`, `fair`, `poor`, `bad` or `unknown`.
+    /// Severity of the verdict: `good`, `fair`, `poor`, `bad` or `unknown`.
     pub severity: String,
-    /// Headline of its verdict, one line.
+    /// Headline of the verdict, on one line.
     pub headline: String,
-    /// Tags of the test, including the tags given when it was added.
+    /// Tags of the test, including those given when it was added.
     pub tags: BTreeMap<String, String>,
-    /// Requested figures, in their units.
+    /// Requested figures, each in its own unit.
     pub figures: BTreeMap<String, Option<f64>>,
 }
 
 impl ListedTest {
-    /// Number of the test.
+    /// Returns the number of the test.
     ///
     /// # Errors
     /// [`ArchiveError::Impossible`] if `id` is not a test's number.
@@ -123,11 +123,11 @@ impl ListedTest {
 }
 
 impl Filter {
-    /// Converts the filter to a condition on `tests t` with `streams s`, `hosts a` and `hosts b`.
+    /// Converts the filter to an SQL condition on `tests t`, `streams s`, `hosts a` and `hosts b`.
     fn condition(&self, archive: &Archive) -> Result<(String, Vec<Value>), ArchiveError> {
         let (mut all, mut values) = (vec!["1".to_owned()], Vec::new());
         if let Some(Endpoints(text)) = &self.path {
-            // Addresses may contain colons: the known hosts decide at which colon the text is split.
+            // Addresses may contain colons. The known hosts decide at which colon the text is split.
             let cut = |k: usize| (text[..k].to_owned(), text[k + 1..].to_owned());
             let cuts = text.char_indices().filter(|(_, c)| *c == ':').map(|(k, _)| cut(k));
             let known = |host: &str| {
@@ -166,11 +166,11 @@ impl Filter {
     }
 }
 
-/// Tests joined with their streams and hosts.
+/// SQL tables with the tests, their streams and their hosts.
 pub(crate) const TABLES: &str =
     "tests t JOIN streams s ON s.id = t.stream JOIN hosts a ON a.id = s.src JOIN hosts b ON b.id = s.dst";
 
-/// Columns that [`listed`] reads from [`TABLES`].
+/// Columns of [`TABLES`] that [`listed`] reads.
 pub(crate) const LISTED: &str = "t.id, t.started_ns, t.name, t.source, a.address, b.address, s.protocol, s.direction, t.packets, \
                                  t.log_bytes, t.file IS NOT NULL, t.severity, t.headline";
 /// Number of columns in [`LISTED`].
@@ -198,7 +198,7 @@ pub(crate) fn listed(row: &SqlRow<'_>) -> rusqlite::Result<ListedTest> {
 }
 
 impl Archive {
-    /// Returns the tests that match `filter`, in order of start time, with `figures`.
+    /// Returns the tests that match `filter`, in order of start time, each with its `figures`.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -231,7 +231,7 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// Returns the streams between the hosts of `filter` that have tests, or had tests before pruning.
+    /// Returns the streams between the hosts in `filter` that have tests, or had tests before they were pruned.
     pub(crate) fn streams_of(
         &self,
         filter: &Filter,

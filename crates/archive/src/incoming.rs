@@ -1,7 +1,8 @@
-//! [`IncomingLog`]: a compressed log received in pieces from another host; and [`Archive::compressed`], which sends one.
+//! [`IncomingLog`]: a compressed log that is received in pieces from another host. [`Archive::compressed`] returns the
+//! log that a host sends.
 //!
-//! The sender states the size of the log; the log is refused as soon as it unpacks to more bytes. A log of up to
-//! [`MAX_PREPARED_BYTES`] bytes is held in memory, a longer one is written to a file in `tmp/`.
+//! The sender states the size of the log. A log that unpacks to more bytes is refused. A log of up to
+//! [`MAX_PREPARED_BYTES`] bytes stays in memory, a longer one is written to a file in `tmp/`.
 
 use crate::add::AddOutcome;
 use crate::batch::MAX_PREPARED_BYTES;
@@ -14,26 +15,27 @@ use twox_hash::XxHash3_128;
 use zstd::stream::read::Encoder;
 use zstd::stream::write::Decoder;
 
-/// Maximum size of a log accepted from another host: about ten million packets.
+/// Maximum size of a log accepted from another host, in bytes: about ten million packets.
 pub const MAX_LOG_BYTES: u64 = 1 << 30;
 /// Compression level of logs that are sent.
 const COMPRESSION_LEVEL: i32 = 3;
-/// Maximum window of the compression, as a power of two: the window of level 3.
+/// Maximum window of the compression, as a power of two: the window of level 3. It limits the memory that a sender can
+/// make this host use.
 const MAX_WINDOW_LOG: u32 = 21;
 
-/// A log being received in pieces.
+/// A log that is being received in pieces.
 pub struct IncomingLog {
     out: Decoder<'static, Bounded>,
     hash: u128,
 }
 
-/// The unpacked part of a log, of limited size.
+/// The unpacked part of a log. Its size is limited.
 struct Bounded {
     to: LogBuffer,
     sum: XxHash3_128,
-    /// Bytes that are still to be received.
+    /// Number of bytes that are still expected.
     left: u64,
-    /// Error with which storing failed.
+    /// Error that occurred while storing the log; `None` if there was none.
     failed: Option<io::Error>,
 }
 
@@ -44,16 +46,16 @@ enum LogBuffer {
 
 /// A log that was received completely.
 pub enum Arrived {
-    /// The log is in memory.
+    /// The log is stored in memory.
     Text(Vec<u8>),
-    /// The log is in a file, which is removed when this value is dropped.
+    /// The log is stored in a file, which is removed when this value is dropped.
     File(NamedTempFile),
 }
 
 /// Reason why a log is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
-    /// The log differs from its announcement.
+    /// The log differs from the announced one, for this reason.
     #[error("{0}")]
     Other(&'static str),
     /// The log cannot be decompressed.
@@ -86,7 +88,7 @@ impl Write for Bounded {
 }
 
 impl IncomingLog {
-    /// Begins to receive a log with the checksum `hash` and the size `bytes` for `archive`.
+    /// Starts receiving a log for `archive`, with the checksum `hash` and `bytes` bytes.
     ///
     /// # Errors
     /// [`Unfit`].
@@ -105,7 +107,7 @@ impl IncomingLog {
         Ok(IncomingLog { out, hash })
     }
 
-    /// Checksum that was announced.
+    /// Returns the checksum that was announced.
     pub fn hash(&self) -> u128 {
         self.hash
     }
@@ -131,7 +133,7 @@ impl IncomingLog {
             return Err(Unfit::Other("it is shorter than announced"));
         }
         if log.sum.finish_128() != self.hash {
-            return Err(Unfit::Other("its checksum is not the announced one"));
+            return Err(Unfit::Other("its checksum differs from the announced one"));
         }
         Ok(match log.to {
             LogBuffer::Memory(text) => Arrived::Text(text),
@@ -149,7 +151,7 @@ impl IncomingLog {
 }
 
 impl Archive {
-    /// Returns the log of a test in the compressed form that [`IncomingLog`] accepts.
+    /// Returns a test's log in the compressed form that [`IncomingLog`] accepts.
     ///
     /// # Errors
     /// [`ArchiveError`]; damage found later is an error of the reader.
@@ -159,7 +161,7 @@ impl Archive {
         Ok(Box::new(packed))
     }
 
-    /// Adds the long log in the file at `path`, which `host` sent to this collector, to the archive.
+    /// Adds the long log in the file at `path`, which was received from `host`, to the archive.
     ///
     /// # Errors
     /// Same as [`Archive::add`].
@@ -176,7 +178,7 @@ impl Archive {
         self.add_from(path, source, &tags, Some(host))
     }
 
-    /// True if a log with the checksum `hash` is, or once was, in this archive.
+    /// Returns true if this archive contains, or once contained, a log with the checksum `hash`.
     ///
     /// # Errors
     /// [`ArchiveError`].

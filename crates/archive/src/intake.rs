@@ -1,5 +1,6 @@
-//! [`TestIntake`]: adds every test to the archive, whether it comes from a file, a text in memory or the records of a
-//! measurement. Rows are converted to columns and analysed once; the other lines are stored with them.
+//! [`TestIntake`]: prepares a test for the archive, whether it comes from a file, from text in memory, or from the
+//! records of a measurement. Rows are converted to columns and analysed in one pass. The other lines are stored with
+//! them.
 
 use crate::entry::{Analysis, CatalogueEntry, LogOrigin};
 use crate::error::ArchiveError;
@@ -15,11 +16,11 @@ use std::path::{Path, PathBuf};
 /// Number of records analysed per batch.
 const RECORDS_PER_BATCH: usize = 512;
 
-/// Rows of a test that are to be written to a packet file.
+/// Rows of a test that will be written to a packet file.
 pub(crate) enum IntakePackets {
     /// Rows in memory, in blocks of at most [`MAX_ROW_GROUP_ROWS`].
     Held(Vec<ColumnBlock>),
-    /// Rows in a temporary file, while the lock of the archive is held; the last rows are still in memory.
+    /// Rows in a temporary file; the last rows are still in memory. The archive stays locked while the file exists.
     Written { writer: Box<PacketFileWriter>, last: Box<ColumnBlock>, writing: Option<Writing> },
 }
 
@@ -29,7 +30,7 @@ impl IntakePackets {
         !matches!(self, IntakePackets::Held(blocks) if blocks.len() <= 1)
     }
 
-    /// Rows in memory.
+    /// Returns the rows that are still in memory.
     pub fn blocks(&self) -> &[ColumnBlock] {
         match self {
             IntakePackets::Held(blocks) => blocks,
@@ -37,7 +38,7 @@ impl IntakePackets {
         }
     }
 
-    /// Returns the write lock that was acquired for a temporary file; `None` if there is no such file.
+    /// Returns the write lock that was acquired for a temporary file; `None` if there is no temporary file.
     pub fn writing(&mut self) -> Option<Writing> {
         match self {
             IntakePackets::Held(_) => None,
@@ -45,7 +46,7 @@ impl IntakePackets {
         }
     }
 
-    /// Writes all rows to a file of their own: at `path`, unless a temporary file was begun.
+    /// Writes all rows to a separate file: at `path`, or to the temporary file that already contains some of them.
     ///
     /// # Errors
     /// [`ArchiveError`] if it cannot be written.
@@ -64,11 +65,11 @@ impl IntakePackets {
     }
 }
 
-/// Destination of rows beyond the first [`MAX_ROW_GROUP_ROWS`].
+/// Storage for rows beyond the first [`MAX_ROW_GROUP_ROWS`].
 pub(crate) enum RowOverflow<'a> {
     /// Memory, like the rows before them.
     Memory,
-    /// A file of this archive at this path. The write lock is held from its creation on.
+    /// A file of this archive at this path. The write lock is held from the creation of the file on.
     File(&'a Archive, PathBuf),
 }
 
@@ -76,12 +77,12 @@ pub(crate) enum RowOverflow<'a> {
 pub(crate) struct TestIntake<'a> {
     /// Name of the log, for errors.
     name: &'a str,
-    /// Returns the end of the log, given the length of its header. The log reader examines the end before the rows.
+    /// Returns the end of the log, given the length of its header. The log reader needs the end before the rows.
     end: &'a mut dyn FnMut(usize) -> Result<Vec<u8>, ArchiveError>,
     overflow: RowOverflow<'a>,
     packets: IntakePackets,
     rest: OtherLines,
-    /// Number of parts of `rest` that the reader has received.
+    /// Number of parts of `rest` that were passed to the reader.
     read: usize,
     rows: u64,
     log: Option<(LogReader, Analysis)>,
@@ -110,7 +111,7 @@ impl Parts for TestIntake<'_> {
 }
 
 impl<'a> TestIntake<'a> {
-    /// Starts the intake of a test.
+    /// Creates an intake for a test.
     pub fn new(
         id: i64,
         name: &'a str,
@@ -162,7 +163,7 @@ impl<'a> TestIntake<'a> {
         Ok(())
     }
 
-    /// Passes the lines that followed the last row to the reader.
+    /// Passes the lines after the last row to the reader.
     fn read_lines(&mut self) -> Result<(), ArchiveError> {
         let records = &mut self.records;
         let (log, _) = match &mut self.log {

@@ -1,13 +1,13 @@
 //! An archive: years of tests in a folder.
 //!
 //! * `catalogue.sqlite` – tests, hosts, streams, tags, every figure, roll-ups and alerts
-//! * `packets/day=YYYY-MM-DD/*.parquet` – the packets, whole tests in files that are never changed
+//! * `packets/day=YYYY-MM-DD/*.parquet` – the packets: files of whole tests, which are never changed
 //! * `tmp/` – files that are being written; `lock` – held by the current writer
 //! * other folders are not part of the archive: a monitor writes logs of unfinished periods to `captures/`
 //!
 //! A test is added in two steps: its packet file is renamed to its final name, then one transaction adds it to the
-//! catalogue. [`Archive::check`] completes or removes a test for which only the first step was done. A log comes back byte
-//! for byte. [`show`] formats results as text, CSV and JSON.
+//! catalogue. [`Archive::check`] completes or removes a test for which only the first step was done. Logs can be
+//! exported byte for byte as they were added. [`show`] formats results as text, CSV and JSON.
 //!
 //! Related crates: `jitlat-store` reads and writes logs, `jitlat-output` opens tests of an archive like logs, `jitlat-web` shows
 //! an
@@ -101,10 +101,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// SQLite steps between two checks of the stop flag: about ten microseconds.
+/// Number of SQLite steps between two checks of the stop flag; they take about ten microseconds.
 const STEPS_PER_STOP_CHECK: i32 = 1000;
 
-/// Number of a test: 63 bits of the checksum of its log, written as 16 hexadecimal digits.
+/// Number of a test: 63 bits of its log's checksum, written as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TestId(pub i64);
 
@@ -119,11 +119,11 @@ impl fmt::Display for TestId {
 pub struct Archive {
     root: PathBuf,
     db: Connection,
-    /// Set when the result of a query is no longer needed.
+    /// Set to true by the caller when the result of a query is no longer needed.
     stop: Option<Arc<AtomicBool>>,
 }
 
-/// Lock for writing, held until it is dropped.
+/// The write lock, held until this value is dropped.
 pub(crate) struct Writing {
     _lock: File,
 }
@@ -131,8 +131,7 @@ pub(crate) struct Writing {
 impl Archive {
     /// Opens the archive in the folder `root` for reading.
     ///
-    /// # Errors
-    /// [`ArchiveError`], for example if there is no archive, or it has another version.
+    /// # Errors [`ArchiveError`], for example if there is no archive, or if it has another version.
     pub fn open(root: &Path) -> Result<Archive, ArchiveError> {
         Ok(Archive { root: root.to_owned(), db: opened(root, For::Reading)?, stop: None })
     }
@@ -157,7 +156,7 @@ impl Archive {
         Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Making)?, stop: None })
     }
 
-    /// Migrates the archive in the folder `root` to the newest version; returns its previous version.
+    /// Migrates the archive in the folder `root` to the latest version. Returns the previous version.
     ///
     /// # Errors
     /// Same as [`Archive::open`].
@@ -175,21 +174,21 @@ impl Archive {
         Ok(before)
     }
 
-    /// Makes queries end with an error soon after `stop` is set; with `None` queries run to their end.
+    /// Makes queries fail soon after `stop` is set to true. With `None`, queries are never stopped.
     pub fn stop_with(&mut self, stop: Option<Arc<AtomicBool>>) {
         let asked = stop.clone();
         let handler = asked.map(|asked| move || asked.load(Ordering::Relaxed));
-        // Without a handler, a query cannot be stopped.
+        // If the handler cannot be set, queries just cannot be stopped.
         let _ = self.db.progress_handler(STEPS_PER_STOP_CHECK, handler);
         self.stop = stop;
     }
 
-    /// True if the current query was stopped.
+    /// Returns true if the current query was stopped.
     pub fn is_stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
-    /// Folder of the archive.
+    /// Returns the folder of the archive.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -216,15 +215,15 @@ impl Archive {
     }
 }
 
-/// True if there is an archive in the folder `root`.
+/// Returns true if there is an archive in the folder `root`.
 pub fn is_archive(root: &Path) -> bool {
     root.join(CATALOGUE).is_file()
 }
 
-/// Opens the catalogue; waits if another process is creating it.
+/// Opens the catalogue. Waits if another process is creating it.
 fn opened(root: &Path, purpose: For) -> Result<Connection, ArchiveError> {
     match catalogue::open(root, purpose) {
-        // The file exists but is empty: its creator holds the lock until it is complete.
+        // The file exists but is empty: the process that creates it holds the lock until it is complete.
         Err(ArchiveError::TooOld { found: 0, .. }) => {
             drop(lock(root)?);
             catalogue::open(root, purpose)
@@ -235,6 +234,7 @@ fn opened(root: &Path, purpose: For) -> Result<Connection, ArchiveError> {
 
 /// Waits for the write lock.
 fn lock(root: &Path) -> Result<Writing, ArchiveError> {
+    // File locks have no timeout, so the lock is polled.
     const STEP: Duration = Duration::from_millis(20);
     let path = root.join("lock");
     let opened = File::options().create(true).truncate(false).write(true).open(&path);

@@ -1,4 +1,5 @@
-//! [`Archive::newest`]: the newest test of every stream; [`Archive::extent`]: the number and range of tests.
+//! [`Archive::newest`]: the newest test of every stream. [`Archive::extent`]: the number of tests, and the time that
+//! they cover.
 
 use crate::catalogue::unsigned;
 use crate::error::ArchiveError;
@@ -6,11 +7,12 @@ use crate::find::{LISTED, TABLES, listed};
 use crate::{Archive, ListedTest, PooledStream, TestId};
 use rusqlite::{Row, params};
 
-/// Maximum number of earlier tests examined to find out since when a stream is bad.
+/// Maximum number of earlier tests that are examined to find when a stream became bad.
 const MAX_TESTS_BACK: i64 = 300;
-/// Maximum number of earlier tests examined for all streams together.
+/// Maximum number of earlier tests that are examined for all streams together.
 const MAX_TESTS_BACK_IN_ALL: u64 = 20_000;
-/// Number of newest tests from which the interval between tests is estimated.
+/// Number of newest tests from which the usual interval between tests is estimated. It is a median, so that a pause
+/// among them hardly changes it.
 const RECENT_TESTS: i64 = 9;
 
 /// The newest test of a stream.
@@ -18,43 +20,43 @@ const RECENT_TESTS: i64 = 9;
 pub struct Newest {
     /// Number of the stream in this archive.
     pub stream_id: i64,
-    /// The stream.
+    /// Properties of the stream.
     pub stream: PooledStream,
     /// Name of the sender; `None` if unknown.
     pub src_name: Option<String>,
     /// Name of the receiver; `None` if unknown.
     pub dst_name: Option<String>,
-    /// The test.
+    /// Identifier of the test.
     pub test: TestId,
     /// Start time, ns since 1970.
     pub started_ns: i64,
     /// Number of rows of the test's log.
     pub packets: u64,
-    /// `good`, `fair`, `poor`, `bad` or `unknown`.
+    /// Severity of the verdict: `good`, `fair`, `poor`, `bad` or `unknown`.
     pub severity: String,
-    /// The answer in a line.
+    /// Headline of the verdict, on one line.
     pub headline: String,
-    /// Median time between the newest tests, ns; `None` for fewer than three.
+    /// Median time between the newest tests, in ns; `None` for fewer than three tests.
     pub every_ns: Option<i64>,
-    /// Start and length of the current run of poor or bad tests; `None` if the newest test is neither.
+    /// Current run of poor or bad tests; `None` if the newest test is neither.
     pub bad: Option<BadSince>,
 }
 
-/// Consecutive poor or bad tests, up to the newest.
+/// Consecutive poor or bad tests, up to the newest test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadSince {
     /// Start of the first test of the run, ns since 1970.
     pub since_ns: i64,
-    /// Number of tests.
+    /// Number of tests in the run.
     pub tests: u64,
-    /// True if the run may have begun earlier: earlier tests were not examined.
+    /// True if the run may have begun earlier, because earlier tests were not examined.
     pub at_least: bool,
 }
 
-/// Number and range of the tests in an archive.
+/// Number of tests in an archive, and the time that they cover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveExtent {
-    /// Number of tests.
+    /// Number of tests in the archive.
     pub tests: u64,
     /// Start of the first test, ns since 1970; `None` without tests.
     pub first_ns: Option<i64>,
@@ -109,8 +111,8 @@ impl Archive {
         Ok(all)
     }
 
-    /// Median time between the newest scheduled tests of a stream, ns; `None` for fewer than three. Tests started from a
-    /// page (tag `asked`) do not count.
+    /// Returns the median time between the newest scheduled tests of a stream, in ns; `None` for fewer than three
+    /// tests. Tests that a person started from a web page (tag `asked`) do not count.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -120,7 +122,7 @@ impl Archive {
         self.distance(query, stream).map_err(self.sql("reading"))
     }
 
-    /// Median time between the newest tests of a stream.
+    /// Returns the median time between the newest tests of a stream, in ns.
     fn usual_distance(&self, stream: i64) -> rusqlite::Result<Option<i64>> {
         self.distance(
             "SELECT started_ns FROM tests WHERE stream = ? ORDER BY started_ns DESC LIMIT ?",
@@ -137,8 +139,8 @@ impl Archive {
         Ok((distances.len() >= 2).then(|| distances[distances.len() / 2]))
     }
 
-    /// Returns the run of poor or bad tests up to the newest. Examines at most `left` tests and subtracts them from
-    /// `left`, which is shared by all streams.
+    /// Returns the run of poor or bad tests that ends with the newest test. Examines at most `left` tests, and
+    /// subtracts their number from `left`, which is shared by all streams.
     fn bad_since(&self, newest: &Newest, left: &mut u64) -> rusqlite::Result<BadSince> {
         let mut bad = BadSince { since_ns: newest.started_ns, tests: 0, at_least: false };
         let query = "SELECT started_ns, severity FROM tests WHERE stream = ? ORDER BY started_ns DESC, id DESC LIMIT ?";
@@ -165,7 +167,7 @@ impl Archive {
         self.db.query_row(&query, [id.0], listed).map_err(self.sql("reading"))
     }
 
-    /// Returns the number and range of tests. Cheap enough to be called every second.
+    /// Returns the number of tests, and the time that they cover. It is cheap enough to be called every second.
     ///
     /// # Errors
     /// [`ArchiveError`].

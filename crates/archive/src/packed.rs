@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::CParameter;
 
-/// Maximum size of a value after unpacking.
+/// Maximum size of a value after decompression, in bytes.
 pub(crate) const MAX_UNPACKED_BYTES: usize = 1 << 27;
 
 /// Serialises a value as compressed MessagePack.
@@ -23,7 +23,7 @@ pub(crate) fn unpack<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T,
     jitlat_core::msgpack::from_slice(&bytes).map_err(|_| impossible())
 }
 
-/// Decompresses `bytes`; `None` if the result exceeds `most` bytes or the size stated in the header, if any.
+/// Decompresses `bytes`; `None` if the result exceeds `most` bytes, or the size stated in the header if there is one.
 pub(crate) fn decompress(bytes: &[u8], most: usize) -> Option<Vec<u8>> {
     let said = zstd::zstd_safe::get_frame_content_size(bytes).ok()?;
     let room = said.map_or(most, |n| usize::try_from(n).unwrap_or(usize::MAX));
@@ -31,7 +31,7 @@ pub(crate) fn decompress(bytes: &[u8], most: usize) -> Option<Vec<u8>> {
         return None;
     }
     thread_local! {
-        // Reused: creating a decompressor takes as long as unpacking a few kilobytes.
+        // Reused, because creating a decompressor takes as long as decompressing a few kilobytes.
         static UNPACKING: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
     }
     UNPACKING.with_borrow_mut(|unpacking| {
@@ -42,12 +42,13 @@ pub(crate) fn decompress(bytes: &[u8], most: usize) -> Option<Vec<u8>> {
     })
 }
 
-/// Compresses with almost no search for matches: the counts of buckets rarely contain long repetitions, and unpacking
-/// many short matches would take most of the time of a query. Measured against zstd level 3: an hour of 3000 packets
-/// unpacks in 38 µs instead of 72 µs and is 7 % smaller, a day in 45 µs instead of 198 µs and is 8 % larger.
+/// Compresses with almost no search for matches: the counts of buckets rarely contain long repetitions, and
+/// decompressing many short matches would take most of the time of a query. Compared with zstd level 3, an hour of 3000
+/// packets is decompressed in 38 µs instead of 72 µs and is 7 % smaller; a day is decompressed in 45 µs instead of 198
+/// µs and is 8 % larger.
 fn packed(plain: &[u8]) -> std::io::Result<Vec<u8>> {
     thread_local! {
-        // Reused: creating a compressor takes longer than packing a few kilobytes.
+        // Reused, because creating a compressor takes longer than compressing a few kilobytes.
         static PACKING: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
     }
     PACKING.with_borrow_mut(|packing| {
@@ -71,12 +72,12 @@ pub(crate) fn pack_pool(pool: &Pool) -> Vec<u8> {
     if packed.is_empty() || packed.len() > plain.len() / 10 * 9 { plain } else { packed }
 }
 
-/// Reads one figure of a stored pool of version 2 or later; `None` for other bytes.
+/// Reads one figure of a stored pool, version 2 or later; `None` for other bytes.
 pub(crate) fn read_figure(bytes: &[u8], figure: &Scalar) -> Option<PoolScalar> {
     PoolScalar::from_bytes(unpacked(bytes).as_deref().unwrap_or(bytes), figure)
 }
 
-/// Returns the bytes of a pool that was compressed.
+/// Returns the decompressed bytes of a pool; `None` if it is not compressed.
 fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
     const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
     bytes.starts_with(&ZSTD).then(|| decompress(bytes, MAX_UNPACKED_BYTES)).flatten()

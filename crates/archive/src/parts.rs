@@ -1,5 +1,5 @@
-//! Splits a log into its parts: rows, which go into columns, and a [`TestHeader`] with everything else. An [`Assembly`]
-//! combines the parts into the session and records that a reader of the log would return.
+//! Splits a log into its parts: rows, which are stored as columns, and a [`TestHeader`] with everything else. An
+//! [`Assembly`] combines the parts into the session and records that a reader of the log would return.
 
 use crate::TestId;
 use crate::checksum::{number, sum};
@@ -65,23 +65,24 @@ impl TestHeader {
         &self.test.source
     }
 
-    /// Tags given to the archive.
+    /// Tags given when the log was added.
     pub fn tags(&self) -> &[(String, String)] {
         &self.test.tags
     }
 
-    /// Position of the test's packets in the file: the row group, and the number of rows before them in it.
+    /// Position of the test's packets in the file: the row group, and the number of rows that precede them in it.
     pub fn position(&self) -> (u64, u64) {
         (self.test.row_group, self.test.first_row)
     }
 
-    /// Metadata (keys and values) of a table that holds the packets of this test alone.
+    /// Metadata (keys and values) of a table that contains only the packets of this test.
     pub fn metadata(&self) -> [(&'static str, String); 2] {
         let alone = StoredTest { row_group: 0, first_row: 0, ..self.test.clone() };
         [(VERSION_KEY, VERSION.to_string()), (TESTS_KEY, FileTests { tests: vec![alone] }.to_text())]
     }
 
-    /// Reads the tests of a file or table, in the order of their packets; `value` looks up a key of its metadata.
+    /// Reads the headers of the tests in a file or table, in the order of their packets. `value` looks up a key in its
+    /// metadata.
     ///
     /// # Errors
     /// [`ArchiveError::Impossible`] if the metadata is missing, or has another version.
@@ -110,15 +111,16 @@ impl TestHeader {
     }
 }
 
-/// Reassembles a log from rows that are pushed one by one: returns the same session and records as a [`LogReader`] of
-/// the log, without creating its text.
+/// Reassembles a log from rows that are pushed one by one. It returns the same session and records as a [`LogReader`]
+/// of the log, without creating the text of the log.
 pub struct Assembly {
     reader: LogReader,
     rest: Peekable<IntoIter<(u64, Blob)>>,
-    /// True if the lines between the header and the first row were read.
+    /// True if the lines between the header and the first row have been read.
     begun: bool,
-    /// Number of rows pushed, and number expected.
+    /// Number of rows that have been pushed.
     taken: u64,
+    /// Number of rows that the log has.
     rows: u64,
 }
 
@@ -141,18 +143,18 @@ impl Assembly {
         self.reader.reading()
     }
 
-    /// True if no row was pushed yet.
+    /// True if no row has been pushed.
     pub fn is_untouched(&self) -> bool {
         self.taken == 0
     }
 
-    /// True if all rows were pushed.
+    /// True if all rows have been pushed.
     pub fn is_complete(&self) -> bool {
         self.taken >= self.rows
     }
 
-    /// Pushes the next row. Its record, and the records of preceding lines that are rows in another notation, go to
-    /// `push`.
+    /// Pushes the next row. Its record, and the records of preceding lines that are rows in another notation, are
+    /// passed to `push`.
     ///
     /// # Errors
     /// [`ArchiveError`] if there are more rows than the test has, or the lines cannot be read.
@@ -197,8 +199,8 @@ impl Assembly {
     }
 }
 
-/// Reads the log at `path`, whose checksum must be `expected`, and passes its rows to `each`; returns their number and the
-/// other lines.
+/// Reads the log at `path`, whose checksum must be `expected`, and passes its rows to `each`. Returns the number of
+/// rows, and the other lines.
 pub(crate) fn take_apart(
     path: &Path,
     expected: u128,
@@ -235,7 +237,7 @@ impl<F: FnMut(&LogRow) -> Result<(), ArchiveError>> Parts for LogSplitter<F> {
     }
 }
 
-/// Reason why a log is refused whose checksum changes during reading.
+/// Reason for refusing a log whose checksum changes while it is read.
 pub(crate) const CHANGED: &str = "it changed while it was read: add it after its test has ended";
 
 /// Reads a file line by line and computes the checksum of all bytes read.
@@ -255,13 +257,14 @@ impl ChecksumReader {
     }
 }
 
-/// Input by lines.
+/// Input that is read line by line.
 pub(crate) trait LineInput {
-    /// Appends the next line, or a part of a line that is too long for a row; false at the end.
+    /// Appends the next line, or a part of a line that is too long to be a row. Returns false at the end.
     fn next(&mut self, line: &mut Vec<u8>) -> std::io::Result<bool>;
 }
 
-/// Maximum length of a line that can be a row.
+/// Maximum length of a line that can be a row, in bytes. Longer lines are read in pieces, so that a file without line
+/// feeds needs little memory.
 const MAX_ROW_BYTES: u64 = 4096;
 
 impl LineInput for ChecksumReader {
@@ -284,7 +287,7 @@ pub(crate) trait Parts {
     fn line(&mut self, line: &[u8]);
 }
 
-/// Reads a log whose rows are in the columns of `text`. `path` is used in errors.
+/// Reads a log whose rows have the columns of `text`. `path` is used in error messages.
 pub(crate) fn take_rows(
     log: &mut impl LineInput,
     path: &Path,

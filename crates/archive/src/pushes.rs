@@ -1,11 +1,11 @@
 //! [`Pushed`]: tests that this archive has pushed to collectors, counted per collector.
 //!
-//! Tests are numbered in the order in which they were added, from 1 without gaps. A collector is sent this host's own
-//! tests in that order, and all tests up to the number `settled` are stored there, refused there, or dropped here. A
-//! test that is removed before it was settled is counted as dropped in the transaction that removes its packets. The
-//! collector may nevertheless have some of the first [`MAX_UNSETTLED`] of these: they were sent, but the confirmation
-//! did not arrive. These are *doubts*: the collector is asked for them by checksum, and those it has are counted as
-//! stored and no longer as dropped.
+//! Tests are numbered in the order in which they were added, from 1 without gaps. This host's own tests are sent to a
+//! collector in this order. All tests up to the number `settled` were stored or refused by the collector, or dropped
+//! here. If a test is removed before it is settled, the transaction that removes its packets counts it as dropped. The
+//! collector may nevertheless have some of the first [`MAX_UNSETTLED`] of these tests: they were sent, but the
+//! confirmation did not arrive. These tests are called *doubts*. The collector is asked for them by checksum, and those
+//! that it has count as stored instead of dropped.
 
 use crate::add::now;
 use crate::catalogue::unsigned;
@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 /// Maximum number of tests sent to a collector that are not settled yet: neither stored, refused nor dropped.
 pub const MAX_UNSETTLED: usize = 256;
 
-/// SQL condition: `t` is a test that this host measured, and its packets are still stored.
+/// SQL condition: `t` is a test that was measured by this host, and its packets are still stored.
 const WAITS: &str =
     "t.file IS NOT NULL AND NOT EXISTS (SELECT 1 FROM tags WHERE test = t.id AND key = 'collected-from')";
 
@@ -29,28 +29,28 @@ const WAITS: &str =
 pub struct Pushed {
     /// Name of the collector in the monitor's file.
     pub collector: String,
-    /// Tests that wait.
+    /// Number of tests that are waiting.
     pub waiting: u64,
-    /// Start of the oldest waiting test, ns since 1970; null if no test waits.
+    /// Start of the oldest waiting test, ns since 1970; null if no test is waiting.
     pub oldest_ns: Option<i64>,
-    /// Number of tests that the collector has ever stored.
+    /// Total number of tests that the collector has stored.
     pub stored: u64,
-    /// Number of tests that were ever dropped here because they were too old.
+    /// Total number of tests that were dropped here because they were too old.
     pub dropped: u64,
-    /// Number of tests that were ever refused, or could not be read here.
+    /// Total number of tests that the collector refused, or that could not be read here.
     pub refused: u64,
-    /// Reason why the last refused test was refused; null if there is none.
+    /// Reason for the most recent refusal; null if no test was refused.
     pub reason: Option<String>,
     /// Time at which the collector last stored a test, ns since 1970; null before the first.
     pub stored_ns: Option<i64>,
 }
 
-/// A test that is to be pushed.
+/// A test that is waiting to be pushed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Number of the test in the order of addition.
+    /// Number of the test, in the order of addition.
     pub number: i64,
-    /// The test.
+    /// Identifier of the test.
     pub test: TestId,
     /// Checksum of the test's log.
     pub hash: u128,
@@ -63,7 +63,7 @@ pub struct Outgoing {
 pub enum PushResult {
     /// The collector has stored the test.
     Stored,
-    /// The collector refused the test, or it cannot be read here; with the reason.
+    /// The collector refused the test, or the test cannot be read here; contains the reason.
     Refused(String),
     /// The test is no longer in this archive.
     Gone,
@@ -76,13 +76,14 @@ fn hash(row: &Row<'_>, column: usize) -> rusqlite::Result<u128> {
     u128::from_str_radix(&text, 16).map_err(invalid)
 }
 
-/// Returns the collectors, each with the number up to which all tests are settled for it.
+/// Returns all collectors, each with the number up to which all tests are settled.
 fn settled(db: &Connection) -> rusqlite::Result<Vec<(String, i64)>> {
     let mut all = db.prepare_cached("SELECT collector, settled FROM pushes ORDER BY collector")?;
     all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-/// Records as doubts those tests of `dropped` that may have been sent. Called while their packets still exist.
+/// Records as doubts those tests in `dropped` that the collector may nevertheless have. Must be called while their
+/// packets still exist.
 fn doubt(
     all: &Transaction<'_>,
     collector: &str,
@@ -107,7 +108,8 @@ fn doubt(
     Ok(())
 }
 
-/// Counts the waiting tests in `files` before their packets are removed; returns the total for all collectors.
+/// Counts the waiting tests in `files` as dropped, before their packets are removed. Returns the total for all
+/// collectors.
 pub(crate) fn count_dropped(all: &Transaction<'_>, files: &[i64]) -> rusqlite::Result<u64> {
     let query = format!("SELECT t.entered FROM tests t WHERE t.file = ? AND t.entered > ? AND {WAITS}");
     let mut sum = 0;
@@ -130,8 +132,8 @@ pub(crate) fn count_dropped(all: &Transaction<'_>, files: &[i64]) -> rusqlite::R
     Ok(sum)
 }
 
-/// Returns the number of the newest test whose packets, together with those of all later tests, exceed `bytes`; `None`
-/// if all fit.
+/// Returns the number of the newest test whose packets, together with the packets of all later tests, exceed `bytes`
+/// bytes; `None` if all fit.
 fn beyond(db: &Connection, after: i64, bytes: u64) -> rusqlite::Result<Option<i64>> {
     let query = format!(
         "SELECT t.entered, t.packets, f.bytes, (SELECT sum(rows) FROM row_groups WHERE file = f.id) \
@@ -143,7 +145,7 @@ fn beyond(db: &Connection, after: i64, bytes: u64) -> rusqlite::Result<Option<i6
     while let Some(row) = rows.next()? {
         let (packets, file) = (unsigned(row, 1)? as f64, unsigned(row, 2)? as f64);
         let all: Option<f64> = row.get(3)?;
-        // The test's share of a file with several tests.
+        // Share of this test in the size of a file with several tests.
         sum += file * (packets.max(1.0) / all.unwrap_or(1.0).max(1.0)).min(1.0);
         if sum > bytes as f64 {
             return row.get(0).map(Some);
@@ -184,8 +186,8 @@ impl Archive {
         })
     }
 
-    /// If the tests that wait for `collector` exceed `spool` bytes, removes the oldest from its queue; returns their
-    /// number. The tests themselves stay in the archive.
+    /// If the tests that are waiting for `collector` exceed `spool` bytes, removes the oldest ones from its queue, and
+    /// returns their number. The tests themselves stay in the archive.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -207,7 +209,7 @@ impl Archive {
         })
     }
 
-    /// Returns the counts of each collector, by name.
+    /// Returns the counts of each collector, sorted by name.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -239,8 +241,8 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// Returns at most `most` tests that wait for `collector`, in order, after the number `after` and after all settled
-    /// tests.
+    /// Returns at most `most` tests that are waiting for `collector`, in order, starting after the number `after` and
+    /// after all settled tests.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -280,7 +282,8 @@ impl Archive {
         found.map_err(self.sql("reading"))
     }
 
-    /// Records the results of pushed tests, by number, in one transaction; all tests up to the number `settled` are settled.
+    /// Records the results of pushed tests, by number, in one transaction. Afterwards, all tests up to the number
+    /// `settled` are settled.
     ///
     /// # Errors
     /// [`ArchiveError`]; nothing is then recorded.

@@ -4,10 +4,11 @@
 //! grouping, so each result equals the pool of the packets themselves.
 //!
 //! Stored pools are updated as tests are added. A test is added to its hour. An hour is added to its day when a test of
-//! another hour arrives, and a day to its month when the next day begins, so that the large pools are rarely written. A
-//! pool that was added to the next longer period is marked `pooled`. The pool of a period is therefore its stored row
-//! plus all shorter periods in it that are not marked. A late test of a `pooled` period is added to every period that
-//! its period was added to. A pool that is not stored is computed and stored by the first query for it.
+//! another hour arrives, and a day is added to its month when the next day begins, so that the large pools are rarely
+//! written. A pool that has been added to the next longer period is marked `pooled`. The pool of a period is therefore
+//! its stored row plus all shorter periods in it that are not marked. If a test belongs to a period that is already
+//! `pooled`, it is also added to the longer periods that contain it. A pool that is not stored is computed and stored
+//! by the first query for it.
 
 use crate::catalogue::figure_columns;
 use crate::error::ArchiveError;
@@ -27,25 +28,25 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Length of a pooled period. All periods are in UTC.
+/// Length of the periods into which tests are pooled. All periods are in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PoolPeriod {
-    /// Each test.
+    /// Each test separately.
     Test,
-    /// An hour.
+    /// Hours.
     Hour,
-    /// A day.
+    /// Days.
     Day,
-    /// A month.
+    /// Calendar months.
     Month,
-    /// A year.
+    /// Calendar years.
     Year,
-    /// All tests.
+    /// All tests together.
     All,
 }
 
 impl PoolPeriod {
-    /// All periods with their names.
+    /// All periods, with their names.
     pub const NAMES: [(&str, PoolPeriod); 6] = [
         ("test", PoolPeriod::Test),
         ("hour", PoolPeriod::Hour),
@@ -59,7 +60,7 @@ impl PoolPeriod {
         PoolPeriod::NAMES.iter().find(|(_, p)| *p == self).map_or("", |(name, _)| name)
     }
 
-    /// Start of the period that contains `at`, and start of the next.
+    /// Returns the start of the period that contains `at`, and the start of the next period.
     fn around(self, at: i64) -> (i64, i64) {
         const HOUR: i64 = 3_600_000_000_000;
         let whole = |length: i64| {
@@ -83,7 +84,7 @@ impl PoolPeriod {
         }
     }
 
-    /// Shorter period from which the pools of this period are computed.
+    /// Returns the shorter period from whose pools the pools of this period are computed.
     fn part(self) -> PoolPeriod {
         match self {
             PoolPeriod::Test | PoolPeriod::Hour => PoolPeriod::Test,
@@ -93,7 +94,7 @@ impl PoolPeriod {
         }
     }
 
-    /// Longer stored period to which the pools of this period are added.
+    /// Returns the longer stored period to which the pools of this period are added; `None` if there is none.
     fn longer(self) -> Option<PoolPeriod> {
         match self {
             PoolPeriod::Hour => Some(PoolPeriod::Day),
@@ -134,7 +135,7 @@ pub fn utc(at: i64) -> String {
     at.to_zoned(TimeZone::UTC).datetime().to_string().replace('T', " ").chars().take(19).collect()
 }
 
-/// Day of a time, as in names of folders.
+/// Returns the day of a time as used in names of folders.
 pub(crate) fn day_name(at: i64) -> String {
     date(at).to_string()
 }
@@ -147,15 +148,15 @@ pub struct PooledStream {
     pub src: String,
     /// Address of the receiver; `-` if unknown.
     pub dst: String,
-    /// `udp` or `tcp` for one-way tests, otherwise the protocol of the round trips.
+    /// Protocol: `udp` or `tcp` for one-way tests, otherwise the protocol of the round trips.
     pub protocol: String,
-    /// `up`, `down`, `both` for round trips, `-` if unknown.
+    /// Direction: `up`, `down`, `both` for round trips, `-` if unknown.
     pub direction: String,
-    /// Size of a packet's payload in bytes; null if unknown.
+    /// Payload size of a packet, in bytes; null if unknown.
     pub payload_bytes: Option<i64>,
-    /// Time between packets, ns; null if unknown.
+    /// Mean time between packets, in ns; null if unknown.
     pub period_ns: Option<i64>,
-    /// Class of service.
+    /// DSCP of the packets.
     pub dscp: i64,
 }
 
@@ -174,7 +175,7 @@ impl PooledStream {
         })
     }
 
-    /// Key of the stream that a test belongs to.
+    /// Returns the stream to which a test belongs.
     pub fn of(session: &Session) -> PooledStream {
         let address = |address: Option<IpAddr>| address.map_or_else(|| "-".to_owned(), |a| a.to_string());
         let protocol = match (&session.two_way, session.spec.transport()) {
@@ -214,24 +215,25 @@ fn is_captured(session: &Session) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeriodValue {
-    /// Start of the period, ns since 1970; for all tests, start of the first.
+    /// Start of the period, ns since 1970. If all tests are pooled, start of the first test.
     pub start_ns: i64,
-    /// The test; null for longer periods.
+    /// Number of the test, if the period is a single test; otherwise null.
     pub test: Option<String>,
     /// Number of tests pooled.
     pub tests: u64,
     /// Number of packets sent in these tests.
     pub sent: u64,
-    /// The figure, in its unit; null where it is undefined.
+    /// The figure, in its own unit; null if it is undefined.
     pub value: Option<f64>,
 }
 
-/// Start of the hour that contains `at`.
+/// Returns the start of the hour that contains `at`.
 pub(crate) fn hour(at: i64) -> i64 {
     PoolPeriod::Hour.around(at).0
 }
 
-/// Adds the pool of tests just added, all of one stream and within the hour of `at`, to each of their roll-ups.
+/// Adds `pool` to each roll-up to which it belongs. It is the pool of tests that were just added, all of one stream and
+/// within the hour of `at`.
 pub(crate) fn add(all: &Transaction<'_>, stream: i64, at: i64, pool: &Pool) -> rusqlite::Result<()> {
     let run = || {
         let (start, end) = PoolPeriod::Hour.around(at);
@@ -243,13 +245,13 @@ pub(crate) fn add(all: &Transaction<'_>, stream: i64, at: i64, pool: &Pool) -> r
     };
     match run() {
         Err(RollupError::Sql(e)) => Err(e),
-        // A roll-up cannot be read: remove it, so that the next query computes it again.
+        // If a roll-up cannot be read, remove it. The next query computes it again.
         Err(RollupError::Other(_)) => forget(all, stream, at),
         Ok(()) => Ok(()),
     }
 }
 
-/// Removes the roll-ups that a test belongs to.
+/// Removes the roll-ups to which a test belongs.
 fn forget(all: &Transaction<'_>, stream: i64, at: i64) -> rusqlite::Result<()> {
     for period in [PoolPeriod::Hour, PoolPeriod::Day, PoolPeriod::Month] {
         let (start, _) = period.around(at);
@@ -259,8 +261,8 @@ fn forget(all: &Transaction<'_>, stream: i64, at: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Adds `pool` to the stored roll-up of the period that begins at `start`, and to all longer roll-ups that it was added
-/// to. Returns false if the roll-up is not stored.
+/// Adds `pool` to the stored roll-up of the period that begins at `start`, and to all longer roll-ups to which that
+/// roll-up has been added. Returns false if the roll-up is not stored.
 fn raise(
     db: &Connection,
     stream: i64,
@@ -289,7 +291,7 @@ fn raise(
     Ok(true)
 }
 
-/// Adds the roll-ups of `period` to those of the next longer one, except the one that begins at `current`.
+/// Adds the roll-ups of `period` to those of the next longer period, except the roll-up that begins at `current`.
 fn close(db: &Connection, stream: i64, period: PoolPeriod, current: i64) -> Result<(), RollupError> {
     let Some(longer) = period.longer() else { return Ok(()) };
     for start in open(db, stream, period, i64::MIN, i64::MAX)?.into_iter().filter(|start| *start != current) {
@@ -302,7 +304,7 @@ fn close(db: &Connection, stream: i64, period: PoolPeriod, current: i64) -> Resu
     Ok(())
 }
 
-/// Returns the starts, in `start..end`, of the roll-ups of `period` that were not added to the next longer one.
+/// Returns the starts, in `start..end`, of the roll-ups of `period` that have not been added to the next longer period.
 fn open(
     db: &Connection,
     stream: i64,
@@ -316,7 +318,7 @@ fn open(
 }
 
 /// Adds the roll-up of `period` that begins at `start` to the roll-up of `longer` that begins at `from`. Returns false
-/// if the longer one is not stored.
+/// if the longer roll-up is not stored.
 fn fold(
     db: &Connection,
     stream: i64,
@@ -328,7 +330,7 @@ fn fold(
     let query = "SELECT pool FROM rollups WHERE (stream, unit, start_ns, pooled) = (?, ?, ?, 0)";
     let mut found = db.prepare_cached(query)?;
     let found = found.query_row(params![stream, period.name(), start], |row| row.get::<_, Vec<u8>>(0));
-    // Another writer may have added this roll-up while the longer one was computed.
+    // Another writer may have added this roll-up while the longer roll-up was computed.
     let Some(bytes) = found.optional()? else { return Ok(true) };
     let there = raise(db, stream, longer, from, &read_pool(&bytes).map_err(RollupError::Other)?)?;
     if there {
@@ -337,14 +339,14 @@ fn fold(
     Ok(there)
 }
 
-/// Marks the roll-ups of `period` that begin in `start..end` as part of the next longer one.
+/// Marks the roll-ups of `period` that begin in `start..end` as added to the next longer period.
 fn mark(db: &Connection, stream: i64, period: PoolPeriod, start: i64, end: i64) -> rusqlite::Result<()> {
     let update = "UPDATE rollups SET pooled = 1 WHERE (stream, unit, pooled) = (?, ?, 0) AND start_ns >= ? AND start_ns < ?";
     db.prepare_cached(update)?.execute(params![stream, period.name(), start, end]).map(drop)
 }
 
-/// Returns the stored pool of a period; `None` if there is none. Uses a single statement, so that no writer can move
-/// parts of the pool between roll-ups meanwhile.
+/// Returns the stored pool of a period; `None` if it is not stored. Uses a single statement, so that no writer can move
+/// parts of the pool between roll-ups in the meantime.
 fn stored(
     db: &Connection,
     stream: i64,
@@ -387,7 +389,7 @@ impl From<rusqlite::Error> for RollupError {
     }
 }
 
-/// Returns the pool of a stream in `start..end`, from roll-ups where possible. If `store` is set, newly computed
+/// Returns the pool of a stream in `start..end`, from roll-ups where possible. If `store` is true, newly computed
 /// roll-ups are stored.
 fn pool_of(
     db: &Connection,
@@ -415,7 +417,8 @@ fn pool_of(
     } else {
         for (from, to) in parts(db, stream, period.part(), start, end)? {
             pool.merge(&pool_of(db, stream, period.part(), from, to, store)?);
-            // Add the shorter periods that the stored roll-up lacks, and mark them so that they are not counted twice.
+            // Add the shorter periods that are missing in the stored roll-up, and mark them, so that they are not
+            // counted twice.
             let (part, shorter) = (period.part(), period.part().part());
             if store && part.is_stored() && shorter.is_stored() {
                 for start in open(db, stream, shorter, from, to)? {
@@ -447,7 +450,7 @@ pub(crate) fn parts(
     start: i64,
     end: i64,
 ) -> rusqlite::Result<Vec<(i64, i64)>> {
-    // Finds the next test or retained hour from a time on.
+    // Finds the next test, or the next hour with a roll-up, from a given time on.
     let query = "SELECT min(at) FROM (SELECT min(started_ns) AS at FROM tests WHERE stream = ?1 AND started_ns >= ?2 \
                  UNION ALL SELECT min(hour_ns) FROM kept WHERE stream = ?1 AND hour_ns >= ?2)";
     let mut next = db.prepare_cached(query)?;
@@ -470,7 +473,7 @@ impl Archive {
     /// Returns `figure` by `period` for each stream that matches `filter`. Tags are not supported, because roll-ups do not
     /// store them.
     ///
-    /// # Errors [`ArchiveError::Usage`] for a figure that cannot be pooled; other errors if the catalogue cannot be
+    /// # Errors [`ArchiveError::Usage`] for a figure that cannot be pooled, and other errors if the catalogue cannot be
     /// read.
     pub fn query(
         &self,
@@ -516,8 +519,8 @@ impl Archive {
         Ok(all)
     }
 
-    /// Applies `read` to the stored roll-ups of a stream that begin in `from..to`, by start time: in one pass, without
-    /// decoding whole pools. Roll-ups that lack a shorter period, or cannot be read, are left out.
+    /// Applies `read` to the stored roll-ups of a stream that begin in `from..to`, in order of start time. This takes
+    /// one pass and does not decode whole pools. Roll-ups that lack a shorter period, or cannot be read, are left out.
     pub(crate) fn stored_in_one_pass<T>(
         &self,
         stream: i64,
@@ -541,7 +544,7 @@ impl Archive {
         if !period.is_stored() {
             return Ok(found);
         }
-        // One transaction, for a consistent view.
+        // A single transaction gives a consistent view.
         let moment = self.db.unchecked_transaction()?;
         let query = "SELECT start_ns, pool FROM rollups WHERE (stream, unit) = (?, ?) AND start_ns >= ? AND start_ns < ?";
         let mut stored = moment.prepare_cached(query)?;
@@ -562,7 +565,7 @@ impl Archive {
         Ok(found)
     }
 
-    /// Returns the pool of each stream that matches `filter`, within the times of the filter.
+    /// Returns the pool of each stream that matches `filter`, computed from the tests within the times of the filter.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -580,8 +583,8 @@ impl Archive {
         self.db.query_row(query, params![stream, from], |row| row.get(0)).map_err(self.sql("reading"))
     }
 
-    /// Returns the stored figure of each test, as [`Archive::list`] does. For tests that were added before the figure
-    /// existed, the figure is computed from their pool.
+    /// Returns the stored figure of each test, as [`Archive::list`] does. If a test was added before the figure
+    /// existed, the figure is computed from the test's pool.
     fn tests_of(
         &self,
         stream: i64,
@@ -629,7 +632,7 @@ impl Archive {
         })
     }
 
-    /// Returns the pool of a stream in `start..end`: whole periods from roll-ups, the rest from shorter periods.
+    /// Returns the pool of a stream in `start..end`. Whole periods come from roll-ups, the rest from shorter periods.
     pub(crate) fn pool(
         &self,
         stream: i64,
@@ -637,7 +640,7 @@ impl Archive {
         start: i64,
         end: i64,
     ) -> Result<Pool, ArchiveError> {
-        // Use the longest periods that lie within.
+        // Use the longest periods that fit between `start` and `end`.
         let mut pool = Pool::default();
         let mut spans = vec![(period, start, end)];
         while let Some((period, start, end)) = spans.pop() {
@@ -664,7 +667,7 @@ impl Archive {
         Ok(pool)
     }
 
-    /// Returns a pool, and stores it for the next query if possible.
+    /// Returns a pool and, if possible, stores it for the next query.
     fn stored_pool(
         &self,
         stream: i64,
@@ -679,7 +682,7 @@ impl Archive {
         let there =
             self.db.prepare_cached(query).and_then(|mut q| q.exists(params![stream, period.name(), start]));
         if !there.map_err(self.sql("reading"))? && !self.db.is_readonly("main").unwrap_or(true) {
-            // One transaction, so that no test is added between computing and storing.
+            // A single transaction ensures that no test is added between computing and storing.
             let mut failed = None;
             let stored = self.transaction(|all| match pool_of(all, stream, period, start, end, true) {
                 Ok(pool) => Ok(Some(pool)),

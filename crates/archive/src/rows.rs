@@ -1,4 +1,4 @@
-//! Access to tests by number: their logs, records, and packed values of the catalogue.
+//! Access to tests by number: their logs, their records, and their compressed values in the catalogue.
 
 use crate::catalogue::unsigned;
 use crate::error::ArchiveError;
@@ -16,10 +16,10 @@ use std::path::{Component, Path};
 /// Number of packets passed on per call.
 const PACKETS_PER_BATCH: usize = 512;
 
-/// Maximum number of lookups of a test whose file is replaced meanwhile.
+/// Maximum number of times that a test is looked up again because its file was replaced in the meantime.
 const MAX_LOOKUPS: usize = 3;
 
-/// Reads a checksum, stored as text.
+/// Reads a checksum that is stored as text.
 fn sum(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<u128> {
     let text: String = row.get(column)?;
     let invalid =
@@ -49,8 +49,7 @@ impl StoredPackets {
         self.rows.next_batch()
     }
 
-    /// Passes the next packets, several thousand of them, to `push` in parts. Returns `false` after the last
-    /// packet.
+    /// Passes the next several thousand packets to `push`, in batches. Returns `false` after the last packet.
     ///
     /// # Errors
     /// [`ArchiveError::Damaged`].
@@ -110,7 +109,7 @@ impl Archive {
         location.ok_or_else(|| ArchiveError::NoSuchTest { archive: self.root.clone(), id: id.to_string() })
     }
 
-    /// Returns a packet file with the catalogue's facts about it.
+    /// Returns a packet file, and the catalogue's facts about it.
     pub(crate) fn stored(&self, file: i64) -> Result<StoredFile, ArchiveError> {
         let run = || {
             let query = "SELECT name, footer_start, footer_bytes, footer_sum FROM files WHERE id = ?";
@@ -135,7 +134,7 @@ impl Archive {
             Ok((name, StoredFile { path: Default::default(), row_groups, footer }))
         };
         let (name, stored) = run().map_err(self.sql("reading"))?;
-        // An archive may come from an untrusted source and must not name files outside it.
+        // An archive may come from an untrusted source: it must not refer to files outside its folder.
         let inside = Path::new(&name).components().all(|part| matches!(part, Component::Normal(_)));
         if !inside || !name.starts_with("packets/") {
             return Err(ArchiveError::Impossible(format!("it refers to a file outside the archive: {name}")));
@@ -149,7 +148,7 @@ impl Archive {
             let location = self.location(id)?;
             let stored = self.stored(location.file.ok_or(ArchiveError::Pruned(id))?)?;
             match stored.rows(id.0, location.row_group, location.first_row, location.rows) {
-                // The packets were moved to another file since the lookup.
+                // The packets were moved to another file after the lookup.
                 Err(ArchiveError::Io { source, .. })
                     if source.kind() == io::ErrorKind::NotFound && tries < MAX_LOOKUPS =>
                 {
@@ -168,7 +167,8 @@ impl Archive {
             .ok_or_else(|| ArchiveError::Impossible(format!("the header of test {id} cannot be read")))
     }
 
-    /// Returns a reader of a test's log, equal to a reader of its file; `name` is used in errors.
+    /// Returns a reader of a test's log, which is equivalent to a reader of the log's file. `name` is used in error
+    /// messages.
     ///
     /// # Errors
     /// [`ArchiveError`]; damage found later is an error of the reader.
@@ -184,7 +184,7 @@ impl Archive {
         text::text(self.rows(id)?, self.rest(id)?)
     }
 
-    /// Returns the packets of a test without the rest of its log: the fastest way to analyse many.
+    /// Returns the packets of a test without the rest of its log. This is the fastest way to analyse many tests.
     ///
     /// # Errors
     /// Same as [`Archive::reader`].
@@ -192,7 +192,7 @@ impl Archive {
         Ok(StoredPackets { rows: self.rows(id)? })
     }
 
-    /// Returns all data of a test except its packets, to be combined with [`Archive::packets`].
+    /// Returns all data of a test except its packets, which [`Archive::packets`] returns.
     ///
     /// # Errors
     /// Same as [`Archive::reader`].

@@ -27,9 +27,9 @@ pub struct QueryDocument<'a> {
     pub figure: &'static str,
     /// Definition of the figure.
     pub about: &'static str,
-    /// Pooled period: test, hour, day, month, year or all.
+    /// Length of the pooled periods: test, hour, day, month, year or all.
     pub by: &'static str,
-    /// Streams of packets.
+    /// Selected streams, each with its points.
     pub streams: Vec<StreamPoints<'a>>,
 }
 
@@ -37,13 +37,13 @@ pub struct QueryDocument<'a> {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StreamPoints<'a> {
-    /// The stream.
+    /// Properties of the stream.
     pub stream: &'a PooledStream,
-    /// Values in order of time; periods without tests are left out.
+    /// Values in order of time. Periods without tests are left out.
     pub points: &'a [PeriodValue],
 }
 
-/// Formats rows as aligned columns; the last column is not padded.
+/// Formats rows as aligned columns, the first `left` of them left-aligned. The last column is not padded.
 fn table(rows: &[Vec<String>], left: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |k: usize| rows.iter().filter_map(|r| r.get(k)).map(|c| c.chars().count()).max().unwrap_or(0);
@@ -58,10 +58,10 @@ fn table(rows: &[Vec<String>], left: usize) -> String {
     rows.iter().map(line).collect()
 }
 
-/// Output form of a list.
+/// Output format of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Columns, for people.
+    /// Aligned columns of text.
     #[default]
     Text,
     /// One JSON object.
@@ -74,7 +74,7 @@ fn json<T: Serialize>(document: &T) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(document)? + "\n")
 }
 
-/// Formats a time as `2026-11-23 10:00:00`, UTC, shortened to the precision of the period.
+/// Formats a time as `2026-11-23 10:00:00`, in UTC, shortened to the precision of the period.
 fn time(ns: i64, by: PoolPeriod) -> String {
     let text = utc(ns);
     let length = match by {
@@ -99,7 +99,7 @@ fn cell(value: Option<f64>) -> String {
     value.map_or_else(String::new, |x| x.to_string())
 }
 
-/// Formats a field of CSV.
+/// Formats a field of a CSV line.
 fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -108,7 +108,7 @@ fn field(text: &str) -> String {
     }
 }
 
-/// Removes control characters from text of a log, which could control a terminal.
+/// Removes control characters from text that comes from a log: a terminal would interpret them.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
@@ -168,7 +168,7 @@ pub fn list(tests: &[ListedTest], figures: &[Selector], form: Form) -> serde_jso
     Ok(if tests.is_empty() { "no matching tests\n".to_owned() } else { table(&rows, 5) })
 }
 
-/// Describes a stream by its hosts, protocol, direction, size, rate and class.
+/// Describes a stream by its hosts, protocol, direction, packet size, rate and DSCP.
 fn describe(stream: &PooledStream) -> String {
     let period = stream.period_ns.map_or_else(String::new, |ns| format!(" every {}", units::eng4(ns)));
     let payload = stream.payload_bytes.map_or_else(String::new, |n| format!(", {n} bytes"));
@@ -192,7 +192,7 @@ pub fn points(
         let streams = found.iter().map(|(stream, points)| StreamPoints { stream, points }).collect();
         return json(&QueryDocument { figure: figure.key, about: figure.about, by: name, streams });
     }
-    // The number of packets sent always has a column.
+    // The output always has a column with the number of packets sent.
     let has_value = figure.key != "sent";
     let mut text = String::new();
     if form == Form::Csv {
@@ -235,7 +235,7 @@ pub fn points(
     Ok(if found.is_empty() { "no matching tests\n".to_owned() } else { text })
 }
 
-/// Formats figures of streams before and after a point in time.
+/// Formats the figures of streams before and after a point in time.
 pub fn comparison(both: &[(PooledStream, Pool, Pool)], figures: &[&'static Scalar]) -> String {
     let mut text = String::new();
     for (k, (stream, before, after)) in both.iter().enumerate() {
@@ -266,7 +266,7 @@ pub fn comparison(both: &[(PooledStream, Pool, Pool)], figures: &[&'static Scala
     text
 }
 
-/// Formats figures of groups of tests.
+/// Formats the figures of groups of tests.
 pub fn groups(groups: &BTreeMap<Vec<String>, Pool>, figures: &[&Scalar]) -> String {
     let keys = groups.keys().map(Vec::len).max().unwrap_or(0);
     let heading = vec![String::new(); keys].into_iter().chain(["tests".to_owned()]);
@@ -356,12 +356,12 @@ pub fn pushes(document: &PushesDocument, form: Form) -> serde_json::Result<Strin
     Ok(text)
 }
 
-/// `1 test`, `2 tests`.
+/// Formats a number with its noun: `1 test`, `2 tests`.
 fn counted(n: u64, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Size with three significant digits: `712 B`, `8.13 kB`, `1.20 GB`.
+/// Formats a size with three significant digits: `712 B`, `8.13 kB`, `1.20 GB`.
 fn size(bytes: u64) -> String {
     let (mut n, mut prefixes) = (bytes as f64, ["", "k", "M", "G", "T", "P"].into_iter());
     let mut prefix = prefixes.next().unwrap_or_default();
@@ -429,9 +429,9 @@ pub fn checked(found: &Checked) -> String {
 /// Property by which tests are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupKey {
-    /// The hosts, the protocol and the direction.
+    /// The hosts, the protocol, and the direction.
     Path,
-    /// Period in which the tests started.
+    /// The period in which the tests started.
     Time(PoolPeriod),
 }
 
@@ -444,7 +444,7 @@ impl FromStr for GroupKey {
 }
 
 impl GroupKey {
-    /// Name as used in options.
+    /// Returns the name as used in options.
     pub fn name(self) -> &'static str {
         match self {
             GroupKey::Path => "path",
@@ -454,7 +454,7 @@ impl GroupKey {
         }
     }
 
-    /// Value of the property for a test.
+    /// Returns the value of the property for a test.
     pub fn of(self, test: &ListedTest) -> String {
         match self {
             GroupKey::Path => format!("{} > {} {} {}", test.src, test.dst, test.protocol, test.direction),
@@ -465,7 +465,7 @@ impl GroupKey {
     }
 }
 
-/// Returns the groups that violate `condition`.
+/// Describes the groups that violate `condition`.
 pub fn violations(condition: &ScalarCondition, groups: &BTreeMap<Vec<String>, Pool>) -> Vec<String> {
     let figure = condition.selector().scalar;
     let violated = |(group, pool): (&Vec<String>, &Pool)| {
@@ -479,19 +479,19 @@ pub fn violations(condition: &ScalarCondition, groups: &BTreeMap<Vec<String>, Po
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DatasetDocument {
-    /// Properties by which tests are grouped, as named in `--by`.
+    /// Properties by which tests are grouped, as given in `--by`.
     by: Vec<String>,
     /// Groups, in order of their names.
     groups: Vec<GroupDocument>,
-    /// Number of tests that could not be read, which are not in any group.
+    /// Number of tests that could not be read. They are not in any group.
     failed: usize,
 }
 
-/// All packets of the tests of a group.
+/// A group, with the figures of all packets of its tests.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct GroupDocument {
-    /// Values of the properties, in the order of `by`.
+    /// Values of the properties that the tests of the group share, in the order of `by`.
     group: Vec<String>,
     /// Number of tests of the group.
     tests: u64,
@@ -500,7 +500,8 @@ struct GroupDocument {
 }
 
 impl DatasetDocument {
-    /// Creates the document from `groups`, which are grouped by `by`; `failed` tests could not be read.
+    /// Creates the document from `groups`, which are grouped by `by`. `failed` is the number of tests that could not be
+    /// read.
     pub fn new(by: &[GroupKey], groups: &BTreeMap<Vec<String>, Pool>, failed: usize) -> DatasetDocument {
         let figures =
             |pool: &Pool| SCALARS.iter().filter(|f| pool::has(f)).map(|f| (f.key, pool.scalar(f))).collect();

@@ -1,4 +1,4 @@
-//! [`Archive::slots`]: counters of the outcomes of a monitor's slots.
+//! [`Archive::slots`]: counts of the outcomes of a monitor's slots.
 
 use crate::Archive;
 use crate::alerts::count;
@@ -8,7 +8,7 @@ use rusqlite::Row;
 /// Prefix of the names of these counters.
 const PREFIX: &str = "slot\t";
 
-/// Key of a counter of slots.
+/// Key of a count of slots.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SlotFilter {
     /// Name of the test.
@@ -17,7 +17,7 @@ pub struct SlotFilter {
     pub client: String,
     /// Host that answers the test.
     pub server: String,
-    /// Result of the slot: `measured`, `unreachable`, `this host was late` …
+    /// Outcome of the slot: `measured`, `unreachable`, `this host was late` …
     pub ending: String,
 }
 

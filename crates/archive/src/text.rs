@@ -1,4 +1,4 @@
-//! [`OtherLines`]: the lines of a log that are not rows; and [`LogText`], a log reassembled byte for byte.
+//! [`OtherLines`]: the lines of a log that are not rows. [`LogText`]: a log reassembled byte for byte.
 
 use crate::error::ArchiveError;
 use crate::packed::decompress;
@@ -10,12 +10,13 @@ use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// Maximum total size of the lines that are not rows. Logs with millions of damaged rows exceed it and are refused.
+/// Maximum total size of the lines that are not rows, in bytes. Logs with millions of damaged rows exceed it and are
+/// refused.
 pub(crate) const MAX_TEXT_BYTES: usize = 1 << 26;
-/// Size of the end of a log that is examined before its rows, as in [`LogReader::open`].
+/// Number of bytes at the end of a log that are examined before its rows, as in [`LogReader::open`].
 pub(crate) const TAIL_BYTES: usize = 64 * 1024;
 
-/// Bytes that are serialised as binary data, not as a list of numbers.
+/// Bytes that are serialised as binary data instead of a list of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Blob(pub Vec<u8>);
 
@@ -45,17 +46,17 @@ impl<'de> Deserialize<'de> for Blob {
 }
 
 /// Lines that are not rows in jitlat's notation: header, closing lines, and damaged lines in between. Each part has the
-/// number of rows before it, ascending.
+/// number of rows that precede it; these numbers ascend.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OtherLines {
     pub lines: Vec<(u64, Blob)>,
-    /// True if the last 64 KiB are not text: a reader of the file then does not find the closing lines before it reads
-    /// the rows.
+    /// True if the last 64 KiB are not text. A reader of the file does not find the closing lines before the rows in
+    /// this case.
     pub opaque_end: bool,
 }
 
 impl OtherLines {
-    /// Adds `line`, which follows `rows` rows.
+    /// Adds `line`, which comes after `rows` rows.
     pub fn push(&mut self, rows: u64, line: &[u8]) {
         match self.lines.last_mut() {
             Some((before, part)) if *before == rows => part.0.extend_from_slice(line),
@@ -63,12 +64,12 @@ impl OtherLines {
         }
     }
 
-    /// Serialises the lines for [`OtherLines::from_bytes`].
+    /// Serialises the lines in the form that [`OtherLines::from_bytes`] reads.
     pub fn to_bytes(&self) -> Vec<u8> {
         zstd::bulk::compress(&rmp_serde::to_vec(self).unwrap_or_default(), 9).unwrap_or_default()
     }
 
-    /// Reads bytes written by [`OtherLines::to_bytes`]; `None` for anything else.
+    /// Reads bytes written by [`OtherLines::to_bytes`]; `None` if they are not valid.
     pub fn from_bytes(bytes: &[u8]) -> Option<OtherLines> {
         jitlat_core::msgpack::from_slice(&decompress(bytes, 2 * MAX_TEXT_BYTES)?).ok()
     }
@@ -130,28 +131,28 @@ impl Read for LogText {
     }
 }
 
-/// Returns a reader of the lines before the first row. Facts from `end`, the last lines of the log, are part of the
+/// Returns a reader of the lines before the first row. Facts in `end`, the last lines of the log, are part of the
 /// session from the beginning.
 pub(crate) fn header_reader(name: &str, rest: &OtherLines, end: &[u8]) -> Result<LogReader, LogReadError> {
     let header = rest.lines.first().filter(|(before, _)| *before == 0).map(|(_, part)| part.0.clone());
     LogReader::with_end(name, Box::new(Cursor::new(header.unwrap_or_default())), end)
 }
 
-/// Returns the text of a log, from its rows and its other lines.
+/// Returns the text of a log, assembled from its rows and its other lines.
 pub(crate) fn text(rows: TestRows, rest: OtherLines) -> Result<Box<dyn Read + Send>, ArchiveError> {
     let text = header_reader("the archive", &rest, &[])?.row_text();
     let rest = rest.lines.into_iter().peekable();
     Ok(Box::new(LogText { rows, text, rest, written: 0, out: Vec::new(), at: 0 }))
 }
 
-/// Returns a reader of the log that equals [`LogReader::open`] of its file.
+/// Returns a reader of the log that is equivalent to [`LogReader::open`] of its file.
 pub(crate) fn reader(name: &str, rows: TestRows, rest: OtherLines) -> Result<LogReader, ArchiveError> {
     let end = end_of(&rest, rows.left());
     let text = text(rows, rest)?;
     Ok(LogReader::with_end(name, text, &end)?)
 }
 
-/// Returns the end of a log with `rows` rows, which a reader of the file examines before its rows.
+/// Returns the end of a log with `rows` rows. A reader of the file examines it before the rows.
 pub(crate) fn end_of(rest: &OtherLines, rows: u64) -> Vec<u8> {
     let end = match &rest.lines[..] {
         _ if rest.opaque_end => &[],
@@ -164,7 +165,7 @@ pub(crate) fn end_of(rest: &OtherLines, rows: u64) -> Vec<u8> {
     end[end.len().saturating_sub(TAIL_BYTES)..].to_vec()
 }
 
-/// Returns the size of the lines before the first row.
+/// Returns the size of the lines before the first row, in bytes.
 pub(crate) fn header_of(text: &[u8]) -> usize {
     let header = text.split_inclusive(|b| *b == b'\n').take_while(|line| {
         let line = line.trim_ascii_start();
@@ -173,7 +174,7 @@ pub(crate) fn header_of(text: &[u8]) -> usize {
     header.map(<[u8]>::len).sum()
 }
 
-/// True if the end of the file, which a reader examines before its rows, is text.
+/// Returns true if the end of the file, which a reader examines before the rows, is text.
 pub(crate) fn ends_in_text(path: &Path, rest: &OtherLines) -> Result<bool, ArchiveError> {
     let mut file = File::open(path).map_err(ArchiveError::io("opening the log", path))?;
     let len = file.metadata().map_err(ArchiveError::io("opening the log", path))?.len();
@@ -185,7 +186,7 @@ pub(crate) fn ends_in_text(path: &Path, rest: &OtherLines) -> Result<bool, Archi
     Ok(std::str::from_utf8(&end).is_ok())
 }
 
-/// Returns the position in a log of `len` bytes from which a reader examines the end before the rows.
+/// Returns the position in a log of `len` bytes at which the end begins that a reader examines before the rows.
 fn end_from(rest: &OtherLines, len: u64) -> u64 {
     let header =
         rest.lines.first().filter(|(before, _)| *before == 0).map_or(0, |(_, part)| header_of(&part.0));

@@ -1,4 +1,4 @@
-//! [`Archive::compact`] merges small files; [`Archive::prune`] removes old data.
+//! [`Archive::compact`]: merges small files. [`Archive::prune`]: removes old data.
 
 use crate::add;
 use crate::error::ArchiveError;
@@ -14,14 +14,14 @@ use serde::Serialize;
 use std::fs;
 use twox_hash::XxHash3_64;
 
-/// Maximum size of a file that is merged.
+/// Maximum size of a file that is merged with others, in bytes.
 const MAX_SMALL_FILE_BYTES: u64 = 32 << 20;
-/// Approximate maximum size of a merged file.
+/// Approximate maximum size of a merged file, in bytes.
 const MAX_MERGED_FILE_BYTES: u64 = 128 << 20;
-/// Minimum number of rows of a row group before the next small test starts another group: to read one test, the whole
-/// group is read.
+/// Minimum number of rows in a row group before the next small test starts another group. It limits the size of row
+/// groups, because the whole group is read to read one test.
 pub(crate) const MIN_SHARED_ROWS: usize = 1 << 18;
-/// Maximum number of tests in a file: to read one test, the headers of all tests are read.
+/// Maximum number of tests in a file. It is limited because the headers of all tests are read to read one test.
 const MAX_TESTS_PER_FILE: usize = 20_000;
 
 /// Result of [`Archive::compact`].
@@ -29,30 +29,30 @@ const MAX_TESTS_PER_FILE: usize = 20_000;
 pub struct Compacted {
     /// Number of files that were merged.
     pub before: u64,
-    /// Number of files that resulted.
+    /// Number of files after merging.
     pub after: u64,
-    /// Total size before.
+    /// Total size before merging, in bytes.
     pub bytes_before: u64,
-    /// Total size after.
+    /// Total size after merging, in bytes.
     pub bytes_after: u64,
-    /// Number of files that could not be read; they are unchanged.
+    /// Number of files that could not be read. They are unchanged.
     pub damaged: u64,
 }
 
-/// Data to retain, and for how long.
+/// Data that is retained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
-    /// Packets of tests started within this time. The figures of older tests are retained.
+    /// Packets of tests that started within this number of days. The figures of older tests are also retained.
     Packets {
         /// Number of days.
         days: u32,
     },
-    /// Tests started within this time. Older tests are removed, but remain in the roll-ups.
+    /// Tests that started within this number of days. Older tests are removed, but their data remain in the roll-ups.
     Tests {
         /// Number of days.
         days: u32,
     },
-    /// The newest packets, up to this total size of their files. The figures of all tests are retained.
+    /// The newest packets, up to this total size of their files. The figures of all tests are also retained.
     Size {
         /// Maximum size in bytes.
         bytes: u64,
@@ -78,19 +78,19 @@ impl FromStr for Retention {
     }
 }
 
-/// Data removed by [`Archive::prune`].
+/// Amount of data removed by [`Archive::prune`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Pruned {
-    /// Tests whose packets were removed.
+    /// Number of tests whose packets were removed.
     pub packets_of: u64,
-    /// Tests that were removed.
+    /// Number of tests that were removed.
     pub tests: u64,
-    /// Number of waiting tests that are no longer sent to a collector. A test that waited for several collectors counts
-    /// once for each.
+    /// Number of removed tests that were waiting for a collector and will not be sent. A test that was waiting for
+    /// several collectors counts once for each.
     pub waited: u64,
-    /// Number of files.
+    /// Number of files that were removed.
     pub files: u64,
-    /// Total size of the files.
+    /// Total size of the removed files, in bytes.
     pub bytes: u64,
 }
 
@@ -115,7 +115,7 @@ fn before(db: &Connection, until: i64) -> rusqlite::Result<Vec<SmallFile>> {
     db.prepare(query)?.query_map([until], SmallFile::read)?.collect()
 }
 
-/// Returns the files to remove so that those with newer tests take at most `bytes`.
+/// Returns the files to remove so that the remaining files, those with newer tests, take at most `bytes` bytes.
 fn beyond(db: &Connection, bytes: u64) -> rusqlite::Result<Vec<SmallFile>> {
     let query = "SELECT id, name, bytes, (SELECT max(started_ns) FROM tests WHERE file = f.id) AS newest FROM files f \
                  ORDER BY newest DESC, id DESC";
@@ -162,7 +162,7 @@ impl Archive {
     }
 
     fn put_together(&self, files: &[&SmallFile], done: &mut Compacted) -> Result<(), ArchiveError> {
-        // Unreadable files are skipped.
+        // Skip files that cannot be read.
         let whole = |file: &&&SmallFile| self.stored(file.id).and_then(|stored| stored.verify()).is_ok();
         let (files, damaged): (Vec<&&SmallFile>, Vec<&&SmallFile>) = files.iter().partition(|f| whole(f));
         done.damaged += damaged.len() as u64;
@@ -225,7 +225,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Returns the new file's description of a test.
+    /// Returns the description of a test in its new file.
     fn moved(
         &self,
         id: TestId,
@@ -251,8 +251,9 @@ impl Archive {
         Ok(StoredTest { id: id.0, hash, row_group, first_row, rows, source, tags, rest })
     }
 
-    /// Removes data older than `keep` allows, in whole days before `now`; for a size, the files whose newest test is
-    /// oldest. Roll-ups are retained. Tests that were waiting for a collector are counted as dropped.
+    /// Removes data that `keep` does not retain, in whole days before `now`. If a size is given, the files are removed
+    /// in the order of their newest test, oldest first. Roll-ups are retained. Tests that were waiting for a collector
+    /// are counted as dropped.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -321,7 +322,7 @@ impl Archive {
             }
             done.files += 1;
             done.bytes += file.bytes;
-            // Remove the folder of a day if it is empty.
+            // Remove the folder of the day if it is now empty.
             let _ = path.parent().map(fs::remove_dir);
         }
         Ok(done)

@@ -1,4 +1,5 @@
-//! [`Archive::totals`]: totals of each stream as counters that only grow; [`share_bucket`]: buckets of the tests' loss.
+//! [`Archive::totals`]: totals of each stream, as counters that only grow. [`share_bucket`]: buckets for the loss of
+//! tests.
 
 use crate::error::ArchiveError;
 use crate::packed::read_pool;
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 /// Bucket of tests without loss.
 pub const NO_LOSS: i64 = -1_000_000;
 
-/// Bucket of a share above 0: the smallest k with share ≤ 2^(k/8), as in native histograms of schema 3.
+/// Returns the bucket of a share above 0: the smallest k with share ≤ 2^(k/8), as in native histograms of schema 3.
 pub fn share_bucket(share: f64) -> i64 {
     if share > 0.0 { (share.min(1.0).log2() * 8.0).ceil() as i64 } else { NO_LOSS }
 }
@@ -26,17 +27,17 @@ pub struct StreamTotal {
     pub src_name: Option<String>,
     /// Name of the receiver; `None` if unknown.
     pub dst_name: Option<String>,
-    /// Packets of all tests, or of the tests added after a given number.
+    /// Pool of the packets of all tests, or of the tests added after a given number.
     pub pool: Pool,
-    /// Number of tests per loss bucket, and the sum of their loss shares. Tests added before these counters were
+    /// Number of tests per loss bucket, and sum of their loss shares. Tests that were added before these counters were
     /// introduced are not included.
     pub losses: BTreeMap<i64, (u64, f64)>,
     /// Start of the newest test, ns since 1970; `None` without tests.
     pub last_ns: Option<i64>,
-    /// Estimated clock of the server minus that of the client in the newest test, ns; `None` if unknown, for example for
-    /// round trips.
+    /// Estimated clock offset (server minus client) in the newest test, in ns; `None` if unknown, for example for round
+    /// trips.
     pub clock_error_ns: Option<f64>,
-    /// Maximum error of the clock estimate, ns; `None` if unknown.
+    /// Maximum error of the estimated clock offset, in ns; `None` if unknown.
     pub clock_bound_ns: Option<f64>,
 }
 
@@ -45,13 +46,13 @@ pub struct StreamTotal {
 pub struct ArchiveTotals {
     /// Number of tests added to the archive.
     pub entered: i64,
-    /// Streams, in the order in which they became known.
+    /// Streams, in the order in which they were first added.
     pub streams: Vec<StreamTotal>,
-    /// Number of streams left out because of the limit.
+    /// Number of streams that were left out because of the limit.
     pub left_out: u64,
 }
 
-/// Counts the loss of a test that is being added.
+/// Adds the loss of a test that is being added to the counters.
 pub(crate) fn count_loss(all: &Transaction<'_>, stream: i64, share: f64) -> rusqlite::Result<()> {
     let add = "INSERT INTO losses(stream, bucket, tests, lost_share) VALUES (?1, ?2, 1, ?3) \
                ON CONFLICT(stream, bucket) DO UPDATE SET tests = tests + 1, lost_share = lost_share + ?3";
@@ -59,14 +60,14 @@ pub(crate) fn count_loss(all: &Transaction<'_>, stream: i64, share: f64) -> rusq
 }
 
 impl Archive {
-    /// Returns the totals of the first `most` streams, with the packets of the tests added after number `after`; if
-    /// `after` is `None`, of all tests, including removed ones.
+    /// Returns the totals of the first `most` streams. They include the packets of tests added after test `after`, or
+    /// of all tests, even removed ones, if `after` is `None`.
     ///
     /// # Errors
     /// [`ArchiveError`].
     pub fn totals(&self, after: Option<i64>, most: usize) -> Result<ArchiveTotals, ArchiveError> {
         let sql = self.sql("reading");
-        // One transaction, for a consistent view.
+        // A single transaction gives a consistent view.
         let moment = self.db.unchecked_transaction().map_err(&sql)?;
         let mut totals = ArchiveTotals { entered: self.entered()?, ..ArchiveTotals::default() };
         let (streams, count) = self.stream_list(most).map_err(&sql)?;

@@ -5,8 +5,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Distribution of the time between packets. All times are > 0 and bounded, so that no test waits for a very
-/// rare value.
+/// Distribution of the time between packets. All times are > 0 and bounded: a very rare value would make a test wait
+/// for a long time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase", tag = "law")]
@@ -15,22 +15,21 @@ pub enum Gaps {
     Uniform {
         /// Shortest time, > 0.
         least: Span,
-        /// Longest time.
+        /// Longest time, at most a day.
         most: Span,
     },
-    /// `least` plus an exponential time of mean `mean` − `least`; values above three times `mean` are drawn
-    /// again.
+    /// `least` plus an exponential time of mean `mean` − `least`; values above three times `mean` are redrawn.
     Exponential {
         /// Shortest time, ≥ 0.
         least: Span,
-        /// Mean before large values are drawn again, > `least`.
+        /// Mean before large values are redrawn, > `least`.
         mean: Span,
     },
-    /// Normal; values below 0 or above twice `mean` are drawn again.
+    /// Normal; values below 0 or above twice `mean` are redrawn.
     Normal {
-        /// Mean, > 0.
+        /// Mean of the distribution, > 0.
         mean: Span,
-        /// Standard deviation before values are drawn again, ≥ 0 and at most ten times `mean`.
+        /// Standard deviation before values are redrawn, ≥ 0 and at most ten times `mean`.
         deviation: Span,
     },
 }
@@ -44,6 +43,7 @@ impl Gaps {
         match self {
             Gaps::Uniform { least, most } => 0 < least.0 && least <= most && most.0 <= MAX_GAP_NS,
             Gaps::Exponential { least, mean } => 0 <= least.0 && least < mean && mean.0 <= MAX_GAP_NS,
+            // Gaps above twice the mean are drawn again. With a much larger deviation, nearly all would be.
             Gaps::Normal { mean, deviation } => {
                 0 < mean.0 && mean.0 <= MAX_GAP_NS && 0 <= deviation.0 && deviation.0 / 10 <= mean.0
             }

@@ -2,14 +2,14 @@
 
 use serde::Deserialize;
 
-/// Error: the bytes are not the expected value.
+/// Error: the bytes do not contain the expected value.
 pub use rmp_serde::decode::Error;
 
-/// Maximum nesting depth of arrays and maps; no valid value is nested as deeply.
+/// Maximum nesting depth of arrays and maps: deeper input could overflow the stack. Valid values stay below it.
 const MAX_DEPTH: usize = 96;
 
-/// Reads a value from `bytes`, which need not be trusted: memory is limited to a multiple of their length and
-/// a few MiB, recursion to a fixed depth.
+/// Reads a value from `bytes`, which may be untrusted: memory is limited to a multiple of their length plus a few MiB,
+/// recursion to a fixed depth.
 ///
 /// # Errors
 /// The bytes end early, are nested too deeply, or have another type.

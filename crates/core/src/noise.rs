@@ -1,5 +1,5 @@
-//! [`NoiseFloor`]: the noise that a host adds to measurements, and the figures of a test that do not exceed
-//! this noise (metrics §22).
+//! [`NoiseFloor`]: the noise that a host adds to measurements. [`Noise`]: the figures of a test that do not exceed it
+//! (metrics §22).
 
 use crate::distribution::Distribution;
 use crate::distribution::percentile::Percent;
@@ -8,8 +8,8 @@ use core::fmt;
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 
-/// Noise of a host: its clock, its wake-up errors, and the delay variation of a stream of the same size and
-/// period that does not leave the host. Times in ns.
+/// Noise of a host: its clock, its wake-up errors, and the delay variation of a stream of the same size and period that
+/// does not leave the host. Times are in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoiseFloor {
@@ -38,12 +38,12 @@ pub struct NoiseFloor {
     pub stddev: Span,
 }
 
-/// A percentile below this multiple of the host's own percentile may be caused by the host.
+/// Factor of the noise floor below which a percentile may be caused by the host itself.
 const MARGIN: i64 = 2;
 
 impl NoiseFloor {
-    /// Returns the noise floor of PDV at percentile `p`: the baseline's value at the nearest percentile not
-    /// above it. `None` below the median.
+    /// Returns the noise floor of PDV at percentile `p`: the baseline's value at the nearest percentile that is not
+    /// above `p`. `None` below the median.
     pub fn pdv(&self, p: Percent) -> Option<Span> {
         match p.0 {
             0..50_000 => None,
@@ -92,7 +92,7 @@ impl NoiseFloor {
     }
 }
 
-/// Formats as one line of a log's header, in ns: `clock_read=25 clock_stall=… …`.
+/// Formats as one line of a log's header, with times in ns: `clock_read=25 clock_stall=… …`.
 impl fmt::Display for NoiseFloor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, (key, value)) in NoiseFloor::KEYS.iter().zip(self.values()).enumerate() {
@@ -142,18 +142,18 @@ impl FromStr for NoiseFloor {
     }
 }
 
-/// Figures of a test compared with the noise floor of its host.
+/// Comparison of a test's figures with the noise floor of its host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Noise {
     /// Noise floor, measured before the test.
     pub floor: NoiseFloor,
-    /// Percentiles of PDV that cannot be distinguished from the host's own noise because they are below
-    /// twice the floor; written as the keys of `pdv.percentiles`.
+    /// Percentiles of PDV that cannot be distinguished from the host's own noise because they are below twice the
+    /// floor; spelled like the keys of `pdv.percentiles`.
     pub at_or_below: Vec<String>,
-    /// Standard deviation of delay without the host's share, in ns: √max(0, σ² − σ_host²). Assumes that both
-    /// are independent.
+    /// Standard deviation of delay without the host's share, in ns: √max(0, σ² − σ_host²). This assumes that the noise
+    /// of path and host are independent.
     pub stddev_net: Option<f64>,
 }
 

@@ -1,5 +1,5 @@
-//! Time formats of measurement protocols: NTP (RFC 5905 §6, RFC 4656 §4.1.2), truncated PTPv2 (RFC 8186), and
-//! the error estimate that accompanies either.
+//! Time formats of measurement protocols: NTP (RFC 5905 §6, RFC 4656 §4.1.2), truncated PTPv2 (RFC 8186), and the error
+//! estimate that accompanies both.
 
 use crate::clock::SyncState;
 use crate::time::{SECOND, Span, WallTime};
@@ -9,31 +9,31 @@ const EPOCH: i128 = 2_208_988_800;
 /// Length of an NTP or PTP era in seconds.
 const ERA: i128 = 1 << 32;
 
-/// The 64-bit NTP format: 32-bit seconds since 1900 and a 32-bit binary fraction (2⁻³² s ≈ 0.23 ns). The next
-/// era begins on 2036-02-07, so a value is ambiguous by itself; decoding needs a time near it.
+/// The 64-bit NTP format: 32-bit seconds since 1900 and a 32-bit binary fraction (2⁻³² s ≈ 0.23 ns). The next era
+/// begins on 2036-02-07. A value alone is therefore ambiguous, and decoding needs a nearby time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NtpTime(pub u64);
 
-/// The truncated PTPv2 format: 32-bit seconds, 32-bit nanoseconds. The standard demands TAI. jitlat writes
-/// UTC, like all known peers; differences of whole seconds are a matter of configuration.
+/// The truncated PTPv2 format: 32-bit seconds, 32-bit nanoseconds. The standard requires TAI. jitlat writes UTC, as all
+/// known implementations do; a difference of whole seconds must be configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PtpTime(pub u64);
 
-/// Returns `n / d` rounded to nearest, for `d` > 0.
+/// Returns `n / d` rounded to the nearest integer, for `d` > 0.
 fn rounded(n: i128, d: i128) -> i128 {
     (n + d / 2).div_euclid(d)
 }
 
-/// Returns `t` in units of 2⁻³² s since 1970, rounded to nearest.
+/// Returns `t` in units of 2⁻³² s since 1970, rounded to the nearest unit.
 fn units_of(t: WallTime) -> i128 {
     let (seconds, nanos) = (t.0.div_euclid(SECOND), t.0.rem_euclid(SECOND) as u64);
-    // Fractions of a second fit 64 bits.
+    // The fraction of a second fits into 64 bits.
     let fraction = ((nanos << 32) + SECOND as u64 / 2) / SECOND as u64;
     (i128::from(seconds) << 32) + i128::from(fraction)
 }
 
 impl From<WallTime> for NtpTime {
-    /// Converts to the nearest representable value; converting back gives the same nanosecond.
+    /// Converts to the nearest representable value. Converting it back gives the same nanosecond.
     fn from(t: WallTime) -> NtpTime {
         NtpTime((units_of(t) + (EPOCH << 32)) as u64)
     }
@@ -44,13 +44,13 @@ impl NtpTime {
     /// within 68 years of `near`.
     pub fn to_nanos(self, near: WallTime) -> WallTime {
         let difference = self.0.wrapping_sub(NtpTime::from(near).0) as i64;
-        // Count from the whole second below, so that rounding does not depend on `near`.
+        // Count from the preceding whole second, which makes rounding independent of `near`.
         let base = units_of(near) + i128::from(difference);
         WallTime(rounded(base * i128::from(SECOND), 1 << 32).clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 
-    /// Converts a span, such as a timeout or a slot's interval. Negative spans become zero, too long ones the
-    /// maximum.
+    /// Converts a span, such as a timeout or the interval of a slot. Negative spans become zero, spans that are too
+    /// long become the maximum.
     pub fn from_span(span: Span) -> NtpTime {
         let units = rounded(i128::from(span.0.max(0)) << 32, SECOND.into());
         NtpTime(u64::try_from(units).unwrap_or(u64::MAX))
@@ -85,8 +85,7 @@ impl PtpTime {
     }
 }
 
-/// The 16-bit error estimate of a clock (RFC 4656 §4.1.2, RFC 8186 §2.1): the bits S and Z, a scale and a
-/// multiplier.
+/// The 16-bit error estimate of a clock (RFC 4656 §4.1.2, RFC 8186 §2.1): flags S and Z, scale, and multiplier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ErrorEstimate(pub u16);
 
@@ -104,13 +103,14 @@ const SYNCHRONISED: u16 = 0x8000;
 const PTP: u16 = 0x4000;
 
 impl ErrorEstimate {
-    /// Estimate for an unknown clock: not synchronised, with the smallest valid multiplier.
+    /// Error estimate for an unknown clock: not synchronised, with the smallest valid multiplier.
     pub const UNKNOWN: ErrorEstimate = ErrorEstimate(1);
 
     /// Returns the smallest representable estimate that is at least `error`.
     pub fn new(synchronised: bool, format: TimeFormat, error: Span) -> ErrorEstimate {
         let mut units = ((i128::from(error.0.max(0)) << 32) + i128::from(SECOND) - 1) / i128::from(SECOND);
         let mut scale = 0;
+        // The multiplier has eight bits.
         while units > 255 {
             units = (units + 1) >> 1;
             scale += 1;
@@ -121,7 +121,7 @@ impl ErrorEstimate {
         ErrorEstimate(s | z | scale << 8 | multiplier)
     }
 
-    /// Returns the estimate for a kernel's clock state: its maximum error if it is synchronised, else
+    /// Returns the error estimate for a kernel's clock state: its maximum error if the clock is synchronised, otherwise
     /// [`UNKNOWN`](ErrorEstimate::UNKNOWN).
     pub fn of_clock(state: Option<SyncState>, format: TimeFormat) -> ErrorEstimate {
         match state {
@@ -135,7 +135,7 @@ impl ErrorEstimate {
         self.0 & SYNCHRONISED != 0
     }
 
-    /// Returns Z: the format of the times that the estimate accompanies.
+    /// Returns Z: the format of the times that accompany the estimate.
     pub fn format(self) -> TimeFormat {
         if self.0 & PTP != 0 { TimeFormat::Ptp } else { TimeFormat::Ntp }
     }
@@ -151,7 +151,7 @@ impl ErrorEstimate {
         self.0 & 0xff != 0
     }
 
-    /// Returns multiplier × 2^(scale − 32) s, rounded up; saturates at the longest span.
+    /// Returns multiplier × 2^(scale − 32) s, rounded up. Saturates at the longest span.
     pub fn error(self) -> Span {
         let units = i128::from(self.0 & 0xff) << (self.0 >> 8 & 0x3f);
         let ns = (units * i128::from(SECOND) + (1 << 32) - 1) >> 32;

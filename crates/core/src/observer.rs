@@ -33,10 +33,10 @@ pub enum Event<'a> {
     Started(&'a [Session]),
     /// Progress of each stream, in the order of the sessions; about ten times per second.
     Progress(&'a [StreamProgress]),
-    /// Packets that arrived at this host, with the times known so far. For live views, and for logs that
-    /// survive a crash. Each packet occurs again in `Records`.
+    /// Packets that arrived at this host, with the times known so far. Live views and crash-safe logs use them. Each
+    /// packet occurs again in `Records`.
     Arrived {
-        /// Number of the stream.
+        /// Index of the stream.
         stream: usize,
         /// The packets, in order of arrival.
         records: &'a [PacketRecord],
@@ -44,22 +44,23 @@ pub enum Event<'a> {
     /// Packets that are not in `Arrived` because they arrived faster than the observers could process them. These
     /// packets occur in `Records`.
     Missed {
-        /// Number of the stream.
+        /// Index of the stream.
         stream: usize,
         /// Number of packets since the last event of this kind.
         packets: u64,
     },
-    /// The far host's report on what it has received so far. The far host reports about once per second if the
-    /// client requests it. For streams that arrive at this host, [`Event::Arrived`] contains every packet.
+    /// A report of the far host on the packets that it has received so far. The far host sends one about once per
+    /// second if the client requests it. For streams that arrive at this host, [`Event::Arrived`] contains every
+    /// packet.
     FarReceived {
-        /// Number of the stream.
+        /// Index of the stream.
         stream: usize,
-        /// The report.
+        /// Figures in the report.
         so_far: &'a ReceivedSoFar,
     },
     /// Progress of fetching results from the far host.
     Collecting {
-        /// Number of the stream.
+        /// Index of the stream.
         stream: usize,
         /// Number of records fetched.
         done: u64,
@@ -70,9 +71,9 @@ pub enum Event<'a> {
     Concluding(&'a [Session]),
     /// Final records, in arrival order, in chunks.
     Records {
-        /// Number of the stream.
+        /// Index of the stream.
         stream: usize,
-        /// Records with every time that is known.
+        /// Records with all times that are known.
         records: &'a [PacketRecord],
         /// The kernel's TCP_INFO, sampled with each record; empty unless the test used TCP.
         tcp: &'a [TcpSample],
@@ -86,11 +87,12 @@ pub enum Event<'a> {
 pub struct StreamProgress {
     /// Number of packets to send in total.
     pub packets: u32,
-    /// Packets sent so far; 0 if the far host sends.
+    /// Number of packets sent so far; 0 if the far host sends.
     pub sent: u32,
-    /// Packets received so far (answers in a round-trip test); 0 if the far host receives.
+    /// Number of packets received so far (answers in a round-trip test); 0 if the far host receives.
     pub received: u32,
-    /// Packets missing below the highest number received: an estimate, because some may still arrive.
+    /// Number of packets missing below the highest sequence number received. An estimate, because some may still
+    /// arrive.
     pub missing: u32,
 }
 

@@ -1,4 +1,4 @@
-//! [`Path`]: the routers between two hosts, with the delay, DSCP and labels at each.
+//! [`Path`]: the routers between two hosts, and the delay, DSCP and MPLS labels at each.
 
 use crate::distribution::histogram::Bins;
 use crate::distribution::percentile::{DEFAULT_PERCENTS, Method};
@@ -33,7 +33,7 @@ pub struct Label {
 pub enum PathEnd {
     /// The destination answered.
     Destination,
-    /// A router reported that the destination is unreachable; the code of ICMP or ICMPv6.
+    /// A router reported that the destination is unreachable, with this ICMP or ICMPv6 code.
     Unreachable(u8),
 }
 
@@ -44,12 +44,12 @@ pub struct ProbeReply {
     pub from: IpAddr,
     /// Time from the probe to the answer.
     pub rtt: Span,
-    /// TOS octet or traffic class that the probe had when it arrived at this hop; `None` if the answer does
-    /// not quote it.
+    /// TOS octet or traffic class that the probe had when it arrived at this hop; `None` if the answer does not quote
+    /// the probe's IP header.
     pub traffic_class: Option<u8>,
-    /// MPLS labels of the probe, the outermost first.
+    /// MPLS labels of the probe at this hop, outermost first.
     pub labels: Vec<Label>,
-    /// Reason why the path ends at this responder; `None` if it does not.
+    /// Reason why the path ends at this responder; `None` if the path continues.
     pub end: Option<PathEnd>,
 }
 
@@ -73,7 +73,7 @@ pub struct Hop {
     pub sent: u64,
     /// Number of probes answered.
     pub answered: u64,
-    /// Routers that answered, the most frequent first; several if packets take different routes.
+    /// Routers that answered, most frequent first; several if packets take different routes.
     pub responders: Vec<Responder>,
     /// Round-trip times of answered probes, in ns.
     pub rtt: Distribution,
@@ -81,7 +81,7 @@ pub struct Hop {
     pub dscp: BTreeMap<u8, u64>,
     /// MPLS labels that the last answered probe had when it arrived at this hop, outermost first.
     pub labels: Vec<Label>,
-    /// Reason why the path ends at this hop; `None` if it does not.
+    /// Reason why the path ends at this hop; `None` if the path continues.
     pub end: Option<PathEnd>,
 }
 
@@ -99,7 +99,7 @@ pub struct Rewrite {
     pub to: u8,
 }
 
-/// The routers between this host and another.
+/// The routers between this host and the destination.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Path {
@@ -123,7 +123,7 @@ pub struct Path {
     pub notes: Vec<String>,
 }
 
-/// Probes of one hop so far.
+/// Probes of one hop so far, and their answers.
 #[derive(Clone, Debug, Default)]
 pub struct HopReplies {
     /// Number of probes sent.
@@ -159,8 +159,8 @@ impl Hop {
         }
     }
 
-    /// Describes the hop: responder, smallest round trip, and the DSCP and labels of packets on arrival at
-    /// this hop.
+    /// Describes the hop: responder, smallest round-trip time, and the DSCP and labels of packets on arrival at this
+    /// hop.
     fn in_words(&self) -> String {
         let Some(responder) = self.responders.first() else {
             return format!("no answer to {} probes", self.sent);

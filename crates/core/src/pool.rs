@@ -1,10 +1,9 @@
 //! [`Pool`]: the common statistics of many tests of the same traffic, without their packets.
 //!
-//! A [`SavedAnalysis`](crate::state::SavedAnalysis) joins tests as if one followed the other, and stores
-//! their packets. A pool stores only counts, sums and distributions. These are integers, so the order and
-//! grouping of merges does not affect the figures, which are those of all packets together, never averages of
-//! tests. Delay variation is relative to the smallest delay of each test (PDV), or to the previous packet
-//! (IPDV).
+//! A [`SavedAnalysis`](crate::state::SavedAnalysis) joins tests as if one followed the other, and stores their packets.
+//! A pool stores only counts, sums and distributions. These are integers, so the order and grouping of merges does not
+//! affect the figures. Figures are computed from all packets together, never as averages of tests. Delay variation is
+//! relative to the smallest delay of each test (PDV), or to the previous packet (IPDV).
 //!
 //! ```
 //! use jitlat_core::scalars::Scalar;
@@ -42,31 +41,31 @@ use std::collections::BTreeMap;
 pub struct Pool {
     /// Number of tests.
     pub tests: u64,
-    /// Packets sent whose fate is known.
+    /// Number of packets sent that are known to be received or lost.
     pub sent: u64,
-    /// Datagrams received.
+    /// Number of datagrams received.
     pub received: u64,
-    /// First clean copies.
+    /// Number of valid packets received, without duplicates.
     pub unique: u64,
-    /// Further copies.
+    /// Number of further copies of accepted packets.
     pub duplicate: u64,
-    /// Invalid rows.
+    /// Number of invalid rows.
     pub invalid: u64,
-    /// Packets that did not arrive intact and in time.
+    /// Number of packets that did not arrive intact and in time.
     pub lost: u64,
-    /// Reordered packets.
+    /// Number of reordered packets.
     pub out_of_sequence: u64,
-    /// Runs of consecutive losses.
+    /// Number of runs of consecutive losses.
     pub loss_runs: u64,
     /// Length of the longest run of losses, in packets.
     pub longest_loss_run: u64,
-    /// Delays, as measured, without clock correction.
+    /// Delays as measured, without clock correction.
     delay: Pooled,
-    /// Delays minus the smallest of their test.
+    /// Delays minus the smallest delay of the same test.
     pdv: Pooled,
     /// Differences in delay between consecutive packets.
     ipdv: Pooled,
-    /// Worst value among the tests for each metric without a field of its own in summaries, by key.
+    /// Worst value among the tests, by key, of each metric that has no field of its own in summaries.
     #[serde(default)]
     worst: BTreeMap<String, f64>,
 }
@@ -74,8 +73,7 @@ pub struct Pool {
 /// A distribution of values in ns, with exact sums.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Pooled {
-    /// Histogram with the origin 0: exact up to 1024 values, then a percentile is at most 1/1024 of itself
-    /// too high.
+    /// Histogram with the origin 0: exact up to 1024 values; above that, percentiles are at most 1/1024 too high.
     values: LogHistogram,
     /// High and low half of the sum of the values.
     sum: (i64, u64),
@@ -116,7 +114,7 @@ impl Pooled {
         self.sum_of_sizes = halves(whole(self.sum_of_sizes).wrapping_add(whole(other.sum_of_sizes)));
     }
 
-    /// Returns a figure by the part of its key after the name of the distribution.
+    /// Returns a figure. `what` is the part of its key after the name of the distribution.
     fn scalar(&self, what: &str) -> Option<f64> {
         let at = |p| self.values.quantiles().percentile(p, Method::Edf);
         let extremes = self.values.min().zip(self.values.max());
@@ -124,7 +122,7 @@ impl Pooled {
     }
 }
 
-/// Returns a figure of `n` values from their extremes, sums and percentiles.
+/// Returns a figure of `n` values, computed from their extremes, sums and percentiles.
 fn scalar_of(
     what: &str,
     n: u64,
@@ -144,9 +142,9 @@ fn scalar_of(
     }
 }
 
-/// Returns true if pools have this scalar: counts, ratios of counts, order statistics and means of delay and
-/// its variation, and the worst value among the tests for metrics without a field of their own in summaries.
-/// All other scalars apply to a single test only.
+/// Returns true if pools have this scalar. They have counts, ratios of counts, order statistics and means of delay and
+/// of its variation, and the worst value among the tests for metrics that have no field of their own in summaries. All
+/// other scalars only apply to a single test.
 pub fn has(scalar: &Scalar) -> bool {
     let key = scalar.key;
     let of_delays = ["latency-", "pdv-", "ipdv-"].iter().find_map(|family| key.strip_prefix(family));
@@ -157,7 +155,7 @@ pub fn has(scalar: &Scalar) -> bool {
         || key == "ipdv-mean-abs"
 }
 
-/// Returns true if the pool's value of the scalar is the worst among its tests.
+/// Returns true if a pool contains the worst value among its tests for this scalar.
 fn is_worst_of_tests(scalar: &Scalar) -> bool {
     scalar.is_computed() && scalar.better != Better::Neither
 }
@@ -234,8 +232,8 @@ impl Pool {
         }
     }
 
-    /// Returns a figure of all packets together, in the figure's unit; `None` if it is undefined, or if
-    /// [pools do not have it](has).
+    /// Returns a figure of all packets together, in its own unit; `None` if it is undefined, or if [pools do not have
+    /// it](has).
     pub fn scalar(&self, scalar: &Scalar) -> Option<f64> {
         if !has(scalar) {
             return None;
@@ -259,7 +257,7 @@ impl Pool {
         &self.delay.values
     }
 
-    /// Returns the delays minus the smallest of their test, in ns.
+    /// Returns the delays minus the smallest delay of the same test, in ns.
     pub fn variations(&self) -> &LogHistogram {
         &self.pdv.values
     }

@@ -5,7 +5,7 @@ use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 
-/// An address or a prefix of either family.
+/// A single address or a prefix, IPv4 or IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Prefix {
@@ -27,17 +27,17 @@ impl Prefix {
         Prefix { network: address, mask: u128::MAX }
     }
 
-    /// Returns the bits that the addresses of the prefix share, as IPv6.
+    /// Returns the leading bits that the addresses of the prefix share, as IPv6.
     pub fn network(&self) -> u128 {
         self.network
     }
 
-    /// Returns the number of bits that the addresses of the prefix share, counted as in IPv6.
+    /// Returns the number of leading bits that the addresses of the prefix share, counted as in IPv6.
     pub fn length(&self) -> u8 {
         self.mask.leading_ones() as u8
     }
 
-    /// Returns the address if the prefix contains only one.
+    /// Returns the address if the prefix contains only one; otherwise `None`.
     pub fn address(&self) -> Option<IpAddr> {
         let a = Ipv6Addr::from_bits(self.network);
         (self.mask == u128::MAX).then(|| a.to_ipv4_mapped().map_or(IpAddr::V6(a), IpAddr::V4))

@@ -1,5 +1,5 @@
-//! Parses quantities such as `20ms`, `1.5s`, `50/s`, `64kbit`. Uses decimal arithmetic on integers, so that
-//! `0.1s` is exactly 100 000 000 ns.
+//! Parses quantities such as `20ms`, `1.5s`, `50/s`, `64kbit`. Decimal arithmetic on integers makes `0.1s` exactly 100
+//! 000 000 ns.
 
 use crate::time::{SECOND, Span};
 use core::net::{IpAddr, SocketAddr};
@@ -24,7 +24,7 @@ impl QuantityError {
     }
 }
 
-/// Parses a time with a unit (ns, us, µs, ms, s, m, h, d); a number without a unit counts `bare` nanoseconds.
+/// Parses a time with a unit (ns, us, µs, ms, s, m, h, d). A number without a unit is multiplied by `bare` nanoseconds.
 fn span(text: &str, bare: i64) -> Result<Span, QuantityError> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -76,15 +76,14 @@ pub fn signed_time(text: &str) -> Result<Span, QuantityError> {
     }
 }
 
-/// Smallest period in ns that may be written without a unit. A smaller number is probably a mistake, because
-/// no sender achieves such a period.
+/// Smallest period, in ns, that may be written without a unit. No sender achieves a smaller one, so the user probably
+/// meant milliseconds.
 const MIN_BARE_NS: i64 = 10_000;
 
 /// Parses a packet period such as `20ms`; a number without a unit is in nanoseconds, as in the classic tool.
 ///
-/// # Errors
-/// [`QuantityError`] if the text has another form, or for a small number without a unit, which was probably
-/// meant in milliseconds.
+/// # Errors [`QuantityError`] if the text has another form, or for a small number without a unit, which the user
+/// probably meant in milliseconds.
 pub fn period(text: &str) -> Result<Span, QuantityError> {
     let period = positive(span(text, 1)?, text)?;
     let number = text.trim();

@@ -2,28 +2,28 @@
 
 use crate::time::{Span, Stamp, StampSource, WallTime};
 
-/// Value that means "no time"; as a real stamp it would be in the year 1677.
+/// Value that means "no time". As a real timestamp it would be in the year 1677.
 const MISSING: i64 = i64::MIN;
-/// Value of a lag that means "no user-space reading in addition to the stamp".
+/// Value of a lag that means "no clock reading by the program in addition to the stamp".
 const NO_LAG: i32 = i32::MIN;
 
 /// Anomalies noticed when a packet was received. Zero is a clean packet. Any other value excludes the packet
 /// from all figures (metrics §1), but not from the log.
 ///
-/// Logs of versions 1 and 2 have 32 undocumented bits here, of which only the distinction between zero and
-/// non-zero is meaningful. The low 15 are retained; any higher one becomes [`Flags::FOREIGN`].
+/// Logs of versions 1 and 2 have 32 undocumented bits here, of which only the distinction between zero and non-zero is
+/// meaningful. The low 15 are retained; any higher bit becomes [`Flags::FOREIGN`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u16);
 
 impl Flags {
-    /// The datagram does not have the agreed length.
+    /// The length of the datagram differs from the agreed one.
     pub const LENGTH: Flags = Flags(1 << 0);
     /// The datagram was truncated by the receiver's buffer.
     pub const TRUNCATED: Flags = Flags(1 << 1);
     /// Unknown bits of an older log.
     pub const FOREIGN: Flags = Flags(1 << 15);
 
-    /// Converts the 32-bit field of a classic singleton or a log.
+    /// Converts the 32-bit anomaly field of a classic log or packet record.
     pub fn from_classic(bits: i32) -> Flags {
         let low = (bits & 0x7fff) as u16;
         if bits & !0x7fff == 0 { Flags(low) } else { Flags(low | Flags::FOREIGN.0) }
@@ -48,24 +48,22 @@ impl core::ops::BitOr for Flags {
 pub enum Moment {
     /// The sender sent the packet (T1).
     Sent = 0,
-    /// The far host received it (T2).
+    /// The packet arrived at the receiver, or at the far host (T2).
     Arrived = 1,
-    /// The far host sent its answer (T3).
+    /// The far host sent the answer (T3).
     Answered = 2,
-    /// The answer arrived (T4).
+    /// The answer arrived at the sender (T4).
     Returned = 3,
 }
 
-/// Everything observed about one packet, in 64 bytes: the row of every log and the input of every metric.
-/// Unknown values are missing, never zero.
+/// Everything observed about one packet, in 64 bytes: a row of a log, and the input of every metric. Unknown values are
+/// missing, never zero.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PacketRecord {
-    /// Sequence number, from 0. Numbers that are negative or beyond the test's count are invalid but can be
-    /// stored.
+    /// Sequence number, from 0. A negative number, or one beyond the test's packet count, is invalid but can be stored.
     pub seq: i64,
     times: [i64; 4],
-    /// Time from the program's own clock reading to the send stamp, in ns; Time from the program's clock
-    /// reading to the send stamp, in ns; [`MISSING`] if unknown.
+    /// Time from the program's own clock reading to the send stamp, in ns; [`MISSING`] if unknown.
     send_lag: i64,
     entry_lag: i32,
     receive_lag: i32,
@@ -99,12 +97,12 @@ impl PacketRecord {
         }
     }
 
-    /// Creates a one-way record with the times sent and arrived, both read by programs.
+    /// Creates a one-way record with a send and an arrival time, both read by programs.
     pub fn one_way(seq: i64, sent: WallTime, arrived: WallTime) -> PacketRecord {
         PacketRecord { times: [sent.0, arrived.0, MISSING, MISSING], ..PacketRecord::new(seq) }
     }
 
-    /// Returns the same packet with other times sent and arrived; the sources of the stamps remain.
+    /// Returns the same packet with another send and arrival time. The sources of the stamps remain unchanged.
     #[must_use]
     #[inline]
     pub fn at(mut self, sent: WallTime, arrived: WallTime) -> PacketRecord {
@@ -119,12 +117,12 @@ impl PacketRecord {
         (t != MISSING).then_some(WallTime(t))
     }
 
-    /// Returns the time of `moment` with its source; `None` if unknown.
+    /// Returns the time of `moment` and its source; `None` if unknown.
     pub fn stamp(&self, moment: Moment) -> Option<Stamp> {
         self.time(moment).map(|at| Stamp { at, source: self.source(moment) })
     }
 
-    /// Returns the source of the stamp of `moment`; meaningless if that time is missing.
+    /// Returns the source of the stamp of `moment`. It is meaningless if that time is missing.
     pub fn source(&self, moment: Moment) -> StampSource {
         StampSource::ALL[(self.sources >> (2 * moment as u8) & 3) as usize]
     }
@@ -154,8 +152,8 @@ impl PacketRecord {
         self.time(Moment::Arrived)
     }
 
-    /// Returns the raw one-way delay `arrived − sent`, which is negative if the two clocks disagree. `None`
-    /// if either time is missing or the difference does not fit 64 bits.
+    /// Returns the raw one-way delay `arrived − sent`, which is negative if the two clocks disagree. `None` if either
+    /// time is missing or the difference does not fit into 64 bits.
     #[inline]
     pub fn delay(&self) -> Option<Span> {
         self.arrived()?.checked_since(self.sent()?)
@@ -169,8 +167,8 @@ impl PacketRecord {
         known.then(|| arrived.checked_sub(sent)).flatten().map(|delay| (sent, delay))
     }
 
-    /// Returns true if `other` differs only in its number, times and lags; sources, size and IP header fields
-    /// are the same.
+    /// Returns true if `other` differs only in sequence number, times and lags: sources, size and IP header fields are
+    /// equal.
     #[inline]
     pub(crate) fn is_like(&self, other: &PacketRecord) -> bool {
         let seen = |r: &PacketRecord| {
@@ -186,22 +184,22 @@ impl PacketRecord {
         self.send_lag != MISSING || self.receive_lag != NO_LAG
     }
 
-    /// Returns the time from the program's own clock reading to the send stamp, which the packet spent in the
-    /// sending host.
+    /// Returns the time that the packet spent in the sending host: from the program's own clock reading to the send
+    /// stamp.
     pub fn send_lag(&self) -> Option<Span> {
         (self.send_lag != MISSING).then_some(Span(self.send_lag))
     }
 
-    /// Returns the time from the program's own clock reading to the kernel's stamp at entering the queue of
-    /// the sending host's interface; `None` if unknown, or beyond ±2.1 s.
+    /// Returns the time from the program's own clock reading to the kernel's stamp on entry to the queue of the sending
+    /// host's interface; `None` if unknown, or beyond ±2.1 s.
     pub fn entry_lag(&self) -> Option<Span> {
         (self.entry_lag != NO_LAG).then_some(Span(self.entry_lag.into()))
     }
 
-    /// Returns the time in the queue of the sending host's interface, from entry to the sent stamp. With
-    /// [`StampSource::Kernel`], the kernel stamped both. With [`StampSource::User`], it did not stamp the
-    /// entry, and this is the time since the program's own reading, which is an upper bound. `None` if the
-    /// packet has no stamp of its departure.
+    /// Returns the time in the queue of the sending host's interface, up to the send stamp, and the source of the entry
+    /// time. With [`StampSource::Kernel`], the kernel stamped the entry. With [`StampSource::User`], it did not: the
+    /// time is counted from the program's own clock reading, which makes it an upper bound. `None` if the packet has no
+    /// stamp of its departure.
     pub fn local_queue(&self) -> Option<(Span, StampSource)> {
         if !matches!(self.source(Moment::Sent), StampSource::Kernel | StampSource::Hardware) {
             return None;
@@ -213,8 +211,8 @@ impl PacketRecord {
         })
     }
 
-    /// Returns the time from the arrival stamp to the program's own clock reading, which the packet waited in
-    /// the receiving host. Saturates at ±2.1 s.
+    /// Returns the time that the packet waited in the receiving host: from the arrival stamp to the program's own clock
+    /// reading. Saturates at ±2.1 s.
     pub fn receive_lag(&self) -> Option<Span> {
         (self.receive_lag != NO_LAG).then_some(Span(self.receive_lag.into()))
     }

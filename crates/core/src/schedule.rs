@@ -1,5 +1,5 @@
-//! Due times of packets: absolute offsets from the start of the stream, so that errors of sleeping do not
-//! accumulate.
+//! Due times of packets: absolute offsets from the start of the stream. With absolute offsets, errors of sleeping do
+//! not accumulate.
 
 use crate::gaps::{Gaps, unit};
 use crate::spec::{Schedule, TestSpec};
@@ -7,8 +7,8 @@ use crate::time::Span;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-/// Due times of a stream, as offsets from its start, in sequence order and never decreasing. Ends after the
-/// stream's last packet. The same specification always gives the same times.
+/// Iterator over the due times of a stream, as offsets from its start, in order of sequence numbers; they never
+/// decrease. It ends after the stream's last packet. The same specification always gives the same times.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
     period: Span,
@@ -55,8 +55,8 @@ impl Deadlines {
     }
 }
 
-/// Returns the maximum number of packets of `spec` that are due within any `window`. Counting stops above
-/// `enough`, which limits the work for random gaps to two drawn gaps per packet.
+/// Returns the maximum number of packets of `spec` that are due within any `window`. Counting stops above `enough`. The
+/// work for random gaps is therefore limited to two drawn gaps per packet.
 pub fn peak(spec: &TestSpec, window: Span, enough: u32) -> u32 {
     let (period, window) = (i128::from(spec.period().0.max(1)), i128::from(window.0.max(1)));
     let at_once = match spec.schedule() {

@@ -22,7 +22,7 @@ pub struct ReceivedSoFar {
     pub received: u64,
     /// Number of packets missing below the highest number received; some may still arrive.
     pub missing: u64,
-    /// Number of duplicates.
+    /// Number of duplicates received.
     pub duplicates: u64,
     /// Number of packets that arrived after a packet with a higher number.
     pub reordered: u64,
@@ -30,11 +30,12 @@ pub struct ReceivedSoFar {
     pub runs: u32,
     /// Length of the longest run of missing packets.
     pub longest: u32,
-    /// Time since the last arrival; `None` before the first.
+    /// Time since the last arrival; `None` before the first arrival.
     pub silence: Option<Span>,
-    /// Inter-arrival jitter of RFC 3550; `None` before the second packet.
+    /// Interarrival jitter of RFC 3550; `None` before the second packet.
     pub jitter: Option<Span>,
-    /// Raw delays in ns: the smallest, those at [`PERCENTAGES`], the largest; `None` before the first packet.
+    /// Raw delays in ns: the smallest, the percentiles [`PERCENTAGES`], and the largest; `None` before the first
+    /// packet.
     pub delays: Option<[i64; PERCENTAGES.len() + 2]>,
     /// Packets since the previous report.
     pub latest: Latest,
@@ -120,11 +121,11 @@ impl SettledLosses {
     }
 }
 
-/// Maximum number of open gaps; a packet that arrives in an older gap still counts as missing.
+/// Maximum number of open gaps. A packet that arrives in an older gap still counts as missing.
 const MAX_OPEN_GAPS: usize = 64;
 
 impl SoFar {
-    /// Creates figures of no packets; `precision` is that of percentiles.
+    /// Creates figures without packets; `precision` is the precision of percentiles.
     pub fn new(precision: Precision) -> SoFar {
         SoFar {
             delays: LogHistogram::new(precision),
@@ -234,7 +235,7 @@ fn quantiles<const N: usize>(of: &LogHistogram, percentages: [Percent; N]) -> Op
     Some(found)
 }
 
-/// Returns the values `middle` between the smallest and the largest value of a distribution.
+/// Returns the smallest value of a distribution, the values `middle`, and the largest value.
 fn ends<const N: usize, const M: usize>(of: &LogHistogram, middle: [i64; N]) -> Option<[i64; M]> {
     let (low, high) = (of.min()?, of.max()?);
     let all: Vec<i64> = [low].into_iter().chain(middle.map(|x| x.clamp(low, high))).chain([high]).collect();

@@ -1,4 +1,4 @@
-//! [`TestSpec`]: the parameters of a test stream, always valid.
+//! [`TestSpec`]: the parameters of a test stream, which are always valid.
 
 use crate::gaps::Gaps;
 use crate::time::{SECOND, Span};
@@ -7,11 +7,11 @@ use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Number of bytes that every test packet has: transmit time and sequence number.
+/// Length of the header of every test packet, in bytes: transmit time and sequence number.
 pub const HEADER_LEN: u16 = 12;
 /// Maximum UDP payload over IPv4.
 pub const MAX_PAYLOAD: u16 = 65_507;
-/// Maximum number of packets: sequence numbers on the wire are signed 32-bit, and −1 is the sentinel.
+/// Maximum number of packets. Sequence numbers on the wire are signed 32-bit integers, and −1 marks a sentinel.
 pub const MAX_PACKETS: u32 = i32::MAX as u32;
 
 /// Direction of packets, which determines the sending host.
@@ -59,7 +59,7 @@ impl Transport {
         }
     }
 
-    /// Returns the transport of an IP protocol number.
+    /// Returns the transport with this IP protocol number; `None` for other numbers.
     pub fn from_number(n: u32) -> Option<Transport> {
         match n {
             17 => Some(Transport::Udp),
@@ -78,7 +78,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// Returns the name of an IP protocol number in reports: `UDP`, `ICMP`, `protocol 132`.
+/// Returns the name of an IP protocol number as used in reports: `UDP`, `ICMP`, `protocol 132`.
 pub fn ip_protocol_name(number: u8) -> Cow<'static, str> {
     match number {
         1 => "ICMP".into(),
@@ -102,7 +102,7 @@ pub enum Schedule {
         /// Seed of the gap generator; [`UNKNOWN_SEED`] if another generator drew the gaps.
         seed: u64,
     },
-    /// `size` packets back to back, then silence until the next multiple of `size`·P.
+    /// `size` packets back to back, then a pause until the next multiple of `size`·P.
     Burst {
         /// Number of packets in a burst, ≥ 1.
         size: u32,
@@ -155,7 +155,7 @@ impl Dscp {
         self.0 << 2
     }
 
-    /// Returns the name in RFC 2474, 2597, 3246, 5865 or 8622; `None` if it has none.
+    /// Returns the name given by RFC 2474, 2597, 3246, 5865 or 8622; `None` if the value has no name.
     pub fn name(self) -> Option<&'static str> {
         DSCP_NAMES.iter().find(|(_, v)| *v == self.0).map(|(n, _)| *n)
     }
@@ -225,7 +225,7 @@ pub enum SpecError {
     /// The period is not positive, or so long that the test would exceed the range of times.
     #[error("a period of {0} ns: give more than 0 and keep the whole test under a century")]
     Period(i64),
-    /// The text is not a code point.
+    /// The text is not a DSCP.
     #[error("'{0}' is not a DSCP: give 0 to 63 or a name such as EF, AF41, CS1")]
     Dscp(String),
     /// A burst or batch has no packets.
@@ -239,7 +239,8 @@ pub enum SpecError {
     Gaps,
 }
 
-/// One test stream in one direction. Fields are private so that a value of this type can always be run.
+/// One test stream in one direction. Fields are private, which ensures that each value describes a stream that can be
+/// run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!try_from))]
 #[serde(try_from = "UncheckedSpec")]
@@ -281,8 +282,8 @@ impl TryFrom<UncheckedSpec> for TestSpec {
     }
 }
 
-/// Replaces the seed of a Poisson schedule whose times the sender drew with another generator, as in OWAMP.
-/// Due times are then unknown.
+/// Replaces the seed of a Poisson schedule if the sender drew the times with another generator, as in OWAMP. Due times
+/// are then unknown.
 pub const UNKNOWN_SEED: u64 = u64::MAX;
 /// Default port of test streams.
 pub const TEST_PORT: u16 = 2667;
@@ -297,8 +298,8 @@ const MAX_READ_PAUSE: Span = Span::millis(1);
 const MIN_PACKETS_PER_PAUSE: i64 = 4;
 
 impl Default for TestSpec {
-    /// Returns the defaults of the source document: 1000 UDP packets of 80 bytes, one every 20 ms, client
-    /// to server.
+    /// Returns the defaults of the original tool (DRDC TM 2011-047): 1000 UDP packets of 80 bytes, one every 20 ms,
+    /// client to server.
     fn default() -> TestSpec {
         TestSpec {
             direction: Direction::Up,
@@ -360,7 +361,7 @@ impl TestSpec {
         Ok(TestSpec { packets: checked.packets, ..self.clone() })
     }
 
-    /// Returns the same test with packets spaced by `schedule`, which must be possible.
+    /// Returns the same test with the send times of `schedule`, which must be possible.
     pub fn with_schedule(&self, schedule: Schedule) -> TestSpec {
         TestSpec { schedule, ..self.clone() }
     }
@@ -404,7 +405,7 @@ impl TestSpec {
         if is_fast { MAX_READ_PAUSE } else { Span::ZERO }
     }
 
-    /// Returns the time from the first packet's due time to one period after that of the last: packets ×
+    /// Returns the time from the due time of the first packet to one period after the due time of the last: packets ×
     /// period.
     pub fn duration(&self) -> Span {
         self.period.times(self.packets.into())

@@ -10,16 +10,11 @@
 //! let mut whole = SavedAnalysis::new(session.clone(), &options);
 //! (0..1000).for_each(|seq| whole.push(&record(seq)));
 //!
-//! // The same packets in two parts, the first of which was a file for a while.
-//! let mut first = SavedAnalysis::new(session.clone(), &options);
-//! (0..300).for_each(|seq| first.push(&record(seq)));
-//! let mut first = SavedAnalysis::load(&first.save()?, &options)?;
-//! let mut second = SavedAnalysis::new(session, &options);
-//! (300..1000).for_each(|seq| second.push(&record(seq)));
-//! first.merge(second)?;
-//! assert_eq!(first.finish(), whole.finish());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+//! // The same packets in two parts. The first one was saved and loaded again. let mut first =
+//! SavedAnalysis::new(session.clone(), &options); (0..300).for_each(|seq| first.push(&record(seq))); let mut first =
+//! SavedAnalysis::load(&first.save()?, &options)?; let mut second = SavedAnalysis::new(session, &options);
+//! (300..1000).for_each(|seq| second.push(&record(seq))); first.merge(second)?; assert_eq!(first.finish(),
+//! whole.finish()); # Ok::<(), Box<dyn std::error::Error>>(()) ```
 
 use crate::analysis::{Analyzer, NotMergeable, Options, Samples, Saved};
 use crate::metrics::seqset::SeqRun;
@@ -31,7 +26,7 @@ use crate::twoway::{Directions, FarReport, LossRun, NotAnswers, ScheduleShift, T
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// First bytes of a state: a line of text with the version of the format.
+/// Start of every state: a line of text with the version of the format.
 const FIRST_LINE: &[u8] = b"# jitlat state 2\n";
 /// First line of version 1, which differs only for analyses in constant memory.
 const OLD_FIRST_LINE: &[u8] = b"# jitlat state 1\n";
@@ -39,10 +34,10 @@ const ANY_VERSION: &[u8] = b"# jitlat state ";
 /// Length in bytes of the checksum after the first line: XXH3-64 of all following bytes, little-endian.
 const SUM: usize = 8;
 
-/// Tag of a session with the number of its tests, if there are several.
+/// Tag of a session that was merged from several tests: the number of tests.
 pub const TESTS: &str = "tests";
 
-/// An analysis with its session.
+/// An analysis and its session.
 #[derive(Clone, Debug)]
 pub struct SavedAnalysis {
     session: Session,
@@ -59,10 +54,10 @@ pub enum StateError {
     /// This program does not support the version.
     #[error("the state has version {0}; this program reads versions 1 and 2")]
     Version(String),
-    /// The bytes are not those that were written: truncated or changed.
+    /// The bytes were truncated or changed after they were saved.
     #[error("the state is damaged: it is truncated or was changed")]
     Damaged,
-    /// The bytes are intact but cannot be a state, for this reason.
+    /// The bytes are intact, but they do not form a valid state, for this reason.
     #[error("the bytes cannot be the state of an analysis: {0}")]
     Impossible(String),
 }
@@ -72,7 +67,7 @@ pub enum StateError {
 pub enum Merged {
     /// The other state was a later part of the same test.
     Continued,
-    /// The other state was another test.
+    /// The other state belonged to another test.
     United,
 }
 
@@ -103,7 +98,7 @@ impl SavedAnalysis {
         self.analyzer.keeps_packets()
     }
 
-    /// Returns the session for adding facts that become known later.
+    /// Returns the session, so that the caller can add facts that become known later.
     pub fn session_mut(&mut self) -> &mut Session {
         &mut self.session
     }
@@ -124,8 +119,7 @@ impl SavedAnalysis {
         self.finish_with_samples().0
     }
 
-    /// Returns the summary, and the accepted packets for drawing figures; none for an analysis in constant
-    /// memory.
+    /// Returns the summary and the accepted packets for drawing figures. An analysis in constant memory has no packets.
     pub fn finish_with_samples(self) -> (Summary, Samples) {
         self.analyzer.finish_with_samples(&self.session)
     }
@@ -135,8 +129,8 @@ impl SavedAnalysis {
         (self.session, self.analyzer)
     }
 
-    /// Returns the bytes for [`SavedAnalysis::load`]: about 10 per packet; for an analysis in constant memory
-    /// at most a few hundred kilobytes.
+    /// Returns the bytes for [`SavedAnalysis::load`]: about 10 per packet, or at most a few hundred kilobytes for an
+    /// analysis in constant memory.
     pub fn save(&self) -> Result<Vec<u8>, StateError> {
         let analysis = self.analyzer.saved();
         let analysis = analysis.ok_or_else(|| StateError::Impossible("a test within a test".to_owned()))?;
@@ -145,8 +139,8 @@ impl SavedAnalysis {
         Ok(seal(&body))
     }
 
-    /// Loads bytes from [`SavedAnalysis::save`]. The bytes need not be trusted: memory is limited to a multiple of
-    /// their length. `options` determines the figures to compute.
+    /// Loads bytes from [`SavedAnalysis::save`]. The bytes may be untrusted: memory is limited to a multiple of their
+    /// length. `options` determines the figures to compute.
     pub fn load(bytes: &[u8], options: &Options) -> Result<SavedAnalysis, StateError> {
         let rest = bytes.strip_prefix(FIRST_LINE).or_else(|| bytes.strip_prefix(OLD_FIRST_LINE));
         let Some(rest) = rest else {
@@ -166,13 +160,13 @@ impl SavedAnalysis {
         Ok(SavedAnalysis { session, analyzer })
     }
 
-    /// Returns true if these bytes begin like a state of any version.
+    /// Returns true if the bytes begin like a state of any version.
     pub fn begins(bytes: &[u8]) -> bool {
         bytes.starts_with(ANY_VERSION)
     }
 
-    /// Adds `next` after this state: as a continuation if it belongs to the same test, else as another test
-    /// of the same traffic. On an error this state is unchanged.
+    /// Adds `next` after this state: as a continuation if it belongs to the same test, otherwise as another test of the
+    /// same traffic. On an error this state is unchanged.
     pub fn merge(&mut self, next: SavedAnalysis) -> Result<Merged, NotMergeable> {
         if is_same_test(&self.session, &next.session) {
             self.continue_with(next)?;
@@ -183,18 +177,18 @@ impl SavedAnalysis {
         }
     }
 
-    /// Adds a continuation of the same test. The result is that of one analysis of all packets, wherever the test
-    /// was split; in constant memory, except for the figures listed in docs/metrics. The session is replaced by
-    /// the later one, which contains more facts.
+    /// Adds a continuation of the same test. The result is the same as that of one analysis of all packets, wherever
+    /// the test was split. In constant memory, the figures listed in docs/metrics are exceptions. The session is
+    /// replaced by the later one, which contains more facts.
     pub fn continue_with(&mut self, next: SavedAnalysis) -> Result<(), NotMergeable> {
         self.analyzer.append(next.analyzer)?;
         self.follow(next.session);
         Ok(())
     }
 
-    /// Prepares for a later part of the same test, whose records are pushed next. The result is that of one
-    /// analysis of all packets, even in constant memory. Call this method again when further facts about the part
-    /// are known, for example its end.
+    /// Prepares for a later part of the same test, whose records are pushed next. The result is the same as that of one
+    /// analysis of all packets, even in constant memory. Call this method again when further facts about the part are
+    /// known, for example its end.
     pub fn resume(&mut self, part: Session) -> Result<(), NotMergeable> {
         if !is_same_test(&self.session, &part) {
             return Err(NotMergeable::AnotherTest);
@@ -203,7 +197,7 @@ impl SavedAnalysis {
         Ok(())
     }
 
-    /// Takes over the facts about the test that are known in a later part.
+    /// Copies facts about the test that a later part knows.
     fn follow(&mut self, part: Session) {
         let mut probes = std::mem::take(&mut self.session.probes);
         let new: Vec<_> = part.probes.iter().filter(|p| !probes.contains(p)).copied().collect();
@@ -240,8 +234,13 @@ impl SavedAnalysis {
         here.read_pause = here.read_pause.max(next.session.read_pause);
         here.stamps_lost = here.stamps_lost.zip(next.session.stamps_lost).map(|(a, b)| a.saturating_add(b));
         here.unrecorded = here.unrecorded_in(0, mine).collect();
-        let theirs = next.session.unrecorded_in(0, theirs);
-        here.unrecorded.extend(theirs.map(|run| SeqRun { start: run.start + mine, ..run }));
+        let their_end = theirs;
+        let theirs = next.session.unrecorded_in(0, their_end);
+        let later_run = |run: SeqRun| SeqRun { start: run.start + mine, ..run };
+        here.unrecorded.extend(theirs.map(later_run));
+        here.skipped = here.skipped_in(0, mine).collect();
+        here.skipped.extend(next.session.skipped_in(0, their_end).map(later_run));
+        here.unreported = here.unreported.saturating_add(next.session.unreported);
         here.reason = here.reason.take().or(next.session.reason);
         let later =
             |shift: ScheduleShift| ScheduleShift { seq: shift.seq.saturating_add(mine as u32), ..shift };
@@ -265,8 +264,8 @@ fn tests(session: &Session) -> u64 {
     tests.and_then(|(_, n)| n.parse().ok()).unwrap_or(1)
 }
 
-/// Returns true if two sessions are parts of one test: they have the same id, or neither has one and they
-/// began at the same time with the same specification between the same hosts.
+/// Returns true if two sessions are parts of one test: they have the same id, or neither has an id and they began at
+/// the same time with the same specification between the same hosts.
 fn is_same_test(a: &Session, b: &Session) -> bool {
     let direction = a.spec.direction() == b.spec.direction();
     match (&a.id, &b.id) {
@@ -279,7 +278,7 @@ fn is_same_test(a: &Session, b: &Session) -> bool {
     }
 }
 
-/// Returns the difference between two tests that makes common figures meaningless; `None` if there is none.
+/// Returns the difference between two tests that would make their common figures meaningless; `None` if there is none.
 fn unlike(a: &Session, b: &Session) -> Option<&'static str> {
     let protocol = |s: &Session| s.two_way.as_ref().map(|t| (t.protocol.clone(), t.far_clock, t.wait));
     let (x, y) = (&a.spec, &b.spec);
@@ -295,7 +294,7 @@ fn unlike(a: &Session, b: &Session) -> Option<&'static str> {
     .find_map(|(differ, what)| differ.then_some(what))
 }
 
-/// Returns the ending that gives less information.
+/// Returns the ending that says less about the packets.
 fn worse(a: Ending, b: Ending) -> Ending {
     let rank = |e: Ending| match e {
         Ending::Complete => 0,
@@ -307,7 +306,7 @@ fn worse(a: Ending, b: Ending) -> Ending {
     if rank(b) > rank(a) { b } else { a }
 }
 
-/// Adds the far host's report on another test, whose numbers follow the `sent` packets of this one.
+/// Adds the far host's report on another test, whose sequence numbers continue after the `sent` packets of this one.
 fn add_facts(here: &mut TwoWay, next: TwoWay, sent: u32) {
     let both = |f: fn(&Directions) -> u64, a: &Directions, b: &Directions| f(a).saturating_add(f(b));
     here.directions = here.directions.zip(next.directions).map(|(a, b)| Directions {
@@ -323,6 +322,14 @@ fn add_facts(here: &mut TwoWay, next: TwoWay, sent: u32) {
     let later = next.losses.into_iter().map(|run| LossRun { first: run.first.saturating_add(sent), ..run });
     here.losses.extend(later);
     here.skipped = here.skipped.saturating_add(next.skipped);
+    for (here, next) in
+        [(&mut here.request_dscp, next.request_dscp), (&mut here.request_ecn, next.request_ecn)]
+    {
+        for (value, n) in next {
+            let sum = here.entry(value).or_default();
+            *sum = sum.saturating_add(n);
+        }
+    }
     let (a, b) = (here.not_answers, next.not_answers);
     here.not_answers = NotAnswers {
         foreign: a.foreign.saturating_add(b.foreign),
@@ -347,7 +354,7 @@ fn add_facts(here: &mut TwoWay, next: TwoWay, sent: u32) {
     here.remarks.extend(next.remarks.into_iter().filter(|r| !here.remarks.contains(r)).collect::<Vec<_>>());
 }
 
-/// Returns the report that a far host would have given on both tests together; the deviation cannot be
+/// Returns the report that a far host would have given on both tests together. The standard deviation cannot be
 /// derived.
 fn of_both(a: &FarReport, b: &FarReport) -> FarReport {
     use crate::time::Span;

@@ -14,6 +14,7 @@ pub use crate::metrics::confidence::{BatchMeans, Bootstrap, Inference, RankInter
 pub use crate::metrics::counts::Counts;
 pub use crate::metrics::dejitter::{Dejitter, DejitterPoint, DelayBasis};
 pub use crate::metrics::delay::{Delay, Unconditional};
+pub use crate::metrics::dependence::{NoInterval, QuantileInterval, ShareInterval};
 pub use crate::metrics::duplicate::{Duplicates, TimeToDuplicate};
 pub use crate::metrics::ipdv::Ipdv;
 pub use crate::metrics::local_queue::LocalQueue;
@@ -29,7 +30,7 @@ pub use crate::metrics::stalls::{IntendedLatency, Stalls, WithoutStalls};
 pub use crate::metrics::within::Within;
 pub use crate::noise::{Noise, NoiseFloor};
 
-use crate::session::{Ending, Session};
+use crate::session::{Ending, Session, SizeLimit};
 use crate::spec::{Direction, Schedule, Transport};
 use crate::time::WallTime;
 use crate::twoway::TwoWayFigures;
@@ -43,12 +44,12 @@ use std::collections::BTreeMap;
 pub struct Summary {
     /// Header lines of a classic log: eleven, or thirteen in version 2.
     pub header: ClassicHeader,
-    /// Packet counts.
+    /// Numbers of packets sent, received, lost and rejected.
     pub counts: Counts,
-    /// Periods, rates, throughput.
+    /// Periods, packet rates and throughput.
     #[serde(default)]
     pub periods: MeanPeriods,
-    /// Raw one-way delay: from two clocks, negative if they disagree.
+    /// Raw one-way delay, computed from two clocks; negative if the clocks disagree.
     pub latency: Distribution,
     /// Statistics of delay with lost packets counted as infinitely late; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,60 +57,60 @@ pub struct Summary {
     /// Shares of packets near the mean and the median delay; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<Within>,
-    /// Delay above the smallest delay: jitter in the source document.
+    /// PDV: delay above the smallest delay; the jitter of the classic report.
     pub pdv: Distribution,
-    /// Delay corrected by the clock estimate; `None` without one.
+    /// Delay corrected by the clock estimate; `None` without an estimate.
     pub latency_corrected: Option<Corrected>,
     /// Delay variation between consecutive packets.
     #[serde(default)]
     pub ipdv: Ipdv,
-    /// RTP jitter.
+    /// RTP jitter (RFC 3550), in ns.
     pub rfc3550_jitter: Option<Rfc3550>,
     /// MAPDV2 (per RFC 5481's description), in ns.
     pub mapdv2: Option<f64>,
     /// Loss and its clustering.
     #[serde(default)]
     pub loss: Loss,
-    /// Duplication.
+    /// Figures of duplication.
     #[serde(default)]
     pub duplicates: Duplicates,
-    /// Reordering.
+    /// Figures of reordering.
     #[serde(default)]
     pub reordering: Reordering,
-    /// Regression of delay on arrival time: m and r of the source document.
+    /// Regression of delay on arrival time: m and r of the classic report.
     pub regression_arrival: Option<Regression>,
-    /// Regression of delay on send time: the one to draw conclusions from.
+    /// Regression of delay on send time. Conclusions about trends are based on this one.
     pub regression_send: Option<Regression>,
     /// Cause of the slope of delay.
     pub trend: Option<Trend>,
-    /// Relative clock skew.
+    /// Relative skew of the two clocks.
     pub skew_hull: Option<SkewHull>,
     /// PDV with the skew removed; `None` if the skew is negligible.
     pub pdv_deskewed: Option<Distribution>,
     /// Schedule error of the sender.
     pub schedule_error: Option<ScheduleError>,
-    /// Host stalls, and the statistics without them.
+    /// Stalls of the hosts, and delay statistics without the affected packets.
     #[serde(default)]
     pub stalls: Stalls,
-    /// Delay counted from due times; `None` if sender stalls are negligible.
+    /// Delay counted from due times; `None` if the sender's errors are negligible.
     pub intended_latency: Option<IntendedLatency>,
-    /// Confidence intervals.
+    /// Confidence intervals of loss and delay.
     #[serde(default)]
     pub inference: Inference,
     /// Play-out buffers and voice quality.
     pub dejitter: Option<Dejitter>,
-    /// Service objectives.
+    /// Comparison with the network performance objectives of ITU-T Y.1541.
     pub objectives: Option<Y1541>,
-    /// Clock estimate and facts about both clocks.
+    /// Clock estimate, and facts about both clocks.
     #[serde(default)]
     pub clock: ClockEstimate,
-    /// The figures compared with this host's noise floor; `None` if the noise floor was not measured.
+    /// Comparison of the figures with this host's noise floor; `None` if the noise floor was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
     /// Sources of the stamps.
     #[serde(default)]
     pub stamps: StampCounts,
-    /// Time spent in the queue of the sending host's interface, before the sent stamp; `None` if unknown.
+    /// Time spent in the queue of the sending host's interface, before the send stamp; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local_queue: Option<LocalQueue>,
     /// IP header fields that the receiver observed.
@@ -121,14 +122,14 @@ pub struct Summary {
     /// Summaries of windows; empty unless requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
-    /// Results of a two-way test in addition to its round trips, to which all other fields apply; `None` for
-    /// other tests.
+    /// Results of a two-way test in addition to its round trips; `None` for other tests. All other fields describe the
+    /// round trips.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub two_way: Option<Box<TwoWayFigures>>,
-    /// Data for comparing this test with others without its packets; `None` unless requested.
+    /// Data for comparisons with other tests that do not require the packets; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparable: Option<Comparable>,
-    /// Values of metrics without a field of their own, by key; `None` if undefined.
+    /// Values of metrics that have no field of their own, by key; `None` if undefined.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, Option<f64>>,
     /// The test, its hosts, and how it ended.
@@ -137,8 +138,8 @@ pub struct Summary {
     /// Some figures, formatted as in the text report.
     #[serde(default)]
     pub display: Display,
-    /// Causes of impairment with their time, size and confidence, and the consequences for each profile. Absent
-    /// without a [judge](crate::evidence::Judge), and for a part of a test.
+    /// Causes of impairment with their time, size and confidence, and the consequences for each profile. `None` without
+    /// a [judge](crate::evidence::Judge), and for a part of a test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<crate::answer::Answer>,
     /// Conclusions as sentences.
@@ -164,7 +165,7 @@ pub struct ClassicHeader {
     pub pktlen: u64,
     /// IP protocol number: 17 UDP, 6 TCP.
     pub proto: u8,
-    /// Period, in ns.
+    /// Time between packets, in ns.
     pub period: i64,
     /// Address of the sender.
     pub src_ip: Option<String>,
@@ -174,7 +175,7 @@ pub struct ClassicHeader {
     pub src_port: u16,
     /// Port of the receiver.
     pub dst_port: u16,
-    /// Requested DSCP.
+    /// DSCP requested by the sender.
     pub dscp: u8,
     /// Clock offset θ = server − client, in ns; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -190,37 +191,37 @@ pub struct ClassicHeader {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum ClassicCommand {
-    /// Client to server.
+    /// The client sends to the server.
     #[default]
     #[serde(rename = "SENDING")]
     Sending,
-    /// Server to client.
+    /// The server sends to the client.
     #[serde(rename = "SEND_ME")]
     SendMe,
 }
 
-/// Number of stamps of the rows received, by source.
+/// Number of stamps of the received rows, by source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct StampCounts {
-    /// Stamps of the sent times.
+    /// Sources of the send stamps.
     pub sent: Coverage,
-    /// Stamps of the arrived times.
+    /// Sources of the arrival stamps.
     pub arrived: Coverage,
-    /// Mean time from the sending program's clock reading to the sent stamp, in ns.
+    /// Mean time from the sending program's clock reading to the send stamp, in ns.
     pub send_lag_mean_ns: Option<i64>,
-    /// Largest time from the sending program's clock reading to the sent stamp, in ns.
+    /// Largest time from the sending program's clock reading to the send stamp, in ns.
     pub send_lag_max_ns: Option<i64>,
-    /// Number of packets whose departure stamp was requested but never received; `None` if no stamps were
-    /// requested, or if it is unknown.
+    /// Number of packets whose departure stamp was requested but never received; `None` if no stamps were requested, or
+    /// if the number is unknown.
     pub sent_lost: Option<u64>,
     /// Mean time from the arrival stamp to the receiving program's clock reading, in ns.
     pub receive_lag_mean_ns: Option<i64>,
     /// Largest time from the arrival stamp to the receiving program's clock reading, in ns.
     pub receive_lag_max_ns: Option<i64>,
-    /// Maximum part of that time that the receiver waited intentionally to read several packets at once, in
-    /// ns. `None` if it read each packet immediately, or if it is unknown.
+    /// Maximum part of the receive lag during which the receiver intentionally waited to read several packets at once,
+    /// in ns. `None` if it read each packet immediately, or if the time is unknown.
     pub receive_pause_ns: Option<i64>,
 }
 
@@ -229,7 +230,7 @@ pub struct StampCounts {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Coverage {
-    /// Stamps read by the program.
+    /// Clock readings of the program.
     pub user: u64,
     /// Stamps of the kernel.
     pub kernel: u64,
@@ -239,18 +240,18 @@ pub struct Coverage {
     pub wire: u64,
 }
 
-/// IP header fields that the receiver observed, over all rows: value → number of packets. Empty if unknown.
+/// IP header fields that the receiver observed: for each field, the number of packets by value. Empty if unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ReceivedHeaders {
-    /// DSCPs.
+    /// Number of packets by DSCP.
     pub dscp: BTreeMap<u8, u64>,
-    /// Values of the two ECN bits.
+    /// Number of packets by value of the two ECN bits.
     pub ecn: BTreeMap<u8, u64>,
-    /// Time to live or hop limit.
+    /// Number of packets by TTL or hop limit.
     pub ttl: BTreeMap<u8, u64>,
-    /// Number of rows with a payload size other than the agreed one.
+    /// Number of rows whose payload size differs from the agreed one.
     pub odd_sizes: u64,
 }
 
@@ -271,20 +272,20 @@ pub struct PathSegment {
     pub mean: f64,
     /// 99th percentile of PDV relative to this segment's own minimum, in ns.
     pub pdv_p99: i64,
-    /// 99.9th percentile of that PDV, in ns.
+    /// 99.9th percentile of PDV relative to this segment's own minimum, in ns.
     pub pdv_p999: i64,
-    /// Largest PDV, in ns.
+    /// Largest PDV relative to this segment's own minimum, in ns.
     pub pdv_max: i64,
     /// Difference from the minimum of the previous segment, in ns; `None` for the first segment.
     pub step_ns: Option<i64>,
 }
 
-/// Figures of one window of send time.
+/// Figures of one window. Packets belong to the window in which they were due.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Interval {
-    /// Start of the window, in ns after the stream's first send time.
+    /// Start of the window, in ns since the first send time of the stream.
     pub start_ns: i64,
     /// Length of the window, in ns.
     pub length_ns: i64,
@@ -316,11 +317,11 @@ pub struct Interval {
     pub median: Option<f64>,
     /// 50th percentile of PDV relative to this window's own minimum, in ns.
     pub pdv_p50: Option<i64>,
-    /// 99th percentile of that PDV, in ns.
+    /// 99.9th percentile of PDV relative to this window's own minimum, in ns.
     pub pdv_p99: Option<i64>,
     /// 99.9th percentile of that PDV, in ns.
     pub pdv_p999: Option<i64>,
-    /// Largest PDV, in ns.
+    /// Largest PDV relative to this window's own minimum, in ns.
     pub pdv_max: Option<i64>,
     /// Mean |IPDV|, in ns.
     pub ipdv_mean_abs: Option<f64>,
@@ -328,7 +329,7 @@ pub struct Interval {
     pub ipdv_stddev: Option<f64>,
     /// Interquartile range of IPDV, in ns.
     pub ipdv_iqr: Option<i64>,
-    /// All other figures of the window's packets, computed as for a separate test. `None` if there are more than
+    /// All other figures of the window's packets, computed like those of a separate test. `None` if there are more than
     /// 10 000 windows.
     pub summary: Option<Box<Summary>>,
 }
@@ -344,7 +345,7 @@ pub struct SessionInfo {
     pub name: Option<String>,
     /// Tags that the user gave.
     pub tags: BTreeMap<String, String>,
-    /// `up` = client to server.
+    /// Direction of the packets; `up` is from client to server.
     pub direction: Direction,
     /// True if the direction is known; false for classic logs.
     pub direction_known: bool,
@@ -354,10 +355,24 @@ pub struct SessionInfo {
     pub created: Option<WallTime>,
     /// Ending of the test.
     pub ending: Ending,
-    /// Reason, if the ending is not `complete`.
+    /// Reason why the test did not end normally; `None` if the ending is `complete`.
     pub reason: Option<String>,
     /// Datagrams dropped by the receiving kernel because a buffer was full; `None` if unknown.
     pub receiver_drops: Option<u64>,
+    /// Number of packets that the sender skipped because it was too late to send them (OWAMP); they count neither
+    /// as sent nor as lost.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub skipped: u64,
+    /// Number of packets at the end that left too late to be part of the receiver's results (OWAMP); their fate is
+    /// unknown.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unreported: u64,
+    /// Path MTU that the sending host's kernel knew, in bytes, if the packets are larger.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_mtu: Option<u32>,
+    /// Largest packet that passes the path, if those of the test do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size_limit: Option<SizeLimit>,
     /// The client host.
     pub client: HostInfo,
     /// The server host.
@@ -415,7 +430,7 @@ impl Summary {
         (self.session.direction_known && !self.is_round_trip()).then_some(self.session.direction)
     }
 
-    /// Returns the hosts and the date: `192.0.2.1 to 192.0.2.2, Fri Jul 3 19:46:11 UTC 2009`; `None` if
+    /// Returns the hosts and the date of the test: `192.0.2.1 to 192.0.2.2, Fri Jul 3 19:46:11 UTC 2009`; `None` if
     /// neither is known.
     pub fn measured(&self) -> Option<String> {
         let ends = self.header.src_ip.as_ref().zip(self.header.dst_ip.as_ref());
@@ -434,7 +449,7 @@ impl Summary {
         self.dejitter.as_ref()?.best_mos()
     }
 
-    /// Returns the value to subtract from raw delays, and the remaining error, in ns. `None` if the clock
+    /// Returns the value to subtract from raw delays, and the error that remains, both in ns. `None` if the clock
     /// offset is unknown.
     pub fn correction(&self) -> Option<(i64, f64)> {
         if self.is_round_trip() {
@@ -446,7 +461,7 @@ impl Summary {
 }
 
 impl ClassicHeader {
-    /// Creates the header of `session`, with the clock estimate if there is one.
+    /// Creates the header of `session`; its clock offset is taken from `clock`, if known.
     pub fn new(session: &Session, clock: &ClockEstimate) -> ClassicHeader {
         let spec = &session.spec;
         ClassicHeader {
@@ -471,6 +486,10 @@ impl ClassicHeader {
     }
 }
 
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 impl SessionInfo {
     /// Returns the facts of `session` that a summary contains.
     pub fn new(session: &Session) -> SessionInfo {
@@ -490,6 +509,10 @@ impl SessionInfo {
             ending: session.ending,
             reason: session.reason.clone(),
             receiver_drops: session.receiver_drops,
+            skipped: session.skipped.iter().map(|run| run.len).sum(),
+            unreported: session.unreported,
+            path_mtu: session.path_mtu,
+            size_limit: session.size_limit,
             client: host(&session.client),
             server: host(&session.server),
         }

@@ -1,6 +1,5 @@
-//! Time: signed 64-bit nanoseconds. A host has two clocks, and the times of each have a type of their own:
-//! [`WallTime`] for stamps and records, [`SteadyTime`] for timers and deadlines. [`Span`] is the difference
-//! of two times of the same clock.
+//! Time: signed 64-bit nanoseconds. A host has two clocks, whose times have different types: [`WallTime`] for stamps
+//! and records, [`SteadyTime`] for timers and deadlines. [`Span`] is the difference of two times of the same clock.
 //!
 //! ```compile_fail
 //! # use jitlat_core::{SteadyTime, WallTime};
@@ -8,9 +7,8 @@
 //! answer(SteadyTime(0), WallTime(0)); // the clocks cannot be swapped
 //! ```
 //!
-//! All are integers, because only means can be fractional, not stamps. The arithmetic saturates, so that a
-//! hostile stamp can cause a wrong figure but not a panic; use [`WallTime::checked_since`] if the difference
-//! must be exact.
+//! All are integers, because stamps, unlike means, are never fractional. The arithmetic saturates: a hostile stamp can
+//! cause a wrong figure, but not a panic. Use [`WallTime::checked_since`] if the difference must be exact.
 
 use core::fmt;
 use core::ops::{Add, Neg, Sub};
@@ -19,8 +17,8 @@ use serde::{Deserialize, Serialize};
 /// Nanoseconds in a second.
 pub const SECOND: i64 = 1_000_000_000;
 
-/// A time of the realtime clock: nanoseconds since 1970-01-01 00:00 UTC, on the clock of the host that read
-/// it. Times of different hosts are comparable as far as their clocks agree. The clock may step.
+/// A time of the realtime clock: nanoseconds since 1970-01-01 00:00 UTC, on the clock of the host that read it. Times
+/// of different hosts can only be compared if their clocks agree. The clock may step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -31,7 +29,7 @@ pub struct WallTime(pub i64);
 pub use WallTime as Nanos;
 
 /// A time of the monotonic clock: nanoseconds since an arbitrary time before the program began. It never goes
-/// backwards, and is meaningless on another host. Used for waiting, repetition and expiry.
+/// backwards, and is meaningless on another host. It is used for deadlines, repetition and expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SteadyTime(pub i64);
 
@@ -42,7 +40,7 @@ pub struct SteadyTime(pub i64);
 pub struct Span(pub i64);
 
 impl WallTime {
-    /// Returns the exact difference `self − earlier`; `None` if it does not fit 64 bits.
+    /// Returns the exact difference `self − earlier`; `None` if it does not fit into 64 bits.
     pub fn checked_since(self, earlier: WallTime) -> Option<Span> {
         self.0.checked_sub(earlier.0).map(Span)
     }
@@ -136,9 +134,9 @@ pub enum StampSource {
     User = 0,
     /// The kernel's network stack, in software (`SO_TIMESTAMPING`).
     Kernel = 1,
-    /// The network adapter.
+    /// The network adapter, in hardware.
     Hardware = 2,
-    /// A packet capture.
+    /// A packet capture: the time at which the capture point recorded the packet.
     Wire = 3,
 }
 
@@ -159,10 +157,10 @@ impl fmt::Display for StampSource {
     }
 }
 
-/// A time with its source.
+/// A time and its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// The time.
+    /// Time of the event.
     pub at: WallTime,
     /// Source of the time.
     pub source: StampSource,

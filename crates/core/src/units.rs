@@ -1,13 +1,13 @@
-//! Numbers as text (metrics §24): the engineering format of the classic report, rates, percentages, dates.
-//! Uses decimal arithmetic on integers, so that rounding is exact.
+//! Numbers as text (metrics §24): the engineering format of the classic report, rates, percentages, dates. Decimal
+//! arithmetic on integers makes rounding exact.
 
 use crate::time::{SECOND, Span, WallTime};
 
-/// Units of time, largest first: number of picoseconds, name.
+/// Units of time, largest first: length in picoseconds, and name.
 const UNITS: [(i128, &str); 4] =
     [(1_000_000_000_000, "s"), (1_000_000_000, "ms"), (1_000_000, "us"), (1_000, "ns")];
 
-/// Formats nanoseconds with four significant digits in s, ms, us or ns by magnitude: `42.00 us`, `1.615 s`.
+/// Formats nanoseconds with four significant digits in s, ms, us or ns, depending on magnitude: `42.00 us`, `1.615 s`.
 /// Rounds half to even on the exact decimal; zero is `0.000 s`.
 pub fn eng4(ns: i64) -> String {
     engineering(i128::from(ns) * 1000)
@@ -21,7 +21,7 @@ pub fn eng4_f64(ns: f64) -> String {
     }
 }
 
-/// Formats nanoseconds with three significant digits in s, ms, us or ns by magnitude: `12.3 ms`, `5.00 s`,
+/// Formats nanoseconds with three significant digits in s, ms, us or ns, depending on magnitude: `12.3 ms`, `5.00 s`,
 /// `800 ns`. `-` if they are not finite.
 pub fn eng3(ns: f64) -> String {
     if !ns.is_finite() {
@@ -44,8 +44,8 @@ pub fn eng3(ns: f64) -> String {
     }
 }
 
-/// Formats a duration such as a limit or a timeout with the precision that people need: `5 s`, `0.25 s`, `2.5
-/// min`, `24 h`. Below a millisecond like [`eng3`].
+/// Formats a duration such as a limit or a timeout for people: `5 s`, `0.25 s`, `2.5 min`, `24 h`. Durations below a
+/// millisecond are formatted like [`eng3`].
 pub fn duration(span: Span) -> String {
     let s = span.as_seconds();
     let (value, decimals, unit) = match s.abs() {
@@ -58,7 +58,7 @@ pub fn duration(span: Span) -> String {
     format!("{} {unit}", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Formats nanoseconds with all decimals, in a unit by magnitude: `1.614710000 s`, `-80.000 us`, `5 ns`.
+/// Formats nanoseconds with all decimals, in a unit that depends on magnitude: `1.614710000 s`, `-80.000 us`, `5 ns`.
 pub fn full(ns: i64) -> String {
     let magnitude = i128::from(ns).unsigned_abs();
     let sign = if ns < 0 { "-" } else { "" };
@@ -77,13 +77,13 @@ pub fn full_f64(ns: f64) -> String {
     if ns.is_finite() { full(ns.round_ties_even() as i64) } else { "-".to_owned() }
 }
 
-/// Formats the line of the version 2 report: `20.02 ms (49.94 pkts/Sec = 31.96 kbps)`.
+/// Formats a rate as in the version 2 report: `20.02 ms (49.94 pkts/Sec = 31.96 kbps)`.
 pub fn rate_line(period_ns: f64, pps: f64, bps: Option<f64>) -> String {
     let bps = bps.map_or_else(|| "-".to_owned(), bit_rate);
     format!("{} ({pps:.2} pkts/Sec = {bps})", eng4_f64(period_ns))
 }
 
-/// Formats bits per second with two decimals in bps, kbps, Mbps or Gbps by magnitude.
+/// Formats bits per second with two decimals in bps, kbps, Mbps or Gbps, depending on magnitude.
 pub fn bit_rate(bps: f64) -> String {
     let (unit, name) = match bps.abs() {
         x if x >= 1e9 => (1e9, "Gbps"),
@@ -112,8 +112,8 @@ pub fn utc_date(at: WallTime) -> String {
     )
 }
 
-/// Returns year, month and day of a number of days since 1970-01-01 (proleptic Gregorian, computed by
-/// 400-year eras that begin on 1 March).
+/// Converts a number of days since 1970-01-01 to year, month and day (proleptic Gregorian calendar). Computed in
+/// 400-year eras that begin on 1 March.
 pub fn civil(days: i64) -> (i64, i64, i64) {
     let z = days + 719_468;
     let (era, day_of_era) = (z.div_euclid(146_097), z.rem_euclid(146_097));

@@ -15,8 +15,8 @@ pub struct RateBottleneck {
     pub queue: u64,
 }
 
-/// A bottleneck that sends ATM cells in the slots of a clock that never stops, as ADSL does. A packet is
-/// padded to whole cells, each sent as 53 bytes, and its first cell uses the next free slot.
+/// A bottleneck that sends ATM cells in the slots of a free-running clock, as ADSL does. A packet is padded to
+/// whole cells of 53 bytes, and its first cell uses the next free slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellBottleneck {
     /// ATM encapsulation of an IP packet.
@@ -30,19 +30,19 @@ const CELL_BITS: i128 = 53 * 8;
 /// Number of payload bytes of a cell.
 const CELL_PAYLOAD: i128 = 48;
 
-/// Clock of a line's cells, with the next free slot.
+/// Cell clock of a line, with the next free slot.
 #[derive(Clone, Debug)]
 struct CellClock {
     /// Number of bytes added to an IP packet before it is split into cells.
     overhead: i128,
     /// Start of slot 0.
     phase: SteadyTime,
-    /// First free slot.
+    /// Number of the first free slot.
     free: i128,
 }
 
 impl CellClock {
-    /// Creates a clock of random phase.
+    /// Creates a clock with a random phase.
     fn new(cells: CellBottleneck, rate: RateBottleneck, rng: &mut ChaCha8Rng) -> CellClock {
         let slot = CELL_BITS as f64 * SECOND as f64 / rate.bits.max(1) as f64;
         CellClock {
@@ -71,7 +71,7 @@ pub struct Competition {
     pub from: Span,
     /// Duration.
     pub length: Span,
-    /// Spacing of its packets.
+    /// Spacing of the packets.
     pub load: CrossTraffic,
 }
 
@@ -82,8 +82,8 @@ pub enum CrossTraffic {
     Constant(u64),
     /// Exponential gaps with this mean rate in bits per second.
     Poisson(u64),
-    /// A TCP connection with unlimited data: slow start, then one more packet per round trip, and half as
-    /// many after a loss.
+    /// A TCP connection with unlimited data. The window grows by slow start, then by one packet per round trip,
+    /// and is halved after a loss.
     Greedy {
         /// Round-trip time of the connection without queueing.
         rtt: Span,
@@ -92,7 +92,7 @@ pub enum CrossTraffic {
 
 /// Size of a packet of [`Competition`] in bytes, IP header included.
 pub const COMPETITOR_PACKET_BYTES: usize = 1500;
-/// Smallest gap between two packets of a competitor, because they also arrive over a link.
+/// Smallest gap between two packets of a competitor, whose own link limits its rate.
 const MIN_GAP: Span = Span::micros(10);
 
 /// A running bottleneck.
@@ -109,7 +109,7 @@ pub(super) struct Bottleneck {
 #[derive(Clone, Debug)]
 struct Competitor {
     law: Competition,
-    /// Time of the next packet; `None` before the test begins.
+    /// Arrival time of the next packet; `None` before the test begins.
     next: Option<SteadyTime>,
     end: SteadyTime,
     /// For [`CrossTraffic::Greedy`]: window and slow-start threshold in packets, and the time until which
@@ -155,7 +155,7 @@ impl Bottleneck {
         self.accept(now, bytes)
     }
 
-    /// Returns the competitor whose packet is next, if it is due before `now`.
+    /// Returns the index of the competitor whose packet is next, if it is due before `now`.
     fn next_before(&self, now: SteadyTime) -> Option<usize> {
         let due = self.others.iter().enumerate().filter_map(|(k, o)| Some((o.next?, k)));
         due.min().filter(|(at, _)| *at < now).map(|(_, k)| k)

@@ -14,7 +14,7 @@ pub enum Choice {
     Bernoulli(f64),
     /// Packets in bursts.
     Gilbert(GilbertModel),
-    /// Packets with these numbers, if another choice selects them.
+    /// Packets that the other choice selects, if their numbers are in this range.
     Within(RangeInclusive<u64>, Box<Choice>),
     /// Exactly the packets with these numbers, in ascending and disjoint ranges.
     Exactly(Vec<RangeInclusive<u64>>),
@@ -36,12 +36,12 @@ pub struct GilbertModel {
 
 impl GilbertModel {
     /// Creates the simple model, which selects every packet in the bad state and none in the good state. Runs
-    /// have a mean length of 1/`r`, and `p`/(`p` + `r`) of all packets are selected.
+    /// have a mean length of 1/`r`, and a share of `p`/(`p` + `r`) of all packets is selected.
     pub fn simple(p: f64, r: f64) -> GilbertModel {
         GilbertModel { p, r, h: 0.0, k: 1.0 }
     }
 
-    /// Returns the long-term share of packets selected.
+    /// Returns the long-term share of selected packets.
     pub fn rate(&self) -> f64 {
         let bad = if self.p + self.r > 0.0 { self.p / (self.p + self.r) } else { 0.0 };
         bad * (1.0 - self.h) + (1.0 - bad) * (1.0 - self.k)

@@ -8,25 +8,25 @@ use jitlat_core::time::{Span, StampSource, WallTime};
 pub struct HostModel {
     /// Clock of the host.
     pub clock: Clock,
-    /// Wake-up error of its program for each packet it sends.
+    /// Time by which the program wakes up late for each packet that it sends.
     pub wake: Jitter,
-    /// Times during which its program does not run. Packets that it should send leave at the end, and packets
-    /// that arrive are read at the end.
+    /// Times during which the program does not run. Packets due in such a time are sent at its end, and packets
+    /// that arrive are read at its end.
     pub stalls: Vec<Pause>,
-    /// Rate and queue of its own interface.
+    /// Rate and queue of the host's own interface; `None`: unlimited rate.
     pub interface: Option<RateBottleneck>,
-    /// Other programs of the host that use the interface.
+    /// Traffic of other programs of the host through the same interface.
     pub competition: Vec<Competition>,
-    /// Packets that its kernel refuses to send.
+    /// Packets that the kernel refuses to send.
     pub refused: Choice,
-    /// Time from a packet's arrival to its reading by the program.
+    /// Time from the arrival of a packet until the program reads it.
     pub reading: Jitter,
-    /// Source of its stamps: the program, or the kernel when the interface sends the packet.
+    /// Source of stamps: the program, or the kernel when the interface sends the packet.
     pub stamps: StampSource,
     /// Packets for which the kernel also stamps the entry into the interface's queue, if the source of stamps
     /// is the kernel.
     pub entries: Choice,
-    /// Resolution of its stamps; zero means a nanosecond.
+    /// Resolution of stamps; zero means a nanosecond.
     pub resolution: Span,
 }
 
@@ -57,7 +57,7 @@ pub struct ClockChange {
     pub at: Span,
     /// Amount of the change.
     pub by: Span,
-    /// Duration: zero for a step, otherwise a slew.
+    /// Duration of the change: zero for a step, otherwise a slew.
     pub over: Span,
 }
 
@@ -90,7 +90,7 @@ impl HostModel {
         WallTime(exact.0 - exact.0.rem_euclid(self.resolution.0.max(1)))
     }
 
-    /// Returns the time at which the program runs if it should run at `t`.
+    /// Returns the time at which the program runs if it is due at `t`: later if it is interrupted then.
     pub(super) fn runs(&self, t: Span) -> Span {
         let stall = self.stalls.iter().find(|s| t >= s.from && t < s.from + s.length);
         stall.map_or(t, |s| s.from + s.length)

@@ -40,7 +40,7 @@ pub enum Jitter {
     LogNormal {
         /// Median.
         median: Span,
-        /// Standard deviation of the natural logarithm.
+        /// Standard deviation of the delay's natural logarithm.
         sigma: f64,
     },
     /// Delay until the next multiple of a time, as caused by radio schedulers and interleavers.
@@ -48,9 +48,9 @@ pub enum Jitter {
         /// Time from one slot to the next, > 0.
         every: Span,
     },
-    /// Zero for most packets, and uniform on [0, `max`] for some.
+    /// Uniform on [0, `max`] for a share of the packets, zero for the others.
     Spikes {
-        /// Share of packets affected.
+        /// Share of affected packets, 0…1.
         share: f64,
         /// Upper limit.
         max: Span,

@@ -1,4 +1,4 @@
-//! [`Impairment`]: a pure and seeded model of what a network path does to packets.
+//! [`Impairment`]: a pure and seeded model of the effects of a network path on packets.
 //!
 //! The simulated network in virtual time, the user-space relay of `jitlat demo` and the TUN emulator between
 //! two network namespaces all use this model, so that a surprising result can be reproduced in a simulation.
@@ -65,8 +65,8 @@ pub struct PathModel {
     pub delay: Span,
     /// Random delay in addition to the fixed delay.
     pub jitter: Jitter,
-    /// True if jitter preserves the order of packets, so that none is delivered before an earlier one.
-    /// Packets selected by [`PathModel::reordering`] are still delayed, and do not delay others.
+    /// True if jitter preserves the order of packets, so that none is delivered before an earlier one. Packets
+    /// selected by [`PathModel::reordering`] are nevertheless delayed, and do not delay others.
     pub in_order: bool,
     /// Test packets that are lost.
     pub loss: Choice,
@@ -82,19 +82,18 @@ pub struct PathModel {
     pub competition: Vec<Competition>,
     /// Token bucket that drops packets above a rate; `None` for no policing.
     pub police: Option<Police>,
-    /// Additional delay of all packets over time, from the first test packet: straight lines between these
-    /// points, which ascend; two points at the same time are a step. Models a route change, or a queue of any
-    /// shape.
+    /// Additional delay of all packets over time, relative to the first test packet. It is interpolated between
+    /// these points, whose times ascend; two points at the same time are a step. Models a route change, or a
+    /// queue of any shape.
     pub added: Vec<DelayPoint>,
-    /// Times during which the line holds packets back, as in a handover; afterwards they are delivered in
-    /// order.
+    /// Times during which packets wait on the line, as in a handover; afterwards they are delivered in order.
     pub pauses: Vec<Outage>,
     /// Size limit above which test packets are lost.
     pub too_long: Option<SizeLimit>,
     /// Times during which no packet passes.
     pub outages: Vec<Outage>,
-    /// DSCP that is written into every packet, as done by routers that do not trust their neighbours; `None`
-    /// = unchanged.
+    /// DSCP written into every packet, as done by routers that do not trust their neighbours; `None`:
+    /// unchanged.
     pub remark: Option<Dscp>,
     /// Minimum size of test packets for [`Impairment::pass`], in bytes with the IP header; smaller packets do
     /// not count as test packets.
@@ -102,7 +101,7 @@ pub struct PathModel {
 }
 
 impl PathModel {
-    /// Returns a TOS or traffic-class octet as it leaves this path; the ECN bits do not change.
+    /// Returns the TOS or traffic-class octet after this path; the ECN bits do not change.
     pub fn traffic_class(&self, octet: u8) -> u8 {
         self.remark.map_or(octet, |dscp| dscp.octet() | octet & 3)
     }
@@ -135,13 +134,12 @@ pub struct ReorderingModel {
     pub by: Span,
 }
 
-/// A time during which no packet passes (or packets are delayed, in [`PathModel::pauses`]), relative to the
-/// first test packet.
+/// A time during which no packet passes or, in [`PathModel::pauses`], packets wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// Start of the outage.
+    /// Start of the outage or pause, relative to the first test packet.
     pub from: Span,
-    /// Length of the outage.
+    /// Duration of the outage or pause.
     pub length: Span,
 }
 
@@ -165,7 +163,7 @@ pub struct DelayPoint {
 pub struct SizeLimit {
     /// Largest size that always passes, in bytes with the IP header.
     pub above: usize,
-    /// Larger packets that are lost.
+    /// Selection of larger packets that are lost.
     pub choice: Choice,
 }
 
@@ -193,7 +191,7 @@ impl core::ops::Deref for Deliveries {
     }
 }
 
-/// Counts of what the path did to packets: the ground truth for a measurement of the path.
+/// Counts of the effects on packets: the ground truth for a measurement of the path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathTally {
     /// Number of test packets that entered.
@@ -343,8 +341,8 @@ impl Impairment {
 
     fn carry(&mut self, now: SteadyTime, bytes: usize, subject: PacketKind) -> Deliveries {
         let test = u64::from(matches!(subject, PacketKind::Test(_)));
-        // Every random process draws for every test packet regardless of its fate, so that the fates of later
-        // packets depend only on their numbers.
+        // Every random process draws for every test packet, even if the packet is already lost, so that the
+        // results for later packets depend only on their numbers.
         let (lost, copied, held, too_long) = match subject {
             PacketKind::Test(i) => (
                 self.loss.choose(i),
@@ -435,7 +433,7 @@ impl Impairment {
 #[cfg(test)]
 mod tests;
 
-/// The example of the README.
+/// Compiles the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! [`Police`]: a token bucket that drops packets above a rate and delays none.
+//! [`Police`]: a token bucket that drops packets above a rate, without delaying any.
 
 use jitlat_core::time::{SECOND, Span, SteadyTime};
 
@@ -9,7 +9,7 @@ pub struct Police {
     pub bits: u64,
     /// Number of bytes that may pass at once.
     pub burst: u64,
-    /// Interval at which the bucket is filled; zero = continuously.
+    /// Interval at which the bucket is filled; zero: continuously.
     pub every: Span,
 }
 

@@ -42,7 +42,7 @@ use jitlat_core::time::Span;
 pub struct Scenario {
     /// Description for people.
     pub name: String,
-    /// Seed of the random processes; the direction down uses the next number.
+    /// Seed of the random processes. The down direction uses the seed plus 1.
     pub seed: u64,
     /// Direction from client to server.
     pub up: PathModel,
@@ -56,7 +56,7 @@ pub struct Scenario {
 pub struct ScenarioError {
     /// Line number, counted from 1.
     pub line: usize,
-    /// Fault in the line, and a hint how to write it.
+    /// Description of the fault, and a hint on the correct form.
     pub problem: String,
 }
 
@@ -99,7 +99,11 @@ impl FromStr for Scenario {
                 match key {
                     "name" => scenario.name = value.to_owned(),
                     "seed" => scenario.seed = value.parse().map_err(|_| at(not("a seed", value)))?,
-                    _ => return Err(at(format!("'{key}': before the first section give 'name' or 'seed'"))),
+                    _ => {
+                        return Err(at(format!(
+                            "'{key}': only 'name' and 'seed' may precede the first section"
+                        )));
+                    }
                 }
                 continue;
             }
@@ -225,7 +229,7 @@ fn stretch(fields: &[&str]) -> Result<Outage, String> {
     }
 }
 
-/// Splits off a trailing `name value`.
+/// Splits a trailing `name value` off `fields`.
 fn option<'a, 'w>(fields: &'a [&'w str], name: &str) -> Result<(&'a [&'w str], Option<&'w str>), String> {
     match fields.iter().position(|w| *w == name) {
         None => Ok((fields, None)),

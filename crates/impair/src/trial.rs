@@ -17,7 +17,7 @@ use rand_chacha::rand_core::SeedableRng;
 
 /// Number of bytes of IPv4 and UDP headers before the payload.
 const HEADER_BYTES: usize = 28;
-/// Time that a program needs for each packet if several are waiting.
+/// Time that a program needs to read each of several waiting packets.
 const TIME_PER_PACKET: Span = Span(3_000);
 /// Time between two clock probes.
 const PROBE_GAP: Span = Span::millis(40);
@@ -43,11 +43,11 @@ pub struct Trial {
     pub client: HostModel,
     /// The other host.
     pub server: HostModel,
-    /// Number of clock probes before the stream; the same number follows it.
+    /// Number of clock probes before the stream, and again after it.
     pub probes: u32,
-    /// Payload sizes of the packets, used in turn; if empty, that of `spec`.
+    /// Payload sizes that the packets use in turn; if empty, all packets have the payload of `spec`.
     pub payloads: Vec<u16>,
-    /// Answers to every packet, for a two-way test; `None` for a one-way test.
+    /// Properties of the answers in a two-way test; `None` for a one-way test.
     pub answering: Option<Answering>,
 }
 
@@ -56,7 +56,7 @@ pub struct Trial {
 pub struct Answering {
     /// Name of the protocol in lower case.
     pub protocol: String,
-    /// True if answers contain the far host's own times.
+    /// True if answers contain the far host's timestamps.
     pub far_clock: bool,
     /// True if the far host counts its answers, so that the direction of losses is known.
     pub counts: bool,
@@ -67,7 +67,7 @@ pub struct Answering {
 /// Result of a [`Trial`].
 #[derive(Clone, Debug)]
 pub struct TrialOutcome {
-    /// Facts about the test that the hosts have.
+    /// Description of the test as known to the hosts.
     pub session: Session,
     /// Packets received, in order of arrival.
     pub records: Vec<PacketRecord>,
@@ -178,7 +178,8 @@ impl Trial {
         }
     }
 
-    /// Returns the packets that leave the sending host, and the number of those that its kernel refuses.
+    /// Returns the packets that leave the sending host, and the number of packets that its kernel refuses to
+    /// send.
     fn departures(&self) -> (Vec<LeavingPacket>, u64) {
         let host = self.sender();
         let mut wake = self.rng(20);
@@ -226,7 +227,7 @@ impl Trial {
             }
         }
         if self.spec.transport() == Transport::Tcp {
-            // Packets are read in the order in which they were sent.
+            // TCP delivers packets to the program in the order in which they were sent.
             let mut latest = Span(i64::MIN);
             for (at, _) in &mut arrivals {
                 latest = latest.max(*at);
@@ -256,8 +257,8 @@ impl Trial {
         records.collect()
     }
 
-    /// Returns the final arrival of a packet of a TCP stream. While a packet waits for its retransmission
-    /// timer, nothing else is sent: `recovered` is the time at which the sender continues.
+    /// Returns the final arrival of a packet of a TCP stream. While the sender waits for a retransmission
+    /// timer, it sends nothing else: `recovered` is the time at which it continues.
     fn repaired(&self, path: &mut Impairment, d: &LeavingPacket, recovered: &mut Span) -> Span {
         let there = path.config().delay;
         let (mut at, mut wait) = (d.left.max(*recovered), RETRANSMISSION);

@@ -20,17 +20,17 @@ pub enum AccessError {
     /// The policy file cannot be read.
     #[error("reading the policy {}", .path.display())]
     Read {
-        /// The file.
+        /// Path of the policy file.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The policy file has a mistake.
+    /// The policy file contains a mistake.
     #[error("the policy {}", .path.display())]
     Rules {
-        /// The file.
+        /// Path of the policy file.
         path: PathBuf,
-        /// The mistake.
+        /// Mistake that was found, with its line.
         source: FileError,
     },
     /// A rule names no service, or one that does not exist.
@@ -39,18 +39,18 @@ pub enum AccessError {
     /// A key file cannot be read, or others can read it.
     #[error(transparent)]
     KeyFile(#[from] KeyFileError),
-    /// A key file has no key.
+    /// A key file contains no key.
     #[error("the key file {name}")]
     Key {
-        /// The file.
+        /// Name of the key file.
         name: String,
-        /// The reason.
+        /// Reason why the key is not valid.
         source: BadKey,
     },
-    /// A key does not have the form that its protocol requires.
+    /// A key has the wrong form for its protocol.
     #[error(transparent)]
     Protocol(#[from] Error),
-    /// A rule is impossible for its service; the text gives the reason.
+    /// A rule is not possible for its service; the text gives the reason.
     #[error("{0}")]
     Refused(String),
 }
@@ -58,14 +58,14 @@ pub enum AccessError {
 /// Reads the key in a key file.
 ///
 /// # Errors
-/// [`AccessError`] if the file cannot be read, or others can read it, or has no key.
+/// [`AccessError`] if the file cannot be read, is readable by other users, or contains no key.
 pub fn key(path: &Path) -> Result<PresharedKey, AccessError> {
     let file = read_key_file(path)?;
     PresharedKey::from_file_contents(&file.contents)
         .map_err(|source| AccessError::Key { name: file.name, source })
 }
 
-/// Reads a file with a key or with users; other users of this host must not be able to read it.
+/// Reads a file with a key or with users. Files that other users of this host can read are refused.
 ///
 /// # Errors
 /// [`AccessError::KeyFile`].
@@ -76,15 +76,16 @@ pub fn read_key_file(path: &Path) -> Result<NamedFile, AccessError> {
 /// Access rules requested by the caller.
 #[derive(Clone, Debug, Default)]
 pub struct AccessRules {
-    /// File with the key that clients must prove to know; `None`: the key of the policy, if it has one.
+    /// File with the key that clients must have; `None`: the key in the policy, if any.
     pub key_file: Option<PathBuf>,
     /// Names of services that are served without a key although another service has one.
     pub open: Vec<String>,
-    /// The only hosts and networks that are served, in addition to those of the policy.
+    /// Hosts and networks that are served, in addition to those that the policy allows; all others are
+    /// refused.
     pub allow: Vec<Prefix>,
-    /// Hosts and networks that are refused even if they are allowed elsewhere.
+    /// Hosts and networks that are refused even if another rule allows them.
     pub deny: Vec<Prefix>,
-    /// File with rules for all services; `None`: the defaults.
+    /// Policy file with rules for all services; `None`: the defaults.
     pub policy: Option<PathBuf>,
 }
 
@@ -97,17 +98,17 @@ pub struct PolicyWithKeys {
     pub keys: PresharedKeys,
     /// Keys for packet digests.
     pub digest_keys: PresharedKeys,
-    /// Key files of the other services, by name of the argument.
+    /// Key files of the other services, by the name of the protocol argument for the file.
     pub key_files: BTreeMap<String, NamedFile>,
     /// Names of all key files, for messages.
     pub files: PolicyFile,
 }
 
 impl AccessRules {
-    /// Returns the policy: the defaults, changed by the policy file, then by `options`.
+    /// Returns the policy: the defaults, overridden by the policy file, then by `options`.
     ///
     /// # Errors
-    /// [`AccessError`] if a file cannot be read, or a rule or a key is not possible.
+    /// [`AccessError`] if a file cannot be read, or if a rule or a key is not valid.
     pub fn access(&self, options: impl FnOnce(&mut Policy)) -> Result<PolicyWithKeys, AccessError> {
         let mut file = match &self.policy {
             Some(path) => {
@@ -115,9 +116,9 @@ impl AccessRules {
                     .map_err(|source| AccessError::Read { path: path.clone(), source })?;
                 let file = PolicyFile::parse(&text)
                     .map_err(|source| AccessError::Rules { path: path.clone(), source })?;
-                // Key files are relative to the folder of the policy.
+                // Key files are relative to the folder of the policy file.
                 let folder = path.parent().unwrap_or(Path::new(""));
-                file.beside(&std::path::absolute(folder.join(".")).unwrap_or(folder.to_owned()))
+                file.relative_to(&std::path::absolute(folder.join(".")).unwrap_or(folder.to_owned()))
             }
             None => PolicyFile::default(),
         };
@@ -181,13 +182,13 @@ impl AccessRules {
 /// Parses an address or a network.
 ///
 /// # Errors
-/// A text with what to write.
+/// A message that describes valid values.
 pub fn network(text: &str) -> Result<Prefix, String> {
     text.parse()
         .map_err(|()| "write an address or a network: 192.0.2.7, 192.0.2.0/24, 2001:db8::/32".to_owned())
 }
 
-/// Reads the key file of each peer and adds its key.
+/// Reads the key file of each peer and adds the key to `keys`.
 fn add_peers(keys: &mut PresharedKeys, files: &BTreeMap<String, PathBuf>) -> Result<(), AccessError> {
     for (peer, path) in files {
         keys.add(peer, key(path)?);
@@ -195,7 +196,7 @@ fn add_peers(keys: &mut PresharedKeys, files: &BTreeMap<String, PathBuf>) -> Res
     Ok(())
 }
 
-/// Combines the key files of IRTT's peers into one.
+/// Combines the key files of IRTT peers into one.
 fn irtt_keys(files: &BTreeMap<String, PathBuf>) -> Result<NamedFile, AccessError> {
     let mut contents = Vec::new();
     for (peer, path) in files {
@@ -215,7 +216,7 @@ fn irtt_keys(files: &BTreeMap<String, PathBuf>) -> Result<NamedFile, AccessError
     Ok(NamedFile { name: format!("services.{IRTT}.keys"), contents })
 }
 
-/// Combines the key files of STAMP's networks into one.
+/// Combines the key files of STAMP networks into one.
 fn keys_by_network(files: &BTreeMap<String, PathBuf>) -> Result<NamedFile, AccessError> {
     let mut contents = Vec::new();
     for (name, path) in files {
@@ -245,7 +246,7 @@ pub fn services() -> Vec<Service> {
 /// Finds the service called `name`.
 ///
 /// # Errors
-/// [`AccessError::Unknown`] with all existing names.
+/// [`AccessError::Unknown`], which lists all service names.
 pub fn service(name: &str) -> Result<Service, AccessError> {
     Ok(file::service(name, &services())?)
 }

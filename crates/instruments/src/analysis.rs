@@ -13,7 +13,7 @@ pub struct Analysed {
     pub session: Session,
     /// All figures.
     pub summary: Summary,
-    /// The accepted packets behind the figures; empty after an analysis in constant memory.
+    /// Accepted packets from which the figures are computed; empty after an analysis in constant memory.
     pub samples: Samples,
 }
 
@@ -30,7 +30,7 @@ impl Analyses {
         Analyses { options, streams: Vec::new() }
     }
 
-    /// Returns the sessions of all streams, to which a caller can add data.
+    /// Returns the sessions of all streams, so that a caller can add data to them.
     pub fn sessions_mut(&mut self) -> impl Iterator<Item = &mut Session> {
         self.streams.iter_mut().map(|(session, _)| session)
     }
@@ -70,7 +70,7 @@ impl Observer for Analyses {
 pub struct RecordCollector {
     /// Records by stream, in arrival order.
     pub records: Vec<Vec<PacketRecord>>,
-    /// The kernel's TCP_INFO sampled with each record, by stream; empty unless the stream ran over TCP.
+    /// TCP_INFO samples of the kernel, one per record, by stream; empty unless the stream ran over TCP.
     pub tcp: Vec<Vec<TcpSample>>,
 }
 

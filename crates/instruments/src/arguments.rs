@@ -13,15 +13,15 @@ use std::str::FromStr;
 pub struct Argument {
     /// Name in small letters with hyphens: `stamp-key-file`.
     pub name: &'static str,
-    /// The kind of value.
+    /// Kind of value.
     pub kind: ArgumentKind,
-    /// Help: one line without a full stop, then details after a blank line if there are any.
+    /// Help: one line without a full stop, optionally followed by a blank line and details.
     pub help: &'static str,
     /// Value if the argument is not given; `None`: no default.
     pub default: Option<fn() -> String>,
     /// Value if only the name is given; `None`: a value is required.
     pub bare: Option<&'static str>,
-    /// Another argument that must be given as well.
+    /// Name of another argument that this one requires.
     pub requires: Option<&'static str>,
     /// Arguments (also those common to all protocols) that cannot be given together with this one.
     pub conflicts: &'static [&'static str],
@@ -30,23 +30,23 @@ pub struct Argument {
 /// The kind of value an argument has.
 #[derive(Clone, Copy, Debug)]
 pub enum ArgumentKind {
-    /// A switch without a value.
+    /// Switch without a value.
     Nothing,
-    /// A text that `check` accepts.
+    /// Text that `check` accepts.
     Value {
         /// Placeholder of the value in help: `PORT`.
         name: &'static str,
-        /// Returns an error text if the value is not valid.
+        /// Returns an error message if the value is not valid.
         check: fn(&str) -> Result<(), String>,
     },
     /// One of several keywords.
     Choice {
         /// Placeholder of the choice in help: `MODE`.
         name: &'static str,
-        /// Keywords with their meanings; the meaning is empty where the keyword explains itself.
+        /// Keywords with their meanings; a meaning is empty if the keyword explains itself.
         of: &'static [(&'static str, &'static str)],
     },
-    /// The contents of a file, which the caller has read.
+    /// Contents of a file, which the caller has read.
     File,
 }
 
@@ -60,7 +60,8 @@ impl Argument {
         Argument::new(name, ArgumentKind::Nothing, help)
     }
 
-    /// Creates an argument with a value; `check` (see [`parses_as`]) returns an error text for an invalid value.
+    /// Creates an argument with a value; `check` (see [`parses_as`]) returns an error message for an invalid
+    /// value.
     pub const fn value(
         name: &'static str,
         value: &'static str,
@@ -131,7 +132,7 @@ pub fn parses_as<T: FromStr<Err: fmt::Display>>(text: &str) -> Result<(), String
     text.trim().parse::<T>().map(drop).map_err(|e| e.to_string())
 }
 
-/// A file that was given as an argument.
+/// A file given as an argument.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NamedFile {
     /// Name, for messages only.
@@ -142,7 +143,7 @@ pub struct NamedFile {
 
 impl fmt::Debug for NamedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The contents are not printed: they may be a key.
+        // The contents are not printed because they may be a key.
         f.debug_struct("NamedFile").field("name", &self.name).finish_non_exhaustive()
     }
 }
@@ -172,14 +173,14 @@ impl Arguments {
         self
     }
 
-    /// Adds `name` with the contents of a file.
+    /// Adds `name` with the file `file`.
     #[must_use]
     pub fn with_file(mut self, name: &str, file: NamedFile) -> Arguments {
         self.values.insert(name.to_owned(), ArgumentInput::File(file));
         self
     }
 
-    /// Names of all arguments given.
+    /// Returns the names of all arguments given.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(String::as_str)
     }
@@ -228,16 +229,16 @@ impl Arguments {
     /// Parses the value of `name`; `None` if it was not given.
     ///
     /// # Errors
-    /// [`Error::Settings`] if its text does not parse as a `T`.
+    /// [`Error::Settings`] if the value does not parse as a `T`.
     pub fn get<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<Option<T>, Error> {
         let read = |text: &str| text.parse().map_err(|e| Error::Settings(format!("{name} {text}: {e}")));
         self.text(name).map(read).transpose()
     }
 
-    /// Parses the value of `name`, which has a default or must be given.
+    /// Parses the value of `name`, which has a default or is required.
     ///
     /// # Errors
-    /// [`Error::Settings`] if its text does not parse as a `T`, or if it has no value.
+    /// [`Error::Settings`] if the value is missing or does not parse as a `T`.
     pub fn value<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<T, Error> {
         self.get(name)?.ok_or_else(|| Error::Settings(format!("{name} is missing")))
     }

@@ -15,14 +15,17 @@ use jitlat_proto::jitlat::ServerLimits;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
+/// Address of the relay. With a separate loopback address for each, relay and server can use the same ports.
 const CLIENT_SIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
+/// Address of the server.
 const SERVER_SIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// A server behind an impaired path; both end when it is dropped.
 pub struct TestBed {
     server: Option<RunningService>,
     relay: Option<Relay>,
-    /// Ports of control connections, of streams up and down, and the port on which a client receives.
+    /// Ports: control connection, upstream packets, downstream packets, and the port on which a client
+    /// receives.
     ports: [u16; 4],
 }
 
@@ -61,7 +64,7 @@ impl TestBed {
         test.settings.host = CLIENT_SIDE.to_string();
         test.settings.control_port = control;
         for spec in &mut test.settings.terms.specs {
-            // The relay needs to know the server's ports in advance.
+            // The relay must know the server's ports in advance, because it forwards fixed ports only.
             (spec.src_port, spec.dst_port) = match spec.direction() {
                 Direction::Up => (0, up),
                 Direction::Down => (down, here),
@@ -72,7 +75,8 @@ impl TestBed {
 
 impl Drop for TestBed {
     fn drop(&mut self) {
-        // The server does not wait for clients, because their relay is gone.
+        // The server is dropped before the relay, so that it does not wait for clients that can no longer
+        // reach it.
         self.server = None;
         if let Some(relay) = self.relay.take() {
             relay.stop();

@@ -11,7 +11,7 @@ use jitlat_net::twoway;
 use std::io;
 
 /// Reason why nothing could be measured. A test that was cut short is not an error:
-/// [`TestOutcome`](crate::TestOutcome) describes how it ended.
+/// [`TestOutcome`](crate::TestOutcome) describes its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,38 +21,38 @@ pub enum Error {
     /// The specification of a stream is impossible.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// The far host's name could not be looked up.
+    /// The name of the far host could not be resolved.
     #[error("looking up {host}: {source}")]
     Lookup {
-        /// The name of the host.
+        /// Name of the host.
         host: String,
-        /// The reason.
+        /// Error of the resolver.
         source: io::Error,
     },
     /// The far host has no address of the requested family.
-    #[error("{host} has no {}address", match .family {
-        Some(AddressFamily::V4) => "IPv4 ",
-        Some(AddressFamily::V6) => "IPv6 ",
-        None => "",
+    #[error("{host} has no {}", match .family {
+        Some(AddressFamily::V4) => "IPv4 address, which -4 requires",
+        Some(AddressFamily::V6) => "IPv6 address, which -6 requires",
+        None => "address",
     })]
     Address {
-        /// The name of the host.
+        /// Name of the host.
         host: String,
-        /// The requested family; `None`: either.
+        /// Requested address family; `None`: any.
         family: Option<AddressFamily>,
     },
     /// The operating system refused an operation.
     #[error("{doing}: {source}")]
     System {
-        /// The operation that failed.
+        /// Description of the failed operation.
         doing: &'static str,
-        /// The reason.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A one-way test failed.
     #[error(transparent)]
     OneWay(#[from] ClientError),
-    /// The control conversation of a one-way test with another protocol failed.
+    /// The control connection of a one-way test with another protocol failed.
     #[error(transparent)]
     Conversation(Box<dyn std::error::Error + Send + Sync>),
     /// Captured traffic could not be analysed.
@@ -61,10 +61,10 @@ pub enum Error {
     /// A two-way test failed.
     #[error(transparent)]
     Ping(#[from] twoway::PingError),
-    /// The control conversation of a TWAMP test failed.
+    /// The control connection of a TWAMP test failed.
     #[error(transparent)]
     TwampControl(#[from] twoway::twamp::TwampError),
-    /// The routers on the path could not be examined.
+    /// The routers on the path could not be probed.
     #[error(transparent)]
     Path(#[from] jitlat_net::path::PathError),
     /// The service for one-way tests failed.
@@ -73,10 +73,10 @@ pub enum Error {
     /// The service for packet digests failed.
     #[error(transparent)]
     Digests(#[from] ExporterError),
-    /// The collector of other hosts' tests failed.
+    /// The collector for tests of other hosts failed.
     #[error(transparent)]
     Collect(#[from] PushServiceError),
-    /// An impaired path cannot be set up.
+    /// The impaired path could not be set up.
     #[error(transparent)]
     Relay(RelayError),
     /// The background load of a test failed.
@@ -85,28 +85,28 @@ pub enum Error {
     /// An observer ended the measurement with an error.
     #[error(transparent)]
     Observer(Box<dyn std::error::Error + Send + Sync>),
-    /// A measuring thread failed.
+    /// A measuring thread panicked.
     #[error("the measuring thread panicked: this is a bug in jitlat; please report it")]
     Panicked,
-    /// Another error, with the operation that failed.
+    /// An error in a larger operation.
     #[error("{what}: {source}")]
     While {
-        /// The operation that failed.
+        /// Description of the operation that failed.
         what: String,
-        /// The error.
+        /// Error that made it fail.
         source: Box<Error>,
     },
 }
 
 impl Error {
-    /// Adds the name of the failed operation.
+    /// Wraps the error with a description of the failed operation.
     #[must_use]
     pub fn while_doing(self, what: String) -> Error {
         Error::While { what, source: Box::new(self) }
     }
 }
 
-/// Formats an error and its causes as one line, without causes that the text already contains.
+/// Formats an error and its causes as one line. A cause whose text is already included is left out.
 pub fn explain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);

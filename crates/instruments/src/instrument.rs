@@ -11,7 +11,8 @@ use jitlat_net::client::Measured;
 
 /// A test that sends packets. It can be run any number of times.
 pub trait Instrument {
-    /// Runs to the end, or until `stop`; `observer` receives all events, records included.
+    /// Runs the test until it is complete or `stop` is requested; `observer` receives all events, records
+    /// included.
     ///
     /// # Errors
     /// [`Error`] if nothing was measured.
@@ -20,13 +21,14 @@ pub trait Instrument {
     /// Returns the expected duration of the test.
     ///
     /// # Errors
-    /// [`Error::Settings`] if the settings cannot be run.
+    /// [`Error::Settings`] if the settings are not valid.
     fn duration(&self) -> Result<Span, Error>;
 
     /// Returns the name of the measured quantity: "one-way delay" or "round trip".
     fn quantity(&self) -> &'static str;
 
-    /// Returns the length of the test's packets as IP packets, in bytes; `None` over TCP, which forms segments itself.
+    /// Returns the length of the test's packets, including the IP header, in bytes; `None` over TCP, which
+    /// forms segments itself.
     fn ip_length(&self, summary: &Summary) -> Option<u64>;
 
     /// Runs the test and analyses every stream.
@@ -51,25 +53,25 @@ pub(crate) fn ip_header(summary: &Summary) -> u64 {
     if v6 { 40 } else { 20 }
 }
 
-/// Ending of a test, with its sessions.
+/// End of a test, with its sessions.
 #[derive(Clone, Debug)]
 pub struct TestOutcome {
     /// Facts about each stream.
     pub sessions: Vec<Session>,
-    /// Kind of ending.
+    /// Way in which the test ended.
     pub ending: Ending,
     /// Reason why the test ended early; `None` after a complete test.
     pub reason: Option<String>,
-    /// Results in the formats of the protocol's own tools; empty for most protocols.
+    /// Results in the output formats of the protocol's own tools; empty for most protocols.
     pub texts: Vec<ProtocolText>,
 }
 
-/// Results of a test as a tool of its protocol prints them.
+/// Test results as printed by a tool of the protocol.
 #[derive(Clone, Debug)]
 pub struct ProtocolText {
     /// Name of the format: `owstats`.
     pub format: &'static str,
-    /// Text that the tool would print.
+    /// Output of the tool.
     pub text: String,
 }
 
@@ -80,14 +82,14 @@ impl From<Measured> for TestOutcome {
     }
 }
 
-/// Annotations that the caller stores with a test.
+/// Annotations that are stored with a test.
 #[derive(Clone, Debug, Default)]
 pub struct Annotations {
     /// Name of the test.
     pub name: Option<String>,
-    /// Keys and values by which the test can be found.
+    /// Keys and values for finding the test.
     pub tags: Vec<(String, String)>,
-    /// Noise that this host adds to every figure, if it was measured before the test.
+    /// Noise that this host adds to every figure, if measured before the test.
     pub noise: Option<NoiseFloor>,
 }
 

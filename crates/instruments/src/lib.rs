@@ -11,7 +11,7 @@
 //! * [`sweep`] – a test under every combination of some conditions
 //! * [`serve`] – answers tests from other hosts; [`access`] – access rules and keys of its services
 //! * [`demo`] – a server behind an impaired path on this machine, for demonstrations
-//! * [`passive`] – captured traffic: round trips between two points, and what TCP hides
+//! * [`passive`] – captured traffic: round trips between two points, and delays that TCP hides
 //! * [`instrument`] – [`Instrument`]: common interface of all tests that send packets
 //! * [`analysis`] – [`Analyses`]: turns the events of a test into its [`Summary`](jitlat_core::Summary)
 //! * [`stop`] – [`Stop`]: ends a test early
@@ -20,8 +20,9 @@
 //! Everything that happens in a test is an [`Event`]; an [`Observer`] receives them. Logs, progress lines, live views
 //! and archives are observers of the same stream of events.
 //!
-//! Neighbours: `jitlat-net` has sockets and drivers, `jitlat-core` records and the analysis; `jitlat-output` writes reports
-//! of what was found, `jitlat-tui` shows tests that run, `jitlat-monitor` runs them all the time.
+//! Related crates: `jitlat-net` contains sockets and drivers, `jitlat-core` records and the analysis;
+//! `jitlat-output` writes reports, `jitlat-tui` displays running tests, `jitlat-monitor` runs tests
+//! continuously.
 //!
 //! ```no_run
 //! use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
@@ -57,6 +58,7 @@ pub mod path;
 pub mod ping;
 mod resolve;
 pub mod serve;
+mod size_limit;
 pub mod stop;
 pub mod sweep;
 
@@ -70,7 +72,7 @@ pub use passive::{Passive, TcpCaptures};
 pub use ping::Ping;
 pub use stop::Stop;
 
-/// The example of the README.
+/// Examples in the README, tested as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! [`PathTest`]: examines the routers between this host and another, and their treatment of packets.
+//! [`PathTest`]: probes the routers between this host and another, and how they treat packets.
 
 use crate::error::Error;
 use crate::resolve::resolve;
@@ -10,19 +10,19 @@ use jitlat_net::path;
 use jitlat_proto::path::{MAX_PROBES, TracePlan};
 use std::net::{IpAddr, SocketAddr};
 
-/// Destination port of UDP probes: by convention nothing listens there.
+/// Destination port of UDP probes: traceroute's default, because normally nothing listens there.
 pub const UDP_PORT: u16 = 33_434;
-/// Destination port of TCP probes: firewalls usually allow it.
+/// Destination port of TCP probes: firewalls usually allow HTTP.
 pub const TCP_PORT: u16 = 80;
 
-/// Settings of a path examination.
+/// Settings of a path test.
 #[derive(Clone, Debug)]
 pub struct PathTest {
-    /// The far host: a name or an address.
+    /// Name or address of the far host.
     pub host: String,
-    /// Family of addresses to use; `None`: either.
+    /// Address family; `None`: any.
     pub family: Option<AddressFamily>,
-    /// Local address; `None`: the system chooses.
+    /// Local address; `None`: chosen by the system.
     pub bind: Option<IpAddr>,
     /// Protocol of the probes.
     pub transport: Transport,
@@ -30,11 +30,11 @@ pub struct PathTest {
     pub port: Option<u16>,
     /// DSCP of the probes.
     pub dscp: Dscp,
-    /// Number of probes to each hop.
+    /// Number of probes per hop.
     pub probes: u32,
     /// Time between two probes to the same hop.
     pub period: Span,
-    /// Maximum TTL of probes.
+    /// Maximum TTL of the probes.
     pub hops: u8,
     /// Time to wait for an answer.
     pub timeout: Span,
@@ -60,7 +60,7 @@ impl PathTest {
     /// Sends the probes; `progress` is called with the number of each completed round.
     ///
     /// # Errors
-    /// [`Error`] if the host is unknown or unreachable, or if raw sockets are not permitted.
+    /// [`Error`] if the host cannot be resolved or reached, or if raw sockets are not permitted.
     pub fn run(&self, stop: &Stop, progress: &mut dyn FnMut(u32)) -> Result<Path, Error> {
         let to = self.resolve()?;
         let source = path::source_address(to, self.bind)?;
@@ -72,8 +72,8 @@ impl PathTest {
             period: self.period,
             hops: self.hops,
             timeout: self.timeout,
-            // Probe identifiers are reused: earlier probes with the same identifiers must be answered or given up by
-            // then.
+            // Probe identifiers are reused: probes must be far enough apart that an identifier's earlier
+            // probe has been answered or has timed out.
             spacing: Span::millis(20).max(Span(self.timeout.0 / i64::from(MAX_PROBES) + 1)),
             ..TracePlan::new(source, to.ip().to_canonical())
         };

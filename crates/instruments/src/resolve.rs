@@ -4,7 +4,7 @@ use crate::error::Error;
 use jitlat_net::client::AddressFamily;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// Returns the first address of `host`, with or without brackets, that has the requested `family`.
+/// Returns the first address of `host` in the requested `family`. An IPv6 address may be in brackets.
 pub(crate) fn resolve(host: &str, port: u16, family: Option<AddressFamily>) -> Result<SocketAddr, Error> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let found = (host, port).to_socket_addrs();

@@ -21,11 +21,11 @@ pub use jitlat_proto::policy::{self, Policy};
 /// A protocol that a host can answer, in addition to jitlat's own one-way tests.
 #[derive(Clone, Copy)]
 pub struct AnsweredProtocol {
-    /// Name in small letters, which is also the name of its service: `stamp`.
+    /// Name in small letters, also the name of the service: `stamp`.
     pub name: &'static str,
-    /// Name for people: `STAMP`.
+    /// Display name: `STAMP`.
     pub title: &'static str,
-    /// Server that answers the protocol.
+    /// Server of the protocol.
     pub server: &'static ProtocolServer,
 }
 
@@ -48,28 +48,28 @@ impl AnsweredProtocol {
     }
 }
 
-/// Highest priority that needs no capability (`SO_PRIORITY` in socket(7)).
+/// Highest priority (`SO_PRIORITY`) that needs no capability, according to socket(7).
 const ORDINARY_PRIORITY: u32 = 6;
 
 /// The services of a host.
 pub struct Serve {
-    /// The addresses to listen on.
+    /// Addresses to listen on.
     pub ips: Vec<IpAddr>,
-    /// The service for one-way tests; `None`: not offered.
+    /// Service for one-way tests; `None`: not offered.
     pub one_way: Option<OneWayService>,
     /// Reflectors, by protocol: see [`answered`].
     pub reflectors: Vec<Box<dyn Reflector>>,
     /// Clients and limits of each service. If any service has a key, services without a key are served only if they are
     /// [open](policy::ServiceRules::open).
     pub policy: Policy,
-    /// Priority within this host of everything that is sent in tests (`SO_PRIORITY`); `None`: the default.
+    /// Priority on this host of all test packets that are sent (`SO_PRIORITY`); `None`: the system's default.
     pub priority: Option<u32>,
-    /// Receives the packets of unidirectional LaMP tests, whose results exist only at this host; `None`: they are
-    /// discarded.
+    /// Receiver of packets of unidirectional LaMP tests, whose results exist only on this host; `None`: the
+    /// packets are discarded.
     pub one_way_packets: Option<SyncSender<OneWayPacket>>,
-    /// The service for packet digests, for passive measurements elsewhere; `None`: not offered.
+    /// Service for packet digests, which passive measurements on other hosts use; `None`: not offered.
     pub digests: Option<DigestService>,
-    /// The service for tests that other hosts push; `None`: not offered.
+    /// Service for tests that other hosts push; `None`: not offered.
     pub collect: Option<CollectService>,
 }
 
@@ -78,11 +78,11 @@ pub struct Serve {
 pub struct OneWayService {
     /// TCP port of control connections.
     pub control_port: u16,
-    /// Port of test streams unless a client requests another.
+    /// Port of test streams, unless a client requests another one.
     pub test_port: u16,
-    /// Limits of one test. The limits of connections, sessions and memory are part of the policy.
+    /// Limits of a single test. Limits of connections, sessions and memory are in the policy.
     pub limits: ServerLimits,
-    /// Keys that clients may have; empty: no key needed.
+    /// Keys of clients; empty: no key required.
     pub keys: PresharedKeys,
     /// Scheduling and waiting method of the packet threads.
     pub pacing: Pacing,
@@ -118,7 +118,7 @@ pub struct CollectService {
     pub service: push::PushService,
 }
 
-/// Running services; dropping this ends all sessions and waits for their threads.
+/// Running services. Dropping this value ends all sessions and waits for their threads.
 pub struct Serving {
     one_way: Option<RunningService>,
     reflectors: reflect::Reflectors,
@@ -127,7 +127,7 @@ pub struct Serving {
     withheld: Vec<Service>,
 }
 
-/// Returns the wildcard addresses of IPv4 and IPv6.
+/// Returns the IPv4 and IPv6 wildcard addresses.
 pub fn every_address() -> Vec<IpAddr> {
     let has_ipv6 = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
     let v6 = has_ipv6.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
@@ -139,7 +139,8 @@ impl Serve {
     /// [`Serving::failures`].
     ///
     /// # Errors
-    /// [`Error`] if one-way tests, digests or a collector cannot be served, or if no service is left.
+    /// [`Error`] if the service for one-way tests, digests or pushed tests cannot start, or if no service
+    /// remains.
     pub fn start(&self) -> Result<Serving, Error> {
         let gate = Gate::new(self.policy.clone());
         let keyed = self.has_key();
@@ -191,7 +192,7 @@ impl Serve {
             }
             None if reflectors.listening().is_empty() && digests.is_none() && collector.is_none() => {
                 let why = match withheld[..] {
-                    [] => "nothing to answer: no service is on, or none could start".to_owned(),
+                    [] => "no service to run: none is enabled, or none could start".to_owned(),
                     _ => format!(
                         "nothing to answer: a key is configured, but {} would be served without a key; open \
                          them with --open, or give them a key",
@@ -205,7 +206,8 @@ impl Serve {
         Ok(Serving { one_way, reflectors, digests, collector, withheld })
     }
 
-    /// Returns the capabilities without which a service would fail; `realtime`: its threads have a real-time priority.
+    /// Returns the capabilities that the services need; `realtime` is true if their threads have a real-time
+    /// priority.
     pub fn capabilities(&self, realtime: bool) -> Vec<Capability> {
         let one_way =
             self.one_way.iter().flat_map(|s| [s.control_port, s.test_port, *s.limits.ports.start()]);
@@ -234,33 +236,39 @@ impl Serve {
 }
 
 impl Serving {
-    /// Returns the addresses that answer one-way tests.
+    /// Returns the addresses of the service for one-way tests.
     pub fn one_way(&self) -> &[SocketAddr] {
         self.one_way.as_ref().map_or(&[], RunningService::addresses)
     }
 
-    /// Returns the protocols that reflectors answer, with their addresses.
+    /// Returns the protocols of all running reflectors, with their addresses.
     pub fn reflected(&self) -> &[(&'static str, SocketAddr)] {
         self.reflectors.listening()
     }
 
-    /// Returns the addresses that serve packet digests.
+    /// Returns the addresses of the service for packet digests.
     pub fn digests(&self) -> &[SocketAddr] {
         self.digests.as_ref().map_or(&[], RunningService::addresses)
     }
 
-    /// Returns the addresses to which other hosts push tests.
+    /// Returns the addresses of the service for pushed tests.
     pub fn collecting(&self) -> &[SocketAddr] {
         self.collector.as_ref().map_or(&[], RunningService::addresses)
     }
 
-    /// Returns the services that are not offered: they have no key although another service has one, and are not open.
+    /// Returns the services that are not offered because they have no key although another service has one,
+    /// and are not marked as open.
     pub fn withheld(&self) -> &[Service] {
         &self.withheld
     }
 
-    /// Returns the reflectors that could not start; the others run.
+    /// Returns the errors of reflectors that could not start; the others are running.
     pub fn failures(&self) -> &[ReflectorError] {
         self.reflectors.failures()
+    }
+
+    /// Describes the reflectors that could not start, in few lines.
+    pub fn failure_lines(&self) -> Vec<String> {
+        jitlat_net::reflect::describe_failures(self.failures())
     }
 }

@@ -5,20 +5,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Request to end early, from any thread or a signal handler. Clones share the request.
 ///
-/// A test that is asked to stop retains everything it has received, and still fetches the far host's results. A
-/// second request during that time ends it at once.
+/// A test that is stopped retains all packets received so far, and still fetches the far host's results. A
+/// second request during that time ends the test at once.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl From<Arc<AtomicBool>> for Stop {
-    /// Creates a value that uses `flag`.
+    /// Creates a stop that uses `flag`.
     fn from(flag: Arc<AtomicBool>) -> Stop {
         Stop(flag)
     }
 }
 
 impl Stop {
-    /// Creates a value without a request.
+    /// Creates a stop that is not requested.
     pub fn new() -> Stop {
         Stop::default()
     }
@@ -28,8 +28,8 @@ impl Stop {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    /// True if an early end is requested. A test resets the request while it ends, to notice the next one, and restores
-    /// it when it returns.
+    /// True if an early end is requested. A test clears the request while it ends, to notice a second one,
+    /// and restores it before it returns.
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }

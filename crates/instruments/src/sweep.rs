@@ -1,5 +1,5 @@
-//! [`sweep`]: runs a test under every combination of some conditions, repeatedly, and reports each outcome when it is
-//! known.
+//! [`sweep`]: runs a test under every combination of several conditions, repeatedly, and reports each result
+//! as soon as it is available.
 
 pub mod lists;
 
@@ -15,22 +15,22 @@ use jitlat_core::sweep::{RunOutcome, SweepRun};
 use jitlat_net::clock;
 use std::time::Duration;
 
-/// The test of one combination of conditions.
+/// Test of one combination of conditions.
 pub struct CellTest {
-    /// The test to run.
+    /// Test to run.
     pub instrument: Box<dyn Instrument>,
-    /// The background traffic; `None`: no load.
+    /// Background traffic; `None`: no load.
     pub load: Option<Load>,
 }
 
 /// An event of a sweep.
 #[derive(Debug)]
 pub enum SweepEvent<'a> {
-    /// A run begins.
+    /// A run starts.
     Begins(SweepRun),
     /// A run failed, and will be repeated once.
     Failed(SweepRun, &'a Error),
-    /// A run is finished: its outcome and its accepted packets.
+    /// A run is complete: its results and its accepted packets.
     Finished(RunOutcome, Samples),
 }
 
@@ -40,7 +40,8 @@ const RETRY_PAUSE: Span = Span::seconds(2);
 /// Measures `runs` in order, with a `pause` after each. `test` creates the test of a run; `on_event` may end the sweep with
 /// an error ([`Error::Observer`]).
 ///
-/// Returns early, without an error, if `stop` is requested; the run in progress is then not part of the sweep.
+/// Returns early, without an error, if `stop` is requested; the sweep then does not include the run in
+/// progress.
 ///
 /// # Errors
 /// [`Error`] of the first run that failed twice.

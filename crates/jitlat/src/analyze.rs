@@ -23,7 +23,7 @@ use tracing::{info, warn};
 /// Handling of several logs.
 #[derive(Clone, Debug, Default)]
 pub struct SeveralLogs {
-    /// True to merge them into one.
+    /// True to analyse the logs as one test.
     pub merge: bool,
     /// File to save the state to; `None`: the state is not saved.
     pub state: Option<PathBuf>,
@@ -32,7 +32,7 @@ pub struct SeveralLogs {
 /// A log that was read, before its figures are computed.
 struct ReadLog {
     state: SavedAnalysis,
-    /// Results of reading the log files.
+    /// Facts about each file that was read.
     readings: Vec<LogReading>,
     /// File from which rows can be read again; `None` for standard input and states.
     log: Option<PathBuf>,
@@ -123,13 +123,19 @@ fn take(path: &Path, args: &ReportArgs) -> Result<ReadLog> {
 fn open(path: &Path) -> Result<LogReader> {
     input::open(path).or_else(|e| match kind_of(path) {
         Some(kind) => bail!("{} is not a jitlat log{kind}", path.display()),
-        None => Err(e.into()),
+        None => match parts_of(path) {
+            Some([a, b]) => bail!(
+                "there is no log {}, but the test wrote two logs with this name: `jitlat analyze {a} {b}` reads them",
+                path.display()
+            ),
+            None => Err(e.into()),
+        },
     })
 }
 
 /// Describes a file that is certainly not a log, as the continuation of a sentence; `None` if it may be one.
 fn kind_of(path: &Path) -> Option<String> {
-    /// The first bytes of pcap (µs and ns) in both byte orders, and of pcapng.
+    /// First bytes of pcap files (µs and ns, in both byte orders), and of pcapng files.
     const CAPTURES: [[u8; 4]; 5] = [
         [0xd4, 0xc3, 0xb2, 0xa1],
         [0xa1, 0xb2, 0xc3, 0xd4],
@@ -148,13 +154,21 @@ fn kind_of(path: &Path) -> Option<String> {
     if bytes.starts_with(b"{") {
         return Some(" but probably JSON: `jitlat compare` reads summaries written with --json".to_owned());
     }
-    // Markdown and TOML also begin with '# '. An interrupted log has at least one of these lines.
+    // Markdown and TOML files also begin with '# '. Even an interrupted log has at least one of these lines.
     let is_header =
         |line: &[u8]| [&b"# npkts"[..], b"# command", b"# format"].iter().any(|key| line.starts_with(key));
     let lines = || bytes.split(|byte| *byte == b'\n');
     let has_comment = lines().next().is_some_and(|line| line.starts_with(b"# "));
     (has_comment && bytes.len() > 64 && !lines().any(is_header))
         .then(|| ": it has no header line like '# npkts 1000'".to_owned())
+}
+
+/// Returns the two logs that a test with `-o path` wrote; `None` unless only these exist.
+fn parts_of(path: &Path) -> Option<[String; 2]> {
+    let with = |ending: &str| format!("{}.{ending}", path.display());
+    let pairs = [["up", "down"], ["idle", "loaded"]].map(|endings| endings.map(with));
+    let found = pairs.into_iter().find(|pair| pair.iter().all(|name| Path::new(name).is_file()));
+    found.filter(|_| !path.exists())
 }
 
 /// Returns the first bytes of a file, at most `length`; `None` if it is not a regular file or cannot be read.
@@ -165,7 +179,7 @@ fn beginning(path: &Path, length: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Passes all rows to `push`. If reading fails, that is an error if no row was read before, otherwise a warning.
+/// Passes all rows to `push`. A failure to read is an error if no row was read before, otherwise a warning.
 fn read_rows(reader: &mut LogReader, push: impl FnMut(&[PacketRecord])) -> Result<()> {
     if let Err(e) = reader.each_chunk_on(Threads::available(), push) {
         if reader.reading().rows == 0 {
@@ -206,7 +220,7 @@ fn is_state(path: &Path) -> bool {
     beginning(path, 32).is_some_and(|bytes| SavedAnalysis::begins(&bytes))
 }
 
-/// Merges all of `taken` in order.
+/// Merges the logs in `taken`, in order.
 fn merged(taken: Vec<ReadLog>) -> Result<ReadLog> {
     let mut all = taken.into_iter();
     let mut whole = all.next().context("there is nothing to merge: give two or more logs")?;
@@ -262,5 +276,19 @@ mod tests {
         for log in ["testdata/a_loopback_v1.log", "testdata/c_unsync_v2.log", "Cargo.toml", "no such file"] {
             assert_eq!(kind(log), "");
         }
+    }
+
+    #[test]
+    fn both_logs_of_a_test_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("both.log");
+        assert_eq!(parts_of(&path), None);
+        let [up, down] = ["up", "down"].map(|ending| format!("{}.{ending}", path.display()));
+        std::fs::write(&up, "").unwrap();
+        assert_eq!(parts_of(&path), None);
+        std::fs::write(&down, "").unwrap();
+        assert_eq!(parts_of(&path), Some([up, down]));
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(parts_of(&path), None);
     }
 }

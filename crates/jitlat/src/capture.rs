@@ -1,4 +1,4 @@
-//! `jitlat HOST --capture`: captures the test's own stream at this host's interface.
+//! `jitlat HOST --capture`: captures the test's own stream on this host's interface.
 
 use crate::options::one_way::{NO_FILE, OneWayArgs};
 use anyhow::{Context, Result};
@@ -28,7 +28,7 @@ impl TestCapture {
     /// Starts the capture if `args` request one.
     ///
     /// # Errors
-    /// The reason why capturing is not possible; nothing has been sent then.
+    /// The reason why capturing is impossible. No packet has been sent in that case.
     pub fn start(request: &TestRequest, args: &OneWayArgs) -> Result<Option<TestCapture>> {
         let Some(file) = &args.capture else { return Ok(None) };
         let file = Some(file).filter(|f| f.as_os_str() != NO_FILE).cloned();
@@ -45,7 +45,7 @@ impl TestCapture {
 }
 
 impl EndedTestCapture {
-    /// Returns the capture's part of the report of the test with the results `runs`.
+    /// Returns the section about the capture in the report on `runs`.
     pub fn describe(self, runs: &[AnalysedStream]) -> Result<ReportExtra> {
         let traffic = self.capture.explain(runs.iter().map(|run| (&run.session, &run.samples)));
         let text = text::stream_traffic(&traffic, self.file.as_deref());

@@ -31,7 +31,7 @@ fn read(log: &Path) -> Result<InterruptedTest> {
     }
     let mut records = Vec::new();
     if session.spec.direction() == Direction::Down {
-        // An interrupted log may end with a truncated line. That is not an error: the reader skips it.
+        // An interrupted log may end with a truncated line, which the reader skips.
         let mut failure = None;
         records.extend(reader.records(&mut failure));
         if let Some(failure) = failure {

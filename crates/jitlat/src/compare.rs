@@ -43,7 +43,7 @@ pub struct CompareArgs {
     /// Column to compare the others with (default: the first)
     #[arg(long, value_name = "COLUMN")]
     pub baseline: Option<String>,
-    /// Show means and intervals against a number (tag:distance) instead of comparing
+    /// Show means and intervals over a numeric key (tag:distance) instead of comparing
     ///
     /// Runs with the same number are combined: one curve, or one for each --group-by.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["rows", "baseline", "basis", "statistic", "seed", "fail_if"])]
@@ -128,12 +128,12 @@ pub fn run(args: &CompareArgs) -> Result<ExitStatus> {
     Ok(if whole { status } else { ExitStatus::NotMeasured })
 }
 
-/// Shows the runs against the number in `along`.
+/// Shows the runs over the numeric key `along`.
 fn show_along(args: &CompareArgs, runs: &[LabelledRun], along: &RunKey) -> Result<ExitStatus> {
     if let Some((output, _)) = args.outputs.needing(ReportParts::PAGE) {
         bail!("{} is for comparisons: with --along use --plots, --csv or --json", output.spelling());
     }
-    // The two directions of a test are different paths, so each is a row.
+    // Give each direction of a test its own row, because the directions are different paths.
     let itself = runs::rows_of_themselves(runs, &RunKey::Label);
     let group = args.group_by.as_ref().or(itself.as_ref());
     let report = CurveReport::new(runs, along, group, args.confidence)?;
@@ -144,7 +144,7 @@ fn show_along(args: &CompareArgs, runs: &[LabelledRun], along: &RunKey) -> Resul
     Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
-/// Reports why no columns can be compared.
+/// Returns the error for runs of which no columns can be compared.
 fn nothing_to_compare(runs: &[LabelledRun], columns: &RunKey, rows: Option<&RunKey>) -> Result<()> {
     if let [only] = runs {
         bail!("there is only one run ({}): give at least two to compare", only.source);

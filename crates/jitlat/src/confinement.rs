@@ -1,4 +1,5 @@
-//! Confinement of `jitlat serve`: drops privileges before it answers anybody; see [`jitlat_net::confine`].
+//! Confinement of `jitlat serve`: drops privileges before the server answers any client; see
+//! [`jitlat_net::confine`].
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -9,19 +10,20 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Confinement")]
 pub struct ConfinementArgs {
-    /// User to become if the server was started as root
+    /// User to run as if the server is started as root
     ///
     /// Default: the owner of the folder of --late-packets, otherwise nobody.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// Keep user, capabilities, system calls and files as at the start
+    /// Do not drop privileges: keep user, capabilities, system calls and files
     #[arg(long, conflicts_with = "user")]
     pub no_sandbox: bool,
 }
 
 impl ConfinementArgs {
-    /// Drops everything that `serve` does not need, except for system calls; `realtime`: its threads have a real-time
-    /// priority. Call this before it starts. `None` with `--no-sandbox`.
+    /// Drops all privileges that `serve` does not need, except for system calls, which are restricted later.
+    /// Call this before the server starts. `realtime` is true if its threads have a real-time priority. Returns
+    /// `None` with `--no-sandbox`.
     pub fn begin(&self, serve: &Serve, folders: Vec<PathBuf>, realtime: bool) -> Result<Option<Confining>> {
         if self.no_sandbox {
             return Ok(None);

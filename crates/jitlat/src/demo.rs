@@ -14,7 +14,7 @@ use jitlat_output::terminal;
 use jitlat_proto::jitlat::Dialect;
 use std::path::PathBuf;
 
-/// The options are those of `jitlat HOST`: -n 500, -R, -b, -t, --json - …
+/// All options of `jitlat HOST` apply: -n 500, -R, -b, -t, --json - …
 #[derive(Clone, Debug, Args)]
 pub struct DemoArgs {
     /// Scenario file that describes the path

@@ -1,5 +1,4 @@
-//! `jitlat doctor`: examines whether this host is fit for measurements: how much it adds to every figure, why, and what to
-//! change.
+//! `jitlat doctor`: checks how much this host adds to measured figures, why, and how to reduce it.
 
 use crate::exit::ExitStatus;
 use crate::interrupt;
@@ -16,7 +15,7 @@ use jitlat_output::terminal;
 use jitlat_report::text;
 use tracing::warn;
 
-/// Check this host: clocks, wake-ups, stamps, buffers, scheduling; with remedies
+/// Check clocks, wake-ups, stamps, buffers and scheduling of this host, with remedies
 #[derive(Clone, Debug, Args)]
 pub struct DoctorArgs {
     /// Period of the planned tests (20ms; a bare number is ns)
@@ -25,14 +24,14 @@ pub struct DoctorArgs {
     /// Payload of the planned tests, in bytes
     #[arg(short = 'l', value_name = "BYTES", default_value_t = 80, value_parser = clap::value_parser!(u16).range(12..=i64::from(MAX_PAYLOAD)))]
     pub payload: u16,
-    /// Time for the whole examination; more time finds rarer stalls
+    /// Duration of the checkup; a longer one finds rarer stalls
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "6s")]
     pub duration: Span,
     #[command(flatten)]
     pub outputs: Outputs<{ ReportParts::NOTHING.0 }>,
 }
 
-/// Examines this host and prints the findings.
+/// Runs the checkup of this host and prints the findings.
 pub fn run(args: &DoctorArgs) -> Result<ExitStatus> {
     args.outputs.check(0, &[])?;
     let stop = interrupt::stop()?;

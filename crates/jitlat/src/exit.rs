@@ -31,13 +31,13 @@ pub fn explain(error: &anyhow::Error) -> String {
     jitlat_output::explain(error.as_ref())
 }
 
-/// Logs `failures`; returns whether there are none.
+/// Logs `failures`; returns true if there are none.
 pub fn log_failures(failures: &[anyhow::Error]) -> bool {
     failures.iter().for_each(|e| error!("{}", explain(e)));
     failures.is_empty()
 }
 
-/// Logs which thresholds of `--fail-if` are violated by `runs`; returns the exit status.
+/// Logs the thresholds of `--fail-if` that `runs` violate; returns the exit status.
 pub fn thresholds(runs: &[AnalysedStream], thresholds: &[ScalarCondition]) -> ExitStatus {
     let violations = text::violations(runs, thresholds);
     violations.iter().for_each(|violation| error!("failed: {violation}"));

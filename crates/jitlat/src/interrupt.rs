@@ -1,5 +1,5 @@
-//! Ctrl-C: the first request ends the test early and saves everything received so far; a second one that arrives
-//! before the first was noticed ends the process.
+//! Ctrl-C: the first signal ends the test early and saves everything received so far; a second signal before
+//! the program reacts to the first ends the process.
 
 use anyhow::{Context, Result};
 use jitlat_instruments::Stop;
@@ -13,8 +13,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Creates a stop that SIGINT, SIGTERM and SIGHUP request. If the previous request was not noticed yet, they end the
-/// process with status 2.
+/// Creates a [`Stop`] that SIGINT, SIGTERM and SIGHUP request. If the program has not reacted to an earlier
+/// request, they end the process with status 2.
 pub fn stop() -> Result<Stop> {
     stop_at(&[SIGINT, SIGTERM, SIGHUP])
 }
@@ -29,8 +29,8 @@ fn stop_at(signals: &[i32]) -> Result<Stop> {
     Ok(stop)
 }
 
-/// Signals to a command that runs until it is stopped. Its descriptor becomes readable after each signal, so that
-/// signals end waits.
+/// Signals to a command that runs until it is stopped. The file descriptor becomes readable after each signal,
+/// so that signals end waits.
 #[derive(Debug)]
 pub struct Signals {
     stop: Stop,
@@ -39,12 +39,12 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Creates signals of which SIGINT, SIGTERM and SIGHUP request the stop, like those of [`stop`].
+    /// Handles SIGINT, SIGTERM and SIGHUP as requests to stop, like [`stop`].
     pub fn to_stop() -> Result<Signals> {
         Signals::new(stop()?, Arc::default())
     }
 
-    /// Creates signals of which SIGINT and SIGTERM request the stop, and SIGHUP requests to read the file again.
+    /// Handles SIGINT and SIGTERM as requests to stop, and SIGHUP as a request to read the file again.
     pub fn to_stop_or_reload() -> Result<Signals> {
         let reload = Arc::new(AtomicBool::new(false));
         flag::register(SIGHUP, reload.clone())
@@ -52,7 +52,7 @@ impl Signals {
         Signals::new(stop_at(&[SIGINT, SIGTERM])?, reload)
     }
 
-    /// Registers the three signals; each sets its flag and then ends a wait.
+    /// Registers the three signals. Each sets its flag, then wakes the waiting thread.
     fn new(stop: Stop, reload: Arc<AtomicBool>) -> Result<Signals> {
         let connect = || {
             let (received, sent) = UnixStream::pair()?;

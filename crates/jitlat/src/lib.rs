@@ -1,6 +1,6 @@
-//! jitlat: measures what a network path does to real-time traffic. This crate is the command line of the library
-//! `jitlat-instruments` and the formats of `jitlat-output`; ARCHITECTURE.md describes where everything else is. It is
-//! a library for the tests of the command alone: no other program should use it.
+//! jitlat: measures what a network path does to real-time traffic. This crate is the command line for the
+//! instruments of `jitlat-instruments` and the formats of `jitlat-output`; ARCHITECTURE.md describes the other
+//! crates. It is a library only for the command's own tests: no other program should use it.
 //!
 //! * [`root`] – the commands; [`help`] – what `-h` shows of them; [`modes`] – options that a mode refuses; [`options`] – groups of options that commands share, and the settings they make
 //! * [`mod@test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], [`doctor`], [`demo`], [`serve`] – one command
@@ -14,7 +14,7 @@
 //! * [`logs`] – the files of logs; [`log`] – lines on standard error
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
-// Shared code that only optional modules call is unused in builds without them.
+// Shared code that only optional modules call is unused in builds that leave them out.
 #![cfg_attr(not(all(feature = "live", feature = "monitor", feature = "plots")), allow(dead_code))]
 
 mod analyze;

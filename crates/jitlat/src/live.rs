@@ -14,10 +14,11 @@ pub use jitlat_tui::{Board, View};
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
-/// Number of records passed on at once.
+/// Number of records of a log that are passed to the view at once.
 const RECORDS_PER_BATCH: usize = 4096;
 
-/// True if the requested view can be drawn; false if a line per second is printed instead.
+/// Returns true if the requested view can be drawn, or false if the terminal cannot draw; the command then
+/// prints one line per second.
 ///
 /// # Errors
 /// Standard output is not a terminal.
@@ -47,7 +48,7 @@ pub fn show_if_possible(logs: &[PathBuf]) -> Result<()> {
     if is_possible()? { show(logs, &interrupt::stop()?) } else { Ok(()) }
 }
 
-/// Shows `logs`, each as a stream, until the user leaves or `stop` is requested.
+/// Shows `logs`, each as a stream, until the user quits or `stop` is requested.
 fn show(logs: &[PathBuf], stop: &Stop) -> Result<()> {
     if logs.iter().any(|log| log.as_os_str() == "-") {
         bail!("--live reads the log twice, but standard input can be read only once: give a file");
@@ -57,7 +58,7 @@ fn show(logs: &[PathBuf], stop: &Stop) -> Result<()> {
     Ok(())
 }
 
-/// Reads everything in the logs of one test, or of several at once.
+/// Reads the logs of one test, or of several, into one state.
 fn read(logs: &[PathBuf]) -> Result<LiveState> {
     let names: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
     let mut state = LiveState::new(names.join(" ")).judged_by(jitlat_verdict::judge());

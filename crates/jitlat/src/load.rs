@@ -18,7 +18,7 @@ use jitlat_verdict::compare::Basis;
 use std::path::{Path, PathBuf};
 use tracing::error;
 
-/// `jitlat HOST --load …`.
+/// Runs `jitlat HOST --load …`.
 pub fn one_way(test: &OneWay, args: &OneWayArgs) -> Result<ExitStatus> {
     args.report.outputs.check_one_way(args.protocol.name())?;
     let own = Some((args.host_args.control_port, args.host_args.key_file.as_ref()));
@@ -27,7 +27,7 @@ pub fn one_way(test: &OneWay, args: &OneWayArgs) -> Result<ExitStatus> {
     run(test, Basis::Pdv, &load, (&args.log, rows), &args.report)
 }
 
-/// `jitlat ping HOST --load …`.
+/// Runs `jitlat ping HOST --load …`.
 pub fn two_way(args: &PingArgs) -> Result<ExitStatus> {
     args.protocol.check()?;
     args.report.outputs.check_protocol(None)?;

@@ -3,8 +3,8 @@
 //! In long-running commands (`jitlat serve`, live capture) and with `--log-level`, each line has a date, and the rate
 //! of repeated lines is limited. Other commands print the message after the program's name.
 //!
-//! Nothing here fails or blocks: a line that standard error does not accept (closed, full, its reader stuck) is
-//! dropped, and the next line starts with the number of dropped ones.
+//! Logging neither fails nor blocks: a line that standard error does not accept (because it is closed or full)
+//! is dropped, and the next line starts with the number of dropped lines.
 
 use clap::ValueEnum;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -58,7 +58,7 @@ impl From<LogLevel> for LevelFilter {
     }
 }
 
-/// Starts logging at `level`, by default at info; with `runs_long` lines have dates.
+/// Starts logging at `level`; the default is info. With `runs_long`, lines have dates.
 pub fn start(level: Option<LogLevel>, format: LogFormat, runs_long: bool) {
     let lines = match format {
         LogFormat::Json => LineFormat::Json(Mutex::default()),
@@ -68,7 +68,7 @@ pub fn start(level: Option<LogLevel>, format: LogFormat, runs_long: bool) {
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level.unwrap_or(LogLevel::Info))
         .with_writer(StandardError)
-        // Internal errors would be reported with eprintln!, which panics if standard error is closed.
+        // The library would log its internal errors with eprintln!, which panics if standard error is closed.
         .log_internal_errors(false)
         .event_format(lines)
         .finish();
@@ -103,7 +103,7 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         match self {
-            // Events of a server that this command runs itself.
+            // Event of a server that this command runs itself.
             LineFormat::Plain if event.metadata().target().starts_with("jitlat_net") => {
                 if *event.metadata().level() > tracing::Level::WARN {
                     return Ok(());
@@ -143,8 +143,8 @@ where
     }
 }
 
-/// Returns true if a line may be written now, and the number of lines left out before. The line of an accepted test is never left
-/// out.
+/// Returns true if a line may be written now, and the number of lines left out before it. Lines about accepted
+/// tests are never left out.
 fn admit(repetitions: &Mutex<Repetitions>, event: &Event<'_>, object: &Object) -> (bool, u64) {
     if object.0.get("decision").is_some_and(|decision| decision == "accepted") {
         return (true, 0);
@@ -159,7 +159,7 @@ struct Object(serde_json::Map<String, serde_json::Value>);
 impl Object {
     fn new(level: tracing::Level, message: &str) -> Object {
         let mut time = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = SystemTime.format_time(&mut Writer::new(&mut time));
         let level = level.as_str().to_ascii_lowercase();
         let fields = [("time", time), ("level", level), ("message", message.to_owned())];
@@ -236,18 +236,18 @@ impl Repetitions {
     }
 }
 
-/// Standard error; a write that would fail or block drops the line and counts it.
+/// Writer to standard error. A line whose write would fail or block is dropped and counted.
 struct StandardError;
 
-/// Lines that wait while the terminal shows a full-screen view; `None`: lines are written at once.
+/// Lines stored while the terminal shows a full-screen view; `None`: lines are written at once.
 static HELD_LINES: Mutex<Option<Vec<u8>>> = Mutex::new(None);
-/// Maximum number of bytes that wait; further lines are dropped.
+/// Maximum size of the stored lines, in bytes; further lines are dropped.
 const MAX_HELD_BYTES: usize = 1 << 16;
 
-/// Holds back lines for a terminal while this value exists; then they are written.
+/// Guard that holds back lines for a terminal. They are written when it is dropped.
 pub struct HeldLines(());
 
-/// Starts to hold back lines for a terminal.
+/// Starts to hold back lines if standard error is a terminal.
 pub fn hold() -> HeldLines {
     if io::stderr().is_terminal() {
         *HELD_LINES.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());

@@ -40,12 +40,12 @@ impl TestLogs {
         TestLogs::create(args, rows, Some([".idle", ".loaded"]))
     }
 
-    /// Creates one file, or two with these endings.
+    /// Creates one file, or two files with these endings.
     fn create(args: &LogArgs, rows: RowKind, endings: Option<[&str; 2]>) -> Result<TestLogs> {
         if args.no_log && args.archive.is_none() {
             return Ok(TestLogs { files: Vec::new(), scratch: None });
         }
-        // The archive needs logs, so with --no-log they are in a temporary folder.
+        // With --no-log, write them into a temporary folder: the archive needs logs.
         let scratch = args.no_log.then(tempfile::tempdir).transpose();
         let scratch = scratch.context("creating a temporary folder for the log")?;
         let naming = match (&scratch, &args.output) {

@@ -79,7 +79,8 @@ pub fn check(name: &str, command: &Command, given: &ArgMatches) -> Result<()> {
     }
 }
 
-/// Options of a test that have no meaning when the results of an earlier test are fetched, except options of its stream.
+/// Options of a test, other than those of its stream, that have no meaning when the results of an earlier test
+/// are fetched.
 const NOT_COLLECTED: &[&str] =
     &["doctor", "path", "pace", "realtime", "cpu", "priority", "ac", "stamps", "capture"];
 

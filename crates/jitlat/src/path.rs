@@ -1,4 +1,4 @@
-//! `jitlat path HOST`: examines the routers on the path, and their treatment of packets.
+//! `jitlat path HOST`: examines the routers on the path, and how they treat packets.
 
 use crate::exit::ExitStatus;
 use crate::interrupt;
@@ -52,7 +52,7 @@ pub struct PathArgs {
     /// Local address of the probes
     #[arg(long, value_name = "ADDR")]
     pub bind: Option<IpAddr>,
-    /// Largest number of hops
+    /// Maximum number of hops
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u8).range(1..))]
     pub hops: u8,
     /// Time to wait for an answer

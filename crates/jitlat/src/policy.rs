@@ -17,7 +17,7 @@ pub struct AccessArgs {
     /// Clients without the key are refused, and so are classic clients.
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
-    /// Services served without a key although another service has one
+    /// Services to serve without a key although another service has one
     ///
     /// Otherwise a service without a key is not served.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = PossibleValuesParser::new(services()))]

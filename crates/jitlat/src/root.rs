@@ -1,4 +1,4 @@
-//! Root of the command line: all commands. Only the root of the crate imports this module.
+//! Root of the command line: all commands. The crate root is its only user.
 
 use crate::log::{LogFormat, LogLevel};
 use crate::options::live::LiveArgs;
@@ -18,7 +18,8 @@ use std::path::PathBuf;
 
 /// Measures what a network path does to real-time traffic: delay, jitter and loss per direction
 ///
-/// It shows how losses cluster, and states the clock error and the noise of the measuring hosts next to every figure.
+/// It shows how losses cluster, and reports the clock error and the noise of the measuring hosts with every
+/// figure.
 #[derive(Debug, Parser)]
 #[command(
     name = "jitlat",
@@ -87,14 +88,14 @@ fn refuse(e: &clap::Error) -> ! {
     let typed: Vec<String> = std::env::args().skip(1).collect();
     if let Some(hint) = hint(e, &typed) {
         let _ = e.print();
-        // As `print`: a closed standard error is not an error.
+        // Ignored: a closed standard error is not an error.
         let _ = writeln!(std::io::stderr(), "\nhint: {hint}");
         std::process::exit(e.exit_code());
     }
     e.exit()
 }
 
-/// Options of ping, iperf3 and irtt, with what does the same here.
+/// Options of ping, iperf3 and irtt, with the equivalent in this program.
 const FOREIGN: [(&str, &str); 6] = [
     ("-d", "--duration 10s is the length of a test"),
     ("-i", "-p 20ms is the time between two packets"),
@@ -138,8 +139,8 @@ fn hint(e: &clap::Error, typed: &[String]) -> Option<String> {
     Some((*hint).to_owned())
 }
 
-/// Returns the reason why one of `arguments` (the program's name comes first) cannot be used: it is not UTF-8. `None`
-/// if all are valid.
+/// Describes the first of `arguments` that is not UTF-8; `None` if all are valid. The first argument is the
+/// program's name.
 fn not_text(arguments: impl Iterator<Item = OsString>) -> Option<String> {
     let (k, argument) = arguments.enumerate().skip(1).find(|(_, argument)| argument.to_str().is_none())?;
     Some(format!(
@@ -157,7 +158,7 @@ pub fn check_modes(root: &clap::Command, given: &ArgMatches) -> anyhow::Result<(
     }
 }
 
-/// Resolves options that depend on others: makes tests send like the requested profiles.
+/// Resolves options that depend on others, such as `--profile`, which makes tests send like an application.
 fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
     let given = given.subcommand().map_or(given, |(_, given)| given);
     let one_way = match &mut cli.command {
@@ -197,8 +198,8 @@ fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the command that is probably meant by `word`, written where a command or a host is expected; `None` if `word` is a
-/// command, or more likely a host.
+/// Returns the command for which `word` is probably a typo; `None` if `word` is a command, or more likely a
+/// host.
 fn meant_command(word: &str) -> Option<String> {
     if word.len() < 3 || !word.bytes().all(|b| b.is_ascii_lowercase()) {
         return None;
@@ -206,7 +207,8 @@ fn meant_command(word: &str) -> Option<String> {
     let names: Vec<String> = command().get_subcommands().map(|c| c.get_name().to_owned()).collect();
     let distance = |name: &String| strsim::osa_distance(word, name);
     let nearest = names.into_iter().min_by_key(distance)?;
-    // Number of tolerated typos: none in a word as short as many host names, one in a longer one, two in a long one.
+    // Number of tolerated typos by length of the command's name. None in short names, because many host names
+    // are as short.
     let slips = [0, 0, 0, 0, 1, 1].get(nearest.len()).copied().unwrap_or(2);
     (1..=slips).contains(&distance(&nearest)).then_some(nearest)
 }
@@ -225,7 +227,7 @@ pub enum Command {
     Export(Box<export::ExportArgs>),
     Archive(Box<archive::ArchiveArgs>),
     Monitor(monitor::MonitorArgs),
-    /// Compare saved tests, with an honest verdict
+    /// Compare saved tests, with a verdict on the difference
     Compare(Box<compare::CompareArgs>),
     /// Run a server, a client and an impaired path on this machine
     Demo(Box<demo::DemoArgs>),
@@ -272,7 +274,7 @@ pub struct AnalyzeArgs {
     pub logs: Vec<PathBuf>,
     /// Analyse all logs as one
     ///
-    /// Parts of one test are joined; several tests of the same traffic follow one another.
+    /// Parts of one test are joined; several tests with the same traffic are appended to each other.
     #[arg(long)]
     pub merge: bool,
     /// Save the state of the analysis to FILE, for later merging

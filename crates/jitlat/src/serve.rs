@@ -77,7 +77,7 @@ pub struct DigestArgs {
     /// Send packet digests to any host that asks, without a key
     #[arg(long, requires = "capture", conflicts_with = "key_file")]
     pub capture_without_key: bool,
-    /// Packets per second reported to one host (200k)
+    /// Maximum packets per second reported to one host (200k)
     #[arg(long, value_name = "PPS", default_value_t = 200_000, requires = "capture", value_parser = quantity::packet_rate)]
     pub max_digest_rate: u32,
 }
@@ -114,10 +114,10 @@ pub struct ReflectArgs {
     /// most 10 000 tests.
     #[arg(long, value_name = "DIR")]
     pub late_packets: Option<PathBuf>,
-    /// Packets per second answered per address [default: 200k]
+    /// Maximum packets answered per second and address [default: 200k]
     #[arg(long, value_name = "PPS", value_parser = quantity::packet_rate)]
     pub max_reflect_rate: Option<u32>,
-    /// Bits per second answered per address [default: 1G]
+    /// Maximum bits answered per second and address [default: 1G]
     #[arg(long, value_name = "RATE", value_parser = quantity::bit_rate)]
     pub max_reflect_bandwidth: Option<u64>,
 }
@@ -134,7 +134,7 @@ impl AnsweredArgs {
         self.only.is_empty() || self.only.iter().any(|o| o == name)
     }
 
-    /// Replaces names in `files` with the key files that were given as options.
+    /// Replaces the key files named in `files` with those given as options.
     fn name_key_files(&self, files: &mut PolicyFile) {
         for (name, path) in self.given.files() {
             if let Some(service) = name.strip_suffix("-key-file") {
@@ -254,10 +254,10 @@ pub struct LimitArgs {
     /// Memory for the sessions of one client [default: 1536M]
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     pub max_memory_per_client: Option<u64>,
-    /// Time after which a silent client is disconnected
+    /// Time without messages after which a client is disconnected
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "30s")]
     pub idle: Span,
-    /// Time for which uncollected results are stored
+    /// Time for which results are stored for clients to fetch
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "10m")]
     pub keep: Span,
 }
@@ -321,7 +321,7 @@ impl ServeArgs {
     }
 }
 
-/// Converts all limits except those that are part of the policy.
+/// Converts the limits that are not part of the policy.
 impl From<&LimitArgs> for ServerLimits {
     fn from(a: &LimitArgs) -> ServerLimits {
         ServerLimits {
@@ -360,14 +360,14 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     serve.one_way_packets = keep.as_ref().map(|(packets, _)| packets.clone());
     let serving = serve.start()?;
     let confined = confining.map(Confining::complete).transpose()?;
-    serving.failures().iter().for_each(|failure| warn!("{failure}"));
+    serving.failure_lines().iter().for_each(|line| warn!("{line}"));
     let mut lines = match &confined {
         Some(confined) => format!("jitlat serve: confined: {confined}\n"),
         None => "jitlat serve: not confined (--no-sandbox)\n".to_owned(),
     };
     for address in serving.digests() {
         let interfaces = args.digests.capture.join(", ");
-        lines += &format!("jitlat serve: digests of packets at {interfaces} on TCP {address}\n");
+        lines += &format!("jitlat serve: sending packet digests of {interfaces} on TCP {address}\n");
     }
     for address in serving.one_way() {
         lines += &format!("jitlat serve: listening on TCP {address}, test port {}\n", args.test_port);
@@ -378,7 +378,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     if !serving.withheld().is_empty() {
         let list = serving.withheld().join(", ");
         lines += &format!(
-            "jitlat serve: not served, because a key is configured but these services need none: {list} (--open serves them)\n"
+            "jitlat serve: not serving {list}: a key is configured, but these services cannot check one (--open serves them nevertheless)\n"
         );
     }
     terminal::print(&lines)?;
@@ -386,7 +386,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     drop(serving);
     drop(serve);
     if let Some((packets, writer)) = keep {
-        // Dropping the sender makes the writer finish.
+        // The writer finishes when the sender is dropped.
         drop(packets);
         if writer.join().is_err() {
             warn!("--late-packets: the thread that writes packets failed");

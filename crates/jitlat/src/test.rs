@@ -60,7 +60,8 @@ pub fn run(args: &TestArgs) -> Result<ExitStatus> {
         return analyze::run(std::slice::from_ref(log), &SeveralLogs::default(), &args.one_way.report);
     }
     let host = args.host.as_deref().context("give the name or address of a host that runs `jitlat serve`")?;
-    let test = args.one_way.settings(host)?;
+    let mut test = args.one_way.settings(host)?;
+    test.finds_size_limit = true;
     if !args.one_way.load.load.is_empty() {
         return load::one_way(&test, &args.one_way);
     }
@@ -105,14 +106,14 @@ pub fn measure(
     }
     let mut shown = view.as_ref().map(|view| view.follow(0));
     let outcome = followed.by(|observer| test.run(stop, &mut [&mut shown as &mut dyn Observer, observer]));
-    // The terminal is released before anything is printed.
+    // Release the terminal before anything is printed.
     drop(view.take());
     let outcome = outcome?;
     let captured = capture.map(TestCapture::finish).transpose()?;
     followed.conclude(&outcome, captured, args, origin)
 }
 
-/// Before the measurement, rejects outputs that cannot be written.
+/// Rejects, before the measurement, outputs that cannot be written.
 pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
     let others: Vec<&Path> = args.log.output.iter().map(PathBuf::as_path).collect();
     args.report.outputs.check_one_way(args.protocol.name())?;
@@ -123,7 +124,7 @@ pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
 /// Observers of a test.
 pub struct TestObservers {
     logs: Journals,
-    /// Folder of the logs if only the archive needs them.
+    /// Temporary folder of logs that only the archive needs; `None`: the logs are in the user's files.
     scratch: Option<TempDir>,
     analyses: Analyses,
     /// Records of the packets, if an output needs them and no log can be read again.
@@ -235,8 +236,8 @@ impl TestObservers {
     }
 }
 
-/// States in a complete test that its log could not be stored, for `reason`. The analysis does not read the log: its figures
-/// are complete.
+/// Records in the result of a complete test that its log could not be stored, for `reason`. The figures are
+/// complete, because the analysis does not read the log.
 pub fn not_stored(test: &mut Analysed, reason: &str) {
     if test.session.ending != Ending::Complete {
         return;

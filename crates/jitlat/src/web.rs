@@ -17,7 +17,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Show an archive as web pages: which direction of which path is bad, and since when
+/// Show an archive as web pages: the bad paths, their direction, and since when
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "By default only users of this host can read the page. To show it to others: --listen \
@@ -38,7 +38,7 @@ pub struct WebArgs {
     /// TOKEN.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Let a proxy in front decide who may read, and the names of the page
+    /// Let a proxy in front check users, and accept any host name in requests
     #[arg(long, conflicts_with = "token_file")]
     behind_proxy: bool,
     #[command(flatten)]
@@ -115,7 +115,7 @@ fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
     SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(DEFAULT_PORT))
 }
 
-/// Serves until the user stops it.
+/// Serves the pages until a signal requests to stop.
 pub fn run(args: &WebArgs) -> Result<ExitStatus> {
     let mut settings = Settings::new(&args.archive);
     settings.listen = args.listen.unwrap_or(settings.listen);
@@ -128,7 +128,7 @@ pub fn run(args: &WebArgs) -> Result<ExitStatus> {
     };
     settings.runs = args.run.runs(&args.archive)?;
     if settings.runs.is_some() {
-        // Tests need an archive for results: it is created if it does not exist.
+        // Create the archive if it does not exist, because tests need it for their results.
         archive::check(Some(&args.archive), false)?;
     }
     let signals = Signals::to_stop()?;

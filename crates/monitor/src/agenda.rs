@@ -1,6 +1,6 @@
-//! [`Agenda`]: decides what one host starts next, given the time and earlier events. Each slot of each test that the
-//! host starts ends with exactly one [`SlotOutcome`]: measured, failed, or missed with its reason. Missed slots are
-//! not made up for.
+//! [`Agenda`]: decides what one host starts next, given the time and earlier events. Each slot of each test
+//! that the host starts ends with exactly one [`SlotOutcome`]: measured, failed, or missed with its reason.
+//! Missed slots are not repeated later.
 
 use crate::extra::{ExtraStep, Extras, NoGap, ScheduleContext};
 use crate::group::HostPair;
@@ -11,9 +11,11 @@ use jitlat_core::{Span, SteadyTime, WallTime};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Maximum time between attempts with a far host that fails repeatedly; if slots are further apart, every slot is used.
+/// Maximum time between attempts after repeated failures of a far host. If slots are further apart, every slot
+/// is used.
 pub const MAX_BACK_OFF: Span = Span::seconds(3600);
-/// Clock step above which the skipped slots do not count as missed, because that time did not really pass.
+/// Clock step above which the skipped slots do not count as missed: the clock was wrong, and that time did not
+/// really pass.
 const MAX_CLOCK_STEP: Span = Span(DAY);
 
 /// Instruction to the runtime.
@@ -55,7 +57,7 @@ pub enum SlotFailure {
     Refused,
     /// The test was measured, but its result could not be stored.
     NotStored,
-    /// Captures only: there were no packets that could be measured.
+    /// Captures only: no packets could be measured in this period.
     Nothing,
     /// Any other reason.
     Other,
@@ -112,7 +114,7 @@ pub enum Notice {
         far: String,
         /// Kind of failure.
         failure: SlotFailure,
-        /// The reason in words.
+        /// Description of the failure.
         why: String,
     },
     /// Tests with a far host succeed again.
@@ -124,7 +126,7 @@ pub enum Notice {
         /// Number of slots that failed or were left out since then.
         lost: u64,
     },
-    /// Slots are missed because of a problem at this host.
+    /// Slots are missed because of a problem on this host.
     Missing(Missed),
     /// Slots are no longer missed.
     InTime {
@@ -201,11 +203,11 @@ pub struct Agenda {
 /// Slots of a test in which this host starts tests.
 #[derive(Default)]
 struct Own {
-    /// Pairs that this host starts, by round; empty if it starts none.
+    /// Pairs of each round whose tests this host starts; empty if it starts none.
     rounds: Vec<Vec<HostPair>>,
     /// Number of the first slot that is not in `due`.
     next: i64,
-    /// Starts that are due in one slot, by time.
+    /// Starts still due in the current slot, by time.
     due: VecDeque<PairSlot>,
     /// Back-off by name of the far host.
     back_off: BTreeMap<String, FailureBackOff>,
@@ -277,8 +279,8 @@ impl Agenda {
         due.chain(over).chain(self.extras.wake()).min()
     }
 
-    /// Adds a test on demand that sends for `duration`, with the host `far` of the file (`None`: with another host).
-    /// Returns its identifier and its start.
+    /// Adds a test on demand that sends for `duration`. `far` is the far host if it is in the file, otherwise
+    /// `None`. Returns the test's identifier and start.
     ///
     /// # Errors
     /// [`NoGap`] if no gap is long enough.
@@ -305,7 +307,8 @@ impl Agenda {
         self.extras.remove(id)
     }
 
-    /// Returns the orders that are due at `now`; `steady` shows whether the clock was set in between.
+    /// Returns the orders that are due at `now`; `steady` reveals whether the clock was set since the last
+    /// call.
     pub fn poll(&mut self, now: WallTime, steady: SteadyTime) -> Vec<AgendaOrder> {
         let stepped = self.follow_clock(now, steady);
         let mut orders = Vec::new();
@@ -359,7 +362,8 @@ impl Agenda {
         let pings = self.running.iter().filter(|r| r.is_ping).count();
         let others = self.running.len() - pings + self.extras.running();
         let is_ping = self.is_ping(test);
-        // All pings together count as one test, because they disturb others no more than one test.
+        // All pings together count as one test, because they disturb other tests no more than a single test
+        // does.
         let (pings, others) = (pings.min(1).max(usize::from(is_ping)), others + usize::from(!is_ping));
         let most = self.model.hosts.get(self.me as usize).map_or(1, |host| host.concurrent) as usize;
         (pings + others > most).then_some(Missed::Busy)
@@ -403,7 +407,7 @@ impl Agenda {
                     trouble.lost += 1;
                 }
             }
-            // A clock step was reported already.
+            // A clock step has already been reported.
             Missed::ClockStep => {}
             Missed::Late | Missed::Busy => {
                 let lost = self.missing.entry(missed).or_insert(0);
@@ -429,7 +433,7 @@ impl Agenda {
         self.outcomes.push(outcome);
     }
 
-    /// Records that the job `id` ended at `now`: measured, or failed with a kind of failure and a description.
+    /// Records that the job `id` ended at `now`, successfully or with a kind of failure and its description.
     pub fn ended(&mut self, id: u64, now: WallTime, result: Result<(), (SlotFailure, String)>) {
         let Some(index) = self.running.iter().position(|r| r.job.id == id) else { return };
         let RunningTest { job, stopped, .. } = self.running.swap_remove(index);
@@ -525,7 +529,7 @@ impl Agenda {
         }
         let gone = self.model.tests.iter().filter(|old| !model.tests.iter().any(|t| t.name == old.name));
         changes.removed = gone.map(|t| t.name.clone()).collect();
-        // A far host without tests cannot recover, so its failures are forgotten.
+        // Forget the failures of far hosts without tests, because they cannot recover.
         let known = |far: &String| {
             model.tests.iter().any(|t| t.pairs.targets.contains(far)) || model.host(far).is_some()
         };
@@ -579,7 +583,7 @@ impl Own {
 }
 
 impl FailureBackOff {
-    /// Counts a failure. No slot is skipped after the first failure, then 1, 3, 7 … up to the longest back-off.
+    /// Counts a failure. Skips no slot after the first failure, then 1, 3, 7 … slots, up to [`MAX_BACK_OFF`].
     fn fail(&mut self, every: Span) {
         self.failures = (self.failures + 1).min(32);
         let most = (MAX_BACK_OFF.0 / every.0.max(1) - 1).max(0) as u64;

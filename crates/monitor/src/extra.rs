@@ -1,5 +1,5 @@
-//! [`Extras`]: tests on demand, in addition to the timetable. Each runs in a gap in which neither of its hosts is in
-//! a test of the timetable, or does not run at all: the timetable never changes for them.
+//! [`Extras`]: tests on demand, in addition to the timetable. Each runs in a gap in which neither of its hosts
+//! is in a test of the timetable, or does not run at all: the timetable is never changed for a test on demand.
 
 use crate::model::Model;
 use crate::timetable::Timetable;
@@ -11,8 +11,8 @@ pub const MAX_WAIT: Span = Span::seconds(600);
 /// Reason why a test on demand cannot run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoGap {
-    /// Longest time that a test may send in any gap until the [horizon](MAX_WAIT); `None`: no gap is long enough for
-    /// any test.
+    /// There is no gap of this length within [`MAX_WAIT`]. Contains the longest time for which a test may send;
+    /// `None`: no gap is long enough for any test.
     TooShort(Option<Span>),
     /// The file no longer contains the far host.
     NoHost,
@@ -37,7 +37,7 @@ struct ExtraTest {
     id: u64,
     /// Name of the far host; `None`: it is not in the file, and has no timetable.
     far: Option<String>,
-    /// Time that the test takes, without guard.
+    /// Duration of the test, without guard.
     length: Span,
     start: WallTime,
     state: ExtraState,
@@ -53,7 +53,7 @@ enum ExtraState {
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
     list: Vec<ExtraTest>,
-    /// Actions that follow from a new version of the file.
+    /// Actions required by a new version of the file.
     moved: Vec<ExtraStep>,
 }
 
@@ -105,7 +105,7 @@ impl Extras {
                     busy = true;
                     steps.push(ExtraStep::Start(id));
                 }
-                // Too late for this gap, or another test is still running.
+                // It is too late for this gap, or another test is still running: find another gap.
                 ExtraState::Waiting if start <= now => steps.extend(self.move_on(k, now, around)),
                 _ => {}
             }

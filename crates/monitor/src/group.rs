@@ -1,6 +1,6 @@
 //! Converts groups of hosts to lists of pairs, in an order from which [`rounds`](crate::rounds) makes few rounds.
 
-/// Two ends (hosts or targets) that are tested with each other.
+/// Two ends (hosts or targets) between which tests run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostPair {
     /// Index of the first host, in the order of the group.
@@ -29,9 +29,9 @@ pub enum StartingEnd {
     /// Each host starts the tests of about half of its pairs.
     #[default]
     Balanced,
-    /// The first end.
+    /// The first end of each pair starts the tests.
     First,
-    /// The second end.
+    /// The second end of each pair starts the tests.
     Second,
 }
 
@@ -78,8 +78,9 @@ pub fn disjoint(lists: &[Vec<u32>]) -> Vec<(u32, u32)> {
     pairs
 }
 
-/// Chooses the end of each pair that starts the tests; `ends`: number of ends. If balanced, each end is the client in as many
-/// pairs as it is the server, plus or minus one.
+/// Chooses the end of each pair that starts the tests; `ends` is the number of ends. With
+/// [`StartingEnd::Balanced`], each end is the client about as often as the server: the counts differ by at most
+/// one.
 pub fn choose_clients(pairs: &[(u32, u32)], ends: usize, client: StartingEnd) -> Vec<HostPair> {
     let pair = |(first, second): (u32, u32), first_is_client| HostPair { first, second, first_is_client };
     match client {
@@ -91,11 +92,11 @@ pub fn choose_clients(pairs: &[(u32, u32)], ends: usize, client: StartingEnd) ->
     }
 }
 
-/// Returns for each pair whether a walk passes it from the first end to the second. Walks pass each pair once and continue as
-/// long as possible, so each end is left as often as it is entered, except for one pair of each end that has an odd number of
-/// pairs.
+/// Orients each pair along walks through the graph of all pairs; true: from the first end to the second. Walks
+/// use each pair once and continue as long as possible, so each end is left as often as it is entered, except
+/// that the counts of an end with an odd number of pairs differ by one.
 fn walk(pairs: &[(u32, u32)], ends: usize) -> Vec<bool> {
-    // Pairs sorted by end; `begins` has the start of each end's pairs.
+    // Sort the pairs by end; `begins` contains the index of each end's first pair.
     let mut begins = vec![0usize; ends + 1];
     let both = |pair: &(u32, u32)| [pair.0 as usize, pair.1 as usize];
     pairs.iter().flat_map(both).for_each(|end| begins[end + 1] += 1);
@@ -114,8 +115,8 @@ fn walk(pairs: &[(u32, u32)], ends: usize) -> Vec<bool> {
     let mut along = vec![false; pairs.len()];
     let mut next = begins.clone();
     let odd = |end: &usize| (begins[end + 1] - begins[*end]) % 2 == 1;
-    // A walk that begins at an end with an odd number of pairs also finishes at one; after these, only even numbers
-    // are left.
+    // Begin at ends with an odd number of pairs, because such a walk also finishes at one; afterwards all ends
+    // have an even number left.
     for start in (0..ends).filter(odd).chain(0..ends) {
         let mut at = start;
         loop {

@@ -16,8 +16,9 @@
 //!
 //! * [`runtime`] – carries out the timetable: starts tests, stores results, serves, captures, judges, pushes
 //!
-//! Neighbours: `jitlat-instruments` measures, `jitlat-archive` stores the results, `jitlat-web` shows them. The
-//! caller provides the instruments with their options: [`file::Instruments`], and [`runtime::Equipment`] to run them.
+//! Related crates: `jitlat-instruments` measures, `jitlat-archive` stores the results, `jitlat-web` shows them.
+//! The caller provides the instruments with their options: [`file::Instruments`], and [`runtime::Equipment`] to
+//! run them.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -40,9 +40,9 @@ pub struct Host {
     pub address: String,
     /// Key of this host; `None`: the common key, if there is one.
     pub key: Option<KeySource>,
-    /// Share of its link that tests may use in each direction, in bit/s; `None`: no limit.
+    /// Bandwidth that tests may use in each direction, in bit/s; `None`: no limit.
     pub bandwidth: Option<u64>,
-    /// Number of tests that it may take part in at the same time.
+    /// Maximum number of concurrent tests with this host.
     pub concurrent: u32,
 }
 
@@ -79,11 +79,11 @@ pub struct MonitoredTest {
     pub every: Span,
     /// Days and hours in which the test runs.
     pub window: TimeWindow,
-    /// Longest random delay of a start; the delay is the same on all hosts.
+    /// Maximum random delay of a start. All hosts compute the same delay.
     pub spread: Span,
 }
 
-/// A continuous capture at an interface, with one result per period.
+/// A continuous capture on an interface, with one result per period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MonitoredCapture {
     /// Name, unique among tests and captures.
@@ -96,9 +96,10 @@ pub struct MonitoredCapture {
     pub two_points: bool,
     /// Name of the interface.
     pub interface: String,
-    /// Index of the host at the far end; `None`: everything beyond the interface.
+    /// Index of the host at the far end; `None`: all traffic of the interface.
     pub towards: Option<u32>,
-    /// Interface of the second point, at the host `towards` or at the capturing host; `None`: no second point.
+    /// Interface of the second point, on the host `towards` or on the capturing host itself; `None`: no second
+    /// point.
     pub far_interface: Option<String>,
     /// Options of the command, by long name.
     pub options: Vec<(String, crate::file::OptionValue)>,
@@ -123,7 +124,7 @@ pub struct Measurement {
     pub profiles: Vec<String>,
     /// Options of the command, by long name.
     pub options: Vec<(String, crate::file::OptionValue)>,
-    /// Time for which packets are sent; `None`: set by the options.
+    /// Time for which packets are sent; `None`: the options determine it.
     pub duration: Option<Span>,
     /// Hosts that send, for an instrument with directions.
     pub direction: SendingHosts,
@@ -132,7 +133,7 @@ pub struct Measurement {
 /// The sending host or hosts of a pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SendingHosts {
-    /// Both, at the same time.
+    /// Both hosts, at the same time.
     #[default]
     Both,
     /// The first host of the pair.
@@ -146,14 +147,14 @@ pub enum SendingHosts {
 pub struct TestPairs {
     /// Pairs, ordered so that neighbours in the list have few hosts in common.
     pub list: Vec<HostPair>,
-    /// Targets that are not hosts of the file: end `hosts.len() + k` of a pair is target `k`.
+    /// Targets that are not hosts of the file. In a pair, end `hosts.len() + k` is target `k`.
     pub targets: Vec<String>,
 }
 
 /// Traffic of a test.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Traffic {
-    /// Time for which packets are sent and awaited.
+    /// Time during which packets are sent and received.
     pub duration: Span,
     /// Traffic from the first host of a pair to the second.
     pub forward: OneWayTraffic,
@@ -183,7 +184,7 @@ pub struct ArchiveRules {
     pub packets: Option<u32>,
     /// Retention of the figures of single tests in days; `None`: for ever.
     pub tests: Option<u32>,
-    /// Limit of the bytes of packets; the oldest days are removed first.
+    /// Maximum size of all stored packets, in bytes; the oldest days are removed first. `None`: no limit.
     pub size: Option<u64>,
 }
 
@@ -196,8 +197,8 @@ pub struct CollectorRules {
     pub port: u16,
     /// Indices of the hosts that push, each with its own key.
     pub from: Vec<usize>,
-    /// Limit of the bytes of packets that may wait for it at a host; beyond it the oldest tests are dropped and
-    /// counted.
+    /// Maximum size of the packets that a pushing host stores until this collector accepts them, in bytes;
+    /// beyond it, the oldest tests are dropped and counted.
     pub spool: u64,
 }
 
@@ -206,7 +207,7 @@ pub struct CollectorRules {
 pub struct ServeRules {
     /// True if the monitor answers tests itself.
     pub on: bool,
-    /// Key of all hosts that have none of their own.
+    /// Common key of all hosts without a key of their own.
     pub key: Option<KeySource>,
     /// Options of `jitlat serve`, by long name.
     pub options: Vec<(String, crate::file::OptionValue)>,
@@ -217,7 +218,7 @@ pub struct ServeRules {
 pub struct WebRules {
     /// Indices of the hosts that have a page; `None`: all.
     pub hosts: Option<Vec<usize>>,
-    /// Address and port to listen at; `None`: the defaults.
+    /// Address and port to listen on; `None`: the defaults.
     pub listen: (Option<IpAddr>, Option<u16>),
     /// Users who may read the page.
     pub readers: Readers,
@@ -225,19 +226,19 @@ pub struct WebRules {
     pub run: Option<RunRules>,
 }
 
-/// Limits of tests that are started from a page. `None`: the default of the page.
+/// Limits of tests that are started from a page. `None` selects the default of the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunRules {
     /// File with the token of permitted users, relative to the folder of the monitor's file; `None`: the users of the
     /// host are permitted.
     pub token: Option<String>,
-    /// Longest time for which a test may send.
+    /// Maximum time for which a test may send.
     pub longest: Option<Span>,
-    /// Highest rate in a direction, in bit/s.
+    /// Maximum rate per direction, in bit/s.
     pub rate: Option<u64>,
-    /// Number of tests that may wait or run at the same time.
+    /// Maximum number of tests that wait or run at the same time.
     pub at_once: Option<u32>,
-    /// Number of tests that may be started within an hour.
+    /// Maximum number of tests started per hour.
     pub per_hour: Option<u32>,
 }
 
@@ -270,7 +271,7 @@ impl Model {
         self.captures.iter().filter(move |capture| capture.hosts.contains(&(host as u32)))
     }
 
-    /// Returns the interfaces of a host whose packets are reported to other hosts.
+    /// Returns the interfaces on which a host captures for other hosts.
     pub fn far_interfaces(&self, host: usize) -> Vec<String> {
         let far = self.captures.iter().filter(|capture| capture.towards == Some(host as u32));
         let mut list: Vec<String> = far.filter_map(|capture| capture.far_interface.clone()).collect();

@@ -52,7 +52,7 @@ pub struct TestPlan {
     pub tests_a_day: f64,
 }
 
-/// Plan of a capture, at each host that captures.
+/// Plan of a capture on each host that captures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CapturePlan {
@@ -70,7 +70,7 @@ pub struct CapturePlan {
     pub far_interface: Option<String>,
     /// Length of a period, in s.
     pub every_s: f64,
-    /// Number of results per day at each host that captures; with two points one per direction.
+    /// Number of results per day on each host that captures; with two points, one per direction and period.
     pub results_a_day: f64,
     /// Growth of the archive in bytes per captured packet; the number of packets is not known in advance.
     pub archive_bytes_a_packet: f64,
@@ -100,7 +100,8 @@ pub struct HostPlan {
     pub pushed_bytes_a_day: f64,
     /// Number of tests per day that other hosts push to it.
     pub collected_a_day: f64,
-    /// Share of the time in which packets of a test are sent; more than 1 if several tests run at the same time.
+    /// Average number of tests whose packets are being sent, as a share of the time; more than 1 if several
+    /// tests run at the same time.
     pub load: f64,
 }
 
@@ -217,7 +218,7 @@ fn parts(model: &Model, test: &MonitoredTest) -> Vec<HostShare> {
     parts
 }
 
-/// Returns the highest rates at which each end sends and receives in one round of a test, in bit/s.
+/// Returns, for each end, the highest sending and receiving rate in any round of a test, in bit/s.
 fn most_rates(test: &MonitoredTest, scheduled: &Scheduled, ends: usize) -> Vec<(u64, u64)> {
     let (mut most, mut now) = (vec![(0, 0); ends], vec![(0u64, 0u64); ends]);
     let (forward, backward) = (test.traffic.forward.rate, test.traffic.backward.rate);

@@ -1,5 +1,5 @@
-//! [`Rounds`]: groups pairs into rounds, by edge colouring. The pairs of a round are tested at the same time; no host is in
-//! more of them than its limit allows.
+//! [`Rounds`]: groups pairs into rounds, by edge colouring. The pairs of a round are tested at the same time,
+//! and no host is in more of these pairs than its limit allows.
 
 use crate::group::HostPair;
 
@@ -15,9 +15,10 @@ pub struct Rounds {
 pub const UNLIMITED: u32 = u32::MAX;
 
 impl Rounds {
-    /// Puts each pair, in this order, into the first round in which both of its ends have room; end `k` has room for `room[k]`
-    /// pairs (at least one) per round. The number of rounds is less than twice the minimum that the busiest host needs; for meshes
-    /// and disjoint lists in the order of [`group`](crate::group), it is exactly that minimum.
+    /// Assigns each pair, in the given order, to the first round in which both ends have room; end `k` has room
+    /// for `room[k]` pairs (at least one) per round. The number of rounds is less than twice the minimum that
+    /// the busiest host needs; for meshes and disjoint lists in the order of [`group`](crate::group), it is
+    /// exactly that minimum.
     pub fn new(pairs: &[HostPair], room: &[u32]) -> Rounds {
         let mut ends: Vec<EndRounds> = room.iter().map(|_| EndRounds::default()).collect();
         let mut count: Vec<u32> = Vec::new();
@@ -70,7 +71,7 @@ impl Rounds {
         &self.pairs
     }
 
-    /// Returns, for each of `ends` ends, the largest number of pairs in one round.
+    /// Returns, for each of the `ends` ends, the largest number of its pairs in one round.
     pub fn most(&self, ends: usize) -> Vec<u32> {
         let (mut most, mut now) = (vec![0; ends], vec![0; ends]);
         for k in 0..self.len() {

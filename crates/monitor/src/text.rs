@@ -13,7 +13,7 @@ use std::path::Path;
 /// Maximum number of next tests that are listed.
 const MAX_LISTED_TESTS: usize = 12;
 
-/// Returns the message that a file has no faults.
+/// Formats the message for a file without faults.
 pub fn checked(path: &Path, model: &Model) -> String {
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let pairs = model.tests.iter().map(|t| t.pairs.list.len()).sum();
@@ -161,7 +161,7 @@ fn collectors(model: &Model, plan: &MonitorPlan) -> String {
     for collector in &model.collectors {
         let of = |k: &usize| &plan.hosts[*k];
         let sum = |figure: fn(&HostPlan) -> f64| collector.from.iter().map(of).map(figure).sum::<f64>();
-        // A host that pushes to several collectors sends the same amount to each.
+        // A host sends the same amount to each of its collectors.
         let shares = |k: &usize| model.collectors.iter().filter(|c| c.from.contains(k)).count().max(1) as f64;
         let sent = collector.from.iter().map(|k| of(k).pushed_bytes_a_day / shares(k)).sum();
         let _ = writeln!(
@@ -247,7 +247,7 @@ pub fn failure(failure: SlotFailure) -> &'static str {
     match failure {
         SlotFailure::Unreachable => "unreachable",
         SlotFailure::Refused => "refused",
-        SlotFailure::NotStored => "not kept",
+        SlotFailure::NotStored => "not stored",
         SlotFailure::Nothing => "no traffic",
         SlotFailure::Other => "failed",
     }
@@ -258,7 +258,7 @@ pub fn missed(missed: Missed) -> &'static str {
     match missed {
         Missed::Late => "this host was late",
         Missed::Busy => "an earlier test was still running",
-        Missed::BackOff => "left out after failures",
+        Missed::BackOff => "skipped after failures",
         Missed::ClockStep => "the clock was set past its start",
     }
 }

@@ -1,10 +1,11 @@
 //! [`Timetable`]: times at which each pair is tested, computed from the file alone, so that all hosts have the same
 //! timetable.
 //!
-//! The pairs of a test are grouped into [`Rounds`]. Time is a cycle that repeats from Monday, 5 January 1970, 00:00
-//! UTC. In it each test has slots; slots of two tests may overlap only if every host in both tests may take part in
-//! both at once. The slots of a test are numbered without end, and slot `p` is for round `p mod rounds`: if a period
-//! is too short for all rounds, they continue in the next period, so all rounds have the same number of turns.
+//! The pairs of a test are grouped into [`Rounds`]. Time is a cycle that repeats from Monday, 5 January 1970,
+//! 00:00 UTC. In it each test has slots; slots of two tests may overlap only if each host that is in both may
+//! take part in both at the same time. The slots of a test are numbered continuously, and slot `p` is for round
+//! `p mod rounds`. If a period is too short for all rounds, the remaining rounds follow in the next period, so
+//! all rounds have the same number of slots.
 
 use crate::group::HostPair;
 use crate::model::{Model, MonitoredTest};
@@ -22,7 +23,7 @@ pub const MAX_CONCURRENT_PINGS: u32 = 64;
 pub struct Timetable {
     /// Slots of each test, in the order of the model.
     pub tests: Vec<Scheduled>,
-    /// Sets of tests that run at the same time somewhere in the cycle.
+    /// Sets of tests that run at the same time at some point of the cycle.
     pub together: Vec<Vec<usize>>,
 }
 
@@ -37,11 +38,11 @@ pub struct Scheduled {
     pub cycle: Span,
     /// Start times of the slots in ns since the beginning of the cycle, ascending.
     starts: Vec<i64>,
-    /// Target, and maximum, for the number of slots per period.
+    /// Desired number of slots per period, which is never exceeded.
     pub wanted: usize,
     /// Number of periods in the cycle, without those in which the test does not run.
     pub periods: usize,
-    /// Length of a period that would be enough for all rounds, given the other tests of its hosts.
+    /// Shortest period with room for all rounds, given the other tests of the hosts.
     pub enough: Span,
     /// Seed of random delays of starts.
     seed: u64,
@@ -54,7 +55,7 @@ impl Timetable {
         let drafts: Vec<Draft> = model.tests.iter().map(|test| Draft::new(model, test)).collect();
         let hyperperiod = model.tests.iter().map(|t| t.every.0).fold(1, lcm);
         let demand = demand(model, &drafts);
-        // Neither order is better for all files, so both are tried.
+        // Try both orders, because neither is better for all files.
         let ways = [PlacingOrder::LongestFirst, PlacingOrder::MostOftenFirst]
             .map(|way| way.place(model, &drafts, &demand, hyperperiod));
         let [one, other] = ways;
@@ -76,14 +77,14 @@ impl Timetable {
             }
             let name = &test.name;
             if has == 0 {
-                return Some(format!("{name}: no time is left between the other tests of its hosts"));
+                return Some(format!("{name}: the other tests of its hosts leave no time for it"));
             }
             let share = 100.0 * has as f64 / wanted as f64;
             let every = crate::file::text_of(test.every.0);
             let enough = crate::file::text_of(scheduled.enough.0);
             let real = wanted as f64 / has as f64 * test.every.as_seconds();
             Some(format!(
-                "{name}: {} rounds do not fit into {every}, so each pair has {share:.0} % of its tests, one \
+                "{name}: {} rounds do not fit into {every}, so each pair gets {share:.0} % of its tests, one \
                  in {} on average, in turn; every = \"{enough}\" would be enough",
                 scheduled.wanted,
                 crate::file::text_of((real.ceil() as i64).saturating_mul(1_000_000_000)),
@@ -205,7 +206,8 @@ impl PlacingOrder {
         }
         let mut time = Occupied::new(model, drafts);
         let mut starts: Vec<Vec<i64>> = vec![Vec::new(); drafts.len()];
-        // First each test gets its fair share, so that no test takes all slots; then the rest goes to tests that need more.
+        // First assign each test its fair share, so that no test takes all slots; then assign the rest to tests
+        // that need more.
         for k in order {
             let wanted = drafts[k].rounds.len();
             let most = ((wanted as f64 / demand[k]).floor() as usize).clamp(1, wanted.max(1)).min(wanted);
@@ -224,11 +226,11 @@ impl PlacingOrder {
     }
 }
 
-/// Test to which no slots are assigned yet.
+/// Test without assigned slots.
 struct Draft {
     rounds: Rounds,
     slot: Span,
-    /// Largest concurrent use of each host by the test.
+    /// Maximum use of each host by the test at any time.
     uses: Vec<HostUse>,
 }
 
@@ -253,7 +255,8 @@ impl Draft {
         let rounds = Rounds::new(&test.pairs.list, &room);
         let most = rounds.most(room.len());
         let uses = most[..model.hosts.len()].iter().map(|most| HostUse {
-            // All pings of a slot together count as one test, because they disturb others no more than one test.
+            // All pings of a slot together count as one test, because they disturb other tests no more than a
+            // single test does.
             tests: if pings { (*most).min(1).into() } else { (*most).into() },
             rate: u64::from(*most) * rate,
         });
@@ -303,8 +306,8 @@ impl<'a> Occupied<'a> {
         }
     }
 
-    /// Adds slots of `test` to `starts` until each period has `most` slots or no room is left. `evenly`: spreads them over the
-    /// period.
+    /// Adds slots of `test` to `starts` until each period has `most` slots or no room is left. `evenly` spreads
+    /// them over the period.
     fn place(&mut self, test: usize, cycle: i64, most: usize, evenly: bool, starts: &mut Vec<i64>) {
         let every = self.model.tests[test].every.0;
         let slot = (self.drafts[test].slot + self.model.guard).0;
@@ -325,7 +328,7 @@ impl<'a> Occupied<'a> {
         }
     }
 
-    /// Finds the first time from `from` on at which a slot of `test` has room until `until`.
+    /// Finds the earliest start between `from` and `until` for a slot of `test`.
     fn free(&mut self, test: usize, from: i64, until: i64, slot: i64) -> Option<i64> {
         let mut at = from;
         while at + slot <= until {
@@ -404,6 +407,6 @@ fn lcm(a: i64, b: i64) -> i64 {
         }
         a
     };
-    // Both periods divide a day, and so does the result.
+    // No overflow: both periods divide a day, and so does the result.
     a / gcd(a, b).max(1) * b
 }

@@ -46,7 +46,7 @@ impl TimeWindow {
         }
     }
 
-    /// Adds days: `mon`, `mon-fri`.
+    /// Adds a day or a range of days, such as `mon` or `mon-fri`.
     ///
     /// # Errors
     /// A text that explains what to write.
@@ -75,7 +75,7 @@ impl TimeWindow {
         }
     }
 
-    /// Adds hours: `08:00-18:00`; over midnight, `22:00-06:00`.
+    /// Adds a range of hours, such as `08:00-18:00`, or `22:00-06:00` over midnight.
     ///
     /// # Errors
     /// A text that explains what to write.

@@ -37,14 +37,14 @@ impl AcceptBackOff {
         self.until = Some(now + self.pause);
     }
 
-    /// End of the pause; `None` if no pause is in progress.
+    /// Returns the end of the pause at `now`; `None` if no pause is in progress.
     fn end(&self, now: SteadyTime) -> Option<SteadyTime> {
         self.until.filter(|until| *until > now)
     }
 }
 
-/// A listening socket. If accepting fails for lack of descriptors or memory, it pauses: the connection stays
-/// in the queue, and polling would return immediately again.
+/// A listening socket. It pauses when accepting fails because no descriptors or memory are free: the connection
+/// stays in the queue, and polling would return immediately again.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: TcpListener,
@@ -52,7 +52,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Listens on `local`. With port 0 the system chooses the port.
+    /// Listens on `local`. With port 0, the system chooses the port.
     pub fn bind(local: SocketAddr) -> io::Result<Listener> {
         Ok(Listener { socket: sockets::listen_tcp(local)?, back_off: Mutex::default() })
     }
@@ -61,17 +61,17 @@ impl Listener {
         self.socket.local_addr()
     }
 
-    /// Descriptor to poll for connections; `None` during a pause.
+    /// Returns the descriptor to poll for connections; `None` during a pause.
     pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.pause_end().is_none().then(|| self.socket.as_fd())
     }
 
-    /// Time at which to accept again; `None` if no pause is in progress.
+    /// Returns the time at which to accept again; `None` if no pause is in progress.
     pub fn pause_end(&self) -> Option<SteadyTime> {
         lock(&self.back_off).end(steady())
     }
 
-    /// Returns the next connection in the queue; `None` if there is none, or during a pause.
+    /// Returns the next connection in the queue; `None` if the queue is empty or a pause is in progress.
     pub fn accept(&self) -> Option<(TcpStream, SocketAddr)> {
         if self.pause_end().is_some() {
             return None;
@@ -88,6 +88,7 @@ impl Listener {
                     if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
                 Err(e) => {
                     let mut back_off = lock(&self.back_off);
+                    // Logged once per series of failures, not at every retry.
                     if back_off.pause == Span::ZERO {
                         tracing::warn!(error = %e, listener = ?self.local_addr().ok(), "cannot accept connections for now");
                     }
@@ -99,12 +100,12 @@ impl Listener {
     }
 }
 
-/// A service that runs one conversation per TCP connection.
+/// A service that runs one control connection per client.
 pub(crate) trait ConnectionService: Send + Sync + 'static {
-    /// Name of the service's threads, also used in messages.
+    /// Returns the name of the service's threads, also used in messages.
     fn name(&self) -> &'static str;
 
-    /// Service whose admission rules apply.
+    /// Returns the service whose admission rules apply.
     fn service(&self) -> Service;
 
     /// Serves `peer` on a separate thread until the connection ends or the grant is evicted. Reads and writes
@@ -115,9 +116,9 @@ pub(crate) trait ConnectionService: Send + Sync + 'static {
     /// block, so the message must be short enough to fit into the socket's buffer.
     fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, _why: &PolicyRefusal) {}
 
-    /// Frees resources that have expired at `now`; returns the time of the next expiry. Called after every wait:
-    /// for a connection, the end of a connection, an eviction by the [`Gate`], [`Acceptor::waker`], or the time
-    /// returned by the last call.
+    /// Frees resources that have expired at `now`; returns the time of the next expiry. Called after every
+    /// wait, which ends with a new connection, the end of a connection, an eviction by the [`Gate`], a
+    /// wake-up through [`Acceptor::waker`], or at the time that the last call returned.
     fn expire(&self, _now: SteadyTime) -> Option<SteadyTime> {
         None
     }
@@ -126,8 +127,9 @@ pub(crate) trait ConnectionService: Send + Sync + 'static {
 /// Maximum number of refused connections that stay open, each for [`LEAVING_TIME`]. Closing one with unread bytes
 /// from the client would reset it, and the client would not get the reason.
 const MAX_LEAVING: usize = 32;
+/// Time for a refused client to read the reason before its connection is closed.
 const LEAVING_TIME: Span = Span::seconds(2);
-/// Maximum number of connections accepted from one listener before the others are checked.
+/// Maximum number of connections accepted from one listener before the other listeners are checked.
 const MAX_ACCEPTED: usize = 64;
 
 /// A running service. Dropping it ends the service.
@@ -164,7 +166,7 @@ pub(crate) struct Acceptor {
     _on_eviction: OnEviction,
 }
 
-/// Numbers of connection threads that have ended, and the waker that notifies the acceptor.
+/// Numbers of connection threads that have ended, and the waker that notifies the acceptor of them.
 struct EndedThreads {
     numbers: Mutex<Vec<u64>>,
     waker: Waker,
@@ -181,7 +183,7 @@ impl Drop for ThreadEndGuard {
 }
 
 impl Acceptor {
-    /// Accepts the clients at `listeners` that `gate` admits, until `stop`.
+    /// Creates an acceptor for the clients on `listeners` that `gate` admits; runs until `stop`.
     ///
     /// # Errors
     /// The process has no free descriptors.
@@ -197,7 +199,7 @@ impl Acceptor {
     /// Listens on all `addresses`.
     ///
     /// # Errors
-    /// The first address that cannot be listened on, with the reason.
+    /// The first address on which listening fails, with the reason.
     pub fn bind(
         addresses: &[SocketAddr],
         gate: Gate,
@@ -230,7 +232,8 @@ impl Acceptor {
         Ok(RunningService { name, stop, thread: Some(thread), addresses })
     }
 
-    /// Serves until a stop is requested, then waits for the service's threads, which see the same request.
+    /// Serves until a stop is requested, then waits for the service's threads, which receive the same
+    /// request.
     pub fn run<S: ConnectionService>(mut self, service: &Arc<S>) {
         let mut threads = HashMap::new();
         let mut number = 0;
@@ -250,8 +253,8 @@ impl Acceptor {
                     }
                 }
                 if listener.pause_end().is_some() {
-                    // Descriptors are scarce: close refused connections to free descriptors for clients that are
-                    // served.
+                    // Descriptors are scarce, so close refused connections: served clients need the
+                    // descriptors more.
                     leaving.clear();
                 }
             }
@@ -274,7 +277,7 @@ impl Acceptor {
         let again = self.listeners.iter().filter_map(Listener::pause_end).min();
         let mut readable = vec![self.stop.as_fd(), self.ended.waker.as_fd()];
         readable.extend(self.listeners.iter().filter_map(Listener::poll_fd));
-        // The reason for waking does not matter: all listeners are tried.
+        // The reason for waking does not matter, because all listeners are tried.
         wake::wait(&readable, deadline.into_iter().chain(again).min());
         self.ended.waker.clear();
     }
@@ -298,8 +301,11 @@ fn admit<S: ConnectionService>(
         Ok(grant) => grant,
         Err(why) => {
             audit::refused(service.service(), peer, &why);
+            // A client that does not read must not block the thread that accepts connections.
             if stream.set_nonblocking(true).is_ok() {
                 service.turn_away(&stream, peer, &why);
+                // Only this direction: closing the connection with unread input would reset it before the
+                // client has read the reason.
                 let _ = stream.shutdown(Shutdown::Write);
             }
             return Admitted::TurnedAway(stream);
@@ -309,7 +315,7 @@ fn admit<S: ConnectionService>(
     let serve = move || {
         let _reports_end = reports_end;
         serving.serve(stream, peer, &grant);
-        // Release the grant before waking the acceptor, so that the acceptor sees the freed capacity.
+        // Release the grant before waking the acceptor, so that the acceptor sees the free capacity.
         drop(grant);
     };
     match std::thread::Builder::new().name(service.name().to_owned()).spawn(serve) {

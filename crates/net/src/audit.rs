@@ -1,4 +1,4 @@
-//! Log lines about a server's decisions on its clients, in the same form for all services.
+//! Log lines about the decisions of a server on its clients, in the same form for all services.
 
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, SteadyTime};
@@ -27,8 +27,8 @@ pub(crate) fn wrong_key(gate: &Gate, service: Service, peer: SocketAddr) {
 /// Maximum number of log lines per second about the tests of one reflector.
 const MAX_LINES: usize = 20;
 
-/// Tests accepted by one datagram reflector that are not logged yet. Lines are written after the first
-/// answers, and at a limited rate, because a host that forges addresses can begin any number of tests. `T`
+/// Tests accepted by one datagram reflector and not logged yet. They are logged after the first answers and
+/// at a limited rate, because a host that forges source addresses can begin any number of tests. `T`
 /// describes a test.
 pub(crate) struct BegunTests<T> {
     service: Service,
@@ -45,7 +45,7 @@ impl<T: Display> BegunTests<T> {
         BegunTests { service, waiting, left_out: 0, since: SteadyTime(i64::MIN), lines: 0 }
     }
 
-    /// Records that the first packet of a test from `peer` arrived.
+    /// Records that the first packet of a test from `peer` has arrived.
     pub(crate) fn began(&mut self, peer: SocketAddr, what: T) {
         if self.waiting.len() < MAX_LINES {
             self.waiting.push((peer, what));
@@ -54,8 +54,8 @@ impl<T: Display> BegunTests<T> {
         }
     }
 
-    /// Writes the pending lines, and once per second the number of tests that were left out. Returns the
-    /// maximum time until the next call; `None` if nothing is pending.
+    /// Writes the pending lines and, once per second, the number of tests that were left out. Returns the
+    /// time within which to call again; `None` if nothing is pending.
     pub(crate) fn write(&mut self, now: SteadyTime) -> Option<Span> {
         if self.waiting.is_empty() && self.left_out == 0 {
             return None;
@@ -67,7 +67,7 @@ impl<T: Display> BegunTests<T> {
                 tracing::info!(
                     service = self.service,
                     decision = "accepted",
-                    "{left_out} more tests were accepted than are logged here"
+                    "{left_out} more tests were accepted but not logged"
                 );
             }
         }
@@ -98,7 +98,7 @@ mod tests {
         }
         assert_eq!(lines, 10 * MAX_LINES, "in ten seconds");
         assert!(tests.left_out <= 500, "more than a second passed before the summary: {}", tests.left_out);
-        // After the summary nothing is pending, and a test that begins after a pause is logged.
+        // After this summary nothing is pending, and a test that begins after a pause is logged again.
         assert_eq!(tests.write(begin + Span::seconds(20)), None);
         tests.began(peer, "session 1");
         assert_eq!((tests.write(begin + Span::seconds(30)), tests.lines), (None, 1));

@@ -1,5 +1,5 @@
-//! Driver of the client: connects, runs the client machine and the flow engine, and delivers records to an
-//! observer.
+//! Driver of the client: connects, runs the client state machine and the flow engine, and delivers records to
+//! an observer.
 
 use crate::clock::{ClockSteps, host_facts, steady, tick};
 use crate::drive::{Driver, facts_after};
@@ -32,22 +32,23 @@ pub struct TestRequest {
     pub host: String,
     /// Control port of the server.
     pub control_port: u16,
-    /// Address family to use; `None` allows both.
+    /// Address family; `None`: any.
     pub family: Option<AddressFamily>,
     /// Local address of the control connection and the test sockets.
     pub bind: Option<IpAddr>,
-    /// Streams, protocol dialect, key and stamps. With feedback, observers receive [`Event::FarReceived`].
+    /// Streams, protocol dialect, key and timestamps. With feedback, observers receive
+    /// [`Event::FarReceived`].
     pub terms: TestTerms,
-    /// Settings for sending from this host.
+    /// Settings of the sender on this host.
     pub sending: SendSettings,
-    /// Time after which streams that still run are ended, for tests whose duration was requested: a sender that
-    /// cannot keep the rate would otherwise take many times as long. `None`: all packets are sent.
+    /// Time after which running streams are ended, for tests whose duration was requested: a sender that
+    /// cannot keep up the rate would take much longer otherwise. `None`: all packets are sent.
     pub limit: Option<Span>,
 }
 
 impl TestRequest {
-    /// Returns a request with kernel stamps for a test with `jitlat serve` at `host`; `specs` contains one
-    /// stream, or one in each direction.
+    /// Returns a request for a test with kernel timestamps against `jitlat serve` on `host`; `specs` contains
+    /// one stream, or one per direction.
     pub fn new(host: impl Into<String>, specs: Vec<TestSpec>) -> TestRequest {
         TestRequest {
             host: host.into(),
@@ -61,7 +62,7 @@ impl TestRequest {
     }
 }
 
-/// An address family.
+/// Address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressFamily {
     /// IPv4.
@@ -77,12 +78,12 @@ impl AddressFamily {
     }
 }
 
-/// The result of a test, apart from its records.
+/// Result of a test, apart from its records.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Sessions by flow.
+    /// Session of each flow.
     pub sessions: Vec<Session>,
-    /// Ending of the test.
+    /// Way in which the test ended.
     pub ending: Ending,
     /// Reason why the test did not end normally; `None` after a complete test.
     pub reason: Option<String>,
@@ -92,18 +93,21 @@ pub struct Measured {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The name could not be looked up.
+    /// The name could not be resolved.
     #[error("cannot find an address of {host}: {source}; {}", name_advice(.host))]
     Resolve {
         /// Host name.
         host: String,
-        /// System error.
+        /// Error of the resolver.
         source: io::Error,
     },
     /// The name has no address of the requested family.
-    #[error("{host} has no {} address", match .family { AddressFamily::V4 => "IPv4", AddressFamily::V6 => "IPv6" })]
+    #[error("{host} has no {}", match .family {
+        AddressFamily::V4 => "IPv4 address, which -4 or --bind requires",
+        AddressFamily::V6 => "IPv6 address, which -6 or --bind requires",
+    })]
     NoAddress {
-        /// The host name.
+        /// Host name.
         host: String,
         /// Requested family.
         family: AddressFamily,
@@ -111,37 +115,37 @@ pub enum ClientError {
     /// The connection failed.
     #[error("cannot connect to {host} ({address}): {source}; {}", advice(.source, server))]
     Connect {
-        /// The host name.
+        /// Host name.
         host: String,
-        /// The last address tried.
+        /// Last address that was tried.
         address: SocketAddr,
-        /// Programs that answer at this port, for example `jitlat serve`.
+        /// Programs that answer on this port, for example `jitlat serve`.
         server: &'static str,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The user stopped the test before a connection was established.
     #[error("interrupted while connecting to {host} ({address})")]
     Interrupted {
-        /// The host name.
+        /// Host name.
         host: String,
-        /// Address being tried.
+        /// Address to which a connection was being made.
         address: SocketAddr,
     },
     /// The system has no more threads or descriptors.
     #[error("cannot start the test: {0}")]
     Start(#[from] io::Error),
-    /// The control conversation failed.
+    /// The control connection failed.
     #[error("testing against {address}: {failure}")]
     Failed {
-        /// The server.
+        /// Address of the server.
         address: SocketAddr,
-        /// Reason.
+        /// Reason for the failure.
         failure: ConversationFailure,
     },
 }
 
-/// Advice if `host` cannot be resolved: a port is not part of its name.
+/// Returns advice if `host` cannot be resolved because it contains a port.
 fn name_advice(host: &str) -> String {
     match host.rsplit_once(':') {
         Some((name, port)) if !name.contains(':') && port.parse::<u16>().is_ok() => {
@@ -168,13 +172,13 @@ fn advice(error: &io::Error, server: &str) -> String {
     advice.to_owned()
 }
 
-/// Timeout for one address to accept the control connection: several round trips over two satellite links.
+/// Timeout for a control connection to one address: several round trips over two satellite links.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(12);
 /// Time without an answer after which [`Event::Unanswered`] is sent.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 /// Runs a test to its end. Setting `stop` ends it early: records received by then are retained, and the
-/// results still available are fetched from the server. Setting it again aborts that fetch, too. On return
+/// results still available are fetched from the server. Setting it again also aborts the fetch. On return
 /// `stop` is set if it was ever set.
 ///
 /// # Errors
@@ -192,20 +196,20 @@ pub fn run(
     outcome
 }
 
-/// An earlier test whose results the server may still have.
+/// An earlier test, whose results the server may still have.
 #[derive(Clone, Debug)]
 pub struct EarlierTest {
-    /// Identifier of the test at the server.
+    /// Identifier of the test on the server.
     pub session: SessionId,
-    /// One entry per flow of the request: the packets received here; `None` for a flow that this host sent.
+    /// One entry per flow of the request: the packets received here; `None` for a flow sent by this host.
     pub recordings: Vec<Option<Recording>>,
 }
 
-/// Fetches the results of an earlier test with the same flows that the server of `request` still stores. For a
-/// client that ended, or lost its connection, before it could fetch them.
+/// Fetches the results of an earlier test with the same flows from the server of `request`, for a client that
+/// ended or lost its connection before it could fetch them.
 ///
 /// # Errors
-/// [`ClientError`], for example if the server no longer has results under that identifier.
+/// [`ClientError`], for example if the server no longer has the results.
 pub fn collect(
     request: &TestRequest,
     earlier: EarlierTest,
@@ -226,11 +230,11 @@ pub(crate) struct ServerAddress<'a> {
     pub host: &'a str,
     /// TCP port of the host's control connections.
     pub port: u16,
-    /// Address family to use; `None` allows both.
+    /// Address family; `None`: any.
     pub family: Option<AddressFamily>,
-    /// Local address of the connection; `None`: the system chooses.
+    /// Local address of the connection; `None`: chosen by the system.
     pub bind: Option<IpAddr>,
-    /// Programs that answer at this port, for messages.
+    /// Programs that answer on this port, for messages.
     pub programs: &'static str,
 }
 
@@ -305,10 +309,10 @@ struct ClientConversation<'a> {
     engine: Engine,
     facts: HostFacts,
     clock_steps: ClockSteps,
-    /// Counters of the interface before the stream.
+    /// Interface counters before the stream started.
     counters: InterfaceCounters,
     interrupted: bool,
-    /// True once the streams have begun.
+    /// True once the streams have started.
     started: bool,
     /// True once the delivery of final records has begun.
     concluding: bool,
@@ -375,8 +379,8 @@ impl<'a> ClientConversation<'a> {
                     self.driver.handle(ClientInput::Expire);
                 }
             }
-            // Classic streams may begin before the server's answer; live records are delivered once observers
-            // know the test.
+            // Classic streams may begin before the server's answer. Live records are delivered only after
+            // observers have received the test's start.
             if self.started {
                 self.engine.live(|flow, arrived| {
                     let stream = flow.0.into();
@@ -399,7 +403,7 @@ impl<'a> ClientConversation<'a> {
         }
     }
 
-    /// Executes the machine's requests. Returns the result of the test once it has ended.
+    /// Executes the requests of the state machine. Returns the result of the test once it has ended.
     fn execute(
         &mut self,
         stop: &AtomicBool,
@@ -456,7 +460,8 @@ impl<'a> ClientConversation<'a> {
         }
     }
 
-    /// Makes one connection attempt. The machine determines the number of attempts and their intervals.
+    /// Makes one connection attempt. The state machine determines the number of attempts and the intervals
+    /// between them.
     fn reconnect(&mut self, stop: &AtomicBool) {
         let again = connect_to(self.remote, self.request.bind, stop, &mut Unobserved)
             .and_then(|stream| self.driver.reconnect(stream))

@@ -1,8 +1,8 @@
 //! The two clocks of a host, the kernel's estimate of the wall clock's error, and steps of the wall clock
 //! during a run.
 //!
-//! Stamps are on the **wall** clock (`CLOCK_REALTIME`, nanoseconds since 1970, comparable between hosts).
-//! Waiting is on the **steady** clock (`CLOCK_MONOTONIC`, which never jumps).
+//! Timestamps are on the **wall** clock (`CLOCK_REALTIME`, nanoseconds since 1970, comparable between hosts).
+//! Waiting uses the **steady** clock (`CLOCK_MONOTONIC`, which never jumps).
 
 use crate::sys;
 use jitlat_core::clock::SyncState;
@@ -18,7 +18,7 @@ pub fn wall() -> WallTime {
     WallTime(read(ClockId::CLOCK_REALTIME))
 }
 
-/// Reads `CLOCK_MONOTONIC`: nanoseconds since an arbitrary instant before the program began.
+/// Reads `CLOCK_MONOTONIC`: nanoseconds since an arbitrary instant before the program started.
 #[inline]
 pub fn steady() -> SteadyTime {
     SteadyTime(read(ClockId::CLOCK_MONOTONIC))
@@ -26,17 +26,18 @@ pub fn steady() -> SteadyTime {
 
 #[inline]
 fn read(clock: ClockId) -> i64 {
-    // Neither clock can fail on Linux; a time of 1970 would be noticed at once.
+    // Neither clock can fail on Linux; and a time of 1970 would be noticed at once.
     clock_gettime(clock).map_or(0, |t| t.tv_sec() * 1_000_000_000 + t.tv_nsec())
 }
 
-/// Reads both clocks, one after the other, as the current time of protocol machines.
+/// Reads both clocks, one after the other; the result is the current time for protocol state machines.
 pub fn tick() -> Tick {
     Tick { wall: wall(), steady: steady() }
 }
 
-/// Wall clock minus steady clock, from the tightest of several bracketed readings. The error is half the cost
-/// of a reading, tens of nanoseconds.
+/// Returns the wall clock minus the steady clock. Each of five wall readings is taken between two steady
+/// readings; the closest pair of these determines the result. The error is at most half the cost of a
+/// reading, tens of nanoseconds.
 pub(crate) fn wall_minus_steady() -> Span {
     let bracket = |_| {
         let before = steady();
@@ -48,8 +49,8 @@ pub(crate) fn wall_minus_steady() -> Span {
     (0..5).map(bracket).min_by_key(|(width, _)| *width).map_or(Span::ZERO, |(_, offset)| offset)
 }
 
-/// Detects steps of the wall clock relative to the steady clock. NTP adjusts the rate of both clocks alike,
-/// so a deviation between them is a step, not slewing.
+/// Detects steps of the wall clock relative to the steady clock. NTP changes the rate of both clocks in the
+/// same way, so a difference between them is a step, not slewing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockSteps {
     start: Span,
@@ -62,8 +63,8 @@ impl ClockSteps {
         ClockSteps { start: wall_minus_steady(), worst: Span::ZERO }
     }
 
-    /// Reads the clocks and returns the largest deviation from the start so far, in ns; positive if the wall
-    /// clock was set forward. A step forward and back is detected if there is a check in between.
+    /// Reads both clocks and returns the largest deviation since the start, in ns; positive if the wall clock
+    /// was set forward. A step forward and back is detected only if a check is made in between.
     pub fn check(&mut self) -> Span {
         let now = wall_minus_steady() - self.start;
         if now.0.unsigned_abs() > self.worst.0.unsigned_abs() {
@@ -73,7 +74,7 @@ impl ClockSteps {
     }
 }
 
-/// Returns the kernel's synchronisation state of the wall clock; `None` if the kernel provides none.
+/// Returns the synchronisation state of the wall clock; `None` if the kernel does not report it.
 pub fn sync_state() -> Option<SyncState> {
     let (state, clock) = sys::kernel_clock().ok()?;
     Some(account_of(state, &clock))
@@ -81,6 +82,7 @@ pub fn sync_state() -> Option<SyncState> {
 
 /// Converts the state that `adjtimex` reports.
 fn account_of(state: libc::c_int, clock: &libc::timex) -> SyncState {
+    // Without STA_NANO, the kernel's offset is in microseconds.
     let unit = if clock.status & libc::STA_NANO != 0 { 1 } else { 1000 };
     SyncState {
         synchronised: state != libc::TIME_ERROR && clock.status & libc::STA_UNSYNC == 0,
@@ -92,13 +94,14 @@ fn account_of(state: libc::c_int, clock: &libc::timex) -> SyncState {
     }
 }
 
-/// Name of the clock source in use, for example `tsc`; `None` if unknown.
+/// Returns the name of the clock source in use, for example `tsc`; `None` if unknown.
 pub fn source() -> Option<String> {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     std::fs::read_to_string(path).ok().map(|s| s.trim().to_owned())
 }
 
-/// Facts about this host at the start of a test. `sync_after`, `clock_step` and `notes` are filled in at its end.
+/// Returns the facts about this host at the start of a test. `sync_after`, `clock_step` and `notes` are
+/// filled in at the end of the test.
 pub fn host_facts() -> HostFacts {
     let text = |s: &std::ffi::OsStr| s.to_string_lossy().into_owned();
     let system = nix::sys::utsname::uname().ok();
@@ -111,7 +114,7 @@ pub fn host_facts() -> HostFacts {
     }
 }
 
-/// Clock error of this host for STAMP, TWAMP and OWAMP packets, read again every few seconds.
+/// Clock error of this host, as sent in STAMP, TWAMP and OWAMP packets; refreshed every few seconds.
 pub(crate) struct ClockError {
     estimate: ErrorEstimate,
     looked: SteadyTime,
@@ -149,8 +152,8 @@ mod tests {
         assert!(steps.check().0.abs() < 50_000_000);
     }
 
-    /// A simulated kernel clock (RFC 5905) after `seconds` without an update: the error grows by 500 ppm;
-    /// above 16 s the kernel reports the clock as unsynchronised.
+    /// Returns the state of a simulated kernel clock (RFC 5905) after `seconds` without an update: the error
+    /// grows by 500 ppm; above 16 s the kernel reports the clock as unsynchronised.
     fn disciplined(seconds: i64, nanoseconds: bool) -> (libc::c_int, libc::timex) {
         let (_, mut clock) = sys::kernel_clock().unwrap();
         (clock.offset, clock.freq) = (if nanoseconds { -3500 } else { -3 }, -(12 << 16) - (1 << 15));
@@ -182,7 +185,8 @@ mod tests {
         assert_eq!(state_of(disciplined(60, true)).maximum_error, Span::micros(30_900));
         let lost = state_of(disciplined(40_000, true));
         assert_eq!((lost.synchronised, lost.maximum_error), (false, Span::seconds(16)));
-        // A pending leap second means a synchronised clock; an error state without the flag does not.
+        // A pending leap second means that the clock is synchronised; an error state without the
+        // "unsynchronised" flag does not.
         let (_, clock) = disciplined(0, true);
         assert!(account_of(libc::TIME_INS, &clock).synchronised);
         assert!(!account_of(libc::TIME_ERROR, &clock).synchronised);

@@ -1,5 +1,5 @@
-//! Control messages: what the kernel reports about each received packet, and options for each packet to send. One
-//! iterator reads them, one buffer writes them.
+//! Control messages: facts that the kernel reports about each received packet, and options for each packet to
+//! send.
 
 use jitlat_core::time::{SECOND, Span, Stamp, StampSource, WallTime};
 use std::ffi::{c_int, c_long};
@@ -14,13 +14,13 @@ pub struct ControlMessage<'a> {
     pub data: &'a [u8],
 }
 
-/// Iterates over received control messages: a header of length, level and kind, then data, word-aligned. Stops at a
-/// truncated message.
+/// Iterates over received control messages. Each consists of a header (length, level and kind) and data,
+/// padded to whole words. Stops at a truncated message.
 pub struct ControlMessages<'a>(pub &'a [u8]);
 
 const HEADER: usize = size_of::<libc::cmsghdr>();
 const WORD: usize = size_of::<usize>();
-/// Offset of level and kind, the last fields of the header.
+/// Offset of the level and kind fields, the last ones in the header.
 const LEVEL: usize = HEADER - 8;
 const KIND: usize = HEADER - 4;
 
@@ -38,7 +38,7 @@ impl<'a> Iterator for ControlMessages<'a> {
     }
 }
 
-/// A buffer for control messages, aligned like the kernel's headers.
+/// A buffer for control messages, aligned like the kernel's message headers.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub struct ControlBuffer<const N: usize> {
@@ -47,10 +47,10 @@ pub struct ControlBuffer<const N: usize> {
 }
 
 impl<const N: usize> ControlBuffer<N> {
-    /// A buffer without messages.
+    /// Buffer without messages.
     pub const EMPTY: ControlBuffer<N> = ControlBuffer { bytes: [0; N], length: 0 };
 
-    /// Appends a message. A message that does not fit is a programming error and is dropped.
+    /// Appends a message. A message that does not fit is a programming error, and is dropped.
     pub fn push(&mut self, level: c_int, kind: c_int, data: &[u8]) {
         let size = HEADER + data.len();
         let Some(room) = self.bytes.get_mut(self.length..self.length + size) else { return };
@@ -63,13 +63,13 @@ impl<const N: usize> ControlBuffer<N> {
         self.length = (self.length + size).next_multiple_of(WORD).min(N);
     }
 
-    /// The messages as bytes.
+    /// Returns the messages as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
-    /// Returns the whole buffer for the kernel to write to; [`Self::set_length`] then sets the number of bytes that
-    /// it wrote.
+    /// Returns the whole buffer for the kernel to write to; [`Self::set_length`] then sets the number of
+    /// bytes written.
     pub fn room(&mut self) -> &mut [u8; N] {
         &mut self.bytes
     }
@@ -80,8 +80,8 @@ impl<const N: usize> ControlBuffer<N> {
     }
 }
 
-/// A local address as in control messages: the address that a packet was sent to and that its answer is sent
-/// from.
+/// Local address in a control message: the destination of a received packet, or the source of a packet to
+/// send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalAddress {
     /// IPv4 address, in network byte order.
@@ -90,16 +90,16 @@ pub enum LocalAddress {
     V6([u8; 16], u32),
 }
 
-/// The first byte of IPv6 multicast addresses.
+/// First byte of IPv6 multicast addresses.
 const MULTICAST_V6: u8 = 0xff;
 
 /// Byte ranges of `in_pktinfo` and `in6_pktinfo`.
 mod pktinfo {
     use core::ops::Range;
     pub(crate) const V4_LENGTH: usize = 12;
-    /// Local address, between the interface index and the header's destination.
+    /// Local address; it follows the interface index.
     pub(crate) const V4_LOCAL: Range<usize> = 4..8;
-    /// Destination in the packet's header, which differs from the local address in broadcasts.
+    /// Destination address in the packet's header; for broadcasts it differs from the local address.
     pub(crate) const V4_DESTINATION: Range<usize> = 8..12;
     pub(crate) const V6_LENGTH: usize = 20;
     pub(crate) const V6_LOCAL: Range<usize> = 0..16;
@@ -117,7 +117,7 @@ impl LocalAddress {
         Some(LocalAddress::V6(*address, u32::from_ne_bytes(*interface)))
     }
 
-    /// Makes the packet that carries `control` leave from this address.
+    /// Adds a message to `control` that makes this address the packet's source.
     pub fn write<const N: usize>(self, control: &mut ControlBuffer<N>) {
         match self {
             LocalAddress::V4(address) => {
@@ -135,8 +135,7 @@ impl LocalAddress {
     }
 }
 
-/// Information from the control messages of a received datagram. Fields that the kernel did not report are
-/// `None`.
+/// Contents of the control messages of a received datagram. `None` for fields that the kernel did not report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceivedInfo {
     /// Time at which the network stack, or the adapter, received the packet.
@@ -147,14 +146,14 @@ pub struct ReceivedInfo {
     pub traffic_class: Option<u8>,
     /// Number of datagrams dropped at this socket so far because its buffer was full (32-bit, wraps).
     pub drops: Option<u32>,
-    /// Address that the datagram was sent to.
+    /// Destination address of the datagram.
     pub local: Option<LocalAddress>,
     /// True if the datagram was sent to a broadcast or multicast address.
     pub broadcast: bool,
 }
 
 impl ReceivedInfo {
-    /// Parses control messages in the kernel's layout. Anything unknown or truncated is skipped.
+    /// Parses control messages in the kernel's layout. Unknown or truncated messages are skipped.
     #[inline]
     pub fn parse(control: &[u8]) -> ReceivedInfo {
         let mut info = ReceivedInfo::default();
@@ -190,7 +189,7 @@ fn int_octet(data: &[u8]) -> Option<u8> {
     data.first_chunk().and_then(|b| u8::try_from(c_int::from_ne_bytes(*b)).ok())
 }
 
-/// Returns the three times of an `SCM_TIMESTAMPING` message: software, an unused one, raw hardware. An
+/// Returns the three times of an `SCM_TIMESTAMPING` message: software, unused, raw hardware. An
 /// `SCM_TIMESTAMPNS` message has only the first.
 pub(crate) fn instants(data: &[u8]) -> [Option<WallTime>; 3] {
     const LONG: usize = size_of::<c_long>();
@@ -200,6 +199,7 @@ pub(crate) fn instants(data: &[u8]) -> [Option<WallTime>; 3] {
     };
     [0, 1, 2].map(|i| {
         let (s, ns) = (long(2 * i)?, long(2 * i + 1)?);
+        // The kernel writes zeros for a time that it did not take.
         (s != 0 || ns != 0).then(|| WallTime(s.saturating_mul(SECOND).saturating_add(ns)))
     })
 }
@@ -212,24 +212,24 @@ fn received_stamp(data: &[u8]) -> Option<Stamp> {
             None => Some(Stamp { at: system, source: StampSource::Kernel }),
         },
         (Some(at), None) => Some(Stamp { at, source: StampSource::Kernel }),
-        // Without another reading for comparison, it is unknown whether the adapter's clock follows the
-        // system's.
+        // Without another time for comparison, it is unknown whether the adapter's clock follows the system
+        // clock.
         (None, _) => None,
     }
 }
 
-/// TAI − UTC since 2017. Adapters disciplined by PTP usually show TAI.
+/// TAI − UTC since 2017. Adapters synchronised by PTP usually run on TAI.
 const TAI_OFFSET: Span = Span::seconds(37);
 
-/// Converts an adapter's time to the system's clock, if the adapter's clock runs on UTC or TAI: then its time is
-/// within half a second of `system`, the kernel's stamp or a clock reading at about the same time. `None`
-/// otherwise.
+/// Converts an adapter's timestamp to the system clock. This is possible if the adapter's clock runs on UTC
+/// or TAI, that is, if the result is within half a second of `system` (the kernel's timestamp, or a clock
+/// reading at about the same time); otherwise `None`.
 pub(crate) fn on_system_clock(adapter: WallTime, system: WallTime) -> Option<WallTime> {
     let near = |a: &WallTime| (*a - system).0.unsigned_abs() < SECOND.unsigned_abs() / 2;
     [adapter, adapter - TAI_OFFSET].into_iter().find(near)
 }
 
-/// For packet sockets: the equivalent of `…_RECVERR` at the IP levels.
+/// Type of control messages with transmit stamps on packet sockets, like `…_RECVERR` on IP sockets.
 const PACKET_TX_TIMESTAMP: c_int = 16;
 
 /// Point in a packet's transmission at which the kernel took the timestamp.
@@ -246,9 +246,9 @@ pub enum Passage {
 pub struct TransmitStamp {
     /// The kernel's number of the packet.
     pub number: u32,
-    /// Moment that was stamped.
+    /// Point at which the stamp was taken.
     pub passage: Passage,
-    /// Time of that moment.
+    /// Time at that point.
     pub stamp: Stamp,
 }
 
@@ -260,6 +260,7 @@ pub fn transmit_stamp(control: &[u8]) -> Option<TransmitStamp> {
         match (message.level, message.kind) {
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => {
                 let [software, _, hardware] = instants(message.data);
+                // Software and adapter stamps arrive in separate entries, so only one of both is set.
                 let software = software.map(|at| Stamp { at, source: StampSource::Kernel });
                 stamp = software.or(hardware.map(|at| Stamp { at, source: StampSource::Hardware }));
             }
@@ -275,11 +276,11 @@ pub fn transmit_stamp(control: &[u8]) -> Option<TransmitStamp> {
     Some(TransmitStamp { number, passage, stamp: stamp? })
 }
 
-/// `SO_EE_ORIGIN_TXTIME`.
+/// Value of `SO_EE_ORIGIN_TXTIME`.
 const ORIGIN_LAUNCH_TIME: u8 = 6;
 
-/// True if an error-queue entry reports that a packet did not leave because its launch time had passed or
-/// cannot be met.
+/// True if an error-queue entry reports that a packet was not sent because its launch time had passed or
+/// could not be met.
 pub(crate) fn is_launch_missed(control: &[u8]) -> bool {
     ControlMessages(control).any(|message| {
         let is_error = matches!(
@@ -290,8 +291,8 @@ pub(crate) fn is_launch_missed(control: &[u8]) -> bool {
     })
 }
 
-/// Reads `ee_data` and `ee_info` of a `sock_extended_err` whose origin is timestamping: the packet's number and the
-/// stamped moment.
+/// Reads `ee_data` and `ee_info` of a `sock_extended_err` whose origin is timestamping: the packet's number,
+/// and the point at which it was stamped.
 fn departed_packet(extended_error: &[u8]) -> Option<(u32, Passage)> {
     // Values of the kernel's `SCM_TSTAMP_…`.
     const LEFT: u32 = 0;

@@ -1,9 +1,9 @@
 //! [`TransmitMatcher`]: matches transmit stamps to their packets.
 //!
-//! A transmit stamp arrives in the socket's error queue with a packet number: the kernel numbers the packets that it is
-//! asked to stamp (`OPT_ID`). A packet can have two stamps: when it enters the queue of its interface, and when it
-//! leaves it. After a failed send it is unknown whether the kernel counted that packet, so the numbering is restarted
-//! ([`TransmitMatcher::restart`]).
+//! A transmit stamp arrives in the socket's error queue with a packet number: the kernel counts the packets
+//! that it is asked to stamp (`OPT_ID`). A packet can have two stamps: one on entering the queue of its
+//! interface, one on leaving it. After a failed send it is unknown whether the kernel counted that packet, so
+//! the numbering is restarted ([`TransmitMatcher::restart`]).
 
 use crate::cmsg::{Passage, TransmitStamp, is_launch_missed, on_system_clock, transmit_stamp};
 use crate::sys::{Inbox, MAX_BATCH};
@@ -11,9 +11,9 @@ use jitlat_core::time::{Stamp, StampSource, WallTime};
 use nix::sys::socket::{TimestampingFlag, setsockopt, sockopt};
 use std::os::fd::AsFd;
 
-/// Maximum number of packets waiting for their stamps: far more than a device queue holds.
+/// Maximum number of packets waiting for their stamps: far more than an interface queue holds.
 pub(crate) const MAX_AWAITED: usize = 1 << 13;
-/// After this many consecutive impossible stamps the numbering is assumed to be wrong.
+/// Number of consecutive impossible stamps after which the numbering is assumed to be wrong.
 const MAX_MISMATCHES: u32 = 8;
 
 /// Matches transmit stamps to packets; `P` identifies a packet. Used by the sending thread.
@@ -22,26 +22,26 @@ pub struct TransmitMatcher<P> {
     /// Latest packets, indexed by the kernel's number modulo the capacity.
     packets: Box<[Option<AwaitedPacket<P>>]>,
     last: StampSource,
-    /// Number that the kernel will give the next packet.
+    /// Number that the kernel will give to the next packet.
     next: u32,
-    /// Number of packets in [`Self::packets`] that still wait for a stamp.
+    /// Number of packets in [`Self::packets`] that are waiting for a stamp.
     awaited: u32,
-    /// Lowest number still awaited: packets with lower numbers have their stamps or were given up.
+    /// Lowest number that is still awaited; packets with lower numbers have been stamped or given up.
     oldest: u32,
     /// Number of consecutive stamps that were rejected.
     rejected: u32,
-    /// Number of packets that did not leave because their launch time had passed.
+    /// Number of packets that were not sent because their launch time had passed.
     missed: u32,
 }
 
 #[derive(Clone, Copy)]
 struct AwaitedPacket<P> {
     what: P,
-    /// The program's clock reading before it sent the packet.
+    /// Clock reading of this program before it sent the packet.
     reading: WallTime,
     state: StampState,
-    /// True once the packet's entry into a queue has been stamped. Stacked interfaces cause several such stamps, of
-    /// which the first counts.
+    /// True once the packet's entry into a queue has been stamped. Stacked interfaces cause several such
+    /// stamps; only the first counts.
     queued: bool,
 }
 
@@ -53,11 +53,13 @@ enum StampState {
 }
 
 impl<P: Copy> TransmitMatcher<P> {
-    /// Creates a matcher for a socket on which transmit stamps were enabled and that has not sent packets since then.
-    /// The matcher stores the last `capacity` packets, rounded up to a power of two. A packet is awaited until its
-    /// departure stamp from the source `last` has arrived; an adapter's stamp arrives after the kernel's.
+    /// Creates a matcher for a socket on which transmit stamps have been enabled, and which has sent no
+    /// packet since. The matcher stores the last `capacity` packets, rounded up to a power of two. A packet
+    /// is awaited until its departure stamp from the source `last` has arrived; an adapter's stamp arrives
+    /// after the kernel's.
     pub fn new(capacity: usize, last: StampSource) -> TransmitMatcher<P> {
         TransmitMatcher {
+            // One byte per slot is enough, because the stamps are in the control messages.
             inbox: Inbox::new(MAX_BATCH, 1).without_senders(),
             packets: vec![None; capacity.next_power_of_two()].into(),
             last,
@@ -69,8 +71,8 @@ impl<P: Copy> TransmitMatcher<P> {
         }
     }
 
-    /// Number of packets that did not leave because their launch time had passed, as far as the error queue
-    /// reported it.
+    /// Returns the number of packets that were not sent because their launch time had passed, according to
+    /// the error queue.
     pub fn missed(&self) -> u32 {
         self.missed
     }
@@ -80,7 +82,7 @@ impl<P: Copy> TransmitMatcher<P> {
     /// are the stamping options of the socket.
     ///
     /// # Errors
-    /// The system rejects `flags`: no stamps will arrive.
+    /// The system rejects `flags`; no stamps will arrive in this case.
     pub fn restart(
         &mut self,
         socket: impl AsFd,
@@ -91,12 +93,13 @@ impl<P: Copy> TransmitMatcher<P> {
         while self.collect(socket, |what, passage, stamp| each(what, Some((passage, stamp)))) > 0 {}
         self.give_up_before(WallTime(i64::MAX), |what| each(what, None));
         (self.next, self.awaited, self.oldest, self.rejected) = (0, 0, 0, 0);
-        // The kernel restarts its count whenever the option is switched on.
+        // The kernel restarts its count when this option is switched on, so it is switched off and on.
         setsockopt(&socket, sockopt::Timestamping, &(flags - TimestampingFlag::SOF_TIMESTAMPING_OPT_ID))?;
         setsockopt(&socket, sockopt::Timestamping, &flags)
     }
 
-    /// Records that the kernel accepted a packet to be stamped; `reading` was taken before it was sent.
+    /// Records that the kernel accepted a packet for stamping; `reading` was taken before the packet was
+    /// sent.
     #[inline]
     pub fn sent(&mut self, what: P, reading: WallTime) {
         let capacity = self.packets.len();
@@ -110,14 +113,14 @@ impl<P: Copy> TransmitMatcher<P> {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Number of packets whose stamps have not arrived.
+    /// Returns the number of packets whose stamps have not arrived.
     #[inline]
     pub fn awaited(&self) -> u32 {
         self.awaited
     }
 
-    /// Gives up the stamps of packets sent before `reading`, and calls `each` with these packets in the order they were
-    /// sent.
+    /// Gives up waiting for stamps of packets sent before `reading`, and calls `each` with these packets in
+    /// send order.
     pub(crate) fn give_up_before(&mut self, reading: WallTime, mut each: impl FnMut(P)) {
         let capacity = self.packets.len();
         if self.next.wrapping_sub(self.oldest) as usize > capacity {
@@ -137,7 +140,8 @@ impl<P: Copy> TransmitMatcher<P> {
         }
     }
 
-    /// True if [`MAX_MISMATCHES`] consecutive stamps were impossible: the numbering is assumed to be wrong.
+    /// True if [`MAX_MISMATCHES`] consecutive stamps were impossible, so that the numbering is probably
+    /// wrong.
     #[inline]
     pub(crate) fn is_suspect(&self) -> bool {
         self.rejected >= MAX_MISMATCHES
@@ -148,6 +152,7 @@ impl<P: Copy> TransmitMatcher<P> {
         let Ok(count) = self.inbox.receive(socket.as_fd(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) else {
             return 0;
         };
+        // Copied first: `find` needs all of `self` while the datagrams borrow the inbox.
         let mut batch = [None; MAX_BATCH];
         for (entry, datagram) in batch.iter_mut().zip(self.inbox.datagrams()) {
             *entry = transmit_stamp(datagram.control);
@@ -161,20 +166,21 @@ impl<P: Copy> TransmitMatcher<P> {
         count
     }
 
-    /// Returns the packet that was stamped, and the stamp on the system's clock; `None` if the packet is
+    /// Returns the stamped packet, and the stamp converted to the system clock; `None` if the packet is
     /// unknown or was given up, or if the stamp is impossible.
     fn find(&mut self, found: TransmitStamp) -> Option<(P, Stamp)> {
         let capacity = self.packets.len();
         let TransmitStamp { number, passage, stamp } = found;
+        // The number was not assigned yet, or its slot has been reused for a later packet.
         if self.next.wrapping_sub(number).wrapping_sub(1) as usize >= capacity {
             return None;
         }
         let packet = self.packets[number as usize & (capacity - 1)].as_mut()?;
         let at = match stamp.source {
-            // An adapter's stamp is used only if it can be converted to the system's clock.
+            // An adapter's stamp is used only if it can be converted to the system clock.
             StampSource::Hardware => on_system_clock(stamp.at, packet.reading),
-            // A packet cannot leave before it was sent: such a stamp belongs to another packet, or the clock
-            // was set back in between.
+            // A packet cannot leave before it is sent: the stamp belongs to another packet, or the clock was
+            // set back in between.
             _ if stamp.at < packet.reading => {
                 self.rejected += 1;
                 None
@@ -288,7 +294,7 @@ mod tests {
         departures
             .restart(&from, crate::stamp::flags(StampMode::Kernel, StampedPackets::SENT), |_, _| {})
             .unwrap();
-        // Each packet has one stamp of entering the queue and one of leaving it.
+        // Each packet has two stamps: one on entering the queue, one on leaving it.
         for i in 0..MAX_MISMATCHES / 2 {
             assert!(!departures.is_suspect());
             from.send(b"x").unwrap();
@@ -298,7 +304,7 @@ mod tests {
         assert!(departures.is_suspect());
     }
 
-    /// Builds an entry of the error queue: packet `number` passed at `at`.
+    /// Builds an error-queue entry: packet `number` was stamped at the point `passage` at time `at`.
     fn entry(number: u32, passage: Passage, at: i64) -> TransmitStamp {
         TransmitStamp { number, passage, stamp: Stamp { at: WallTime(at), source: StampSource::Kernel } }
     }
@@ -310,8 +316,8 @@ mod tests {
         (0..4).for_each(|i| departures.sent(i, WallTime(100 * i)));
         let mut found =
             |number, passage, at| departures.find(entry(number, passage, at)).map(|(i, s)| (i, s.at.0));
-        // Packet 0: both stamps, the later one first. 1: its entry stamp is lost. 2: it never left. 3:
-        // stacked interfaces.
+        // Packet 0: both stamps, the later one first. 1: the entry stamp is lost. 2: never left. 3: stacked
+        // interfaces.
         assert_eq!(found(0, Left, 20), Some((0, 20)));
         assert_eq!(found(0, Queued, 10), Some((0, 10)));
         assert_eq!(found(1, Left, 120), Some((1, 120)));

@@ -1,4 +1,4 @@
-//! [`Driver`]: runs a protocol machine over a TCP connection; used on both sides.
+//! [`Driver`]: runs a protocol state machine over a TCP connection; used by client and server.
 
 use crate::clock::{self, tick};
 use crate::wake::Waker;
@@ -12,18 +12,18 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 
-/// Longest wait before flags, counters and clocks are checked.
+/// Maximum wait before flags, counters and clocks are checked, in milliseconds.
 const MAX_WAIT_MS: i64 = 100;
-/// Maximum number of consecutive reads before reports and timers are checked, so that a peer that never stops
-/// sending does not delay them.
+/// Maximum number of consecutive reads before reports and timers are checked: a peer that never stops sending
+/// must not delay them.
 const MAX_READS: usize = 16;
 
-/// A machine that converses over one connection, with constructors of its inputs.
+/// A state machine that communicates over one connection, with constructors of its inputs.
 pub(crate) trait Conversing: Machine {
     /// Input: bytes were received.
     fn received(bytes: &[u8]) -> Self::Input<'_>;
 
-    /// Input: the connection has ended, with the system's error, if any.
+    /// Input: the connection has ended, with the operating system's error, if any.
     fn closed(why: Option<&str>) -> Self::Input<'_>;
 }
 
@@ -107,7 +107,7 @@ impl Conversing for push::PushReceiver {
     }
 }
 
-/// A machine and its connection; the connection may end before the machine does.
+/// A state machine and its connection. The connection may end before the state machine does.
 #[derive(Debug)]
 pub(crate) struct Driver<M> {
     pub machine: M,
@@ -118,7 +118,7 @@ pub(crate) struct Driver<M> {
 }
 
 impl<M: Conversing> Driver<M> {
-    /// Runs `machine` over `stream`.
+    /// Creates a driver that runs `machine` over `stream`.
     pub fn new(machine: M, stream: TcpStream) -> io::Result<Driver<M>> {
         Ok(Driver {
             machine,
@@ -128,33 +128,33 @@ impl<M: Conversing> Driver<M> {
         })
     }
 
-    /// Continues over another connection. The machine is not informed.
+    /// Continues over another connection, without informing the state machine.
     pub fn reconnect(&mut self, stream: TcpStream) -> io::Result<()> {
         self.connection = Some(NonblockingConnection::new(stream)?);
         Ok(())
     }
 
-    /// Number of bytes read from and written to all connections of the driver.
+    /// Returns the number of bytes read from and written to all connections of the driver.
     pub(crate) fn transferred(&self) -> u64 {
         self.transferred
     }
 
-    /// Number of bytes read from all connections of the driver.
+    /// Returns the number of bytes read from all connections of the driver.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }
 
-    /// Passes an input to the machine, with the current time.
+    /// Passes an input to the state machine, with the current time.
     pub fn handle(&mut self, input: M::Input<'_>) {
         self.machine.handle(tick(), input);
     }
 
-    /// Writes the machine's output as far as the connection accepts it.
+    /// Writes as much of the state machine's output as the connection accepts.
     pub(crate) fn write_output(&mut self) {
         let Some(connection) = &mut self.connection else { return };
         let before = connection.flushed;
         let mut written = connection.flush();
-        // The clock is read for each message: a probe contains the time at which it is sent.
+        // The clock is read again for each message, because a probe contains its send time.
         while written.is_ok()
             && !connection.is_pending()
             && self.machine.poll_transmit(tick(), &mut connection.out)
@@ -171,7 +171,7 @@ impl<M: Conversing> Driver<M> {
         }
     }
 
-    /// Passes received bytes to the machine.
+    /// Passes received bytes to the state machine.
     pub(crate) fn read_input(&mut self) {
         for _ in 0..MAX_READS {
             let Some(connection) = &mut self.connection else { return };
@@ -187,24 +187,24 @@ impl<M: Conversing> Driver<M> {
         }
     }
 
-    /// Waits for the connection, `waker`, or the machine's timer, at most [`MAX_WAIT_MS`].
+    /// Waits for the connection, `waker`, or the state machine's timer, at most [`MAX_WAIT_MS`].
     pub fn wait(&self, waker: Option<&Waker>) {
         wait(self.connection.as_ref(), waker, self.machine.poll_timeout());
     }
 
-    /// Same as [`Self::wait`] without a waker, for at most `timeout`.
+    /// Like [`Self::wait`] without a waker, for at most `timeout`.
     pub fn wait_for(&self, timeout: Span) {
         let until = clock::steady() + timeout;
         let due = self.machine.poll_timeout().map_or(until, |due| due.min(until));
         wait(self.connection.as_ref(), None, Some(due));
     }
 
-    /// True if output is waiting because the connection cannot accept it.
+    /// True if output is waiting because the connection does not accept it yet.
     pub fn is_pending(&self) -> bool {
         self.connection.as_ref().is_some_and(NonblockingConnection::is_pending)
     }
 
-    /// Passes the timer event to the machine if it is due.
+    /// Passes the timer event to the state machine if it is due.
     pub(crate) fn check_timer(&mut self) {
         let now = tick();
         if self.machine.poll_timeout().is_some_and(|due| now.steady >= due) {
@@ -212,7 +212,7 @@ impl<M: Conversing> Driver<M> {
         }
     }
 
-    /// Writes the machine's remaining output, for at most `timeout`.
+    /// Writes the remaining output of the state machine, for at most `timeout`.
     pub fn finish(&mut self, timeout: Span) {
         let until = clock::steady() + timeout;
         let Some(connection) = &mut self.connection else { return };
@@ -222,9 +222,9 @@ impl<M: Conversing> Driver<M> {
         }
     }
 
-    /// Same as [`Self::finish`], then discards further input until the peer has closed the connection, all
-    /// within `timeout`. A connection closed with unread input is reset, and the peer may not receive the
-    /// last message.
+    /// Like [`Self::finish`], then discards further input until the peer has closed the connection, all
+    /// within `timeout`. Otherwise the kernel would reset the connection because of unread input, and the
+    /// peer might lose the last message.
     pub fn finish_and_drain(&mut self, timeout: Span) {
         let until = clock::steady() + timeout;
         self.finish(timeout);
@@ -252,7 +252,7 @@ impl<M: Conversing> Driver<M> {
 struct NonblockingConnection {
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// Output buffer, and the number of its bytes already written.
+    /// Output buffer.
     out: Vec<u8>,
     written: usize,
     /// Total number of bytes written.
@@ -263,15 +263,16 @@ struct NonblockingConnection {
 enum ReadResult<'a> {
     /// No data is available at present.
     Nothing,
-    /// Bytes that were read.
+    /// Bytes read.
     Bytes(&'a [u8]),
-    /// The connection was closed by the peer, or broke; with the system's error, if any.
+    /// The peer closed the connection, or it failed with this operating system error.
     Closed(Option<String>),
 }
 
 impl NonblockingConnection {
     /// Takes over an established connection.
     fn new(stream: TcpStream) -> io::Result<NonblockingConnection> {
+        // Messages are small, and Nagle's algorithm would delay them, clock probes included.
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         Ok(NonblockingConnection {
@@ -330,6 +331,7 @@ fn wait(connection: Option<&NonblockingConnection>, waker: Option<&Waker>, deadl
         PollFd::new(c.stream.as_fd(), events)
     });
     let mut fds: Vec<PollFd<'_>> = woken.into_iter().chain(ready).collect();
+    // Rounded up to whole milliseconds, so that waiting for a deadline is not a busy loop.
     let left =
         deadline.map_or(i64::MAX, |d| (d - clock::steady()).0.max(0).saturating_add(999_999) / 1_000_000);
     let _ = poll(&mut fds, PollTimeout::from(left.min(MAX_WAIT_MS) as u16));
@@ -338,7 +340,7 @@ fn wait(connection: Option<&NonblockingConnection>, waker: Option<&Waker>, deadl
     }
 }
 
-/// Completes the facts about a host after a test with the clock's state and notes.
+/// Adds the clock's state and the notes at the end of a test to the facts about a host.
 pub(crate) fn facts_after(
     before: &HostFacts,
     clock_steps: &mut clock::ClockSteps,
@@ -358,7 +360,7 @@ mod tests {
     use jitlat_proto::Tick;
     use std::net::TcpListener;
 
-    /// A machine that sends bytes and stores the bytes that it receives.
+    /// A state machine that sends bytes and stores the bytes that it receives.
     #[derive(Debug, Default)]
     struct Exchange {
         to_send: Vec<u8>,
@@ -417,11 +419,11 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_of_a_peer_that_reads_no_more_are_heard() {
+    fn the_last_message_of_a_peer_that_no_longer_reads_is_received() {
         let (mut driver, mut peer) = connected();
         driver.machine.to_send = vec![7; 1000];
         driver.write_output();
-        // The peer closes with unread input, which resets the connection.
+        // The peer closes its connection while it has unread input, which resets the connection.
         peer.write_all(b"full").unwrap();
         drop(peer);
         driver.machine.to_send = vec![7; 1000];

@@ -1,4 +1,4 @@
-//! Ethernet frames with UDP over IPv4 or IPv6, which are built and parsed here, and BPF filters for them.
+//! Ethernet frames with UDP over IPv4 or IPv6: building, parsing, and BPF filters.
 
 use jitlat_proto::wire::Field;
 use socket2::SockFilter;
@@ -15,7 +15,7 @@ mod ethernet {
     pub const LENGTH: usize = ETHERTYPE.end();
 }
 
-/// Fields of the IP header.
+/// Fields of the IPv4 header.
 pub(crate) mod ipv4 {
     use super::Field;
     /// Version in the upper half, header length in 32-bit words in the lower half.
@@ -58,7 +58,7 @@ pub(crate) mod udp {
     pub const TOTAL_LENGTH: Field<u16> = DESTINATION.then();
     pub const CHECKSUM: Field<u16> = TOTAL_LENGTH.then();
     pub const LENGTH: usize = CHECKSUM.end();
-    /// The protocol number in an IP header.
+    /// Protocol number in the IP header.
     pub const PROTOCOL: u8 = 17;
 }
 
@@ -67,7 +67,7 @@ const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// Maximum length of all headers before the payload, in bytes.
 pub(crate) const HEADERS: usize = ethernet::LENGTH + ipv6::LENGTH + udp::LENGTH;
 
-/// Length of the IP and UDP headers of packets to `ip`, in bytes.
+/// Returns the total length of the IP and UDP headers of packets to `ip`, in bytes.
 pub(crate) fn beneath(ip: IpAddr) -> usize {
     udp::LENGTH + if ip.is_ipv4() { ipv4::LENGTH } else { ipv6::LENGTH }
 }
@@ -75,12 +75,12 @@ pub(crate) fn beneath(ip: IpAddr) -> usize {
 /// A UDP datagram parsed from a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UdpFrame<'a> {
-    /// Ethernet addresses.
+    /// Ethernet address of the sender.
     pub source: Mac,
     pub destination: Mac,
     pub from: SocketAddr,
     pub to: SocketAddr,
-    /// The datagram's payload.
+    /// Payload of the datagram.
     pub payload: &'a [u8],
     /// Time to live, or hop limit.
     pub ttl: u8,
@@ -89,8 +89,8 @@ pub(crate) struct UdpFrame<'a> {
 }
 
 /// Parses a frame that contains an unfragmented UDP datagram over IPv4, or over IPv6 without extension
-/// headers; `None` otherwise. The checksum is not verified: between virtual interfaces its computation is
-/// often left to an adapter that does not exist.
+/// headers; `None` otherwise. The checksum is not verified: between virtual interfaces it is often left for
+/// an adapter to compute, and no adapter exists.
 pub(crate) fn parse(frame: &[u8]) -> Option<UdpFrame<'_>> {
     let packet = frame.get(ethernet::LENGTH..)?;
     let version_length = ipv4::VERSION_LENGTH.read(packet)?;
@@ -144,15 +144,14 @@ pub(crate) struct Ends {
     pub to: SocketAddr,
 }
 
-/// The headers of a frame.
+/// Headers of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Headers {
     bytes: [u8; HEADERS],
     length: usize,
 }
 
-/// Returns the headers of frames between these ends, without lengths and checksums. The IPv6 flow label is
-/// zero.
+/// Returns the headers of frames between `ends`, without lengths and checksums. The IPv6 flow label is zero.
 pub(crate) fn headers(ends: &Ends, traffic_class: u8, ttl: u8) -> Headers {
     let mut bytes = [0; HEADERS];
     ethernet::DESTINATION.write(&mut bytes, ends.to_mac);
@@ -190,7 +189,7 @@ pub(crate) fn headers(ends: &Ends, traffic_class: u8, ttl: u8) -> Headers {
     Headers { bytes, length: ethernet::LENGTH + ip + udp::LENGTH }
 }
 
-/// Builds `frame` from headers and payload, and fills in lengths and checksums.
+/// Builds `frame` from headers and payload, and sets lengths and checksums.
 pub(crate) fn fill(frame: &mut Vec<u8>, headers: &Headers, payload: &[u8]) {
     frame.clear();
     frame.extend_from_slice(&headers.bytes[..headers.length]);
@@ -208,7 +207,7 @@ pub(crate) fn fill(frame: &mut Vec<u8>, headers: &Headers, payload: &[u8]) {
     let (header, datagram) = packet.split_at_mut(ip);
     let length = datagram.len() as u16;
     udp::TOTAL_LENGTH.write(datagram, length);
-    // Zero would mean "no checksum".
+    // A checksum of zero would mean that there is none.
     let sum = match checksum(pseudo_header(header, length) + sum_of(datagram)) {
         0 => 0xffff,
         sum => sum,
@@ -216,7 +215,7 @@ pub(crate) fn fill(frame: &mut Vec<u8>, headers: &Headers, payload: &[u8]) {
     udp::CHECKSUM.write(datagram, sum);
 }
 
-/// Sum of the UDP pseudo header (addresses, protocol, length) for a datagram of `length` bytes.
+/// Returns the sum of the UDP pseudo header (addresses, protocol, length) for a datagram of `length` bytes.
 pub(crate) fn pseudo_header(packet: &[u8], length: u16) -> u64 {
     let addresses = match packet.first().map(|first| first >> 4) {
         Some(6) => packet.get(ipv6::SOURCE.start()..ipv6::DESTINATION.end()),
@@ -225,7 +224,7 @@ pub(crate) fn pseudo_header(packet: &[u8], length: u16) -> u64 {
     sum_of(addresses.unwrap_or_default()) + u64::from(udp::PROTOCOL) + u64::from(length)
 }
 
-/// Sum of the 16-bit words of `bytes`.
+/// Returns the sum of the 16-bit words of `bytes`.
 pub(crate) fn sum_of(bytes: &[u8]) -> u64 {
     bytes
         .chunks(2)
@@ -233,7 +232,7 @@ pub(crate) fn sum_of(bytes: &[u8]) -> u64 {
         .sum()
 }
 
-/// Internet checksum (RFC 1071) of words that add up to `sum`.
+/// Returns the Internet checksum (RFC 1071) of words that add up to `sum`.
 pub(crate) fn checksum(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -241,9 +240,9 @@ pub(crate) fn checksum(mut sum: u64) -> u16 {
     !(sum as u16)
 }
 
-/// Instructions of classic BPF: operands of loads and comparisons.
+/// Operation codes and loads of classic BPF.
 mod bpf {
-    /// Operation, jumps on success and failure, operand.
+    /// BPF instruction: operation, jumps on success and failure, operand.
     pub(crate) type BpfInstruction = (u16, u8, u8, u32);
 
     const LOAD_WORD: u16 = 0x20;
@@ -255,7 +254,7 @@ mod bpf {
     const HAS_BITS: u16 = 0x45;
     const RETURN: u16 = 0x06;
 
-    /// A comparison; [`all_of`] sets the number of instructions to skip if it fails.
+    /// A comparison. [`all_of`] sets the number of instructions to skip if it fails.
     pub struct FieldTest {
         load: FieldLoad,
         expected: FieldMatch,
@@ -278,7 +277,8 @@ mod bpf {
         FieldTest { load, expected }
     }
 
-    /// Returns a filter that passes frames which meet all of `tests`. `ip` is the offset of the IP header.
+    /// Returns a filter that passes frames for which all of `tests` succeed. `ip` is the offset of the IP
+    /// header.
     pub(crate) fn all_of(tests: &[FieldTest], ip: usize) -> Vec<BpfInstruction> {
         let with_length = tests.iter().any(|t| matches!(t.load, FieldLoad::HalfBehindIp(_)));
         let mut program = Vec::new();
@@ -294,7 +294,7 @@ mod bpf {
                 FieldLoad::HalfBehindIp(at) => (LOAD_HALF_BEHIND_IP, at),
             };
             program.push((load, 0, 0, at as u32));
-            // Skip two instructions for each further test, and the instruction that passes the frame.
+            // Skips two instructions for each further test, and the instruction that passes the frame.
             let fail = (2 * (tests.len() - 1 - i) + 1) as u8;
             program.push(match test.expected {
                 FieldMatch::Equal(value) => (IS_EQUAL, 0, fail, value),
@@ -306,7 +306,7 @@ mod bpf {
         program
     }
 
-    /// Returns a filter that passes frames which meet all of `one` or all of `other`.
+    /// Returns a filter that passes frames for which all of `one` or all of `other` succeed.
     pub(crate) fn any_of(one: &[FieldTest], other: &[FieldTest]) -> Vec<BpfInstruction> {
         let mut program = all_of(one, super::ethernet::LENGTH);
         // A frame that fails continues with `other` instead.
@@ -315,11 +315,11 @@ mod bpf {
         program
     }
 
-    /// Instruction that passes nothing.
+    /// Instruction that rejects the frame.
     pub const NOTHING: BpfInstruction = (RETURN, 0, 0, 0);
 }
 
-/// Returns a BPF filter that passes nothing.
+/// Returns a BPF filter that rejects all frames.
 pub(crate) fn nothing() -> Vec<SockFilter> {
     assemble(&[bpf::NOTHING])
 }
@@ -363,7 +363,7 @@ fn of_v4(from: Option<Ipv4Addr>, ports: &[(Field<u16>, u16)]) -> Vec<bpf::FieldT
     tests
 }
 
-/// Fragments and packets with extension headers have a different next header and do not match.
+/// Fragments and packets with extension headers have a different next header, so they do not match.
 fn of_v6(from: Option<Ipv6Addr>, ports: &[(Field<u16>, u16)]) -> Vec<bpf::FieldTest> {
     use bpf::{FieldLoad, FieldMatch, test};
     let ip = |start: usize| ethernet::LENGTH + start;
@@ -450,7 +450,7 @@ mod tests {
         assert!(!change(39, 3), "a length that holds no header");
     }
 
-    /// Runs a filter like the kernel.
+    /// Runs a filter like the kernel does; returns true if the frame passes.
     fn passes(program: &[bpf::BpfInstruction], frame: &[u8]) -> bool {
         let (mut accumulator, mut index, mut at) = (0, 0, 0);
         loop {
@@ -528,7 +528,7 @@ mod tests {
             passes(&to, &other)
         };
         assert!(!change(12, 0x86) && !change(23, 6) && !change(21, 1), "IPv6, TCP, a later fragment");
-        // With IPv4 options the ports are at a larger offset.
+        // With IPv4 options, the ports are at a larger offset.
         let mut longer = ours.clone();
         longer[14] = 0x46;
         longer.splice(34..34, [1, 1, 1, 0]);

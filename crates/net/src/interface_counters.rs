@@ -1,5 +1,5 @@
-//! Driver counters of retries and failures at the sending interface (as in `ethtool -S`), before and after a
-//! test. A radio link that retransmits often is slow, and higher layers do not show the cause.
+//! Driver counters of retries and failures on the sending interface (see `ethtool -S`), before and after a
+//! test. A radio link that retransmits often is slow, but higher layers do not show the cause.
 
 use crate::sys;
 use std::net::{IpAddr, UdpSocket};
@@ -7,25 +7,26 @@ use std::os::fd::AsFd;
 
 /// Length of a counter name, in bytes, padded with zeros.
 const COUNTER_NAME_BYTES: usize = 32;
-/// Maximum number of counters in the note.
+/// Maximum number of counters in a note.
 const MAX_COUNTERS: usize = 12;
 
-/// Counters of one interface at the beginning of a test.
+/// Counters of one interface, read at the start of a test.
 pub(crate) struct InterfaceCounters {
     interface: Option<String>,
     before: Vec<(String, u64)>,
 }
 
 impl InterfaceCounters {
-    /// Reads the counters of the interface with the address `local`.
+    /// Reads the counters of the interface that has the address `local`.
     pub fn start(local: IpAddr) -> InterfaceCounters {
         let interface = interface_of(local);
         let before = interface.as_deref().map(read).unwrap_or_default();
         InterfaceCounters { interface, before }
     }
 
-    /// Describes the increments since the start: `wlan0 counted during the test: tx_retries 12,
-    /// tx_retry_failed 0`. `None` if the driver has no such counters.
+    /// Describes the increments since the start, for example
+    /// `wlan0 counted during the test: tx_retries 12, tx_retry_failed 0`. `None` if the driver has no such
+    /// counters.
     pub fn note(&self) -> Option<String> {
         let interface = self.interface.as_deref().filter(|_| !self.before.is_empty())?;
         describe(interface, &difference(&self.before, &read(interface)))
@@ -42,16 +43,15 @@ fn interface_of(local: IpAddr) -> Option<String> {
     nix::ifaddrs::getifaddrs().ok()?.find(|a| has(a) == Some(local)).map(|a| a.interface_name)
 }
 
-/// Counters of retries and failures of `interface`; empty if there are none or the driver does not report
-/// them.
+/// Returns the counters of retries and failures of `interface`; empty if the driver has none.
 fn read(interface: &str) -> Vec<(String, u64)> {
     let statistics = UdpSocket::bind(("127.0.0.1", 0))
         .and_then(|socket| sys::adapter_statistics(socket.as_fd(), interface));
     statistics.map(|(names, values)| of_retries(&names, &values)).unwrap_or_default()
 }
 
-/// Selects the counters whose names refer to retries or failures. `names` has 32 bytes per counter, `values`
-/// one value.
+/// Selects the counters whose names refer to retries or failures. `names` contains 32 bytes per counter,
+/// `values` one value per counter.
 fn of_retries(names: &[u8], values: &[u64]) -> Vec<(String, u64)> {
     let named = names.chunks_exact(COUNTER_NAME_BYTES).zip(values).map(|(name, value)| {
         let end = name.iter().position(|b| *b == 0).unwrap_or(COUNTER_NAME_BYTES);
@@ -65,7 +65,7 @@ fn of_retries(names: &[u8], values: &[u64]) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Increment of each counter in `before`. A counter that was reset counts from zero.
+/// Returns the increment of each counter in `before`. A counter that was reset counts from zero.
 fn difference(before: &[(String, u64)], after: &[(String, u64)]) -> Vec<(String, u64)> {
     let grown = |(name, now): &(String, u64)| {
         let (_, then) = before.iter().find(|(known, _)| known == name)?;
@@ -74,7 +74,7 @@ fn difference(before: &[(String, u64)], after: &[(String, u64)]) -> Vec<(String,
     after.iter().filter_map(grown).collect()
 }
 
-/// Lists retries always, and failures if the counter increased.
+/// Lists retry counters always, and failure counters if they increased.
 fn describe(interface: &str, counted: &[(String, u64)]) -> Option<String> {
     let shown = counted.iter().filter(|(name, n)| *n > 0 || name.to_ascii_lowercase().contains("retr"));
     let shown: Vec<String> = shown.take(MAX_COUNTERS).map(|(name, n)| format!("{name} {n}")).collect();
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn retries_of_a_radio_are_shown_as_a_difference() {
-        // Names as in mac80211.
+        // Counter names of mac80211.
         let kernel = names(&["tx_packets", "tx_filtered", "tx_retry_failed", "tx_retries", "sta_state"]);
         let [before, after] = [[10, 0, 1, 100, 3], [60, 0, 1, 112, 3]].map(|v| of_retries(&kernel, &v));
         assert_eq!(before, [("tx_retry_failed".to_owned(), 1), ("tx_retries".to_owned(), 100)]);

@@ -1,14 +1,14 @@
-//! Files with keys, users or tokens, which nobody else may be able to read.
+//! Files with keys, users or tokens, which other users must not be able to read.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Maximum length of a key file, in bytes: more than all users of a server need.
+/// Maximum length of a key file, in bytes; far more than all users of a server need.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Reason why a key file is not used. Each message contains the file's name.
+/// Reason why a key file cannot be used. Each message contains the file's name.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
     /// The file cannot be read.
@@ -16,15 +16,15 @@ pub enum KeyFileError {
     Read {
         /// Name of the file.
         name: String,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The permissions of the file allow others to read or change it.
-    #[error("others can read or change the key file {name} (mode {mode:03o}): run `chmod 600 {name}`")]
+    /// The permissions of the file allow other users to read or change it.
+    #[error("other users can read or change the key file {name} (mode {mode:03o}): run `chmod 600 {name}`")]
     Open {
         /// Name of the file.
         name: String,
-        /// Permission bits.
+        /// Permission bits of the file.
         mode: u32,
     },
     /// The file is longer than [`MAX_BYTES`].
@@ -44,15 +44,15 @@ pub enum KeyFileError {
 /// Reads a file with a key, users or a token.
 ///
 /// # Errors
-/// [`KeyFileError`], also if others can read or change the file, unless the service manager provided it
-/// (`CREDENTIALS_DIRECTORY`).
+/// [`KeyFileError`], also if other users can read or change the file. Files from the service manager
+/// (`CREDENTIALS_DIRECTORY`) are exempt.
 pub fn read(path: &Path) -> Result<Vec<u8>, KeyFileError> {
     let name = || path.display().to_string();
     let doing = |source| KeyFileError::Read { name: name(), source };
     let file = File::open(path).map_err(doing)?;
     let about = file.metadata().map_err(doing)?;
     let mode = about.permissions().mode() & 0o777;
-    // Credentials are protected by the service manager, so permissions are not checked.
+    // The service manager protects its credentials, so their permissions are not checked.
     let credential = std::env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|folder| path.starts_with(folder));
     if about.is_file() && !credential && mode & 0o077 != 0 {
         return Err(KeyFileError::Open { name: name(), mode });

@@ -9,10 +9,10 @@ use std::net::{Ipv6Addr, SocketAddr};
 const DESTINATION: Field<Mac> = Field::at(0);
 const SOURCE: Field<Mac> = DESTINATION.then();
 const TYPE: Field<u16> = SOURCE.then();
-/// Bytes of the Ethernet header.
+/// Length of the Ethernet header, in bytes.
 const HEADER: usize = TYPE.end();
 
-/// EtherType: the first that IEEE 802 reserves for local experiments.
+/// EtherType: the first of those that IEEE 802 reserves for local experiments.
 pub const ETHERTYPE: u16 = 0x88b5;
 
 /// An Ethernet frame that contains a LaMP packet.
@@ -26,7 +26,7 @@ pub struct LampFrame<'a> {
     pub packet: &'a [u8],
 }
 
-/// Parses the LaMP packet in `frame`; `None` if there is none.
+/// Parses the LaMP packet in `frame`; `None` if `frame` does not contain one.
 pub fn parse(frame: &[u8]) -> Option<LampFrame<'_>> {
     (TYPE.read(frame)? == ETHERTYPE).then_some(())?;
     let body = frame.get(HEADER..)?;
@@ -38,7 +38,7 @@ pub fn parse(frame: &[u8]) -> Option<LampFrame<'_>> {
     })
 }
 
-/// Builds the frame of `packet` from `source` to `destination`.
+/// Builds a frame that contains `packet`, from `source` to `destination`.
 pub fn fill(frame: &mut Vec<u8>, source: Mac, destination: Mac, packet: &[u8]) {
     frame.clear();
     frame.resize(HEADER, 0);
@@ -73,8 +73,8 @@ pub fn is_unicast(mac: Mac) -> bool {
     mac[0] & 1 == 0 && mac != [0; 6]
 }
 
-/// Returns the link-local address derived from an Ethernet address (RFC 4291, appendix A), by which the
-/// policies of servers identify the host; the port is the EtherType.
+/// Returns the link-local address derived from an Ethernet address (RFC 4291, appendix A), with the EtherType
+/// as port. Server policies identify the host by this address.
 pub fn address_of(mac: Mac) -> SocketAddr {
     let [a, b, c, d, e, f] = mac;
     let word = |high: u8, low: u8| u16::from_be_bytes([high, low]);
@@ -103,7 +103,7 @@ mod tests {
         for cut in 0..whole {
             assert!(parse(&frame[..cut]).is_none(), "{cut}");
         }
-        // The length field of an INIT contains its type.
+        // The length field of an INIT packet contains its type.
         fill(&mut frame, HERE, THERE, &LampHeader::new(LampKind::Init, 7, 0, 2).to_bytes());
         assert_eq!(parse(&frame).unwrap().packet.len(), 24);
         frame[12] = 8;

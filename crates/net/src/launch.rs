@@ -1,17 +1,17 @@
-//! Launch times (`SO_TXTIME`): each packet is passed to the kernel early with the time at which it is to
-//! leave, and the interface's queue (`etf`), or the adapter behind it, holds it until then. The program's own
-//! wake-ups no longer affect the schedule.
+//! Launch times (`SO_TXTIME`): each packet is passed to the kernel early, together with its launch time, and
+//! the queue of the interface (`etf`) or the adapter holds the packet until then. Late wake-ups of the
+//! program then no longer affect the schedule.
 //!
-//! This requires a kernel with that queueing discipline and an interface that uses it, set up by the host's
-//! administrator:
+//! The kernel must have this queueing discipline, and the host's administrator must set it up on the
+//! interface:
 //!
 //! ```text
 //! tc qdisc replace dev eth0 root etf clockid CLOCK_TAI delta 300000 [offload]
 //! ```
 //!
-//! Without `offload` the kernel's timers release packets, with it the adapter's clock, which `phc2sys` must
-//! synchronise. Such a queue drops packets without a launch time, so every packet of a socket gets one,
-//! including greetings.
+//! Without `offload`, timers of the kernel release the packets; with it, the adapter does by its own clock,
+//! which `phc2sys` must synchronise. Such a queue drops packets without a launch time, so every packet of a
+//! socket gets one, including greetings.
 
 use crate::clock::steady;
 use crate::cmsg::ControlBuffer;
@@ -27,10 +27,10 @@ use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
-/// Minimum time before the launch time at which a packet is passed to the kernel: on a busy host, a sleeping
-/// thread may wake up this late.
+/// Minimum time before the launch time at which a packet is passed to the kernel, because a sleeping thread
+/// may wake up this late on a busy host.
 const MIN_ADVANCE: Span = Span::millis(1);
-/// Longest `delta` that is accepted as plausible.
+/// Maximum plausible value of `delta`.
 const MAX_DELTA: Span = Span::millis(100);
 
 /// A queueing discipline of an interface.
@@ -38,26 +38,26 @@ const MAX_DELTA: Span = Span::millis(100);
 pub(crate) struct Discipline {
     /// Kind: `fq_codel`, `noqueue`, `etf`.
     pub kind: String,
-    /// Parameters of an `etf` queue; `None` for other kinds.
+    /// Parameters of an `etf` queue; `None` for other kinds of queues.
     pub etf: Option<Etf>,
 }
 
 /// A queue that releases packets at their launch times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Etf {
-    /// Time before the launch time at which the queue passes a packet on.
+    /// Time before the launch time at which the queue releases a packet.
     pub delta: Span,
-    /// True if the adapter, not the kernel, releases packets on time.
+    /// True if the adapter, instead of the kernel, releases packets at their launch times.
     pub offload: bool,
 }
 
-/// Functions of a host that launch times require.
+/// Functions of the host that launch times require.
 pub(crate) trait LaunchHost: Sync {
-    /// Returns name and number of the interface with this address.
+    /// Returns the name and the number of the interface that has this address; `None` if there is none.
     fn interface(&self, local: IpAddr) -> io::Result<Option<(String, u32)>>;
     /// Returns the queueing disciplines of the interface with this number.
     fn disciplines(&self, interface: u32) -> io::Result<Vec<Discipline>>;
-    /// Makes `socket` accept launch times on the TAI clock, and report packets that miss theirs.
+    /// Makes `socket` accept launch times on the TAI clock, and report packets that miss their launch time.
     fn enable(&self, socket: BorrowedFd<'_>) -> nix::Result<()>;
 }
 
@@ -76,13 +76,15 @@ impl LaunchHost for ThisHost {
     }
 
     fn enable(&self, socket: BorrowedFd<'_>) -> nix::Result<()> {
+        // `SOF_TXTIME_REPORT_ERRORS`: packets that miss their launch time are reported in the error queue.
         const REPORT_ERRORS: u32 = 2;
+        // An etf queue drops packets of sockets with another clock than its own, which is set up as TAI.
         let request = libc::sock_txtime { clockid: libc::CLOCK_TAI, flags: REPORT_ERRORS };
         setsockopt(&socket, sockopt::TxTime, &request)
     }
 }
 
-/// Reason why packets cannot have launch times.
+/// Reason why launch times cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LaunchError {
     /// The kernel does not provide the information.
@@ -108,7 +110,7 @@ pub(crate) enum LaunchError {
     Refused(Errno),
 }
 
-/// Settings for the launch times of one socket's packets.
+/// Launch-time settings of one socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Launch {
     /// Time before the launch time at which a packet is passed to the kernel.
@@ -116,7 +118,7 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// Prepares `socket`, which is bound to `local`.
+    /// Prepares `socket`, which is bound to `local`, for launch times.
     ///
     /// # Errors
     /// [`LaunchError`] if no interface has `local`, the interface has no queue for launch times, or the
@@ -138,11 +140,12 @@ impl Launch {
         Ok(Launch { advance: MIN_ADVANCE + delta })
     }
 
-    /// Sends the concatenated `parts` as a datagram that leaves at `due`.
+    /// Sends the concatenated `parts` as a datagram whose launch time is `due`.
     ///
     /// # Errors
-    /// System errors.
+    /// Errors of the operating system.
     pub fn send(self, socket: BorrowedFd<'_>, parts: &[IoSlice<'_>], due: SteadyTime) -> io::Result<usize> {
+        // Launch times are on the TAI clock, but `due` is on the steady clock.
         let now = clock_gettime(ClockId::CLOCK_TAI)?;
         let now = now.tv_sec().saturating_mul(SECOND).saturating_add(now.tv_nsec());
         let at = now.saturating_add((due - steady()).0).max(0).unsigned_abs();
@@ -151,10 +154,10 @@ impl Launch {
         sys::send_controlled(socket, parts, &control)
     }
 
-    /// Sends `bytes` as a datagram that leaves as soon as possible.
+    /// Sends `bytes` as a datagram with the earliest possible launch time.
     ///
     /// # Errors
-    /// System errors.
+    /// Errors of the operating system.
     pub fn send_soon(self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
         self.send(socket, &[IoSlice::new(bytes)], steady() + self.advance)
     }
@@ -163,7 +166,7 @@ impl Launch {
 /// Returns the queueing disciplines of an interface of this host.
 pub(crate) fn disciplines(interface: u32) -> io::Result<Vec<Discipline>> {
     let mut found = Vec::new();
-    // `tcmsg`: family and padding, interface, handle, parent, information.
+    // Structure `tcmsg`: family and padding, interface, handle, parent, information.
     netlink::dump(libc::RTM_GETQDISC, &[0; TRAFFIC], |entry| {
         found.extend(of_entry(entry, interface));
         None::<()>
@@ -174,11 +177,11 @@ pub(crate) fn disciplines(interface: u32) -> io::Result<Vec<Discipline>> {
 /// Length of a `tcmsg`, in bytes.
 const TRAFFIC: usize = 20;
 const INTERFACE: usize = 4;
-/// Attributes of a queueing discipline (`TCA_…`), and of `etf` among its options.
+/// Attributes of a queueing discipline (`TCA_…`), and attributes in the options of `etf`.
 const KIND: u16 = 1;
 const OPTIONS: u16 = 2;
 const ETF_PARAMETERS: u16 = 1;
-/// A flag of `etf`: the adapter releases packets.
+/// Flag of `etf`: the adapter releases packets.
 const OFFLOAD: u32 = 1 << 1;
 
 /// Parses an entry of the kernel's table of queueing disciplines; `None` if it belongs to another interface.
@@ -193,7 +196,7 @@ fn of_entry(entry: &[u8], interface: u32) -> Option<Discipline> {
         }
     }
     let kind = kind?;
-    // `tc_etf_qopt`: delta in ns, clock, flags.
+    // Structure `tc_etf_qopt`: delta in ns, clock, flags.
     let parameters = netlink::attributes(options).find(|(name, _)| *name == ETF_PARAMETERS);
     let etf = parameters.filter(|_| kind == "etf").and_then(|(_, value)| {
         let (delta, flags) = (netlink::u32_at(value, 0)?, netlink::u32_at(value, 8)?);
@@ -203,7 +206,7 @@ fn of_entry(entry: &[u8], interface: u32) -> Option<Discipline> {
 }
 
 /// A simulated host whose interfaces have `etf` queues. Its sockets use launch times on the steady clock,
-/// which needs no privilege.
+/// which requires no privilege.
 #[cfg(test)]
 pub(crate) mod fake {
     use super::*;
@@ -214,7 +217,7 @@ pub(crate) mod fake {
         pub enabled: nix::Result<()>,
     }
 
-    /// A host that has everything launch times need.
+    /// A host that has everything that launch times require.
     pub(crate) static WITH_ETF: std::sync::LazyLock<Host> = std::sync::LazyLock::new(|| Host {
         interface: Some("eth7"),
         disciplines: vec![

@@ -1,5 +1,5 @@
-//! [`Lead`]: time from reading the clock to a packet's departure, so that a packet can carry the time of its
-//! departure.
+//! [`Lead`]: estimate of the time from reading the clock to a packet's departure. With it, a packet can carry
+//! its departure time.
 
 use jitlat_core::{Span, SteadyTime, WallTime};
 use std::net::IpAddr;
@@ -8,21 +8,22 @@ use std::net::IpAddr;
 const MAX_PACKETS: usize = 32;
 /// Minimum number of packets for an estimate.
 const MIN_PACKETS: usize = 4;
-/// Longer times include a wait for the processor or in a queue, which the next packet may not have, and are
-/// ignored.
+/// Maximum plausible lead. Longer times include a wait for the processor or in a queue, which the next packet
+/// may not have, so they are ignored.
 const MAX_LEAD: Span = Span::micros(100);
-/// Time between two stamped packets once [`MAX_PACKETS`] are stored: because each stamp costs a system call.
+/// Time between two stamped packets once [`MAX_PACKETS`] values are stored. Each stamp costs a system call,
+/// so not every packet is stamped.
 const STAMP_PAUSE: Span = Span::millis(10);
 
-/// A sender writes the time into a packet before it leaves, so the rest of the packet's path through this
-/// host counts as delay of the path. RFC 2679 (section 3.7.2) corrects host times by the known difference
-/// from wire times. `Lead` measures this difference with kernel stamps of some packets.
+/// A sender writes the time into a packet before the packet leaves, so the rest of its path through this host
+/// would count as delay of the network. RFC 2679 (section 3.7.2) corrects host times by the known difference
+/// from wire times. `Lead` measures this difference with the kernel stamps of some packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Lead {
-    /// Times of the last packets, in ns.
+    /// Measured times of the last packets, in ns.
     recent: [i64; MAX_PACKETS],
     noted: usize,
-    /// Time from which the next packet is to be stamped.
+    /// Time after which the next packet is to be stamped.
     next: SteadyTime,
     estimate: Span,
 }
@@ -32,14 +33,14 @@ impl Lead {
         Lead { recent: [0; MAX_PACKETS], noted: 0, next: SteadyTime(i64::MIN), estimate: Span::ZERO }
     }
 
-    /// Time from a clock reading to the departure of a packet to `to`: the smallest measured value, because a
-    /// send time that is too late would make a packet seem impossibly fast. Zero until enough values are
-    /// measured, and for packets to this host, which do not leave it.
+    /// Returns the estimated time from a clock reading to the departure of a packet to `to`: the smallest
+    /// measured value, because a send time that is too late would make a packet seem impossibly fast. Zero
+    /// until there are enough values, and for packets that stay on this host.
     pub fn of(&self, to: IpAddr) -> Span {
         if to.to_canonical().is_loopback() { Span::ZERO } else { self.estimate }
     }
 
-    /// True if a packet sent at `now` is to be stamped.
+    /// True if a packet sent at `now` should be stamped.
     pub fn is_due(&mut self, now: SteadyTime) -> bool {
         let due = self.noted < MAX_PACKETS || now >= self.next;
         if due {
@@ -48,7 +49,8 @@ impl Lead {
         due
     }
 
-    /// Adds a measurement: `left` is a packet's departure stamp, `read` the clock reading before it was sent.
+    /// Adds a measurement: `left` is the departure stamp of a packet, `read` the clock reading before the
+    /// packet was sent.
     pub fn note(&mut self, read: WallTime, left: WallTime) {
         let Some(took) = left.checked_since(read).filter(|took| (0..=MAX_LEAD.0).contains(&took.0)) else {
             return;

@@ -1,27 +1,28 @@
-//! Clocks, pacing, sockets, kernel stamps and the drivers that run the protocol machines: the only
-//! crate that touches the kernel.
+//! Clocks, pacing, sockets, kernel stamps and the drivers that run the protocol state machines: the only
+//! crate with system calls of its own.
 //!
 //! * [`clock`] – wall and steady clock, the kernel's synchronisation state, clock steps
 //! * [`pace`] – waiting for absolute deadlines
 //! * [`privilege`] – capabilities, and how to grant them; [`confine`] – rights that a server drops
 //! * [`stamp`] – timestamps of the kernel and of the hardware
 //! * [`twoway`] – drivers of the two-way protocols; [`reflect`] – their reflectors
-//! * [`capture`] – packets captured at an interface or read from a file
+//! * [`capture`] – packets captured on an interface or read from a file
 //! * [`digest`] – digests of packets captured on other hosts; [`push`] – sending tests to a collector
 //! * [`client`], [`server`] – the drivers of the two sides of a one-way test
 //! * [`doctor`] – delays that this host adds to every measurement, and their causes
-//! * [`emulator`] – an impaired path
-//! * [`random`] – random bytes of the system; [`key_file`] – files that nobody else may read
+//! * [`emulator`] – impaired paths for tests and demonstrations
+//! * [`random`] – random bytes of the system; [`key_file`] – files that other users must not be able to
+//!   read
 //! * [`wake`] – waiting until something happens
 //!
-//! Private modules that the others share: `sockets` opens sockets, `accept` accepts connections and limits them per
-//! client, `drive` runs a machine over a connection, `engine` runs a thread for each test stream, `cmsg` reads and
-//! writes control messages, `departures` matches transmit stamps to packets, `lead` estimates the time from reading
-//! the clock to a packet's departure, `ring` passes records from packet threads to the conversing thread, `netlink`
-//! queries the kernel's tables, `launch` gives packets launch times, which the interface's queue or the adapter
-//! enforces, and `sys` holds all `unsafe`.
+//! Private modules that other modules use: `sockets` opens sockets, `accept` accepts connections and limits
+//! them per client, `drive` runs a state machine over a connection, `engine` runs a thread for each test
+//! stream, `cmsg` reads and writes control messages, `departures` matches transmit stamps to packets, `lead`
+//! estimates the time from reading the clock to a packet's departure, `ring` passes records from packet
+//! threads to the control thread, `netlink` queries the kernel's tables, `launch` assigns launch times to
+//! packets, which the interface's queue or the adapter enforces, and `sys` contains all `unsafe` code.
 //!
-//! Related crates: `jitlat-proto` contains the machines, `jitlat-instruments` the tests that run them.
+//! Related crates: `jitlat-proto` contains the state machines, `jitlat-instruments` the tests that run them.
 //!
 //! Measures round trips to a reflector on this host, with kernel stamps:
 //!

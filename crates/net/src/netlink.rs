@@ -5,20 +5,20 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read};
 use std::time::Duration;
 
-/// Message header: length, type, flags, number, port.
+/// Length of the message header: length, type, flags, number, port.
 const HEADER: usize = 16;
 const ALIGNED: usize = 4;
-/// Type of a message that reports an error instead of an answer.
+/// Type of a message that reports an error instead of a result.
 const ERROR: u16 = libc::NLMSG_ERROR as u16;
-/// Maximum number of bytes that the kernel writes at once.
+/// Maximum number of bytes that the kernel writes per call.
 const READ_BUFFER: usize = 1 << 16;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Requests all entries of a table by a message of type `kind` with `body`, and passes the body of each entry to
-/// `each` until it returns `Some`.
+/// Requests all entries of a table with a message of type `kind` and body `body`, and passes the body of each
+/// entry to `each` until `each` returns `Some`.
 ///
 /// # Errors
-/// System errors.
+/// Errors of the operating system.
 pub(crate) fn dump<T>(
     kind: u16,
     body: &[u8],
@@ -33,8 +33,8 @@ pub(crate) fn dump<T>(
         let length = kernel.read(&mut table)?;
         for message in messages(&table[..length]) {
             match message {
-                // The three message types of a table are new entry, deleted entry, query; answers are new
-                // entries.
+                // The message types of a table are consecutive: new entry, deleted entry, query. Answers are
+                // new entries.
                 (answer, body) if answer + 2 == kind => {
                     if let Some(found) = each(body) {
                         return Ok(Some(found));
@@ -114,7 +114,7 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(messages(&bytes[..cut]).flat_map(|(_, body)| attributes(body)).count() <= 3);
         }
-        // A length of zero, and a length beyond the end, end the iteration.
+        // A zero length, or a length beyond the end, ends the iteration.
         assert_eq!(messages(&[0; 64]).count() + attributes(&[0; 64]).count(), 0);
         assert_eq!(messages(&[255; 64]).count() + attributes(&[255; 64]).count(), 0);
     }

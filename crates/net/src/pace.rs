@@ -1,4 +1,4 @@
-//! Waiting for absolute deadlines.
+//! Waits for absolute deadlines.
 //!
 //! A deadline is a time on the steady clock, never "a period from now": a late packet does not delay later
 //! packets, and the mean rate has no error except that of the clock.
@@ -14,11 +14,12 @@ use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 /// Method of waiting for a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaceMode {
-    /// Sleep until the deadline. The processor is free; lateness is the kernel's wake-up latency.
+    /// Sleep until the deadline. The processor is free meanwhile; the lateness is the kernel's wake-up
+    /// latency.
     Sleep,
     /// Sleep until shortly before the deadline, then spin.
     Hybrid,
-    /// Spin all the time. One processor is busy throughout, so this is for machines with spare processors.
+    /// Spin all the time. Occupies a processor completely, so it is for machines with spare processors.
     Spin,
     /// Sleep until shortly before a packet is due. The queue of the interface, which must support launch
     /// times (`SO_TXTIME`), releases the packet on time. Only for UDP streams of jitlat's own protocol.
@@ -39,14 +40,14 @@ impl std::fmt::Display for PaceMode {
 /// Settings of a packet thread. Settings that are not permitted are skipped, with a note.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pacing {
-    /// Method of waiting. `None`: [`PaceMode::Spin`] from 50 000 packets per second if two processors are
-    /// idle, because the receiver and the kernel need one as well; [`PaceMode::Sleep`] otherwise.
+    /// Method of waiting; `None`: [`PaceMode::Spin`] from 50 000 packets per second, but only if two
+    /// processors are idle (the receiver and the kernel need one, too), otherwise [`PaceMode::Sleep`].
     pub mode: Option<PaceMode>,
     /// Priority (1…99) at which the sending thread runs under `SCHED_FIFO`; `None`: normal scheduling. Needs
     /// `CAP_SYS_NICE`.
     pub realtime: Option<u8>,
     /// True to lock the whole program into memory, so that no page fault delays a packet. Needs
-    /// `CAP_IPC_LOCK` or a generous `RLIMIT_MEMLOCK`.
+    /// `CAP_IPC_LOCK` or a sufficient `RLIMIT_MEMLOCK`.
     pub lock_memory: bool,
     /// Processor to which the sending thread is pinned; `None`: any.
     pub cpu: Option<usize>,
@@ -55,29 +56,28 @@ pub struct Pacing {
 /// Settings for sending the packets of a test.
 #[derive(Clone, Debug, Default)]
 pub struct SendSettings {
-    /// Scheduling and waiting of the packet threads.
+    /// Scheduling and waiting method of the packet threads.
     pub pacing: Pacing,
-    /// Priority of sent packets within this host (`SO_PRIORITY`); `None`: the default.
+    /// Priority of sent packets on this host (`SO_PRIORITY`); `None`: the system's default.
     pub priority: Option<u32>,
-    /// True if packets that are due together may leave this host as one buffer, which the kernel or the
-    /// adapter cuts (`UDP_SEGMENT`). Only for load, whose packets need no stamps, never for packets to be
-    /// measured.
+    /// True if packets that are due together may be sent in one buffer, which the kernel or the adapter cuts
+    /// (`UDP_SEGMENT`). Only for load, whose packets need no stamps; never for packets that are measured.
     pub segmented: bool,
 }
 
-/// Gives the calling thread, which serves a display, the lowest processor priority, so that threads that
-/// handle packets run first. If the system refuses, the priority stays unchanged.
+/// Gives the calling thread the lowest processor priority, so that threads that handle packets run first; for
+/// threads that serve a display. If the system refuses, the priority stays unchanged.
 pub fn yield_to_others() {
     let _ = sys::yield_to_others();
 }
 
-/// At this period (50 000 packets per second) or a shorter one, waking up costs as much processor time as
-/// spinning.
+/// Longest period for which spinning is chosen: at 50 000 packets per second, waking up costs as much
+/// processor time as spinning.
 const MAX_SPIN_PERIOD: Span = Span::micros(20);
 
 impl Pacing {
-    /// Returns the method of waiting for a stream of one packet per `period` from a sender without launch
-    /// times; and a note if the method differs from the setting, or if spinning was chosen automatically.
+    /// Returns the method of waiting for a stream of one packet per `period`, from a sender without launch
+    /// times. Adds a note if the method differs from the setting or if spinning was chosen automatically.
     pub fn mode_at(&self, period: Span) -> (PaceMode, Option<String>) {
         self.mode_on(period, is_processor_to_spare)
     }
@@ -108,6 +108,7 @@ impl Pacing {
     /// returns notes about settings that were not permitted. Timer slack is always set to 1 ns.
     pub fn apply(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        // By default, the kernel may delay the timers of a thread by 50 µs, to combine wake-ups.
         if let Err(e) = nix::sys::prctl::set_timerslack(1) {
             notes.push(format!("timer slack stays at the system's default: {}", e.desc()));
         }
@@ -117,6 +118,7 @@ impl Pacing {
             notes.push(format!("not pinned to processor {cpu}: {}", e.desc()));
         }
         let mut lacking = Vec::new();
+        // MCL_FUTURE also covers memory that is allocated later, such as the stacks of threads.
         if self.lock_memory
             && let Err(e) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
         {
@@ -130,7 +132,7 @@ impl Pacing {
             lacking.push(Capability::SysNice);
         }
         lacking.retain(|c| !c.is_held());
-        // A single command for all capabilities, because setcap replaces earlier grants.
+        // A single command for all capabilities, because setcap replaces those granted earlier.
         if !lacking.is_empty() {
             let names: Vec<String> = lacking.iter().map(ToString::to_string).collect();
             notes.push(format!("{} missing: {}", names.join(" and "), how_to_grant(&lacking)));
@@ -139,16 +141,17 @@ impl Pacing {
     }
 }
 
-/// True if at least one processor would remain idle when this thread spins on one processor and the other
-/// work takes another.
+/// True if at least one processor would stay idle while this thread spins and the other work takes another
+/// processor.
 fn is_processor_to_spare() -> bool {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let load = std::fs::read_to_string("/proc/loadavg").ok();
-    // The calling thread is running, too.
+    // The calling thread is one of the running threads.
     load.as_deref().and_then(running).is_some_and(|running| running + 1 < processors)
 }
 
-/// Number of threads that run or wait for a processor, from the text of `/proc/loadavg`.
+/// Returns the number of threads that run or wait for a processor, from the text of `/proc/loadavg`; `None`
+/// if it cannot be parsed.
 fn running(load: &str) -> Option<usize> {
     load.split(' ').nth(3)?.split('/').next()?.parse().ok()
 }
@@ -156,13 +159,14 @@ fn running(load: &str) -> Option<usize> {
 fn pin(cpu: usize) -> nix::Result<()> {
     let mut set = nix::sched::CpuSet::new();
     set.set(cpu)?;
+    // For this call, 0 means the calling thread, not the whole process.
     nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set)
 }
 
 /// Time before the deadline at which [`PaceMode::Hybrid`] begins to spin: longer than almost every wake-up
-/// latency of an idle machine, short enough to use only 6 % of a processor at 1000 packets per second.
+/// latency of an idle machine, but only 6 % of a processor at 1000 packets per second.
 const SPIN_TIME: Span = Span::micros(60);
-/// Longest uninterrupted sleep, so that a stop is noticed soon.
+/// Maximum uninterrupted sleep, so that a stop is noticed soon.
 const MAX_SLEEP: Span = Span::millis(100);
 
 /// Waits for deadlines in one mode.
@@ -177,8 +181,8 @@ impl Pacer {
         Pacer { mode }
     }
 
-    /// Waits until the steady clock reaches `due` and returns the clock's reading at that time; returns at
-    /// once if `due` has passed. Returns `None`, within a tenth of a second, once `interrupted` returns
+    /// Waits until the steady clock reaches `due`, and returns the clock's reading at that time. Returns at
+    /// once if `due` has passed, and returns `None` within a tenth of a second once `interrupted` returns
     /// true.
     #[inline]
     pub fn wait_until(&self, due: SteadyTime, interrupted: impl Fn() -> bool) -> Option<SteadyTime> {
@@ -205,8 +209,9 @@ impl Pacer {
 
 /// Sleeps until the steady clock reaches `until`, or a signal arrives.
 pub(crate) fn sleep_until(until: SteadyTime) {
+    // An absolute time, so that a delay before the call does not prolong the sleep.
     let at = TimeSpec::new(until.0.div_euclid(SECOND), until.0.rem_euclid(SECOND));
-    // The call fails only on a signal or an invalid time; callers check the clock again.
+    // The call fails only for a signal or an invalid time, and callers check the clock again.
     let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &at);
 }
 

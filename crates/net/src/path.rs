@@ -1,7 +1,7 @@
-//! Finds the routers of a path with small TTLs and the ICMP errors that they cause.
+//! Finds the routers on a path by probes with small TTLs and the ICMP errors that they cause.
 //!
-//! Errors are read from a raw socket, because only a raw socket provides the quoted packet. That socket
-//! receives every ICMP error sent to this host; errors that do not concern our probes are ignored.
+//! Errors are read from a raw socket, because only a raw socket provides the quoted packet. It receives every
+//! ICMP error sent to this host; errors that do not quote one of this program's probes are ignored.
 
 use crate::clock;
 use crate::cmsg::ReceivedInfo;
@@ -20,27 +20,27 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Number of bytes read from an ICMP error; no router quotes more.
+/// Maximum number of bytes read from an ICMP error; no router quotes more.
 const MAX_ERROR_BYTES: usize = 2048;
-/// Longest wait before the stop flag is checked.
+/// Maximum wait before the stop flag is checked.
 const MAX_WAIT: Span = Span::millis(50);
-/// Maximum number of batches of errors read before deadlines are checked, so that a flood cannot prevent
-/// probes from being sent.
+/// Maximum number of batches of errors read before deadlines are checked, so that a flood cannot keep probes
+/// from being sent.
 const MAX_ROUNDS: usize = 8;
 
-/// Reason why a path cannot be examined.
+/// Reason why the path cannot be probed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot trace the path to {to}: {doing}: {source}")]
 pub struct PathError {
     /// Destination.
     pub to: IpAddr,
-    /// Action that failed.
+    /// Description of the failed operation.
     pub doing: &'static str,
-    /// The system's error.
+    /// Error of the operating system.
     pub source: io::Error,
 }
 
-/// Returns the address of this host from which packets to `to` leave.
+/// Returns the source address of packets from this host to `to`.
 ///
 /// # Errors
 /// [`PathError`] if there is no route.
@@ -81,7 +81,7 @@ pub fn trace(plan: TracePlan, stop: &AtomicBool, progress: &mut dyn FnMut(u32)) 
             round = run.tracer.round();
             progress(round);
         }
-        // After the first round, all routers that answer have answered at least once.
+        // By the end of the first round, every router that answers at all has answered at least once.
         if round >= 2 {
             run.tracer.forget_silence();
         }
@@ -101,7 +101,7 @@ impl TraceRun {
     fn send(&mut self, due: DueProbe) -> io::Result<()> {
         let plan = self.tracer.plan().clone();
         let at = clock::wall();
-        // A probe that this host cannot send does not count as sent, because the path did not lose it.
+        // A probe that this host cannot send does not count as sent, because it was not lost on the path.
         match self.probes.send(&plan, due) {
             Ok(()) => self.tracer.sent(due, at, clock::steady()),
             Err(e) if is_passing(&e) => tracing::debug!("probe with time to live {}: {e}", due.ttl),
@@ -159,13 +159,14 @@ impl TraceRun {
     }
 }
 
-/// True if a failure to send a probe is transient.
+/// True if the failure to send a probe is temporary.
 fn is_passing(e: &io::Error) -> bool {
     let passing = [libc::ENOBUFS, libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH, libc::EAGAIN];
     e.raw_os_error().is_some_and(|code| passing.contains(&code))
 }
 
 fn without_ip_header(packet: &[u8]) -> &[u8] {
+    // The header length is in the lower half of the first byte, in 32-bit words.
     let length = packet.first().map_or(0, |b| usize::from(b & 0x0f) * 4);
     packet.get(length..).unwrap_or_default()
 }
@@ -198,7 +199,7 @@ impl IcmpErrors {
 enum ProbeSockets {
     /// One socket for all probes.
     Udp(Socket),
-    /// One connection attempt per probe, until it is answered or given up.
+    /// One connection attempt per probe, until the attempt is answered or given up.
     Tcp(Vec<Option<Attempt>>),
 }
 
@@ -206,7 +207,8 @@ struct Attempt {
     socket: Socket,
     port: u16,
     until: SteadyTime,
-    /// True once the kernel has given up the attempt; its ICMP error also arrives at the raw socket.
+    /// True once the kernel has given up the attempt. An ICMP error that caused this also arrives on the raw
+    /// socket.
     over: bool,
 }
 
@@ -242,7 +244,7 @@ impl Probes {
             }
             ProbeSockets::Tcp(attempts) => {
                 let socket = bound(plan, Type::STREAM, Protocol::TCP)?;
-                // A failure of marking was already reported for the first probe.
+                // If marking fails, this was already reported for the first probe.
                 let _ = sockets::mark(&socket, plan.dscp);
                 set_ttl(&socket, plan, due.ttl)?;
                 socket.set_nonblocking(true)?;
@@ -294,12 +296,15 @@ impl Probes {
         let mut answered = Vec::new();
         for (slot, entry) in (0..).zip(attempts) {
             let Some(attempt) = entry else { continue };
+            // A socket has a peer address only once its connection is established.
             let accepted = attempt.socket.peer_addr().is_ok();
             let error = attempt.socket.take_error().ok().flatten();
             let refused = error.as_ref().and_then(io::Error::raw_os_error) == Some(libc::ECONNREFUSED);
             if accepted || refused {
                 answered.push((slot, clock::wall()));
             }
+            // Another error, such as "host unreachable", comes from a router whose ICMP message is read
+            // separately.
             attempt.over |= error.is_some();
             if accepted || refused || now > attempt.until {
                 *entry = None;

@@ -1,4 +1,4 @@
-//! Capabilities: the capabilities of this program, the purpose of each, and commands to grant missing ones.
+//! Linux capabilities: those of this program, the purpose of each, and commands that grant missing ones.
 
 use std::fmt;
 use std::io;
@@ -7,13 +7,13 @@ use std::path::PathBuf;
 /// A Linux capability that jitlat can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
-    /// Ports below 1024.
+    /// Listening on ports below 1024.
     NetBindService,
-    /// Hardware stamps, `SO_PRIORITY` above 6, buffers beyond the system's limit.
+    /// Hardware timestamps, `SO_PRIORITY` above 6, and buffers beyond the system's limit.
     NetAdmin,
-    /// Raw sockets: ICMP where ping sockets are not permitted, and capture at interfaces.
+    /// Raw sockets: ICMP where ping sockets are not permitted, and capturing on interfaces.
     NetRaw,
-    /// Locked memory.
+    /// Locking memory.
     IpcLock,
     /// Real-time scheduling.
     SysNice,
@@ -29,7 +29,7 @@ impl Capability {
         Capability::NetBindService,
     ];
 
-    /// Name for `setcap`, for example `cap_net_raw`.
+    /// Returns the name used by `setcap`, for example `cap_net_raw`.
     pub fn name(self) -> &'static str {
         match self {
             Capability::NetBindService => "cap_net_bind_service",
@@ -40,13 +40,13 @@ impl Capability {
         }
     }
 
-    /// Purpose of the capability in jitlat.
+    /// Returns the purpose of the capability in jitlat.
     pub fn purpose(self) -> &'static str {
         match self {
             Capability::NetBindService => "ports below 1024 (STAMP and TWAMP's 862)",
             Capability::NetAdmin => "hardware stamps, priorities above 6, large socket buffers",
             Capability::NetRaw => {
-                "raw packets: capture from an interface, ICMP where ping sockets are closed"
+                "raw packets: capturing on an interface, ICMP where ping sockets are not permitted"
             }
             Capability::IpcLock => "locked memory (--realtime)",
             Capability::SysNice => "real-time scheduling (--realtime)",
@@ -61,7 +61,7 @@ impl Capability {
 }
 
 impl fmt::Display for Capability {
-    /// Writes the name as in manual pages, for example `CAP_NET_RAW`.
+    /// Formats the name as in manual pages, for example `CAP_NET_RAW`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name().to_ascii_uppercase())
     }
@@ -74,10 +74,11 @@ pub fn how_to_grant(wanted: &[Capability]) -> String {
     format!("sudo setcap {}=ep {}", names.join(","), program.display())
 }
 
-/// Names the missing capability, and the command that grants it: `needs CAP_NET_RAW: sudo setcap
-/// cap_net_raw=ep /usr/bin/jitlat`. If the program has the capability, the message says that the refusal
-/// has another cause (a container's filter, a security module).
-/// The command also lists the capabilities that the program has, because setcap replaces earlier grants.
+/// Returns the missing capability and the command that grants it:
+/// `needs CAP_NET_RAW: sudo setcap cap_net_raw=ep /usr/bin/jitlat`. If the program already has the
+/// capability, the message states that the refusal has another cause (a container's filter or a security
+/// module). The command includes the capabilities that the program already has, because setcap replaces
+/// earlier grants.
 pub fn needs(capability: Capability) -> String {
     if capability.is_held() {
         return format!(
@@ -90,7 +91,7 @@ pub fn needs(capability: Capability) -> String {
     format!("needs {capability}: {}", how_to_grant(&wanted))
 }
 
-/// Formats an error, with the missing capability if the system did not permit the operation.
+/// Formats an error. If the system did not permit the operation, the missing capability is added.
 pub fn explain(error: &io::Error, capability: Capability) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => format!("{error}: {}", needs(capability)),

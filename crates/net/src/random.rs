@@ -3,16 +3,16 @@
 use std::io;
 use std::sync::OnceLock;
 
-/// Fills `bytes` with random bytes by a system call, which needs neither a descriptor nor `/dev`.
+/// Fills `bytes` with random bytes, by a system call that needs neither a descriptor nor `/dev`.
 pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
     getrandom::fill(bytes).map_err(io::Error::from)
 }
 
-/// Number of distinct start positions of padding; a power of two.
+/// Number of different start positions of padding; a power of two.
 const OFFSETS: usize = 1 << 16;
 
 /// Padding for test packets: random, so that the path cannot compress it, and different from packet to
-/// packet, although it is generated only once per program. No bytes are copied.
+/// packet, although the random bytes are generated only once per program. Padding is not copied.
 #[derive(Clone, Copy)]
 pub struct Padding {
     pool: &'static [u8],
@@ -34,8 +34,8 @@ impl Padding {
         Ok(Padding { pool, length: length.min(u16::MAX.into()) })
     }
 
-    /// Returns the padding of packet `seq`: a window whose position takes all `OFFSETS` values before a
-    /// value repeats.
+    /// Returns the padding of packet `seq`: a window into the random bytes. All `OFFSETS` positions are used
+    /// before one repeats.
     #[inline]
     pub fn of(&self, seq: i32) -> &'static [u8] {
         let at = (seq as usize).wrapping_mul(0x9e3b) % OFFSETS;

@@ -1,25 +1,26 @@
-//! A ring from the packet threads to the conversing thread, filled without allocating, locking or blocking.
+//! A ring from the packet threads to the control thread, filled without allocating, locking or blocking.
 
 use jitlat_core::spec::TestSpec;
 use jitlat_core::time::SECOND;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum number of records that a test of `spec` may produce: every packet, with ample room for duplicates.
+/// Returns the maximum number of records that a test of `spec` may produce: all packets, with ample room for
+/// duplicates.
 fn most_records(spec: &TestSpec) -> usize {
     let packets = spec.packets() as usize;
     packets.saturating_add(packets / 4).saturating_add(4096)
 }
 
-/// Number of slots between a packet thread and its reader: two seconds of the stream, but at most a sixteenth
-/// of the stream, with a lower limit.
+/// Returns the number of slots of a ring: two seconds of the stream, at most a sixteenth of its records, and at
+/// least 8192.
 fn slots(spec: &TestSpec) -> usize {
     let two_seconds = (2 * SECOND / spec.period().0.max(1)) as usize;
     let share = most_records(spec) / 16;
     two_seconds.min(share).clamp(1 << 13, 1 << 19).min(most_records(spec))
 }
 
-/// Creates a ring for one stream of `spec`; returns the packet thread's end and the reader's end.
+/// Creates a ring for one stream of `spec`; returns the end of the packet thread and the end of the reader.
 pub fn ring<T>(spec: &TestSpec) -> (RingIntake<T>, Outlet<T>) {
     of_slots(slots(spec))
 }
@@ -31,7 +32,7 @@ pub(crate) fn of_slots<T>(slots: usize) -> (RingIntake<T>, Outlet<T>) {
     (RingIntake { ring: producer, overflow: overflow.clone() }, Outlet { ring: consumer, overflow })
 }
 
-/// Packet thread's end of a ring.
+/// End of the packet thread.
 pub(crate) struct RingIntake<T> {
     ring: rtrb::Producer<T>,
     overflow: Arc<AtomicU64>,
@@ -47,7 +48,7 @@ impl<T> RingIntake<T> {
     }
 }
 
-/// Reader's end of a ring.
+/// End of the reader.
 pub(crate) struct Outlet<T> {
     ring: rtrb::Consumer<T>,
     overflow: Arc<AtomicU64>,
@@ -68,7 +69,7 @@ impl<T> Outlet<T> {
         }
     }
 
-    /// Number of items lost since the last call because the ring was full.
+    /// Returns the number of items lost since the last call because the ring was full.
     pub(crate) fn take_overflow(&mut self) -> u64 {
         self.overflow.swap(0, Ordering::Relaxed)
     }
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_are_small_beside_what_they_carry() {
+    fn rings_are_much_smaller_than_the_streams_they_carry() {
         for (n, period) in
             [(1_000_000, Span::micros(10)), (i32::MAX as u64, Span(1)), (100, Span::seconds(1))]
         {

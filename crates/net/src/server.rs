@@ -1,4 +1,4 @@
-//! Driver of the server: accepts control connections, runs a server machine and a flow engine for each
+//! Driver of the server: accepts control connections, runs a server state machine and a flow engine for each
 //! connection, and stores sessions.
 
 use crate::accept::{Acceptor, ConnectionService, RunningService};
@@ -33,17 +33,17 @@ use tracing::{info, warn};
 /// Settings of a server.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
-    /// Addresses for control connections; with port 0 the system chooses the port.
+    /// Addresses for control connections; with port 0, the system chooses the port.
     pub bind: Vec<SocketAddr>,
-    /// Port of test streams unless a client requests another.
+    /// Port of test streams, unless a client requests another one.
     pub test_port: u16,
     /// Limits of each client.
     pub limits: ServerLimits,
     /// Accepted keys of clients; empty: no key is required.
     pub keys: PresharedKeys,
-    /// Scheduling and waiting of the packet threads.
+    /// Scheduling and waiting method of the packet threads.
     pub pacing: Pacing,
-    /// Priority of sent packets within this host (`SO_PRIORITY`); `None`: the default.
+    /// Priority of sent packets on this host (`SO_PRIORITY`); `None`: the system's default.
     pub priority: Option<u32>,
 }
 
@@ -51,12 +51,12 @@ pub struct ServerSettings {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// An address cannot be listened on.
+    /// Listening on an address failed.
     #[error("cannot listen on TCP {address}: {source}; {}", advice(.source))]
     Listen {
-        /// The address.
+        /// Address on which listening failed.
         address: SocketAddr,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The system has no more threads or descriptors.
@@ -74,7 +74,7 @@ fn advice(error: &io::Error) -> String {
     }
 }
 
-/// A server that listens, but does not serve yet.
+/// A server that is listening but does not serve yet.
 pub struct JitlatServer {
     acceptor: Acceptor,
     shared: Arc<ServerState>,
@@ -107,9 +107,9 @@ impl JitlatServer {
         JitlatServer::sharing(service, gate)
     }
 
-    /// Same as [`bind`](Self::bind), for a server that shares `gate` with other services. The gate's policy
-    /// replaces the limits of connections, sessions and memory, and also limits of rate and duration if it
-    /// has any.
+    /// Like [`bind`](Self::bind), for a server that shares `gate` with other services. The gate's policy
+    /// replaces the limits on connections, sessions and memory, and also those on rate and duration if the
+    /// policy has any.
     ///
     /// # Errors
     /// [`ServerError`] if any address is not available.
@@ -129,7 +129,7 @@ impl JitlatServer {
         Ok(JitlatServer { acceptor, shared: Arc::new(shared) })
     }
 
-    /// Returns the addresses that the service listens on.
+    /// Returns the addresses on which the service listens.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.acceptor.addresses()
     }
@@ -161,7 +161,7 @@ impl ConnectionService for ServerState {
         }
     }
 
-    /// Uses a message of version 3, the only dialect with a message for this purpose.
+    /// Sends a message of version 3, the only dialect that has a message for refusals.
     fn turn_away(&self, mut stream: &TcpStream, peer: SocketAddr, why: &policy::PolicyRefusal) {
         let Ok(local) = stream.local_addr() else { return };
         let mut message = Vec::new();
@@ -187,8 +187,8 @@ struct ServerConversation<'a> {
     engine: Engine,
     facts: HostFacts,
     clock_steps: ClockSteps,
-    /// Number of packets of the test so far. `transferred` and `received`: bytes transferred on the
-    /// connection, and bytes received from the client.
+    /// Number of packets of the test so far. `transferred` is the number of bytes transferred over the
+    /// connection, `received` the number of bytes received from the client.
     packets: u64,
     transferred: u64,
     received: u64,
@@ -278,7 +278,7 @@ impl<'a> ServerConversation<'a> {
     }
 
     /// True if this conversation has been idle too long and must make room for others. A conversation is
-    /// active if packets of its test were sent or received, or its results were fetched; other input only
+    /// active if packets of its test were sent or received, or if its results were fetched. Other input only
     /// shows that the client still exists.
     fn must_make_room(&mut self) -> bool {
         let packets = |progress: StreamProgress| u64::from(progress.sent) + u64::from(progress.received);
@@ -301,8 +301,8 @@ impl<'a> ServerConversation<'a> {
         self.shared.sessions().is_evicted(session, used) || self.grant.is_evicted()
     }
 
-    /// Executes the machine's requests. Returns `Some` once the conversation has ended, with the reason if it
-    /// failed.
+    /// Executes the requests of the state machine. Returns `Some` once the conversation has ended, with the
+    /// reason if it failed.
     fn execute(&mut self) -> Option<Option<String>> {
         while let Some(event) = self.driver.machine.poll_event() {
             match event {
@@ -340,14 +340,14 @@ impl<'a> ServerConversation<'a> {
 
 fn describe(spec: &jitlat_core::TestSpec) -> String {
     format!(
-        "{} {} packets of {} bytes, one every {} us, {}",
+        "{} {} packets of {} bytes, one every {}, {}",
         spec.packets(),
         spec.transport(),
         spec.payload(),
-        spec.period().0 as f64 / 1000.0,
+        jitlat_core::units::eng3(spec.period().0 as f64),
         match spec.direction() {
-            jitlat_core::Direction::Up => "client to server",
-            jitlat_core::Direction::Down => "server to client",
+            jitlat_core::Direction::Up => "up (client to server)",
+            jitlat_core::Direction::Down => "down (server to client)",
         }
     )
 }

@@ -15,13 +15,13 @@ const BACKLOG: i32 = 128;
 /// Maximum time until a connection attempt notices that it was cancelled.
 const MAX_WAIT: Duration = Duration::from_millis(50);
 
-/// Binds a TCP socket to `local`; with port 0 the system chooses the port. An IPv6 socket accepts only IPv6,
-/// so that no address is IPv4-mapped; a port in `TIME_WAIT` can be reused.
+/// Binds a TCP socket to `local`; with port 0, the system chooses the port. An IPv6 socket accepts only IPv6,
+/// so that no address is an IPv4-mapped one. A port in `TIME_WAIT` can be reused.
 pub(crate) fn bind_tcp(local: SocketAddr) -> io::Result<Socket> {
     bind_stream(local, true)
 }
 
-/// Same as [`bind_tcp`], at a port that no other socket has, not even one in `TIME_WAIT`.
+/// Like [`bind_tcp`], on a port that no other socket uses, not even one in `TIME_WAIT`.
 pub(crate) fn bind_tcp_alone(local: SocketAddr) -> io::Result<Socket> {
     bind_stream(local, false)
 }
@@ -31,6 +31,7 @@ fn bind_stream(local: SocketAddr, reused: bool) -> io::Result<Socket> {
     if local.is_ipv6() {
         socket.set_only_v6(true)?;
     }
+    // With port 0 and this option, the system could choose a port that another socket already shares.
     socket.set_reuse_address(reused && local.port() != 0)?;
     socket.bind(&local.into())?;
     Ok(socket)
@@ -44,19 +45,19 @@ pub(crate) fn listen_tcp(local: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Enables TCP keep-alive, which ends a connection within a minute after its peer has vanished. The first
-/// probe is sent after 30 s without traffic, so most tests see no probes.
+/// Enables TCP keep-alive, so that a connection ends within a minute if its peer has vanished. The first
+/// probe is sent after 30 s without traffic, so most tests are not affected.
 pub(crate) fn notice_absence(connection: &TcpStream) {
     let (idle, interval) = (Duration::from_secs(30), Duration::from_secs(5));
     let probes = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(4);
-    // Without keep-alive, the limits of the service end the connection.
+    // If this fails, the limits of the service end the connection instead.
     let _ = SockRef::from(connection).set_tcp_keepalive(&probes);
 }
 
-/// Connects to `host`, whose addresses are tried one after another, each for `timeout`.
+/// Connects to `host`. Tries its addresses one after another, each for `timeout`.
 ///
 /// # Errors
-/// The error of the last address.
+/// Error for the last address.
 pub(crate) fn connect_host(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
     let mut last = io::Error::new(ErrorKind::NotFound, "no such host");
     for address in (host, port).to_socket_addrs()? {
@@ -88,7 +89,7 @@ pub(crate) fn connect_tcp(
 /// Connects `socket` to `peer` within `timeout`; gives up soon after `stopped` returns true.
 ///
 /// # Errors
-/// System errors; `TimedOut` after `timeout`, `Interrupted` if stopped.
+/// Errors of the operating system; `TimedOut` after `timeout`, `Interrupted` if stopped.
 pub(crate) fn connect(
     socket: Socket,
     peer: SocketAddr,
@@ -112,6 +113,7 @@ fn wait_connected(socket: &Socket, timeout: Duration, mut stopped: impl FnMut() 
         let slice = left.min(MAX_WAIT).as_millis() as u16;
         let mut ready = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
         match poll(&mut ready, PollTimeout::from(slice)) {
+            // A writable socket means that connecting has succeeded or failed; SO_ERROR shows which.
             Ok(n) if n > 0 => return socket.take_error()?.map_or(Ok(()), Err),
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(e) => return Err(e.into()),
@@ -125,14 +127,14 @@ fn wait_connected(socket: &Socket, timeout: Duration, mut stopped: impl FnMut() 
     }
 }
 
-/// A stream whose reads and writes have a timeout, and are given up soon after `stopped` returns true.
+/// A stream whose reads and writes have a timeout, and are aborted soon after `stopped` returns true.
 pub(crate) struct TimeoutStream<'a, F> {
     stream: &'a TcpStream,
     stopped: F,
 }
 
 impl<'a, F: Fn() -> bool> TimeoutStream<'a, F> {
-    /// Sets short timeouts of single reads and writes on `stream`; these remain set.
+    /// Sets short timeouts of individual reads and writes on `stream`. The timeouts remain set.
     pub fn new(stream: &'a TcpStream, stopped: F) -> io::Result<TimeoutStream<'a, F>> {
         stream.set_read_timeout(Some(MAX_WAIT))?;
         stream.set_write_timeout(Some(MAX_WAIT))?;
@@ -142,8 +144,8 @@ impl<'a, F: Fn() -> bool> TimeoutStream<'a, F> {
     /// Reads until `buffer` is full, for at most `timeout`.
     ///
     /// # Errors
-    /// System errors; `UnexpectedEof` at the end of the stream, `TimedOut` after `timeout`, `Interrupted` if
-    /// stopped.
+    /// Errors of the operating system; `UnexpectedEof` at the end of the stream, `TimedOut` after `timeout`,
+    /// `Interrupted` if stopped.
     pub fn read_exact(&self, buffer: &mut [u8], timeout: Duration) -> io::Result<()> {
         let mut stream = self.stream;
         self.all(buffer.len(), timeout, |done| stream.read(&mut buffer[done..]), ErrorKind::UnexpectedEof)
@@ -152,7 +154,7 @@ impl<'a, F: Fn() -> bool> TimeoutStream<'a, F> {
     /// Writes all of `bytes`, for at most `timeout`.
     ///
     /// # Errors
-    /// System errors; `TimedOut` after `timeout`, `Interrupted` if stopped.
+    /// Errors of the operating system; `TimedOut` after `timeout`, `Interrupted` if stopped.
     pub fn write_all(&self, bytes: &[u8], timeout: Duration) -> io::Result<()> {
         let mut stream = self.stream;
         self.all(bytes.len(), timeout, |done| stream.write(&bytes[done..]), ErrorKind::WriteZero)
@@ -185,16 +187,18 @@ impl<'a, F: Fn() -> bool> TimeoutStream<'a, F> {
     }
 }
 
-/// True if a failed read or write may succeed later: it timed out or would block.
+/// True if a failed read or write can be retried: it timed out or would block.
 pub(crate) fn waits(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// Buffer size to request in each direction, in bytes: tens of thousands of small packets.
+/// Buffer size to request in each direction, in bytes: enough for tens of thousands of small packets.
 const BUFFER: usize = 8 << 20;
 
 /// Enlarges the socket's buffers, beyond the system's limit if permitted, otherwise up to the limit.
 pub(crate) fn enlarge(socket: &impl AsFd) {
+    // The "force" options exceed the system's limit but need CAP_NET_ADMIN; the others are capped at the
+    // limit.
     if setsockopt(socket, sockopt::RcvBufForce, &BUFFER).is_err() {
         let _ = setsockopt(socket, sockopt::RcvBuf, &BUFFER);
     }
@@ -203,7 +207,8 @@ pub(crate) fn enlarge(socket: &impl AsFd) {
     }
 }
 
-/// Enables control messages about each received packet. Information that a kernel does not provide is absent.
+/// Enables control messages about each received packet. Information that the kernel does not provide is
+/// missing.
 pub(crate) fn observe(socket: &impl AsFd, v6: bool) {
     if v6 {
         let _ = setsockopt(socket, sockopt::Ipv6RecvTClass, &true);
@@ -222,11 +227,11 @@ pub(crate) struct NotMarked {
     source: nix::Error,
 }
 
-/// Sets the DSCP of every packet of `socket`, UDP or TCP.
+/// Sets the DSCP of every packet sent on `socket`, UDP or TCP.
 pub(crate) fn mark(socket: &impl AsFd, dscp: Dscp) -> Result<(), NotMarked> {
     let octet = i32::from(dscp.octet());
     let v4 = setsockopt(socket, sockopt::Ipv4Tos, &octet);
-    // An IPv6 socket has both options, an IPv4 socket only the first.
+    // An IPv6 socket has both options, an IPv4 socket only that of IPv4.
     let v6 = setsockopt(socket, sockopt::Ipv6TClass, &octet);
     v6.or(v4).map_err(|source| NotMarked { dscp, source })
 }
@@ -243,21 +248,21 @@ fn why(priority: u32, source: &nix::Error) -> String {
     if priority > 6 { needs(Capability::NetAdmin) } else { source.desc().to_owned() }
 }
 
-/// Sets the priority of every packet of `socket` within this host (`SO_PRIORITY`). Call it after [`mark`],
-/// with which the kernel sets a priority itself.
+/// Sets the priority on this host (`SO_PRIORITY`) of every packet of `socket`. Must be called after [`mark`],
+/// because setting the DSCP makes the kernel change the priority.
 pub(crate) fn prefer(socket: &impl AsFd, priority: Option<u32>) -> Result<(), NotPreferred> {
     let Some(priority) = priority else { return Ok(()) };
     let set = setsockopt(socket, sockopt::Priority, &priority.cast_signed());
     set.map_err(|source| NotPreferred { priority, source })
 }
 
-/// Binds a UDP socket to `local` for a test stream; with port 0 the system chooses the port. Many sockets may
-/// share one port: a connected socket receives its peer's packets, an unconnected socket all other packets.
+/// Binds a UDP socket to `local` for a test stream; with port 0, the system chooses the port. Several sockets
+/// may share one port: a connected socket receives its peer's packets, an unconnected socket all others.
 pub(crate) fn bind_udp(local: SocketAddr) -> io::Result<UdpSocket> {
     bind_datagram(local, true)
 }
 
-/// Same as [`bind_udp`], at a port that no other socket has.
+/// Like [`bind_udp`], on a port that no other socket uses.
 pub(crate) fn bind_udp_alone(local: SocketAddr) -> io::Result<UdpSocket> {
     bind_datagram(local, false)
 }
@@ -267,12 +272,13 @@ fn bind_datagram(local: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
     if local.is_ipv6() {
         socket.set_only_v6(true)?;
     }
+    // With port 0 and this option, the system could choose a port that another socket already shares.
     socket.set_reuse_address(shared && local.port() != 0)?;
     socket.bind(&local.into())?;
     Ok(socket.into())
 }
 
-/// Discards packets that arrived at a socket before it was connected: they belong to another session.
+/// Discards packets that arrived on a socket before it was connected, because they belong to another session.
 pub(crate) fn discard_waiting(socket: &UdpSocket) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     // Limited, so that a flood cannot keep this loop running.
@@ -295,11 +301,24 @@ pub(crate) fn has_message_priority() -> bool {
     (next(), next()) >= (6, 14)
 }
 
-/// True if the error reports that a host on the path prohibits the packets of a connected UDP socket (ICMP
-/// codes 9, 10 and 13; ICMPv6 code 1). Destinations unreachable for another reason cause no error at such a
-/// socket.
+/// True if the error means that a host on the path prohibits the packets of a connected UDP socket (ICMP
+/// codes 9, 10 and 13; ICMPv6 code 1). Destinations that are unreachable for another reason cause no error on
+/// such a socket.
 pub(crate) fn is_prohibition(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EACCES))
+}
+
+/// True if the error may report that an earlier packet was larger than a link on the path can carry (ICMP). The
+/// kernel has lowered the path MTU, and sends the next packet in fragments.
+pub(crate) fn is_mtu_report(e: &io::Error) -> bool {
+    e.raw_os_error() == Some(libc::EMSGSIZE)
+}
+
+/// Returns the path MTU to the peer of the connected socket `socket`, in bytes, if packets with `length` bytes after the
+/// IP header are larger. `v6`: the peer has an IPv6 address.
+pub(crate) fn exceeded_mtu(socket: &impl AsFd, v6: bool, length: u32) -> Option<u32> {
+    let length = length + if v6 { 40 } else { 20 };
+    crate::sys::path_mtu(socket.as_fd(), v6).ok().filter(|mtu| *mtu < length)
 }
 
 #[cfg(test)]
@@ -307,7 +326,7 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    /// Returns a listener whose queue is full: connections to it are never completed.
+    /// Returns a listener whose queue is full, so that connections to it are never completed.
     fn unresponsive() -> (Socket, Vec<TcpStream>, SocketAddr) {
         let socket = bind_tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         socket.listen(0).unwrap();

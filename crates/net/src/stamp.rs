@@ -1,8 +1,9 @@
 //! Enables timestamps of the kernel and the hardware (`SO_TIMESTAMPING`). Stamps of received packets arrive
-//! as control messages (`cmsg`), those of sent packets later through the socket's error queue (`departures`).
+//! as control messages (`cmsg`), stamps of sent packets arrive later, in the socket's error queue
+//! (`departures`).
 //!
-//! The kernel enables receive stamping asynchronously, so the first packets after set-up may lack a stamp:
-//! sockets are prepared well before their stream, and every record contains the source of its stamps.
+//! The kernel enables receive stamping asynchronously, so the first packets may lack a stamp. Sockets are
+//! therefore prepared some time before their stream, and every record contains the source of its stamps.
 
 use crate::privilege::{Capability, needs};
 use crate::sys;
@@ -12,17 +13,17 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
-/// Best kind of stamps to use. A kind that a path cannot provide is replaced by the kind before it.
+/// Preferred kind of timestamps. A kind that a path cannot provide is replaced by the kind before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StampMode {
-    /// Only the program's own clock readings.
+    /// Only clock readings of this program.
     User,
-    /// The program's clock readings for sent packets, kernel stamps for received ones (LaMP's KRT).
+    /// Clock readings of this program for sent packets, kernel timestamps for received packets (KRT in LaMP).
     KernelReceive,
-    /// Software stamps of the kernel.
+    /// Software timestamps of the kernel.
     #[default]
     Kernel,
-    /// Stamps of the network adapter, if its clock agrees with the system's.
+    /// Timestamps of the network adapter, if its clock agrees with the system clock.
     Hardware,
 }
 
@@ -50,17 +51,17 @@ impl std::str::FromStr for StampMode {
     }
 }
 
-/// Error: no kind of stamps has this name.
+/// Error: no kind of timestamps has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a kind of stamps: use user, krt, kernel or hardware")]
+#[error("'{0}' is not a kind of timestamps: use user, krt, kernel or hardware")]
 pub struct UnknownStamps(pub String);
 
-/// Packets of a socket that are to be stamped.
+/// Packets of a socket that are stamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StampedPackets {
-    /// True to stamp sent packets, each with a number.
+    /// True to stamp sent packets and number them.
     pub sent: bool,
-    /// Received packets.
+    /// True to stamp received packets.
     pub received: bool,
 }
 
@@ -73,7 +74,7 @@ impl StampedPackets {
     pub const BOTH: StampedPackets = StampedPackets { sent: true, received: true };
 }
 
-/// Returns the socket option value that requests `want`.
+/// Returns the value of the socket option that requests `want`.
 pub(crate) fn flags(want: StampMode, stamped: StampedPackets) -> TimestampingFlag {
     use TimestampingFlag as F;
     let mut all = F::empty();
@@ -87,8 +88,8 @@ pub(crate) fn flags(want: StampMode, stamped: StampedPackets) -> TimestampingFla
     let sent = stamped.sent && want > StampMode::KernelReceive;
     if sent {
         all |= F::SOF_TIMESTAMPING_TX_SOFTWARE | F::SOF_TIMESTAMPING_OPT_ID | F::SOF_TIMESTAMPING_OPT_TSONLY;
-        // Also stamp the entry into the interface's queue: the wait in the queue is caused by this host, not
-        // by the path.
+        // Also stamp the entry into the interface's queue, because this host, not the path, causes the wait
+        // in the queue.
         all |= F::from_bits_retain(libc::SOF_TIMESTAMPING_TX_SCHED);
     }
     if want == StampMode::Hardware {
@@ -104,8 +105,8 @@ pub(crate) fn flags(want: StampMode, stamped: StampedPackets) -> TimestampingFla
     all
 }
 
-/// Makes the kernel stamp the packets that `socket`, bound to `local`, sends or receives. Returns the stamps
-/// that can be expected, and notes about requests that failed.
+/// Makes the kernel stamp the packets that `socket`, bound to `local`, sends or receives. Returns the kind of
+/// stamps to expect, and notes about requests that failed.
 pub(crate) fn enable(
     socket: BorrowedFd<'_>,
     local: IpAddr,
@@ -149,7 +150,8 @@ pub(crate) enum AdapterError {
     Refused { name: String, source: io::Error },
 }
 
-/// Makes the adapter of the interface with address `local` stamp all packets that it sends and receives.
+/// Makes the adapter of the interface that has the address `local` stamp all packets that it sends and
+/// receives.
 pub(crate) fn enable_adapter(socket: BorrowedFd<'_>, local: IpAddr) -> Result<(), AdapterError> {
     let interfaces = nix::ifaddrs::getifaddrs().map_err(AdapterError::Interfaces)?;
     let ours = |a: &nix::ifaddrs::InterfaceAddress| {

@@ -1,5 +1,5 @@
-//! All `unsafe` of the project: system calls and structures that nix does not wrap, or wraps at a cost too high for the
-//! packet path. All exported functions are safe to call.
+//! All `unsafe` code of the project: system calls and structures that nix does not wrap, or whose wrappers
+//! are too slow for packets. All exported functions are safe to call.
 #![allow(unsafe_code)]
 
 mod packet;
@@ -10,6 +10,7 @@ pub(crate) use packet::{
 
 use crate::cmsg::{ControlBuffer, LocalAddress};
 use core::ops::Range;
+use jitlat_core::tcp::TcpMoment;
 use jitlat_core::twoway::TcpSample;
 use socket2::Socket;
 use std::io::{self, IoSlice};
@@ -17,11 +18,11 @@ use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// Maximum number of packets passed to or taken from the kernel in one call.
+/// Maximum number of packets exchanged with the kernel in one call.
 pub const MAX_BATCH: usize = 32;
 
-/// Size of the buffer for the control messages of one packet, in bytes: stamps (64), extended error with its address
-/// (up to 64), TTL, traffic class and drop counter (24 each), and a reserve.
+/// Size of the buffer for the control messages of one packet, in bytes: stamps (64), extended error with its
+/// address (up to 64), TTL, traffic class and drop counter (24 each), and a reserve.
 const CONTROL_BYTES: usize = 256;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -43,8 +44,8 @@ pub(crate) fn yield_to_others() -> io::Result<()> {
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) }).map(drop)
 }
 
-/// Reads the clock's state (`TIME_OK`…`TIME_ERROR`) and the kernel's variables with `adjtimex`, without
-/// changing anything.
+/// Reads the clock's state (`TIME_OK`…`TIME_ERROR`) and the kernel's variables by `adjtimex`, without
+/// changing them.
 pub(crate) fn kernel_clock() -> io::Result<(libc::c_int, libc::timex)> {
     // SAFETY: timex is plain data for which all zeros is a value; `modes` = 0 asks to change nothing.
     let mut clock: libc::timex = unsafe { std::mem::zeroed() };
@@ -53,14 +54,15 @@ pub(crate) fn kernel_clock() -> io::Result<(libc::c_int, libc::timex)> {
     Ok((state, clock))
 }
 
-/// Makes the driver of `interface` stamp every packet it sends and receives. The setting is the adapter's, shared by
-/// all programs. Needs `CAP_NET_ADMIN`.
+/// Makes the driver of `interface` stamp every packet that it sends and receives. The setting belongs to the
+/// adapter and affects all programs. Needs `CAP_NET_ADMIN`.
 pub(crate) fn stamp_in_hardware(socket: BorrowedFd<'_>, interface: &str) -> io::Result<()> {
     const TX_ON: libc::c_int = 1;
     const FILTER_ALL: libc::c_int = 1;
     // SAFETY: both structures are plain data for which all zeros is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     let mut config: libc::hwtstamp_config = unsafe { std::mem::zeroed() };
+    // The kernel's name ends in a zero byte, so a name that fills the array is too long.
     if interface.len() >= request.ifr_name.len() {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
@@ -74,9 +76,9 @@ pub(crate) fn stamp_in_hardware(socket: BorrowedFd<'_>, interface: &str) -> io::
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSHWTSTAMP as _, &raw mut request) }).map(drop)
 }
 
-/// Queries the driver of `interface`: the request begins with the command (`ETHTOOL_GET_TS_INFO`, …) and is filled with
-/// the driver's answer. Does not change settings: only the known commands that read are passed on, with an answer of
-/// the right size.
+/// Queries the driver of `interface`. The request begins with the command (`ETHTOOL_GET_TS_INFO`, …), and is
+/// overwritten by the driver's answer. Settings cannot be changed: only known read commands of the right size
+/// are passed on.
 pub(crate) fn query_adapter<const N: usize>(
     socket: BorrowedFd<'_>,
     interface: &str,
@@ -102,8 +104,8 @@ pub(crate) fn query_adapter<const N: usize>(
     Ok(fields)
 }
 
-/// Returns the driver's statistics of `interface`: names of 32 bytes each, padded with zeros, and as many values; empty
-/// if the driver has no statistics.
+/// Returns the driver's statistics of `interface`: the names, 32 bytes each, padded with zeros, and the
+/// values; empty if the driver has no statistics.
 pub(crate) fn adapter_statistics(socket: BorrowedFd<'_>, interface: &str) -> io::Result<(Vec<u8>, Vec<u64>)> {
     const HOW_MANY: u32 = 0x37;
     const NAMES: u32 = 0x1b;
@@ -120,21 +122,22 @@ pub(crate) fn adapter_statistics(socket: BorrowedFd<'_>, interface: &str) -> io:
         let [a, b, c, d, ..] = word.to_ne_bytes();
         u32::from_ne_bytes([a, b, c, d])
     };
-    // ethtool_sset_info: command, reserved, mask of sets, size of the only one.
+    // Structure ethtool_sset_info: command, reserved, mask of sets, size of the only set.
     let mut sizes = [pair(HOW_MANY, 0), 1 << STATISTICS, 0];
     ethtool(socket, interface, &mut sizes)?;
     let count = if sizes[1] == 0 { 0 } else { first(sizes[2]) as usize };
     if count == 0 || count > MOST {
         return Ok((Vec::new(), Vec::new()));
     }
-    // Older kernels write all current counters, whose number may have grown: leave room for twice the number.
+    // Older kernels write all current counters, and there may be more by then, so leave room for twice the
+    // number.
     let room = 2 * count + 64;
-    // ethtool_gstrings: command, set, number, names.
+    // Structure ethtool_gstrings: command, set, number, names.
     let mut names = vec![0; (12 + room * NAME).div_ceil(8)];
     names[0] = pair(NAMES, STATISTICS);
     names[1] = pair(count as u32, 0);
     ethtool(socket, interface, &mut names)?;
-    // ethtool_stats: command, number, values.
+    // Structure ethtool_stats: command, number, values.
     let mut values = vec![0; 1 + room];
     values[0] = pair(VALUES, count as u32);
     ethtool(socket, interface, &mut values)?;
@@ -142,7 +145,7 @@ pub(crate) fn adapter_statistics(socket: BorrowedFd<'_>, interface: &str) -> io:
     Ok((bytes.skip(head).take(count * NAME).collect(), values.into_iter().skip(1).take(count).collect()))
 }
 
-/// Passes `request`, which begins with a command that reads, to the driver of `interface`. The buffer must be large
+/// Passes `request`, which begins with a read command, to the driver of `interface`. The buffer must be large
 /// enough for the kernel's answer.
 fn ethtool(socket: BorrowedFd<'_>, interface: &str, request: &mut [u64]) -> io::Result<()> {
     const SIOCETHTOOL: libc::c_ulong = 0x8946;
@@ -160,8 +163,8 @@ fn ethtool(socket: BorrowedFd<'_>, interface: &str, request: &mut [u64]) -> io::
     check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut asked) }).map(drop)
 }
 
-/// Turns an open `/dev/net/tun` into the TUN device `name` (bare IP packets) of the namespace it was
-/// opened in. Needs `CAP_NET_ADMIN`.
+/// Turns an open `/dev/net/tun` into the TUN device `name`, without a packet-information header, in the
+/// namespace in which it was opened. Needs `CAP_NET_ADMIN`.
 pub(crate) fn attach_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     // SAFETY: ifreq is plain data for which all zeros is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -171,13 +174,14 @@ pub(crate) fn attach_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
+    // With the packet-information header, each packet would begin with four bytes more than its IP header.
     request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
     // SAFETY: TUNSETIFF takes an ifreq with a name and flags, which outlives the call.
     check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) }).map(drop)
 }
 
-/// Sends each element of `packets` (at most [`MAX_BATCH`]) as one datagram on a connected socket and returns the number
-/// of datagrams sent. An error is returned only if the first could not be sent.
+/// Sends each element of `packets` (at most [`MAX_BATCH`]) as a datagram on a connected socket; returns the
+/// number of datagrams sent. Returns an error only if the first datagram could not be sent.
 pub(crate) fn send_batch(socket: BorrowedFd<'_>, packets: &[[IoSlice<'_>; 2]]) -> io::Result<usize> {
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MAX_BATCH];
     let count = packets.len().min(MAX_BATCH);
@@ -221,15 +225,15 @@ pub(crate) fn send_controlled<const N: usize>(
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
 }
 
-/// Sends `datagram` on a connected socket with its checksum computed by the kernel: a datagram sent in pieces
-/// is not left to the adapter. A virtual adapter never computes the checksum, and a program that reads whole
-/// frames at the other end would see a wrong one.
+/// Sends `datagram` on a connected socket and makes the kernel compute its checksum: the kernel never leaves
+/// the checksum of a datagram sent in pieces to the adapter. A virtual adapter never computes checksums, so a
+/// program that reads whole frames at the other end would see a wrong one.
 pub(crate) fn send_summed(socket: &Socket, datagram: &[u8]) -> io::Result<()> {
     socket.send_with_flags(datagram, libc::MSG_MORE | libc::MSG_DONTWAIT)?;
     uncork(socket.as_fd())
 }
 
-/// Ends a datagram that was sent with "more to come".
+/// Ends a datagram that was sent with `MSG_MORE`.
 fn uncork(socket: BorrowedFd<'_>) -> io::Result<()> {
     let off: libc::c_int = 0;
     // SAFETY: the kernel reads one int, which outlives the call.
@@ -246,25 +250,25 @@ fn uncork(socket: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// Size of the buffer for the control messages of one answer, in bytes: address (40), traffic class (24),
-/// priority (24), stamping (24).
+/// priority (24), timestamping (24).
 const ANSWER_CONTROL: usize = 112;
 
 /// Options of one answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SendOptions {
-    /// Traffic class; `None`: the socket's.
+    /// Traffic class; `None`: that of the socket.
     pub class: Option<u8>,
-    /// Priority within this host for an answer with its own traffic class, which would otherwise make the
-    /// kernel choose a priority; `None`: the kernel chooses. Needs Linux 6.14, see
+    /// Priority on this host for an answer with its own traffic class, for which the kernel would otherwise
+    /// choose a priority; `None`: the kernel chooses. Needs Linux 6.14, see
     /// [`has_message_priority`](crate::sockets::has_message_priority).
     pub priority: Option<u32>,
-    /// True if the kernel should report the time of departure.
+    /// True if the kernel should report the departure time.
     pub stamped: bool,
-    /// True if the checksum is computed before the adapter gets the packet, see [`send_summed`].
+    /// True if the checksum is computed before the packet is passed to the adapter, see [`send_summed`].
     pub summed: bool,
 }
 
-/// Destination of one answer, and its options.
+/// Destination and options of one answer.
 struct Envelope {
     data: Range<usize>,
     summed: bool,
@@ -273,26 +277,27 @@ struct Envelope {
     control: ControlBuffer<ANSWER_CONTROL>,
 }
 
-/// Answers collected to be sent in one call. Memory is allocated once.
+/// Answers collected for sending in one call. Memory is allocated only once.
 pub(crate) struct Outbox {
     data: Vec<u8>,
     envelopes: Vec<Envelope>,
-    /// Index of the first answer that has not been passed to the kernel.
+    /// Index of the first answer that has not been passed to the kernel yet.
     next: usize,
 }
 
 impl Outbox {
-    /// Creates an outbox for [`MAX_BATCH`] answers, with `bytes` bytes in total before memory grows.
+    /// Creates an outbox for [`MAX_BATCH`] answers with a total of `bytes` bytes; more bytes make its memory
+    /// grow.
     pub fn new(bytes: usize) -> Outbox {
         Outbox { data: Vec::with_capacity(bytes), envelopes: Vec::with_capacity(MAX_BATCH), next: 0 }
     }
 
-    /// True if the outbox must be sent before the next answer is added.
+    /// True if the outbox must be sent before another answer can be added.
     pub fn is_full(&self) -> bool {
         self.envelopes.len() >= MAX_BATCH
     }
 
-    /// Adds an answer to be sent to `to` from `from`.
+    /// Adds an answer to `to`, with the source address `from`.
     pub fn push(&mut self, answer: &[u8], to: SocketAddr, from: Option<LocalAddress>, how: SendOptions) {
         let start = self.data.len();
         self.data.extend_from_slice(answer);
@@ -331,8 +336,8 @@ impl Outbox {
         self.envelopes.is_empty()
     }
 
-    /// Sends the next answers. Returns the indices of the answers that the kernel accepted, or of the one that it
-    /// rejected; `None` once all have been sent.
+    /// Sends the next answers. Returns the indices of the answers that the kernel accepted, or of the answer
+    /// that it rejected; `None` once all have been sent.
     pub(crate) fn send_next(&mut self, socket: BorrowedFd<'_>) -> Option<Result<Range<usize>, usize>> {
         let first = self.next;
         if first >= self.envelopes.len() {
@@ -350,10 +355,12 @@ impl Outbox {
         self.next = 0;
     }
 
-    /// Sends the next answers, up to an answer that must be sent in another way.
+    /// Sends the next answers, up to one that must be sent by another method.
     fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         let envelopes = &mut self.envelopes[self.next..];
         let summed = envelopes.first().is_some_and(|e| e.summed);
+        // With `MSG_MORE`, the kernel would append the next answer to the same datagram, so such an answer is
+        // sent alone.
         let run = if summed { 1 } else { envelopes.iter().take_while(|e| !e.summed).count() };
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MAX_BATCH];
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; MAX_BATCH];
@@ -417,7 +424,7 @@ fn name_of(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     (storage, length as libc::socklen_t)
 }
 
-/// Reads one socket option as 32-bit words.
+/// Reads a socket option as 32-bit words.
 fn option<const N: usize>(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
@@ -433,7 +440,7 @@ fn option<const N: usize>(
     Ok(fields)
 }
 
-/// Returns the path MTU to the peer of a connected socket, in bytes, as far as it is known.
+/// Returns the path MTU to the peer of a connected socket, in bytes, as currently known to the kernel.
 pub(crate) fn path_mtu(socket: BorrowedFd<'_>, v6: bool) -> io::Result<u32> {
     let (level, name) =
         if v6 { (libc::IPPROTO_IPV6, libc::IPV6_MTU) } else { (libc::IPPROTO_IP, libc::IP_MTU) };
@@ -447,10 +454,33 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpSample> {
     Ok(TcpSample { mss: fields[4], srtt_us: fields[17], cwnd: fields[20], retransmissions: fields[25] })
 }
 
-/// Contents of one slot of an [`Inbox`].
+/// Reads the state of a sending connection from the kernel's TCP_INFO, without its time.
+pub(crate) fn tcp_moment(socket: BorrowedFd<'_>) -> io::Result<TcpMoment> {
+    // Older kernels write fewer than these 192 bytes; the rest stays zero.
+    let fields = option::<48>(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    // The kernel writes 64-bit fields in its own byte order.
+    let long = |k: usize| {
+        let [a, b] = [fields[k], fields[k + 1]].map(u32::to_ne_bytes);
+        u64::from_ne_bytes([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]])
+    };
+    Ok(TcpMoment {
+        window: fields[20],
+        slow_start: fields[20] < fields[19],
+        unacknowledged: fields[6],
+        unsent: fields[36],
+        round_trip_us: fields[17],
+        retransmissions: fields[25],
+        busy_us: long(42),
+        receive_window_us: long(44),
+        send_buffer_us: long(46),
+        ..TcpMoment::default()
+    })
+}
+
+/// Data about the packet in one slot of an [`Inbox`].
 #[derive(Clone, Copy, Default)]
 struct InboxSlot {
-    /// Length of the whole datagram, even if the slot stored only its beginning.
+    /// Length of the whole datagram, even if the slot contains only its beginning.
     length: usize,
     named: bool,
 }
@@ -498,7 +528,7 @@ impl Inbox {
         }
     }
 
-    /// Omits senders, for a connected socket.
+    /// Does not request the senders; for a connected socket.
     pub fn without_senders(self) -> Inbox {
         Inbox { named: false, ..self }
     }
@@ -584,6 +614,7 @@ impl Datagram<'_> {
     }
 
     /// For a packet socket: returns the network protocol (an EtherType) and the packet type (`PACKET_…`).
+    /// `None` for other sockets.
     pub fn link(&self) -> Option<(u16, u8)> {
         let name = self.name.filter(|n| libc::c_int::from(n.ss_family) == libc::AF_PACKET)?;
         // SAFETY: the family says that the kernel wrote a sockaddr_ll, and storage is large and aligned

@@ -1,5 +1,5 @@
-//! Waiting for descriptors until something happens: a [`Waker`] ends another thread's wait, a [`StopSignal`]
-//! ends the waits of all threads that share it, and [`wait`] is the wait itself.
+//! Waiting for descriptors: a [`Waker`] ends another thread's wait, a [`StopSignal`] ends the waits of all
+//! threads that share it, and [`wait`] waits.
 
 use crate::clock::steady;
 use jitlat_core::SteadyTime;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Waker(Arc<EventFd>);
 
 impl Waker {
-    /// Creates an unused waker.
+    /// Creates a waker.
     ///
     /// # Errors
     /// The process has no free descriptors.
@@ -30,8 +30,8 @@ impl Waker {
         let _ = self.0.write(1);
     }
 
-    /// Resets the waker, so that the next wait blocks again; returns true if it was used. The woken thread
-    /// calls this method before it checks the reason.
+    /// Resets the waker, so that the next wait blocks again; returns true if the waker was used. The woken
+    /// thread must call this before it checks the reason.
     pub fn clear(&self) -> bool {
         self.0.read().is_ok()
     }
@@ -43,7 +43,7 @@ impl AsFd for Waker {
     }
 }
 
-/// A request to stop, made once and never withdrawn. After the request, its descriptor is readable, so that
+/// A request to stop, made once and never withdrawn. Its descriptor is readable after the request, so that
 /// any number of threads can wait for it. Clones share the request.
 #[derive(Clone, Debug)]
 pub struct StopSignal(Arc<StopState>);
@@ -51,12 +51,12 @@ pub struct StopSignal(Arc<StopState>);
 #[derive(Debug)]
 struct StopState {
     requested: AtomicBool,
-    /// Never cleared.
+    /// Woken by the request, and never cleared.
     waker: Waker,
 }
 
 impl StopSignal {
-    /// Creates a signal without a request.
+    /// Creates a signal that is not requested.
     ///
     /// # Errors
     /// The process has no free descriptors.
@@ -83,13 +83,13 @@ impl AsFd for StopSignal {
 }
 
 /// Waits until one of `readable` can be read or has failed, or until `deadline` on the steady clock; without
-/// a deadline, for an unlimited time. A signal ends the wait early.
+/// a deadline, the time is not limited. A signal ends the wait early.
 pub fn wait(readable: &[BorrowedFd<'_>], deadline: Option<SteadyTime>) {
     let mut fds: Vec<PollFd<'_>> = readable.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
     wait_ready(&mut fds, deadline);
 }
 
-/// Same as [`wait`], for any events. Callers do not rely on the reason for waking: they check everything that
+/// Like [`wait`], for any events. Callers do not rely on the reason for waking, but check everything that
 /// they wait for.
 pub(crate) fn wait_ready(fds: &mut [PollFd<'_>], deadline: Option<SteadyTime>) {
     let left = deadline.map(|deadline| (deadline - steady()).0.max(0));

@@ -1,4 +1,5 @@
-//! Servers on a host without free descriptors. A separate process, because the limit applies to a process.
+//! Servers on a host without free descriptors. This is a separate test binary because the limit applies to
+//! the process.
 
 use jitlat_net::pace::Pacing;
 use jitlat_net::reflect::{Reflectors, TcpResponder, TwampServer};
@@ -50,8 +51,8 @@ fn without_descriptors_servers_wait_and_serve_again() {
     for (client, at) in &clients {
         client.connect(&(*at).into()).unwrap();
     }
-    // All connections wait to be accepted, and cannot be: a loop that retries at once would keep a processor
-    // busy for each.
+    // All connections wait to be accepted, but cannot be: a loop that retries at once would keep one
+    // processor busy for each.
     let before = cpu();
     let busy = jitlat_waiting::within(Duration::from_secs(1), || cpu() - before >= 300);
     setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();

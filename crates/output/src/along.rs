@@ -1,4 +1,5 @@
-//! `--along`: figures of saved tests as curves over a number that differs between the tests, such as a distance in their tags.
+//! `--along`: figures of saved tests as curves over a number that differs between the tests, such as a distance in
+//! their tags.
 
 use crate::error::{Context, Result, bail};
 use crate::pages;
@@ -20,7 +21,7 @@ use jitlat_verdict::sweep::answer;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Runs arranged by a number, in one curve or several.
+/// Runs arranged by a number, in one or several curves.
 pub struct CurveReport {
     quantity: &'static str,
     grid: SweepGrid,
@@ -33,10 +34,11 @@ pub struct CurveReport {
 }
 
 impl CurveReport {
-    /// Arranges `runs` by the number in `key`, with one curve per value of `group`. Runs that agree in both are repetitions.
+    /// Arranges `runs` by the number in `key`, with one curve per value of `group`. Runs with the same number and group
+    /// are repetitions.
     ///
-    /// # Errors
-    /// [`Error`](crate::Error) if a run has no such number or another unit than the first, or if quantities are mixed.
+    /// # Errors [`Error`](crate::Error) if a run does not have this number, if its unit differs from that of the first
+    /// run, or if one-way and round-trip delays are mixed.
     pub fn new(
         runs: &[LabelledRun],
         key: &RunKey,
@@ -105,12 +107,12 @@ impl CurveReport {
         Ok(CurveReport { quantity, grid, points, confidence, answer, title, measured })
     }
 
-    /// Returns the effect of the number on the figures.
+    /// Returns the verdict: the effect of the number on the figures.
     pub fn answer(&self) -> &Answer {
         &self.answer
     }
 
-    /// Returns the curves as one screen, with a line per point; long lists are shortened.
+    /// Returns the screen report, with a line per point. Long lists are shortened.
     pub fn screen(&self) -> Screen {
         Screen::of_sweep(Swept {
             title: &self.title,
@@ -174,21 +176,21 @@ impl Report for CurveReport {
     }
 }
 
-/// Document of tests over a number: `docs/formats/compare.md`.
+/// Document of tests arranged by a number: `docs/formats/compare.md`.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CurveDocument<'a> {
     /// `jitlat along 1`.
     format: &'static str,
-    /// `round trip` or `one-way delay`.
+    /// Measured delay: `round trip` or `one-way delay`.
     quantity: &'static str,
     /// Confidence level of the intervals.
     confidence: ConfidenceLevel,
-    /// Points in order of the number. Each holds the runs that agree in number and group.
+    /// Points in order of the number. Each point contains the runs with the same number and group.
     points: Vec<PointDocument<'a>>,
 }
 
-/// Name of the tag, without its prefix.
+/// Returns the name of a tag without the prefix of its key.
 fn name_of(key: &RunKey) -> String {
     match key {
         RunKey::Tag(tag) => tag.clone(),
@@ -196,14 +198,14 @@ fn name_of(key: &RunKey) -> String {
     }
 }
 
-/// A number with its unit.
+/// A number and its unit.
 struct NumberText {
     value: f64,
     unit: String,
 }
 
 impl NumberText {
-    /// Reads `20`, `20m`, `-3.5 dBm`; `None` without a number.
+    /// Parses `20`, `20m` or `-3.5 dBm`; `None` if the text does not begin with a number.
     fn read(text: &str) -> Option<NumberText> {
         let text = text.trim();
         let end = text.find(|c: char| !c.is_ascii_digit() && !"+-.".contains(c)).unwrap_or(text.len());

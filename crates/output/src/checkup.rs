@@ -19,7 +19,7 @@ pub struct CheckupReport<'a> {
 }
 
 impl CheckupReport<'_> {
-    /// Returns the whole report; the verdict comes last, where it is visible after scrolling.
+    /// Returns the whole report. The verdict comes last, so that it is visible after the report has scrolled by.
     pub fn page(&self, options: &TextOptions) -> String {
         page(self.checkup, self.findings, options)
     }
@@ -227,9 +227,9 @@ pub struct DoctorDocument<'a> {
     two_way: Option<&'a Baseline>,
     /// Reasons why baselines failed, as text.
     failures: Vec<&'a str>,
-    /// Delay that this host adds by itself; null if no packet arrived.
+    /// Delay that this host itself adds; null if no packet arrived.
     noise_floor: Option<NoiseFloor>,
-    /// Findings, worst first.
+    /// Findings, the worst first.
     findings: &'a [Finding],
     /// The worst level among the findings.
     verdict: Level,

@@ -41,7 +41,7 @@ impl Report for GridReport<'_> {
 
 type ReportLine = Vec<(String, String)>;
 
-/// Returns one line per cell, compared with the first cell of its row.
+/// Returns one line per cell. Each cell is compared with the first cell of its row.
 fn lines(grid: &ComparisonGrid) -> Vec<ReportLine> {
     let of_row = |row: &jitlat_verdict::compare::ComparisonRow| {
         let against = |cell: &Cell| row.comparisons.iter().find(|c| c.b == cell.column);

@@ -1,18 +1,19 @@
-//! [`Error`]: reason why a report could not be made, read or written.
+//! [`Error`]: reason why a report could not be created, read or written.
 
 pub use jitlat_instruments::error::explain;
 
 use std::error::Error as StdError;
 use std::io;
 
-/// Reason why a report could not be made, read or written.
+/// Reason why a report could not be created, read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The report lacks data that the format needs, or two requests exclude each other. The text contains the reason and advice.
+    /// The report lacks data that the format requires, or two requests exclude each other. The text contains the reason
+    /// and advice.
     #[error("{0}")]
     Unfit(String),
-    /// This build lacks the feature that the request needs.
+    /// This build lacks a feature that the request needs.
     #[error(
         "{what} is not in this build, which lacks the feature '{feature}': use a released package, or build with \
          `cargo build --release --features {feature}`"
@@ -20,7 +21,7 @@ pub enum Error {
     NotInBuild {
         /// The option or format.
         what: String,
-        /// The missing feature.
+        /// Cargo feature that this build lacks.
         feature: &'static str,
     },
     /// An operation failed.
@@ -28,7 +29,7 @@ pub enum Error {
     During {
         /// The operation, or the option that requested it.
         doing: String,
-        /// The reason.
+        /// Reason why the operation failed.
         source: Box<dyn StdError + Send + Sync>,
     },
     /// A file could not be written.
@@ -43,16 +44,16 @@ pub enum Error {
     /// A log could not be written completely.
     #[error(transparent)]
     WriteLog(#[from] jitlat_store::log::WriteError),
-    /// A value could not be written as JSON.
+    /// A value could not be converted to JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
     /// The file of `--ping` could not be read.
     #[error(transparent)]
     Pings(#[from] jitlat_store::passive::PingsError),
-    /// The specification of a stream is not possible.
+    /// The specification of a stream is invalid.
     #[error(transparent)]
     Spec(#[from] jitlat_core::spec::SpecError),
-    /// The settings of a test are not possible.
+    /// The settings of a test are invalid.
     #[error(transparent)]
     Test(#[from] jitlat_instruments::Error),
     /// A system call failed.

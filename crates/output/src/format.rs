@@ -1,4 +1,4 @@
-//! [`Output`]: an entry of [`OUTPUTS`](super::OUTPUTS). Each format's file exports one.
+//! [`Output`]: an entry of [`OUTPUTS`](super::OUTPUTS). The file of each format exports one entry.
 
 use crate::error::{Result, bail};
 use crate::report::{AnalysedStream, Report};
@@ -9,33 +9,33 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
-/// An output format: everything that the rest of the command needs to know about it.
+/// An output format, with all its properties.
 pub struct Output {
     /// Name in `--as NAME`: `summary-csv`.
     pub name: &'static str,
-    /// One line of help: a verb, no full stop.
+    /// One-line help: begins with a verb, without a full stop.
     pub help: &'static str,
     /// Command-line option for this format, in addition to `--as NAME`.
     pub option: OwnOption,
-    /// Kind of its destination.
+    /// Kind of destination of the output.
     pub place: Destination,
     /// Parts that a report must have for this format.
     pub needs: ReportParts,
-    /// True if it needs the length of a window (`--interval`).
+    /// True if the format requires the length of a window (`--interval`).
     pub needs_interval: bool,
-    /// True if it needs every packet, which excludes an analysis in constant memory (`--streaming`).
+    /// True if the format requires every packet, which excludes an analysis in constant memory (`--streaming`).
     pub needs_packets: bool,
-    /// Feature that it needs and this build lacks; `None` if nothing is missing.
+    /// Cargo feature that the format requires but this build lacks; `None` if the build has it.
     pub lacks: Option<&'static str>,
-    /// True if it needs the samples of single packets after the analysis.
+    /// True if the format requires the samples of single packets after the analysis.
     pub keeps_packets: bool,
-    /// True if it is defined for round trips only.
+    /// True if the format is only defined for round trips.
     pub two_way: bool,
-    /// One-way protocol (`--proto`) that it is defined for; `None` for any test.
+    /// One-way protocol (`--proto`) for which the format is defined; `None` for all tests.
     pub one_way_protocol: Option<&'static str>,
-    /// Sets the options of the analysis that the format needs.
+    /// Sets the options of the analysis that the format requires.
     pub asks: fn(&mut Options),
-    /// Writes the report to a path.
+    /// Writes the report to the path.
     pub write: fn(&dyn Report, &Path) -> Result<()>,
 }
 
@@ -64,7 +64,7 @@ impl Output {
         }
     }
 
-    /// Option that requests it, as shown in messages: `--csv`, or `--as hdr`.
+    /// Returns the option that requests this format, as used in messages: `--csv`, or `--as hdr`.
     pub fn spelling(&self) -> String {
         match self.option {
             OwnOption::Shown => format!("--{}", self.name),
@@ -76,11 +76,11 @@ impl Output {
 /// Command-line option that requests one format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnOption {
-    /// No option: it is requested by `--as NAME`.
+    /// No option of its own: it is requested by `--as NAME`.
     None,
-    /// `--NAME`.
+    /// The option `--NAME`, with the format's own name.
     Shown,
-    /// Former option, from before version 0.2. It is still accepted but not shown.
+    /// Option from before version 0.2. It is still accepted, but help does not show it.
     Former(&'static str),
 }
 
@@ -89,9 +89,10 @@ pub enum OwnOption {
 pub enum Destination {
     /// A file, or standard output.
     File,
-    /// One file per stream, with the stream's name appended if there are two; or standard output for one stream.
+    /// One file per stream. With two streams, the name of the stream is appended to the path. A single stream may also
+    /// be written to standard output.
     FileEach,
-    /// A folder.
+    /// A folder, for formats that write several files.
     Folder,
 }
 
@@ -102,23 +103,23 @@ pub struct ReportParts(pub u8);
 impl ReportParts {
     /// No parts.
     pub const NOTHING: ReportParts = ReportParts(0);
-    /// Streams with a summary each.
+    /// Streams, each with a summary.
     pub const STREAMS: ReportParts = ReportParts(1);
     /// Rows: packets, or a table.
     pub const ROWS: ReportParts = ReportParts(2);
-    /// Figures to draw.
+    /// Figures that can be drawn.
     pub const FIGURES: ReportParts = ReportParts(4);
-    /// A page.
+    /// An HTML page.
     pub const PAGE: ReportParts = ReportParts(8);
     /// All parts.
     pub const ALL: ReportParts = ReportParts(15);
 
-    /// Returns the union of both.
+    /// Returns the union of both sets.
     pub const fn and(self, other: ReportParts) -> ReportParts {
         ReportParts(self.0 | other.0)
     }
 
-    /// True if it contains all of `needed`.
+    /// True if this set contains all parts of `needed`.
     pub const fn has(self, needed: ReportParts) -> bool {
         self.0 & needed.0 == needed.0
     }
@@ -130,12 +131,13 @@ impl fmt::Debug for Output {
     }
 }
 
-/// Writes one file, or standard output.
+/// Writes a file, or standard output.
 pub fn write_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     Ok(file::write(path, fill)?)
 }
 
-/// Writes one file for each of two streams (`path` with the stream's name appended), or one file for a single stream.
+/// Writes one file per stream: `path` with the stream's name appended for two streams, or `path` itself for a single
+/// stream.
 pub fn write_each<'a>(
     streams: &'a [AnalysedStream],
     path: &Path,
@@ -149,7 +151,7 @@ pub fn write_each<'a>(
         return write_file(path, |out| fill(one, out));
     }
     if !matches!(streams, [one, other] if one.file_ending != other.file_ending) {
-        bail!("it holds one stream: analyse the logs one at a time");
+        bail!("it can only contain one stream: analyse the logs one at a time");
     }
     for stream in streams {
         if !stream.has_packets() {
@@ -161,7 +163,7 @@ pub fn write_each<'a>(
     Ok(())
 }
 
-/// Warns that a file of packets is not written because no packets are known.
+/// Warns that a file of packets is not written because only totals are known.
 pub fn not_written(path: &Path) {
     warn!(
         "{} is not written: no single packets are known here (for a one-way LaMP test the server has them: jitlat \

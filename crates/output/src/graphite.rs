@@ -1,4 +1,4 @@
-//! `graphite`: the figures of each interval as lines for Carbon.
+//! `graphite`: the figures of each interval, as lines for Carbon.
 
 use crate::error::Result;
 use crate::format::{Destination, Output, ReportParts, not_written, write_file};
@@ -36,8 +36,8 @@ pub static OUTPUT: Output = Output {
     )
 };
 
-/// Returns the lines of windows of `length` ns, which begin with whole seconds and are labelled with the second of their
-/// end.
+/// Returns the lines of windows of `length` ns. Windows begin at whole seconds and are labelled with the second in
+/// which they end.
 fn lines_of(run: &AnalysedStream, name: &str, length: i64) -> Result<String> {
     let (mut history, mut interval) = (SampleHistory::default(), GraphiteInterval::default());
     let mut lines = String::new();
@@ -47,7 +47,7 @@ fn lines_of(run: &AnalysedStream, name: &str, length: i64) -> Result<String> {
         let due = end.get_or_insert_with(|| arrived.div_euclid(SECOND) * SECOND + length);
         while arrived >= *due {
             lines += &interval.flush(name, due.div_euclid(SECOND)).unwrap_or_default();
-            // A gap of any length costs one step.
+            // Advance past a gap in one step, regardless of its length.
             *due += length * ((arrived - *due) / length + 1);
         }
         if let Some(sample) = history.sample(&record) {
@@ -60,7 +60,7 @@ fn lines_of(run: &AnalysedStream, name: &str, length: i64) -> Result<String> {
     Ok(lines)
 }
 
-/// Time at which the packet, or its answer, reached the measuring host, in ns since 1970.
+/// Returns the time at which the packet, or its answer, arrived at the measuring host, in ns since 1970.
 fn arrival(record: &PacketRecord) -> Option<i64> {
     record.time(Moment::Returned).or_else(|| record.time(Moment::Arrived)).map(|time| time.0)
 }

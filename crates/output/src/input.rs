@@ -1,4 +1,4 @@
-//! Opens logs: files, standard input, and tests of an archive (`DIR/ID`). Every command that takes a log opens it here.
+//! Opens logs: files, standard input, and tests of an archive (`DIR/ID`). All commands that take a log use this module.
 
 #[cfg(not(feature = "archive"))]
 use crate::without_archive as archive;
@@ -10,10 +10,9 @@ use jitlat_store::log::LogReader;
 use std::io::Read;
 use std::path::Path;
 
-/// Opens the log at `path`, or the log of a test of an archive; `-` is standard input.
+/// Opens the log at `path`, or the log of an archived test; `-` is standard input.
 ///
-/// # Errors
-/// [`Error`](crate::Error) if there is no such log, or it cannot be read.
+/// # Errors [`Error`](crate::Error) if the log does not exist or cannot be read.
 pub fn open(path: &Path) -> Result<LogReader> {
     match archive::log_reader(path)? {
         Some(reader) => Ok(reader),
@@ -21,7 +20,7 @@ pub fn open(path: &Path) -> Result<LogReader> {
     }
 }
 
-/// Returns the text of a test of an archive; `None` if `path` does not name one.
+/// Returns the log of an archived test as text; `None` if `path` is not the path of an archived test.
 ///
 /// # Errors
 /// [`Error`](crate::Error) if the archive does not have the test.

@@ -22,7 +22,7 @@ pub static OUTPUT: Output = Output {
             write_file(path, |out| {
                 report.streams().iter().try_for_each(|run| match is_stream(path) {
                     false => json::write_intervals(out, &run.summary),
-                    // Windows shown during the test are already in the output.
+                    // Windows that were written during the test are already in the output.
                     true => write_rest(out, run),
                 })
             })

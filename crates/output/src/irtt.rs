@@ -12,14 +12,14 @@ pub static OUTPUT: Output = Output {
     two_way: true,
     ..Output::new(
         "irtt",
-        "Write a two-way test as irtt's client does, for flent and others",
+        "Write a two-way test in the format of irtt's client, for flent and others",
         Destination::File,
         |report, path| write(report.streams(), path),
     )
 };
 
 fn write(runs: &[crate::AnalysedStream], path: &Path) -> Result<()> {
-    let [run] = runs else { bail!("it holds one test: analyse the logs one at a time") };
+    let [run] = runs else { bail!("it can only contain one test: analyse the logs one at a time") };
     if run.session.two_way.is_none() {
         bail!("it needs round trips (jitlat ping), but this is a one-way test");
     }

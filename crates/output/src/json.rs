@@ -4,7 +4,7 @@ use crate::format::{Destination, Output, OwnOption, write_file};
 
 pub static OUTPUT: Output = Output {
     option: OwnOption::Shown,
-    // Comparisons of saved summaries need it.
+    // The data are needed if saved summaries are compared later.
     asks: |options| options.comparable = Some(options.bootstrap.unwrap_or(1)),
     ..Output::new("json", "Write one JSON object", Destination::File, |report, path| {
         let document = report.json()?;

@@ -2,8 +2,8 @@
 
 use jitlat_core::Direction;
 
-/// Returns unique labels: a run's name if it has one, otherwise its file name; if two are equal, with the direction; if that
-/// is not enough, the whole path, and finally a number.
+/// Returns unique labels: the name of a run if it has one, otherwise its file name. If two are equal, the direction is
+/// added; if that is not enough, the whole path is used, and finally a number.
 pub fn unique_labels(runs: &[(Option<&str>, &str, Option<Direction>)]) -> Vec<String> {
     let mut labels: Vec<String> =
         runs.iter().map(|(name, source, _)| name.map_or_else(|| stem(source), str::to_owned)).collect();
@@ -18,7 +18,7 @@ pub fn unique_labels(runs: &[(Option<&str>, &str, Option<Direction>)]) -> Vec<St
     labels
 }
 
-/// Replaces every label that occurs more than once.
+/// Replaces all labels that occur more than once.
 pub fn rename(labels: &mut [String], other: impl Fn(usize, &str) -> String) {
     let before = labels.to_vec();
     for (k, label) in labels.iter_mut().enumerate() {
@@ -28,7 +28,7 @@ pub fn rename(labels: &mut [String], other: impl Fn(usize, &str) -> String) {
     }
 }
 
-/// Name of the file, without its folder and the usual extensions.
+/// Returns the name of a file, without its folder and the usual extensions.
 pub fn stem(path: &str) -> String {
     let name = path.rsplit('/').next().filter(|n| !n.is_empty()).unwrap_or(path);
     match name.strip_suffix(".log").or_else(|| name.strip_suffix(".json")) {

@@ -22,10 +22,12 @@ pub static SUMMARY: Output = Output {
     needs: ReportParts::STREAMS.and(ReportParts::ROWS),
     ..Output::new(
         "late",
-        "Append one line of LaTe's 34 columns; a new file begins with their names",
+        "Append one line of LaTe's 34 columns; a new file begins with column names",
         Destination::File,
         |report, path| {
-            let [run] = report.streams() else { bail!("it holds one test: analyse the logs one at a time") };
+            let [run] = report.streams() else {
+                bail!("it can only contain one test: analyse the logs one at a time")
+            };
             let setting = run.late_setting()?;
             let highest = run.packets()?.iter().filter_map(|r| u64::try_from(r.seq).ok()).max();
             append(path, &summary::row(&run.summary, &setting, highest))
@@ -39,7 +41,7 @@ pub static PACKETS: Output = Output {
     needs: ReportParts::STREAMS.and(ReportParts::ROWS),
     ..Output::new(
         "late-packets",
-        "Write LaTe's line for each packet",
+        "Write one line per packet in LaTe's format",
         Destination::FileEach,
         |report, path| {
             write_each(report.streams(), path, |run, out| write_packets(run, out).map_err(io::Error::other))
@@ -57,7 +59,7 @@ fn write_packets(run: &AnalysedStream, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Appends `line`; a new or empty file gets the column names first.
+/// Appends `line` to a file. If the file is new or empty, the column names are written first.
 pub fn append(path: &Path, line: &str) -> Result<()> {
     if running::is_stream(path) {
         return write_file(path, |out| writeln!(out, "{HEADER}\n{line}"));
@@ -66,12 +68,12 @@ pub fn append(path: &Path, line: &str) -> Result<()> {
     let mut file = OpenOptions::new().append(true).create(true).open(path).with_context(appending)?;
     let is_new = file.metadata().with_context(appending)?.len() == 0;
     let text = if is_new { format!("{HEADER}\n{line}\n") } else { format!("{line}\n") };
-    // A single write, so that lines of tests that end at the same time do not mix.
+    // Write both in a single call: otherwise lines of tests that end at the same time could mix.
     file.write_all(text.as_bytes()).with_context(appending)
 }
 
 impl AnalysedStream {
-    /// Returns the settings of the test that LaTe's formats contain in addition to its figures.
+    /// Returns the settings of the test, which LaTe's formats contain in addition to its figures.
     fn late_setting(&self) -> Result<Setting> {
         let mut setting = match &self.late {
             Some(setting) => setting.clone(),
@@ -83,8 +85,8 @@ impl AnalysedStream {
     }
 }
 
-/// Returns the settings that a log contains: it lacks the priority, the kind of socket, and how the number of packets was
-/// limited.
+/// Returns the settings that can be derived from a log. It does not contain the priority, the kind of socket, and the
+/// way in which the number of packets was limited.
 fn of_session(session: &Session, first: Option<&PacketRecord>) -> Setting {
     let (spec, facts) = (&session.spec, session.two_way.as_deref());
     let random = LateGaps::of(spec.schedule(), spec.period());
@@ -95,7 +97,7 @@ fn of_session(session: &Session, first: Option<&PacketRecord>) -> Setting {
     Setting {
         unidirectional: facts.is_none_or(|f| f.far_report.is_some()),
         raw: false,
-        // LaTe names the protocol below LaMP.
+        // LaTe gives the name of the protocol below LaMP.
         protocol: if name == "lamp" { "UDP".to_owned() } else { name.to_uppercase() },
         priority: 0,
         payload: u64::from(spec.payload()).saturating_sub(header.unwrap_or(0)),
@@ -111,7 +113,7 @@ fn of_session(session: &Session, first: Option<&PacketRecord>) -> Setting {
     }
 }
 
-/// LaTe's name for the kind of stamps of a packet.
+/// Returns LaTe's name for the sources of a packet's timestamps.
 fn stamps(record: &PacketRecord) -> LatencyType {
     let source = |moment| record.stamp(moment).map(|stamp| stamp.source);
     let received = source(Moment::Returned).or(source(Moment::Arrived));

@@ -1,5 +1,5 @@
-//! [`TestFolder`]: stores the packets of unidirectional LaMP tests, which only the server has (`jitlat serve --late-packets
-//! DIR`): for each test, a file in LaTe's format and a log for `jitlat analyze`.
+//! [`TestFolder`]: stores the packets of unidirectional LaMP tests (`jitlat serve --late-packets DIR`): for each test,
+//! a file in LaTe's format and a log for `jitlat analyze`. Only the server has these packets.
 
 use crate::error::{Context, Result, explain};
 use jitlat_core::session::{Ending, Session};
@@ -19,30 +19,33 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// Time from the last packet until a test is written: after its STOP, and if the STOP was lost.
+/// Linger after a STOP message: late packets still belong to the test.
 const STOP_LINGER: Span = Span::seconds(1);
+/// Time without packets after which a test is written although its STOP message never arrived.
 const SILENCE_TIMEOUT: Span = Span::seconds(120);
-/// Limits on the data that unauthenticated hosts can make this host store: packets in memory (112 MB), concurrent tests, tests in
-/// the folder.
+// These limits bound the data that unauthenticated hosts can make this host store.
+/// Maximum number of packets in memory (112 MB).
 const MAX_PACKETS: usize = 2_000_000;
+/// Maximum number of concurrent tests.
 const MAX_OPEN_TESTS: usize = 1024;
+/// Maximum number of tests in the folder.
 const MAX_STORED_TESTS: usize = 10_000;
 
-/// Maximum number of packets queued for the thread.
+/// Maximum number of packets that are queued for the thread.
 const WAITING: usize = 1 << 16;
 
-/// One test.
+/// A test in progress.
 struct OneWayTest {
     id: u16,
     from: SocketAddr,
-    /// Last sequence number, reconstructed past its wraps.
+    /// Last sequence number, counted across wraps.
     highest: Option<i64>,
     records: Vec<PacketRecord>,
     stopped: bool,
     seen: SteadyTime,
 }
 
-/// Collects the packets of unidirectional tests and writes each test when it has ended.
+/// Collects the packets of unidirectional tests, and writes each test after it has ended.
 pub struct TestFolder {
     folder: PathBuf,
     tests: HashMap<(SocketAddr, u16), OneWayTest>,
@@ -74,7 +77,7 @@ impl TestFolder {
         Ok((packets, thread.spawn(move || self.run(&received))?))
     }
 
-    /// Writes tests as they end, until the sender of `packets` is dropped; then writes the remaining ones.
+    /// Writes tests as they end, until the sender of `packets` is dropped. Then writes the remaining tests.
     fn run(mut self, packets: &Receiver<OneWayPacket>) {
         let mut ends: Option<SteadyTime> = None;
         loop {
@@ -104,7 +107,7 @@ impl TestFolder {
         if full {
             if !std::mem::replace(&mut self.refused, true) {
                 warn!(
-                    "--late-packets: too many packets or tests at once, or {MAX_STORED_TESTS} tests stored: some are not stored"
+                    "--late-packets: some packets are not stored: limit of {MAX_PACKETS} packets or {MAX_OPEN_TESTS} tests at once, or {MAX_STORED_TESTS} tests in total"
                 );
             }
             return;
@@ -121,7 +124,8 @@ impl TestFolder {
         test.add(packet);
     }
 
-    /// Writes tests that have ended. Returns the time at which the next one ends if it receives no further packet.
+    /// Writes tests that have ended. Returns the earliest time at which another test ends if it receives no further
+    /// packet.
     fn write_ended(&mut self, now: SteadyTime) -> Option<SteadyTime> {
         let ended: Vec<OneWayTest> =
             self.tests.extract_if(|_, test| test.ends() <= now).map(|(_, test)| test).collect();
@@ -149,7 +153,7 @@ impl OneWayTest {
 
     fn add(&mut self, packet: &OneWayPacket) {
         let OneWayPacket { record, last, .. } = packet;
-        // Numbers have sixteen bits: take the value nearest to the highest so far.
+        // Sequence numbers have sixteen bits. Choose the value that is nearest to the highest number so far.
         let seq = self.highest.map_or(record.seq, |highest| {
             let step = (record.seq - highest).rem_euclid(1 << 16);
             highest + if step < 1 << 15 { step } else { step - (1 << 16) }
@@ -162,7 +166,7 @@ impl OneWayTest {
         self.seen = clock::steady();
     }
 
-    /// Writes both files; returns the name of the log.
+    /// Writes both files. Returns the name of the log.
     fn write(&self, folder: &Path) -> Result<PathBuf> {
         let ip = self.from.ip().to_canonical().to_string().replace(':', "_");
         let began = self.records.first().and_then(|r| r.time(Moment::Arrived));
@@ -185,7 +189,7 @@ impl OneWayTest {
         Ok(log)
     }
 
-    /// Returns the session of the test. Its period is not announced, so it is estimated from the send times.
+    /// Returns the session of the test. LaMP does not announce the period, so it is estimated from the send times.
     fn session(&self) -> Result<Session> {
         let sent = |r: &PacketRecord| Some((r.seq, r.time(Moment::Sent)?));
         let ends = self.records.iter().find_map(sent).zip(self.records.iter().rev().find_map(sent));

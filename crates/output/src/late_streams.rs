@@ -1,4 +1,4 @@
-//! [`LateTest`]: output in LaTe's formats during a test: samples to a listening program, figures to Carbon.
+//! [`LateTest`]: output in LaTe's formats while a test runs: samples to a listening program, figures to Carbon.
 
 use crate::error::{Context, Error, Result, explain};
 use crate::late;
@@ -27,9 +27,9 @@ pub struct CarbonSettings {
     pub server: String,
     /// First part of the names of the figures.
     pub path: String,
-    /// Time between two messages, at least a second.
+    /// Time between two messages, at least one second.
     pub every: Span,
-    /// True if datagrams are sent, one line each, instead of a TCP stream.
+    /// True to send datagrams with one line each, instead of a TCP stream.
     pub udp: bool,
 }
 
@@ -37,14 +37,14 @@ pub struct CarbonSettings {
 pub struct LateTest {
     /// Settings from the options of the test.
     pub setting: Setting,
-    /// Error of a program that could not be reached.
+    /// Error of connecting to a program that could not be reached.
     absent: Option<Error>,
 }
 
 impl LateTest {
-    /// Creates the test, and connects to the programs that receive samples while it runs: a `listener`, by name or address,
-    /// and `carbon`. If one cannot be reached, the test continues: a warning is logged now, and the error is reported at the
-    /// end.
+    /// Creates the test, and connects to the programs that receive samples while it runs: a `listener`, by name or
+    /// address, and `carbon`. If a program cannot be reached, the test continues: a warning is logged immediately, and
+    /// the error is reported at the end.
     pub fn new(
         setting: Setting,
         listener: Option<&str>,
@@ -80,7 +80,7 @@ impl LateTest {
         late::append(path, &failed_row(&self.setting))
     }
 
-    /// Ends the streams, as far as possible; returns the failures.
+    /// Ends the streams. Returns the errors.
     pub fn finish(mut self, run: &AnalysedStream, streams: Option<SampleStreams>) -> Vec<Error> {
         if let Some(began) = run.session.created {
             self.setting.began = began;
@@ -96,7 +96,7 @@ impl LateTest {
     }
 }
 
-/// Resolves an address with its port, by default `port`.
+/// Resolves an address with an optional port; the default is `port`.
 fn address(text: &str, port: u16) -> Result<SocketAddr> {
     let found = match text.to_socket_addrs() {
         Ok(mut found) => found.next(),
@@ -136,7 +136,7 @@ impl Listener {
     fn connect(to: &str, setting: &Setting) -> Result<Listener> {
         let Setting { follow_up, extra, .. } = *setting;
         let to = address(to, stream::PORT)?;
-        // Arbitrary, to distinguish this test from others at the same program.
+        // An arbitrary number that distinguishes this test from others in the same program.
         let id = (clock::wall().0 / 1000) as u16;
         Ok(Listener { id, follow_up, extra, tcp: tcp(to)?, udp: udp(to)?, started: false })
     }
@@ -157,7 +157,7 @@ struct Carbon {
     udp: Option<UdpSocket>,
     interval: graphite::GraphiteInterval,
     due: Option<WallTime>,
-    /// Time of the last figures sent, in seconds since 1970.
+    /// Time of the last figures that were sent, in seconds since 1970.
     last_second: i64,
 }
 
@@ -175,7 +175,8 @@ impl Carbon {
         })
     }
 
-    /// Sends the remaining figures. Carbon stores only the last value of a second, so they get a separate second, as in LaTe.
+    /// Sends the remaining figures. Carbon stores only the last value of each second, so they are labelled with the
+    /// next second, as in LaTe.
     fn flush(&mut self, at: WallTime) -> std::io::Result<()> {
         let second = at.0.div_euclid(SECOND).max(self.last_second.saturating_add(1));
         let Some(lines) = self.interval.flush(&self.path, second) else { return Ok(()) };
@@ -215,7 +216,7 @@ impl SampleStreams {
         self.sent += 1;
         let Some(sample) = self.history.sample(record) else { return };
         if let Some(carbon) = &mut self.carbon {
-            // The first interval ends with a whole second.
+            // The first interval ends at a whole second.
             carbon.due.get_or_insert_with(|| WallTime(clock::wall().0.div_euclid(SECOND) * SECOND + SECOND));
             carbon.interval.add(&sample);
         }
@@ -224,11 +225,11 @@ impl SampleStreams {
             self.trouble.get_or_insert(e);
         }
         let text = stream::sample(listener.id, &sample, listener.follow_up, listener.extra);
-        // A lost datagram is not sent again; a broken connection is reported at the end.
+        // A lost datagram is not sent again. A broken connection is reported at the end.
         let _ = listener.udp.send(text.as_bytes());
     }
 
-    /// Sends the interval to Carbon if it has ended or is the last.
+    /// Sends the figures of the interval to Carbon if it has ended, or is the last one.
     fn flush(&mut self, now: WallTime, last: bool) {
         let Some(carbon) = &mut self.carbon else { return };
         if !last && carbon.due.is_none_or(|due| now < due) {

@@ -1,22 +1,22 @@
 //! Reports of tests in every format, and terminal output while a test runs.
 //!
-//! * [`OUTPUTS`] – every format, one file each: an [`Output`] declares the parts of a report that it needs, and writes it
+//! * [`OUTPUTS`] – all formats, one source file each: an [`Output`] declares the parts of a report that it needs, and
+//!   writes the report
 //! * [`Report`] – result of a test, a sweep or a comparison, as formats read it; [`AnalysedStream`] and [`ReportStreams`] –
 //!   result of a test
 //! * [`WantedOutputs`] – the requested formats: checked before the measurement, written afterwards
-//! * [`screen`] – the console report on one screen; [`text`] – the full one; [`terminal`] – the terminal, and the progress
-//!   line
+//! * [`screen`] – the console report on one screen; [`text`] – the full report; [`terminal`] – the terminal, and the
+//!   progress line
 //! * [`running`] – the windows of a test while it runs
-//! * [`input`] – opening logs; [`runs`] – reading saved tests, to compare them
+//! * [`input`] – opening logs; [`runs`] – reading saved tests for comparisons
 //! * [`sweep`], [`along`], [`comparison`], [`phases`], [`checkup`], [`captures`] – reports other than those of a single test
 //! * [`late`], [`late_folder`] – LaTe's formats, after a test and while it runs
 //!
-//! A format is a file of this crate that exports its entry, and a line in the list. `--as NAME` of every command, and
-//! `jitlat export`, offer the formats whose [needs](Output::needs) the report meets.
+//! A format is a source file of this crate that exports its entry, and a line in the list. `--as NAME` of every
+//! command, and `jitlat export`, offer the formats whose [needs](Output::needs) the report meets.
 //!
-//! Related crates: [`jitlat_instruments`] measures, [`jitlat_store`] has the file formats, [`jitlat_report`] the text, the
-//! figures and
-//! the pages. The caller provides the options that request a format.
+//! Related crates: [`jitlat_instruments`] measures, [`jitlat_store`] contains the file formats, and [`jitlat_report`]
+//! the text, figures and pages. The caller provides the options that request a format.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -74,10 +74,10 @@ pub use wanted::{WantedOutputs, log_failures};
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// Path that stands for standard output.
+/// Path that means standard output.
 pub const STDOUT: &str = "-";
 
-/// All formats, by the names that `--as` takes.
+/// All formats, listed by the name that `--as` takes.
 pub const OUTPUTS: &[&Output] = &[
     &json::OUTPUT,
     &csv::OUTPUT,

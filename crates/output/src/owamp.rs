@@ -11,7 +11,7 @@ pub static STATISTICS: Output = Output {
     one_way_protocol: Some("owamp"),
     ..Output::new(
         "owstats",
-        "Write a test with --proto owamp as `owping -v` and `owstats -v` do",
+        "Write a --proto owamp test in the format of `owping -v` and `owstats -v`",
         Destination::File,
         |report, path| write(report, path, "owstats"),
     )
@@ -23,7 +23,7 @@ pub static RAW: Output = Output {
     one_way_protocol: Some("owamp"),
     ..Output::new(
         "owping",
-        "Write the packets of a test with --proto owamp as `owping -R` does",
+        "Write the packets of a --proto owamp test in the format of `owping -R`",
         Destination::File,
         |report, path| write(report, path, "owping"),
     )
@@ -31,7 +31,9 @@ pub static RAW: Output = Output {
 
 fn write(report: &dyn Report, path: &Path, format: &str) -> Result<()> {
     let Some(printed) = report.texts().iter().find(|text| text.format == format) else {
-        bail!("only a test with --proto owamp that ran to its end has the records of OWAMP's receivers");
+        bail!(
+            "the records of OWAMP's receivers are only available after a --proto owamp test that ran to its end"
+        );
     };
     write_file(path, |out| out.write_all(printed.text.as_bytes()))
 }

@@ -1,4 +1,4 @@
-//! Drawn reports: pages, pictures, and histograms for plotting tools.
+//! Reports that are drawn: pages, pictures, and histograms for plotting tools.
 
 use crate::report::{AnalysedStream, PROGRAM, command_line};
 use jitlat_report::figure::Trace;
@@ -9,15 +9,15 @@ use jitlat_verdict::compare::ComparisonGrid;
 pub use jitlat_report::draw::{DrawError, card_files, files};
 pub use jitlat_store::hdr::write as histograms;
 
-/// Feature that this build lacks for these functions; `None` because it has it.
+/// Cargo feature that drawing requires and this build lacks. `None`, because this build can draw.
 pub const LACKS: Option<&str> = None;
 
-/// Returns the page of streams; the section of an instrument comes first.
+/// Returns the page of streams, beginning with the section of an instrument if there is one.
 pub fn page(runs: &[AnalysedStream], section: Option<&Section>) -> String {
     reported(runs, section, html::page)
 }
 
-/// Returns the beginning of the page of streams; `None` without a verdict.
+/// Returns the first screen of the page of streams; `None` without a verdict.
 pub fn first_screen(runs: &[AnalysedStream], section: Option<&Section>) -> Option<FirstScreen> {
     reported(runs, section, html::first_screen)
 }
@@ -27,7 +27,7 @@ pub fn comparison(grid: &ComparisonGrid) -> String {
     html::comparison(grid, PROGRAM, Some(jitlat_net::clock::wall()))
 }
 
-/// Returns the beginning of the page of a comparison.
+/// Returns the first screen of the page of a comparison.
 pub fn first_screen_of(grid: &ComparisonGrid) -> Option<FirstScreen> {
     Some(html::first_screen_of(grid, PROGRAM, Some(jitlat_net::clock::wall())))
 }

@@ -1,4 +1,4 @@
-//! [`PhasesReport`]: compares the same test idle and under load.
+//! [`PhasesReport`]: compares a test on the idle path with the same test under load.
 
 use crate::error::Result;
 use crate::report::{AnalysedStream, Report, shell_word};
@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// Description of the next command if the logs have long names.
+/// Suggested next command if the names of the logs are long.
 const ANALYZE: &str = "jitlat analyze -v, with the logs above";
 
 /// Report of a test idle and under load: two streams and their comparison.
@@ -33,9 +33,9 @@ pub struct PhasesReport {
 }
 
 impl PhasesReport {
-    /// Creates the report of `phases`, which measured `quantity`, with the log of each phase if there is one. `interval` is
-    /// the length of the windows that were analysed separately; with `corrected`, plots show delays corrected by the clock
-    /// estimate.
+    /// Creates the report of `phases`, which measured `quantity`, and of the log of each phase if there is one.
+    /// `interval` is the length of the windows that were analysed separately. If `corrected` is true, plots show delays
+    /// corrected by the clock estimate.
     pub fn new(
         mut phases: Phases,
         quantity: &'static str,
@@ -67,7 +67,7 @@ impl PhasesReport {
         PhasesReport { phases, runs, quantity, interval, section }
     }
 
-    /// Returns the streams: idle, and under load.
+    /// Returns the streams: first idle, then under load.
     pub fn runs(&self) -> &[AnalysedStream; 2] {
         &self.runs
     }
@@ -117,34 +117,34 @@ impl Report for PhasesReport {
 pub struct PhasesDocument<'a> {
     /// `jitlat phases 1`.
     format: &'static str,
-    /// `round trip` or `one-way delay`.
+    /// Measured delay: `round trip` or `one-way delay`.
     quantity: &'a str,
-    /// Test without load.
+    /// Results of the test without load.
     idle: &'a Summary,
-    /// Test under load.
+    /// Results of the test under load.
     loaded: &'a Summary,
-    /// Streams of the load.
+    /// Streams that formed the load.
     load: &'a [LoadStream],
-    /// Comparison of loaded with idle.
+    /// Comparison of the test under load with the idle test.
     comparison: &'a Comparison,
     /// Round trips per minute; `null` for one-way tests.
     rpm_equivalent: Option<RoundTripsPerMinute>,
 }
 
-/// Number of consecutive round trips per minute, from the mean of the lower 95 % of them (docs/metrics, responsiveness). The
-/// RPM of the responsiveness draft is measured with HTTP inside and next to its own load; `--proto tcp` with a TCP load
-/// comes closest to it.
+/// Number of round trips per minute if they followed each other, computed from the mean of the lower 95 %
+/// (docs/metrics, responsiveness). The RPM of the responsiveness draft is measured with HTTP requests, within the load
+/// and next to it; `--proto tcp` with a TCP load comes closest to it.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct RoundTripsPerMinute {
-    /// Without load.
+    /// Value without load.
     idle: f64,
-    /// Under load.
+    /// Value under load.
     loaded: f64,
 }
 
 impl RoundTripsPerMinute {
-    /// Computes the value from an idle and a loaded test; `None` if no round trips were measured.
+    /// Computes the values from an idle and a loaded test; `None` if no round trips were measured.
     fn of(runs: &[AnalysedStream; 2]) -> Option<RoundTripsPerMinute> {
         let of = |run: &AnalysedStream| {
             let round_trips = run.samples.delay.iter().map(|ns| *ns as f64 / 1e6);
@@ -178,7 +178,8 @@ fn screen_of(phases: &Phases, runs: &[AnalysedStream; 2]) -> Screen {
     screen
 }
 
-/// Describes the effect of the load in one sentence. The level is that of the loaded path if it is worse than the idle one.
+/// Describes the effect of the load in one sentence. The level is the level of the path under load if it is worse than
+/// on the idle path.
 fn effect(c: &Comparison, runs: &[AnalysedStream; 2]) -> (Level, String) {
     let change = |ns: f64| format!("{}{}", if ns > 0.0 { "+" } else { "" }, eng3(ns));
     let (mut level, mut text) = verdict::comparison::of_load(c);
@@ -211,8 +212,9 @@ fn adds(difference: Difference) -> bool {
     difference.ci95.map_or(difference.change, |[low, _]| low) > 0.0
 }
 
-/// Increase, under load, of the time that packets wait in the sending host's own queue, at the median and the 99th
-/// percentile, in ns. `None` if it is below a millisecond or less than the load adds on the path.
+/// Returns the increase, under load, of the time that packets wait in the sending host's own queue, at the median and
+/// the 99th percentile, in ns. `None` if it is below a millisecond, or smaller than the delay that the load adds on the
+/// path.
 fn own_queue(c: &Comparison, [idle, loaded]: &[AnalysedStream; 2]) -> Option<[f64; 2]> {
     let (idle, loaded) = (idle.summary.local_queue.as_ref()?, loaded.summary.local_queue.as_ref()?);
     let p99 = (loaded.p99 - idle.p99) as f64;

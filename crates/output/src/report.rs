@@ -1,4 +1,4 @@
-//! [`Report`]: result of a command, from which formats are written; and reports of streams.
+//! [`Report`]: result of a command, from which outputs are written. Also contains the report of streams.
 
 use crate::error::Result;
 use crate::input;
@@ -20,9 +20,9 @@ use jitlat_store::late::summary::Setting;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Result of a command. It provides what the command's outputs need; the defaults are empty.
+/// Result of a command. It provides the data that output formats need; by default, optional parts are empty.
 pub trait Report {
-    /// Returns its JSON object.
+    /// Returns the JSON object of the report.
     fn json(&self) -> Result<Value>;
 
     /// Returns the analysed streams.
@@ -40,32 +40,32 @@ pub trait Report {
         None
     }
 
-    /// Results in the format of tools for the test's protocol; empty for most tests.
+    /// Returns the results in the formats of tools for the test's protocol; empty for most tests.
     fn texts(&self) -> &[ProtocolText] {
         &[]
     }
 
-    /// Returns the lines of its table; `None` if its rows are packets.
+    /// Returns the lines of the table; `None` if the rows are packets.
     fn table(&self) -> Option<ReportTable> {
         None
     }
 
-    /// Returns its section of the page and the figures; `None` if it has none.
+    /// Returns the section that an instrument adds to the page and the figures; `None` if there is none.
     fn section(&self) -> Option<&Section> {
         None
     }
 
-    /// Renders its page.
+    /// Renders the page.
     fn page(&self) -> Result<String> {
         Ok(pages::page(self.streams(), self.section()))
     }
 
-    /// Returns the beginning of its page, to be drawn as one card; `None` without a verdict.
+    /// Returns the first screen of the page, which can be drawn as one card; `None` without a verdict.
     fn first_screen(&self) -> Option<FirstScreen> {
         pages::first_screen(self.streams(), self.section())
     }
 
-    /// Passes its figures to `each` in groups, with the prefix of their file names.
+    /// Passes the figures to `each` in groups, with the prefix of their file names.
     fn draw(&self, each: &mut Drawings<'_>) -> Result<()> {
         draw(self.streams(), self.section(), each)
     }
@@ -74,18 +74,18 @@ pub trait Report {
 /// Callback that receives a group of figures and the prefix of their file names.
 pub type Drawings<'a> = dyn FnMut(&str, &[Figure]) -> Result<()> + 'a;
 
-/// Lines of named values.
+/// Lines of a table, each as pairs of a column name and a value.
 pub type ReportTable = Vec<Vec<(String, String)>>;
 
 /// An analysed stream.
 pub struct AnalysedStream {
-    /// Every figure.
+    /// All figures of the stream.
     pub summary: Summary,
     /// Facts about the stream: specification, hosts, times, ending.
     pub session: Session,
     /// Accepted packets; empty unless an output needs them.
     pub samples: Samples,
-    /// Log from which its rows can be read again; `None` if there is none.
+    /// Log from which the rows can be read again; `None` if there is none.
     pub log: Option<PathBuf>,
     /// Records; empty if they can be read from a log.
     pub records: Vec<PacketRecord>,
@@ -97,16 +97,16 @@ pub struct AnalysedStream {
     pub label: String,
     /// True if plots show the one-way delay corrected by the clock estimate (`-L`).
     pub corrected: bool,
-    /// Start times, in ns, of the windows that were printed while it ran.
+    /// Start times, in ns, of the windows that were printed while the test ran.
     pub shown_windows: Vec<i64>,
-    /// Suffix of this stream's files if there are two streams: `up`.
+    /// Suffix of this stream's files if there are two streams, for example `up`.
     pub file_ending: String,
-    /// Settings for LaTe's formats that only the options of the test contain; `None` if only the session is known.
+    /// Settings of the test's options that only LaTe's formats contain; `None` if only the session is known.
     pub late: Option<Setting>,
 }
 
 impl From<Analysed> for AnalysedStream {
-    /// Creates the stream with its samples, named by its direction, without a log and records.
+    /// Creates the stream with its samples, labelled by its direction, without a log and records.
     fn from(Analysed { session, summary, samples }: Analysed) -> AnalysedStream {
         let direction = session.spec.direction();
         AnalysedStream {
@@ -127,7 +127,7 @@ impl From<Analysed> for AnalysedStream {
 }
 
 impl AnalysedStream {
-    /// True if single packets are known, not only totals that the far host reports.
+    /// True if single packets are known, rather than only totals that the far host reports.
     pub fn has_packets(&self) -> bool {
         let reported = self.summary.two_way.as_ref().is_some_and(|t| t.far_report.is_some());
         !reported && self.summary.counts.received > 0
@@ -143,7 +143,7 @@ impl AnalysedStream {
         failure.map_or(Ok(records), |e| Err(e.into()))
     }
 
-    /// True if the end of the stream is unknown for a reason other than a stop by the user.
+    /// True if the end of the stream is unknown although the user did not stop the test.
     pub fn is_cut_off(&self) -> bool {
         self.summary.counts.tail_unknown && self.session.ending != Ending::Interrupted
     }
@@ -155,7 +155,7 @@ impl AnalysedStream {
     }
 }
 
-/// Addition of an instrument to the report of a test.
+/// Part that an instrument adds to the report of a test.
 pub struct ReportExtra {
     /// Key in the JSON object.
     pub key: &'static str,
@@ -165,20 +165,20 @@ pub struct ReportExtra {
     pub json: Value,
 }
 
-/// Report of the streams of a test or of logs.
+/// Report of the streams of a test, or of logs.
 pub struct ReportStreams<'a> {
-    /// The streams.
+    /// Analysed streams.
     pub runs: &'a [AnalysedStream],
-    /// Addition of an instrument.
+    /// Part that an instrument adds; `None` for most tests.
     pub extra: Option<&'a ReportExtra>,
     /// Length of the windows that were analysed separately; `None` without windows.
     pub interval: Option<Span>,
-    /// Results in the format of tools for the test's protocol; empty for most tests.
+    /// Results in the formats of tools for the test's protocol; empty for most tests.
     pub texts: &'a [ProtocolText],
 }
 
 impl<'a> ReportStreams<'a> {
-    /// Creates a report of `runs` alone.
+    /// Creates a report of `runs` without anything else.
     pub fn of(runs: &'a [AnalysedStream]) -> ReportStreams<'a> {
         ReportStreams { runs, extra: None, interval: None, texts: &[] }
     }
@@ -206,7 +206,7 @@ impl Report for ReportStreams<'_> {
     }
 }
 
-/// Suffix for the direction in a file's name.
+/// Returns the suffix of a file's name for a direction.
 pub fn file_ending(direction: Direction) -> String {
     if direction == Direction::Up { "up" } else { "down" }.to_owned()
 }
@@ -214,7 +214,7 @@ pub fn file_ending(direction: Direction) -> String {
 /// Name and version of this program.
 pub const PROGRAM: &str = concat!("jitlat ", env!("CARGO_PKG_VERSION"));
 
-/// Draws the figures of streams: first those of an instrument, then several runs in one plot, then each stream.
+/// Draws the figures of streams: first the figures of an instrument, then several runs in one plot, then each stream.
 fn draw(runs: &[AnalysedStream], section: Option<&Section>, each: &mut Drawings<'_>) -> Result<()> {
     each("", section.map_or(&[], |s| &s.figures))?;
     if runs.len() > 1 {

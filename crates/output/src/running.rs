@@ -1,8 +1,8 @@
-//! [`RunningWindows`]: writes the windows of `--interval` while a test runs, each as soon as it has ended.
+//! [`RunningWindows`]: writes each window of `--interval` as soon as it has ended, while the test is still running.
 //!
-//! Windows during the test are available for packets that are sent periodically and arrive at this host: round trips, and
-//! streams from a server. Packets that arrive at the server are known at the end. The file is then replaced by one with
-//! every window and the final facts: late packets, and the sender's own stamps.
+//! Windows are only available during the test if packets are sent periodically and arrive at this host: round trips,
+//! and streams from a server. Packets that arrive at the server are known at the end. The file is then replaced by one
+//! with all windows and the final data, including late packets and the sender's own stamps.
 
 use crate::STDOUT;
 use crate::terminal::{self, progress::ProgressLine};
@@ -28,37 +28,37 @@ pub struct RunningWindows {
     length: i64,
     options: Options,
     file: Option<Box<dyn Write>>,
-    /// True if lines are printed.
+    /// True if windows are printed.
     printed: bool,
     line: ProgressLine,
     streams: Vec<RunningStream>,
 }
 
-/// State of a stream so far.
+/// State of a running stream.
 struct RunningStream {
     session: Session,
-    /// Time at which its first packet was due, according to this host's clock.
+    /// Due time of the stream's first packet, on this host's clock.
     begun: Instant,
     is_known: bool,
-    /// Number of the next window.
+    /// Index of the next window.
     next: i64,
-    /// Packets of windows that have not ended.
+    /// Packets of windows that have not ended yet.
     held: Vec<PacketRecord>,
-    /// Number of the first window for which this host has all packets; earlier ones are written at the end.
+    /// Index of the first window for which this host has all packets. Earlier windows are written at the end.
     unknown_until: i64,
     /// Start times of the windows that were written, in ns.
     written: Vec<i64>,
 }
 
 impl RunningWindows {
-    /// Creates the windows of an analysis with `options`, for the file at `path` if there is one; they are also printed if
-    /// `printed` is set.
+    /// Creates the windows of an analysis with `options`, for the file at `path` if there is one; they are also printed
+    /// if `printed` is true.
     pub fn new(options: Options, path: Option<&Path>, printed: bool) -> RunningWindows {
         let length = options.interval.map_or(0, |length| length.0);
         let file = path.filter(|_| length > 0).and_then(|path| match open(path) {
             Ok(file) => Some(file),
             Err(e) => {
-                warn!("--as intervals: {} is written at the end only: {e}", path.display());
+                warn!("--as intervals: {} is only written at the end of the test: {e}", path.display());
                 None
             }
         });
@@ -95,7 +95,7 @@ impl RunningWindows {
             let direction = session.spec.direction();
             let written = json::write_interval(file, window, direction).and_then(|()| file.flush());
             if let Err(e) = written {
-                warn!("--as intervals: the rest is written at the end: {e}");
+                warn!("--as intervals: the other windows are written at the end of the test: {e}");
                 self.file = None;
             }
         }
@@ -108,7 +108,7 @@ impl RunningWindows {
             };
             let head = if first { text::window_head(name, window.length_ns) } else { String::new() };
             self.line.clear_terminal();
-            // A closed pipe is noticed when the report is printed.
+            // If the pipe is closed, this is noticed when the report is printed.
             let _ = terminal::print(&(head + &text::window_line(window)));
         }
     }
@@ -155,26 +155,26 @@ impl RunningStream {
         self.held.extend_from_slice(records);
     }
 
-    /// Marks the windows up to now as lacking packets.
+    /// Marks the windows up to now as incomplete.
     fn missed(&mut self, length: i64) {
         self.unknown_until = self.begun.elapsed().as_nanos() as i64 / length + 1;
     }
 
-    /// Returns the first packet due in window `k`.
+    /// Returns the sequence number of the first packet that is due in window `k`.
     fn first_of(&self, k: i64, length: i64, period: i64) -> i64 {
         let at = i128::from(k) * i128::from(length);
         let packets = self.session.packets().min(i64::MAX as u64) as i64;
         i64::try_from((at + i128::from(period) - 1) / i128::from(period)).unwrap_or(i64::MAX).min(packets)
     }
 
-    /// Returns the next window that has ended, with a session that covers it alone.
+    /// Returns the next window that has ended, with a session that covers only this window.
     fn ended(&mut self, length: i64, options: &Options) -> Option<(Interval, Session)> {
         let period = self.period().filter(|_| self.is_known && length > 0)?;
         loop {
             let k = self.next;
             let end = Duration::from_nanos(k.saturating_add(1).saturating_mul(length) as u64);
             let (from, to) = (self.first_of(k, length, period), self.first_of(k + 1, length, period));
-            // The last window may still be cut short: it is written at the end.
+            // The last window may still be cut short, so it is written at the end.
             if self.begun.elapsed() < end + WINDOW_GRACE || to as u64 >= self.session.packets() {
                 return None;
             }
@@ -192,7 +192,7 @@ impl RunningStream {
         }
     }
 
-    /// Analyses the window of packets `from` to `to` like a separate test.
+    /// Analyses the packets `from..to` of a window like a separate test.
     fn window(
         &self,
         from: i64,

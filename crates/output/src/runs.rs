@@ -14,7 +14,8 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use tracing::warn;
 
-/// Maximum size of a JSON file: a summary has several hundred kilobytes, many runs with intervals several megabytes.
+/// Maximum size of a JSON file, in bytes. A summary has several hundred kilobytes, many runs with intervals have
+/// several megabytes.
 const MAX_JSON_BYTES: u64 = 1 << 30;
 
 /// Reads the runs in `files`, each with a unique label.
@@ -43,7 +44,7 @@ pub fn read(files: &[String]) -> Result<Vec<LabelledRun>> {
     Ok(runs)
 }
 
-/// Splits `LABEL=FILE`, unless there is a file with that whole name.
+/// Splits `LABEL=FILE` into label and file, unless a file with this whole name exists.
 fn split(text: &str) -> (Option<&str>, &str) {
     match text.split_once('=') {
         Some((label, path)) if !label.is_empty() && !Path::new(text).exists() => (Some(label), path),
@@ -51,7 +52,7 @@ fn split(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Returns the common name of both logs of a test with `-b`: `NAME.up` and `NAME.down` without the direction.
+/// Returns the common name of the two logs of a bidirectional test (`-b`): `NAME` for `NAME.up` and `NAME.down`.
 fn of_test(source: &str, direction: Option<Direction>) -> &str {
     let suffix = match direction {
         Some(Direction::Up) => ".up",
@@ -61,9 +62,9 @@ fn of_test(source: &str, direction: Option<Direction>) -> &str {
     source.strip_suffix(suffix).filter(|rest| !rest.is_empty()).unwrap_or(source)
 }
 
-/// Makes the labels of runs with the same direction unique: by their sources, and by numbers if that is not enough.
+/// Makes the labels of runs with the same direction unique: first by their sources, then by numbers.
 fn make_labels_unique(runs: &mut [LabelledRun]) {
-    // Up and down of one test share a column, in two rows.
+    // Up and down of one test may have the same label, because they are in two rows of one column.
     for direction in [None, Some(Direction::Up), Some(Direction::Down)] {
         let mut these: Vec<&mut LabelledRun> =
             runs.iter_mut().filter(|r| r.summary.direction() == direction).collect();
@@ -74,7 +75,7 @@ fn make_labels_unique(runs: &mut [LabelledRun]) {
     }
 }
 
-/// Returns the default rows: one per direction, if a column has both directions.
+/// Returns the default key for rows: the direction, if any column contains both directions.
 pub fn rows_of_themselves(runs: &[LabelledRun], columns: &RunKey) -> Option<RunKey> {
     let both = |run: &LabelledRun| {
         let mine = run.summary.direction();

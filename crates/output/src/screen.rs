@@ -5,6 +5,7 @@ use crate::terminal;
 use crate::text::are_one_test;
 use crate::wanted::WantedOutputs;
 use jitlat_core::answer::{Fault, Severity};
+use jitlat_net::privilege::Capability;
 use jitlat_report::text::TextOptions;
 use jitlat_report::text::screen::{Relation, Screen, ScreenStream};
 use std::path::Path;
@@ -30,7 +31,7 @@ pub fn options() -> TextOptions {
     }
 }
 
-/// Returns the screen report of `runs`.
+/// Returns the screen report of `runs`, with a suggestion for the next command.
 pub fn page(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOutputs) -> String {
     let streams = streams(runs);
     let relation = match runs {
@@ -55,7 +56,8 @@ pub fn page(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOu
     screen.logged_to(&logs).show(&options())
 }
 
-/// Returns `screen` with a suggestion for the next command: this command with the full report, or one that opens the page.
+/// Appends a suggestion for the next command to `screen`: this command with the full report, or a command that opens
+/// the page.
 pub fn finished(screen: Screen, wanted: &WantedOutputs) -> String {
     followed_by(screen.in_short(REPEATED), wanted, &again())
 }
@@ -65,8 +67,8 @@ pub fn finished_without_figures(screen: Screen) -> String {
     screen.in_short(REPEATED).followed_by(&again(), "every figure").show(&options())
 }
 
-/// Returns `screen` with a suggestion for the next command: `command`, which prints every figure, or one that opens the
-/// page.
+/// Appends a suggestion for the next command to `screen`: `command`, which prints every figure, or a command that opens
+/// the page.
 pub fn followed_by(screen: Screen, wanted: &WantedOutputs, command: &str) -> String {
     let screen = match wanted.path("html") {
         Some(page) => screen.followed_by(&format!("xdg-open {}", shell_word(page)), "figures"),
@@ -75,7 +77,7 @@ pub fn followed_by(screen: Screen, wanted: &WantedOutputs, command: &str) -> Str
     screen.show(&options())
 }
 
-/// Converts `runs` for the screen report.
+/// Converts `runs` to the streams of a screen report.
 pub fn streams(runs: &[AnalysedStream]) -> Vec<ScreenStream<'_>> {
     runs.iter()
         .map(|run| ScreenStream { label: &run.label, summary: &run.summary, samples: &run.samples })
@@ -86,7 +88,7 @@ pub fn streams(runs: &[AnalysedStream]) -> Vec<ScreenStream<'_>> {
 fn next(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOutputs) -> (String, &'static str) {
     let answers = || runs.iter().filter_map(|run| run.summary.answer.as_ref());
     let noticed = answers().flat_map(|a| &a.causes).filter(|cause| cause.severity > Severity::Good);
-    // The first of equally severe causes is the most important one.
+    // Among equally severe causes, the first one is the most important.
     let worst = noticed.rev().max_by_key(|cause| cause.severity);
     let received = runs.iter().all(|run| run.summary.counts.received > 0);
     if let StreamOrigin::Test(host) = origin {
@@ -95,7 +97,10 @@ fn next(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOutput
                 return ("jitlat doctor".to_owned(), "delays that this host adds");
             }
             None if received && answers().all(|a| a.severity <= Severity::Good) => {}
-            _ => return (format!("jitlat path {}", shell_word(Path::new(host))), "where on the path"),
+            _ => {
+                let sudo = if Capability::NetRaw.is_held() { "" } else { "sudo " };
+                return (format!("{sudo}jitlat path {}", shell_word(Path::new(host))), "where on the path");
+            }
         }
     }
     if let Some(page) = wanted.path("html") {
@@ -110,13 +115,13 @@ fn next(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOutput
     }
 }
 
-/// Description of [`again`].
+/// Name of the command that [`again`] returns.
 pub const REPEATED: &str = "the same command with -v";
 
-/// Purpose of the full report.
+/// Purpose of the command for the full report.
 pub const EVERYTHING: &str = "every figure; --html FILE draws them";
 
-/// Purpose of the full report of a test without a log.
+/// Purpose of the command for the full report if the test has no log.
 pub const MEASURED_AGAIN: &str = "measures again, prints every figure";
 
 /// Returns this command with the option for the full report.
@@ -124,8 +129,8 @@ pub fn again() -> String {
     format!("{} --verbose", command_line(without_log(std::env::args())))
 }
 
-/// Leaves out the option for the name of the log: a log of this name may exist now, and none is replaced. `-o` of `spp` is
-/// another option.
+/// Removes the option with the name of the log: a log with this name may exist by now, and logs are never overwritten.
+/// `spp` has a different option `-o`, which is not removed.
 fn without_log(arguments: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
     let (mut is_name, mut is_spp) = (false, false);
     arguments.enumerate().filter_map(move |(k, argument)| {

@@ -22,7 +22,8 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Returns a description of the sweep, printed before it starts. `least` is the time for which its tests send, if known.
+/// Returns a description of the sweep, printed before it starts. `least` is the total time for which its tests send
+/// packets, if known.
 ///
 /// # Errors
 /// [`SweepError`] if its plan has too many runs.
@@ -43,7 +44,7 @@ pub fn begin(state: &SweepState, least: Option<Span>) -> Result<String, SweepErr
     ))
 }
 
-/// Report of a sweep, finished or not.
+/// Report of a sweep, finished or unfinished.
 pub struct SweepReport<'a> {
     state: &'a SweepState,
     points: Vec<SweepPoint>,
@@ -66,7 +67,7 @@ impl<'a> SweepReport<'a> {
         report
     }
 
-    /// Returns the effects of the conditions, and the conditions under which the path is worst.
+    /// Returns the verdict: the effects of the conditions, and the conditions under which the path is worst.
     pub fn answer(&self) -> &Answer {
         &self.answer
     }
@@ -130,7 +131,7 @@ impl Report for SweepReport<'_> {
     }
 }
 
-/// Returns the section with the page's tables and the figures.
+/// Returns the section of the page that contains the tables and the figures.
 fn section(state: &SweepState, points: &[SweepPoint], laws: &[SizeLaw]) -> Section {
     let plan = state.plan();
     let notes: Vec<String> = laws.iter().map(law).collect();
@@ -171,7 +172,7 @@ fn section(state: &SweepState, points: &[SweepPoint], laws: &[SizeLaw]) -> Secti
 /// Keys of the figures in tables.
 const COLUMNS: [&str; 6] = ["latency-mean", "latency-p99", "ipdv-mean", "ipdv-stddev", "ipdv-iqr", "loss"];
 
-/// Returns the figures of [`COLUMNS`] that any point has.
+/// Returns those figures of [`COLUMNS`] that at least one point has.
 fn columns(points: &[SweepPoint]) -> Vec<&'static Scalar> {
     let any = |f: &&Scalar| COLUMNS.contains(&f.key) && points.iter().any(|p| p.get(f.key).is_some());
     SCALARS.iter().filter(any).collect()
@@ -181,7 +182,7 @@ fn shown(figure: &Scalar, point: &SweepPoint) -> String {
     point.get(figure.key).map_or_else(|| "-".to_owned(), |e| figure.show(ExactNumber::Real(e.mean)))
 }
 
-/// Returns a header and a row for each combination.
+/// Returns the header of a table, and a row for each combination.
 fn of_points(plan: &SweepPlan, points: &[SweepPoint]) -> (Vec<String>, Vec<Vec<String>>) {
     let figures = columns(points);
     let row = |p: &SweepPoint| {
@@ -192,7 +193,7 @@ fn of_points(plan: &SweepPlan, points: &[SweepPoint]) -> (Vec<String>, Vec<Vec<S
     (heads.map(str::to_owned).collect(), points.iter().map(row).collect())
 }
 
-/// A table of tests in rows and classes of traffic in columns.
+/// Table of tests (rows) and traffic classes (columns).
 struct Classes {
     columns: Vec<String>,
     /// Name of each test, and its lines.
@@ -203,7 +204,7 @@ struct Classes {
 type ClassLine = (&'static str, Vec<String>);
 
 impl Classes {
-    /// Creates the table; `None` unless classes were varied.
+    /// Creates the table; `None` if the sweep does not vary traffic classes.
     fn of(plan: &SweepPlan, points: &[SweepPoint]) -> Option<Classes> {
         let is_class = |f: Factor| matches!(f, Factor::Dscp | Factor::Category);
         let axis = plan.grid.axes.iter().find(|a| is_class(a.factor) && a.levels.len() > 1)?;
@@ -234,7 +235,7 @@ impl Classes {
         })
     }
 
-    /// Converts the table for a page: a row for each figure of each test.
+    /// Converts the table for a page, with a row for each figure of each test.
     fn in_rows(self) -> (Vec<String>, Vec<Vec<String>>) {
         let heads = ["test".to_owned(), "figure".to_owned()].into_iter().chain(self.columns);
         let rows = self.tests.into_iter().flat_map(|(name, lines)| {
@@ -262,10 +263,10 @@ impl Classes {
     }
 }
 
-/// Maximum width of a combination's name next to its figures; a longer name gets a separate line.
+/// Maximum width of a combination's name in the same line as its figures. A longer name is printed on a separate line.
 const MAX_NAME_COLUMNS: usize = 26;
 
-/// Returns a page with one line per combination, at most 80 columns wide.
+/// Returns a console page with one line per combination, at most 80 columns wide.
 pub fn table(
     grid: &SweepGrid,
     confidence: ConfidenceLevel,
@@ -306,7 +307,7 @@ pub fn table(
     page
 }
 
-/// Describes the fitted law of delay by size.
+/// Describes the fitted relation of delay to packet size.
 fn law(l: &SizeLaw) -> String {
     let name = if l.name.is_empty() { String::new() } else { format!("{}: ", l.name) };
     if let Some(fit) = &l.link
@@ -337,7 +338,7 @@ fn law(l: &SizeLaw) -> String {
     }
 }
 
-/// Formats a level for programs.
+/// Formats a level of a condition for programs.
 fn value(factor: Factor, level: &FactorLevel) -> String {
     match level.number {
         Some(number) if factor == Factor::Number => number.to_string(),
@@ -347,7 +348,7 @@ fn value(factor: Factor, level: &FactorLevel) -> String {
 
 /// Returns one line per combination.
 pub fn lines(grid: &SweepGrid, points: &[SweepPoint]) -> ReportTable {
-    // Figures of whole tests, without counts that are already columns; the JSON has all figures.
+    // Figures of whole tests, except counts that already have a column. The JSON document has all figures.
     let is_column = |s: &Selector| s.direction.is_none() && !["sent", "received"].contains(&s.scalar.key);
     let known = |s: &Selector| is_column(s) && points.iter().any(|p| p.get(&s.to_string()).is_some());
     let figures: Vec<Selector> = selectors().filter(known).collect();
@@ -377,40 +378,40 @@ pub fn lines(grid: &SweepGrid, points: &[SweepPoint]) -> ReportTable {
 pub struct SweepDocument<'a> {
     /// `jitlat sweep 2`.
     format: &'static str,
-    /// `round trip` or `one-way delay`.
+    /// Measured delay: `round trip` or `one-way delay`.
     quantity: &'static str,
     /// Plan of the sweep.
     plan: &'a SweepPlan,
-    /// True if all runs were made.
+    /// True if all runs are finished.
     complete: bool,
-    /// Effects of the conditions, and the conditions under which the path is worst.
+    /// Verdict: effects of the conditions, and the conditions under which the path is worst.
     answer: &'a Answer,
-    /// One entry per combination, over its repetitions.
+    /// Results of each combination, over its repetitions.
     points: Vec<PointDocument<'a>>,
-    /// Fitted laws of the growth of delay with packet size.
+    /// Fitted relations of delay to packet size.
     size_laws: &'a [SizeLaw],
-    /// Runs in the order in which they were made.
+    /// Runs, in the order in which they were performed.
     runs: &'a [RunOutcome],
 }
 
-/// One combination over its repetitions.
+/// Results of one combination, over its repetitions.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PointDocument<'a> {
-    /// Value of each factor.
+    /// Value of each condition.
     conditions: BTreeMap<String, FactorValue<'a>>,
-    /// Number of runs made.
+    /// Number of finished runs.
     runs: u64,
-    /// Number of packets sent in them.
+    /// Number of packets sent in these runs.
     sent: u64,
-    /// Number of packets accepted.
+    /// Number of packets accepted in these runs.
     received: u64,
-    /// Each figure that any run has, by its name.
+    /// Estimate of each figure that at least one run has, by key.
     figures: BTreeMap<String, Estimate>,
 }
 
 impl<'a> PointDocument<'a> {
-    /// Creates the document of a point of `grid`.
+    /// Creates the document for a point of `grid`.
     pub fn new(grid: &'a SweepGrid, point: &'a SweepPoint) -> PointDocument<'a> {
         let condition = |(factor, level): (Factor, &'a FactorLevel)| {
             let value = level.number.map_or(FactorValue::Text(&level.text), FactorValue::Number);
@@ -426,14 +427,14 @@ impl<'a> PointDocument<'a> {
     }
 }
 
-/// A factor's value.
+/// Value of a condition.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 enum FactorValue<'a> {
-    /// In bytes or ns.
+    /// Value in bytes or ns.
     Number(f64),
-    /// Text as in the options of the sweep.
+    /// Value as written in the options of the sweep.
     Text(&'a str),
 }
 

@@ -1,4 +1,4 @@
-//! Full console report of streams, the one-line report, and the check of thresholds.
+//! The full console report of streams, the one-line report, and the check of thresholds.
 
 use crate::report::{AnalysedStream, shell_word};
 use crate::terminal;
@@ -17,8 +17,8 @@ pub struct PageOptions {
     pub plots: bool,
 }
 
-/// Returns the last line of a report: the command that draws or opens the figures of `runs`. Empty in a pipe, unless
-/// `asked`.
+/// Returns the last line of a report: the command that draws or opens the figures of `runs`. It is empty in a pipe,
+/// unless `asked` is true.
 pub fn figures_line(runs: &[AnalysedStream], wanted: &WantedOutputs, asked: bool) -> String {
     if !asked && !terminal::is_terminal() {
         return String::new();
@@ -38,7 +38,7 @@ pub fn figures_line(runs: &[AnalysedStream], wanted: &WantedOutputs, asked: bool
     }
 }
 
-/// Returns the verdicts of `runs` in one line.
+/// Returns the verdicts on `runs` in one line.
 pub fn line(runs: &[AnalysedStream]) -> String {
     let of = |run: &AnalysedStream| {
         let counts = &run.summary.counts;
@@ -80,7 +80,7 @@ pub fn page(runs: &[AnalysedStream], chosen: PageOptions) -> String {
     page
 }
 
-/// True if these are the two directions of one test, not two logs that were read together.
+/// True if these are the two directions of one test, rather than two logs that were read together.
 pub(crate) fn are_one_test(up: &AnalysedStream, down: &AnalysedStream) -> bool {
     let directions = [up, down].map(|run| run.session.spec.direction());
     directions == [Direction::Up, Direction::Down]
@@ -108,7 +108,7 @@ fn plots(run: &AnalysedStream, canvas: PlotCanvas) -> String {
     .collect()
 }
 
-/// Returns messages about the `thresholds` that `runs` violate; empty if none is violated.
+/// Describes the `thresholds` that `runs` violate; empty if none is violated.
 pub fn violations(runs: &[AnalysedStream], thresholds: &[ScalarCondition]) -> Vec<String> {
     let of =
         |run: &AnalysedStream| thresholds.iter().filter_map(|c| c.violated(&run.summary)).collect::<Vec<_>>();

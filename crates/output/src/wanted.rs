@@ -15,9 +15,9 @@ use tracing::error;
 /// Requested formats, each with its path.
 #[derive(Clone, Debug, Default)]
 pub struct WantedOutputs {
-    /// The formats.
+    /// Requested formats, each with the path that it is written to.
     pub outputs: Vec<(&'static Output, PathBuf)>,
-    /// Names of the formats that could not be written; empty until they are written.
+    /// Names of the formats that could not be written; not set until all formats have been written.
     failed: OnceLock<Vec<&'static str>>,
 }
 
@@ -27,13 +27,14 @@ impl WantedOutputs {
         WantedOutputs { outputs, failed: OnceLock::new() }
     }
 
-    /// Path of the output `name`; `None` if it is not requested, could not be written, or goes to standard output.
+    /// Returns the path of the output `name`; `None` if it is not requested, could not be written, or is written to
+    /// standard output.
     pub fn path(&self, name: &str) -> Option<&Path> {
         let failed = self.failed.get().is_some_and(|failed| failed.contains(&name));
         self.place(name).filter(|path| !failed && !is_stdout(path))
     }
 
-    /// Path of the output `name`, `-` for standard output; `None` if it is not requested.
+    /// Returns the path of the output `name`, or `-` for standard output; `None` if it is not requested.
     pub fn place(&self, name: &str) -> Option<&Path> {
         self.outputs.iter().find(|(output, _)| output.name == name).map(|(_, path)| path.as_path())
     }
@@ -43,7 +44,7 @@ impl WantedOutputs {
         self.outputs.is_empty()
     }
 
-    /// True if a format uses standard output, so that nothing else may be printed there.
+    /// True if a format is written to standard output. Nothing else may then be printed there.
     pub fn is_silent(&self) -> bool {
         self.outputs.iter().any(|(_, path)| is_stdout(path))
     }
@@ -53,7 +54,7 @@ impl WantedOutputs {
         self.outputs.iter().any(|(output, _)| output.keeps_packets)
     }
 
-    /// Returns the first format that needs this part of a report, with its path; `None` if there is none.
+    /// Returns the first format that needs this part of a report, and its path; `None` if there is none.
     pub fn needing(&self, part: ReportParts) -> Option<(&'static Output, &Path)> {
         self.outputs
             .iter()
@@ -89,7 +90,7 @@ impl WantedOutputs {
 
     /// True if a format draws figures.
     pub fn draws(&self) -> bool {
-        // A build that cannot draw does not need data for figures.
+        // A build that cannot draw does not need the data for figures.
         cfg!(feature = "plots") && self.needs_figures()
     }
 
@@ -97,13 +98,14 @@ impl WantedOutputs {
         self.needing(ReportParts::FIGURES).is_some() || self.needing(ReportParts::PAGE).is_some()
     }
 
-    /// Sets the options of the analysis that the formats need.
+    /// Sets the options of the analysis that the formats require.
     pub fn ask(&self, options: &mut Options) {
         self.outputs.iter().for_each(|(output, _)| (output.asks)(options));
     }
 
-    /// Rejects, before the measurement, files that could not be written: because of their path, or because two have the same
-    /// path. `streams` is the number of streams in the report, `others` are further files to be written.
+    /// Rejects files that could not be written, before the measurement: because of their path, or because two files
+    /// have the same path. `streams` is the number of streams in the report, `others` are other files that will be
+    /// written.
     pub fn check(&self, streams: usize, others: &[&Path]) -> Result<()> {
         if let Some((output, feature)) =
             self.outputs.iter().find_map(|(output, _)| Some((output, output.lacks?)))
@@ -111,7 +113,7 @@ impl WantedOutputs {
             return Err(Error::NotInBuild { what: output.spelling(), feature });
         }
         if self.outputs.iter().filter(|(_, path)| is_stdout(path)).count() > 1 {
-            bail!("standard output can hold only one format: give each of the others a file");
+            bail!("only one format can be written to standard output: give files for the others");
         }
         let mut taken: Vec<&Path> = others.to_vec();
         for (output, path) in &self.outputs {
@@ -125,7 +127,10 @@ impl WantedOutputs {
                 bail!("{} writes one stream: analyse the logs one at a time", output.spelling());
             }
             if output.two_way && streams > 1 {
-                bail!("{} holds one two-way test: analyse the logs one at a time", output.spelling());
+                bail!(
+                    "{} can only contain one two-way test: analyse the logs one at a time",
+                    output.spelling()
+                );
             }
             if taken.contains(&path.as_path()) && fs::metadata(path).map_or(true, |m| m.is_file()) {
                 bail!(
@@ -137,7 +142,7 @@ impl WantedOutputs {
             taken.push(path);
             let checked = match output.place {
                 Destination::Folder => file::check_folder(path),
-                // With two streams, the names begin with the path.
+                // With two streams, the names of the files begin with this path.
                 Destination::FileEach if streams == 2 => file::check(&with_ending(path, "jitlat")),
                 Destination::File | Destination::FileEach => file::check(path),
             };
@@ -146,7 +151,7 @@ impl WantedOutputs {
         Ok(())
     }
 
-    /// Rejects, before a one-way measurement with `protocol`, formats of round trips and of other protocols.
+    /// Rejects formats for round trips and for other protocols, before a one-way measurement with `protocol`.
     pub fn check_one_way(&self, protocol: &str) -> Result<()> {
         if let Some((output, _)) = self.outputs.iter().find(|(output, _)| output.two_way) {
             bail!("{} is only defined for round trips (jitlat ping)", output.spelling());
@@ -154,7 +159,7 @@ impl WantedOutputs {
         self.check_protocol(Some(protocol))
     }
 
-    /// Rejects formats of a one-way protocol other than `protocol`; `None` for reports of other tests.
+    /// Rejects formats for a one-way protocol other than `protocol`. `protocol` is `None` for reports of other tests.
     pub fn check_protocol(&self, protocol: Option<&str>) -> Result<()> {
         let of_another = |output: &Output| output.one_way_protocol.filter(|one| Some(*one) != protocol);
         for (output, _) in &self.outputs {
@@ -168,8 +173,9 @@ impl WantedOutputs {
         Ok(())
     }
 
-    /// Writes every format, and prints `text` unless a format uses standard output. The text comes last, because it names
-    /// the files that were written. A failure does not affect the others: it is logged, and the result is false.
+    /// Writes every format, and prints `text` unless a format uses standard output. The text comes last, because it
+    /// lists the files that were written. If a format cannot be written, the error is logged, the others are still
+    /// written, and the result is false.
     pub fn write(&self, report: &dyn Report, text: impl FnOnce() -> String) -> bool {
         let mut failures = self.write_files(report);
         let printed = if self.is_silent() { Ok(()) } else { terminal::print(&text()) };
@@ -177,7 +183,7 @@ impl WantedOutputs {
         log_failures(&failures)
     }
 
-    /// Writes every format and returns the failures; a failure does not affect the others.
+    /// Writes every format, even if others fail. Returns the errors.
     pub fn write_files(&self, report: &dyn Report) -> Vec<Error> {
         let write = |(output, path): &(&'static Output, PathBuf)| {
             Some((output.name, (output.write)(report, path).context(output.spelling()).err()?))
@@ -189,7 +195,7 @@ impl WantedOutputs {
     }
 }
 
-/// Logs `failures`; returns true if there are none.
+/// Logs `failures`. Returns true if there are none.
 pub fn log_failures(failures: &[Error]) -> bool {
     failures.iter().for_each(|e| error!("{}", explain(e)));
     failures.is_empty()

@@ -1,16 +1,17 @@
-//! Stand-in for the archive in builds without it: recognises names of archived tests, and returns an error with advice.
+//! Replacement for the archive in builds without it. It recognises names of archived tests, and returns an error with
+//! advice.
 
 use crate::error::{Error, Result};
 use jitlat_store::log::LogReader;
 use std::io::Read;
 use std::path::Path;
 
-/// Refuses a test of an archive; `None` if `path` is not one.
+/// Returns an error if `path` is the path of an archived test, otherwise `None`.
 pub fn log_reader(path: &Path) -> Result<Option<LogReader>> {
     refuse_archived(path).map(|()| None)
 }
 
-/// Refuses a test of an archive; `None` if `path` is not one.
+/// Returns an error if `path` is the path of an archived test, otherwise `None`.
 pub fn log_text(path: &Path) -> Result<Option<Box<dyn Read + Send>>> {
     refuse_archived(path).map(|()| None)
 }

@@ -1,4 +1,4 @@
-//! Stand-in for `output::pages` in builds without figures.
+//! Replacement for `output::pages` in builds without figures.
 
 use crate::report::AnalysedStream;
 use jitlat_core::Span;

@@ -49,14 +49,14 @@ impl DelayHull {
         self.points.push((t, y));
     }
 
-    /// Slope of the edge over `t`.
+    /// Returns the slope of the hull's edge at time `t`.
     fn slope(&self, t: i64) -> Option<f64> {
         let i = self.points.partition_point(|p| p.0 <= t);
         let (a, b) = (self.points.get(i.checked_sub(1)?)?, self.points.get(i)?);
         Some(difference(b.1, a.1) as f64 / difference(b.0, a.0) as f64)
     }
 
-    /// Height at the origin of the highest line with this slope that is below all points.
+    /// Returns the delay at time 0 of the highest line with `slope` that is above no point.
     fn least(&self, slope: f64) -> Option<f64> {
         self.points.iter().map(|p| p.1 as f64 - slope * p.0 as f64).reduce(f64::min)
     }
@@ -96,7 +96,7 @@ pub struct ClockDifference {
     /// Skew of the monitor's clock in parts per million, positive if it runs fast. 0 if the two directions
     /// disagree even about the sign, for example because packets become larger during the capture.
     pub skew_ppm: Option<f64>,
-    /// Skew by OUT packets alone and by IN packets alone.
+    /// Skew estimated from OUT packets alone and from IN packets alone, in parts per million.
     pub skew_ppm_by_way: [Option<f64>; 2],
     /// Time on the reference clock for which the offset is given.
     pub at: Option<WallTime>,

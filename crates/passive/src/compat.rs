@@ -1,9 +1,9 @@
 //! [`CaiaMatcher`]: matches packets as the CAIA tool does, for comparison with it.
 //!
-//! In each direction the reference sightings form a list. A monitor sighting is searched from the head of
-//! that list over at most G entries; on a match both are removed, otherwise the monitor sighting is dropped.
-//! Lost packets stay at the head until they are too old, and an old one may match a later packet with the
-//! same name. The default matcher avoids both.
+//! In each direction the reference sightings form a list. For each monitor sighting, the first G entries of
+//! that list are searched; on a match both are removed, otherwise the monitor sighting is dropped. Lost packets
+//! stay at the head until they are too old, and an old one may match a later packet with the same name. The
+//! default matcher has neither fault.
 
 use super::{CapturePoint, Record, Sighting, SyntheticPair};
 use jitlat_core::spec::Direction;
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 /// Number of matches after which the largest time difference is narrowed.
 const TRAINING_MATCHES: u32 = 20;
-/// Maximum number of reference sightings held for one direction.
+/// Maximum number of reference sightings stored for one direction.
 const MAX_HELD: usize = 4 << 20;
 
 /// List matcher. Reference sightings must be added before the monitor's: see [`Self::wants_reference`].
@@ -45,8 +45,8 @@ impl CaiaMatcher {
         }
     }
 
-    /// True if more reference sightings are needed before monitor sighting `m` can be searched. `next` is the
-    /// time of the next reference sighting.
+    /// True if more reference sightings are needed before a match for monitor sighting `m` can be searched.
+    /// `next` is the time of the next reference sighting.
     pub fn wants_reference(&self, m: &Sighting, next: jitlat_core::time::WallTime) -> bool {
         let latest = m.at.0.saturating_sub(self.offset).saturating_add((self.allowed + 2) * SECOND);
         self.lists[m.direction as usize].len() < self.searched && next.0 <= latest

@@ -32,7 +32,7 @@ impl PingSource {
 /// Round trips of ping in ns, by [`PingSource`]; `None` for a source without round trips.
 pub type PingFigures = [Option<SpreadFigures>; 2];
 
-/// Maximum number of requests that wait for their reply.
+/// Maximum number of requests stored until their reply is seen.
 const MAX_PENDING: usize = 1 << 12;
 
 /// True if the packet is an ICMP echo request or reply, of either family.

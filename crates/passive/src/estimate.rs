@@ -64,18 +64,18 @@ pub struct PassiveSummary {
     pub rtt_ns: Option<SpreadFigures>,
     /// Round-trip time at regular instants, comparable with ping. Idle times have no value.
     pub rtt_per_time_ns: Option<SpreadFigures>,
-    /// Time between those instants, in ns.
+    /// Time between the instants of `rtt_per_time_ns`, in ns.
     pub per_time_interval_ns: Span,
     /// Time between the two packets of a pair at the monitor: the far host's processing time if one packet
     /// answers the other.
     pub turnaround_ns: Option<SpreadFigures>,
-    /// Spacings of the bands of round trips, the largest first.
+    /// Spacings of the bands in which round trips lie, largest first.
     pub levels: Vec<BandSpacing>,
     /// Comparison of the two clocks.
     pub clocks: ClockDifference,
-    /// From the reference to the monitor point.
+    /// Results for packets from the reference to the monitor point.
     pub out: MatchedFigures,
-    /// From the monitor to the reference point.
+    /// Results for packets from the monitor to the reference point.
     #[serde(rename = "in")]
     pub back: MatchedFigures,
 }
@@ -135,7 +135,7 @@ impl Resampler {
 #[derive(Debug)]
 pub struct PairEstimator {
     pairer: Pairer,
-    /// Pairs since the caller last took them.
+    /// Pairs made since the last call of [`Self::take_pairs`].
     fresh: Vec<RatedPair>,
     recent: VecDeque<i64>,
     max_turnaround: Option<Span>,
@@ -186,7 +186,7 @@ impl PairEstimator {
         self.part.is_none_or(|part| part.contains(CapturePoint::Monitor, at_monitor))
     }
 
-    /// Pairs made since they were last taken.
+    /// Returns the pairs made since the last call of [`Self::take_pairs`].
     pub fn pairs(&self) -> &[RatedPair] {
         &self.fresh
     }

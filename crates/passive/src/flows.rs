@@ -73,9 +73,9 @@ pub struct FlowFigures {
     pub pairs: u64,
     /// Round trips of these pairs.
     pub rtt_ns: Option<FlowRtt>,
-    /// From the reference to the monitor point.
+    /// Results for packets from the reference to the monitor point.
     pub out: FlowDirection,
-    /// From the monitor to the reference point.
+    /// Results for packets from the monitor to the reference point.
     #[serde(rename = "in")]
     pub back: FlowDirection,
     /// Time of the first packet, on the reference clock.

@@ -66,7 +66,7 @@ pub fn salted(name: Identity, salt: u64) -> Identity {
 }
 
 impl IdentityRule {
-    /// All fields, for captures that were not cut.
+    /// Rule with all fields, for captures that contain whole packets.
     pub const WHOLE: IdentityRule = IdentityRule { fields: IdentityFields::ALL, available: usize::MAX };
 
     /// Returns the name of a packet that travels in `direction`; `None` if too few of its bytes were captured
@@ -196,7 +196,7 @@ mod mask {
     pub(super) const OTHER: u32 = 4096;
     pub(super) const TCP_PAYLOAD: u32 = 8192;
     pub(super) const TCP_OPTIONS: u32 = 16_384;
-    /// Payload bytes of TCP and UDP, and of anything else.
+    /// Payload bytes of TCP and UDP, or the bytes after the IP header of other protocols.
     pub(super) const PAYLOAD: usize = 12;
     pub(super) const OTHER_PAYLOAD: usize = 20;
 }

@@ -1,9 +1,9 @@
 //! [`ThinnedTimes`]: bands of round trips or one-way delays, and how a link explains their spacing.
 //!
-//! Behind a slow link a packet waits for whole packets before it, so delays grow in steps of one packet's
-//! serialisation time; on ATM in steps of a cell. The bands of a single queue shift whenever a sender pauses,
-//! so their spacing is best visible in the differences of consecutive values; other spacings are visible in
-//! the values themselves.
+//! On a slow link, a packet waits until the packets queued before it are sent, so delays grow in steps of one
+//! packet's serialisation time, or of one cell's on ATM. The bands of a single queue shift whenever a sender
+//! pauses, so their spacing is best visible in the differences of consecutive values; other spacings are
+//! visible in the values themselves.
 
 use super::sizes::SizeFigures;
 use core::cmp::Reverse;
@@ -39,22 +39,23 @@ impl Default for ThinnedTimes {
     }
 }
 
-/// A spacing of bands.
+/// Regular distance between neighbouring bands.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BandSpacing {
-    /// Distance of neighbouring bands, in ns.
+    /// Distance between neighbouring bands, in ns.
     pub spacing_ns: f64,
-    /// For values: 1 if perfectly quantised. For differences: the share of steps with this size.
+    /// Strength from 0 to 1. For a spacing of values: 1 if all values lie exactly on the bands. For a spacing
+    /// of differences: the share of differences that equal it.
     pub strength: f64,
     /// Probability of a strength at least as large without bands (Rayleigh test, adjusted for the number of
     /// spacings tried); `None` for differences.
     pub p: Option<f64>,
     /// True if the spacing was found in the differences of consecutive values rather than in the values.
     pub of_differences: bool,
-    /// Number of these steps in one step of the next larger spacing; `None` if that is not an integer.
+    /// Next larger spacing divided by this one; `None` if the quotient is not an integer.
     pub steps_per_coarser: Option<u32>,
-    /// Explanations by a link; empty without a link, or if the link explains nothing.
+    /// Explanations by the access link; empty if no link is given or the link does not explain this spacing.
     pub explained: Vec<String>,
 }
 
@@ -80,7 +81,7 @@ impl ThinnedTimes {
         self.seen += 1;
     }
 
-    /// Returns the spacings found, the largest first.
+    /// Returns the spacings found, largest first.
     pub fn find(&self) -> Vec<BandSpacing> {
         let mut values: Vec<f64> = self.kept.iter().map(|k| k.0 as f64).collect();
         let Some(range) = middle_range(&mut values) else { return Vec::new() };
@@ -167,8 +168,8 @@ fn middle_range(values: &mut Vec<f64>) -> Option<f64> {
     (high > low).then_some(high - low)
 }
 
-/// Adds explanations by `link` to bands found in round trips of these sizes: a queued packet of one of the
-/// most frequent lengths, or a cell.
+/// Adds explanations by `link` to bands found in round trips of these sizes: serialisation of a queued packet
+/// of one of the most frequent lengths, or of an ATM cell.
 pub fn explain_levels(levels: &mut [BandSpacing], link: &AccessLink, sizes: &[SizeFigures]) {
     let common = |length: fn(&SizeFigures) -> u32| {
         let mut counts = BTreeMap::new();
@@ -195,7 +196,8 @@ impl BandSpacing {
         }
     }
 
-    /// Adds explanations by `link`: a packet of one of the lengths seen in each direction, or a cell.
+    /// Adds explanations by `link`: serialisation of a packet of one of the lengths seen in each direction, or
+    /// of an ATM cell.
     pub fn explain(&mut self, link: &AccessLink, out_lengths: &[u32], in_lengths: &[u32]) {
         let mut try_it = |model: Span, what: String| {
             if (self.spacing_ns / model.0 as f64 - 1.0).abs() < MAX_DEVIATION {
@@ -207,7 +209,8 @@ impl BandSpacing {
                 let model =
                     if up { link.delay_up((*length).into()) } else { link.delay_down((*length).into()) };
                 let cells = link.cells((*length).into()).map_or(String::new(), |c| format!(", {c} cells"));
-                let (name, direction) = if up { ("OUT", "from the reference") } else { ("IN", "to it") };
+                let (name, direction) =
+                    if up { ("OUT", "from the reference") } else { ("IN", "to the reference") };
                 try_it(
                     model,
                     format!(
@@ -219,7 +222,7 @@ impl BandSpacing {
         }
         if let Some((up, down)) = link.cell() {
             try_it(up, format!("one ATM cell from the reference: {}", jitlat_core::units::eng4(up.0)));
-            try_it(down, format!("one ATM cell to it: {}", jitlat_core::units::eng4(down.0)));
+            try_it(down, format!("one ATM cell to the reference: {}", jitlat_core::units::eng4(down.0)));
         }
     }
 }

@@ -9,9 +9,10 @@
 //! 4. The round trip of a pair does not depend on the clock offset.
 //!
 //! [`observer`] passes on results while packets are matched, [`tcp`] analyses TCP connections, and [`verdict`]
-//! describes problems. [`mod@survey`] finds what the user did not specify: addresses, direction, NAT, clock offset.
-//! [`LinkQuestion`] relates the results to an access link, [`clocks`] compares the two clocks, and [`spread`] holds
-//! distributions of any length. Timestamps are arguments; nothing is read from a clock or a file here.
+//! describes problems. [`mod@survey`] finds what the user did not specify: addresses, direction, NAT, clock
+//! offset. [`LinkQuestion`] relates the results to an access link, [`clocks`] compares the two clocks, and
+//! [`spread`] holds distributions of any length. Timestamps are arguments; this crate reads no clock and no
+//! file.
 //!
 //! Related crates: this one is pure and depends on `jitlat-core` and `jitlat-verdict`. `jitlat-net` reads captures,
 //! interfaces and the digests of far hosts; `passive` of `jitlat-instruments` combines the steps to an instrument.

@@ -28,7 +28,7 @@ impl LinkType {
     pub const ETHERNET: LinkType = LinkType(1);
     /// PPP, with or without the HDLC-like address and control bytes.
     pub const PPP: LinkType = LinkType(9);
-    /// Number of [`Self::RAW`] on some systems.
+    /// Number of [`Self::RAW`] on some BSD systems.
     pub const RAW_BSD: LinkType = LinkType(12);
     /// Number of [`Self::RAW`] on OpenBSD.
     pub const RAW_OPENBSD: LinkType = LinkType(14);
@@ -110,7 +110,7 @@ const MAX_LABELS: usize = 16;
 pub(super) enum Network {
     V4,
     V6,
-    /// IPv4 or IPv6, as its first bits show.
+    /// IPv4 or IPv6, distinguished by the version in the first four bits.
     ByVersion,
 }
 
@@ -140,7 +140,7 @@ pub(super) fn find_network_layer(link: LinkType, data: &[u8]) -> NetworkLayer {
         LinkType::IPV6 => Ok((Network::V6, 0)),
         LinkType::NULL | LinkType::LOOP => {
             let word = data.first_chunk::<4>().ok_or(Skip::Truncated)?;
-            // In either byte order: that of the capturing host is not recorded reliably.
+            // Accept either byte order: files do not reliably record that of the capturing host.
             match u32::from_le_bytes(*word).min(u32::from_be_bytes(*word)) {
                 family::INET => Ok((Network::V4, word.len())),
                 f if family::INET6.contains(&f) => Ok((Network::V6, word.len())),

@@ -24,15 +24,15 @@ const MATCHED_LINGER: i64 = SECOND / 20;
 const MAX_EQUAL_NAMES: usize = 8;
 /// Number of matches between two updates of the clock offset.
 const MATCHES_PER_UPDATE: u32 = 1024;
-/// Maximum number of sightings held; beyond that the oldest are given up early.
+/// Maximum number of sightings stored; beyond that, the oldest are given up before their window ends.
 const MAX_SIGHTINGS: usize = 4 << 20;
 
-/// Receives the fate of packets.
+/// Receives the result for each packet: matched, arrived, lost or not counted.
 pub trait MatchObserver {
     /// Receives a matched packet, in the order of the monitor's sightings.
     fn record(&mut self, _: Record) {}
-    /// Receives a packet whose arrival has been matched. `copy`: the packet is a duplicate made by the
-    /// network. `seq`: number of the sighting at the packet's source point, from 0 per direction.
+    /// Receives a packet that was seen at both points. `copy`: the packet is a duplicate made by the network.
+    /// `seq`: number of the sighting at the packet's source point, from 0 per direction.
     fn arrived(&mut self, _seq: u64, _: Record, _copy: bool) {}
     /// Source sighting `seq` of a flow did not arrive.
     fn lost(&mut self, _direction: Direction, _seq: u64, _sent: WallTime, _flow: u32) {}
@@ -60,7 +60,7 @@ type NameTable<T> = HashMap<Identity, T, BuildHasherDefault<IdentityHasher>>;
 
 #[derive(Clone, Copy, Debug)]
 enum NameState {
-    /// Seen at one point, waiting for the other.
+    /// Seen at one point, not yet at the other.
     Waiting(CapturePoint, OpenSighting),
     /// Seen at both points: the source sighting, and the time of the latest sighting at the far point, on
     /// that point's clock.
@@ -69,11 +69,11 @@ enum NameState {
     Group,
     /// Repeats too often to be used.
     Distrusted,
-    /// Finished: the name now belongs to another packet, or to none.
+    /// Settled: the name belongs to another packet now, or to none.
     Gone,
 }
 
-/// A name and its state. The size (64 bytes) matters, because a whole window of entries is held.
+/// A name and its state. The size (64 bytes) matters, because all entries of a window are in memory.
 #[derive(Clone, Copy, Debug)]
 struct NameEntry {
     id: Identity,
@@ -92,7 +92,8 @@ enum QueuePosition {
     Old(u32),
 }
 
-/// Entries in the order of their creation, with consecutive 32-bit numbers; far fewer entries are held.
+/// Entries in the order of their creation, with consecutive 32-bit numbers. Wrapping is harmless: far fewer
+/// than 2³² entries are stored at a time.
 #[derive(Debug, Default)]
 struct Queue {
     entries: VecDeque<NameEntry>,
@@ -193,8 +194,8 @@ impl Matcher {
         self
     }
 
-    /// Monitor clock minus reference clock, as tracked so far: the midpoint of the smallest raw delays, with
-    /// an error of half the path's asymmetry. For merging the two streams, not for reports.
+    /// Returns monitor clock minus reference clock, estimated from the smallest raw delays of both directions.
+    /// The error is half the path's asymmetry: use it to merge the two streams, not in reports.
     pub fn offset(&self) -> Span {
         Span(self.matches.offset)
     }
@@ -255,6 +256,7 @@ impl Matcher {
                 }
             }
         }
+        // A sighting adds at most one entry, so giving up one is enough.
         if self.held() > self.capacity {
             self.give_up_oldest(out);
         }
@@ -270,13 +272,13 @@ impl Matcher {
         }
     }
 
-    /// Number of entries held, including those that are settled but not yet due.
+    /// Number of entries in memory, including settled ones whose window is not over.
     fn held(&self) -> usize {
         self.young.entries.len() + self.old.entries.len()
     }
 
-    /// Advances the common time to `at` without a packet and settles overdue names, so that a live capture
-    /// does not hold results until the next packet.
+    /// Advances the common time to `at` without a packet and settles overdue names, so that results of a live
+    /// capture are not delayed until the next packet.
     pub fn advance(&mut self, at: WallTime, out: &mut impl MatchObserver) {
         if at.0 > self.now {
             self.now = at.0;
@@ -330,6 +332,7 @@ impl Matcher {
                     // A new packet with the same name: the old one is settled.
                     return NameState::Gone;
                 }
+                // Seen again only at the far point: the network duplicated the packet.
                 self.matches.copied(point, &s, source, out);
                 NameState::Matched { source, last: s.at.0 }
             }
@@ -360,6 +363,7 @@ impl Matcher {
         let g = self.groups.entry(s.id).or_default();
         g.seen[point as usize].push(seen);
         let (here, there) = (g.seen[point as usize].len(), g.seen[1 - point as usize].len());
+        // Equally many at both points: match them in order.
         if here == there {
             let g = self.groups.remove(&s.id).unwrap_or_default();
             for (r, m) in g.seen[0].iter().zip(&g.seen[1]) {
@@ -372,6 +376,7 @@ impl Matcher {
                 [s.direction as usize, 1 - s.direction as usize].map(|p| g.seen[p].last().unwrap_or(&seen));
             NameState::Matched { source: MatchedSource::of(source), last: arrival.at }
         } else if here > MAX_EQUAL_NAMES {
+            // The name repeats too often to distinguish its packets.
             self.dissolve(s.direction, s.id, SettleReason::Distrusted, out);
             NameState::Distrusted
         } else {
@@ -387,6 +392,7 @@ impl Matcher {
         let limit = now.saturating_sub(self.window);
         while let Some(e) = self.old.pop_before(limit) {
             if matches!(e.state, NameState::Group | NameState::Distrusted) && e.touched >= limit {
+                // The name still repeats: observe it for another window.
                 self.keep(NameEntry { born: now, ..e });
             } else {
                 self.settle(e, SettleReason::Expired, out);
@@ -394,8 +400,8 @@ impl Matcher {
         }
     }
 
-    /// Moves an entry from the young queue: it is forgotten if matched some time ago, otherwise held for
-    /// the window.
+    /// Handles an entry that leaves the young queue: removes it if it was matched some time ago, otherwise
+    /// moves it to the old queue for the rest of its window.
     #[inline]
     fn outgrow(&mut self, e: NameEntry) {
         match e.state {
@@ -434,8 +440,8 @@ impl Matcher {
         }
     }
 
-    /// Ends a group: if all sightings are at one point, they are losses or packets with an unseen source;
-    /// otherwise the name is ambiguous.
+    /// Ends a group. If all sightings are at one point, they are lost packets or packets not seen at their
+    /// source; otherwise the name is ambiguous.
     fn dissolve(
         &mut self,
         direction: Direction,

@@ -8,16 +8,16 @@ use crate::tcp::DirectedEvent;
 use crate::{MatchPlan, RatedPair, Record};
 use jitlat_core::observer::{Event, Observer, Unobserved};
 
-/// An event of an analysis of captured traffic, in this order: `Listening` (live points only), `Planned`,
-/// then `Pairs`, `Matched`, and the `Started` and `Records` of the streams as they are found, and finally
-/// their `Finished`.
+/// An event of an analysis of captured traffic. Order: `Listening` (live points only), `Planned`, then `Pairs`,
+/// `Matched` and the `Started` and `Records` of both streams as they occur, finally the `Finished` of both
+/// streams.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum CaptureEvent<'a> {
     /// Capturing has started; names of the reference and the monitor point.
     Listening([&'a str; 2]),
-    /// Traffic that both points captured was found: the addresses that are followed, and the naming of
-    /// packets.
+    /// The plan for matching was made: it contains the addresses whose packets are matched, and the rule that
+    /// names packets.
     Planned(&'a MatchPlan),
     /// New round trips of captured traffic.
     Pairs(&'a [RatedPair]),

@@ -20,8 +20,8 @@ use std::collections::HashMap;
 
 /// Maximum number of QUIC flows that are followed; packets of further flows are only counted.
 const MAX_FLOWS: usize = if cfg!(test) { 1 << 6 } else { 1 << 16 };
-/// Percentage of edges contradicting the rule of the spin bit above which an end is considered not to
-/// implement it.
+/// Maximum percentage of edges that may contradict the rule of the spin bit; above it, the end is taken not to
+/// implement the spin bit.
 const MAX_CONFLICT_PERCENT: u64 = 20;
 /// Length of a UDP header, in bytes.
 const HEADER: usize = 8;
@@ -30,19 +30,20 @@ const HEADER: usize = 8;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OnePointFlow {
-    /// `tcp` or `quic`.
+    /// Protocol: `tcp` or `quic`.
     pub protocol: &'static str,
-    /// End that began the flow, or whose port is not a service's.
+    /// End that opened the flow; the end with the higher port if the opening was not captured.
     pub client: SocketAddr,
     /// Other end of the connection.
     pub server: SocketAddr,
     /// Number of packets of the flow in both directions.
     pub packets: u64,
-    /// From the capture point to the server and back, in ns; null without a measurement.
+    /// Round trips between capture point and server, in ns; null without a measurement.
     pub server_rtt_ns: Option<SpreadFigures>,
-    /// From the capture point to the client and back, in ns; null without a measurement.
+    /// Round trips between capture point and client, in ns; null without a measurement.
     pub client_rtt_ns: Option<SpreadFigures>,
-    /// Whole round trip by the spin bit, in ns; null without a measurement, and for TCP.
+    /// Round trips between client and server, measured by the spin bit, in ns; null for TCP and without a
+    /// measurement.
     pub whole_rtt_ns: Option<SpreadFigures>,
     /// Reason why there is no measurement; null if there is one.
     pub why_not: Option<&'static str>,
@@ -58,7 +59,7 @@ pub struct OnePointResult {
     pub packets: u64,
     /// Number of frames without a readable IP packet.
     pub skipped: u64,
-    /// Number of QUIC packets of flows beyond those followed.
+    /// Number of QUIC packets of flows beyond the first [`MAX_FLOWS`], which are not followed.
     pub not_followed: u64,
 }
 
@@ -85,7 +86,7 @@ struct QuicFlow {
     edges: u64,
     conflicts: u64,
     whole: SpanSpread,
-    /// Round trips to the server and back, and to the client and back.
+    /// Round trips between capture point and server, and between capture point and client.
     parts: [SpanSpread; 2],
 }
 
@@ -122,7 +123,8 @@ impl OnePoint {
                 self.not_followed += 1;
                 return;
             }
-            // The lower port is the service, unless the first packet seen is a client's first.
+            // The end with the lower port is the server, unless the first packet is one that only a client
+            // sends.
             let to_service = to_port <= from_port;
             let (client, server) = if to_service { (from, to) } else { (to, from) };
             self.quic.insert(key, QuicFlow::new(client, server));
@@ -163,7 +165,9 @@ fn of_connection(c: &ObservedConnection) -> OnePointFlow {
         server_rtt_ns,
         client_rtt_ns,
         whole_rtt_ns: None,
-        why_not: none.then_some("no timestamp was echoed: the option is off, or one direction is missing"),
+        why_not: none.then_some(
+            "no timestamp was echoed: the timestamp option is off, or one direction was not captured",
+        ),
     }
 }
 
@@ -236,8 +240,8 @@ impl QuicFlow {
         if let Some(last) = last {
             self.whole.push((at - last).0);
         }
-        // The cause is the last edge in the other direction: the server's edges measure the part to the
-        // server and back.
+        // An edge is caused by the last edge in the other direction, so the server's edges measure the round
+        // trip between capture point and server.
         if let Some(cause) = self.spins[other].edge
             && last.is_none_or(|last| cause >= last)
         {

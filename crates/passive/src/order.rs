@@ -4,17 +4,16 @@ use super::Sighting;
 
 /// Largest disorder that is corrected, in ns: capture queues of several processors, merged files.
 const MAX_DISORDER_NS: i64 = 50_000_000;
-/// A larger step back, in ns, is a clock that was set, not disorder.
+/// A step back of at least this size, in ns, means that the clock was set; smaller steps are disorder.
 const MIN_CLOCK_STEP_NS: i64 = 1_000_000_000;
-/// Maximum number of sightings held.
+/// Maximum number of sightings stored.
 const MAX_HELD: usize = 1 << 16;
 
 /// Holds sightings for at least 50 ms and releases them in (time, arrival) order, many at a time.
 #[derive(Debug, Default)]
 pub struct InOrder {
     held: Vec<Sighting>,
-    /// Number of sightings in `held` from before the clock was last set back; no later sighting can precede
-    /// them.
+    /// Number of sightings in `held` from before the clock was last set back; they are complete and in order.
     past: usize,
     /// True if the sightings after `past` may be out of order.
     mixed: bool,
@@ -27,7 +26,7 @@ pub struct InOrder {
 }
 
 impl InOrder {
-    /// Releases sightings without holding and sorting them, for callers that need the order of the capture.
+    /// Releases sightings at once and unsorted, for callers that need the order of the capture.
     pub fn as_they_come() -> InOrder {
         InOrder { unsorted: true, ..InOrder::default() }
     }
@@ -64,12 +63,13 @@ impl InOrder {
         }
     }
 
-    /// Number of sightings held, including those that could be released.
+    /// Number of stored sightings, including those that are ready for release.
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Releases the sightings that no later one can precede; `room` receives the rest and must be empty.
+    /// Releases the sightings that no later one can precede. `room` must be empty; it becomes the buffer for
+    /// the rest.
     pub fn take(&mut self, mut room: Vec<Sighting>) -> Vec<Sighting> {
         self.sort();
         let newest = self.held.last().map_or(0, |l| l.at.0);
@@ -85,7 +85,7 @@ impl InOrder {
         core::mem::replace(&mut self.held, room)
     }
 
-    /// Releases everything.
+    /// Releases all stored sightings.
     pub fn finish(&mut self) -> Vec<Sighting> {
         self.sort();
         self.past = 0;

@@ -24,7 +24,7 @@ impl<'a> Frame<'a> {
     /// Decodes the IP packet in the frame.
     ///
     /// # Errors
-    /// Reason why it contains none.
+    /// Reason why the frame contains no usable IP packet.
     #[inline]
     pub fn packet(&self) -> Result<IpPacket<'a>, Skip> {
         decode(self.link, self.data, self.wire_length)
@@ -94,7 +94,7 @@ pub(super) mod tcp {
     pub(crate) const FLAGS: usize = 13;
     pub(crate) const WINDOW: usize = 14;
     pub(crate) const CHECKSUM: usize = 16;
-    /// Offset after the urgent pointer; the header has at least this length.
+    /// Offset of the options, which is also the smallest length of a header.
     pub(crate) const OPTIONS: usize = 20;
 
     /// Length of a header with options, in bytes, limited to the captured bytes.
@@ -137,7 +137,7 @@ pub struct IpPacket<'a> {
 }
 
 impl<'a> IpPacket<'a> {
-    /// Source and destination address; IPv4 addresses are mapped to IPv6 (`::ffff:0:0/96`).
+    /// Source and destination address, with IPv4 addresses mapped to IPv6 (`::ffff:0:0/96`).
     #[inline]
     pub(super) fn ends(&self) -> (u128, u128) {
         let mapped = |a: &[u8; 4]| 0xffff_0000_0000 | u128::from(u32::from_be_bytes(*a));
@@ -149,7 +149,7 @@ impl<'a> IpPacket<'a> {
         }
     }
 
-    /// Addresses as in the header: 4 or 16 bytes of source, and as many of destination.
+    /// Source and destination address as in the header: twice 4 or twice 16 bytes.
     #[inline]
     pub(super) fn addresses(&self) -> &'a [u8] {
         match self.header {
@@ -236,7 +236,7 @@ fn wide(bytes: &[u8]) -> u128 {
 /// Decodes one frame of `wire_length` bytes, of which `data` was captured.
 ///
 /// # Errors
-/// Reason why it contains no usable packet.
+/// Reason why the frame contains no usable packet.
 #[inline]
 pub fn decode(link: LinkType, data: &[u8], wire_length: u32) -> Result<IpPacket<'_>, Skip> {
     match plain_ipv4(link, data) {

@@ -1,9 +1,9 @@
 //! Pairing: combines an OUT packet and an IN packet into one round trip.
 //!
 //! In the order of the monitor's clock, a pair is made at every change from OUT to IN: the last OUT record
-//! strictly before an IN record, with that IN record. It is the only set of pairs in which no other record
-//! lies between the two at the monitor, so the two are as close in time as possible, each packet is used
-//! once, and no parameter is needed.
+//! strictly before an IN record, with that IN record. No other record lies between the two packets of a pair at
+//! the monitor, so they are as close in time as possible; each packet is used at most once, and no parameter is
+//! needed.
 
 use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
@@ -11,7 +11,7 @@ use jitlat_core::time::{Span, WallTime};
 /// A packet seen at both points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Direction in which the packet went.
+    /// Direction of the packet.
     pub direction: Direction,
     /// Time at which the packet passed the reference point, on the reference clock.
     pub reference: WallTime,
@@ -19,7 +19,7 @@ pub struct Record {
     pub monitor: WallTime,
     /// Length of the IP packet, in bytes.
     pub length: u32,
-    /// Number of its flow, as assigned by the caller.
+    /// Number of the packet's flow, assigned by the caller.
     pub flow: u32,
 }
 
@@ -43,7 +43,7 @@ pub struct SyntheticPair {
 }
 
 impl SyntheticPair {
-    /// Total pair time: from the OUT packet leaving the reference point to the IN packet reaching it.
+    /// Total pair time: time on the reference clock from the OUT packet to the IN packet.
     pub fn total(&self) -> Span {
         self.back.reference - self.out.reference
     }

@@ -55,7 +55,7 @@ impl ClockLine {
         }
     }
 
-    /// True if the line can be the offset of two clocks.
+    /// True if the values are plausible for the offset of two clocks.
     pub fn is_possible(&self) -> bool {
         self.drift.is_finite() && self.drift.abs() < 0.1
     }
@@ -72,7 +72,7 @@ pub struct CapturePart {
     pub overlap: Span,
     /// Clock offset over time.
     pub clocks: ClockLine,
-    /// First and last timestamp of each capture.
+    /// First and last timestamp of each capture; `None` for an empty capture.
     pub spans: [Option<(WallTime, WallTime)>; 2],
 }
 
@@ -88,6 +88,18 @@ impl CapturePart {
     pub fn reads(&self, point: CapturePoint, at: WallTime) -> bool {
         let at = self.clocks.on_reference(point, at);
         at >= self.from.0.saturating_sub(self.overlap.0) && at < self.to.0.saturating_add(self.overlap.0)
+    }
+
+    /// Returns the times before and after the part in which the captures have packets; zero if there are none.
+    pub fn missing(&self) -> [Span; 2] {
+        let mut missing = [Span(0); 2];
+        let points = [CapturePoint::Reference, CapturePoint::Monitor];
+        for (point, (first, last)) in points.into_iter().zip(self.spans).filter_map(|(p, s)| Some((p, s?))) {
+            let [first, last] = [first, last].map(|at| self.clocks.on_reference(point, at));
+            missing[0] = missing[0].max(Span(self.from.0.saturating_sub(first)));
+            missing[1] = missing[1].max(Span(last.saturating_sub(self.to.0).saturating_add(1)));
+        }
+        missing
     }
 
     /// Returns the clock offset at the time at which reading begins.
@@ -110,7 +122,7 @@ pub struct IndexedFile {
     pub frames: u64,
     /// Number of packets that the capturing system reported as dropped.
     pub drops: u64,
-    /// Addresses, those with most packets first, at most 16.
+    /// Addresses seen, at most 16, those with the most packets first.
     pub hosts: Vec<String>,
     /// Errors in the file.
     pub notes: Vec<String>,
@@ -134,7 +146,7 @@ pub struct FirstPass {
     pub common: usize,
     /// True if the direction is a guess from the clocks.
     pub direction_assumed: bool,
-    /// True if ICMP echoes are excluded from the pairs.
+    /// True if no pairs are made of ICMP echoes.
     pub echoes_apart: bool,
     /// Clock difference over time.
     pub clocks: ClockLine,
@@ -165,13 +177,13 @@ impl FirstPass {
         })
     }
 
-    /// True if the values are possible: this program may have written them.
+    /// True if the values are consistent, as in a document written by this program.
     pub fn is_possible(&self) -> bool {
         self.kind == FirstPass::KIND && self.version == 1 && self.clocks.is_possible()
     }
 }
 
-/// Results of a part: its packets, to be joined with those of the other parts.
+/// Results of one part, with its packets, so that parts can be joined.
 #[derive(Clone, Debug)]
 pub struct PartState {
     /// Addresses at the two ends, as seen by both points.
@@ -180,7 +192,7 @@ pub struct PartState {
     pub identity: IdentityRule,
     /// Clock difference at the beginning of the captures.
     pub offset: Span,
-    /// Longest time between a packet's passages of the two points.
+    /// Longest transit time of a packet between the two points.
     pub window: Span,
     /// The part that was analysed.
     pub part: CapturePart,
@@ -213,16 +225,16 @@ struct WrittenPart {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartError {
     /// The file was not written by this command.
-    #[error("it is not a state of a part (jitlat {0} --keep --state)")]
+    #[error("not a state file of a part: write one with jitlat {0} --keep N/M --state FILE")]
     NotAState(&'static str),
     /// The file was written by another version.
-    #[error("it was written by another version of this program")]
+    #[error("the file was written by another version of jitlat")]
     Version,
-    /// The checksum differs.
-    #[error("it is damaged: its checksum differs")]
+    /// The checksum does not match the contents.
+    #[error("the file is damaged: the checksum does not match")]
     Damaged,
     /// The contents contradict each other.
-    #[error("it is damaged: {0}")]
+    #[error("the file is damaged: {0}")]
     Impossible(String),
     /// The parts belong to different captures, or were matched with different settings.
     #[error(
@@ -235,7 +247,7 @@ pub enum PartError {
     )]
     OtherCaptures,
     /// No part was given.
-    #[error("no state was given")]
+    #[error("no state file was given")]
     NoPart,
     /// A part is missing.
     #[error("part {number}/{of} is missing")]
@@ -253,7 +265,7 @@ pub enum PartError {
         /// Total number of parts.
         of: u32,
     },
-    /// Two parts do not adjoin: there is a gap between them, or they overlap.
+    /// Two parts are not adjacent: there is a gap between them, or they overlap.
     #[error("one part ends at {ends} and the next begins at {begins} (ns since 1970, reference clock)")]
     NotAdjacent {
         /// End of the earlier part.
@@ -341,7 +353,7 @@ impl PartState {
             return Err(PartError::Version);
         }
         if [w.monitor.len(), w.delay.len(), w.length.len()] != [n; 3] || !w.part.clocks.is_possible() {
-            return Err(impossible("its columns differ in length, or its clocks cannot be".to_owned()));
+            return Err(impossible("columns of different lengths, or impossible clocks".to_owned()));
         }
         let mut at = 0i64;
         let rows = w.ways.iter().zip(&w.monitor).zip(w.delay.iter().zip(&w.length));
@@ -391,14 +403,14 @@ impl PartState {
         Ok(())
     }
 
-    /// Returns the results of all packets of the part; pairs go to `estimator`, which is returned with the
-    /// results.
+    /// Computes the results from all packets of the part; returns them with `estimator`, which has received the
+    /// pairs.
     pub fn result(
         self,
         mut estimator: PairEstimator,
         mut after_some: impl FnMut(&mut PairEstimator),
     ) -> PassiveResult {
-        // In the order of arrival, because statistics of consecutive packets require it.
+        // Sort by arrival: statistics of consecutive packets depend on the order.
         let arrival = |r: &Record| match r.direction {
             Direction::Up => self.part.clocks.on_reference(CapturePoint::Monitor, r.monitor),
             Direction::Down => r.reference.0,
@@ -486,6 +498,15 @@ mod tests {
             part(500, 600).reads(CapturePoint::Reference, WallTime(400))
                 && !part(500, 600).contains(CapturePoint::Reference, WallTime(400))
         );
+    }
+
+    #[test]
+    fn a_part_knows_the_time_that_it_does_not_cover() {
+        let whole = CapturePart { spans: [Some((WallTime(100), WallTime(900))), None], ..part(100, 901) };
+        assert_eq!(whole.missing(), [Span(0); 2]);
+        assert_eq!(CapturePart { from: WallTime(300), ..whole }.missing(), [Span(200), Span(0)]);
+        assert_eq!(CapturePart { to: WallTime(900), ..whole }.missing(), [Span(0), Span(1)]);
+        assert_eq!(part(i64::MIN, i64::MAX).missing(), [Span(0); 2]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! [`PeriodStreams`]: divides the traffic of two capture points that run without end into one test per
-//! period. Each packet that counts is in exactly one of them, by the time at which it was sent. Copies that
-//! arrive after their period was returned are not in any test.
+//! [`PeriodStreams`]: divides the traffic of two capture points that run without end into one test per period.
+//! Each packet that counts is in exactly one of them, by the time at which it was sent. Duplicates that arrive
+//! after their period was returned are not counted in any test.
 
 use super::clocks::ClockComparison;
 use super::matcher::MatchObserver;
@@ -14,10 +14,10 @@ use jitlat_core::spec::MAX_PACKETS;
 use jitlat_core::time::{Span, WallTime};
 use std::collections::{BTreeMap, VecDeque};
 
-/// After a gap longer than this many periods, the periods in between are skipped: the clock was set.
+/// Longer gaps, in periods, mean that the clock was set: the periods in between are skipped.
 const MAX_EMPTY_PERIODS: i64 = 100;
-/// Maximum number of windows for which a period waits for packets with repeated names, whose fate is still
-/// open.
+/// Maximum number of windows for which a period waits for packets that are not yet settled because their names
+/// are repeated.
 const MAX_WINDOWS_OPEN: i64 = 16;
 
 /// Packets and results of both directions, by period of wall time.
@@ -58,7 +58,7 @@ impl EndedPeriod {
 }
 
 impl PeriodStreams {
-    /// Creates periods of length `every`; the first one contains `begin`. Packets are in transit for at most
+    /// Creates periods of length `every`; the first one contains `begin`. A packet is in transit for at most
     /// `window`; `sides` are the addresses as seen by each point.
     pub fn new(every: Span, begin: WallTime, window: Span, sides: [Sides; 2]) -> PeriodStreams {
         let every = every.max(Span(1));
@@ -72,7 +72,7 @@ impl PeriodStreams {
         self.streams.sink_mut().offset = offset;
     }
 
-    /// Returns the session of a direction of which only the ends are known.
+    /// Returns the session of a direction before its first packet, when only its two ends are known.
     pub fn session_before(&self, period: i64, direction: Direction) -> Session {
         let mut session = session(direction, &self.sides, MAX_PACKETS.into(), 0, Span(0));
         session.created = Some(self.begin_of(period));
@@ -104,11 +104,12 @@ impl PeriodStreams {
         let now = horizon.0.div_euclid(cut.every.0);
         if now - first > MAX_EMPTY_PERIODS && cut.directions.iter().all(|direction| direction.open.is_empty())
         {
+            // The clock was set: continue with the latest complete period.
             cut.first = now - 1;
             return false;
         }
         let over = WallTime((first + 1).saturating_mul(cut.every.0));
-        // A copy may arrive shortly after its packet.
+        // Allow time for duplicates: they may arrive shortly after their packet.
         let settled = over + self.window + Span::millis(100);
         let is_open = |direction: Direction| {
             self.streams.waits(direction) && !self.streams.sink().is_passed(direction, first)
@@ -121,7 +122,7 @@ impl PeriodStreams {
         true
     }
 
-    /// True if packets count in the next period or a later one.
+    /// True if the next period or a later one has packets.
     pub fn is_open(&self) -> bool {
         self.streams.sink().directions.iter().any(|direction| !direction.open.is_empty())
     }
@@ -130,7 +131,7 @@ impl PeriodStreams {
     pub fn end(&mut self) -> EndedPeriod {
         let period = self.streams.sink().first;
         let later = self.clocks.split_off(&(period + 1));
-        // Packets matched before this period describe the same clocks, so they are used if it has none.
+        // Packets matched before this period describe the same clocks: use them if this period has none.
         let clocks = std::mem::replace(&mut self.clocks, later).into_values().next_back().unwrap_or_default();
         let difference = clocks.difference();
         let begin = self.begin_of(period);
@@ -141,6 +142,7 @@ impl PeriodStreams {
             let facts =
                 open.pop_front_if(|own| own.period <= period).map(|own| own.facts).unwrap_or_default();
             let mut session = facts.session(direction, &self.sides, &difference);
+            // A period without packets has no first packet that defines its beginning.
             session.created.get_or_insert(begin);
             session
         });
@@ -227,7 +229,7 @@ impl StreamSink for Cut {
     fn record(&mut self, direction: Direction, record: &PacketRecord) {
         let open = &mut self.directions[direction as usize].open;
         let number = record.seq.unsigned_abs();
-        // A copy of a packet whose period was handed out belongs to no period.
+        // A duplicate of a packet whose period was already returned belongs to no period.
         let Some(own) = open.iter_mut().rev().find(|own| own.begins <= number) else { return };
         own.facts.arrived += 1;
         own.facts.bytes += record.size().map_or(0, u64::from);

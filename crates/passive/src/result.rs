@@ -13,7 +13,7 @@ pub struct PassiveResult {
     pub addresses_given: bool,
     /// Rule by which packets were identified.
     pub identity: IdentityRule,
-    /// Longest time between a packet's passages of the two points.
+    /// Longest transit time of a packet between the two points.
     pub window: Span,
     /// Facts about the captures at the reference and at the monitor point.
     pub captures: [CaptureFacts; 2],

@@ -1,7 +1,7 @@
 //! [`Lengths`]: smallest delay of each packet length in one direction, and the resulting time per byte.
 //!
-//! The smallest delay of a length is that of a packet that found every queue empty: a fixed part, plus 8/rate
-//! of every link on the path for each byte.
+//! The smallest delay of a length is that of a packet that met only empty queues. It consists of a fixed part
+//! and, for each byte, 8/rate of every link on the path.
 
 use serde::Serialize;
 
@@ -23,9 +23,9 @@ pub struct Lengths {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Serialisation {
-    /// Growth of the smallest delay, in ns per byte (Theil–Sen estimate over the lengths).
+    /// Slope of the smallest delay over the length, in ns per byte (Theil–Sen estimate).
     pub ns_per_byte: f64,
-    /// Corresponding rate of all links of the direction in series, in bits per second: 1/Σ(1/rate).
+    /// Corresponding rate of all links in this direction in series, in bits per second: 1/Σ(1/rate).
     pub series_rate: f64,
     /// Number of lengths used.
     pub lengths: usize,
@@ -33,7 +33,7 @@ pub struct Serialisation {
     pub shortest: usize,
     /// Longest length used, in bytes.
     pub longest: usize,
-    /// Median distance of the smallest delays from the line, in ns; caused by cells, or queues that were
+    /// Median distance of the smallest delays from the line, in ns. Caused by ATM cells, or by queues that were
     /// never empty.
     pub residual_ns: f64,
 }
@@ -62,8 +62,8 @@ impl Lengths {
             .filter(|(_, (n, _))| *n >= MIN_PACKETS_PER_LENGTH)
             .map(|(i, (_, d))| (i as f64, *d as f64))
             .collect();
-        // With very many lengths only every k-th is used, because the number of pairs grows with their
-        // square.
+        // Use only every k-th of very many lengths, because the number of pairs grows with the square of the
+        // number of lengths.
         let points: Vec<_> = points.iter().copied().step_by(points.len().div_ceil(300).max(1)).collect();
         let (first, last) = (points.first()?, points.last()?);
         if last.0 - first.0 < MIN_LENGTH_SPREAD as f64 {

@@ -18,6 +18,6 @@ pub struct Sighting {
     pub length: u32,
     /// Direction of the packet.
     pub direction: Direction,
-    /// Number of its flow, as assigned by the caller.
+    /// Number of the packet's flow, assigned by the caller.
     pub flow: u32,
 }

@@ -25,7 +25,7 @@ pub struct SizeFigures {
 }
 
 impl SizeFigures {
-    /// Figures of pairs of these lengths, OUT first; `None` without pairs.
+    /// Returns the figures of pairs with these lengths, OUT first; `None` without pairs.
     pub(super) fn of((out_length, in_length): (u32, u32), rtt: &SpanSpread) -> Option<SizeFigures> {
         let figures = rtt.figures(0)?;
         Some(SizeFigures {

@@ -1,4 +1,4 @@
-//! [`StreamTraffic`]: capture of a test's own stream at this host.
+//! [`StreamTraffic`]: capture of a test's own stream on this host.
 
 use super::tcp::{DelayCauses, TcpResult};
 use jitlat_core::spec::Direction;
@@ -12,13 +12,13 @@ pub struct WireCounts {
     pub packets: u64,
     /// Bytes of these packets, including IP headers.
     pub ip_bytes: u64,
-    /// Number of fragments among the packets, which did not fit the path MTU.
+    /// Number of packets that are IP fragments, because the original exceeded the MTU.
     pub fragments: u64,
     /// Length of the longest IP packet, in bytes.
     pub longest: u32,
 }
 
-/// Capture of a stream, and what it explains about the test.
+/// Results of capturing a test's own stream.
 #[derive(Clone, Debug, Default)]
 pub struct StreamTraffic {
     /// Name of the interface.
@@ -29,7 +29,7 @@ pub struct StreamTraffic {
     pub received: WireCounts,
     /// TCP connections of the test, if it has any.
     pub tcp: TcpResult,
-    /// Causes of delay in each direction of the test, as far as they are known.
+    /// Causes of delay, for the directions of the test in which they are known.
     pub delays: Vec<(Direction, DelayCauses)>,
     /// Notes about the reliability of the capture.
     pub notes: Vec<String>,

@@ -2,9 +2,9 @@
 //! consecutive numbers in arrival order, and their [`Session`].
 //!
 //! A packet's number is its position among the packets at the source point that count: a number that does not
-//! arrive is a loss. Packets that do not count (ambiguous, or sent while the far capture did not run) have no
-//! number, and this is known only when their window is over, so records wait until the fates of all earlier
-//! packets are settled.
+//! arrive is a loss. Packets that do not count (ambiguous, or sent while the far capture was not running) have
+//! no number. This is known only when their window is over, so a record waits until all earlier packets are
+//! settled.
 
 use super::clocks::ClockDifference;
 use super::matcher::MatchObserver;
@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 
 /// Maximum distance, in packets, at which a duplicate of an earlier packet can still be numbered.
 const DUPLICATE_WINDOW: u64 = 1 << 20;
-/// Maximum number of arrivals that wait for the fate of an earlier packet; beyond that the earlier packet
+/// Maximum number of arrivals that wait until an earlier packet is settled; beyond that, the earlier packet
 /// does not count.
 const MAX_WAITING: usize = 1 << 20;
 
@@ -39,7 +39,7 @@ pub trait StreamSink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PacketFate {
     Pending,
-    /// The packet counts; with its send time.
+    /// The packet counts. Contains its send time.
     Counts(WallTime),
     Void,
 }
@@ -110,16 +110,17 @@ impl ArrivedPacket {
 /// Numbering of the packets in one direction.
 #[derive(Debug, Default)]
 struct DirectionNumbers {
-    /// Fates of the source sightings from `base` on.
+    /// Fates of the source sightings with numbers from `base` on.
     fates: VecDeque<PacketFate>,
     base: u64,
     /// Number of sightings before `base` that do not count.
     voids: u64,
     /// Recent source sightings that do not count, ascending.
     recent: VecDeque<u64>,
-    /// Arrivals that cannot be numbered yet, sorted by time even if a wrong offset matched them out of order.
+    /// Arrivals that cannot be numbered yet. Sorted by time, because a wrong clock offset may match packets out
+    /// of order.
     waiting: TimeQueue<ArrivedPacket>,
-    /// Summary without the number of packets sent, which follows from the fates.
+    /// Summary, except for the number of packets sent, which is computed from the fates.
     facts: DirectionFacts,
 }
 
@@ -153,6 +154,7 @@ impl DirectionNumbers {
     }
 
     fn number(&self, seq: u64) -> i64 {
+        // Subtract only the voids before `seq`.
         let later = self.recent.len() - self.recent.partition_point(|v| *v < seq);
         (seq - (self.voids - later as u64).min(seq)) as i64
     }
@@ -160,6 +162,7 @@ impl DirectionNumbers {
     /// True if an arrival has no number: the packet's fate was settled before it, or the arrival is a
     /// duplicate of a packet that is too old.
     fn is_void(&self, seq: u64, copy: bool) -> bool {
+        // Older voids are no longer stored, so the number of such a duplicate would be wrong.
         let forgotten = seq.saturating_add(DUPLICATE_WINDOW) < self.base;
         seq < self.base && (!copy || forgotten || self.recent.binary_search(&seq).is_ok())
     }
@@ -195,8 +198,7 @@ impl<S: StreamSink> StreamBuilder<S> {
         StreamBuilder { directions: Default::default(), sink }
     }
 
-    /// Number of packets in a direction that count and whose fate is settled: all, once the matcher has
-    /// finished.
+    /// Number of settled packets that count in a direction. Final once the matcher has finished.
     pub fn sent(&self, direction: Direction) -> u64 {
         let n = &self.directions[direction as usize];
         n.base - n.voids
@@ -226,7 +228,7 @@ impl<S: StreamSink> StreamBuilder<S> {
         }
     }
 
-    /// True if a packet's fate is still open while those of later packets are settled.
+    /// True if a packet is not settled yet although later packets are.
     pub fn waits(&self, direction: Direction) -> bool {
         !self.directions[direction as usize].fates.is_empty()
     }
@@ -250,12 +252,12 @@ impl<S: StreamSink> StreamBuilder<S> {
 /// Builds the session of one direction before its packets are known.
 pub fn session(direction: Direction, sides: &[Sides; 2], sent: u64, length: u64, period: Span) -> Session {
     let packets = sent.clamp(1, MAX_PACKETS.into());
-    // All of them together: 73 years.
+    // Limits the sum of all packets' gaps to 73 years.
     let longest = i64::MAX / 4 / packets as i64;
     let spec = TestSpec::new(
         direction,
-        // Regardless of the real protocol, because every packet counts separately: loss and order are
-        // visible.
+        // UDP regardless of the real protocol, because every packet counts separately: losses and reordering
+        // are visible.
         Transport::Udp,
         packets,
         length.clamp(12, MAX_PAYLOAD.into()),
@@ -274,7 +276,7 @@ pub fn session(direction: Direction, sides: &[Sides; 2], sent: u64, length: u64,
         [one] => one.address(),
         _ => None,
     };
-    // Each end's address as it sees itself: before any translation.
+    // Each end's own address, before any translation.
     let reference: Option<IpAddr> = only(&sides[CapturePoint::Reference as usize].reference);
     let monitor = only(&sides[CapturePoint::Monitor as usize].monitor);
     (session.src, session.dst) = match direction {

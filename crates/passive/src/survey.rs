@@ -2,9 +2,9 @@
 //! captures, so that the user need not specify them.
 //!
 //! Packets with the same name (without addresses and ports) in both captures are compared. If source or
-//! destination differs, there is NAT. Of the two directions, the one with the larger (monitor − reference)
-//! time is OUT. Half the sum of the smallest differences is the clock offset, with an error of at most half
-//! the round trip.
+//! destination differs, there is NAT. Of the two directions, the one with the larger (monitor − reference) time
+//! is OUT. The mean of the smallest differences of both directions is the clock offset, with an error of at
+//! most half the round trip.
 
 use super::identity::Identity;
 use super::identity::{IdentityFields, IdentityRule};
@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// Maximum number of addresses of a side.
 const MAX_ADDRESSES: usize = 256;
 
-/// Addresses at either end, as seen by one point.
+/// Addresses at the two ends, as seen by one point.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sides {
     /// Addresses behind the reference point.
@@ -75,8 +75,8 @@ pub struct PacketPreview {
     pub ports: Option<(u16, u16)>,
     /// Time to live or hop limit.
     pub ttl: u8,
-    /// Names with addresses and ports, and the same without the IP identification; names without addresses
-    /// and ports, and the same without the identification.
+    /// Four names of the packet: with addresses and ports; the same without the IP identification; without
+    /// addresses and ports; the same without the identification.
     pub names: [Identity; 4],
 }
 
@@ -123,7 +123,7 @@ pub enum NoPlan {
     #[error("the captures have no packet in common")]
     NothingCommon,
     /// There are common packets, but none between the requested addresses.
-    #[error("{0} packets are common to both captures, but none of them between the addresses given")]
+    #[error("both captures contain {0} common packets, but none between the given addresses")]
     OtherAddresses(usize),
 }
 
@@ -137,10 +137,11 @@ pub fn survey(
     if reference.is_empty() || monitor.is_empty() {
         return Err(NoPlan::Empty);
     }
-    // If a middlebox rewrites a field, few names that include it match. An answer that repeats its question
-    // differs from it only by the addresses.
+    // If a middlebox rewrites a field, few names that include it match. Names without addresses are ambiguous
+    // for an answer that repeats its question.
     let found = [0, 1, 2, 3].map(|name| common(reference, monitor, name));
     let most = found.iter().map(Vec::len).max().unwrap_or(0);
+    // Prefer the name with the most fields, unless another one matches more than twice as many packets.
     let best = found.into_iter().enumerate().find(|(_, f)| f.len() * 2 >= most && !f.is_empty());
     let Some((name, mut found)) = best else { return Err(NoPlan::NothingCommon) };
     let ident = name % 2 == 0;
@@ -163,6 +164,7 @@ pub fn survey(
         found.iter().zip(&directions).filter(move |(_, w)| **w == direction).map(|(f, _)| difference(f).0)
     };
     let offset = match (of(Direction::Up).min(), of(Direction::Down).max()) {
+        // Divide first, because the sum may overflow.
         (Some(a), Some(b)) => Span(a / 2 + b / 2),
         (a, b) => Span(a.or(b).unwrap_or(0)),
     };
@@ -170,9 +172,9 @@ pub fn survey(
     Ok(MatchPlan { sides, fields, offset, common: all, direction_assumed })
 }
 
-/// Fits the clock offset over time as a line. Packets of both samples are named according to the plan. The
-/// line passes through the midpoints of the smallest differences of the two directions in each of 32
-/// intervals; if only one direction has packets, through its smallest differences.
+/// Fits the clock offset over time as a line. Packets of both samples are named according to the plan. In each
+/// of 32 intervals, the point to fit is the midpoint of both directions' smallest differences, or the smallest
+/// difference if only one direction has packets.
 pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: &MatchPlan) -> ClockLine {
     const STRETCHES: i64 = 32;
     let name = match plan.fields {
@@ -208,10 +210,12 @@ pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: 
             .filter_map(|(k, directions)| Some((middle(k), directions[0].or(directions[1])?)))
             .collect();
     }
+    // Theil–Sen estimate: queues in single intervals hardly affect the median of the slopes.
     let slope = |a: &(i64, i64), b: &(i64, i64)| (b.1 - a.1) as f64 / (b.0 - a.0) as f64;
     let pairs = points.iter().enumerate().flat_map(|(k, a)| points[k + 1..].iter().map(move |b| slope(a, b)));
     let mut slopes: Vec<f64> = pairs.collect();
     slopes.sort_by(f64::total_cmp);
+    // No clock drifts by a percent: such a slope has another cause.
     let drift =
         slopes.get(slopes.len() / 2).copied().filter(|d| points.len() > 2 && d.abs() < 0.01).unwrap_or(0.0);
     let mut at_first: Vec<i64> = points.iter().map(|(t, o)| o - (*t as f64 * drift) as i64).collect();
@@ -229,7 +233,8 @@ fn common<'a>(
     monitor: &'a [PacketPreview],
     name: usize,
 ) -> Vec<PreviewPair<'a>> {
-    // If a point captured a packet twice, the first sighting counts; a name that really repeats is not used.
+    // If a point captured a packet twice, the first sighting counts; names that other packets share are not
+    // used.
     let note = |slot: &mut Option<&'a PacketPreview>, g: &'a PacketPreview| match slot {
         Some(first) => (g.at - first.at).0.saturating_abs() > MAX_COPY_GAP_NS,
         None => {
@@ -264,6 +269,7 @@ fn directions(found: &[PreviewPair<'_>], asked: Option<&Sides>) -> (Vec<Directio
     for (r, m) in found {
         let flow = flows.entry((r.src, r.dst)).or_default();
         flow.0.push((m.at - r.at).0);
+        // The TTL falls along the path, so it shows the direction.
         flow.1 += i64::from(r.ttl > m.ttl) - i64::from(r.ttl < m.ttl);
     }
     let medians: BTreeMap<_, i64> = flows
@@ -282,6 +288,8 @@ fn directions(found: &[PreviewPair<'_>], asked: Option<&Sides>) -> (Vec<Directio
             Some(b) if here != *b => here > *b,
             _ if *hops != 0 => *hops > 0,
             _ => {
+                // Nothing else shows the direction: guess it from the clocks, or choose it arbitrarily but
+                // reproducibly.
                 assumed = true;
                 if back.is_some() { src < dst } else { here >= 0 }
             }

@@ -2,8 +2,8 @@
 
 pub const MS: i64 = 1_000_000;
 
-/// Returns the first number of `range` for which `holds` is true, if it is false below and true at and
-/// above it. Panics if it is true or false for all of them: such a range has no boundary.
+/// Returns the first number of `range` for which `holds` is true; it must be true for all following numbers.
+/// Panics if `holds` is true or false for the whole range, because there is no boundary then.
 pub fn first(range: core::ops::RangeInclusive<i64>, holds: impl Fn(i64) -> bool) -> i64 {
     let (mut below, mut from) = (*range.start(), *range.end());
     assert!(!holds(below), "true for {below} already");

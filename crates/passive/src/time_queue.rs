@@ -3,16 +3,16 @@
 use jitlat_core::time::WallTime;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Maximum number of positions that an item is moved; one that belongs further ahead is stored separately.
+/// Maximum number of positions by which an item is moved; an item that belongs further ahead is stored in
+/// `late`.
 const MAX_MOVE: usize = 64;
 
-/// A queue that costs very little while items arrive in order, and at most a logarithm of its length
-/// otherwise. Items with equal times leave in the order they arrived, except those that were late by many
-/// positions.
+/// A queue that needs constant time while items arrive in order, and at most logarithmic time otherwise. Items
+/// with equal times leave in the order they arrived, except those that were late by many positions.
 #[derive(Clone, Debug)]
 pub struct TimeQueue<T> {
     ready: VecDeque<(WallTime, T)>,
-    /// Items that arrived after many later ones, by time and order of arrival.
+    /// Items that arrived more than [`MAX_MOVE`] positions late, by time and order of arrival.
     late: BTreeMap<(WallTime, u64), T>,
     came_late: u64,
 }

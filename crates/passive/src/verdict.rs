@@ -10,10 +10,11 @@ use jitlat_core::units;
 pub const POINTS: [&str; 2] = ["reference", "monitor"];
 /// Maximum number of prefixes listed for a side.
 const MAX_LISTED_PREFIXES: usize = 4;
-/// The CAIA tool's first mask. Of its fields, only the IP identification distinguishes packets of one flow.
+/// Default mask of the CAIA tool. Among its fields, only the IP identification distinguishes packets of one
+/// flow.
 const HEADER_MASK: u32 = 63;
 
-/// Lists the prefixes of a side; if there are many, the first few.
+/// Lists the prefixes of a side, at most [`MAX_LISTED_PREFIXES`].
 pub fn list_prefixes(prefixes: &[Prefix]) -> String {
     let mut text: Vec<_> = prefixes.iter().take(MAX_LISTED_PREFIXES).map(ToString::to_string).collect();
     if prefixes.len() > MAX_LISTED_PREFIXES {
@@ -72,7 +73,7 @@ impl PassiveResult {
         for (facts, point) in self.captures.iter().zip(POINTS) {
             if !self.addresses_given && percent(facts.elsewhere, facts.packets) > 20.0 {
                 notes.push(format!(
-                    "{point}: {:.0} % of the packets are not between these addresses and were ignored; to include more of \
+                    "{point}: {:.0} % of the packets are between other addresses and were ignored; to include more of \
                      them, give their prefixes with -a and -A",
                     percent(facts.elsewhere, facts.packets)
                 ));
@@ -98,7 +99,7 @@ impl PassiveResult {
         }
         if given_up > 0 {
             notes.push(format!(
-                "{given_up} sightings were given up before it was known whether they arrived: a shorter -d needs less \
+                "{given_up} packets were given up for lack of memory before it was known whether they arrived: a shorter -d needs less \
                  memory"
             ));
         }
@@ -122,7 +123,7 @@ impl PassiveResult {
             && percent(unidentified, ours) > 10.0
         {
             notes.push(format!(
-                "{:.0} % of the packets have no IP identification, which mask {mask} needs: after each loss packets are \
+                "{:.0} % of the packets have no IP identification, which mask {mask} needs: after each loss, packets are \
                  matched wrongly. Use mask 3135 (UDP) or 16639 (TCP), or leave out the mask",
                 percent(unidentified, ours)
             ));
@@ -134,7 +135,7 @@ impl PassiveResult {
                 if self.plan.common == 0 {
                     "the captures have no packet in common under this rule"
                 } else {
-                    "try a larger -d, or another -o"
+                    "try a larger -d or another -o"
                 }
             ));
         } else if self.summary.pairs == 0 {
@@ -148,11 +149,12 @@ impl PassiveResult {
         let same_times = directions.iter().all(|w| w.delay_raw_ns.is_none_or(|d| d.min == 0 && d.max == 0));
         if self.total(|w| w.counts.matched) > 10 && same_times {
             notes.push(
-                "every packet has the same time at both points: is it the same capture twice?".to_owned(),
+                "every packet has the same timestamp at both points: is this the same capture twice?"
+                    .to_owned(),
             );
         }
         if self.summary.rtt_ns.is_some_and(|rtt| rtt.min < 0) {
-            notes.push("some round trips are negative: a clock was set while its capture ran".to_owned());
+            notes.push("some round trips are negative: a clock was set during the capture".to_owned());
         }
     }
 }
@@ -201,8 +203,8 @@ fn describe_offload(f: &CaptureFacts, point: &str) -> String {
     )
 }
 
-/// Describes possible reasons why two captures could not be matched at all. `elsewhere` is the plan for
-/// common packets between other addresses than the requested ones.
+/// Describes possible reasons why two captures could not be matched at all. `elsewhere` is the plan that fits
+/// if common packets were found only between other addresses than the requested ones.
 pub fn explain_no_match(captures: &[CaptureFacts; 2], elsewhere: Option<&MatchPlan>) -> Vec<String> {
     let mut notes = Vec::new();
     for (f, point) in captures.iter().zip(POINTS) {
@@ -223,7 +225,7 @@ pub fn explain_no_match(captures: &[CaptureFacts; 2], elsewhere: Option<&MatchPl
     {
         let gap = if r.1 < m.0 { m.0 - r.1 } else { r.0 - m.1 };
         notes.push(format!(
-            "the captures do not overlap in time: {} lie between them, unless a clock is wrong by that much",
+            "the captures do not overlap in time: they are {} apart, unless a clock is wrong by that much",
             units::eng3(gap.0 as f64)
         ));
     }
@@ -234,7 +236,7 @@ pub fn explain_no_match(captures: &[CaptureFacts; 2], elsewhere: Option<&MatchPl
     }
     if let Some(plan) = elsewhere {
         notes.push(format!(
-            "the common packets go between {} and {}; leave out -a and -A to have the addresses found",
+            "the common packets are between {} and {}; leave out -a and -A to have the addresses found",
             list_prefixes(&plan.sides[0].reference),
             list_prefixes(&plan.sides[1].monitor)
         ));

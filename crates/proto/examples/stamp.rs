@@ -1,5 +1,5 @@
-//! A STAMP test without a network. Bytes and times pass between the two machines by hand. Run with `cargo run
-//! -p jitlat-proto --example stamp`.
+//! A STAMP test without a network. The example passes bytes and times between the two state machines itself.
+//! Run with `cargo run -p jitlat-proto --example stamp`.
 
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Span, SteadyTime, WallTime};
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut request = Vec::new();
     sender.request(0, true, sent, &mut request);
 
-    // The request reaches the reflector 20 ms later. The answer is as long as the request.
+    // The request reaches the reflector 20 ms later. The answer has the same length as the request.
     let arrived = sent + Span::millis(20);
     let from = "192.0.2.1:40000".parse()?;
     let arrival = RequestArrival { from, at: arrived, ttl: Some(64), traffic_class: Some(0) };

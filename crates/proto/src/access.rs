@@ -1,4 +1,4 @@
-//! The unit that counts as one client, and the sources that reflectors never answer. Limits for each client
+//! The unit that counts as one client, and the sources that reflectors never answer. The limits per client
 //! are in [`crate::policy`].
 
 use core::net::{IpAddr, SocketAddr};
@@ -9,7 +9,7 @@ use core::net::{IpAddr, SocketAddr};
 pub struct ClientAddress(u128);
 
 impl ClientAddress {
-    /// Returns the client that `address` belongs to.
+    /// Returns the client to which `address` belongs.
     pub fn of(address: IpAddr) -> ClientAddress {
         match address.to_canonical() {
             IpAddr::V4(v4) => ClientAddress(v4.to_bits().into()),
@@ -19,18 +19,19 @@ impl ClientAddress {
     }
 }
 
-/// Lower ports belong to services, some of which answer anything they receive (echo, chargen, DNS, NTP, …).
-/// Measurements use higher ports, except for the test ports of RFC 8545.
-const MAX_SERVICE_PORT: u16 = 1024;
+/// Smallest port that is not reserved for well-known services. Some of these answer anything they receive
+/// (echo, chargen, DNS, NTP, …), and two such services could answer each other forever. Measurements use
+/// higher ports, except for the test ports of RFC 8545.
+const FIRST_UNRESERVED_PORT: u16 = 1024;
 const TEST_PORTS: [u16; 2] = [861, 862];
 
-/// True if a packet from `source` may be answered at all.
+/// True if a packet from `source` may be answered.
 pub(crate) fn answerable(source: SocketAddr) -> bool {
     let host = match source.ip() {
         IpAddr::V4(a) => !(a.is_unspecified() || a.is_broadcast() || a.is_multicast()),
         IpAddr::V6(a) => !(a.is_unspecified() || a.is_multicast()),
     };
-    host && (source.port() >= MAX_SERVICE_PORT || TEST_PORTS.contains(&source.port()))
+    host && (source.port() >= FIRST_UNRESERVED_PORT || TEST_PORTS.contains(&source.port()))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! [`Accounts`]: the recent packets and bytes of each client, over all services, ports and sessions.
+//! [`Accounts`]: counts the recent packets and bytes of each client, over all services, ports and sessions.
 //!
 //! The threads of a server share them without locks. Their memory is constant: clients that hash to the same
 //! account share its limits.
@@ -33,8 +33,8 @@ impl Default for ClientLimits {
 const MAX_ACCOUNTS: u64 = 4096;
 
 /// Limits packets and bytes of each [`ClientAddress`]: at most a tenth of the rate plus one packet in every
-/// window of 100 ms, and the rate over longer times. `now` may go back only slightly, as it does between
-/// threads.
+/// window of 100 ms, and the rate over longer times. `now` may go back only slightly, by as much as the clock
+/// readings of several threads differ.
 ///
 /// ```
 /// use jitlat_core::SteadyTime;
@@ -55,7 +55,7 @@ pub struct Accounts {
     rates: AccountRates,
     accounts: Box<[Account]>,
     seed: u64,
-    /// True if no limit is set. Then packets are not counted.
+    /// True if no limit is set, so that packets need not be counted.
     is_unlimited: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Creates an allowance from which nothing has been taken.
+    /// Creates an allowance without any use so far.
     pub fn new(limits: ClientLimits) -> Allowance {
         Allowance { rates: AccountRates::new(limits), account: Account::new() }
     }
@@ -104,8 +104,8 @@ impl Account {
 }
 
 impl Accounts {
-    /// Creates empty accounts. `seed` must be random, so that nobody can predict which clients share an
-    /// account.
+    /// Creates empty accounts. `seed` must be random, so that an attacker cannot predict which clients share
+    /// an account.
     pub fn new(limits: ClientLimits, seed: u64) -> Accounts {
         let accounts = (0..MAX_ACCOUNTS).map(|_| Account::new()).collect();
         let is_unlimited = limits == ClientLimits::UNLIMITED;
@@ -115,13 +115,14 @@ impl Accounts {
     /// Counts one more packet of `bytes` bytes served to `client`.
     ///
     /// # Errors
-    /// The client is over its limit, and nothing was counted. The error is the time after which a retry may
-    /// succeed.
+    /// The client has reached its limit, and nothing was counted. The error is the time after which a retry
+    /// may succeed.
     pub fn take(&self, client: ClientAddress, bytes: usize, now: SteadyTime) -> Result<(), Span> {
         if self.is_unlimited {
             return Ok(());
         }
         let mut hasher = DefaultHasher::new();
+        // Without the seed, an attacker could choose addresses that share an account with a victim.
         (self.seed, client).hash(&mut hasher);
         self.accounts[(hasher.finish() % MAX_ACCOUNTS) as usize].take(&self.rates, bytes, now)
     }
@@ -147,13 +148,13 @@ impl AccountRates {
 struct UnitRate {
     /// Picoseconds between units.
     gap: i64,
-    /// Units allowed in [`WINDOW`], in addition to those of one packet.
+    /// Units allowed per [`WINDOW`], in addition to those of one packet.
     window: u64,
 }
 
-/// Length of the window in which the limit holds, ns.
+/// Length of the window to which the limit applies, in ns.
 const WINDOW: i64 = 100_000_000;
-/// Number of slots in a window.
+/// Number of slots per window: more slots enforce the limit more closely, but take more memory.
 const SLOTS: i64 = 16;
 
 impl UnitRate {
@@ -171,13 +172,13 @@ impl UnitRate {
     }
 }
 
-/// Units of one account. Any window of 100 ms lies within 17 adjacent slots of 1/16 of its length. If those
-/// slots hold no more than the limit, no window does.
+/// Units taken from one account. Any window of 100 ms lies within 17 adjacent slots of 1/16 of its length, so
+/// if these slots do not exceed the limit, the window does not exceed it either.
 #[derive(Debug)]
 struct Meter {
     /// For each slot: its number modulo 2^32 in the high half, its units in the low half.
     slots: [AtomicU64; SLOTS as usize + 1],
-    /// Time at which the units taken so far are used up at the rate, on the steady clock, ns.
+    /// Time on the steady clock at which the units taken so far are used up at the configured rate, in ns.
     used_up: AtomicI64,
 }
 
@@ -200,7 +201,7 @@ impl Meter {
         &self.slots[(number % self.slots.len() as u64) as usize]
     }
 
-    /// Returns the units in the 17 slots that end with `number`, or with a later slot: another thread may be
+    /// Returns the units in the 17 slots that end with `number`, or with a later slot if another thread is
     /// ahead.
     fn held(&self, number: u64) -> u64 {
         let slots = self.slots.iter().map(|s| s.load(Relaxed));
@@ -208,8 +209,8 @@ impl Meter {
         slots.filter(recent).map(|slot| slot & 0xffff_ffff).sum()
     }
 
-    /// Counts `units`, or returns the time to wait. It counts first and checks then. Threads that do so at
-    /// the same time may all be refused, but together they never get too much.
+    /// Counts `units`, or returns the time to wait. Counts first and checks afterwards: threads that do so at
+    /// the same time may all be refused, but never exceed the limit together.
     fn take(&self, rate: &UnitRate, units: u64, now: SteadyTime) -> Result<(), Span> {
         if units == 0 {
             return Ok(());
@@ -228,6 +229,8 @@ impl Meter {
             self.remove(units, number);
             return Err(Span(WINDOW / SLOTS - now.0.rem_euclid(WINDOW / SLOTS)));
         }
+        // Credit of an idle client: one window, or the time of this packet, so that a large packet after a pause
+        // leaves no debt.
         let longest = WINDOW.max(rate.span(units));
         let used = self.used_up.fetch_update(Relaxed, Relaxed, |used_up| {
             let from = used_up.max(now.0.saturating_sub(longest));
@@ -311,8 +314,8 @@ mod tests {
     fn packets_at_the_rate_all_pass_though_none_is_in_time() {
         for (rate, jitter) in [(10i64, 60 * MS), (100, 6 * MS), (1000, 5 * MS), (50_000, MS)] {
             let (accounts, gap) = (accounts(rate as u32, PLENTY), 1_000_000_000 / rate);
-            // At the highest rates up to 1 in 17 is refused. At half of such a rate all pass, regardless of
-            // their times.
+            // At the highest rates, up to 1 in 17 packets is refused. At half of such a rate, all pass,
+            // regardless of their times.
             let gap = if rate > 100 { 2 * gap } else { gap };
             let mut times: Vec<i64> = (0..1000).map(|k| k * gap + k * 7919 * 7919 % jitter).collect();
             times.sort_unstable();
@@ -333,7 +336,7 @@ mod tests {
         }
         assert!(most(&granted) <= 11_000, "{}", most(&granted));
         assert!((90..=112).contains(&granted.len()), "{} kB in a second", granted.len());
-        // Packets refused for their bytes do not count against the packet rate.
+        // Packets that are refused because of their bytes do not count against the packet rate.
         assert!((0..100).filter(|_| takes(&accounts, 0, 1000 * MS)).count() >= 85);
     }
 
@@ -351,7 +354,7 @@ mod tests {
             let accounts = Accounts::new(limits, seed);
             let v4 = (0..200u32).map(|k| IpAddr::from((0xc000_0200 + k).to_be_bytes()));
             let v6 = (0..200u128).map(|k| IpAddr::from(((0x2001_0db8 << 96) + (k << 64)).to_be_bytes()));
-            // An account allows two packets at once. A client that finds both taken shares the account with
+            // An account allows two packets at once. If a client finds both taken, it shares the account with
             // another client.
             let shared = v4.chain(v6).map(ClientAddress::of).filter(|c| {
                 let now = SteadyTime(1000 * MS);

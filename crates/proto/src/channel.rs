@@ -1,14 +1,14 @@
-//! Connection layer of digests and pushes: frames over a byte stream, a proof of the key, and then a seal on
-//! every frame.
+//! Connection layer of the digest and push protocols: frames over a byte stream. Each side proves that it has
+//! the key; after that, every frame has a seal (a message authentication code).
 //!
 //! A frame is `length u32 · kind u8 · body · seal`; the length counts the bytes after it. Kinds 1 and 2 of
-//! every such protocol are [`ChannelHello`] and the proof. A proof covers all frames before it, with the
-//! protocol's magic number and both nonces, so it is worthless in any other conversation.
+//! both protocols are [`ChannelHello`] and the proof. A proof covers all frames before it, with the
+//! protocol's magic number and both nonces, so it is useless in any other conversation.
 
 use crate::jitlat::auth::{ConnectionSide, PresharedKey, PresharedKeys, SEAL_LEN, Seal, Transcript};
 use crate::wire::{Reader, Truncated};
 
-/// Maximum length of a short text, in bytes.
+/// Maximum length of a short text in a message, in bytes.
 pub(crate) const MAX_TEXT: usize = 200;
 
 /// A message that cannot be parsed.
@@ -53,10 +53,10 @@ pub struct ChannelHello {
 }
 
 impl ChannelHello {
-    /// Message number, the same in every protocol.
+    /// Message number, which is the same in every protocol.
     pub const KIND: u8 = 1;
 
-    /// Appends the body, for the protocol with this magic number.
+    /// Appends the body for the protocol with the magic number `magic`.
     pub(crate) fn encode(&self, magic: [u8; 4], out: &mut Vec<u8>) {
         out.extend_from_slice(&magic);
         out.extend_from_slice(&self.version.to_be_bytes());
@@ -91,7 +91,7 @@ pub(crate) fn text(r: &mut Reader<'_>) -> Result<String, WireError> {
     }
     let bytes = r.take(length)?;
     let text = str::from_utf8(bytes).map_err(|_| WireError::Value("text"))?;
-    // The text is printed for people: terminal control characters are removed.
+    // Control characters are replaced, because the text is printed on terminals.
     Ok(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
 }
 
@@ -101,9 +101,9 @@ pub(crate) struct Channel {
     side: ConnectionSide,
     /// Maximum length of a frame in bytes, without the length field.
     most: usize,
-    /// Keys that the other side may prove.
+    /// Keys that the other side may have.
     keys: PresharedKeys,
-    /// Key of this conversation.
+    /// Key of this conversation; `None` until it has been proved.
     key: Option<PresharedKey>,
     transcript: Transcript,
     outgoing: Option<Seal>,
@@ -114,12 +114,12 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Creates the connecting end. It proves `key`, if there is one.
+    /// Creates the connecting end, which proves `key` if given.
     pub fn of_client(key: Option<PresharedKey>, most: usize) -> Channel {
         Channel { key: key.clone(), ..Channel::new(ConnectionSide::Client, key.into(), most) }
     }
 
-    /// Creates the listening end. The client must prove one of `keys`.
+    /// Creates the listening end; the client must prove one of `keys`.
     pub fn of_server(keys: PresharedKeys, most: usize) -> Channel {
         Channel::new(ConnectionSide::Server, keys, most)
     }
@@ -143,7 +143,7 @@ impl Channel {
         !self.keys.is_empty()
     }
 
-    /// Appends the frame of a message; `encode` appends its body.
+    /// Appends the frame of a message, whose body is appended by `encode`.
     pub fn write(&mut self, kind: u8, encode: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
         let at = out.len();
         out.extend_from_slice(&[0; 4]);
@@ -161,7 +161,7 @@ impl Channel {
         }
     }
 
-    /// Returns the frame of a message outside a conversation: without a seal.
+    /// Returns the frame of a message outside of a conversation, without a seal.
     pub fn frame(kind: u8, encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut out = Vec::new();
         Channel::new(ConnectionSide::Server, PresharedKeys::default(), usize::MAX)
@@ -175,8 +175,8 @@ impl Channel {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Returns the next complete message, parsed by `decode` from its number and body; `None` if there is
-    /// none yet.
+    /// Returns the next complete message, as parsed by `decode` from its number and body; `None` if no
+    /// message is complete yet.
     pub fn read<T>(&mut self, decode: impl FnOnce(u8, &[u8]) -> T) -> Result<Option<T>, FrameError> {
         let bytes = &self.bytes[self.read..];
         let Some(head) = bytes.first_chunk::<4>() else { return Ok(None) };
@@ -213,8 +213,7 @@ impl Channel {
         self.key.as_ref().map(|k| self.transcript.prove(k, self.side))
     }
 
-    /// Returns the transcript that the other side's proof is verified against. Call it before the proof is
-    /// read.
+    /// Returns the transcript for verifying the other side's proof. Must be called before the proof is read.
     pub fn transcript(&self) -> Transcript {
         self.transcript.clone()
     }
@@ -227,8 +226,8 @@ impl Channel {
         Some(name.clone())
     }
 
-    /// Seals all further frames if there is a key. Returns a number that both sides share, different for each
-    /// `label`.
+    /// Seals all further frames if there is a key. Returns a number that both sides share and that differs
+    /// for each `label`.
     pub fn seal(&mut self, label: &str) -> u64 {
         if let Some(key) = &self.key {
             self.outgoing = Some(self.transcript.seal(key, self.side));

@@ -1,22 +1,23 @@
-//! Wire formats and protocol machines, and the simulated network that tests them.
+//! Wire formats and protocol state machines, and the simulated network for testing them.
 //!
-//! This crate is pure: no socket, no clock, no thread, no randomness of its own. Bytes, stamps and `now` go
-//! in; bytes, deadlines and events come out. `jitlat-net` runs them over sockets.
+//! This crate does no I/O: it has no sockets, clocks, threads or random source of its own. The input is
+//! bytes, timestamps and the current time; the output is bytes, deadlines and events. `jitlat-net` runs the
+//! state machines over sockets.
 //!
-//! * [`machine`] – the five calls by which a driver runs any machine
-//! * [`access`] – sources that are answered, and the client an address belongs to; [`accounts`] – packets and
-//!   bytes of each client
-//! * [`twoway`] – parts shared by all two-way protocols
+//! * [`machine`] – the five calls with which a driver runs any state machine
+//! * [`access`] – sources that are answered, and the client to which an address belongs; [`accounts`] –
+//!   packets and bytes of each client
+//! * [`twoway`] – code shared by all two-way protocols
 //! * [`stamp`], [`twamp`], [`irtt`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols
-//! * [`owamp`] – the standard one-way protocol; [`amp`] – the parts that it shares with TWAMP
+//! * [`owamp`] – the standard one-way protocol; [`amp`] – code that it shares with TWAMP
 //! * [`jitlat`] – the one-way protocol: control conversation (two dialects) and test stream
 //! * [`digest`] – reports of a capture point on another host; [`push`] – tests sent to a collector;
 //!   [`channel`] – the connection layer of both
 //!
 //! With the feature `sim`: `sim` – both sides of the one-way protocol on an impaired network in virtual time
 //!
-//! Neighbours: `jitlat-core` has records and time, `jitlat-net` carries the bytes. Public items carry the
-//! promise of compatibility that the README states.
+//! Related crates: `jitlat-core` defines records and times, `jitlat-net` transmits the bytes. The compatibility
+//! promise in the README covers the public items.
 //!
 //! A STAMP test without a network:
 //!

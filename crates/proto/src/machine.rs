@@ -1,14 +1,14 @@
-//! The five calls by which a driver runs a protocol machine.
+//! The five calls with which a driver runs a protocol state machine.
 
 use jitlat_core::{Span, SteadyTime, WallTime};
 
-/// Current time on both clocks of a host. A pure machine reads neither; every call that needs the time
-/// receives it.
+/// Current time on both clocks of a host. State machines read no clock, so every call that needs the time
+/// takes it as an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
     /// Realtime clock (UTC), the source of timestamps on the wire and in records. It may step.
     pub wall: WallTime,
-    /// Monotonic clock for timers and deadlines. It never goes backwards.
+    /// Monotonic clock for timers and deadlines. It never goes back.
     pub steady: SteadyTime,
 }
 
@@ -20,7 +20,7 @@ impl core::ops::Add<Span> for Tick {
     }
 }
 
-/// One side of one conversation. Owns no socket, clock or random source.
+/// State machine of one side of a conversation. Has no socket, clock or random source of its own.
 ///
 /// A driver loops:
 /// 1. pass inputs to [`handle`](Machine::handle);
@@ -29,8 +29,8 @@ impl core::ops::Add<Span> for Tick {
 /// 4. sleep until there is an input or [`poll_timeout`](Machine::poll_timeout) passes, then call
 ///    [`handle_timeout`](Machine::handle_timeout) and start over.
 ///
-/// Every call may change the results of the three `poll` calls. Until a machine has emitted its last event it
-/// always has a timeout: it cannot hang.
+/// Every call may change the results of the three `poll` calls. A machine has a timeout until it has emitted
+/// its last event, so it cannot hang.
 pub trait Machine {
     /// Input of the machine.
     type Input<'a>;
@@ -40,18 +40,18 @@ pub trait Machine {
     /// Handles an input at time `now`.
     fn handle(&mut self, now: Tick, input: Self::Input<'_>);
 
-    /// Handles the time returned by [`poll_timeout`](Machine::poll_timeout). Calls at other times are
-    /// harmless.
+    /// Handles the passing of the time returned by [`poll_timeout`](Machine::poll_timeout). Calls at other
+    /// times do no harm.
     fn handle_timeout(&mut self, now: Tick);
 
     /// Appends the next message to `out` and returns true; returns false if there is nothing to send.
-    /// Messages that contain a time are stamped with `now`. So read the clocks for each call, write the
-    /// message at once, and do not call this while earlier bytes are still unwritten. That is the
-    /// back-pressure.
+    /// Messages that contain a time are stamped with `now`, so the clocks must be read for each call and the
+    /// message must be written at once. Must not be called while earlier bytes are still unwritten; this
+    /// provides back-pressure.
     fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> bool;
 
-    /// Returns the time for [`handle_timeout`](Machine::handle_timeout) on the steady clock; `None`: the
-    /// machine is over.
+    /// Returns the time on the steady clock for [`handle_timeout`](Machine::handle_timeout); `None` once the
+    /// machine has ended.
     fn poll_timeout(&self) -> Option<SteadyTime>;
 
     /// Returns the next event of the machine.

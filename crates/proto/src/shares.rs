@@ -1,4 +1,4 @@
-//! [`ShareTable`]: a bounded table of sessions that gives every client a share.
+//! [`ShareTable`]: a bounded table of sessions in which every client has a limited share.
 
 use crate::access::ClientAddress;
 use core::net::{IpAddr, SocketAddr};
@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
-/// Client of a session, and the number that distinguishes the client's sessions.
+/// Name of a session: its client, and a number that distinguishes the client's sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SessionName {
     pub(crate) client: SocketAddr,
@@ -14,7 +14,7 @@ pub(crate) struct SessionName {
 }
 
 impl Hash for SessionName {
-    /// Hashing two numbers takes a fraction of the time of hashing each field.
+    /// Hashing two numbers takes a fraction of the time needed for hashing each field.
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u128(match self.client.ip() {
             IpAddr::V4(v4) => v4.to_bits().into(),
@@ -24,8 +24,8 @@ impl Hash for SessionName {
     }
 }
 
-/// Rank of a session, which depends on whether the client has shown that it receives packets at its address.
-/// Sessions of other clients are replaced first.
+/// Rank of a session: depends on whether the client has proved that it receives packets at its address.
+/// Sessions of lower rank are replaced first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
     Unproven,
@@ -34,7 +34,7 @@ pub(crate) enum Rank {
 
 const RANKS: [Rank; 2] = [Rank::Unproven, Rank::Proven];
 
-/// Index of no entry.
+/// Index that means "no entry".
 const NONE: u32 = u32::MAX;
 
 /// The two orders that contain every entry.
@@ -44,7 +44,7 @@ enum OrderKind {
     Clients,
 }
 
-/// A doubly linked list of entries, from the longest idle to the most recently used.
+/// A doubly linked list of entries, from the one idle for longest to the most recently used.
 #[derive(Clone, Copy, Debug)]
 struct IdleOrder {
     oldest: u32,
@@ -62,7 +62,7 @@ struct Links {
 #[derive(Clone, Debug)]
 struct ShareEntry<K, V> {
     key: K,
-    /// Value of the entry; `None`: free.
+    /// Value of the entry; `None` if the slot is free.
     value: Option<V>,
 }
 
@@ -78,20 +78,20 @@ struct Node {
 #[derive(Clone, Debug)]
 struct Share {
     client: ClientAddress,
-    /// Number of entries; 0: free.
+    /// Number of entries of the client; 0 if the share is free.
     entries: usize,
     orders: [IdleOrder; 2],
 }
 
-/// Table with a maximum number of entries in total and per client. A new entry replaces the longest idle
-/// entry of the lowest rank, or an entry of the same client if the client's share is used up. An entry of a
-/// higher rank is never replaced. Every operation takes constant time.
+/// Table with a maximum number of entries in total and per client. If the client's share is used up, a new
+/// entry replaces an entry of the same client; otherwise the entry of the lowest rank that has been idle
+/// longest. An entry of a higher rank is never replaced. Every operation takes constant time.
 #[derive(Clone, Debug)]
 pub(crate) struct ShareTable<K, V> {
     total: usize,
     per_client: usize,
-    /// Indices of entries by key. Keys are stored elsewhere, so the index of thousands of entries fits in the
-    /// processor's cache.
+    /// Indices of entries by key. The keys themselves are stored elsewhere, so that the index of thousands of
+    /// entries fits into the processor's cache.
     index: HashTable<u32>,
     hasher: RandomState,
     entries: Vec<ShareEntry<K, V>>,
@@ -122,8 +122,8 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         }
     }
 
-    /// Returns the maximum memory of an entry in bytes, including its key, its positions in the orders and a
-    /// client of its own.
+    /// Returns the maximum memory of an entry in bytes, including its key, its positions in the orders, and a
+    /// share that belongs to its client only.
     pub(crate) const fn bytes_per_entry() -> usize {
         let index = size_of::<u32>() + size_of::<(ClientAddress, u32)>();
         let entry = size_of::<ShareEntry<K, V>>() + size_of::<Node>() + size_of::<Share>();
@@ -156,7 +156,7 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
     pub(crate) fn touch(&mut self, key: &K) -> Option<u32> {
         let at = self.position(key)?;
         let rank = self.nodes[at as usize].rank;
-        // The newest entry of all is also the newest of its client.
+        // The newest entry of the whole table is also the newest of its client.
         if self.orders[rank as usize].newest != at {
             self.unlink(at);
             self.link(at);
@@ -169,8 +169,8 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         self.entries.get_mut(at as usize)?.value.as_mut()
     }
 
-    /// Adds an entry, or replaces the one with this key. Returns the entry that was removed to make room, if
-    /// any.
+    /// Adds an entry, or replaces the entry with the same key. Returns the entry that was removed to make
+    /// room, if any.
     ///
     /// # Errors
     /// The table or the client's share is full of entries of a higher rank.
@@ -251,7 +251,7 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         self.entries[at as usize].value.take()
     }
 
-    /// Returns the longest idle entry of the lowest rank; `None` if that rank is above `rank`.
+    /// Returns the entry of the lowest rank that has been idle longest; `None` if its rank is above `rank`.
     fn longest_idle(&self, orders: [IdleOrder; 2], rank: Rank) -> Option<K> {
         let at = RANKS.iter().filter(|r| **r <= rank).map(|r| orders[*r as usize].oldest);
         at.into_iter().find(|at| *at != NONE).map(|at| self.entries[at as usize].key)
@@ -301,7 +301,7 @@ fn take_out(nodes: &mut [Node], order: &mut IdleOrder, among: OrderKind, at: u32
     }
 }
 
-/// There is no room for an entry of this rank.
+/// Error: there is no room for an entry of this rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(table.insert(4, client(4), Rank::Unproven, ()), Ok(Some((3, ()))));
         assert_eq!(table.insert(5, client(5), Rank::Proven, ()), Ok(Some((2, ()))));
         assert_eq!(table.insert(6, client(6), Rank::Proven, ()), Ok(Some((4, ()))));
-        // Only proven entries are left.
+        // Only entries of clients with proof are left.
         assert_eq!(table.insert(7, client(7), Rank::Unproven, ()), Err(Full));
         assert_eq!(table.insert(7, client(7), Rank::Proven, ()), Ok(Some((1, ()))));
     }
@@ -347,7 +347,7 @@ mod tests {
             steps in proptest::collection::vec((0u8..4, 0u8..12, any::<bool>()), 0..200),
         ) {
             let mut table = ShareTable::new(6, 3);
-            // Keys with their ranks, the longest idle first. Each client has three keys.
+            // Keys with their ranks, longest idle first. Each client has three keys.
             let mut list: Vec<(u8, Rank)> = Vec::new();
             for (step, key, proven) in steps {
                 let rank = if proven { Rank::Proven } else { Rank::Unproven };

@@ -1,5 +1,5 @@
 //! Reads and writes the fields of packets. Fields are big-endian unless their type states otherwise. Input
-//! that is too short never causes a panic.
+//! that is too short does not cause a panic.
 //!
 //! A packet with fields at fixed positions declares them once as [`Field`]s. A message of consecutive parts
 //! is read with a [`Reader`].
@@ -22,9 +22,9 @@ use core::ops::Range;
 pub trait FieldType: Sized {
     /// Length in bytes.
     const LENGTH: usize;
-    /// Parses exactly that many bytes; `None` for any other length.
+    /// Parses exactly [`LENGTH`](Self::LENGTH) bytes; `None` for any other length.
     fn from_wire(bytes: &[u8]) -> Option<Self>;
-    /// Writes exactly that many bytes.
+    /// Writes exactly [`LENGTH`](Self::LENGTH) bytes.
     fn to_wire(self, bytes: &mut [u8]);
 }
 
@@ -89,12 +89,12 @@ impl<T> Clone for Field<T> {
 impl<T> Copy for Field<T> {}
 
 impl<T: FieldType> Field<T> {
-    /// Creates the field that begins at `offset`.
+    /// Creates a field that begins at `offset`.
     pub const fn at(offset: usize) -> Field<T> {
         Field { offset, kind: PhantomData }
     }
 
-    /// Creates the field after this one.
+    /// Creates the field that follows this one.
     pub const fn then<U: FieldType>(self) -> Field<U> {
         Field::at(self.end())
     }
@@ -120,7 +120,7 @@ impl<T: FieldType> Field<T> {
         packet.get(self.range()).and_then(T::from_wire)
     }
 
-    /// Sets the value. A packet that is too short is not changed.
+    /// Writes the value. A packet that is too short is not changed.
     #[inline]
     pub fn write(self, packet: &mut [u8], value: T) {
         if let Some(slot) = packet.get_mut(self.range()) {
@@ -129,7 +129,7 @@ impl<T: FieldType> Field<T> {
     }
 }
 
-/// The data is too short for a field.
+/// Error: the data is too short for a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("truncated")]
 pub struct Truncated;
@@ -144,12 +144,12 @@ impl<'a> Reader<'a> {
         Reader(bytes)
     }
 
-    /// Returns the number of bytes not yet read.
+    /// Returns the number of bytes that have not been read yet.
     pub fn remaining(&self) -> usize {
         self.0.len()
     }
 
-    /// True if everything has been read.
+    /// True if all bytes have been read.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -188,7 +188,7 @@ macro_rules! integers {
 }
 integers!(u8 u8, u16 u16, u32 u32, u64 u64, i32 i32, i64 i64);
 
-/// Parses hexadecimal text, for tests.
+/// Parses hexadecimal text; for tests.
 #[cfg(test)]
 pub(crate) fn unhex(text: &str) -> Vec<u8> {
     let digit = |c: u8| (c as char).to_digit(16).unwrap_or_else(|| panic!("{c} is not a digit")) as u8;

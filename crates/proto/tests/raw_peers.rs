@@ -1,4 +1,5 @@
-//! Tests both machines with peers written from docs/protocols alone: raw bytes, without our codec.
+//! Tests both state machines with peers written from docs/protocols alone: raw bytes, without the codec of
+//! this crate.
 
 use hmac::{Hmac, KeyInit, Mac};
 use jitlat_core::session::Ending;
@@ -65,7 +66,7 @@ fn received(n: i64) -> FlowReport {
     FlowReport::Received(FlowId(0), report)
 }
 
-/// Encodes a workorder by the page's table: eleven numbers, of which the period has 64 bits.
+/// Encodes a workorder as in the documentation: eleven numbers, of which the period has 64 bits.
 fn workorder(command: u32, npkts: u32, src_port: u32, dst_port: u32) -> Vec<u8> {
     let mut b = Vec::new();
     for v in [command, npkts, 80, 17] {
@@ -198,7 +199,7 @@ fn a_raw_classic_server_receives() {
     let mut stamps = SentStamps::new(StampSource::Kernel);
     stamps.set(0, WallTime(1005));
     c.handle(tick(43), ClientInput::Flow(FlowReport::Ended(FlowId(0), 3)));
-    // An unrequested ACK between SAMPLES and the singletons would be wrong; before SAMPLES it is not.
+    // An unrequested ACK is an error between SAMPLES and the singletons, but not before SAMPLES.
     c.handle(tick(250), ClientInput::Received(&workorder(5, 3, 33101, 2667)));
     let mut samples = workorder(4, 2, 33101, 2667);
     for i in 0..2i64 {
@@ -212,11 +213,18 @@ fn a_raw_classic_server_receives() {
     c.handle(tick(251), ClientInput::Received(first));
     let (_, events) = take(&mut c, tick(251));
     assert!(events.iter().any(|e| matches!(e, ClientEvent::Flow(FlowCommand::Stop(_)))), "{events:?}");
-    // The singletons arrive and the connection closes while the sender is still stopping. Nothing more may be
-    // sent on a closed connection.
+    // The singletons arrive, and the connection closes while the sender is still stopping. Nothing more may
+    // be sent on a closed connection.
     c.handle(tick(252), ClientInput::Received(rest));
     c.handle(tick(252), ClientInput::Closed(None));
-    let report = SendReport { sent: 3, failed: 0, stamps: Some(stamps), stamps_lost: Some(0) };
+    let report = SendReport {
+        sent: 3,
+        failed: 0,
+        stamps: Some(stamps),
+        stamps_lost: Some(0),
+        path_mtu: None,
+        tcp: Vec::new(),
+    };
     c.handle(tick(253), ClientInput::Flow(FlowReport::Sent(FlowId(0), report)));
     let events: Vec<ClientEvent> = std::iter::from_fn(|| c.poll_event()).collect();
     let got: Vec<PacketRecord> = events
@@ -232,7 +240,7 @@ fn a_raw_classic_server_receives() {
     assert!(matches!(done, Some(ClientEvent::Done { ending: Ending::Complete, .. })), "{events:?}");
 }
 
-// ---- version 3 with a key, from its page ---------------------------------------------------------
+// ---- version 3 with a key, from its documentation ------------------------------------------------
 
 fn mac(key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
@@ -293,7 +301,7 @@ fn a_raw_version_3_client_proves_its_key() {
     let fields = [(1, &number[..]), (2, &t1[..]), (3, &t2[..]), (4, &t3[..])];
     assert_eq!(answer, sealed(4, &fields, &theirs, 0));
 
-    // The same frame again is a replay.
+    // Sending the same frame again is a replay.
     s.handle(now, ServerInput::Received(&sealed(4, &probe, &ours, 0)));
     let (nak, events) = take(&mut s, now);
     assert_eq!((nak[4], &nak[8..10]), (17, &[0, 3][..]), "NAK, authentication");
@@ -306,8 +314,8 @@ fn a_proof_sent_back_proves_nothing() {
     let now = tick(0);
     s.handle(now, ServerInput::Received(&hello(9)));
     take(&mut s, now);
-    // A peer without the key can only repeat bytes that it has received, here the server's proof of another
-    // conversation.
+    // A peer without the key can only repeat bytes that it has received, such as the server's proof in
+    // another conversation.
     let digest = Sha256::digest(hello(9));
     let stolen = mac(KEY, &[b"jitlat 3 server proof", &digest]);
     s.handle(now, ServerInput::Received(&frame(3, &[(1, &stolen)])));
@@ -319,7 +327,7 @@ fn a_proof_sent_back_proves_nothing() {
 fn without_a_proof_nothing_is_granted() {
     let mut s = server(Some(KEY));
     let now = tick(0);
-    // All messages arrive at once, in case the server reads the request before the proof.
+    // All messages arrive at once: the server might read the request before the proof.
     let request = frame(12, &[(1, &[0; 8]), (2, &[0])]);
     s.handle(now, ServerInput::Received(&[hello(9), request].concat()));
     let (said, events) = take(&mut s, now);

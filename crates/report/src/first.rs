@@ -9,7 +9,7 @@ use jitlat_core::summary::Level;
 /// rest of the report.
 #[derive(Clone, Debug)]
 pub struct FirstScreen {
-    /// Subject and place of the measurement.
+    /// Subject and hosts of the measurement.
     pub title: String,
     /// Description and time of the measurement; one line per run.
     pub what: Vec<String>,
@@ -51,7 +51,7 @@ impl FirstScreen {
         figure: Option<Figure>,
     ) -> FirstScreen {
         let (heads, lines) = screen.lines();
-        // The column "+/-" is the error of the delay in the column before it.
+        // The column "+/-" contains the error of the delay in the column before it.
         let head = |head: String| if head == "+/-" { "±".to_owned() } else { head };
         let line = |line: Vec<(String, Option<Level>)>| {
             let cells = line.into_iter().enumerate();

@@ -67,15 +67,16 @@ pub fn report(summary: &Summary, options: &TextOptions) -> String {
     page.text
 }
 
-/// Returns only the windows of `--interval`, except those that begin at `except`; empty if there are none.
+/// Returns only the windows of `--interval`, without those that begin at a time in `except`; empty if there are
+/// none.
 pub fn windows(summary: &Summary, except: &[i64], options: &TextOptions) -> String {
     let mut page = Page::new(options);
     windows::alone(&mut page, &summary.intervals, except);
     page.text
 }
 
-/// Returns the sum of the smallest latencies of both directions, which is a round trip without the clock error. Empty if
-/// either direction received nothing.
+/// Returns a line with the sum of both directions' smallest latencies, in which the clock offset cancels. Empty
+/// if either direction received nothing.
 pub fn both(up: &Summary, down: &Summary, options: &TextOptions) -> String {
     let mut page = Page::new(options);
     if let (Some(there), Some(back)) = (up.latency.min, down.latency.min) {
@@ -87,11 +88,23 @@ pub fn both(up: &Summary, down: &Summary, options: &TextOptions) -> String {
     page.text
 }
 
-/// Heading of a direction if there are two.
+const UP: &str = "Up (client to server)";
+const DOWN: &str = "Down (server to client)";
+
+/// Returns the heading of a direction.
 pub fn direction(direction: Direction) -> &'static str {
     match direction {
-        Direction::Up => "Client to server",
-        Direction::Down => "Server to client",
+        Direction::Up => UP,
+        Direction::Down => DOWN,
+    }
+}
+
+/// Shortens the heading of a direction to the name of its row; other labels are unchanged.
+pub(crate) fn short_label(label: &str) -> &str {
+    match label {
+        UP => "up",
+        DOWN => "down",
+        label => label,
     }
 }
 

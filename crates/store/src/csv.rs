@@ -8,17 +8,17 @@ use jitlat_core::twoway::{RecordView, TcpSample, lacks_delay, processing, projec
 use jitlat_core::{PacketRecord, Session, StampSource};
 use std::io::{self, Write};
 
-/// The columns of [`PacketCsv`] for a one-way test.
+/// Column names of [`PacketCsv`] for a one-way test.
 pub const PACKET_COLUMNS: &str = "rx_index,seq,class,tx_ns,rx_ns,latency_ns,latency_corrected_ns,pdv_ns,flags,\
                                   tx_stamp,rx_stamp,send_lag_ns,receive_lag_ns,ttl,dscp,ecn,bytes,\
                                   local_queue_ns";
 
-/// The columns of [`PacketCsv`] for a two-way test.
+/// Column names of [`PacketCsv`] for a two-way test.
 pub const TWO_WAY_COLUMNS: &str = "rx_index,seq,class,sent_ns,arrived_ns,answered_ns,returned_ns,round_trip_ns,\
                                    processing_ns,there_ns,back_ns,pdv_ns,flags,stamps,send_lag_ns,\
                                    receive_lag_ns,ttl,dscp,ecn,bytes,local_queue_ns";
 
-/// Writes one line for each datagram received, in order of arrival. An unknown value is empty; a lost packet has no
+/// Writes one line for each datagram received, in order of arrival. Unknown values are empty. Lost packets have no
 /// line.
 pub struct PacketCsv<W: Write> {
     out: W,
@@ -27,17 +27,17 @@ pub struct PacketCsv<W: Write> {
     correction: Option<i64>,
     fastest: Option<i64>,
     rows: u64,
-    /// For a two-way test: true if the far host's times are clock readings; `None` for a one-way test.
+    /// True if the far host's times are clock readings; `None` for a one-way test.
     far_clock: Option<bool>,
-    /// True if the round trip is defined only for answers that contain the far host's processing time.
+    /// True if the round-trip time is undefined for answers without the far host's processing time.
     processing_apart: bool,
-    /// True if lines end with the kernel's TCP_INFO.
+    /// True if lines end with columns for the kernel's TCP_INFO.
     tcp: bool,
 }
 
 impl<W: Write> PacketCsv<W> {
-    /// Writes the line of column names. The smallest latency and the clock correction are taken from `summary`, which must
-    /// describe the same records.
+    /// Creates a writer, and writes the line of column names. The smallest latency and the clock correction are taken
+    /// from `summary`, which must describe the same records.
     ///
     /// # Errors
     /// Errors of `out`.
@@ -170,7 +170,7 @@ fn name(class: Class) -> &'static [u8] {
     }
 }
 
-/// Writes lags, received header fields, and the time in the local queue, if the kernel stamped it.
+/// Writes lags, received header fields, and the time in the sending host's queue if the kernel stamped it.
 fn header_fields(line: &mut Vec<u8>, record: &PacketRecord) {
     field(line, record.send_lag().map(|l| l.0));
     field(line, record.receive_lag().map(|l| l.0));
@@ -204,7 +204,7 @@ pub fn write_summaries<'a>(
     write_table(out, summaries.into_iter().map(summary_row))
 }
 
-/// Writes a line of column names, and lines of named values; all lines must have the same names.
+/// Writes a line of column names, then lines of values. All lines must have the same names.
 ///
 /// # Errors
 /// Errors of `out`.

@@ -1,5 +1,5 @@
-//! HDR histograms in the interval log format (`.hlog`) of HdrHistogram's own tools: compressed histograms in base64,
-//! one line each, tagged `latency` and `pdv`, values in nanoseconds.
+//! HDR histograms in the interval log format (`.hlog`) of HdrHistogram's own tools. Each line contains a compressed
+//! histogram in base64, tagged `latency` or `pdv`, with values in nanoseconds.
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
@@ -11,13 +11,14 @@ use std::time::{Duration, SystemTime};
 
 /// Number of significant decimal digits: values are exact to 0.1 %.
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// Divisor of the `max` column, which is in milliseconds, as the format's tools expect.
+/// Divisor of the `max` column, which the format's tools expect in milliseconds.
 const MAX_DIVISOR: f64 = 1e6;
 
-/// Writes histograms of the accepted packets for every `interval` of arrival time, or for the whole run: their delay
+/// Writes histograms of the accepted packets for each `interval` of arrival time, or for the whole run: their delay
 /// variation and, unless some values are negative, their latency.
 ///
 /// # Errors
+///
 /// Errors of `out`.
 pub fn write(out: &mut dyn Write, samples: &Samples, interval: Option<Span>) -> io::Result<()> {
     let fastest = samples.delay.iter().min().copied().unwrap_or(0);
@@ -58,7 +59,7 @@ pub fn write(out: &mut dyn Write, samples: &Samples, interval: Option<Span>) -> 
 fn histogram(values: impl Iterator<Item = u64>) -> io::Result<Histogram<u64>> {
     let mut histogram = Histogram::new(SIGNIFICANT_DIGITS).map_err(other)?;
     for v in values {
-        // The histogram grows to hold any value; clamp absurd latencies to limit the memory.
+        // The histogram grows to hold any value. Clamp absurd latencies to limit its memory.
         histogram.record(v).map_err(other)?;
     }
     Ok(histogram)

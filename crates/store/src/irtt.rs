@@ -1,8 +1,8 @@
 //! A two-way test in the format of irtt's client (`-o FILE.json`, JSON format 1), for programs that read this format,
 //! such as flent and dashboards. See `docs/formats/irtt-json.md`.
 //!
-//! Times are in ns. Unknown values are left out, except statistics that such programs expect in every test: these are 0
-//! without samples.
+//! Times are in ns. Unknown values are left out, except statistics that these programs expect in every test, which are
+//! 0 without samples.
 
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::{LossSide, processing, round_trip};
@@ -94,7 +94,7 @@ struct StatsEntry {
     receive_rate: RateEntry,
 }
 
-/// Statistics of durations. The standard deviation divides by n − 1, and is 0 for a single value.
+/// Statistics of durations. The standard deviation has the divisor n − 1, and is 0 for a single value.
 #[derive(Debug, Default, PartialEq, Serialize)]
 struct DurationStats {
     total: i64,
@@ -139,7 +139,7 @@ struct RateEntry {
 }
 
 impl RateEntry {
-    /// Rate of `bytes` bytes that were sent within `lasted`, the time from the first to the last packet.
+    /// Creates the rate of `bytes` bytes in the time `lasted` from the first to the last packet.
     fn new(bytes: u64, lasted: Option<Span>) -> RateEntry {
         let seconds = lasted.filter(|l| l.0 > 0).map(Span::as_seconds);
         let bps = seconds.map_or(0.0, |s| bytes as f64 * 8.0 / s);
@@ -153,7 +153,7 @@ impl RateEntry {
 #[derive(Clone, Default, Serialize)]
 struct RoundTrip {
     seqno: u32,
-    /// `false`, `true`, `true_up` or `true_down`.
+    /// Loss of the packet: `false`, `true`, `true_up` or `true_down`.
     lost: &'static str,
     timestamps: Timestamps,
     delay: Three,
@@ -182,7 +182,7 @@ struct InstantEntry {
     monotonic: Option<i64>,
 }
 
-/// Durations of both directions and of the round trip.
+/// Statistics of both directions and of the round trip.
 #[derive(Clone, Copy, Default, Serialize)]
 struct Three {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -204,7 +204,7 @@ impl Three {
     }
 }
 
-/// A test, with the first answer to each request.
+/// A test, and the first answer to each request.
 struct ExportedTest<'a> {
     session: &'a Session,
     answered: BTreeMap<u32, PacketRecord>,
@@ -321,8 +321,8 @@ impl<'a> ExportedTest<'a> {
             .collect()
     }
 
-    /// Time at which request `seq` was sent. For a request without an answer, extrapolated by the period from the last
-    /// answered request before it, or from the first one after it.
+    /// Returns the time at which request `seq` was sent, in ns. For a request without an answer, it is extrapolated by
+    /// the period from the last answered request before it, or from the first one after it.
     fn send_time(&self, seq: u32) -> Option<i64> {
         let before = self.answered.range(..=seq).next_back();
         let (near, record) = before.or_else(|| self.answered.range(seq..).next())?;

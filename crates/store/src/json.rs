@@ -1,4 +1,4 @@
-//! JSON: the summary as one object, its intervals as JSON Lines. See `docs/formats/json.md`.
+//! JSON: the summary as one object, or its intervals as JSON Lines. See `docs/formats/json.md`.
 
 use jitlat_core::spec::Direction;
 use jitlat_core::summary::{Interval, Summary};
@@ -6,10 +6,11 @@ use serde::Serialize;
 use serde_json::{Value, to_value};
 use std::io::{self, Read, Write};
 
-/// Writes `--json`: one summary as an object, the two directions of a test as `{"directions": [up, down]}`, several
-/// tests as `{"runs": [...]}`.
+/// Writes the output of `--json`: one summary as an object, the two directions of a test as `{"directions": [up,
+/// down]}`, several tests as `{"runs": [...]}`.
 ///
 /// # Errors
+///
 /// Errors of `out`.
 pub fn write(out: &mut dyn Write, summaries: &[Summary]) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, &document(summaries)?)?;
@@ -35,9 +36,10 @@ pub enum SummaryDocument<'a> {
     },
 }
 
-/// Returns what [`write()`] writes as a JSON value.
+/// Returns the JSON value that [`write()`] writes.
 ///
 /// # Errors
+///
 /// None in practice: a summary can always be serialised.
 pub fn document(summaries: &[Summary]) -> io::Result<Value> {
     Ok(to_value(match summaries {
@@ -49,7 +51,7 @@ pub fn document(summaries: &[Summary]) -> io::Result<Value> {
     })?)
 }
 
-/// Reason why no summaries could be read.
+/// Reason why summaries could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SummaryReadError {
     /// The input cannot be read, or is not JSON.
@@ -58,7 +60,7 @@ pub enum SummaryReadError {
     /// The document contains no summaries.
     #[error("it contains no summaries")]
     Empty,
-    /// A document in the position of a summary is not a summary.
+    /// A part of the document that should be a summary is not a summary.
     #[error("it is not a summary written by --json")]
     Summary(#[source] serde_json::Error),
 }

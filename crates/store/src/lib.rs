@@ -1,18 +1,18 @@
-//! Files: logs, tables and documents of measurements, written and read.
+//! Reads and writes files: logs, tables and documents of measurements.
 //!
 //! * [`log`] – the text logs of versions 1, 2 and 3: streaming reader, crash-safe writer
 //! * [`csv`] – one line per packet, or one line per test
 //! * `hdr` – histograms for HdrHistogram's tools (feature `hdr`, on by default)
 //! * [`irtt`] – a two-way test in the format of irtt's client
 //! * [`late`] – outputs in the formats of the LaTe program
-//! * [`json`] – the summary as one object, its intervals as JSON Lines
+//! * [`json`] – the summary as one object, or its intervals as JSON Lines
 //! * [`openmetrics`] – the summary for Prometheus
 //! * [`passive`] – analyses of captures, as JSON and as lines
-//! * [`sweep`] – the file from which an interrupted sweep continues
+//! * [`sweep`] – the state file, from which an interrupted sweep continues
 //! * [`threads`] – number of threads that may read a log
 //! * [`output`] – files that are replaced completely or not at all
 //!
-//! Related crates: `jitlat-core` and `jitlat-passive` compute what is written; `jitlat-archive` stores many tests;
+//! Related crates: `jitlat-core` and `jitlat-passive` compute the contents; `jitlat-archive` stores many tests;
 //! `jitlat-report` writes for people.
 //!
 //! Writing and reading a log:

@@ -1,10 +1,10 @@
 //! Text logs: a header and a row for each packet received, in arrival order.
 //!
-//! Versions 1 and 2 are those of the source document (§4.5, A.3); version 3 keeps their first eleven
-//! lines and first five columns and adds the rest. The formats are specified in `docs/formats/`.
+//! Versions 1 and 2 are those of the original tool (DRDC TM 2011-047, §4.5 and A.3). Version 3 has the same first
+//! eleven lines and first five columns, and more of both. The formats are specified in `docs/formats/`.
 //!
 //! * [`LogReader`] reads all three, tolerantly, in tens of nanoseconds per row and in bounded memory.
-//! * [`LogWriter`] writes them row by row, so that a log is readable after a crash at any byte.
+//! * [`LogWriter`] writes them row by row. A log is readable after a crash at any byte.
 //! * [`CanonicalLog`] is the canonical form of the log of a finished measurement.
 //! * [`RowText`] converts single rows to records and back, byte for byte; archives use it.
 //! * [`Journals`] observes a test and writes its logs while it runs.

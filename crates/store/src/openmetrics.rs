@@ -1,5 +1,5 @@
-//! OpenMetrics text of a summary, for Prometheus' text-file collector and similar: every defined figure, in base units
-//! (seconds, ratios).
+//! OpenMetrics text of a summary, for Prometheus' text-file collector and similar programs: every defined figure, in
+//! base units (seconds, ratios).
 
 use jitlat_core::Direction;
 use jitlat_core::scalars::{Quantile, SCALARS, Scalar, ScalarSource};
@@ -8,11 +8,11 @@ use jitlat_core::summary::Summary;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Sources of samples with their labels: whole tests and, for round-trip tests, each direction.
+/// Sources of samples and their labels: whole tests and, for round-trip tests, each direction.
 type Sources<'a> = Vec<(ScalarSource<'a>, String)>;
 
-/// Writes the summaries as one exposition, one family after the other, labelled with name, tags, direction, addresses,
-/// transport and DSCP; the directions of a round-trip test also with `way`.
+/// Writes the summaries as one exposition, one family after the other. Samples are labelled with name, tags, direction,
+/// addresses, transport and DSCP; those of one direction of a round-trip test also have the label `way`.
 ///
 /// # Errors
 /// Errors of `out`.
@@ -55,8 +55,8 @@ fn gauge(out: &mut dyn Write, figure: &Scalar, sources: &Sources<'_>) -> io::Res
     Ok(())
 }
 
-/// Writes all percentiles of one distribution. It has no sum: an OpenMetrics sum must not decrease, and a sum of negative
-/// delays would.
+/// Writes all percentiles of one distribution. It omits the sum: an OpenMetrics sum must not decrease, but a sum of
+/// negative delays would.
 fn distribution(out: &mut dyn Write, of: &Quantile, sources: &Sources<'_>) -> io::Result<()> {
     let name = format!("jitlat_{}_seconds", of.family);
     head(out, &name, "summary", of.about)?;

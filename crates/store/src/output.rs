@@ -1,4 +1,4 @@
-//! Result files: replaced completely or not at all.
+//! Result files, which are replaced completely or not at all.
 
 use crate::platform;
 use std::fs::{self, File, OpenOptions};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {source}", .path.display())]
 pub struct OutputError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// Error of the system.
     pub source: io::Error,
@@ -17,8 +17,8 @@ pub struct OutputError {
 
 /// Calls `fill` to write the file at `path`, or standard output for `-`.
 ///
-/// A temporary file is renamed to `path` when it is complete: an existing file is replaced only then, and is unchanged
-/// after a failure or a crash. Devices and pipes are written to directly.
+/// A temporary file is renamed to `path` when it is complete. An existing file is only replaced at this point, and
+/// stays unchanged after a failure or a crash. Devices and pipes are written to directly.
 ///
 /// # Errors
 /// [`OutputError`] with the first failure of `fill` or of the system.
@@ -40,7 +40,7 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
 pub fn check(path: &Path) -> Result<(), OutputError> {
     let result = match fs::metadata(path) {
         Ok(m) if m.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-        // Checking a pipe would require opening it, which waits for its reader.
+        // To check a pipe, one would have to open it, which waits for its reader.
         Ok(m) if !m.is_file() => Ok(()),
         _ => tempfile::Builder::new().prefix(".jitlat-").tempfile_in(folder_of(path)).map(drop),
     };
@@ -75,7 +75,7 @@ fn to_writer<W: Write>(out: W, fill: impl FnOnce(&mut dyn Write) -> io::Result<(
 }
 
 fn replace(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    // Replace the target of a link, not the link.
+    // If `path` is a symbolic link, replace its target rather than the link.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if path.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());

@@ -1,11 +1,11 @@
 //! Analyses of captures, as JSON (`docs/formats/passive-json.md`) and as lines.
 //!
-//! * [`spp_document`], [`tcp_document`] – the whole analysis as one object; [`capture_document`] – the part about a
+//! * [`spp_document`], [`tcp_document`] – the whole analysis as one object; [`capture_document`] – the analysis of a
 //!   test's own stream
 //! * [`write_sizes`] – round trips by packet size, one line each
 //! * [`PairLines`] – one line per pair, in the format of the CAIA tool
 //! * [`write_tcp_event`] – one line per event of a TCP connection
-//! * [`read_pings`] – round trips of ping, to compare with
+//! * [`read_pings`] – round trips of ping, for comparison
 
 mod lines;
 mod pings;
@@ -31,11 +31,11 @@ use jitlat_passive::{
 use serde::Serialize;
 use std::path::Path;
 
-/// Round trips from one capture point: `spp --one-point --json`. Null is undefined.
+/// Document of round trips from one capture point: `spp --one-point --json`. Null means undefined.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OnePointDocument<'a> {
-    /// `one-point`.
+    /// Name of the instrument: `one-point`.
     pub instrument: &'static str,
     /// Version of this document: 1.
     pub version: u8,
@@ -51,37 +51,37 @@ impl OnePointDocument<'_> {
     }
 }
 
-/// Passive round trips: `spp --json`. Times in ns unless a name says otherwise; null is undefined.
+/// Document of passive round trips: `spp --json`. Times are in ns unless a name says otherwise; null means undefined.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SppDocument<'a> {
-    /// `spp`.
+    /// Name of the instrument: `spp`.
     pub instrument: &'static str,
     /// Version of this document: 1.
     pub version: u8,
-    /// Addresses on the side of the reference point.
+    /// Addresses of the hosts on the side of the reference point.
     pub reference_addresses: Vec<String>,
-    /// Addresses on the side of the monitor point.
+    /// Addresses of the hosts on the side of the monitor point.
     pub monitor_addresses: Vec<String>,
     /// Fields by which packets are identified, as text.
     pub identity: String,
     /// Packets read at each capture point.
     pub captures: Captures,
-    /// Round trips, with both directions and both clocks.
+    /// Round trips, results of both directions, and clocks of both points.
     pub summary: &'a PassiveSummary,
-    /// Round trips by the sizes of their packets.
+    /// Round trips by packet size.
     pub sizes: Vec<SizeDocument<'a>>,
-    /// Comparison with a given link, or the link that fits the sizes; null if not requested.
+    /// Comparison with a given link, or the link that fits the sizes best; null if not requested.
     pub link: Option<LinkAnswer<'a>>,
-    /// Round trips of the ICMP echoes in the reference capture.
+    /// Round trips of the ICMP echo requests in the reference capture.
     pub ping_rtt_ns: Option<SpreadFigures>,
-    /// Round trips in the file of `--ping`, which may contain the same echoes.
+    /// Round trips in the file given by `--ping`. The file may contain the same echo requests.
     pub ping_file_rtt_ns: Option<SpreadFigures>,
-    /// Figures by flow, if requested.
+    /// Figures by flow; null unless requested.
     pub flows: Option<&'a [FlowFigures]>,
-    /// Both directions in the common analysis.
+    /// Summaries of both directions.
     pub directions: &'a [&'a Summary],
-    /// Limits of the figures' validity, as text.
+    /// Limitations of the figures, as text.
     pub notes: Vec<String>,
 }
 
@@ -89,9 +89,9 @@ pub struct SppDocument<'a> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Captures {
-    /// Point where the round trip starts.
+    /// Counts at the reference point, where the round trip starts.
     pub reference: CaptureCounts,
-    /// The far end.
+    /// Counts at the monitor point, the far end.
     pub monitor: CaptureCounts,
 }
 
@@ -103,15 +103,15 @@ pub struct CaptureCounts {
     pub frames: u64,
     /// IP packets among the frames.
     pub ip_packets: u64,
-    /// Packets between the two sides.
+    /// Packets between the addresses of the two sides.
     pub between_the_sides: u64,
-    /// Packets of which too little was captured to identify them.
+    /// Packets that were captured too short to be identified.
     pub too_short: u64,
-    /// Frames cut before the end of their headers.
+    /// Frames truncated before the end of their headers.
     pub truncated: u64,
     /// Frames with contradictory headers.
     pub malformed: u64,
-    /// Frames with an earlier timestamp than the frame before.
+    /// Frames whose timestamp is earlier than that of the previous frame.
     pub disordered: u64,
     /// Packets that the capture missed.
     pub capture_drops: u64,
@@ -126,17 +126,18 @@ pub struct CaptureCounts {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum LinkAnswer<'a> {
-    /// A given link, compared with the round trips.
+    /// A given link, to be compared with the round trips.
     Compare(&'a AccessLink),
     /// The link that fits the sizes best.
     Fit(LinkFit),
 }
 
-/// TCP connections of captures: `tcp --json`. Times in ns unless a name says otherwise; null is undefined.
+/// Document of TCP connections in captures: `tcp --json`. Times are in ns unless a name says otherwise; null means
+/// undefined.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpDocument<'a> {
-    /// `tcp`.
+    /// Name of the instrument: `tcp`.
     pub instrument: &'static str,
     /// Version of this document: 1.
     pub version: u8,
@@ -152,20 +153,20 @@ pub struct TcpDocument<'a> {
     pub connections: Vec<TcpConnection<'a>>,
 }
 
-/// A connection, its passage between two points, and the delays of its data.
+/// A connection, its delays between two points, and the causes that delayed its data.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpConnection<'a> {
     /// The connection as seen at the first point.
     #[serde(flatten)]
     pub connection: &'a ObservedConnection,
-    /// Figures between two capture points; null with one point.
+    /// Figures between two capture points; null for a capture at one point.
     pub between: Option<&'a BetweenPoints>,
-    /// Causes that delayed its data, as text.
+    /// Causes that delayed the connection's data, as text.
     pub explained: Vec<String>,
 }
 
-/// A test's own stream as captured at this host: `capture` in the summary of a test.
+/// Document of a test's own stream as captured at this host: `capture` in the summary of a test.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CaptureDocument<'a> {
@@ -185,7 +186,7 @@ pub struct CaptureDocument<'a> {
     pub connections: Vec<TcpConnection<'a>>,
     /// Causes of delay of each direction.
     pub delays: Vec<ExplainedDelays<'a>>,
-    /// Limits of the capture's validity, as text.
+    /// Limitations of the capture, as text.
     pub notes: &'a [String],
 }
 
@@ -193,14 +194,14 @@ pub struct CaptureDocument<'a> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedDelays<'a> {
-    /// Direction.
+    /// Direction of the packets.
     pub direction: Direction,
     /// Number of packets and total delay by cause.
     pub explained: &'a DelayCauses,
 }
 
-/// Creates the document of passive round trips. `ping` has the round trips of ping in the same time, `link` the question
-/// about the link, `ways` the figures of both directions, `notes` further notes.
+/// Creates the document of passive round trips. `ping` contains the round trips of ping during the same time, `link`
+/// the analysis of the link that was requested, `ways` the summaries of both directions, and `notes` further notes.
 pub fn spp_document<'a>(
     r: &'a PassiveResult,
     ping: PingFigures,
@@ -255,8 +256,8 @@ pub fn tcp_document(r: &TcpResult) -> TcpDocument<'_> {
     }
 }
 
-/// Creates the document of a test's own stream as captured at this host, for the summary of the test. `saved` is the file
-/// with the packets.
+/// Creates the document of a test's own stream as captured at this host, for the summary of the test. `saved` is the
+/// file in which the packets were saved, if any.
 pub fn capture_document<'a>(s: &'a StreamTraffic, saved: Option<&'a Path>) -> CaptureDocument<'a> {
     CaptureDocument {
         interface: &s.interface,

@@ -3,14 +3,14 @@
 use std::fs::{File, FileType, Permissions};
 use std::path::Path;
 
-/// True if a file of this type (character device, pipe, socket) is written to directly, never replaced.
+/// True if a file of this type (character device, pipe, socket) is written to directly instead of being replaced.
 #[cfg(unix)]
 pub fn is_stream(kind: FileType) -> bool {
     use std::os::unix::fs::FileTypeExt;
     kind.is_char_device() || kind.is_fifo() || kind.is_socket()
 }
 
-/// True if a file of this type (character device, pipe, socket) is written to directly, never replaced.
+/// True if a file of this type (character device, pipe, socket) is written to directly instead of being replaced.
 #[cfg(not(unix))]
 pub fn is_stream(kind: FileType) -> bool {
     !kind.is_file() && !kind.is_dir() && !kind.is_symlink()
@@ -36,22 +36,21 @@ pub fn stdout() -> std::io::Result<File> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// Permissions of a new file: rw-rw-rw- less the umask. `None` if a new file has these permissions without further
-/// action.
+/// Returns the permissions of a new file: rw-rw-rw- minus the umask. `None` if a new file already has them.
 #[cfg(unix)]
 pub fn of_a_new_file() -> Option<Permissions> {
     use std::os::unix::fs::PermissionsExt;
     Some(Permissions::from_mode(0o666))
 }
 
-/// `None`, because a new file has the right permissions without further action.
+/// Returns `None`, because a new file already has the right permissions.
 #[cfg(not(unix))]
 pub fn of_a_new_file() -> Option<Permissions> {
     None
 }
 
-/// True if `path` still names the open `file`; false if it was removed, moved, or replaced by another. True if the system
-/// cannot tell.
+/// True if `path` still refers to the open `file`; false if it was removed, moved, or replaced by another file. Also
+/// true if the system cannot tell.
 #[cfg(unix)]
 pub fn is_named(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -62,7 +61,7 @@ pub fn is_named(file: &File, path: &Path) -> bool {
     }
 }
 
-/// True if there is a file at `path`: this system cannot tell whether it is the open `file`.
+/// True if there is a file at `path`. This system cannot tell whether it is the open `file`.
 #[cfg(not(unix))]
 pub fn is_named(_: &File, path: &Path) -> bool {
     path.exists()

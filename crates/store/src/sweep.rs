@@ -1,5 +1,5 @@
-//! The state file of a sweep: its [`SweepPlan`] in the first line, then a line for each finished run, so that an
-//! interruption or a crash costs at most one run.
+//! The state file of a sweep: its [`SweepPlan`] in the first line, then one line per finished run. An interruption or a
+//! crash therefore costs at most one run.
 //!
 //! ```
 //! use jitlat_core::sweep::{SweepAxis, Factor, SweepGrid, FactorLevel};
@@ -29,9 +29,9 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepPlan {
-    /// `jitlat sweep 1`.
+    /// Format of the file: `jitlat sweep 2`.
     pub format: String,
-    /// The far host.
+    /// Name or address of the far host.
     pub host: String,
     /// True for one-way tests, false for round trips.
     pub one_way: bool,
@@ -43,11 +43,11 @@ pub struct SweepPlan {
     pub repetitions: u32,
     /// Pause between runs.
     pub pause: Span,
-    /// Seed of the random order; `None` for the given order.
+    /// Seed of the random order; `None` for the order of the grid.
     pub seed: Option<u64>,
     /// Confidence level of the intervals.
     pub confidence: ConfidenceLevel,
-    /// Server that receives the load: host, port, key file, and how long the load settles.
+    /// Destination of the load, and the time for which it settles.
     pub load: LoadLink,
     /// Options of the test.
     pub options: Vec<String>,
@@ -57,13 +57,13 @@ pub struct SweepPlan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadLink {
-    /// Host that receives the load; `None` for the host of the test.
+    /// Host that receives the load; `None` if it is the host of the test.
     pub host: Option<String>,
     /// Control port of that host.
     pub port: u16,
     /// File with the key.
     pub key_file: Option<PathBuf>,
-    /// Time that the load runs before the test begins.
+    /// Time for which the load runs before the test begins.
     pub settle: Span,
 }
 
@@ -74,13 +74,13 @@ impl Default for LoadLink {
     }
 }
 
-/// Format stated in the first line of a sweep's file.
+/// Format that the first line of a sweep's file states.
 pub const FORMAT: &str = "jitlat sweep 2";
 
-/// Formats that can be resumed. Version 1 has different names for ten figures.
+/// Formats that can be resumed. In version 1, ten figures have different names.
 const READABLE: [&str; 2] = ["jitlat sweep 1", FORMAT];
 
-/// Maximum number of runs; more are certainly a mistake.
+/// Maximum number of runs. A larger number is certainly a mistake.
 const MAX_RUNS: usize = 100_000;
 
 /// Reason why a file is not a sweep, or cannot be continued.
@@ -98,13 +98,13 @@ pub enum SweepError {
     NoRun {
         /// Number of the line, from 1.
         line: usize,
-        /// Reason.
+        /// Reason why the line is invalid.
         source: serde_json::Error,
     },
-    /// A run that is not in the plan, or that appears twice.
+    /// A run is not in the plan, or appears twice.
     #[error("line {0}: this run is not in the plan, or appears twice")]
     Stray(usize),
-    /// More runs than a sweep may have.
+    /// The sweep has more runs than the maximum.
     #[error("too many runs: {0} (limit {MAX_RUNS})")]
     TooMany(usize),
     /// A file could not be created, opened, read or written.
@@ -112,7 +112,7 @@ pub enum SweepError {
     File {
         /// Operation that failed.
         doing: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,
@@ -126,12 +126,12 @@ pub enum SweepError {
     /// The contents of a file are not a sweep.
     #[error("reading the sweep {}", .path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Reason.
         source: Box<SweepError>,
     },
-    /// A plan or a run could not be written as JSON, which does not happen in practice.
+    /// A plan or a run could not be converted to JSON. This does not happen in practice.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
     /// The number of runs overflows.
@@ -146,7 +146,8 @@ impl SweepError {
 }
 
 impl SweepPlan {
-    /// Creates a plan: ten packets for every combination of `grid` to `host`, three times, in the given order.
+    /// Creates a plan for tests with `host`: ten packets for every combination of `grid`, three times, in the given
+    /// order.
     pub fn new(host: &str, grid: SweepGrid) -> SweepPlan {
         SweepPlan {
             format: FORMAT.to_owned(),
@@ -187,16 +188,16 @@ impl SweepPlan {
 pub struct Contents {
     /// Plan of the sweep.
     pub plan: SweepPlan,
-    /// The finished runs.
+    /// Results of the finished runs.
     pub outcomes: Vec<RunOutcome>,
     /// Accepted packets of each run, in the order of the outcomes; empty for runs of older programs, which did not
     /// store packets.
     pub packets: Vec<Samples>,
-    /// Total size of the complete lines. A truncated line may follow.
+    /// Total size of the complete lines, in bytes. A truncated line may follow.
     pub whole: usize,
 }
 
-/// A finished run as a line.
+/// A finished run as a line of the file.
 #[derive(Serialize, Deserialize)]
 struct SweepLine<RunOutcome, Packets> {
     #[serde(flatten)]

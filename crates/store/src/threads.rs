@@ -9,7 +9,7 @@ use std::thread;
 pub struct Threads(pub NonZero<usize>);
 
 impl Threads {
-    /// The caller's thread alone.
+    /// Only the thread of the caller.
     pub const ONE: Threads = Threads(NonZero::<usize>::MIN);
 
     /// Returns the number of processors that this process may use.
@@ -24,7 +24,7 @@ impl Helpers for Threads {
             for _ in 1..self.0.get().min(pieces) {
                 let helper = thread::Builder::new().name("helper".to_owned());
                 if helper.spawn_scoped(scope, work).is_err() {
-                    // Fewer threads share the work.
+                    // If a thread cannot be started, fewer threads share the work.
                     break;
                 }
             }

@@ -1,12 +1,12 @@
-//! Full-screen terminal views of running tests and of saved ones.
+//! Full-screen terminal views of running and saved tests.
 //!
 //! * [`View`] – controls the terminal and draws on a separate thread; [`BoardObserver`] – observes the events of a test
 //! * [`Board`] – state of the tests that are shown: a [`LiveState`] per test, updated by its events
 //! * [`draw`] – the screen as a pure function of [`ScreenState`]: a board, the user's selection ([`Viewing`]), and the
 //!   capabilities of the terminal ([`Look`])
 //!
-//! The thread that talks to the far host copies events into the board; the drawing thread reads the board. Neither touches a
-//! packet, and a slow or stuck terminal delays frames, never packets.
+//! The thread that talks to the far host copies events into the board; the drawing thread reads the board.
+//! Neither handles packets, and a slow or blocked terminal delays frames, never packets.
 //!
 //! Related crates: [`jitlat_core::live`] computes what is shown, [`jitlat_instruments`] runs the tests. The caller decides when
 //! to open a view, and reads logs for it.
@@ -34,9 +34,9 @@ struct Readme;
 /// State of all tests that are shown.
 #[derive(Clone, Debug, Default)]
 pub struct Board {
-    /// State of each test, in the order in which [`View::follow`] numbers them.
+    /// State of each test, indexed by the number used in [`View::follow`].
     pub targets: Vec<LiveState>,
-    /// True if the tests were read from logs: quitting then ends the view, not a test.
+    /// True if the tests were read from logs, so that quitting ends only the view.
     pub saved: bool,
 }
 

@@ -1,15 +1,15 @@
 //! [`Look`]: capabilities of a terminal.
 
-use ratatui::buffer::Buffer;
+use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::Marker;
 
 /// Capabilities of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// True if it shows colours.
+    /// True if the terminal shows colours.
     pub colour: bool,
-    /// True if it shows characters beyond ASCII.
+    /// True if the terminal shows characters beyond ASCII.
     pub unicode: bool,
 }
 
@@ -58,7 +58,7 @@ impl Look {
     /// Replaces characters that the terminal cannot show.
     pub(crate) fn adapt(self, buffer: &mut Buffer) {
         if self.unicode {
-            return;
+            return micro_units(buffer);
         }
         for cell in &mut buffer.content {
             let ascii = match cell.symbol() {
@@ -78,6 +78,19 @@ impl Look {
                 _ => "?",
             };
             cell.set_symbol(ascii);
+        }
+    }
+}
+/// Replaces the unit `us` after a number with µs.
+fn micro_units(buffer: &mut Buffer) {
+    for row in buffer.content.chunks_mut(usize::from(buffer.area.width.max(1))) {
+        for k in 2..row.len().saturating_sub(1) {
+            let is_digit = |cell: &Cell| cell.symbol().starts_with(|c: char| c.is_ascii_digit());
+            let is_letter = |cell: &Cell| cell.symbol().starts_with(char::is_alphanumeric);
+            let unit = [k - 1, k, k + 1].map(|k| row[k].symbol()) == [" ", "u", "s"];
+            if unit && is_digit(&row[k - 2]) && !row.get(k + 2).is_some_and(is_letter) {
+                row[k].set_symbol("µ");
+            }
         }
     }
 }

@@ -63,7 +63,7 @@ pub enum ViewError {
     #[error("no terminal to read keys from")]
     Keyboard(#[source] io::Error),
     /// Standard output could not be switched to full screen.
-    #[error("taking the terminal over")]
+    #[error("taking over the terminal")]
     Terminal(#[source] io::Error),
     /// The drawing thread could not be started.
     #[error("starting the drawing thread")]
@@ -115,11 +115,11 @@ fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
 }
 
 impl View {
-    /// Takes over the terminal and draws `board`; a key that ends the test requests `stop`. `while_taken` is dropped once
-    /// the terminal is restored, for example a guard that holds back other output.
+    /// Takes over the terminal and draws `board`; a key that ends the test requests `stop`. `while_taken`, for
+    /// example a guard that holds back other output, is dropped once the terminal is restored.
     ///
     /// # Errors
-    /// [`ViewError`]; the terminal is then unchanged.
+    /// [`ViewError`]; the terminal is unchanged in that case.
     pub fn start(
         board: Board,
         look: Look,
@@ -205,7 +205,7 @@ impl Observer for BoardObserver {
     }
 }
 
-/// Opens the source of keys, in the same way as crossterm.
+/// Opens the source of keys: standard input or the controlling terminal, as crossterm does.
 fn keyboard() -> io::Result<OwnedFd> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
@@ -218,7 +218,7 @@ fn keyboard() -> io::Result<OwnedFd> {
 /// Waits until there is input, or until `limit` has passed.
 ///
 /// # Errors
-/// If the terminal is gone: crossterm would then read forever, so this is checked before every read.
+/// If the terminal is gone. Checked before every read, because crossterm would read forever.
 fn wait_for_input(keyboard: &OwnedFd, limit: Duration) -> io::Result<()> {
     let mut waiting = [PollFd::new(keyboard.as_fd(), PollFlags::POLLIN)];
     let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO);
@@ -243,7 +243,7 @@ struct Drawer {
     viewing: Viewing,
     look: Look,
     summaries: Vec<Option<Summary>>,
-    /// Time at which the figures were computed, and their target.
+    /// Time of the last computation of the figures, and their target; `None` before the first.
     computed: Option<(Instant, usize)>,
 }
 
@@ -263,6 +263,7 @@ impl Drawer {
             }
             match self.keys() {
                 Ok(None) => {}
+                // An error occurs again when the next frame is drawn.
                 Ok(Some(ViewerRequest::Redraw)) => drop(self.taken.terminal.clear()),
                 Ok(Some(ViewerRequest::End)) if saved => return,
                 Ok(Some(ViewerRequest::End)) => self.stop.request(),
@@ -282,7 +283,7 @@ impl Drawer {
             screen::draw(&shown, &mut picture);
         }
         self.taken.terminal.draw(|frame| {
-            // The terminal may have been resized since.
+            // The terminal may have been resized in the meantime.
             if frame.area() == picture.area {
                 *frame.buffer_mut() = picture;
             }

@@ -193,15 +193,15 @@ fn nothing_received_is_said_at_once() {
     let text = picture(&(board.clone(), at(9200)), &viewing, FULL, [80, 24]);
     assert!(!text.contains("nothing received"), "{text}");
     let text = picture(&(board.clone(), at(10_100)), &viewing, FULL, [80, 24]);
-    assert!(text.contains("to server: nothing received for 2.1 s"), "{text}");
-    assert!(text.contains("from server: nothing received for 2.1 s"), "{text}");
+    assert!(text.contains("up: nothing received for 2.1 s"), "{text}");
+    assert!(text.contains("down: nothing received for 2.1 s"), "{text}");
     // The classic protocol cannot report received packets; the view shows a remark.
     board.targets[0].streams[0].session.classic = true;
     let mut classic = Board::of_hosts(["old"]);
     let session = Session { classic: true, ..session(Direction::Up, 100) };
     classic.targets[0].event(&Event::Started(&[session]), at(0));
     let text = picture(&(classic, at(500)), &viewing, FULL, [80, 24]);
-    assert!(text.contains("known at the end (not reported by the classic protocol)"), "{text}");
+    assert!(text.contains("available at the end (not reported by the classic protocol)"), "{text}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! [`Viewing`]: the user's selection, and the effects of keys. Pure.
+//! [`Viewing`]: the user's selection, and the effects of keys, without input or output.
 
 use super::Board;
 use super::screen::targets::COLUMNS;
@@ -46,7 +46,7 @@ pub const KEYS: [(&str, &str); 12] = [
     ("?", "this help"),
 ];
 
-/// Request of the user that goes beyond a change of the selection.
+/// Request of the user that does not only change the selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewerRequest {
     /// End the test, or the view of a saved one.
@@ -62,11 +62,11 @@ pub struct Viewing {
     pub tab: ViewTab,
     /// True while the help is shown over the page.
     pub help: bool,
-    /// Length of the time shown, ns; `None` for all.
+    /// Length of the displayed time range, in ns; `None`: the whole test.
     pub span: Option<i64>,
-    /// End of the time shown, ns since the start; `None` for now.
+    /// End of the displayed time range, in ns since the start; `None`: follows the current time.
     pub end: Option<i64>,
-    /// Position of the time cursor, as a share of the time shown.
+    /// Position of the time cursor, as a share of the displayed time range; `None`: no cursor.
     pub cursor: Option<f64>,
     /// Index of the selected figure, among those that apply.
     pub figure: usize,
@@ -78,11 +78,11 @@ pub struct Viewing {
     pub falling: bool,
 }
 
-/// Minimum length of the time shown, ns.
+/// Minimum length of the displayed time range, in ns.
 const MIN_SPAN_NS: i64 = 100_000_000;
 
 impl Viewing {
-    /// Initial selection with this number of targets.
+    /// Creates the initial selection for this number of targets.
     pub fn new(targets: usize) -> Viewing {
         Viewing {
             tab: if targets > 1 { ViewTab::Targets } else { ViewTab::Overview },
@@ -110,7 +110,7 @@ impl Viewing {
         [end - span, end]
     }
 
-    /// Handles a key; returns a request that goes beyond a change of the selection.
+    /// Handles a key; returns a request that does not only change the selection, if any.
     pub fn key(&mut self, key: KeyEvent, board: &Board, now: SteadyTime) -> Option<ViewerRequest> {
         if key.kind == KeyEventKind::Release {
             return None;
@@ -161,7 +161,8 @@ impl Viewing {
         self.tab = tabs[(at + by) % tabs.len()].0;
     }
 
-    /// Zooms around the cursor, if there is one, otherwise around the followed end, otherwise around the middle.
+    /// Zooms around the cursor if there is one, else around the end if it follows the current time, else around
+    /// the middle.
     fn zoom(&mut self, board: &Board, now: SteadyTime, closer: bool) {
         let [from, to] = self.window(board, now);
         let span = to - from;
@@ -182,7 +183,7 @@ impl Viewing {
         self.end = Some(end.clamp(wanted, all)).filter(|end| *end < all || self.end.is_some());
     }
 
-    /// Scrolls by a quarter of the time shown.
+    /// Scrolls by a quarter of the displayed time range.
     fn pass(&mut self, board: &Board, now: SteadyTime, way: i64) {
         let [from, to] = self.window(board, now);
         let all = board.target(self.target).map_or(to, |state| state.end(now));
@@ -201,7 +202,7 @@ impl Viewing {
             _ => (&mut self.figure, SCALARS.len()),
         };
         if self.tab == ViewTab::Targets {
-            // In the order shown.
+            // Move in the displayed order.
             let order = board.order(self.sort, self.falling);
             let place = order.iter().position(|k| *k == *at).unwrap_or(0) as i64;
             let next = (place + by).clamp(0, most as i64 - 1);

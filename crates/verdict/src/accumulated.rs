@@ -1,4 +1,5 @@
-//! [`add`]: judges the stretches of a stream one after another, in constant memory; [`judgement`] judges the whole stream.
+//! [`add`]: judges the stretches of a stream one after another, in constant memory. [`judgement`]: judges the whole
+//! stream.
 
 use super::case::{Begin, Case, is_one_host, smallest_one_way};
 use super::causes::queue::of_queue;
@@ -14,10 +15,10 @@ use jitlat_core::evidence::{
     Evidence, Judgement, MAX_CAUSES_PER_KIND, StretchFindings, StretchSeam, WholeStream,
 };
 
-/// Adds the findings of the next stretch. `seam` maps its packet numbers to those of the stream. `origin` is the send
-/// time of the stream's first packet, and `due` the due time of the stretch's first packet, which is used if none was
-/// received; both in ns. Returns the first packet of each cause that lasts to the end of the stretch, ascending,
-/// numbered within the stretch.
+/// Adds the findings of the next stretch. `seam` maps its packet numbers to sequence numbers of the stream. `origin` is
+/// the send time of the stream's first packet, and `due` the due time of the stretch's first packet, which is used if
+/// none was received; both in ns. Returns the first packet, as a position in the stretch, of each cause that lasts to
+/// the end of the stretch, ascending.
 pub fn add(
     so_far: &mut StretchFindings,
     material: &Evidence<'_>,
@@ -36,11 +37,11 @@ pub fn add(
     let left_out = seam.left_out as f64 / 1e9;
     case.begin = Begin { at, again_until: case.seconds(seam.again.into()), left_out };
     let packets = case.known.sent as f64;
-    // Times of a case count from the first received packet.
+    // The times in a case begin at the first packet received.
     let before = (-case.seconds(0)).max(0.0);
     for mut found in RULES.iter().flat_map(|rule| (rule.find)(&case)) {
         let cause = &mut found.cause;
-        if cause.packets[1] < seam.again.into() && !is_a_law(cause.id) {
+        if cause.packets[1] < seam.again.into() && !is_share_of_packets(cause.id) {
             continue;
         }
         let goes_on = cause.packets[0] < seam.again.into();
@@ -75,16 +76,17 @@ pub fn add(
     so_far.sent = so_far.sent.saturating_add(sent.saturating_sub(came_before + lost_before));
     so_far.lost = so_far.lost.saturating_add(lost);
     so_far.bursts += case.scattered.pattern().burst_ratio * lost as f64;
+    so_far.effects += case.scattered.design_effect() * lost as f64;
     so_far.was_set |= case.was_set();
     so_far.end = at + case.duration;
     lasting(&case)
 }
 
-/// Adds `new` to the findings. `seam` is given if the cause began before the stretch that showed it.
+/// Adds `new` to the findings. If the cause began before the stretch in which it was found, `seam` is given.
 fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam>) {
     let id = new.cause.id;
-    // A level that continues is reported by both stretches, and the later one shows more of it: only its end shows
-    // whether a queue or a route caused it.
+    // If a level continues, both stretches report it. The later report replaces the earlier one: only the end of a
+    // level shows whether a queue or a route change caused it.
     let is_level = |id| matches!(id, CauseId::Queue | CauseId::RouteChange);
     let lasted = |last: &FoundCause, seam: &StretchSeam| {
         is_level(last.cause.id)
@@ -95,16 +97,16 @@ fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam
         && let Some(place) = so_far.found.iter().rposition(|last| lasted(last, seam))
     {
         let last = std::mem::replace(&mut so_far.found[place], new);
-        return more_is_known(&mut so_far.found[place], &last);
+        return extend_back(&mut so_far.found[place], &last);
     }
     let Some(place) = so_far.found.iter().rposition(|f| f.cause.id == id) else {
         return so_far.found.push(new);
     };
     let last = &mut so_far.found[place];
-    if is_a_law(id) {
+    if is_share_of_packets(id) {
         return both(last, new);
     }
-    // A cause at the end of one stretch that continues in the next is a single one.
+    // A cause at the end of one stretch that continues in the next stretch is a single cause.
     if matches!(id, CauseId::Outage | CauseId::Queue)
         && new.cause.packets[0] <= last.cause.packets[1].saturating_add(1)
     {
@@ -112,19 +114,19 @@ fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam
     }
     so_far.found.push(new);
     if so_far.found.iter().filter(|f| f.cause.id == id).count() > MAX_CAUSES_PER_KIND {
-        put_together(so_far, id);
+        merge_kind(so_far, id);
     }
 }
 
-/// Merges the causes of one kind, if they are too many or are reported together.
-fn put_together(so_far: &mut StretchFindings, id: CauseId) {
+/// Merges the causes of one kind if there are too many, or if this kind is always reported as one cause.
+fn merge_kind(so_far: &mut StretchFindings, id: CauseId) {
     let (same, others) = std::mem::take(&mut so_far.found).into_iter().partition(|f| f.cause.id == id);
     so_far.found = others;
     so_far.found.extend(merge_of_kind(id, same));
 }
 
 /// Returns the verdict on the `whole` stream; `None` if it depends on facts that were unknown when its stretches were
-/// judged: refused or unrecorded packets.
+/// judged: refused, skipped or unrecorded packets.
 pub fn judgement(
     mut so_far: StretchFindings,
     whole: &WholeStream<'_>,
@@ -132,10 +134,10 @@ pub fn judgement(
 ) -> Option<Judgement> {
     let WholeStream { session, known, clock, received, min, short, round_trip } = *whole;
     let refused = session.unsent as f64 >= 1e-3 * known.sent as f64 && session.unsent > 0;
-    if refused || !session.unrecorded.is_empty() {
+    if refused || !session.unrecorded.is_empty() || !session.skipped.is_empty() {
         return None;
     }
-    keep_one_law_of_loss(&mut so_far);
+    keep_worst_loss_cause(&mut so_far);
     let duration = so_far.end;
     let length = |f: &FoundCause| f.cause.magnitude_ns.unwrap_or(0) as f64 / 1e9;
     let total: f64 = so_far.found.iter().filter(|f| f.cause.id == CauseId::Outage).map(length).sum();
@@ -155,33 +157,35 @@ pub fn judgement(
         }
         f.whole_test &= so_far.stretches == 1;
     }
-    for law in so_far.found.iter_mut().filter(|f| is_a_law(f.cause.id)) {
+    for law in so_far.found.iter_mut().filter(|f| is_share_of_packets(f.cause.id)) {
         let cause = &mut law.cause;
         if short.is_some_and(|first| cause.packets[1].saturating_add(1) >= first.into()) {
             (cause.to_s, cause.packets[1]) = (duration, known.sent.saturating_sub(1));
         }
     }
     let kinds: std::collections::BTreeSet<CauseId> = so_far.found.iter().map(|f| f.cause.id).collect();
-    kinds.into_iter().filter(|id| !is_a_law(*id)).for_each(|id| put_together(&mut so_far, id));
+    kinds.into_iter().filter(|id| !is_share_of_packets(*id)).for_each(|id| merge_kind(&mut so_far, id));
     let lived = Experience {
         waits: Waits::new(&so_far.waits.quantiles(), 0, so_far.waits.len()),
         sent: so_far.sent,
         lost: so_far.lost,
         burst_ratio: if so_far.lost > 0 { so_far.bursts / so_far.lost as f64 } else { 1.0 },
+        loss_effect: if so_far.lost > 0 { so_far.effects / so_far.lost as f64 } else { 1.0 },
         base_ns: min.and_then(|min| match is_one_host(session) {
             true if !round_trip && !so_far.was_set => Some(min as f64),
             _ => smallest_one_way(min, clock, round_trip, so_far.was_set),
         }),
     };
     let found = so_far.found;
-    let touched = (found.iter().map(touched_share).sum::<f64>() * known.sent as f64) as u64;
+    let touched = (found.iter().map(affected_share).sum::<f64>() * known.sent as f64) as u64;
     let (gaps, was_set) = (Severity::Good, so_far.was_set);
     let findings = CaseFindings { found, lived, known, received, duration, touched, gaps, was_set };
     Some(conclude(findings, session, profiles))
 }
 
-/// Returns the share of packets that a stall affected. If the kernel stamped arrivals, a receiver's stall affects none.
-fn touched_share(found: &FoundCause) -> f64 {
+/// Returns the share of packets that a stall affected. A stall of the receiver affects none if the kernel stamped the
+/// arrivals.
+fn affected_share(found: &FoundCause) -> f64 {
     match found.cause.id {
         CauseId::SenderStall => found.harm / sender_stall::HARM_PER_SHARE,
         CauseId::ReceiverStall if found.cause.confidence < receiver_stall::PROVEN => found.harm,
@@ -189,8 +193,8 @@ fn touched_share(found: &FoundCause) -> f64 {
     }
 }
 
-/// Retains only the most harmful of random, bursty, periodic and policed loss: stretches may have found several.
-fn keep_one_law_of_loss(so_far: &mut StretchFindings) {
+/// Removes all but the most harmful of random, bursty, periodic and policed loss: stretches may have found several.
+fn keep_worst_loss_cause(so_far: &mut StretchFindings) {
     let of_loss = |f: &&FoundCause| {
         matches!(
             f.cause.id,
@@ -201,8 +205,8 @@ fn keep_one_law_of_loss(so_far: &mut StretchFindings) {
     so_far.found.retain(|f| !of_loss(&f) || f.harm >= most);
 }
 
-/// Returns the first packet of each queue that lasts to the end of `case`, and of each change to a longer route that is not
-/// reversed.
+/// Returns the first packet of each queue that lasts to the end of `case`, and of each change to a longer route that is
+/// not reversed.
 fn lasting(case: &Case<'_>) -> Vec<u32> {
     let n = case.delays.len();
     let queues = case.episodes.queues.iter().filter(|q| q.to + MAX_PACKETS_AFTER >= n).map(|q| q.from);
@@ -219,11 +223,11 @@ fn lasting(case: &Case<'_>) -> Vec<u32> {
     begins
 }
 
-/// Maximum number of packets after a queue that counts as lasting to the end.
+/// Maximum number of packets after a queue that still counts as lasting to the end.
 const MAX_PACKETS_AFTER: usize = 16;
 
-/// Returns true for causes that describe a share of packets instead of an event in time.
-fn is_a_law(id: CauseId) -> bool {
+/// Returns true for causes that describe a share of packets rather than an event in time.
+fn is_share_of_packets(id: CauseId) -> bool {
     matches!(
         id,
         CauseId::RandomLoss
@@ -237,7 +241,8 @@ fn is_a_law(id: CauseId) -> bool {
     )
 }
 
-/// Merges the law `new` of the next stretch into `last`, with the mean of the two shares, weighted by packets.
+/// Merges `new`, a share of packets in the next stretch, into `last`. The result has the mean of both shares, weighted
+/// by packets.
 fn both(last: &mut FoundCause, new: FoundCause) {
     let span = |f: &FoundCause| (f.cause.packets[1].saturating_sub(f.cause.packets[0]) + 1) as f64;
     let (here, there) = (span(last), span(&new));
@@ -258,8 +263,8 @@ fn both(last: &mut FoundCause, new: FoundCause) {
     last.harm += new.harm;
 }
 
-/// Extends the level `new` of the next stretch back to the beginning of `last`.
-fn more_is_known(new: &mut FoundCause, last: &FoundCause) {
+/// Extends the queue or route change `new` of the next stretch back to the start of `last`.
+fn extend_back(new: &mut FoundCause, last: &FoundCause) {
     let cause = &mut new.cause;
     new.harm += last.harm;
     (cause.from_s, cause.packets[0]) = (last.cause.from_s, last.cause.packets[0]);
@@ -270,7 +275,7 @@ fn more_is_known(new: &mut FoundCause, last: &FoundCause) {
     }
 }
 
-/// Joins the two parts of an outage or queue that a stretch boundary divides.
+/// Joins two parts of an outage or a queue that was split at the end of a stretch.
 fn join(last: &mut FoundCause, new: &FoundCause) {
     let cause = &mut last.cause;
     (cause.to_s, cause.packets[1]) = (new.cause.to_s, new.cause.packets[1]);

@@ -1,14 +1,16 @@
-//! [`Case`]: everything that the rules examine, computed once from the evidence of one direction of a test.
+//! [`Case`]: everything that the rules for causes examine. It is computed once from the evidence of one direction of a
+//! test.
 
 use super::delays::{Blocks, DelayNoise, Delays};
 use super::episodes::{Episode, Episodes, Hold, least_hold};
 use super::law::{LossLaw, lets_even_rate_through};
 use super::levels::{self, LevelStep};
 use super::losses::{LossTimes, PathLosses, Scattered};
-use super::schedule::{self, SenderDelays};
+use super::schedule::{self, SenderDelays, Stall};
 use super::severity::{Experience, Waits, of_outage};
 use super::slots;
 use super::steps::{self, StepReason};
+use super::tcp_limits::{self, TcpHold};
 use super::wander::wandering;
 use jitlat_core::answer::Severity;
 use jitlat_core::distribution::sample::Sample;
@@ -19,52 +21,57 @@ use jitlat_core::metrics::seqset::{SeqRun, absent, without};
 use jitlat_core::session::Session;
 use jitlat_core::spec::Transport;
 
-/// Evidence of one direction of a test, with everything that the rules derive from it.
+/// Evidence of one direction of a test, and everything that the rules derive from it.
 pub struct Case<'a> {
     /// Evidence from which the rest is computed.
     pub material: &'a Evidence<'a>,
-    /// Packets whose fate is known.
+    /// Packets known to be received or lost.
     pub known: KnownPackets,
     /// Delays, corrected for clock steps, clock skew and route changes.
     pub delays: Delays<'a>,
     /// Differences in delay between neighbouring packets.
     pub noise: DelayNoise,
-    /// Lasting changes of the smallest delay, with their reasons.
+    /// Lasting changes of the smallest delay, each with its reason.
     pub steps: Vec<(LevelStep, StepReason)>,
-    /// Rate of the receiving clock relative to the sending one, less 1, if it is not explained by a queue.
+    /// Rate of the receiving clock relative to the sending one, minus 1; `None` if the clocks run at the same rate, or
+    /// if a queue explains the difference.
     pub skew: Option<f64>,
-    /// Half the width of the 95 % interval of `skew`.
+    /// Half of the width of the 95 % interval of `skew`.
     pub skew_error: f64,
-    /// Queues and holds.
+    /// Queues, and packets that were held and released together.
     pub episodes: Episodes,
-    /// Delays that the sending host itself added.
+    /// Delays that the sending host added.
     pub late: SenderDelays,
-    /// Lost packets.
+    /// Lost packets, divided into outages and other losses.
     pub losses: PathLosses,
-    /// Losses that are neither outages nor packets refused by the sending host.
+    /// Losses that are neither outages nor packets that the sending host refused.
     pub scattered: Scattered,
-    /// Number of losses that a full queue dropped.
+    /// Number of packets that a full queue dropped.
     pub dropped_by_queue: u64,
-    /// Losses that the sending host's system refused, if they can be identified.
+    /// Times for which the sending program waited for its TCP connection, with the limit of the connection.
+    pub held_by_tcp: Vec<(Stall, TcpHold)>,
+    /// Losses that the sending host's system refused, if they can be identified among all losses.
     pub refused: Vec<SeqRun>,
-    /// Short bursts of loss while the route changed.
+    /// First packets, lost while the sending kernel did not know the path MTU.
+    pub lost_to_discovery: Option<SeqRun>,
+    /// Short loss bursts that coincide with a route change.
     pub lost_at_steps: Vec<SeqRun>,
-    /// Statistical law of the scattered losses; `None` if they follow none.
+    /// Loss model that explains the scattered losses; `None` if none does.
     pub law: Option<LossLaw>,
-    /// Time from the first packet to the last whose fate is known, in seconds.
+    /// Time from the first packet to the last packet known to be received or lost, in seconds.
     pub duration: f64,
-    /// Position of these packets in the stream of which they are a part.
+    /// Position of this part in its stream; all zero for a whole stream.
     pub begin: Begin,
 }
 
-/// Start of a part of a stream. The part begins with packets of an earlier part, repeated as context.
+/// Start of a part of a stream. The part begins with packets repeated from an earlier part.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Begin {
     /// Time from the first packet of the stream to the first packet of the part, in seconds.
     pub at: f64,
     /// End of the repeated packets, in seconds since the first packet of the part.
     pub again_until: f64,
-    /// Time between the repeated packets and the others that is left out, in seconds.
+    /// Time between the repeated packets and the packets after them, in seconds, which was left out.
     pub left_out: f64,
 }
 
@@ -88,7 +95,8 @@ impl<'a> Case<'a> {
         for step in &set {
             delays.set_shift(step.place, step.change, step.change.saturating_neg());
         }
-        let late = SenderDelays::new(&delays, material);
+        let mut late = SenderDelays::new(&delays, material);
+        let held_by_tcp = take_tcp_holds(&mut late, &delays, session);
         delays.set_aside(late.stalls.iter().map(|stall| stall.from..stall.to).collect());
         let (mut skew, mut skew_error) = (None, 0.0);
         let mut blocks = delays.blocks();
@@ -100,7 +108,8 @@ impl<'a> Case<'a> {
             skew_error = drift.map_or(0.0, |drift| drift.error);
             if let Some(rate) = skew {
                 slot = find_slot(&delays, &blocks, material);
-                // Slots timed by another clock than the sender's look like skew, until packets meet the next slot.
+                // Slots that follow a clock other than the sender's look like clock skew until the packets reach the
+                // next slot.
                 let drift = (rate * delays.time(series.len() - 1) as f64) as i64;
                 skew = skew.filter(|_| slot.is_none_or(|slot| drift.abs() > slot + slot / 4));
             }
@@ -116,6 +125,7 @@ impl<'a> Case<'a> {
             found.retain(|step| {
                 slot.is_none_or(|slot| step.change.saturating_abs() > slot + slot / 4)
                     && !is_of_a_stall(step, &late, &delays)
+                    && !tcp_limits::is_held_at(&session.tcp, delays.seconds(step.place))
             });
             steps.extend(steps::explain(&delays, &found, material, noise));
             let stored = levels::after_storing(&delays, &blocks, noise);
@@ -149,7 +159,7 @@ impl<'a> Case<'a> {
         if !episodes.queues.is_empty() {
             slot = slot.or_else(|| find_slot(&delays, &blocks, material));
             if let Some(slot) = slot {
-                // Packets that miss their slot wait for no other packet.
+                // A packet that misses its slot waits for the next slot, but not for other packets.
                 let least = slot + slot / 4 + 2 * noise.median;
                 if episodes.queues.iter().any(|queue| queue.height <= least) {
                     episodes = Episodes::higher_than(least, &delays, &delays.blocks(), noise);
@@ -187,13 +197,14 @@ impl<'a> Case<'a> {
         }
         handed_over_to(&mut steps, &episodes);
         let departures = LossTimes::new(&delays, session);
-        let lost = without(absent(came.runs(), known.end), session.unrecorded_in(0, known.end));
+        let lost = without(absent(came.runs(), known.end), session.uncounted_in(0, known.end));
         let mut runs: Vec<SeqRun> = lost.collect();
-        let refused = without_refused(&mut runs, session.unsent);
+        let refused = without_refused(&mut runs, session.refused());
+        let lost_to_discovery = lost_to_discovery(&mut runs, session, &departures);
         let lost_at_steps = lost_at_steps(&mut runs, &steps, &delays, &departures);
         let mut losses = PathLosses::new(runs, known.end, |r| departures.length(r));
         if losses.outages().count() >= MIN_POLICED_OUTAGES {
-            // A rate limit whose bucket is filled in steps drops whole runs of packets.
+            // A rate limiter that fills its bucket in steps drops long runs of packets.
             losses.are_of_a_limit(|all| lets_even_rate_through(&delays, &departures, all));
         }
         let duration = departures
@@ -211,7 +222,9 @@ impl<'a> Case<'a> {
             late,
             scattered: Scattered::default(),
             dropped_by_queue: 0,
+            held_by_tcp,
             refused,
+            lost_to_discovery,
             lost_at_steps,
             law: None,
             losses,
@@ -223,7 +236,7 @@ impl<'a> Case<'a> {
         case
     }
 
-    /// Separates the losses that a full queue dropped from the scattered ones.
+    /// Separates losses caused by a full queue from the scattered ones.
     fn sort_losses(&mut self) {
         let others = self.losses.others();
         let local = self.late.height();
@@ -231,7 +244,8 @@ impl<'a> Case<'a> {
             self.scattered = others;
             return;
         }
-        // Lost while a queue was nearly full: the packet before or after waited for more than half of its height.
+        // Lost while a queue was nearly full: the previous or the next packet waited for more than half of the queue's
+        // height.
         let full = |run: &SeqRun| {
             let after = self.delays.series().position_of(run.start);
             [after.checked_sub(1), Some(after)].into_iter().flatten().any(|k| {
@@ -251,7 +265,7 @@ impl<'a> Case<'a> {
         let outside = others.lost() - inside;
         let rate = |lost: u64, of: u64| lost as f64 / of.max(1) as f64;
         let elsewhere = rate(outside, others.sent.saturating_sub(packets));
-        // The queue explains the losses only if clearly more packets are lost in it than elsewhere.
+        // The queue explains the losses only if the loss ratio in it is clearly higher than elsewhere.
         if inside < 3 || rate(inside, packets) < 2.0 * elsewhere.max(1.0 / others.sent.max(1) as f64) {
             self.scattered = others;
             return;
@@ -261,7 +275,7 @@ impl<'a> Case<'a> {
             others.filtered(if elsewhere > 0.0 { 0 } else { packets.min(others.sent / 2) }, |o| !full(o));
     }
 
-    /// Returns the time from the first packet to the one with number `seq`, in seconds; estimated if that was lost.
+    /// Returns the time from the first packet to packet `seq`, in seconds. It is estimated if the packet was lost.
     pub fn seconds(&self, seq: u64) -> f64 {
         LossTimes::new(&self.delays, self.material.session).of(seq) as f64 / 1e9
     }
@@ -276,17 +290,24 @@ impl<'a> Case<'a> {
         if k < self.delays.len() { self.delays.seconds(k) } else { self.duration }
     }
 
-    /// Returns the holds attributed to the receiving program: those of packets that only the program stamped.
+    /// Returns the limit of the TCP connection between two times, in seconds since the first packet; `None` over UDP, if
+    /// none applied, or if the state of the connection is unknown.
+    pub fn tcp_hold(&self, from_s: f64, to_s: f64) -> Option<TcpHold> {
+        tcp_limits::between(&self.material.session.tcp, self.begin.of(from_s), self.begin.of(to_s))
+    }
+
+    /// Returns the holds attributed to the receiving program. Their packets have no kernel stamps.
     pub fn receiver_holds(&self) -> Vec<Hold> {
         if self.material.is_stamped_by_kernel() { Vec::new() } else { self.long_holds() }
     }
 
-    /// Returns the holds attributed to the path: those of packets that the receiving kernel stamped on arrival.
+    /// Returns the holds attributed to the path. The receiving kernel stamped their packets on arrival.
     pub fn path_holds(&self) -> Vec<Hold> {
         if self.material.is_stamped_by_kernel() { self.long_holds() } else { Vec::new() }
     }
 
-    /// Returns the holds that are long enough to be reported; none for TCP, which holds segments to deliver them in order.
+    /// Returns the holds that are long enough to be reported; none over TCP, which holds back segments to deliver data
+    /// in order.
     fn long_holds(&self) -> Vec<Hold> {
         if self.material.session.spec.transport() == Transport::Tcp {
             return Vec::new();
@@ -296,8 +317,8 @@ impl<'a> Case<'a> {
         self.episodes.holds.iter().filter(is_long).copied().collect()
     }
 
-    /// Returns the minimum length of a hold that is reported, in ns: three packet intervals and 60 ms; 40 ms if there are
-    /// several holds, or if stamps prove that the program read packets late.
+    /// Returns the minimum length of a hold that is reported, in ns: three packet intervals and at least 60 ms; or 40
+    /// ms if there are several holds, or if stamps prove that the program read packets late.
     pub fn longest_usual_hold(&self) -> i64 {
         let read_late = self.material.notes.read_late.iter().filter(|(_, lag)| *lag >= MIN_HOLD_NS).count();
         let least = if read_late > 0 { MIN_HOLD_NS } else { least_hold(&self.episodes.holds) };
@@ -308,11 +329,11 @@ impl<'a> Case<'a> {
     pub fn touched(&self) -> u64 {
         let held: usize = self.receiver_holds().iter().map(|hold| hold.to - hold.from).sum();
         let late: usize = self.late.stalls.iter().map(|stall| stall.to - stall.from).sum();
-        (held + late) as u64 + self.material.session.unsent
+        (held + late) as u64 + self.material.session.refused()
     }
 
-    /// Returns the waits of packets on the path: beyond the smallest delay of their route if delays are adjusted, else from
-    /// an arbitrary origin. Excludes packets that a host sent or read late.
+    /// Returns the waiting times of packets on the path: delay minus the smallest delay of the route if delays are
+    /// adjusted, otherwise with an arbitrary zero. Excludes packets that a host sent or read late.
     pub fn waits(&self) -> Waits {
         let held = self.receiver_holds();
         if !self.delays.is_adjusted() && self.late.stalls.is_empty() && held.is_empty() {
@@ -327,12 +348,13 @@ impl<'a> Case<'a> {
         Waits::of(&waits)
     }
 
-    /// Calls `each` with the waits of [`Case::waits`] in send order: index, ns.
+    /// Calls `each` with the index in send order and the waiting time in ns of each packet in [`Case::waits`], in send
+    /// order.
     pub fn each_wait(&self, each: impl FnMut(usize, i64)) {
         self.each_wait_but(&self.receiver_holds(), each);
     }
 
-    /// Like [`Case::each_wait`], with the holds `held` of the receiving program, whose packets are left out.
+    /// Like [`Case::each_wait`], leaving out the packets of the holds `held`, which the receiving program caused.
     fn each_wait_but(&self, held: &[Hold], mut each: impl FnMut(usize, i64)) {
         let all = 0..self.delays.len();
         if held.is_empty() && self.late.stalls.is_empty() {
@@ -349,15 +371,16 @@ impl<'a> Case<'a> {
         });
     }
 
-    /// Returns the number of packets whose fate is known and the number of lost ones among them, both without outages.
+    /// Returns the number of packets known to be received or lost, and the number of lost packets, both without
+    /// outages.
     pub fn sent_and_lost(&self) -> [u64; 2] {
         let at_steps: u64 = self.lost_at_steps.iter().map(|r| r.len).sum();
         let lost = if self.material.shows_loss() { self.losses.others().lost() + at_steps } else { 0 };
         [self.material.came.len() + lost, lost]
     }
 
-    /// Returns the severity of gaps within bursts of loss that are as long as an outage but do not count as one. At worst
-    /// fair, unless a gap lasts 1 s or longer.
+    /// Returns the severity of gaps within bursts of loss that are as long as an outage but do not count as one. The
+    /// severity is at worst fair, unless a gap lasts 1 s or longer.
     pub fn of_gaps(&self) -> Severity {
         let [longest, total] = self.losses.gaps();
         let severity = of_outage(longest, total, self.duration);
@@ -373,7 +396,7 @@ impl<'a> Case<'a> {
         self.steps.iter().any(|(_, r)| matches!(r, StepReason::SenderClock | StepReason::ReceiverClock))
     }
 
-    /// Returns the impairments that an application experiences, without outages.
+    /// Returns the impairments that an application experiences, leaving out outages.
     pub fn experience(&self) -> Experience {
         let [sent, lost] = self.sent_and_lost();
         let clock = self.material.clock;
@@ -387,6 +410,7 @@ impl<'a> Case<'a> {
             sent,
             lost,
             burst_ratio: self.scattered.pattern().burst_ratio,
+            loss_effect: self.scattered.design_effect(),
             base_ns,
         }
     }
@@ -397,8 +421,8 @@ pub(super) fn is_one_host(session: &Session) -> bool {
     session.src.zip(session.dst).is_some_and(|(src, dst)| src == dst)
 }
 
-/// Returns the smallest one-way delay, in ns, of a stream whose smallest raw delay is `min`; `None` if the clocks do not
-/// bound it. `was_set`: a clock was set during the stream.
+/// Returns the smallest one-way delay, in ns, of a stream whose smallest raw delay is `min`; `None` if the clocks do
+/// not bound it. `was_set` is true if a clock was set during the stream.
 pub(super) fn smallest_one_way(
     min: i64,
     clock: &ClockEstimate,
@@ -406,7 +430,7 @@ pub(super) fn smallest_one_way(
     was_set: bool,
 ) -> Option<f64> {
     match clock.correction_ns {
-        // A one-way delay is between 0 and the round trip, so half of that is off by at most as much.
+        // A one-way delay is between 0 and the round trip, so the error of assuming half of it is at most as large.
         _ if round_trip => Some(min as f64 / 2.0),
         Some(_) if !is_bounded(clock) => None,
         Some(correction) if clock.direction_known && !was_set => Some(min.saturating_sub(correction) as f64),
@@ -416,31 +440,31 @@ pub(super) fn smallest_one_way(
     }
 }
 
-/// Returns true if the clock probes bound one-way delays. Bounds up to [`MAX_PROBE_BOUND_NS`] do. A larger one means that
-/// each round trip took a second or more: the path causes this only if most probes agree. If they scatter, their own
-/// connection or a host was slow, and the bound does not apply to the path.
+/// Returns true if the clock probes bound one-way delays. Bounds up to [`MAX_PROBE_BOUND_NS`] always do. With a larger
+/// bound, each round trip took a second or more. If most probes agree, the path is that slow. If they scatter, the
+/// control connection or a host was slow, and the bound does not apply to the path.
 fn is_bounded(clock: &ClockEstimate) -> bool {
     let agree = |bound: f64| clock.rtt_spread_ns.is_none_or(|spread| spread <= MAX_PROBE_SCATTER * bound);
     clock.bound_ns.is_some_and(|bound| bound <= MAX_PROBE_BOUND_NS || agree(bound))
 }
 
-/// Minimum number of outages that may be the drops of a rate limit.
+/// Minimum number of outages that may be caused by a rate limit.
 const MIN_POLICED_OUTAGES: usize = 9;
 
-/// Minimum length of a program's hold that is reported, in ns.
+/// Minimum length of a hold by a program that is reported, in ns.
 const MIN_HOLD_NS: i64 = 40_000_000;
 
-/// Maximum clock error, according to the kernels, in ns. Clocks that may be off by more yield no one-way delay.
+/// Maximum clock error that the kernels report, in ns, for computing one-way delays from synchronised clocks.
 const MAX_CLOCK_ERROR_NS: i64 = 50_000_000;
 
 /// Maximum error of the clock offset, in ns, that is accepted even if the probes do not agree.
 const MAX_PROBE_BOUND_NS: f64 = 500e6;
-/// Maximum excess of the probes' median round trip over the shortest, as a share of the bound, if the bound is larger
-/// than [`MAX_PROBE_BOUND_NS`].
+/// Maximum difference between the median and the shortest round trip of the probes, as a share of the bound, if the
+/// bound is larger than [`MAX_PROBE_BOUND_NS`].
 const MAX_PROBE_SCATTER: f64 = 0.5;
 
-/// Minimum number of packets for a verdict. N packets without loss only exclude loss above 3/N (95 % confidence); with
-/// fewer than this, 3/N exceeds the 3 % that a conversation tolerates.
+/// Minimum number of packets for a verdict. N packets without loss only exclude loss above 3/N (95 % confidence). With
+/// fewer packets, 3/N exceeds the 3 % of loss that a conversation tolerates.
 pub const MIN_PACKETS: usize = 100;
 
 /// Returns the length of the slots in which a link of the path forwards packets, in ns; `None` if delays show no slots.
@@ -448,7 +472,8 @@ fn find_slot(delays: &Delays<'_>, blocks: &Blocks, material: &Evidence<'_>) -> O
     slots::slot(delays, material.period()?).or_else(|| levels::slipped_slot(delays, blocks))
 }
 
-/// Returns true if `step` is at the edge of a stall with the same smallest delay before and after it.
+/// Returns true if `step` is at the start or the end of a stall, and the smallest delay is the same before and after
+/// the stall.
 fn is_of_a_stall(step: &LevelStep, late: &SenderDelays, delays: &Delays<'_>) -> bool {
     late.stalls.iter().any(|stall| {
         let is_near = (stall.from.saturating_sub(2)..=stall.to + 2).contains(&step.place);
@@ -456,17 +481,17 @@ fn is_of_a_stall(step: &LevelStep, late: &SenderDelays, delays: &Delays<'_>) -> 
         let before = delays.quantile(stall.from.saturating_sub(about), stall.from, 0.25);
         let after = delays.quantile(stall.to, stall.to + about, 0.25);
         let differ = before.zip(after).map(|(before, after)| after.saturating_sub(before));
-        // Without enough packets before the stall, no earlier level of the path is known.
+        // Without enough packets before the stall, the earlier level of the path is unknown.
         is_near
             && (stall.from < MIN_STALL_NEIGHBOURS
                 || differ.is_none_or(|by| by.saturating_abs() < step.change.saturating_abs() / 2))
     })
 }
 
-/// Minimum number of packets before or after a stall that show the smallest delay there.
+/// Minimum number of packets before or after a stall from which its smallest delay is known.
 const MIN_STALL_NEIGHBOURS: usize = 8;
 
-/// Classifies steps at which the path delivers stored packets as hand-overs.
+/// Classifies steps after which the path delivers stored packets as hand-overs.
 fn handed_over_to(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) {
     for (step, reason) in steps.iter_mut().filter(|(_, reason)| *reason == StepReason::Route) {
         let meets = |from: usize, to: usize, size: i64| {
@@ -481,16 +506,16 @@ fn handed_over_to(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) {
     }
 }
 
-/// Maximum number of packets between a step and a hold or queue that belong to one event.
+/// Maximum number of packets between a step and a hold or a queue that belong to the same event.
 const MAX_STEP_DISTANCE: usize = 3;
 
-/// Returns true if a step with this reason begins another smallest delay.
+/// Returns true if a step with this reason starts a new smallest delay.
 fn is_level(reason: StepReason) -> bool {
     matches!(reason, StepReason::Route | StepReason::HandOver)
 }
 
-/// Returns the step to a new smallest delay after the peak of `queue`, if that lasts to the end of the test and is far
-/// below the peak: the path stored packets while it changed.
+/// Returns the step to a new smallest delay after the peak of `queue`, if the new level lasts to the end of the test
+/// and is far below the peak. Such a path stored packets while it changed.
 fn level_after(delays: &Delays<'_>, queue: &Episode, noise: DelayNoise) -> Option<LevelStep> {
     let n = delays.len();
     if queue.to < n {
@@ -513,12 +538,12 @@ fn level_after(delays: &Delays<'_>, queue: &Episode, noise: DelayNoise) -> Optio
     found.then_some(LevelStep { place, change: level, ramp: 0, spread: [0, spread] })
 }
 
-/// Minimum number of packets that show a new smallest delay.
+/// Minimum number of packets from which a new smallest delay is accepted.
 const MIN_LEVEL_PACKETS: usize = 50;
-/// Maximum time for which a path stores packets while it changes, in ns.
+/// Maximum time for which a path may store packets while it changes, in ns.
 const MAX_HAND_OVER_NS: i64 = 5_000_000_000;
 
-/// Sets the smallest delay of each route, from the `steps` that begin one.
+/// Sets the smallest delay of each route, based on the `steps` at which routes begin.
 fn set_levels(delays: &mut Delays<'_>, steps: &[(LevelStep, StepReason)]) {
     let mut places: Vec<usize> = steps.iter().filter(|(_, r)| is_level(*r)).map(|(s, _)| s.place).collect();
     places.push(0);
@@ -526,7 +551,7 @@ fn set_levels(delays: &mut Delays<'_>, steps: &[(LevelStep, StepReason)]) {
     delays.set_levels(&places);
 }
 
-/// Attributes steps within a queue, which looked like another route, to the queue. Returns true if there were any.
+/// Attributes steps within a queue to that queue; they looked like route changes. Returns true if there were any.
 fn within_queues(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) -> bool {
     let mut any = false;
     for (step, reason) in steps.iter_mut().filter(|(_, r)| *r == StepReason::Route) {
@@ -540,10 +565,10 @@ fn within_queues(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) -> 
     any
 }
 
-/// Limit of the loss while a route changes, in ns; a longer one is an outage.
+/// Maximum length of loss during a route change, in ns. A longer loss is an outage.
 const MAX_CONVERGENCE_NS: i64 = 220_000_000;
 
-/// Removes the short losses during a route change from `runs` and returns them.
+/// Removes short losses during a route change from `runs` and returns them.
 fn lost_at_steps(
     runs: &mut Vec<SeqRun>,
     steps: &[(LevelStep, StepReason)],
@@ -555,7 +580,8 @@ fn lost_at_steps(
         if step.place == 0 || step.place >= delays.len() {
             continue;
         }
-        // The losses between the last packet of the old route and the first of the new one, or one packet further.
+        // The losses between the last packet of the old route and the first packet of the new one, plus one packet on
+        // either side.
         let (from, to) =
             (delays.seq(step.place.saturating_sub(2)), delays.seq((step.place + 1).min(delays.len() - 1)));
         let here = |r: &SeqRun| (from..to).contains(&r.start) && departures.length(r) < MAX_CONVERGENCE_NS;
@@ -565,8 +591,37 @@ fn lost_at_steps(
     out
 }
 
-/// Removes the losses that the sending host's system refused from `runs`, if they can be identified: all runs, or the one
-/// run of this length. Returns them.
+/// Removes from `late` the stalls during which the TCP connection accepted no more from the program, and returns them.
+fn take_tcp_holds(late: &mut SenderDelays, delays: &Delays<'_>, session: &Session) -> Vec<(Stall, TcpHold)> {
+    let mut held = Vec::new();
+    late.stalls.retain(|stall| {
+        let to = delays.seconds(stall.from);
+        let hold = tcp_limits::between(&session.tcp, to - stall.length as f64 / 1e9, to);
+        held.extend(hold.map(|hold| (*stall, hold)));
+        hold.is_none()
+    });
+    held
+}
+
+/// Maximum time for which packets are lost while the path MTU is discovered, in ns: a round trip to the link that is too
+/// small.
+const MAX_DISCOVERY_NS: i64 = 3_000_000_000;
+
+/// Removes the losses of the first packets from `runs` and returns them, if the kernel discovered a path MTU that is smaller
+/// than the packets.
+fn lost_to_discovery(
+    runs: &mut Vec<SeqRun>,
+    session: &Session,
+    departures: &LossTimes<'_, '_>,
+) -> Option<SeqRun> {
+    session.path_mtu?;
+    let first = *runs.first().filter(|run| run.start == 0 && departures.length(run) <= MAX_DISCOVERY_NS)?;
+    runs.remove(0);
+    Some(first)
+}
+
+/// Removes the losses that the sending host's system refused from `runs` and returns them, if they can be identified:
+/// either all runs, or the only run of this length.
 fn without_refused(runs: &mut Vec<SeqRun>, refused: u64) -> Vec<SeqRun> {
     let lost: u64 = runs.iter().map(|r| r.len).sum();
     if refused == 0 {

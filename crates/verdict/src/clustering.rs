@@ -1,20 +1,21 @@
 //! [`Clustering`]: test for losses that follow one another more closely than independent losses would.
 //!
-//! The runs test sees only losses that are adjacent. In a bad state that loses a third of the packets, few losses are
-//! adjacent. Distances of several scales are therefore compared with those of independent losses at the same rate.
+//! The runs test only considers whether losses are adjacent. A bad state that loses a third of the packets produces few
+//! adjacent losses. This test therefore compares the distances between losses, at several scales, with those of
+//! independent losses at the same rate.
 
 use super::losses::Scattered;
 
 /// Distances between consecutive losses that are tested, in packets.
 const DISTANCES: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
-/// Probability that independent losses look clustered at one distance.
+/// Probability below which clustering at one distance is not attributed to chance.
 const SIGNIFICANCE: f64 = 5e-4;
-/// Minimum burst ratio (ITU-T G.107) of clusters: lower ones make no difference to a decoder.
+/// Minimum burst ratio (ITU-T G.107) of clusters. A lower one makes no difference to a decoder.
 pub const MIN_RATIO: f64 = 1.25;
-/// The local loss ratio is computed over this fraction of the test (one in N packets), so that a slow rise or fall of
-/// the loss ratio does not look like clusters.
+/// Divisor of the test's length: the local loss ratio is computed over a quarter of the test, so that a slow rise or
+/// fall of the loss ratio does not look like clusters.
 const NEIGHBOURHOOD: u64 = 4;
-/// Number of losses at the mean ratio that are added to a neighbourhood: they stabilise the local ratio if there are
+/// Number of losses at the mean ratio that are added to each neighbourhood. They stabilise the local ratio if there are
 /// few losses.
 const PRIOR_LOSSES: f64 = 8.0;
 
@@ -23,7 +24,7 @@ const PRIOR_LOSSES: f64 = 8.0;
 pub struct Clustering {
     /// Distance between consecutive losses, in packets, at which they differ most from independent losses.
     pub distance: u64,
-    /// Probability that independent losses differ as much at this distance.
+    /// Probability that independent losses differ this much at this distance.
     pub chance: f64,
 }
 
@@ -60,7 +61,7 @@ impl Clustering {
         best
     }
 
-    /// Returns the number of clusters in `part`: groups of losses with no larger gap than the distance.
+    /// Returns the number of clusters in `part`: groups of losses whose gaps do not exceed the distance.
     pub fn clusters(&self, part: &Scattered) -> u64 {
         let apart = |pair: &[(jitlat_core::metrics::seqset::SeqRun, _)]| {
             pair[1].0.start.saturating_sub(pair[0].0.start + pair[0].0.len - 1) > self.distance
@@ -72,7 +73,7 @@ impl Clustering {
 /// Local loss ratio around each run of losses.
 struct LocalRates<'a> {
     part: &'a Scattered,
-    /// Number of losses before each run, and the total at the end.
+    /// Number of losses before each run; the last element is the total number.
     before: Vec<u64>,
     mean: f64,
     /// Number of packets in a neighbourhood.
@@ -98,7 +99,7 @@ impl LocalRates<'_> {
         })
     }
 
-    /// Returns the loss ratio around run `k`, without this run.
+    /// Returns the loss ratio around run `k`, leaving out this run.
     fn around(&self, k: usize) -> f64 {
         let (run, _) = self.part.runs[k];
         let half = self.width / 2;
@@ -110,7 +111,7 @@ impl LocalRates<'_> {
     }
 }
 
-/// Returns the probability of at least `k` successes in `n` trials with probability `p`.
+/// Returns the probability of at least `k` successes in `n` trials that succeed with probability `p`.
 fn upper_tail(n: u64, k: u64, p: f64) -> f64 {
     if k == 0 || p >= 1.0 {
         return 1.0;

@@ -1,4 +1,4 @@
-//! Conclusion about the difference between runs.
+//! Outcome of comparing two runs.
 
 mod answer;
 
@@ -18,12 +18,12 @@ pub(crate) fn decide(c: &Comparison) -> (ComparisonOutcome, String) {
     if !vital.is_empty() {
         return (ComparisonOutcome::Refused, vital.join("; "));
     }
-    let (outcome, because) = decide_alike(c);
+    let (outcome, because) = decide_comparable(c);
     (outcome, reason(because))
 }
 
-/// Returns the outcome for two runs that measure the same quantity, with its reason.
-fn decide_alike(c: &Comparison) -> (ComparisonOutcome, OutcomeReason) {
+/// Returns the outcome for two runs that measure the same quantity, and its reason.
+fn decide_comparable(c: &Comparison) -> (ComparisonOutcome, OutcomeReason) {
     if c.floor.is_infinite() {
         return (ComparisonOutcome::Undecided, OutcomeReason::ClocksUnknown);
     }

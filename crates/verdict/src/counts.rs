@@ -1,10 +1,10 @@
-//! [`of_counts`]: verdict on a test of which only the far host's counts are known.
+//! [`of_counts`]: verdict on a test for which only counts are known, reported by the far host.
 
 use crate::sentences::headline;
 use jitlat_core::answer::{Answer, Severity};
 use std::collections::BTreeMap;
 
-/// Returns the verdict on a test of which only the far host's counts are known: `received` of `sent` packets.
+/// Returns the verdict on a test for which only the far host's counts are known: `received` of `sent` packets.
 pub(crate) fn of_counts(sent: u64, received: u64) -> Answer {
     let headline = headline::of_counts(sent, received);
     let severity = if received == 0 { Severity::Bad } else { Severity::Unknown };

@@ -1,4 +1,5 @@
-//! [`Delays`]: the delays of one direction in send order, corrected for clocks and route changes; and their [`Blocks`].
+//! [`Delays`]: the delays of one direction in send order, corrected for clocks and route changes. [`Blocks`]: groups of
+//! these packets.
 
 use jitlat_core::evidence::bounded;
 use jitlat_core::metrics::classify::AcceptedPacket;
@@ -9,12 +10,12 @@ use std::ops::Range;
 const MAX_BLOCKS: usize = 1 << 15;
 /// Minimum number of packets per block.
 const MIN_BLOCK_PACKETS: usize = 4;
-/// Gaps between packets are clamped to this many times the 98th percentile.
+/// Factor by which a gap between packets may exceed the 98th percentile of all gaps; longer gaps are clamped.
 const MAX_GAP_FACTOR: i64 = 20;
 /// Approximate number of packets, or of pairs of neighbouring packets, that are sampled from a long series.
 const MAX_PAIRS: usize = 4096;
 
-/// Delays in send order. They are not copied: corrections are computed packet by packet.
+/// Delays in send order. The packets are not copied; corrections are computed packet by packet.
 #[derive(Clone, Debug)]
 pub struct Delays<'a> {
     series: &'a Series<'a>,
@@ -22,11 +23,12 @@ pub struct Delays<'a> {
     first_delay: i64,
     /// Accumulated clock steps, by index in ascending order.
     shifts: Vec<ClockShift>,
-    /// Rate of the receiving clock relative to the sending one, less 1.
+    /// Rate of the receiving clock relative to the sending one, minus 1.
     skew: f64,
     /// Lasting changes of the smallest delay, ascending: index of the packet and the new smallest delay in ns.
     levels: Vec<(usize, i64)>,
-    /// Packets that a host sent or read late, as ascending, disjoint ranges of indices. The path is not judged by them.
+    /// Packets that a host sent or read late, as ascending, disjoint ranges of indices. They do not count in the
+    /// verdict on the path.
     aside: Vec<Range<usize>>,
     pace: SendPattern,
 }
@@ -42,7 +44,7 @@ pub enum SendPattern {
     Varied,
 }
 
-/// Sum of the clock steps up to a packet, which apply from that packet.
+/// Sum of all clock steps before a packet. It applies from this packet on.
 #[derive(Clone, Copy, Debug)]
 struct ClockShift {
     /// Index of the packet in send order.
@@ -91,7 +93,7 @@ impl<'a> Delays<'a> {
         delays
     }
 
-    /// Returns the pattern in which packets were sent.
+    /// Returns the pattern in which the packets were sent.
     pub fn pace(&self) -> SendPattern {
         self.pace
     }
@@ -99,7 +101,7 @@ impl<'a> Delays<'a> {
     fn find_pace(&self) -> SendPattern {
         let n = self.len();
         let step = (n / MAX_PAIRS).max(1);
-        // Only between packets with consecutive numbers.
+        // Gaps are only measured between packets with consecutive numbers.
         let gap = |k: usize| {
             let (a, b) = (self.series.get(k - 1), self.series.get(k));
             (b.seq == a.seq + 1).then(|| b.sent.saturating_sub(a.sent))
@@ -113,7 +115,7 @@ impl<'a> Delays<'a> {
         if let Some(size) = self.truncated_bursts(step, |gap, each| is_close(gap, each)) {
             return SendPattern::Bursts(size);
         }
-        // A clock that was set, or a long stall, is one enormous gap.
+        // A clock step or a long stall appears as one enormous gap.
         let [most] = at_shares(&mut gaps, [98]);
         let longest = most.saturating_abs().saturating_mul(MAX_GAP_FACTOR).max(1);
         let usual = |gap: i64| if most == 0 { gap } else { gap.clamp(-longest, longest) };
@@ -121,7 +123,7 @@ impl<'a> Delays<'a> {
         let together = gaps.iter().filter(|gap| is_close(**gap, mean)).count() as f64 / count;
         if together > 0.1 {
             let size = 1.0 / (1.0 - together).max(1e-3);
-            // Few but long bursts are a program that catches up after a stall, not a pattern.
+            // A few long bursts are not a pattern: the program caught up after a stall.
             let close = |k: usize| k < n && gap(k).is_some_and(|gap| is_close(gap, mean));
             let begins = (1..n).step_by(step).filter(|k| close(*k) && (*k == 1 || !close(k - 1)));
             let runs = begins.count().max(1) as f64;
@@ -167,7 +169,8 @@ impl<'a> Delays<'a> {
         (is_truncated && size >= 2.0).then_some(size.round() as usize)
     }
 
-    /// Returns the number of packets per burst, which share a fate because they are sent together; 1 without bursts.
+    /// Returns the number of packets per burst; 1 without bursts. Packets of a burst are treated together, because they
+    /// are delayed or lost together.
     pub fn together(&self) -> usize {
         if let SendPattern::Bursts(size) = self.pace { size } else { 1 }
     }
@@ -188,13 +191,13 @@ impl<'a> Delays<'a> {
         self.series.get(k).seq.into()
     }
 
-    /// Returns the send time of the k-th packet since that of the first, in ns, corrected for clock steps.
+    /// Returns the send time of the k-th packet relative to the first, in ns, corrected for clock steps.
     #[inline]
     pub fn time(&self, k: usize) -> i64 {
         self.time_of(k, self.series.times(k).0)
     }
 
-    /// Like [`Delays::time`], for a k-th packet that was sent at `sent`.
+    /// Like [`Delays::time`], for the k-th packet, which was sent at `sent`.
     #[inline]
     fn time_of(&self, k: usize, sent: i64) -> i64 {
         let t = sent.saturating_sub(self.first_sent);
@@ -202,7 +205,7 @@ impl<'a> Delays<'a> {
         bounded(t)
     }
 
-    /// Calls `each` with the [`Delays::time`] of each packet in `range`: faster than one by one.
+    /// Calls `each` with the [`Delays::time`] of each packet in `range`. Faster than one call of `time` per packet.
     pub fn each_time(&self, range: Range<usize>, mut each: impl FnMut(i64)) {
         self.series.range(range.clone()).fold(range.start, |k, packet| {
             each(self.time_of(k, packet.sent));
@@ -215,15 +218,15 @@ impl<'a> Delays<'a> {
         self.time(k) as f64 / 1e9
     }
 
-    /// Returns the delay of the k-th packet minus that of the first, in ns, corrected for clock steps and skew.
+    /// Returns the delay of the k-th packet minus that of the first packet, in ns, corrected for clock steps and skew.
     #[inline]
     pub fn delay(&self, k: usize) -> i64 {
         let (sent, delay) = self.series.times(k);
         self.adjusted(sent, delay, self.shift(k))
     }
 
-    /// Corrects the `delay` of a packet sent at `sent` for skew and for clock steps that added `shift` to delays and
-    /// to send times. Returns it minus the first packet's delay, in ns.
+    /// Corrects the `delay` of a packet sent at `sent` for skew and for clock steps, which added `shift` to delays and
+    /// to send times. Returns the corrected delay minus the first packet's delay, in ns.
     #[inline]
     fn adjusted(&self, sent: i64, delay: i64, shift: (i64, i64)) -> i64 {
         let mut delay = delay.saturating_sub(self.first_delay).saturating_sub(shift.0);
@@ -234,7 +237,7 @@ impl<'a> Delays<'a> {
         bounded(delay)
     }
 
-    /// Returns the delay of the k-th packet minus the smallest delay of its route, if that is set, in ns.
+    /// Returns the delay of the k-th packet minus the smallest delay of its route if that is known, in ns.
     #[inline]
     pub fn excess(&self, k: usize) -> i64 {
         self.delay(k).saturating_sub(self.level(k))
@@ -289,7 +292,7 @@ impl<'a> Delays<'a> {
         self.skew = skew;
     }
 
-    /// Sets aside packets by which the path is not judged: ascending, disjoint ranges of indices.
+    /// Sets aside packets that do not count in the verdict on the path: ascending, disjoint ranges of indices.
     pub fn set_aside(&mut self, aside: Vec<Range<usize>>) {
         self.aside = aside;
     }
@@ -318,12 +321,13 @@ impl<'a> Delays<'a> {
         })
     }
 
-    /// Sets the smallest delay of a path without route changes, in ns.
+    /// Sets the smallest delay of a path that has no route changes, in ns.
     pub fn set_level(&mut self, least: i64) {
         self.levels = vec![(0, least)];
     }
 
-    /// Finds the smallest delay of each route. `places`: indices of their first packets, ascending from 0.
+    /// Computes the smallest delay of each route. `places` contains the indices of the routes' first packets, ascending
+    /// from 0.
     pub fn set_levels(&mut self, places: &[usize]) {
         self.levels.clear();
         let ends = places.iter().skip(1).copied().chain([self.len()]);
@@ -332,8 +336,8 @@ impl<'a> Delays<'a> {
         self.levels = levels.collect();
     }
 
-    /// Calls `each` with the index and the lateness in ns of each packet, relative to a schedule of one packet every
-    /// `period` ns since the first.
+    /// Calls `each` with the index and the lateness, in ns, of each packet relative to a schedule of one packet every
+    /// `period` ns from the first packet on.
     pub fn each_off_schedule(&self, period: i64, mut each: impl FnMut(usize, i64)) {
         self.series.iter().fold(0, |k, packet| {
             each(k, self.off_schedule_of(k, packet, period));
@@ -366,7 +370,7 @@ impl<'a> Delays<'a> {
         }
         let mut found: Option<(i64, i64)> = None;
         for stretch in self.stretches(range) {
-            // A constant correction does not change the order of delays.
+            // A constant correction preserves the order of delays.
             let (shift, level) = (self.shift(stretch.start), self.level(stretch.start));
             let excess = |delay| self.adjusted(0, delay, shift).saturating_sub(level);
             let [low, high] = self.series.extreme_delays(stretch)?.map(excess);
@@ -375,7 +379,8 @@ impl<'a> Delays<'a> {
         found
     }
 
-    /// Calls `each` with the index and the [`Delays::excess`] of each packet in `range`: faster than one by one.
+    /// Calls `each` with the index and the [`Delays::excess`] of each packet in `range`. Faster than one call of
+    /// `excess` per packet.
     pub fn each_excess(&self, range: Range<usize>, mut each: impl FnMut(usize, i64)) {
         for stretch in self.stretches(range) {
             let (shift, level) = (self.shift(stretch.start), self.level(stretch.start));
@@ -386,7 +391,7 @@ impl<'a> Delays<'a> {
         }
     }
 
-    /// Returns the parts of `range` in which clock steps and routes add the same to every packet.
+    /// Returns the parts of `range` within which clock steps and routes change all delays by the same amount.
     fn stretches(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let mut from = range.start;
         std::iter::from_fn(move || {
@@ -404,13 +409,14 @@ impl<'a> Delays<'a> {
     /// Divides the series into blocks.
     pub fn blocks(&self) -> Blocks {
         let n = self.len();
+        // A block contains two bursts, because delays differ systematically within a burst.
         let size = n.div_ceil(MAX_BLOCKS).max(MIN_BLOCK_PACKETS).max((2 * self.together()).min(n / 8));
         let mut blocks =
             Blocks { size, min: Vec::with_capacity(n / size + 1), max: Vec::with_capacity(n / size + 1) };
         let mut at = 0;
         let mut unknown = Vec::new();
         while at + size <= n || at == 0 {
-            // The last block includes the remaining packets.
+            // The last block also contains the remaining packets.
             let end = if at + 2 * size > n { n } else { at + size };
             let parts = self.counted(at..end).filter_map(|part| self.extremes(part));
             let counted = parts.reduce(|(low, high), (least, most)| (low.min(least), high.max(most)));
@@ -429,7 +435,7 @@ impl<'a> Delays<'a> {
         blocks
     }
 
-    /// Returns the differences between neighbouring packets, from pairs spread over the whole series.
+    /// Returns the delay differences between neighbouring packets, sampled over the whole series.
     pub fn noise(&self) -> DelayNoise {
         let n = self.len();
         let step = (n / MAX_PAIRS).max(1);
@@ -464,8 +470,8 @@ impl<'a> Delays<'a> {
         DelayNoise { median, p90 }
     }
 
-    /// Returns the `share` quantile (0…1) of the excess of the packets from index `from` up to but not including `to`, from
-    /// a sample of long ranges; `None` without packets.
+    /// Returns the `share` quantile (0…1) of the excess of the packets from index `from` up to but not including `to`.
+    /// Long ranges are sampled. `None` without packets.
     pub fn quantile(&self, from: usize, to: usize, share: f64) -> Option<i64> {
         let to = to.min(self.len());
         let step = (to.saturating_sub(from) / MAX_PAIRS).max(1);
@@ -480,7 +486,8 @@ impl<'a> Delays<'a> {
     }
 }
 
-/// Returns the percentiles of `values` at `shares`, in percent and ascending; 0 without values. Reorders `values`.
+/// Returns the percentiles of `values` at `shares`, which are ascending percentages; 0 without values. Reorders
+/// `values`.
 pub fn at_shares<const N: usize>(values: &mut [i64], shares: [usize; N]) -> [i64; N] {
     let mut from = 0;
     shares.map(|share| {
@@ -494,11 +501,12 @@ pub fn at_shares<const N: usize>(values: &mut [i64], shares: [usize; N]) -> [i64
     })
 }
 
-/// Number of blocks on either side of one that is set aside whose smallest delay is assumed for it.
+/// Number of blocks on either side from which the smallest delay of a block without usable packets is estimated.
 const ASSUMED_BLOCKS: usize = 8;
 
 impl Blocks {
-    /// Sets the blocks at `unknown`, all of whose packets are set aside, to the smallest delay of the blocks around them.
+    /// Sets the blocks at `unknown`, all of whose packets are set aside, to the smallest delay of the blocks around
+    /// them.
     fn assume(&mut self, unknown: &[usize]) {
         for run in unknown.chunk_by(|a, b| a + 1 == *b) {
             let (first, last) = (run[0], run[run.len() - 1]);
@@ -523,7 +531,8 @@ impl Blocks {
         least
     }
 
-    /// Returns the index of the first packet of block `b`; `packets`, the length of the series, after the last block.
+    /// Returns the index of the first packet of block `b`, or `packets`, the length of the series, if `b` is after the
+    /// last block.
     pub fn place(&self, b: usize, packets: usize) -> usize {
         if b >= self.len() { packets } else { b * self.size }
     }

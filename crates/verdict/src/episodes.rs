@@ -1,22 +1,21 @@
-//! [`Episodes`]: times at which delays exceed those of the empty path because a queue fills and drains, and times at which
-//! packets were held and released together.
+//! [`Episodes`]: periods with long delays. Either a queue fills and drains, or packets are held and released together.
 
 use super::delays::{Blocks, DelayNoise, Delays, SendPattern};
 
-/// Time during which every packet waited in a queue.
+/// A period during which every packet waited in a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Episode {
     /// Index in send order of the first packet that waited.
     pub from: usize,
     /// Index in send order of the packet after the last that waited.
     pub to: usize,
-    /// 95th percentile of the waits, beyond the smallest delay of the whole test, in ns.
+    /// 95th percentile of the waits, measured from the smallest delay of the whole test, in ns.
     pub height: i64,
-    /// Number of episodes this one represents.
+    /// Number of episodes that this one represents.
     pub count: u64,
 }
 
-/// Time during which nothing arrived, after which several packets arrived at once.
+/// A period during which nothing arrived and after which several packets arrived at once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hold {
     /// Index in send order of the first packet that was held.
@@ -27,45 +26,47 @@ pub struct Hold {
     pub length: i64,
 }
 
-/// Episodes of a series in which delays differ from the rest.
+/// Periods of a test with unusual delays.
 #[derive(Clone, Debug, Default)]
 pub struct Episodes {
     /// Queues: ascending, disjoint.
     pub queues: Vec<Episode>,
     /// Holds that are not queues, in ascending order.
     pub holds: Vec<Hold>,
-    /// Longest wait outside queues and long holds, without the two blocks of packets with the longest ones, in ns.
+    /// Longest usual wait, in ns: without queues, long holds, and the two blocks of packets with the longest waits.
     pub tail: i64,
 }
 
-/// Minimum height of a queue, in ns. Hosts and links cause smaller waits by themselves; Y.1541 allows ten times as much.
+/// Minimum height of a queue, in ns. Hosts and links alone cause smaller waits; Y.1541 allows ten times as much.
 const MIN_QUEUE_NS: i64 = 5_000_000;
 
 /// Minimum duration of a queue, in ns: several round trips.
 const MIN_EPISODE_NS: i64 = 100_000_000;
 /// Minimum duration of a queue that may be lower than single waits elsewhere, in ns.
 const MIN_CLEAR_NS: i64 = 1_000_000_000;
-/// Minimum duration, in ns, and minimum number of packets of a queue that visibly fills and drains.
+/// Minimum duration, in ns, and minimum number of packets of a queue that clearly fills and drains.
 const MIN_HILL: (i64, usize) = (30_000_000, 8);
 
 impl Episodes {
-    /// Finds the episodes in `delays` with their `blocks`. `noise`: differences between neighbouring packets. Queues can be
-    /// distinguished from holds only if packets are sent one by one.
+    /// Finds the episodes in `delays`, which are divided into `blocks`. `noise` describes the differences between
+    /// neighbouring packets. Queues can only be distinguished from holds if packets are sent one by one.
     pub fn new(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Episodes {
         Episodes::higher_than(0, delays, blocks, noise)
     }
 
-    /// Like [`Episodes::new`], without queues of up to `least` ns, which have another cause.
+    /// Like [`Episodes::new`], but ignores queues of up to `least` ns, which have another cause.
     pub fn higher_than(least: i64, delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Episodes {
         let n = delays.len();
+        // With fewer blocks, the delay of the empty path is unknown.
         if blocks.len() < 4 {
             return Episodes::default();
         }
         let mut lows = blocks.min.clone();
-        // Nearly the lowest block, because a queue may last for nearly the whole test.
+        // Uses nearly the lowest block, because a queue may last for nearly the whole test.
         let near = (lows.len() / 100).max(2);
         let (lower, base, _) = lows.select_nth_unstable(near);
         let (base, lowest) = (*base, lower.iter().copied().min().unwrap_or(*base));
+        // A queue must exceed the usual differences between neighbouring packets.
         let step = (noise.median * 4).max(noise.p90 * 2).max(MIN_QUEUE_NS / 2);
         let threshold = base.saturating_add(step);
         let floor = base.saturating_add((noise.p90 * 3 / 5).max(noise.median).max(step / 5));
@@ -83,14 +84,14 @@ impl Episodes {
             let range = blocks.place(first, n)..blocks.place(b, n);
             let limit = all.last().map_or(0, |e| e.to);
             let lasts = |(from, to): (usize, usize)| delays.time(to - 1).saturating_sub(delays.time(from));
-            // Shortcut: a higher floor (below) does not make the episode longer if send times ascend.
+            // Shortcut: if send times ascend, raising the floor (below) cannot make the episode longer.
             if delays.series().sent_in_order()
                 && !delays.has_shifts()
                 && lasts(widen(delays, blocks, range.clone(), floor, limit)) < MIN_HILL.0
             {
                 continue;
             }
-            // The ends of a hill: a little above the base.
+            // The hill ends slightly above the base.
             let top = delays.quantile(range.start, range.end, 0.9).unwrap_or(0).saturating_sub(base);
             let floor = floor.max(base.saturating_add(top / 16));
             let (from, to) = widen(delays, blocks, range, floor, limit);
@@ -107,6 +108,7 @@ impl Episodes {
             e.height = delays.quantile(e.from, e.to, 0.95).unwrap_or(0).saturating_sub(base);
             let lasts = delays.time(e.to - 1).saturating_sub(delays.time(e.from));
             let whole = delays.time(n - 1).max(1);
+            // In a short test, 5 % of its duration is enough.
             let long = lasts >= 400_000_000 || lasts / 50 >= whole / 1000;
             e.to - e.from >= 2 * blocks.size
                 && e.height >= MIN_QUEUE_NS
@@ -124,7 +126,7 @@ impl Episodes {
         });
         // A hold at the end of a queue is part of its draining.
         holds.retain(|h| !queues.iter().any(|q| h.from < q.to && h.to > q.from));
-        // Heights are reported relative to the fastest packet of the test, as a capture shows them.
+        // Heights are reported relative to the fastest packet of the test, as they would appear in a capture.
         queues.iter_mut().for_each(|q| q.height = q.height.saturating_add(base.saturating_sub(lowest)));
         let tail = tail(delays, blocks, &queues, &holds).saturating_sub(base);
         Episodes { queues, holds, tail }
@@ -137,8 +139,9 @@ impl Episodes {
     }
 }
 
-/// Returns true if delays in `range` rise and fall gradually, `count` times, like a queue that fills and drains; or if they
-/// rise at once, by more than jitter, and fall gradually, like packets that the path stored and then delivers.
+/// Returns true if delays in `range` rise and fall gradually, `count` times, like a queue that fills and drains. Also
+/// returns true if they rise at once, by more than jitter, and fall gradually: the path stored these packets and then
+/// delivered them.
 fn is_hill(
     delays: &Delays<'_>,
     range: core::ops::Range<usize>,
@@ -146,7 +149,7 @@ fn is_hill(
     base: i64,
     noise: DelayNoise,
 ) -> bool {
-    // The delays of a burst rise and fall together.
+    // The delays of all packets of a burst rise and fall together.
     if matches!(delays.pace(), SendPattern::Bursts(_)) {
         return false;
     }
@@ -164,8 +167,11 @@ fn is_hill(
         changes = changes.saturating_add(change.saturating_abs());
         before = excess;
     });
+    // Noise alone changes the delay by about this much in total.
     let usual = (packets as i64).saturating_mul(2 * noise.median);
     let hills = peak.saturating_mul(2 * i64::try_from(count).unwrap_or(i64::MAX));
+    // A queue fills gradually; it drains by at most the time between two packets, because it preserves their order; and
+    // each hill rises and falls only once.
     peak >= MIN_QUEUE_NS.max(6 * noise.p90)
         && (climb <= peak * 2 / 5 || peak >= MIN_STORED_NS)
         && steepest
@@ -174,13 +180,14 @@ fn is_hill(
         && changes <= hills.saturating_mul(7) / 5 + usual
 }
 
+/// Returns true if `hold` contains at least four fifths of `episode`, which is then not a queue.
 fn covers(hold: &Hold, episode: &Episode) -> bool {
     let common = hold.to.min(episode.to).saturating_sub(hold.from.max(episode.from));
     common * 5 >= (episode.to - episode.from) * 4
 }
 
-/// Extends `range` by the packets before and after it that are above `floor` without interruption (single strays allowed),
-/// but not below index `limit`. Blocks whose smallest delay is above `floor` are added as a whole.
+/// Extends `range` by the packets before and after it that are above `floor` without interruption (single exceptions
+/// are allowed), but not below index `limit`. Blocks whose smallest delay is above `floor` are added as a whole.
 fn widen(
     delays: &Delays<'_>,
     blocks: &Blocks,
@@ -215,8 +222,8 @@ fn widen(
     (from, to)
 }
 
-/// Merges consecutive episodes if the queue was empty between them only briefly: for less than half of the shorter episode
-/// or a tenth of the longer one.
+/// Merges consecutive episodes if the queue between them was empty only briefly: for less than half of the shorter
+/// episode, or less than a tenth of the longer one.
 fn merge(delays: &Delays<'_>, all: Vec<Episode>) -> Vec<Episode> {
     let lasts = |e: &Episode| delays.time(e.to - 1).saturating_sub(delays.time(e.from));
     let mut merged: Vec<Episode> = Vec::new();
@@ -247,7 +254,7 @@ fn holds(delays: &Delays<'_>, blocks: &Blocks, threshold: i64, base: i64) -> Vec
             continue;
         }
         let height = delays.excess(k);
-        // A hold begins with a sudden rise by at least half of the wait.
+        // A hold begins with a sudden rise by at least half of the waiting time.
         if height <= threshold || height.saturating_sub(delays.excess(k - 1)) < (height - base) / 2 {
             k += 1;
             continue;
@@ -265,7 +272,7 @@ fn holds(delays: &Delays<'_>, blocks: &Blocks, threshold: i64, base: i64) -> Vec
         }
         let held = end - k;
         let span = delays.time(end - 1).saturating_sub(sent);
-        // The first packet waits until about the time at which the last one is sent.
+        // The first packet waits until about the time at which the last one was sent.
         if held >= 3 && span.saturating_mul(10) >= length.saturating_mul(6) {
             found.push(Hold { from: k, to: end, length });
         }
@@ -274,8 +281,8 @@ fn holds(delays: &Delays<'_>, blocks: &Blocks, threshold: i64, base: i64) -> Vec
     found
 }
 
-/// Returns the 90th percentile of the spread within blocks without waits, in ns; the median of all blocks if fewer than a
-/// tenth of them are without waits. Slow changes do not count, because blocks are short.
+/// Returns the 90th percentile of the spread of delays within blocks without waits, in ns. If fewer than a tenth of the
+/// blocks are without waits, returns the median of all blocks. Blocks are short, so slow changes have no effect.
 fn quiet(blocks: &Blocks, threshold: i64) -> i64 {
     let low = |b: &usize| blocks.min[*b] <= threshold;
     let enough = (0..blocks.len()).filter(low).count() * 10 >= blocks.len();
@@ -286,28 +293,29 @@ fn quiet(blocks: &Blocks, threshold: i64) -> i64 {
     if spreads.is_empty() { 0 } else { *spreads.select_nth_unstable(at).1 }
 }
 
-/// Maximum length of a hold that counts as jitter, in ns: radio links and schedulers often hold packets for less.
+/// Maximum length of a hold that counts as jitter, in ns. Radio links and schedulers often hold packets for less.
 const MAX_JITTER_HOLD_NS: i64 = 60_000_000;
 /// Minimum length of a hold after which the path delivers stored packets one by one, in ns. Shorter ones are jitter of
 /// radio links, in one or both directions.
 pub const MIN_STORED_NS: i64 = 80_000_000;
-/// Maximum length of holds that count as jitter, in ns, if there are this many: several clearly differ from the rest.
+/// Length, in ns, and number of holds: if at least this many holds are this long, they do not count as jitter, because
+/// several of them clearly differ from the rest.
 const MAX_JITTER_HOLDS: (i64, usize) = (40_000_000, 3);
 
-/// Returns the minimum length, in ns, of holds that are excluded from usual waits: if several differ from jitter,
-/// others half as long do, too.
+/// Returns the minimum length, in ns, of holds that are excluded from usual waits: if several holds differ from jitter,
+/// so do others of half their length.
 fn least_hold_apart(holds: &[Hold]) -> i64 {
     let least = least_hold(holds);
     if least == MAX_JITTER_HOLDS.0 { least / 2 } else { least }
 }
 
-/// Returns the minimum length of a hold that differs from jitter, in ns. `holds`: all holds of the test.
+/// Returns the minimum length of a hold that differs from jitter, in ns. `holds` contains all holds of the test.
 pub fn least_hold(holds: &[Hold]) -> i64 {
     let (least, many) = MAX_JITTER_HOLDS;
     if holds.iter().filter(|h| h.length >= least).count() >= many { least } else { MAX_JITTER_HOLD_NS }
 }
 
-/// Returns the third largest of the blocks' largest delays, outside `queues` and the long ones of `holds`.
+/// Returns the third largest of the blocks' largest delays, leaving out `queues` and the long ones of `holds`.
 fn tail(delays: &Delays<'_>, blocks: &Blocks, queues: &[Episode], holds: &[Hold]) -> i64 {
     let n = delays.len();
     let mut busy: Vec<(usize, usize)> = queues.iter().map(|q| (q.from, q.to)).collect();

@@ -1,4 +1,4 @@
-//! [`findings`]: meaning of the figures for real-time traffic.
+//! [`findings`]: conclusions from the figures for real-time traffic.
 
 use super::sentences::findings::{self as sentences, ClassKind, LossDistribution};
 use super::severity::{of_missing, of_wait};
@@ -9,7 +9,7 @@ use jitlat_core::metrics::loss::LossPattern;
 use jitlat_core::metrics::regression::TrendVerdict;
 use jitlat_core::summary::Summary;
 
-/// Returns the meaning of the figures for real-time traffic, the most important first. No finding is more severe than
+/// Returns the conclusions from the figures for real-time traffic, the most important first. None is more severe than
 /// the verdict.
 pub fn findings(s: &Summary) -> Vec<Verdict> {
     let mut found = Vec::new();
@@ -28,7 +28,7 @@ pub fn findings(s: &Summary) -> Vec<Verdict> {
         let text = sentences::jitter_without_clock_step(without);
         say("jitter", of_wait(without.p999_ns).into(), text);
     } else if let Some(whole) = s.pdv.percentile(Percent(99_900)) {
-        // Jitter over a change of the smallest delay mainly shows this change (metrics §16).
+        // If the smallest delay changes, jitter mainly shows this change (metrics §16).
         let jumps =
             s.answer.as_ref().is_none_or(|a| a.names(CauseId::RouteChange) || a.names(CauseId::ClockStep));
         let within = s.segments.iter().map(|part| part.pdv_p999).max().filter(|_| jumps);
@@ -81,14 +81,14 @@ fn loss(s: &Summary) -> Option<(Level, String)> {
         Some(LossPattern::Bursty) => LossDistribution::Bursts { mean, longest },
         Some(LossPattern::Random) => LossDistribution::Random,
         Some(LossPattern::AntiClustered) => LossDistribution::Even,
-        // The far host's count does not contain runs.
+        // The far host's counts do not contain the lengths of loss runs.
         _ if longest == 0 => LossDistribution::Unknown,
         _ => LossDistribution::TooFew(longest),
     };
     Some((level, sentences::loss(ratio, distribution)))
 }
 
-/// Returns the speech rating with the recommended buffer, which is that of the verdict if there is one.
+/// Returns the speech rating with the recommended buffer, which is the buffer of the verdict if there is a verdict.
 fn buffer(s: &Summary) -> Option<(Level, String)> {
     let dejitter = s.dejitter.as_ref()?;
     let codec = dejitter.codec.split(' ').next().unwrap_or_default();

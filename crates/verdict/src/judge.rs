@@ -1,37 +1,41 @@
-//! [`judge`]: verdict on a test from its evidence; [`into_answer`] adds the headline.
+//! [`judge`]: computes the verdict on a test from its evidence. [`into_answer`] adds the headline.
 
 use super::case::{Case, MIN_PACKETS};
 use super::causes::{FoundCause, RULES, merge_repeated};
 use super::profiles::{Interruption, Profile, SentTraffic};
 use super::sentences::headline::{
-    broadcast, effect_of_delay, effect_of_jitter, effect_of_missing, headline, not_as_asked,
+    broadcast, effect_of_delay, effect_of_jitter, effect_of_missing, headline, not_as_asked, too_few_packets,
 };
 use super::severity::{Experience, Played, Waits, of_outage};
 use jitlat_core::answer::{Answer, Cause, CauseId, Fault, HostGrade, JitterWithoutStep, Severity};
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::evidence::{Evidence, Judgement};
 use jitlat_core::session::Session;
+use jitlat_core::summary::ShareInterval;
 
-/// Returns the verdict `judgement` with its headline.
-pub fn into_answer(judgement: Judgement) -> Answer {
-    let Judgement { mut answer, known, received, lost, felt } = judgement;
+/// Returns the verdict in `judgement`, completed with its headline. `losses` has the interval of the loss ratio.
+pub fn into_answer(judgement: Judgement, losses: &ShareInterval) -> Answer {
+    let Judgement { mut answer, known, received, lost, mut felt } = judgement;
+    if answer.severity == Severity::Unknown && known.sent < MIN_PACKETS as u64 {
+        felt = felt.or_else(|| Some(too_few_packets(known.sent, lost, losses)));
+    }
     answer.headline = headline(&answer, known, [received, lost], felt.as_deref());
     answer
 }
 
-/// Findings of a test before they are judged.
+/// Findings of a test, from which its verdict is derived.
 pub(super) struct CaseFindings {
     /// Causes, in any order.
     pub found: Vec<FoundCause>,
-    /// Impairments that an application experiences.
+    /// Impairments that an application would experience.
     pub lived: Experience,
-    /// Packets whose fate is known.
+    /// Packets known to be received or lost.
     pub known: KnownPackets,
     /// Number of received packets.
     pub received: u64,
-    /// Time from the first packet to the last whose fate is known, in seconds.
+    /// Time from the first packet to the last packet known to be received or lost, in seconds.
     pub duration: f64,
-    /// Number of packets that a host sent late, read late or refused; the path is not judged by them.
+    /// Number of packets that a host sent late, read late or refused. They do not count in the verdict on the path.
     pub touched: u64,
     /// Severity of gaps within bursts of loss.
     pub gaps: Severity,
@@ -39,7 +43,7 @@ pub(super) struct CaseFindings {
     pub was_set: bool,
 }
 
-/// Judges a test by its evidence, in general and for each of `profiles`.
+/// Judges a test from its evidence, in general and for each of `profiles`.
 pub fn judge(material: &Evidence<'_>, profiles: &[Profile]) -> Judgement {
     let case = Case::new(material);
     let findings = CaseFindings {
@@ -55,14 +59,15 @@ pub fn judge(material: &Evidence<'_>, profiles: &[Profile]) -> Judgement {
     conclude(findings, material.session, profiles)
 }
 
-/// Returns the verdict that follows from the `findings` of the test of `session`.
+/// Returns the verdict that follows from `findings` about the test of `session`.
 pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Profile]) -> Judgement {
     let CaseFindings { mut found, lived, known, received, duration, touched, gaps, was_set } = findings;
     let enough = known.sent >= MIN_PACKETS as u64;
     if !enough {
-        // These causes need no statistics.
-        found.retain(|f| matches!(f.cause.id, CauseId::IncompleteLog | CauseId::SendFailure));
+        // Unlike other causes, these do not depend on statistics.
+        found.retain(|f| matches!(f.cause.id, CauseId::IncompleteLog | CauseId::SendFailure | CauseId::Mtu));
     }
+    // No host is obliged to answer broadcast requests, so missing answers are not losses.
     let no_answers_expected = session.two_way.as_ref().is_some_and(|two_way| !two_way.expects_answers());
     if no_answers_expected {
         found.retain(|f| !is_loss(f.cause.id));
@@ -80,11 +85,14 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
         of_outage(longest, outages.iter().sum(), duration)
     };
     let interrupted = Interruption::by_outages(gone);
+    // If the hosts affected too many packets, the others may not represent the path.
     let rest = known.sent.saturating_sub(touched);
+    let skipped: u64 = session.skipped_in(0, known.end).map(|run| run.len).sum();
+    let (touched, planned) = (touched + skipped, known.sent + skipped);
     let measured =
-        touched == 0 || rest >= MIN_PACKETS as u64 && rest as f64 >= MIN_UNTOUCHED * known.sent as f64;
+        touched == 0 || rest >= MIN_PACKETS as u64 && rest as f64 >= MIN_UNTOUCHED * planned as f64;
     let severity = match &played {
-        // Any number of sent packets is enough to see that nothing arrives.
+        // If nothing arrives, any number of sent packets is enough for a verdict.
         _ if received == 0 && known.complete && known.sent > 0 && !no_answers_expected => Severity::Bad,
         _ if no_answers_expected => Severity::Unknown,
         _ if !enough || received == 0 || !measured => Severity::Unknown,
@@ -97,7 +105,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     sort(&mut found);
     let felt = match severity {
         _ if no_answers_expected => Some(broadcast(known.sent, received)),
-        Severity::Unknown if enough && !measured => Some(not_as_asked(touched, known.sent)),
+        Severity::Unknown if enough && !measured => Some(not_as_asked(touched, planned)),
         Severity::Unknown => None,
         _ => played.and_then(|p| strongest_effect(&p, &lived)),
     };
@@ -106,7 +114,8 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
         Some(&lived.waits).filter(|_| was_set).and_then(|waits| without_clock_step(&found, waits));
     let buffer_ns = played.map(|p| p.buffer_ns).filter(|_| enough);
     let causes: Vec<Cause> = found.into_iter().map(|f| f.cause).collect();
-    let lost = known.sent.saturating_sub(received).saturating_sub(session.unsent);
+    // Packets that this host could not send were not lost on the path.
+    let lost = known.sent.saturating_sub(received).saturating_sub(session.refused());
     let sent =
         SentTraffic { payload: session.payload(), period_ms: session.period().map(|p| p.0 as f64 / 1e6) };
     let of_use = |p: &Profile| {
@@ -139,7 +148,7 @@ fn without_clock_step(found: &[FoundCause], waits: &Waits) -> Option<JitterWitho
     })
 }
 
-/// Returns true for causes that consist of lost packets.
+/// Returns true for causes that are losses of packets.
 fn is_loss(id: CauseId) -> bool {
     matches!(
         id,
@@ -149,10 +158,11 @@ fn is_loss(id: CauseId) -> bool {
             | CauseId::Policing
             | CauseId::PeriodicLoss
             | CauseId::SizeDependent
+            | CauseId::Mtu
     )
 }
 
-/// Returns a description of the effect that users notice most with the buffer of `played`; `None` if they notice none.
+/// Describes the effect that users notice most with the play-out buffer of `played`; `None` if they notice none.
 fn strongest_effect(played: &Played, lived: &Experience) -> Option<String> {
     let (missing, wait, worst) = (played.of_missing(lived.sent), played.of_wait(), played.severity);
     let delay = lived.base_ns.map(|base| base + played.buffer_ns as f64);
@@ -164,16 +174,16 @@ fn strongest_effect(played: &Played, lived: &Experience) -> Option<String> {
     }
 }
 
-/// Minimum share of packets unaffected by the hosts for a verdict on the path.
+/// Minimum share of packets that the hosts did not affect for a verdict on the path.
 const MIN_UNTOUCHED: f64 = 0.8;
 
-/// Returns the severity of a queue that never empties, which jitter does not show.
+/// Returns the severity of a queue that never empties, which is invisible in jitter.
 fn standing(found: &[FoundCause]) -> Severity {
     let never_empties = |f: &&FoundCause| f.cause.id == CauseId::Queue && f.whole_test;
     found.iter().filter(never_empties).map(|f| f.cause.severity).max().unwrap_or(Severity::Good)
 }
 
-/// Returns the grade of the hosts, from the causes in `found` that lie in them.
+/// Returns the grade of the hosts, derived from the causes in `found` that lie in the hosts.
 fn host_grade(found: &[FoundCause]) -> HostGrade {
     let in_hosts = || found.iter().filter(|f| matches!(f.cause.fault, Fault::Sender | Fault::Receiver));
     let severity = in_hosts().map(|f| f.cause.severity).max().unwrap_or(Severity::Good);
@@ -186,8 +196,9 @@ fn host_grade(found: &[FoundCause]) -> HostGrade {
     HostGrade { severity, causes }
 }
 
-/// Aligns the severities of the path's causes with that of the verdict, so that headline and evidence agree near a
-/// limit: the cause of the effect that users notice gets the severity of the verdict, and no cause is more severe.
+/// Aligns the severities of the path's causes with the severity of the verdict, because headline and evidence must not
+/// contradict each other near a limit: the cause of the effect that users notice gets the severity of the verdict, and
+/// no other cause is more severe.
 fn agree(found: &mut [FoundCause], played: &Played, lived: &Experience, severity: Severity) {
     let (wait, missing) = (played.of_wait(), played.of_missing(lived.sent));
     for cause in found.iter_mut().map(|f| &mut f.cause).filter(|c| c.fault == Fault::Path) {

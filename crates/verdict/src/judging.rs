@@ -1,4 +1,4 @@
-//! [`judge`]: the judge that adds verdicts to analyses of `jitlat-core`.
+//! [`judge`]: returns the judge that adds this project's verdicts to analyses of `jitlat-core`.
 
 use crate::counts::of_counts;
 use crate::judge::into_answer;
@@ -14,7 +14,7 @@ use jitlat_core::{Options, PacketRecord, Session, Summary};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// Judge for a list of profiles.
+/// A judge for a list of profiles.
 #[derive(Debug)]
 struct PathJudge {
     profiles: Cow<'static, [Profile]>,
@@ -32,7 +32,7 @@ pub fn judge_for(profiles: impl Into<Cow<'static, [Profile]>>) -> SharedJudge {
     SharedJudge::new(PathJudge { profiles: profiles.into() })
 }
 
-/// Returns the default options of an analysis, which include the [`judge`].
+/// Returns the default options of an analysis together with the [`judge`].
 pub fn options() -> Options {
     Options { judge: Some(judge()), ..Options::default() }
 }
@@ -72,15 +72,17 @@ impl Judge for PathJudge {
             }
         }
         let far_report = summary.two_way.as_ref().and_then(|figures| figures.far_report);
+        let losses = summary.loss.events;
         let answer = judgement.map(|judgement| match (far_report, both_ways) {
             (Some(report), _) => of_counts(summary.counts.sent, report.received),
-            (None, Some(TwoWayEvidence { answers: [up, down], losses })) => {
-                into_answer(two_way(judgement, [up.as_ref(), down.as_ref()], &RequestLosses { runs: losses }))
+            (None, Some(TwoWayEvidence { answers: [up, down], losses: lost })) => {
+                let runs = RequestLosses { runs: lost };
+                into_answer(two_way(judgement, [up.as_ref(), down.as_ref()], &runs), &losses)
             }
-            (None, None) => into_answer(judgement),
+            (None, None) => into_answer(judgement, &losses),
         });
         summary.answer = answer;
-        let warnings = Notes::look_at(summary, session, round_trips);
+        let warnings = Notes::of(summary, session, round_trips);
         summary.warnings.extend(warnings);
         summary.verdicts = findings(summary);
     }

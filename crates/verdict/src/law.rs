@@ -1,4 +1,4 @@
-//! [`LossLaw`]: pattern of the losses that neither an outage nor a full queue explains.
+//! [`LossLaw`]: the pattern of losses that neither an outage nor a full queue explains.
 
 use super::clustering::{Clustering, MIN_RATIO};
 use super::delays::{Delays, SendPattern};
@@ -9,36 +9,36 @@ use jitlat_core::evidence::KnownPackets;
 use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::spec::Schedule;
 
-/// Pattern of losses.
+/// Kind of loss pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossManner {
-    /// Independently of each other.
+    /// Packets are lost independently of each other.
     Random,
-    /// In bursts.
+    /// Packets are lost in bursts.
     Bursty,
-    /// Packets above a rate limit.
+    /// Packets above a rate limit are dropped.
     Policed,
-    /// At regular times.
+    /// Packets are lost at regular times.
     Periodic,
-    /// Packets of one size.
+    /// Packets of this size, in bytes, or longer ones are lost.
     BySize(u16),
 }
 
-/// Pattern of losses with its evidence.
+/// The pattern of losses, and the evidence for it.
 #[derive(Clone, Debug)]
 pub struct LossLaw {
-    /// Pattern.
+    /// Kind of pattern.
     pub manner: LossManner,
     /// Loss ratio among all packets.
     pub ratio: f64,
     /// Number of lost packets.
     pub lost: u64,
-    /// First and last lost packet if the losses are confined to a part of the test; first and last packet of the test
-    /// otherwise.
+    /// First and last lost packet if the losses are confined to a part of the test, otherwise first and last packet of
+    /// the test.
     pub packets: [u64; 2],
-    /// Statistics of the distribution.
+    /// Statistics of runs of loss.
     pub pattern: Pattern,
-    /// Number of clusters of losses, and mean number of packets lost in one.
+    /// Number of clusters of losses, and mean number of lost packets per cluster.
     pub clusters: [f64; 2],
     /// Period; `None` unless the losses are periodic.
     pub period: Option<LossPeriod>,
@@ -48,7 +48,7 @@ pub struct LossLaw {
     pub confidence: f64,
 }
 
-/// Pattern of losses with the underlying statistics.
+/// A kind of pattern and the statistics that indicate it.
 #[derive(Clone, Copy, Debug)]
 struct FoundManner {
     manner: LossManner,
@@ -63,28 +63,30 @@ impl FoundManner {
     }
 }
 
-/// Loss ratio that is not a fault: one packet of a thousand, as in classes 0 to 4 of ITU-T Y.1541.
+/// Loss ratio that does not count as a fault: one packet in a thousand, as in classes 0 to 4 of ITU-T Y.1541.
 const ALLOWED_LOSS: f64 = 1e-3;
-/// Minimum number of losses that show a pattern.
+/// Minimum number of losses that can form a pattern.
 const MIN_LOSSES: u64 = 4;
-/// Standard score that independent losses exceed once in a hundred tests, two-sided.
+/// Standard score that independent losses exceed in one of a hundred tests, two-sided.
 const MIN_Z: f64 = 2.576;
-/// Minimum share of the losses in a part of the test to which they are confined. The densest of many clusters contains
-/// less, and is reported as a cluster.
+/// Minimum share of all losses in the part of the test to which losses are considered confined. With several clusters,
+/// the densest one contains a smaller share and is reported as a cluster.
 const MIN_CONFINED: f64 = 0.85;
-/// Maximum loss ratio of periodic losses that are not a rate limit. Limits that pass 11 of 12 packets are rare.
+/// Maximum loss ratio of periodic losses that are not attributed to a rate limit. Rate limits that pass 11 of 12
+/// packets are rare.
 const MAX_PERIODIC_SHARE: f64 = 1.0 / 12.0;
 /// Like [`MAX_PERIODIC_SHARE`], for events at least [`MIN_LONG_PERIOD_NS`] apart, because token buckets are refilled
 /// more often.
 const MAX_LONG_PERIODIC_SHARE: f64 = 0.25;
+/// Minimum time between events for [`MAX_LONG_PERIODIC_SHARE`], in ns.
 const MIN_LONG_PERIOD_NS: f64 = 450e6;
 /// Like [`MAX_PERIODIC_SHARE`], for losses of exactly one packet in every N, at any position in the test.
 const MAX_EXACT_SHARE: f64 = 0.125;
-/// Minimum loss ratio at which the bucket of a rate limit shows: a limit drops nothing before its bucket is empty.
+/// Minimum loss ratio at which a rate limit is recognised: it drops nothing until its bucket is empty.
 const MIN_BUCKET_SHARE: f64 = 0.05;
 
 impl LossLaw {
-    /// Returns the pattern of the losses `all` among the packets `known`; `None` if there are too few losses.
+    /// Returns the pattern of `all` losses among the packets `known`; `None` if there are too few losses.
     pub fn of(
         material: &Evidence<'_>,
         known: KnownPackets,
@@ -95,12 +97,14 @@ impl LossLaw {
             return None;
         }
         let lost = all.lost();
+        // A loss ratio whose interval reaches down to the permitted ratio is not a fault, whatever its pattern.
         if lost < MIN_LOSSES || all.interval()[0] <= ALLOWED_LOSS {
             return None;
         }
         let is_confined = |part: &Scattered| part.lost() as f64 >= MIN_CONFINED * lost as f64;
         let stretch = all.stretch().filter(|s| is_confined(&all.within(*s)));
         let part = stretch.map_or_else(|| all.clone(), |s| all.within(s));
+        // Outside the part there are few losses, which would dilute its pattern.
         let pattern = part.pattern();
         let found = manner(material, known, delays, &part, pattern);
         let FoundManner { manner, confidence, clustering, period } = found;
@@ -112,6 +116,7 @@ impl LossLaw {
         let first = part.runs.first().map_or(0, |(_, o)| o.start);
         let last = part.runs.last().map_or(0, |(_, o)| o.start + o.len - 1);
         let end = known.end.saturating_sub(1);
+        // A rate limit also acts where it drops nothing, so it is reported to the end of the test.
         let begins_late = manner == LossManner::Policed && first > known.end / 100;
         let packets = match stretch {
             Some(_) => [first, last],
@@ -130,6 +135,7 @@ fn manner(
     part: &Scattered,
     pattern: Pattern,
 ) -> FoundManner {
+    // The most specific explanations are tried first, because more general ones would also fit.
     if let Some(size) = by_size(material, known, part) {
         return FoundManner::new(LossManner::BySize(size), 0.95);
     }
@@ -165,8 +171,8 @@ fn manner(
     FoundManner::new(manner, confidence)
 }
 
-/// Returns true if a token bucket explains losses with this `period`. A bucket also drops packets at even distances,
-/// but only after it is empty, and then a large share of them.
+/// Returns true if a token bucket explains losses with this `period`. A bucket also drops packets at equal distances,
+/// but only after it is empty, and then it drops a large share.
 fn is_of_a_bucket(period: &LossPeriod, part: &Scattered) -> bool {
     let share = part.ratio();
     if period.exact && period.events >= 10 && period.length <= 1.0 && share <= MAX_EXACT_SHARE {
@@ -178,16 +184,17 @@ fn is_of_a_bucket(period: &LossPeriod, part: &Scattered) -> bool {
     share >= MIN_BUCKET_SHARE && period.first as f64 > 1.25 * period.packets + 1.0
 }
 
-/// Number of equal parts of the test that are compared. Each needs [`MIN_LOSSES_PER_PART`] losses and one run on
-/// average.
+/// Number of equal parts into which the test is divided for comparing rates. On average, a part needs
+/// [`MIN_LOSSES_PER_PART`] losses and one run of loss.
 const PARTS: usize = 24;
+/// Minimum average number of losses per part.
 const MIN_LOSSES_PER_PART: u64 = 3;
-/// Maximum variance of the parts, relative to that of independent losses. By chance, one test in ten thousand is below
-/// it (chi-squared, 23 degrees of freedom).
+/// Maximum variance of the parts, relative to the variance of independent losses. By chance, one test in ten thousand
+/// is below this limit (chi-squared, 23 degrees of freedom).
 const MAX_EVEN_VARIATION: f64 = 0.25;
 
-/// Returns true if equal numbers of packets pass in equal times, regardless of the number sent, and far more evenly
-/// than after independent losses or bursts. This is the definition of a rate limit, with a token bucket that is filled
+/// Returns true if the number of packets that pass in equal times is the same, regardless of the number sent, and far
+/// more uniform than with independent losses or bursts. This defines a rate limit, whether its token bucket is filled
 /// continuously or in steps.
 pub fn lets_even_rate_through(delays: &Delays<'_>, departures: &LossTimes<'_, '_>, part: &Scattered) -> bool {
     let (lost, runs) = (part.lost(), part.runs.len());
@@ -226,13 +233,13 @@ pub fn lets_even_rate_through(delays: &Delays<'_>, departures: &LossTimes<'_, '_
         of.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (PARTS - 1) as f64
     };
     let share = mean(&passed) / mean(&sent);
-    // Variance for bursts of this length, in a Gilbert chain of two states.
+    // Variance for bursts of this length according to a two-state Gilbert chain.
     let leaves = runs as f64 / lost as f64;
     let enters = leaves * (1.0 - share) / share.max(1e-9);
     let stays = (1.0 - leaves - enters).clamp(0.0, 0.99);
     let by_chance = share * (1.0 - share) * mean(&sent) * (1.0 + stays) / (1.0 - stays);
     let expected = share * share * variance(&sent) + by_chance;
-    // Below 2, the boundaries of the parts decide.
+    // An expected variance of 2 or less is dominated by the boundaries of the parts.
     variance(&passed) < MAX_EVEN_VARIATION * expected && expected > 2.0
 }
 
@@ -243,9 +250,11 @@ fn run_lengths_agree(part: &Scattered) -> bool {
     variance.sqrt() <= 0.35 * mean + 0.5
 }
 
-/// Returns true if losses occur where packets were sent close together, as a token bucket causes them if intervals vary.
+/// Returns true if packets are mostly lost where they were sent close together. If intervals vary, a token bucket has
+/// this effect.
 fn follows_rate(material: &Evidence<'_>, delays: &Delays<'_>, part: &Scattered) -> bool {
     let Some(period) = material.period() else { return false };
+    // A correlation among fewer losses may be due to chance.
     if part.runs.len() < 12 {
         return false;
     }
@@ -256,7 +265,7 @@ fn follows_rate(material: &Evidence<'_>, delays: &Delays<'_>, part: &Scattered) 
         (_, SendPattern::Varied) => None,
     };
     match bursts {
-        // Later packets of a burst.
+        // In a burst, the packets after the first one are close together.
         Some(size) => {
             if size < 2 {
                 return false;
@@ -285,18 +294,17 @@ fn follows_rate(material: &Evidence<'_>, delays: &Delays<'_>, part: &Scattered) 
     }
 }
 
-/// Returns the smallest size of packets that are lost while shorter ones arrive, for tests that alternate between
-/// sizes.
+/// Returns the smallest packet size that is lost while shorter packets arrive, for tests that alternate between sizes.
 fn by_size(material: &Evidence<'_>, known: KnownPackets, part: &Scattered) -> Option<u16> {
     let notes = material.notes;
     let sizes = &notes.sizes;
-    // If no packet of one size in the cycle arrived, this is the size that the test declares.
+    // If no packet of one size in the cycle arrived, that size is the one that the test declares.
     let declared = material.session.payload()?;
     let one = notes.only_size();
     if sizes.is_empty() && one.is_none() || part.runs.len() < 8 {
         return None;
     }
-    // The shortest cycle of sizes that fits all rows; rows before the second size count as unknown.
+    // The shortest cycle of sizes that fits all rows; the size of rows before the second size is unknown.
     let fits = |cycle: u32| {
         let mut turn: Vec<Option<u16>> = vec![None; cycle as usize];
         sizes
@@ -304,7 +312,7 @@ fn by_size(material: &Evidence<'_>, known: KnownPackets, part: &Scattered) -> Op
             .all(|(seq, size)| *turn[(seq % cycle) as usize].get_or_insert(*size) == *size)
             .then_some(turn)
     };
-    // If all received packets have the same size, the losses show the cycle of sizes.
+    // If all received packets have the same size, the positions of the losses reveal the cycle of sizes.
     let turns_lost = |cycle: u32| {
         let first = part.runs.first().map_or(0, |(_, run)| run.start);
         part.runs.iter().all(|(_, run)| run.len == 1 && (run.start - first).is_multiple_of(cycle.into()))
@@ -319,6 +327,7 @@ fn by_size(material: &Evidence<'_>, known: KnownPackets, part: &Scattered) -> Op
     };
     let mut lost = vec![0u64; cycle as usize];
     for (_, run) in &part.runs {
+        // The limit bounds the time that long outages take.
         (run.start..run.start + run.len.min(100_000))
             .for_each(|seq| lost[(seq % u64::from(cycle)) as usize] += 1);
     }

@@ -10,12 +10,13 @@ const MAX_GROUPS: usize = 200;
 const MAX_WIDE_GROUPS: usize = 60;
 /// Minimum number of packets per group for a meaningful smallest delay.
 const MIN_GROUP_PACKETS: usize = 8;
-/// Minimum size of a step, in ns. Hosts themselves cause smaller changes.
+/// Minimum size of a step, in ns. Hosts alone cause smaller changes.
 const MIN_STEP_NS: i64 = 100_000;
-/// Maximum drift rate: 1000 ppm. Crystals differ by less, and clocks are slewed more slowly (RFC 5905: 500 ppm).
+/// Maximum drift rate: 1000 ppm. Crystal oscillators differ by less, and clocks are slewed more slowly (RFC 5905: 500
+/// ppm).
 pub const MAX_DRIFT: f64 = 1e-3;
 
-/// Lasting change of the smallest delay.
+/// A lasting change of the smallest delay.
 #[derive(Clone, Copy, Debug)]
 pub struct LevelStep {
     /// First packet of the new level, as an index in send order.
@@ -24,11 +25,11 @@ pub struct LevelStep {
     pub change: i64,
     /// Number of packets between the old level and the new one.
     pub ramp: usize,
-    /// Spread of the delays before and after the step, in ns: distance between the 10th and the 90th percentile.
+    /// Spread of the delays before and after the step, in ns: difference between the 90th and the 10th percentile.
     pub spread: [i64; 2],
 }
 
-/// Series divided into groups of packets.
+/// A series divided into groups of packets.
 struct Groups {
     /// Smallest delay of each group, in ns; the lower quartile for wide groups.
     min: Vec<i64>,
@@ -40,6 +41,7 @@ impl Groups {
     fn of(blocks: &Blocks, packets: usize) -> Option<Groups> {
         let wanted = (packets / MIN_GROUP_PACKETS).min(MAX_GROUPS);
         let (min, each) = blocks.grouped(wanted.max(1));
+        // With fewer groups, there are not enough on either side of a step.
         (min.len() >= 12).then_some(Groups { min, each })
     }
 
@@ -59,9 +61,9 @@ impl Groups {
     }
 }
 
-/// Returns the steps of `delays`. A step changes the smallest delay from one lasting level to another, by more than
-/// neighbouring packets differ and more than the smallest delay varies on either side. If the minimum of a few packets
-/// varies as much as the step itself, the lower quartile of more packets may show it.
+/// Returns the steps of `delays`. A step changes the smallest delay from one lasting level to another, by more than the
+/// difference between neighbouring packets, and by more than the smallest delay varies on either side. If the minimum
+/// of a few packets varies as much as the step itself, the lower quartile of more packets may reveal the step.
 pub fn steps(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Vec<LevelStep> {
     let Some(groups) = Groups::of(blocks, delays.len()) else { return Vec::new() };
     let found = steps_between(&groups, delays, blocks, noise);
@@ -84,6 +86,7 @@ fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: D
         let change = after.middle.saturating_sub(before.middle);
         let spread = before.spread.max(after.spread);
         let size = change.saturating_abs();
+        // A step must be clearly larger than the variation of the levels on both sides of it.
         if size > MIN_STEP_NS.max(noise.p90)
             && size / 3 > spread
             && size > 4 * before.spread.min(after.spread)
@@ -121,7 +124,7 @@ fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: D
 /// Maximum number of groups compared on either side of a step.
 const MAX_WINDOW: usize = 10;
 
-/// Middle and spread of several smallest delays, without one or two strays.
+/// Middle and spread of several smallest delays, leaving out one or two outliers.
 struct DelayLevel {
     middle: i64,
     spread: i64,
@@ -134,6 +137,7 @@ impl DelayLevel {
         let sorted = &mut sorted[..n];
         sorted.copy_from_slice(min);
         sorted.sort_unstable();
+        // A single group may lie within a queue, so the extremes are not used.
         let stray = n / 6;
         DelayLevel { middle: sorted[n / 2], spread: sorted[n - 1 - stray].saturating_sub(sorted[stray]) }
     }
@@ -152,8 +156,8 @@ fn refine(
     if change.saturating_abs() < MIN_STEP_NS {
         return None;
     }
-    // 0 on the old level, 1 on the new one. Jitter only adds to delay, so packets below the middle certainly belong to the
-    // lower level.
+    // Position of a packet between the old level (0) and the new one (1). Jitter only adds to delay, so packets below
+    // the middle certainly belong to the lower level.
     let height = |k: usize| (delays.excess(k).saturating_sub(low)) as f64 / change as f64;
     let lower = |k: &usize| if change > 0 { height(*k) < 0.5 } else { height(*k) > 0.5 };
     let place = if change > 0 {
@@ -161,6 +165,7 @@ fn refine(
     } else {
         range.clone().find(lower).unwrap_or(range.end)
     };
+    // Noise must not make packets near either level look like a ramp.
     let margin = 0.15 + 1.5 * noise.median as f64 / change.unsigned_abs() as f64;
     let ramp = if margin < 0.4 {
         let up = range.clone().rev().filter(|k| *k < place).take_while(|k| height(*k) > margin).count();
@@ -226,8 +231,8 @@ const MAX_STORED_NS: i64 = 5_000_000_000;
 /// Half the number of packets that show a level.
 const LEVEL_PACKETS: usize = 30;
 
-/// Returns the length of the slots in which a link forwards packets, in ns, if the smallest delays slide along a line and
-/// then slip by one slot.
+/// Returns the length of the slots in which a link forwards packets, in ns; `None` unless the smallest delays slide
+/// along a line and then slip by one slot.
 pub fn slipped_slot(delays: &Delays<'_>, blocks: &Blocks) -> Option<i64> {
     let n = delays.len();
     let groups = Groups::of(blocks, n)?;
@@ -236,12 +241,12 @@ pub fn slipped_slot(delays: &Delays<'_>, blocks: &Blocks) -> Option<i64> {
     slots::slipped(&time, &groups.min)
 }
 
-/// Returns the drift of the smallest delay; `None` unless this follows one straight line over the whole test, as it
-/// does between clocks that run at different rates.
+/// Returns the drift of the smallest delay; `None` unless the smallest delay follows one straight line during the whole
+/// test, which it does if the clocks run at different rates.
 pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<Drift> {
     let n = delays.len();
     let groups = Groups::of(blocks, n)?;
-    // The time of the smallest delay within a group does not matter, because a group is short.
+    // The position of the smallest delay within its group is ignored, because groups are short.
     let time: Vec<f64> =
         (0..groups.min.len()).map(|g| delays.time(groups.place(g, blocks, n)) as f64).collect();
     let min: Vec<f64> = groups.min.iter().map(|m| *m as f64).collect();
@@ -250,12 +255,13 @@ pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<
     if duration <= 0.0 {
         return None;
     }
+    // The median slope fails if queues cover most of the test, the lower slope if one covers an end.
     let slopes = [median_slope(&time, &min, k / 4), lower_slope(&time, &min)];
     slopes.into_iter().flatten().find_map(|slope| line(slope, &time, &min, noise))
 }
 
-/// Returns the drift of the smallest delays `min` along a line of about `slope`; `None` unless the line contains
-/// nearly all of them, or some in every part of the test.
+/// Returns the drift of the smallest delays `min` along a line with about this `slope`; `None` unless nearly all of
+/// them, or some in every part of the test, are on the line.
 fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<Drift> {
     let k = min.len();
     let duration = time[k - 1] - time[0];
@@ -272,12 +278,13 @@ fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<Drif
     let third = k / 3;
     let straight = |i: usize| {
         let part = i * third..(i + 1) * third;
+        // A third of the test determines its slope less precisely than the whole test.
         let error = 3.0 * scatter / (duration / 3.0);
         median_slope(&time[part.clone()], &min[part], (third / 2).max(1))
             .is_some_and(|s| (s - slope).abs() <= 0.25 * slope.abs() + error)
     };
     let whole = total >= 3.0 * scatter && spread(min) >= 2.0 * scatter && (0..3).all(straight);
-    // The line passes through the lowest residuals, or the middle ones; points near it belong to it.
+    // The line passes through the lowest residuals, or through the middle ones; points near it belong to it.
     let mut sorted = rest.clone();
     sorted.sort_by(f64::total_cmp);
     let (centre, width) = if whole {
@@ -290,6 +297,7 @@ fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<Drif
         let parts: Vec<usize> = (0..k).filter(near).map(|i| 5 * i / k).collect();
         let count = |part: usize| parts.iter().filter(|p| **p == part).count();
         let ends = count(0) * 20 >= k && count(4) * 20 >= k;
+        // The line needs points at both ends and in between: otherwise a single step would also fit.
         if !ends || parts.len() * 4 < k || (1..4).filter(|p| count(*p) * 50 >= k).count() < 1 {
             return None;
         }
@@ -304,8 +312,8 @@ fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<Drif
     Some(Drift { rate, error: error(&points, rate) })
 }
 
-/// Returns half the width of the 95 % interval of the slope `rate` of a line through `points`. Residuals are
-/// correlated from point to point, so the points count as fewer independent ones.
+/// Returns half of the width of the 95 % interval of the slope `rate` of a line through `points`. Residuals of
+/// neighbouring points are correlated, so the points count as fewer independent ones.
 fn error(points: &[(f64, f64)], rate: f64) -> f64 {
     let n = points.len() as f64;
     let mean = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
@@ -313,6 +321,7 @@ fn error(points: &[(f64, f64)], rate: f64) -> f64 {
     let rest: Vec<f64> = points.iter().map(|p| p.1 - mean_m - rate * (p.0 - mean_t)).collect();
     let variance = rest.iter().map(|r| r * r).sum::<f64>();
     let next = rest.windows(2).map(|w| w[0] * w[1]).sum::<f64>();
+    // Correlated residuals make the slope less certain than the same number of independent ones.
     let correlation = (next / variance.max(1.0)).clamp(0.0, 0.98);
     let independent = (n * (1.0 - correlation) / (1.0 + correlation)).max(3.0);
     let sxx = points.iter().map(|p| (p.0 - mean_t).powi(2)).sum::<f64>();
@@ -322,21 +331,21 @@ fn error(points: &[(f64, f64)], rate: f64) -> f64 {
 /// Rate at which two clocks drift apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
-    /// Rate of the receiving clock relative to the sending one, less 1.
+    /// Rate of the receiving clock relative to the sending one, minus 1.
     pub rate: f64,
-    /// Half the width of the 95 % interval of `rate`.
+    /// Half of the width of the 95 % interval of `rate`.
     pub error: f64,
 }
 
-/// Returns the slope of the line through two points: the mean of the lower half of the values in the first fifth of
-/// the test, and the same for the last fifth. The line fits a path without a queue at both ends.
+/// Returns the slope of the line through two points: the mean of the lower half of the values in the first fifth of the
+/// test, and in the last fifth. This line fits a path that has no queue at either end of the test.
 fn lower_slope(time: &[f64], value: &[f64]) -> Option<f64> {
     let k = value.len();
     let fifth = (k / 5).max(2);
     let middle = |part: core::ops::Range<usize>| {
         let mut points: Vec<(f64, f64)> = part.map(|i| (value[i], time[i])).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // The lower half, which excludes noise and queues.
+        // Use the lower half to exclude noise and queues.
         let half = &points[..points.len().div_ceil(2)];
         let n = half.len() as f64;
         (half.iter().map(|p| p.1).sum::<f64>() / n, half.iter().map(|p| p.0).sum::<f64>() / n)
@@ -345,8 +354,8 @@ fn lower_slope(time: &[f64], value: &[f64]) -> Option<f64> {
     (t1 > t0).then(|| (v1 - v0) / (t1 - t0))
 }
 
-/// Returns the median of the slopes between points `lag` apart. Steps and queues in less than a third of the time do not
-/// change it.
+/// Returns the median of the slopes between points `lag` apart. Steps and queues that last for less than a third of the
+/// time do not affect it.
 pub fn median_slope(time: &[f64], value: &[f64], lag: usize) -> Option<f64> {
     let slopes = (lag..time.len()).filter_map(|i| {
         let t = time[i] - time[i - lag];
@@ -361,7 +370,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     values.get(middle).copied()
 }
 
-/// Returns the distance between the 10th and the 90th percentile.
+/// Returns the difference between the 90th and the 10th percentile.
 fn spread(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

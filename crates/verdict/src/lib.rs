@@ -1,21 +1,22 @@
-//! Verdicts on tests: faults of the path with their time, severity and confidence
-//! ([`Answer`](jitlat_core::answer::Answer)), the meaning of the figures ([`findings`]), reasons to doubt a figure
+//! Verdicts on tests: faults of the path, with their time, severity and confidence
+//! ([`Answer`](jitlat_core::answer::Answer)), conclusions from the figures ([`findings`]), reasons to doubt a figure
 //! ([`Warning`](jitlat_core::answer::Warning)), the reliability of all figures ([`Opinion`]), and conclusions about
 //! differences between runs ([`compare`], [`comparison`]) or along a sweep ([`sweep`]).
 //!
 //! * [`options`], [`judge`], [`judge_for`]: add the verdict to the summary of a `jitlat-core` analysis; [`analyze`]:
 //!   analyses and judges in one call
 //! * [`PROFILES`]: requirements of applications; [`severity`]: thresholds of all severities
-//! * [`RULES`]: detection of each kind of cause
+//! * [`RULES`]: rules that detect the kinds of cause
 //!
-//! A verdict begins with a `Case`, which is computed once from the [`Evidence`](jitlat_core::evidence::Evidence) of
-//! the analysis: packets whose fate is known, delays corrected for clocks and routes, queues and holds, the sender's
-//! own delays, and losses grouped by origin. Each of the [`RULES`] examines the case for one kind of cause.
+//! A verdict begins with a `Case`, which is computed once from the [`Evidence`](jitlat_core::evidence::Evidence) of the
+//! analysis. It contains the packets known to be received or lost, delays corrected for clocks and routes, queues and
+//! holds, the sender's own delays, and losses grouped by origin. Each of the [`RULES`] examines the case for one kind
+//! of cause.
 //!
 //! Sentences are plain ASCII; terminals and pages typeset them (`µs` for `us`).
 //!
 //! The crate does no input or output and depends on `jitlat-core` only. `jitlat-passive` judges captured traffic with
-//! its thresholds; `jitlat-report` displays its verdicts.
+//! the thresholds of this crate; `jitlat-report` displays the verdicts.
 //!
 //! ```
 //! use jitlat_core::answer::{CauseId, Severity};
@@ -53,9 +54,11 @@ mod profiles;
 mod schedule;
 mod sentences;
 pub mod severity;
+mod skips;
 mod slots;
 mod steps;
 pub mod sweep;
+mod tcp_limits;
 #[cfg(test)]
 pub(crate) mod testing;
 mod two_way;

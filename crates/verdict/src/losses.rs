@@ -2,6 +2,7 @@
 
 use super::delays::{Delays, SendPattern};
 use jitlat_core::evidence::bounded;
+use jitlat_core::metrics::dependence::EventCounts;
 use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::metrics::stat::wilson95;
 use jitlat_core::session::Session;
@@ -10,9 +11,9 @@ use jitlat_core::spec::Schedule;
 /// Runs of lost packets, divided into outages and others.
 #[derive(Clone, Debug, Default)]
 pub struct PathLosses {
-    /// Number of packets whose fate is known.
+    /// Number of packets known to be received or lost.
     pub sent: u64,
-    /// All runs, ascending.
+    /// All runs of loss, in ascending order.
     pub runs: Vec<SeqRun>,
     /// True for each run that is an outage.
     outage: Vec<bool>,
@@ -20,19 +21,20 @@ pub struct PathLosses {
     gaps: Vec<Option<i64>>,
 }
 
-/// Shortest outage among other losses, in ns: three times the gap that speech concealment bridges (ITU-T G.711 Appendix
-/// I fades to silence within 60 ms), and longer than most bursts of loss.
+/// Shortest outage among other losses, in ns. It is three times the gap that speech concealment bridges (ITU-T G.711
+/// Appendix I fades to silence within 60 ms), and longer than most bursts of loss.
 const MIN_OUTAGE_NS: i64 = 180_000_000;
 /// Shortest outage without other losses, in ns and packets.
 const MIN_LONE_OUTAGE: (i64, u64) = (100_000_000, 4);
-/// Share of a minimum length that suffices: five packets of 20 ms may take a few microseconds less than 100 ms.
+/// Share of a minimum length that suffices. Five packets at intervals of 20 ms may take a few microseconds less than
+/// 100 ms.
 const LENGTH_TOLERANCE: f64 = 0.97;
 /// Maximum number of gaps that count as outages if there are no other losses.
 const MAX_LONE_OUTAGES: usize = 6;
-/// Maximum variation (standard deviation over mean) of the lengths of outages. Geometric lengths, as in bursts, vary
-/// by nearly 1.
+/// Maximum variation (standard deviation divided by mean) of the lengths of outages. Geometric lengths, as in bursts,
+/// vary by nearly 1.
 const MAX_LENGTH_VARIATION: f64 = 0.5;
-/// Minimum number of runs for a meaningful variation of lengths.
+/// Minimum number of runs for a meaningful variation of their lengths.
 const MIN_RUNS_FOR_VARIATION: usize = 6;
 /// Minimum length of a gap with only three lost packets, in ns.
 const LONG_GAP_NS: i64 = 1_000_000_000;
@@ -41,7 +43,7 @@ fn reaches(time: i64, least: i64) -> bool {
     time as f64 >= LENGTH_TOLERANCE * least as f64
 }
 
-/// Returns the standard deviation of lengths over their mean.
+/// Returns the standard deviation of lengths divided by their mean.
 fn variation(lengths: &[u64]) -> f64 {
     let n = lengths.len().max(1) as f64;
     let mean = lengths.iter().sum::<u64>() as f64 / n;
@@ -50,22 +52,23 @@ fn variation(lengths: &[u64]) -> f64 {
 }
 
 impl PathLosses {
-    /// Divides `runs` among `sent` packets; `length` returns the length of a run in ns.
+    /// Divides `runs` of loss among `sent` packets into outages and others. `length` returns the length of a run in ns.
     pub fn new(runs: Vec<SeqRun>, sent: u64, length: impl Fn(&SeqRun) -> i64) -> PathLosses {
         let mut lengths: Vec<u64> = runs.iter().map(|r| r.len).collect();
         lengths.sort_unstable();
         let count = runs.len();
         let median = lengths.get(count / 2).copied().unwrap_or(1).max(1);
-        // Geometric runs with this median are longer than this once in a hundred tests.
+        // Length that geometric runs with this median exceed in only one of a hundred tests.
         let stay = 0.5f64.powf(1.0 / median as f64);
         let unlikely = (0.01 / count.max(1) as f64).ln() / stay.ln();
+        // Three lost packets are too few for a gap unless they take long: a slow stream has few packets per second.
         let is_gap = |run: &SeqRun| {
             let time = length(run);
             let packets = if time >= LONG_GAP_NS { 3 } else { MIN_LONE_OUTAGE.1 };
             run.len >= packets && reaches(time, MIN_LONE_OUTAGE.0)
         };
-        // Gaps of about equal length without other losses are outages; lengths that vary like geometric ones are those
-        // of bursts.
+        // Gaps of about equal length without other losses are outages, even if each of them is short. Lengths that vary
+        // like geometric ones indicate bursts.
         let vary = variation(&lengths) > MAX_LENGTH_VARIATION;
         let only_gaps = count <= MAX_LONE_OUTAGES && !vary && runs.iter().all(is_gap);
         let of_bursts = vary && count >= MIN_RUNS_FOR_VARIATION;
@@ -86,6 +89,8 @@ impl PathLosses {
                 {
                     true
                 }
+                // Otherwise a run is an outage only if random bursts of the observed lengths would hardly ever be this
+                // long.
                 _ => reaches(time, MIN_OUTAGE_NS) && run.len as f64 >= unlikely + 1.0,
             }
         };
@@ -94,7 +99,7 @@ impl PathLosses {
         PathLosses { sent, runs, outage, gaps }
     }
 
-    /// Declares that no run is an outage if `is_limit` returns true for all runs together.
+    /// Marks all runs as not being outages if `is_limit` returns true for all of them together.
     pub fn are_of_a_limit(&mut self, is_limit: impl FnOnce(&Scattered) -> bool) {
         let runs = self.runs.iter().map(|run| (*run, *run)).collect();
         if is_limit(&Scattered { sent: self.sent, runs }) {
@@ -102,7 +107,8 @@ impl PathLosses {
         }
     }
 
-    /// Returns the longest gap that is not an outage and the sum of these gaps, in seconds.
+    /// Returns the length of the longest gap that is not an outage, and the total length of these gaps, both in
+    /// seconds.
     pub fn gaps(&self) -> [f64; 2] {
         let gaps =
             self.gaps.iter().zip(&self.outage).filter(|(_, outage)| !**outage).filter_map(|(gap, _)| *gap);
@@ -116,7 +122,7 @@ impl PathLosses {
         self.runs.iter().zip(&self.outage).filter(|(_, o)| **o).map(|(r, _)| r)
     }
 
-    /// Returns all other losses, numbered as if the packets of outages had not been sent. Runs that become adjacent
+    /// Returns all other losses, renumbered as if the packets of outages had not been sent. Runs that become adjacent
     /// stay separate.
     pub fn others(&self) -> Scattered {
         let mut out = 0;
@@ -132,12 +138,12 @@ impl PathLosses {
     }
 }
 
-/// Losses that no specific event explains.
+/// Losses that no single event explains.
 #[derive(Clone, Debug, Default)]
 pub struct Scattered {
     /// Number of packets among which these losses occurred.
     pub sent: u64,
-    /// Each run with renumbered packets, and with the original numbers.
+    /// Runs of loss: each with renumbered packets, and with the original sequence numbers.
     pub runs: Vec<(SeqRun, SeqRun)>,
 }
 
@@ -152,7 +158,7 @@ impl Scattered {
         self.lost() as f64 / self.sent.max(1) as f64
     }
 
-    /// Returns the 95 % interval of the loss ratio, with runs as the independent events.
+    // Returns the 95 % interval of the loss ratio, counting runs as independent events.
     pub fn interval(&self) -> [f64; 2] {
         let runs = self.runs.len() as u64;
         let each = self.lost() as f64 / runs.max(1) as f64;
@@ -160,17 +166,25 @@ impl Scattered {
         [(low * each).min(1.0), (high * each).min(1.0)]
     }
 
-    /// Returns the runs for which `keep` is true, with `fewer` packets subtracted from `sent`.
+    /// Returns the variance of the loss ratio, relative to independent losses; 1 without losses.
+    pub fn design_effect(&self) -> f64 {
+        let mut events = EventCounts::default();
+        self.runs.iter().for_each(|(run, _)| events.push(run.start, run.len));
+        events.share(self.sent, self.sent).design_effect.unwrap_or(1.0)
+    }
+
+    /// Returns the losses with only the runs for which `keep` returns true, and with `fewer` subtracted from `sent`.
     pub fn filtered(&self, fewer: u64, keep: impl Fn(&SeqRun) -> bool) -> Scattered {
         let runs = self.runs.iter().filter(|(_, original)| keep(original)).copied().collect();
         Scattered { sent: self.sent.saturating_sub(fewer), runs }
     }
 
-    /// Returns the part of the test to which losses are confined, as a range of renumbered packets. It maximises the
-    /// likelihood of two loss ratios over a single one; `None` if losses are spread over the test.
+    /// Returns the part of the test to which losses are confined, as a range of renumbered packets: the part for which
+    /// two loss ratios, inside and outside it, are the most likely. `None` if losses are spread over the test.
     pub fn stretch(&self) -> Option<[u64; 2]> {
         const PARTS: usize = 64;
         const EVENTS: usize = 12;
+        // With fewer losses, chance alone produces dense parts.
         if self.runs.len() < EVENTS || self.sent < 4 * PARTS as u64 {
             return None;
         }
@@ -202,9 +216,10 @@ impl Scattered {
         let (gain, from, to) = best;
         let inside = (parts[to] - parts[from]) as f64 / (to - from) as f64;
         let outside = (all - (parts[to] - parts[from]) as f64) / (PARTS - (to - from)).max(1) as f64;
+        // By chance, the best of all 2080 ranges gains 12 in log likelihood in about one of a hundred tests.
         let clear = gain > 12.0 && outside < 0.2 * inside && (parts[to] - parts[from]) as usize >= EVENTS;
         let edge = |k: usize| (u128::from(self.sent) * k as u128 / PARTS as u128) as u64;
-        // The part reaches from its first loss to its last.
+        // The part extends from its first to its last loss.
         let within: Vec<SeqRun> =
             self.runs.iter().map(|(r, _)| *r).filter(|r| (edge(from)..edge(to)).contains(&r.start)).collect();
         let (first, last) = within.first().zip(within.last()).filter(|_| clear)?;
@@ -218,11 +233,11 @@ impl Scattered {
         Scattered { sent: to - from, runs: runs.collect() }
     }
 
-    /// Returns the statistics of the losses' distribution.
+    /// Returns the statistics of runs of loss.
     pub fn pattern(&self) -> Pattern {
         let (n, lost, runs) = (self.sent as f64, self.lost() as f64, self.runs.len() as f64);
         let kept = n - lost;
-        // Runs that became adjacent when an outage was removed count as one run here.
+        // Runs that became adjacent because an outage between them was removed count as one run here.
         let edges = self.runs.first().is_some_and(|(r, _)| r.start == 0) as u8 as f64
             + self.runs.last().is_some_and(|(r, _)| r.start + r.len >= self.sent) as u8 as f64;
         let observed = 2.0 * runs + 1.0 - edges;
@@ -232,9 +247,10 @@ impl Scattered {
         Pattern { z, burst_ratio: lost / runs.max(1.0) * (kept / n.max(1.0)), spacing: self.spacing() }
     }
 
-    /// Returns the variation (deviation over mean) of the distances between the beginnings of runs, relative to
-    /// independent losses, for which it is 1; `None` with fewer than nine runs.
+    /// Returns the variation (standard deviation divided by mean) of the distances between the starts of runs, relative
+    /// to independent losses, for which it is 1; `None` with fewer than nine runs.
     fn spacing(&self) -> Option<f64> {
+        // A few distances do not determine their own variation.
         if self.runs.len() < 9 {
             return None;
         }
@@ -248,15 +264,16 @@ impl Scattered {
     }
 }
 
-/// Statistics of the distribution of losses.
+/// Statistics of runs of loss.
 #[derive(Clone, Copy, Debug)]
 pub struct Pattern {
     /// Standard score of the runs test of Wald and Wolfowitz: below −1.96 clustered, above 1.96 evenly spread; `None`
     /// with fewer than ten losses.
     pub z: Option<f64>,
-    /// Mean run length relative to independent losses.
+    /// Mean length of runs, divided by that of independent losses.
     pub burst_ratio: f64,
-    /// Variation of the distances between runs relative to independent losses.
+    /// Variation of the distances between runs, divided by that of independent losses; `None` with fewer than nine
+    /// runs.
     pub spacing: Option<f64>,
 }
 
@@ -268,7 +285,7 @@ pub struct LossTimes<'a, 'b> {
     burst: u64,
 }
 
-/// Received packet with its send time.
+/// A received packet and its send time.
 #[derive(Clone, Copy)]
 struct TimedPacket {
     seq: u64,
@@ -276,7 +293,7 @@ struct TimedPacket {
 }
 
 impl<'a, 'b> LossTimes<'a, 'b> {
-    /// Prepares the send times of packets lost between those of `delays`, with the schedule of `session`.
+    /// Creates the send times of the packets lost between those of `delays`, using the schedule of `session`.
     pub fn new(delays: &'b Delays<'a>, session: &Session) -> LossTimes<'a, 'b> {
         let burst = match (session.spec.schedule(), delays.pace()) {
             (Schedule::Burst { size }, _) => u64::from(size.max(1)),
@@ -312,6 +329,8 @@ impl<'a, 'b> LossTimes<'a, 'b> {
         };
         bounded(match neighbours {
             [_, Some(after)] if after.seq == seq => after.time,
+            // Packets of a burst have the same due time, so their times must not be spread evenly. The next received
+            // packet is an upper bound.
             [Some(before), Some(after)] if self.burst > 1 => {
                 before.time.saturating_add(step(before.seq, seq)).min(after.time)
             }
@@ -325,8 +344,8 @@ impl<'a, 'b> LossTimes<'a, 'b> {
         })
     }
 
-    /// Returns the time from the first packet of `run` to the packet after it. For packets sent in bursts only whole
-    /// bursts count, because the rest of a burst is lost at once.
+    /// Returns the time from the first packet of `run` to the packet after the run, in ns. If packets are sent in
+    /// bursts, only whole bursts count, because the rest of a burst is lost at once.
     pub fn length(&self, run: &SeqRun) -> i64 {
         if self.burst > 1 {
             let (first, end) = (run.start.div_ceil(self.burst), (run.start + run.len) / self.burst);

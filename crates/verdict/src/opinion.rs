@@ -6,21 +6,21 @@ use jitlat_core::distribution::Percent;
 use jitlat_core::spec::Transport;
 use jitlat_core::summary::{Coverage, Summary};
 
-/// Verdict with its evidence.
+/// Verdict in one sentence, with evidence and reliability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opinion {
     /// Level with which the verdict is marked.
     pub level: Level,
     /// The verdict in one sentence; the worst finding if there is no verdict.
     pub headline: String,
-    /// Findings with their evidence, the worst first.
+    /// Findings and their evidence, the worst first.
     pub findings: Vec<Verdict>,
-    /// Reliability of the figures, given the clocks, the sample and the hosts' own noise; one sentence per topic.
+    /// Reliability of the figures: one sentence each about the clocks, the sample and the hosts' own noise.
     pub belief: Vec<String>,
 }
 
 impl Opinion {
-    /// Returns the opinion that `summary` supports.
+    /// Returns the opinion based on `summary`.
     pub fn of(summary: &Summary) -> Opinion {
         let mut findings = summary.verdicts.clone();
         // The sort is stable: findings of one level stay in the order of the analysis.
@@ -34,7 +34,7 @@ impl Opinion {
     }
 }
 
-/// Returns the reliability of the figures, one sentence per topic.
+/// Describes the reliability of the figures, with one sentence per topic.
 fn belief(s: &Summary) -> Vec<String> {
     let mut lines = vec![belief::clocks(clocks(s))];
     lines.extend(sender(s));
@@ -58,7 +58,7 @@ fn clocks(s: &Summary) -> ClockKnowledge {
     }
 }
 
-/// Returns a sentence that compares the sender's own timing error with the jitter for which it might be mistaken.
+/// Compares the sender's own timing error with the jitter, for which it might be mistaken.
 fn sender(s: &Summary) -> Option<String> {
     let error = s.schedule_error.as_ref()?.of_program().p99 as f64;
     let without = without_step(s).map(|without| without.p99_ns);
@@ -79,7 +79,8 @@ fn stamps(s: &Summary) -> String {
 fn sample(s: &Summary) -> Option<String> {
     let n = s.counts.unique_valid;
     let dependent = s.inference.t_valid == Some(false);
-    (n > 0).then(|| belief::sample(n, dependent, s.header.proto == Transport::Tcp.number()))
+    let effective = s.inference.p99.effective_n;
+    (n > 0).then(|| belief::sample(n, dependent, effective, s.header.proto == Transport::Tcp.number()))
 }
 
 #[cfg(test)]

@@ -1,20 +1,21 @@
-//! [`LossPeriod`]: period of losses that repeat at regular times or after a fixed number of packets.
+//! [`LossPeriod`]: period of losses that repeat at regular times, or after a fixed number of packets.
 
 use super::losses::{LossTimes, Scattered};
 
-/// Minimum number of events that show a period.
+/// Minimum number of events from which a period is derived.
 const MIN_EVENTS: usize = 6;
-/// Losses closer to each other than the longest distance divided by this number belong to one event.
+/// Divisor of the longest distance between losses: losses closer to each other than the quotient belong to one event.
 const SAME_EVENT: u64 = 4;
-/// Maximum deviation of a distance from a multiple of the period, as a share of the period.
+/// Maximum deviation of a distance from the nearest multiple of the period, as a share of the period.
 const MAX_DEVIATION: f64 = 0.06;
-/// Maximum time between packets, as a share of the loss period, for sufficiently precise event times.
+/// Maximum time between packets, as a share of the loss period. With longer intervals, the times of losses are not
+/// precise enough.
 const MAX_PACKET_SHARE: f64 = 0.15;
 /// Minimum share of distances that are multiples of the period.
 const MIN_FIT: f64 = 0.9;
-/// Minimum share of distances that are a single period.
+/// Minimum share of distances that are exactly one period.
 const MIN_SINGLE: f64 = 0.7;
-/// Minimum period in packets that need not be exact: shorter distances almost always fit to within a packet.
+/// Minimum period, in packets, unless it is exact: shorter distances almost always fit to within a packet.
 const MIN_PACKETS: f64 = 8.0;
 
 /// Period of losses.
@@ -26,7 +27,7 @@ pub struct LossPeriod {
     pub packets: f64,
     /// True if all events are the same number of packets apart.
     pub exact: bool,
-    /// Number of events.
+    /// Number of loss events.
     pub events: u64,
     /// Mean number of packets lost in an event.
     pub length: f64,
@@ -67,7 +68,7 @@ impl LossPeriod {
     }
 }
 
-/// Returns the period of ascending `events`, each of which may be off by `error`; `None` if there is none.
+/// Returns the period of ascending `events`, each of which has an error of at most `error`; `None` if there is none.
 fn period(events: &[f64], error: f64) -> Option<f64> {
     let distances: Vec<f64> = events.windows(2).map(|w| w[1] - w[0]).collect();
     let mut sorted = distances.clone();

@@ -1,14 +1,15 @@
-//! [`PROFILES`]: requirements of profiles with their sources, and the verdict on a path for each.
+//! [`PROFILES`]: requirements of applications, with their sources. Judges a path for each of them.
 
 use super::sentences::profiles as sentences;
 use super::severity::{Experience, MIN_BUFFER_NS, MIN_SPEECH_BUFFER_NS, Played};
 use jitlat_core::answer::{Severity, Suitability};
+use jitlat_core::metrics::dependence::beta_interval;
 use jitlat_core::metrics::emodel;
 use jitlat_core::metrics::stat::wilson95;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Requirements of one profile. Limits are the largest values that are good, fair and poor.
+/// Requirements of one kind of application. Limits are the largest values that count as good, fair and poor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -21,7 +22,7 @@ pub struct Profile {
     pub payload: u16,
     /// Typical time between packets, in ms.
     pub period_ms: f64,
-    /// Differentiated-services code point, 0 to 63.
+    /// DSCP, 0 to 63.
     #[serde(default)]
     pub dscp: u8,
     /// Duration of a test with this profile, in seconds.
@@ -29,10 +30,10 @@ pub struct Profile {
     pub duration_s: f64,
     /// Limits of the one-way delay including the buffer, in ms.
     pub delay_ms: [f64; 3],
-    /// Additional delay of the application, in ms: coding, packetisation, display.
+    /// Additional delay in the application, in ms: coding, packetisation, display.
     #[serde(default)]
     pub own_ms: f64,
-    /// Limits of the share of packets that are lost or too late.
+    /// Limits of the share of packets that are lost or late, 0…1.
     pub missing: [f64; 3],
     /// True for speech, which is also rated by the E-model.
     #[serde(default)]
@@ -48,8 +49,7 @@ fn half_a_minute() -> f64 {
 /// Minimum speech ratings R for good, fair and poor (ITU-T G.109).
 const SPEECH_RATINGS: [f64; 3] = [80.0, 70.0, 60.0];
 
-/// Default profiles of a verdict. Code points are those that RFC 4594 assigns to the traffic class; it has none for
-/// vehicles.
+/// Default profiles. DSCPs are those that RFC 4594 assigns to the traffic class; it does not assign one to vehicles.
 pub const PROFILES: [Profile; 6] = [
     Profile {
         name: Cow::Borrowed("voice"),
@@ -88,13 +88,11 @@ pub const PROFILES: [Profile; 6] = [
         own_ms: 0.0,
         missing: [0.005, 0.02, 0.05],
         speech: false,
-        source: Cow::Borrowed(
-            "ITU-T G.1010 (games: 200 ms), Claypool and Claypool 2006 (100 ms there and back)",
-        ),
+        source: Cow::Borrowed("ITU-T G.1010 (games: 200 ms), Claypool and Claypool 2006 (100 ms round trip)"),
     },
     Profile {
         name: Cow::Borrowed("cloud-desktop"),
-        about: Cow::Borrowed("a screen, keyboard and mouse far away"),
+        about: Cow::Borrowed("remote desktop: screen, keyboard and mouse of a distant computer"),
         payload: 200,
         period_ms: 30.0,
         dscp: 18,
@@ -104,12 +102,12 @@ pub const PROFILES: [Profile; 6] = [
         missing: [0.005, 0.02, 0.05],
         speech: false,
         source: Cow::Borrowed(
-            "Tolia, Andersen and Satyanarayanan 2006 (150 ms there and back crisp, 1 s annoying), ITU-T G.1010",
+            "Tolia, Andersen and Satyanarayanan 2006 (150 ms round trip crisp, 1 s annoying), ITU-T G.1010",
         ),
     },
     Profile {
         name: Cow::Borrowed("telemetry"),
-        about: Cow::Borrowed("measured values and commands"),
+        about: Cow::Borrowed("telemetry and control: measured values and commands"),
         payload: 100,
         period_ms: 1000.0,
         dscp: 18,
@@ -122,7 +120,7 @@ pub const PROFILES: [Profile; 6] = [
     },
     Profile {
         name: Cow::Borrowed("v2x"),
-        about: Cow::Borrowed("vehicles and what they drive past"),
+        about: Cow::Borrowed("V2X: vehicles, other vehicles and roadside units"),
         payload: 300,
         period_ms: 100.0,
         dscp: 0,
@@ -135,16 +133,16 @@ pub const PROFILES: [Profile; 6] = [
     },
 ];
 
-/// Traffic of the test, for comparison with that of a profile.
+/// Traffic of the test, which is compared with the traffic of a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct SentTraffic {
-    /// Payload, in bytes.
+    /// Payload, in bytes; `None` if unknown.
     pub payload: Option<u16>,
-    /// Time between packets, in ms.
+    /// Time between packets, in ms; `None` if unknown.
     pub period_ms: Option<f64>,
 }
 
-/// Impairment that no buffer reduces: times without any packet, and packets that were never sent.
+/// Impairment that no buffer can reduce: times without any packet, and packets that were never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interruption {
     severity: Severity,
@@ -152,14 +150,14 @@ pub struct Interruption {
 }
 
 impl Interruption {
-    /// Creates the interruption by outages of the path with this severity.
+    /// Creates the impairment by outages of the path with this severity.
     pub const fn by_outages(severity: Severity) -> Interruption {
         Interruption { severity, because: sentences::OUTAGES }
     }
 }
 
 impl Profile {
-    /// Returns the fault of an invalid profile; `None` for a valid one.
+    /// Returns the reason why the profile is invalid; `None` for a valid one.
     pub fn fault(&self) -> Option<&'static str> {
         let rising = |limits: [f64; 3]| limits[0] >= 0.0 && limits.is_sorted() && limits[2].is_finite();
         let written = |text: &str| !text.trim().is_empty() && !text.chars().any(char::is_control);
@@ -175,7 +173,7 @@ impl Profile {
             Some("dscp is at most 63")
         } else if !rising(self.delay_ms) || !rising(self.missing) || self.missing[2] > 1.0 {
             Some(
-                "delay_ms and missing are three rising limits each: of good, fair and poor; missing as a share up to 1",
+                "delay_ms and missing need three rising limits each, for good, fair and poor; missing is a share up to 1",
             )
         } else if !(0.0..=60_000.0).contains(&self.own_ms) {
             Some("own_ms is between 0 and 60000")
@@ -185,7 +183,7 @@ impl Profile {
     }
 
     /// Judges the path for this profile with the buffer that suits it best. For speech this is the recommended buffer
-    /// `played`, if it is as good. The result is not better than `interrupted`.
+    /// `played`, if it is equally good. The result is never better than `interrupted`.
     pub fn judge(
         &self,
         lived: &Experience,
@@ -203,8 +201,11 @@ impl Profile {
             let events = (missing * lived.sent as f64).round() as u64;
             let [low, _] = wilson95(events.min(lived.sent), lived.sent).unwrap_or([0.0, 1.0]);
             let late = level(delay / 1e6, self.delay_ms);
+            // For each level, the lower end of the 95 % interval must reach half of the limit: a few losses may be
+            // chance.
             let gone = level(missing, self.missing).min(level(2.0 * low, self.missing));
             let rating = lived.rating(buffer, missing);
+            // Higher ratings are better, so the signs are reversed.
             let speech =
                 if self.speech { level(-rating, SPEECH_RATINGS.map(|r| -r)) } else { Severity::Good };
             (late.max(gone).max(speech), late, gone, buffer, missing, delay, rating)
@@ -212,7 +213,7 @@ impl Profile {
         let judged: Vec<_> = judged.collect();
         let least = judged.iter().map(|j| j.0).min()?;
         let fewest = judged.iter().filter(|j| j.0 == least).map(|j| j.4).fold(f64::INFINITY, f64::min);
-        // Among the best buffers, the smallest that loses hardly more than the best one.
+        // Among the best buffers, choose the smallest that loses hardly more than the best.
         let mut fits = judged.iter().filter(|j| j.0 == least);
         let recommended = played
             .filter(|_| self.speech)
@@ -222,9 +223,10 @@ impl Profile {
         let known = lived.base_ns.is_some();
         let path = severity.max(interrupted.severity);
         let judged = match path {
-            // The unknown delay may make the verdict worse.
+            // The verdict may be worse once the delay is known.
             Severity::Good | Severity::Fair if !known => Severity::Unknown,
-            Severity::Good if !self.is_shown(missing, lived.sent) => Severity::Unknown,
+            // A few packets cannot prove that the share is small.
+            Severity::Good if !self.is_shown(missing, lived) => Severity::Unknown,
             judged => judged,
         };
         let limit = |limits: [f64; 3]| limits[(severity as usize).saturating_sub(2).min(2)];
@@ -249,7 +251,7 @@ impl Profile {
         })
     }
 
-    /// Returns the smallest buffer that an application with this profile has, in ns.
+    /// Returns the smallest buffer that an application of this profile uses, in ns.
     fn least_buffer(&self) -> i64 {
         if self.speech {
             return MIN_SPEECH_BUFFER_NS;
@@ -258,13 +260,13 @@ impl Profile {
         MIN_BUFFER_NS.min((self.delay_ms[0] * 0.05e6) as i64)
     }
 
-    /// Returns true if `sent` packets, of which a share is `missing`, exclude a share above the limit of fair with 95
-    /// % confidence.
-    fn is_shown(&self, missing: f64, sent: u64) -> bool {
-        let events = (missing * sent as f64).round() as u64;
-        let most = match events {
-            0 => 3.0 / sent.max(1) as f64,
-            _ => wilson95(events.min(sent), sent).map_or(1.0, |[_, high]| high),
+    /// Returns true if the packets with a share `missing` exclude, with 95 % confidence, that the true share exceeds the
+    /// limit of fair. Losses in bursts exclude less than independent ones.
+    fn is_shown(&self, missing: f64, lived: &Experience) -> bool {
+        let sent = lived.sent.max(1) as f64;
+        let most = match (missing * sent).round() {
+            0.0 => 3.0 / sent,
+            _ => beta_interval(missing, sent / lived.loss_effect).map_or(1.0, |[_, high]| high),
         };
         most <= self.missing[1]
     }
@@ -362,6 +364,7 @@ mod tests {
             sent: waits.len() as u64 + lost,
             lost,
             burst_ratio: 1.0,
+            loss_effect: 1.0,
             base_ns,
         }
     }

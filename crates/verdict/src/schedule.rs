@@ -1,4 +1,5 @@
-//! Sending host: its clock steps, the stalls of its program, and the waits in its queue, from send times and the schedule.
+//! Delays and clock steps of the sending host: [`SenderDelays`], [`clock_steps`]. They are derived from send times and
+//! the schedule.
 
 use super::delays::{DelayNoise, Delays, SendPattern, at_shares};
 use super::episodes::Hold;
@@ -12,11 +13,11 @@ use std::ops::Range;
 const MIN_STEP_NS: i64 = 1_000_000;
 /// Number of packets examined on either side of a step.
 const MAX_NEIGHBOURS: usize = 12;
-/// Minimum number of packets on either side that show whether a step is permanent.
+/// Minimum number of packets on either side from which a step is known to be permanent.
 const MIN_NEIGHBOURS: usize = 6;
 
-/// Returns the steps of the sending host's clock: send times leave the schedule permanently and delays change by the
-/// opposite amount, while the arrivals show no change. `change` is the amount added to delays.
+/// Returns the steps of the sending host's clock: send times leave the schedule permanently, delays change by the
+/// opposite amount, and the arrivals show no change. `change` is the amount added to delays.
 pub fn clock_steps(delays: &Delays<'_>, material: &Evidence<'_>, noise: DelayNoise) -> Vec<LevelStep> {
     let mut found = Vec::new();
     // Shortcut: if all packets are near the schedule, there was no step.
@@ -33,13 +34,13 @@ pub fn clock_steps(delays: &Delays<'_>, material: &Evidence<'_>, noise: DelayNoi
     found
 }
 
-/// Returns the lateness of each packet relative to the schedule, in ns from an arbitrary origin; `None` if the schedule is
-/// unknown.
+/// Returns the lateness of each packet relative to the schedule, in ns with an arbitrary zero; `None` if the schedule
+/// is unknown.
 fn lateness(delays: &Delays<'_>, material: &Evidence<'_>) -> Option<Vec<i64>> {
     let n = delays.len();
     let last = n.checked_sub(1)?;
     let period = material.period()?;
-    // Logs of versions 1 and 2 call all schedules periodic.
+    // Logs of versions 1 and 2 describe every schedule as periodic.
     let is_periodic = material.session.spec.schedule() == Schedule::Periodic;
     let is_stated = is_periodic && material.session.version >= 3;
     let mut due = match delays.pace() {
@@ -56,20 +57,21 @@ fn lateness(delays: &Delays<'_>, material: &Evidence<'_>) -> Option<Vec<i64>> {
         late.push(bounded(delays.time(k).saturating_sub(due.at(packet.seq))));
         k + 1
     });
-    // If packets do not follow the schedule, they were sent by another one, which is unknown.
+    // If packets do not follow the stated schedule, the actual one is unknown.
     let apart = |k: usize| delays.time(k).saturating_sub(delays.time(k - 1));
+    // A packet sent immediately after another one catches up, and does not show the schedule.
     let in_time = (1..n).filter(|k| apart(*k) > period / 4);
     let mut changes: Vec<i64> =
         in_time.map(|k| late[k].saturating_sub(late[k - 1]).saturating_abs()).collect();
-    // Bursts are a guess if the log does not state them, so most packets must fit.
+    // Bursts are a guess if the log does not state them. Accept the guess only if most packets fit.
     let is_guess = matches!(due, DueTimes::Bursts(..)) && is_periodic;
     let [usual] = at_shares(&mut changes, [if is_guess { 80 } else { 30 }]);
-    // A periodic schedule that the log states is right, even if a busy host sends nearly all packets late.
+    // A periodic schedule that the log states is correct, even if a busy host sends nearly all packets late.
     (is_stated || 4 * usual <= period).then_some(late)
 }
 
-/// Returns the step of the sending host's clock at index `k`, where lateness changes by `jump` ns; `None` if this is not a
-/// clock step.
+/// Returns the step of the sending host's clock at index `k`, where lateness changes by `jump` ns; `None` if the change
+/// has another cause.
 #[cold]
 fn clock_step(
     delays: &Delays<'_>,
@@ -78,6 +80,7 @@ fn clock_step(
     k: usize,
     jump: i64,
 ) -> Option<LevelStep> {
+    // Change of the arrival times. A step of the sending clock does not affect them.
     let left = delays.delay(k).saturating_sub(delays.delay(k - 1)).saturating_add(jump);
     let margin = (jump.abs() / 8).max(noise.p90.saturating_mul(2)).max(100_000);
     if left.saturating_abs() > margin || jump.abs() < 2 * margin {
@@ -91,22 +94,23 @@ fn clock_step(
     };
     let change = |of: &dyn Fn(usize) -> i64| Some(middle(&after, of)?.saturating_sub(middle(&before, of)?));
     let (sent, delay) = (change(&|k| late[k])?, change(&|k| delays.delay(k))?);
-    // Both changes last: a sender catches up after a stall, and a queue drains.
+    // Both changes are permanent in a clock step, whereas a sender catches up after a stall and a queue drains.
     let stays = (sent - jump).abs() <= jump.abs() / 4 && (delay + jump).abs() <= jump.abs() / 4 + noise.p90;
     stays.then_some(LevelStep { place: k, change: delay, ramp: 0, spread: [0, 0] })
 }
 
-/// Returns the entries of `queued` (index, wait in ns) that waited in a queue: the waits of two neighbouring packets
-/// overlap. A program that is stopped within its send call cannot pass the next packet to the kernel in this time.
+/// Returns the entries of `queued` (index, wait in ns) that waited in a queue, that is, whose waits overlap with those
+/// of neighbouring packets. A program that is suspended within its send call cannot pass the next packet to the kernel
+/// during this time.
 fn behind_others(delays: &Delays<'_>, queued: &[(usize, i64)]) -> Vec<(usize, i64)> {
     let wait = |k: usize| queued.binary_search_by_key(&k, |(at, _)| *at).map_or(0, |i| queued[i].1);
     let handed_over = |k: usize| delays.time(k) - wait(k);
     let overlap = |k: usize| {
-        // Packets with the same clock reading were passed to the kernel one after the other, at unknown times.
+        // Packets with equal clock readings were passed to the kernel one after the other, at unknown times.
         let next = (k + 1 < delays.len()).then(|| handed_over(k + 1));
         next.is_some_and(|next| next > handed_over(k) && next < delays.time(k))
     };
-    // If the intervals between packets are longer than the waits, a queue delays the packets on both sides, too.
+    // If the time between packets is longer than the waits, a queue delays the packets on both sides, too.
     let neighbours = |k: usize| wait(k + 1) > 0 && (k == 0 || wait(k - 1) > 0);
     queued
         .iter()
@@ -119,8 +123,9 @@ fn behind_others(delays: &Delays<'_>, queued: &[(usize, i64)]) -> Vec<(usize, i6
 /// stamp the kernel lost.
 const NEIGHBOURS: usize = 3;
 
-/// Adds to `queued` the packets of `unstamped`, whose queue stamp the kernel lost, if they probably waited in the queue: a
-/// packet near them waited for at least half as long as they were in the host. Entries are index and time in ns.
+/// Adds packets of `unstamped`, whose queue stamp the kernel lost, to `queued` if they probably waited in the queue: a
+/// nearby packet waited there for at least half of the time that they spent in the host. Entries are index and time in
+/// ns.
 fn with_unstamped(mut queued: Vec<(usize, i64)>, unstamped: &[(usize, i64)]) -> Vec<(usize, i64)> {
     let near = |(k, most): &&(usize, i64)| {
         let from = queued.partition_point(|(at, _)| at + NEIGHBOURS < *k);
@@ -133,14 +138,15 @@ fn with_unstamped(mut queued: Vec<(usize, i64)>, unstamped: &[(usize, i64)]) -> 
     queued
 }
 
-/// Minimum number of packets that leave together after a host held them.
+/// Minimum number of packets that are sent together after the host held them.
 const MIN_RELEASED_TOGETHER: usize = 3;
-/// Minimum length of a hold if the kernel did not stamp the queue, in ns; shorter waits are attributed to the queue. A host
-/// repeats an unanswered request for the next hop's address after 1 s (RFC 4861 §10, and Linux for IPv4).
+/// Minimum length of a hold if the kernel did not stamp the queue, in ns; shorter waits are attributed to the queue. A
+/// host repeats an unanswered request for the next hop's link-layer address after 1 s (RFC 4861 §10, and Linux for
+/// IPv4).
 const NEIGHBOUR_RETRY_NS: i64 = 900_000_000;
 
-/// Divides `waits` (index, ns) into groups of packets that left together: the time between two departures is less than a
-/// tenth of the time between their send calls.
+/// Divides `waits` (index, ns) into groups of packets that were sent together: the time between their departures is
+/// less than a tenth of the time between their send calls.
 fn let_go_at_once<'a>(
     delays: &'a Delays<'_>,
     waits: &'a [(usize, i64)],
@@ -152,30 +158,30 @@ fn let_go_at_once<'a>(
     })
 }
 
-/// Delays that the sending host itself added: by stalls of its program and by waits in its interface.
+/// Delays added by the sending host: by stalls of its program, and by waits in its interface.
 #[derive(Clone, Debug, Default)]
 pub struct SenderDelays {
-    /// The stalls of the program.
+    /// Stalls of the program.
     pub stalls: Vec<Stall>,
     /// Packets that waited in the queue of the host's interface: index in send order, wait in ns.
     pub queued: Vec<(usize, i64)>,
     /// Packets that waited in the host after the send call, for any reason: index in send order, wait in ns.
     handed_over: Vec<(usize, i64)>,
-    /// Times for which the host held packets outside the queue and then sent them together: the address of the next hop was
-    /// unknown, for example because the path was interrupted.
+    /// Periods during which the host held packets outside the queue and then sent them together. The address of the
+    /// next hop was unknown, for example because the path was interrupted.
     pub holds: Vec<Hold>,
-    /// Number of packets of the stream.
+    /// Number of packets in the stream.
     packets: usize,
 }
 
-/// Time during which the sending program stalled.
+/// A stall of the sending program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stall {
     /// Index in send order of the first late packet.
     pub from: usize,
     /// Index in send order of the packet after the last late one.
     pub to: usize,
-    /// Length of the stall: largest lateness of these packets, in ns.
+    /// Length of the stall: the largest lateness of these packets, in ns.
     pub length: i64,
 }
 
@@ -199,8 +205,8 @@ impl SenderDelays {
         late
     }
 
-    /// Finds packets that were held and sent together, and removes them from those that waited in a queue. `measured`: the
-    /// kernel stamped the entry to the queue.
+    /// Finds packets that were held and sent together, and removes them from the packets that waited in a queue.
+    /// `measured` is true if the kernel stamped the entry to the queue.
     fn find_holds(&mut self, delays: &Delays<'_>, measured: bool) {
         let queued = std::mem::take(&mut self.queued);
         let in_queue = |k: usize| queued.binary_search_by_key(&k, |(at, _)| *at).map_or(0, |i| queued[i].1);
@@ -208,7 +214,7 @@ impl SenderDelays {
             let_go_at_once(delays, &self.handed_over).filter(|group| group.len() >= MIN_RELEASED_TOGETHER)
         {
             let ((first, length), last) = (group[0], group[group.len() - 1].0);
-            // While packets wait in a queue, others leave it.
+            // While packets wait in a queue, others are leaving it.
             let nothing_left =
                 first == 0 || delays.time(first).saturating_sub(delays.time(first - 1)) >= length;
             // Packets that waited in the queue according to the kernel's stamps were not held elsewhere.
@@ -222,10 +228,11 @@ impl SenderDelays {
         self.queued = queued.iter().copied().filter(|(k, _)| measured || !is_held(*k)).collect();
     }
 
-    /// Finds the stalls of the program. A stall ends when the program has caught up with the schedule.
+    /// Finds the stalls of the program. A stall ends when the program has caught up with its schedule.
     fn find_stalls(&mut self, delays: &Delays<'_>, material: &Evidence<'_>) {
         let Some(period) = material.period() else { return };
-        // Upper bound of any packet's lateness beyond the usual: the earliest packet was not later than usual.
+        // Upper bound of the excess of any packet's lateness over the usual lateness: the earliest packet was not later
+        // than usual.
         let latest = material
             .off_schedule
             .filter(|_| !delays.has_shifts())
@@ -242,36 +249,38 @@ impl SenderDelays {
             return;
         };
         let Some(usual) = UsualLateness::of(delays, &late) else { return };
-        // A full TCP window stops a program like a stall. If more than a few packets are late, it is the window.
+        // A full TCP window stops a program like a stall does. If more than a few packets are late, the window was
+        // full.
         let spread = if is_tcp { usual.spread } else { usual.change };
         let limit = least_limit.max(8 * spread);
         if latest.is_some_and(|latest| latest < limit) {
             return;
         }
+        // The packets of a burst are late together, so whole bursts are counted.
         let settled = SETTLED_PACKETS * material.session.spec.schedule().burst().max(1) as usize;
         let mut waiting = self.handed_over.iter().peekable();
         let mut recent = [i64::MAX; RECENT_PACKETS];
         let mut stalled: Option<Stalled> = None;
         let mut before = i64::MAX;
         let stalls = &mut self.stalls;
-        // The first packet was late if those after it had to catch up.
+        // The first packet was late if the packets after it had to catch up.
         let first = caught_up_at_once(delays, &late, period);
         if !is_tcp && first.length >= limit {
             stalls.push(first);
         }
         for (k, late) in late.iter().enumerate() {
-            // Lateness of the send call: without the wait in the interface.
+            // Lateness of the send call itself, without the wait in the interface.
             while waiting.next_if(|(at, _)| *at < k).is_some() {}
             let late = late - waiting.peek().filter(|(at, _)| *at == k).map_or(0, |(_, ns)| *ns);
             if usual.drift > 0 {
-                // A sender with a lower rate also falls behind with the packets that were lost.
+                // A sender with too low a rate falls further behind while packets are lost.
                 let meanwhile = usual.drift.saturating_mul(missing_before(delays, k));
                 recent.iter_mut().for_each(|before| *before = before.saturating_add(meanwhile));
             }
             let base = recent.iter().copied().min().unwrap_or(late);
             recent[k % RECENT_PACKETS] = late;
             let jump = late.saturating_sub(std::mem::replace(&mut before, late));
-            // Another stall before the program has caught up.
+            // The next stall began before the program had caught up.
             if let Some(stall) =
                 stalled.take_if(|stall| jump >= limit && k - stall.from >= MIN_BETWEEN_STALLS)
             {
@@ -302,7 +311,7 @@ impl SenderDelays {
             }
         }
         let unfinished = stalled.and_then(|stall| {
-            // At the end of a TCP connection a long stall is rather a full window; short ones count.
+            // At the end of a TCP connection, a long stall is probably a full window; only short ones count.
             let known = !is_tcp || stall.length < 10 * period;
             let whole = stall.never_caught_up(delays).filter(|_| known)?;
             Some(Stall { to: delays.len(), ..whole })
@@ -310,8 +319,8 @@ impl SenderDelays {
         stalls.extend(unfinished);
     }
 
-    /// Returns the 95th percentile of the waits in the host's interface, in ns; `None` if fewer than 8 packets or less than
-    /// 1 % of them waited, which is not a queue.
+    /// Returns the 95th percentile of the waits in the host's interface, in ns; `None` if fewer than 8 packets or less
+    /// than 1 % of all packets waited, which does not count as a queue.
     pub fn height(&self) -> Option<i64> {
         let mut waits: Vec<i64> =
             self.queued.iter().map(|(_, ns)| *ns).filter(|ns| *ns >= MIN_STAY_NS).collect();
@@ -322,30 +331,31 @@ impl SenderDelays {
         Some(*waits.select_nth_unstable(at).1)
     }
 
-    /// Returns the wait of the k-th packet in the host's interface, in ns.
+    /// Returns the time that the k-th packet waited in the host's interface, in ns.
     pub fn of(&self, k: usize) -> i64 {
         self.queued.binary_search_by_key(&k, |(at, _)| *at).map_or(0, |i| self.queued[i].1)
     }
 }
 
-/// Number of recent packets, the earliest of which (relative to the schedule) is the reference for a new stall.
+/// Number of recent packets. The one that is earliest relative to the schedule is the reference for a new stall.
 const RECENT_PACKETS: usize = 7;
-/// Number of packets without progress after which a program is considered to have given up catching up.
+/// Number of packets without progress after which the program counts as no longer catching up.
 const SETTLED_PACKETS: usize = 16;
 
-/// Usual deviation of a sender from its schedule, without stalls, in ns.
+/// Usual deviations of a sender from its schedule when it does not stall, in ns.
 #[derive(Clone, Copy, Debug)]
 struct UsualLateness {
     /// 70th percentile of the absolute change in lateness from packet to packet.
     change: i64,
-    /// Lateness added with each packet, if the sender's rate is lower than the schedule's; otherwise 0.
+    /// Increase of lateness per packet if the sender's rate is lower than that of the schedule; otherwise 0.
     drift: i64,
     /// Difference between the 70th and the 10th percentile of lateness.
     spread: i64,
 }
 
 impl UsualLateness {
-    /// Computes the deviation from the lateness `late` of the packets of `delays`; `None` if there are too few packets.
+    /// Computes the usual deviations from the lateness `late` of the packets of `delays`; `None` if there are too few
+    /// packets.
     fn of(delays: &Delays<'_>, late: &[i64]) -> Option<UsualLateness> {
         let n = delays.len();
         let step = (n / 2048).max(1);
@@ -354,7 +364,8 @@ impl UsualLateness {
             return None;
         }
         let change = |k: usize| (late[k] - late[k - 1], delays.time(k).saturating_sub(delays.time(k - 1)));
-        // Packets that follow others at once and reduce lateness catch up after a stall, even if they are many.
+        // Packets that directly follow others and reduce lateness catch up after a stall, even if there are many of
+        // them.
         let catches_up = |(change, apart): &(i64, i64)| *change < 0 && *apart <= -change / 3;
         let in_turn = (1..n).step_by(step).filter(|k| missing_before(delays, *k) == 0);
         let mut changes: Vec<i64> = in_turn.map(change).filter(|c| !catches_up(c)).map(|c| c.0).collect();
@@ -371,23 +382,24 @@ const MIN_STALL_NS: i64 = 15_000_000;
 /// Minimum number of packets between the starts of two stalls.
 const MIN_BETWEEN_STALLS: usize = 3;
 
-/// Returns the stall before the first packet, after which the next packets follow at once; of length 0 if there was none.
+/// Returns the stall before the first packet, after which the next packets follow without a gap. Its length is 0 if
+/// there was none.
 fn caught_up_at_once(delays: &Delays<'_>, late: &[i64], period: i64) -> Stall {
     let close = |k: &usize| {
         delays.time(*k).saturating_sub(delays.time(k - 1)) < period / 4 && late[*k] <= late[k - 1]
     };
     let to = 1 + (1..late.len()).take_while(close).count();
     let length = late.first().zip(late.get(to - 1)).map_or(0, |(first, last)| first.saturating_sub(*last));
-    // A burst of a few packets at the start is usual for timers.
+    // Timers often send a burst of a few packets at the start.
     let length = if to >= 2 * MIN_FOLLOWERS { length } else { 0 };
     Stall { from: 0, to, length }
 }
 
-/// Number of packets that leave at once after a stall, at least.
+/// Minimum number of packets that directly follow one another after a stall.
 const MIN_FOLLOWERS: usize = 4;
 
-/// Returns the stalls of a sender whose schedule is unknown: a gap, and then at once about as many packets as should have
-/// been sent during the gap.
+/// Returns the stalls of a sender whose schedule is unknown: after a gap, it sends at once about the number of packets
+/// that the gap lacks.
 fn stalls_by_gaps(delays: &Delays<'_>, period: i64) -> Vec<Stall> {
     let burst = if let SendPattern::Bursts(size) = delays.pace() { size } else { 1 };
     let n = delays.len();
@@ -415,17 +427,17 @@ fn stalls_by_gaps(delays: &Delays<'_>, period: i64) -> Vec<Stall> {
     found
 }
 
-/// Returns the number of packets sent between the one at index `k` and the one before it in send order that did not arrive.
+/// Returns the number of packets lost between the packet at index `k` and the one before it in send order.
 fn missing_before(delays: &Delays<'_>, k: usize) -> i64 {
     let before = k.checked_sub(1).map_or(0, |before| delays.seq(before));
     (delays.seq(k).saturating_sub(before) as i64 - 1).max(0)
 }
 
-/// Stall whose end is not known yet.
+/// A stall that has not ended yet.
 struct Stalled {
     /// Index in send order of the first late packet.
     from: usize,
-    /// Largest lateness of its packets beyond `base`, in ns.
+    /// Largest lateness of the stall's packets beyond `base`, in ns.
     length: i64,
     /// Lateness before the stall, in ns.
     base: i64,
@@ -436,8 +448,8 @@ struct Stalled {
 }
 
 impl Stalled {
-    /// Returns the stall of a program that does not catch up; `None` if delays fell by its length when it began,
-    /// because then the clock was set and the packets were not late.
+    /// Returns the stall of a program that does not catch up; `None` if delays fell by the length of the stall when it
+    /// began. In this case the clock was set, and the packets were not late.
     fn never_caught_up(&self, delays: &Delays<'_>) -> Option<Stall> {
         let before = self.from.checked_sub(1)?;
         let fell = delays.delay(before).saturating_sub(delays.delay(self.from));

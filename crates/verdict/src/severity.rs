@@ -6,22 +6,22 @@ use jitlat_core::metrics::emodel::{self, DelayModel};
 use jitlat_core::metrics::stat::wilson95;
 use std::borrow::Cow;
 
-/// Limits up to which a value is good, fair or poor.
+/// Largest values that count as good, fair and poor.
 type GradeLimits = [f64; 3];
 
 /// Minimum speech ratings R for good, fair and poor: ITU-T G.109 calls 80 and above *high* or *best*, 70 *medium*, 60
 /// *low*.
 const RATING_LIMITS: GradeLimits = [80.0, 70.0, 60.0];
-/// Share of packets that are lost or too late: ITU-T G.1010 allows 1 % for conversational video and 3 % for speech; at 10 %
-/// and above no concealment helps (G.1020).
+/// Share of packets that are lost or late. ITU-T G.1010 allows 1 % for conversational video and 3 % for speech; at 10 %
+/// and above, no concealment helps (G.1020).
 const MISSING_LIMITS: GradeLimits = [0.01, 0.03, 0.10];
-/// Play-out buffer, in ns: ITU-T Y.1541 allows a delay variation of 50 ms; G.114 leaves 150 ms from mouth to ear for
-/// everything, and 400 ms at the utmost.
+/// Play-out buffer, in ns. ITU-T Y.1541 allows a delay variation of 50 ms. G.114 recommends at most 150 ms from mouth
+/// to ear in total, and never more than 400 ms.
 const BUFFER_LIMITS: GradeLimits = [50e6, 100e6, 300e6];
-/// Length of an outage, in s: 200 ms lose a word (3GPP TS 22.105 counts longer ones as interruptions); 2 s interrupt a
-/// conversation.
+/// Length of an outage, in s. A word is lost in 200 ms (3GPP TS 22.105 counts longer outages as interruptions); 2 s
+/// interrupt a conversation.
 const OUTAGE_LIMITS: GradeLimits = [0.0, 0.2, 2.0];
-/// Share of time without a path: ITU-T Y.1540's service availability of 99.99, 99.9 and 99 %.
+/// Share of time without a path: the complement of ITU-T Y.1540's service availability of 99.99, 99.9 and 99 %.
 const UNAVAILABLE_LIMITS: GradeLimits = [1e-4, 1e-3, 1e-2];
 
 /// Codec of the rated speech: G.711 with concealment (ITU-T G.113: Ie 0, Bpl 25.1) in packets of 20 ms.
@@ -32,19 +32,20 @@ fn level(value: f64, limits: GradeLimits) -> Severity {
     [Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad][worse]
 }
 
-/// Returns the severity of a `share` of lost or late packets, of which `events` of `packets` were observed. A level
-/// requires that the lower end of the 95 % interval reaches half of its limit.
+/// Returns the severity of a `share` of lost or late packets, of which `events` were observed among `packets`. For a
+/// level, the lower end of the 95 % interval must reach half of its limit.
 pub fn of_missing(share: f64, events: u64, packets: u64) -> Severity {
     let [low, _] = wilson95(events.min(packets), packets).unwrap_or([0.0, 1.0]);
     level(share, MISSING_LIMITS).min(level(2.0 * low, MISSING_LIMITS))
 }
 
-/// Returns the severity of a `share` of lost or late packets, without regard to their number.
+/// Returns the severity of a `share` of lost or late packets, regardless of their number.
 pub fn level_of_missing(share: f64) -> Severity {
     level(share, MISSING_LIMITS)
 }
 
-/// Limits the severity of a program's stall to fair: it harms users of this host, but is not a fault of the path.
+/// Limits the severity of a program's stall to fair: a stall affects users of this host, but is not a fault of the
+/// path.
 pub fn of_host(severity: Severity) -> Severity {
     severity.min(Severity::Fair)
 }
@@ -54,29 +55,30 @@ pub fn of_wait(ns: i64) -> Severity {
     level(ns as f64, BUFFER_LIMITS)
 }
 
-/// Returns the severity of outages in a test of `duration` seconds, from the longest and the total length in seconds.
+/// Returns the severity of outages in a test of `duration` seconds, given the length of the longest one and their total
+/// length in seconds.
 pub fn of_outage(longest: f64, total: f64, duration: f64) -> Severity {
     level(longest, OUTAGE_LIMITS).min(level(total / duration.max(total), UNAVAILABLE_LIMITS))
 }
 
-/// Smallest recommended play-out buffer, in ns: about the precision of two clocks and of a program's timer.
+/// Smallest recommended play-out buffer, in ns. It is about the precision of two clocks and of a program's timer.
 pub const MIN_BUFFER_NS: i64 = 1_000_000;
 /// Smallest play-out buffer of speech, in ns: half a packet of 20 ms. No player uses a smaller one.
 pub const MIN_SPEECH_BUFFER_NS: i64 = 10_000_000;
 
-/// Distribution of waits beyond the smallest delay.
+/// Distribution of waits: delays minus the smallest delay.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
-    /// Wait in ns with the share of received packets that wait longer, ascending.
+    /// Waits in ns, ascending, each with the share of received packets that wait longer.
     points: Vec<(i64, f64)>,
 }
 
-/// Shares of packets whose waits are candidates for buffers, in thousandths of a percent.
+/// Percentiles of the waits that are tried as buffer sizes, in thousandths of a percent.
 const SHARES: [u32; 13] =
     [50_000, 75_000, 90_000, 95_000, 97_000, 98_000, 99_000, 99_500, 99_700, 99_800, 99_900, 99_990, 100_000];
 
 impl Waits {
-    /// Computes the waits of `n` delays, the smallest of which is `min`.
+    /// Computes the waits of `n` packets with these `delays`, the smallest of which is `min`.
     pub fn new(delays: &Quantiles<'_>, min: i64, n: u64) -> Waits {
         let point = |p: u32| {
             let x = delays.edf(Percent(p))?;
@@ -93,7 +95,7 @@ impl Waits {
         reached.or(self.points.last()).map(|(wait, _)| *wait)
     }
 
-    /// Adds the smallest buffers to `points`; `later` returns the share of packets that wait longer.
+    /// Adds the smallest buffers to `points`. `later` returns the share of packets that wait longer than a given time.
     fn with_least(mut points: Vec<(i64, f64)>, later: impl Fn(i64) -> f64) -> Waits {
         if !points.is_empty() {
             points.extend([MIN_BUFFER_NS, MIN_SPEECH_BUFFER_NS].map(|wait| (wait, later(wait))));
@@ -122,17 +124,19 @@ impl Waits {
     }
 }
 
-/// Impairments that an application experiences, excluding outages.
+/// Impairments that an application would experience, leaving out outages.
 #[derive(Clone, Debug)]
 pub struct Experience {
-    /// Waits beyond the smallest delay.
+    /// Waits: delays minus the smallest delay.
     pub waits: Waits,
-    /// Number of packets whose fate is known.
+    /// Number of packets known to be received or lost.
     pub sent: u64,
-    /// Number of lost packets among them.
+    /// Number of these packets that were lost.
     pub lost: u64,
-    /// Mean length of loss bursts, relative to independent losses.
+    /// Mean length of loss bursts, divided by that of independent losses.
     pub burst_ratio: f64,
+    /// Variance of the loss ratio, relative to independent losses; 1 without losses.
+    pub loss_effect: f64,
     /// Smallest one-way delay, in ns; `None` if unknown.
     pub base_ns: Option<f64>,
 }
@@ -142,9 +146,9 @@ pub struct Experience {
 pub struct Played {
     /// Size of the buffer, in ns.
     pub buffer_ns: i64,
-    /// Share of packets that are lost or too late for the buffer.
+    /// Share of packets that are lost, or too late for the buffer.
     pub missing: f64,
-    /// Rating R of speech.
+    /// E-model rating R of speech.
     pub rating: f64,
     /// Severity of the worst effect.
     pub severity: Severity,
@@ -163,8 +167,8 @@ impl Played {
 }
 
 impl Experience {
-    /// Returns the buffers of at least `least` ns, ascending, each with the share of packets that are lost or too late
-    /// for it.
+    /// Iterates over the buffers of at least `least` ns, ascending, each with the share of packets that are lost or too
+    /// late for it.
     pub fn buffers(&self, least: i64) -> impl Iterator<Item = (i64, f64)> + '_ {
         let received = self.sent.saturating_sub(self.lost) as f64;
         let sent = self.sent.max(1) as f64;
@@ -175,7 +179,8 @@ impl Experience {
             .map(move |(wait, later)| (*wait, (self.lost as f64 + later * received) / sent))
     }
 
-    /// Returns the rating R of speech with a buffer of `buffer_ns`, for which a share `missing` of packets is lost or late.
+    /// Returns the E-model rating R of speech with a buffer of `buffer_ns`, with which a share `missing` of packets is
+    /// lost or late.
     pub fn rating(&self, buffer_ns: i64, missing: f64) -> f64 {
         let (ie, bpl, codec_ns) = SPEECH_CODEC;
         let delay = self.base_ns.unwrap_or(0.0).max(0.0) + codec_ns + buffer_ns as f64;
@@ -183,8 +188,8 @@ impl Experience {
         model.base() - model.impairment(delay / 1e6) - emodel::equipment(ie, bpl, missing, self.burst_ratio)
     }
 
-    /// Returns the recommended buffer: among those with the lowest severity, the smallest whose speech rating is within one
-    /// point of the best. `None` if nothing arrived.
+    /// Returns the recommended buffer: among the buffers with the lowest severity, the smallest whose speech rating is
+    /// within one point of the best rating. `None` if nothing arrived.
     pub fn best(&self) -> Option<Played> {
         let played: Vec<Played> = self
             .buffers(MIN_BUFFER_NS)
@@ -235,6 +240,7 @@ mod tests {
             sent: waits.len() as u64 + lost,
             lost,
             burst_ratio: 1.0,
+            loss_effect: 1.0,
             base_ns: Some(20e6),
         };
         assert_eq!(Waits::of(&waits).points, of(&waits, 0).waits.points);
@@ -297,6 +303,7 @@ mod tests {
             sent: 1020,
             lost: 20,
             burst_ratio: 1.0,
+            loss_effect: 1.0,
             base_ns: Some(20e6),
         }
     }

@@ -1,4 +1,4 @@
-//! [`slot`]: length of the time slots in which a link forwards packets, if delays show them.
+//! [`slot`]: detects the time slots in which a link forwards packets, from delays.
 
 use super::delays::{Delays, at_shares};
 use super::levels::median_slope;
@@ -8,26 +8,26 @@ use std::ops::RangeInclusive;
 const SLOT_RANGE: [i64; 2] = [2_500_000, MAX_SLOT_NS];
 /// Longest detectable slot, in ns.
 pub const MAX_SLOT_NS: i64 = 25_000_000;
-/// Minimum number of pairs of packets that show a slot.
+/// Minimum number of pairs of packets from which a slot is derived.
 const MIN_PAIRS: usize = 12;
 /// Approximate maximum number of pairs that are compared.
 const MAX_PAIRS: usize = 1 << 15;
-/// Minimum share of the pairs that differ by whole slots.
+/// Minimum share of the pairs whose delays differ by whole slots.
 const MIN_WHOLE: f64 = 0.85;
 
 /// Returns the length of the slots in which a link forwards packets sent every `period` ns, in ns; `None` if delays show no
 /// slots.
 ///
-/// A packet that misses its slot waits for the next one: the delays of two packets sent a multiple of the slot apart differ
-/// by whole slots or hardly at all. If the slots and the sender follow different clocks, the smallest delay rises or falls
-/// slowly and then changes by one slot.
+/// A packet that misses its slot waits for the next one. The delays of two packets that were sent a multiple of the
+/// slot apart therefore differ by whole slots, or hardly at all. If the slots and the sender follow different clocks,
+/// the smallest delay rises or falls slowly and then changes by one slot.
 pub fn slot(delays: &Delays<'_>, period: i64) -> Option<i64> {
     (1..=4).find_map(|lag| of_pairs(delays, period, lag))
 }
 
-/// Returns the length of the slots, in ns, if all packets meet them at the same phase; `None` if there are none. The
-/// smallest delays `min` at `time` change slowly along a straight line, with occasional jumps by a slot in the
-/// opposite direction.
+/// Returns the length of the slots, in ns, if all packets reach them at the same phase; `None` if there are no slots.
+/// The smallest delays `min` at `time` must change slowly along a straight line, with occasional jumps by one slot in
+/// the opposite direction.
 pub fn slipped(time: &[f64], min: &[i64]) -> Option<i64> {
     let value: Vec<f64> = min.iter().map(|m| *m as f64).collect();
     let slope = median_slope(time, &value, (min.len() / 12).max(2))?;
@@ -37,7 +37,7 @@ pub fn slipped(time: &[f64], min: &[i64]) -> Option<i64> {
     let slot = largest.abs();
     let drift = (slope * (time[time.len() - 1] - time[0])).abs();
     let is_slide = SLIDE_RANGE.contains(&slope.abs()) && slope * largest < 0.0 && drift >= slot / 10.0;
-    // Each change is either one slot in this direction or small, and delays span at most about a slot.
+    // Each change is small or one slot in this direction, and delays span at most about one slot.
     let is_slot = |change: f64| (change - largest).abs() <= slot / 4.0;
     let others = changes.iter().filter(|change| !is_slot(**change)).all(|change| change.abs() <= slot / 5.0);
     let range = min.iter().max()?.saturating_sub(*min.iter().min()?) as f64;
@@ -46,12 +46,13 @@ pub fn slipped(time: &[f64], min: &[i64]) -> Option<i64> {
     (is_slide && is_staircase && SLIPPED_SLOT_RANGE.contains(&slot)).then_some(slot as i64)
 }
 
-/// Range of the rate at which the slots' clock drifts relative to the sender's. Free-running clocks differ by less than 100 ppm, synchronised ones by less than 6 ppm: outside this range a step is a route change.
+/// Range of the rate at which the slots' clock drifts relative to the sender's. Free-running clocks differ by less than
+/// 100 ppm, synchronised ones by less than 6 ppm: a step with a rate outside this range is a route change.
 const SLIDE_RANGE: RangeInclusive<f64> = 6e-6..=1e-4;
-/// Range of the slots of radio links, in ns; a larger step is a route change.
+/// Range of the slots of radio links, in ns. A larger step is a route change.
 const SLIPPED_SLOT_RANGE: RangeInclusive<f64> = 2.5e6..=12e6;
 
-/// Like [`slot`], from pairs of packets that are `lag` numbers apart.
+/// Like [`slot`], computed from pairs of packets whose sequence numbers are `lag` apart.
 fn of_pairs(delays: &Delays<'_>, period: i64, lag: usize) -> Option<i64> {
     let n = delays.len();
     let [shortest, longest] = SLOT_RANGE;

@@ -14,21 +14,22 @@ pub enum StepReason {
     ReceiverClock,
     /// The path became longer or shorter.
     Route,
-    /// A queue, which is not a lasting change.
+    /// A queue filled or drained; the change is not lasting.
     Queue,
-    /// The path became longer or shorter while it stored packets, which it then delivered faster than they were sent.
+    /// The path became longer or shorter while it stored packets, and then delivered them faster than they were sent.
     HandOver,
 }
 
-/// Maximum delay that a route change adds, in ns: two geostationary hops.
+/// Maximum delay that a route change adds, in ns: two hops over geostationary satellites.
 const MAX_DETOUR_NS: i64 = 700_000_000;
-/// Minimum number of packets of a ramp. A ramp is a queue that fills or drains.
+/// Minimum number of packets in a ramp, which is caused by a queue that fills or drains.
 const MIN_RAMP_PACKETS: usize = 3;
 
-/// Minimum time for which packets take a route, in ns, even if many packets are sent in less: several round trips.
+/// Minimum time for which packets take a route, in ns: several round trips. It applies even if many packets are sent in
+/// less time.
 const MIN_ROUTE_TIME_NS: i64 = 100_000_000;
 
-/// Returns the steps of `found` with their reasons.
+/// Returns the steps `found`, each with its reason.
 pub fn explain(
     delays: &Delays<'_>,
     found: &[LevelStep],
@@ -54,15 +55,15 @@ pub fn explain(
                 && delays.time(to.max(1) - 1).saturating_sub(delays.time(from)) < MIN_ROUTE_TIME_NS
         };
         if explained[k].1 == StepReason::Route && (is_brief(step.place, end) || is_brief(begin, step.place)) {
-            // After a stall, many packets are sent together and all meet the same short-lived state.
+            // After a stall, many packets are sent together. All of them meet the same short-lived state.
             (explained[k].1, explained[k].2) = (StepReason::Queue, false);
         }
         if !stays(delays, &step, begin, end) {
             (explained[k].1, explained[k].2) = (StepReason::Queue, false);
         }
     }
-    // A rise and the fall back to the previous level belong together. If one of them is a ramp, if the jitter is much
-    // larger in between, or if packets follow each other closely at the end, it was a queue.
+    // A rise and the return to the previous level belong together. They were a queue if one of them is a ramp, if the
+    // jitter is much larger in between, or if packets follow each other closely at the end.
     for k in 0..explained.len() {
         let (step, reason, proven) = explained[k];
         if proven || step.change < 0 {
@@ -73,11 +74,13 @@ pub fn explain(
             (k + 1..explained.len()).find(|other| back(&explained[*other].0) && !explained[*other].2);
         let end = partner.map(|other| explained[other].0);
         let queue = reason == StepReason::Queue
-            || lively(&step, 1.7)
+            || has_more_jitter(&step, 1.7)
             || end.is_some_and(|end| {
-                step.ramp + end.ramp >= MIN_RAMP_PACKETS || lively(&end, 1.7) || drains(delays, &end, noise)
+                step.ramp + end.ramp >= MIN_RAMP_PACKETS
+                    || has_more_jitter(&end, 1.7)
+                    || drains(delays, &end, noise)
             });
-        if queue && (end.is_some() || reason == StepReason::Queue || lively(&step, 3.0)) {
+        if queue && (end.is_some() || reason == StepReason::Queue || has_more_jitter(&step, 3.0)) {
             explained[k].1 = StepReason::Queue;
             if let Some(other) = partner {
                 explained[other].1 = StepReason::Queue;
@@ -90,7 +93,7 @@ pub fn explain(
         let before = explained[k - 1].1;
         if !proven
             && step.change < 0
-            && (before == StepReason::Queue || step.ramp >= MIN_RAMP_PACKETS || lively(&step, 3.0))
+            && (before == StepReason::Queue || step.ramp >= MIN_RAMP_PACKETS || has_more_jitter(&step, 3.0))
         {
             explained[k].1 = StepReason::Queue;
         }
@@ -98,8 +101,8 @@ pub fn explain(
     explained.into_iter().map(|(step, reason, _)| (step, reason)).collect()
 }
 
-/// Returns true if the smallest delays between the steps before and after this one differ by the step: neither side returns
-/// to the other's level, except for stray packets.
+/// Returns true if the smallest delays before and after this step, up to the neighbouring steps, differ by its size. A
+/// few packets may return to the other level.
 fn stays(delays: &Delays<'_>, step: &LevelStep, begin: usize, end: usize) -> bool {
     // Clocks may drift meanwhile, so that only packets near the step are compared.
     let near = (step.change.unsigned_abs() as f64 / MAX_SLOW_DRIFT / 4.0) as i64;
@@ -122,20 +125,21 @@ fn stays(delays: &Delays<'_>, step: &LevelStep, begin: usize, end: usize) -> boo
 const MAX_SLOW_DRIFT: f64 = 6e-6;
 const MAX_NEAR: usize = 1 << 16;
 
-/// Returns true if the jitter is `factor` times as large on the higher side of a step.
-fn lively(step: &LevelStep, factor: f64) -> bool {
+/// Returns true if the jitter on the higher side of a step is `factor` times as large as on the lower side.
+fn has_more_jitter(step: &LevelStep, factor: f64) -> bool {
     let [before, after] = step.spread;
     let (low, high) = if step.change > 0 { (before, after) } else { (after, before) };
     high as f64 > factor * low.max(20_000) as f64 && high > step.change.abs() / 50
 }
 
-/// Returns true if the delay falls as it does when a queue drains: packets arrive in order, directly after each other.
+/// Returns true if the delay falls like that of a draining queue: packets arrive in order, one directly after the
+/// other.
 fn drains(delays: &Delays<'_>, step: &LevelStep, noise: DelayNoise) -> bool {
     let k = step.place;
     if k < 2 || k >= delays.len() {
         return false;
     }
-    // Two packets at the edge that arrive back to back.
+    // Two packets next to the step that arrive back to back.
     let close = |k: usize| {
         let sent = delays.time(k).saturating_sub(delays.time(k - 1));
         let apart = delays.arrival(k).saturating_sub(delays.arrival(k - 1));
@@ -147,11 +151,11 @@ fn drains(delays: &Delays<'_>, step: &LevelStep, noise: DelayNoise) -> bool {
     close(k) || close(k - 1) || k + 1 < delays.len() && close(k + 1)
 }
 
-/// Reason of a step that evidence other than delays proves.
+/// Reason for a step that is proven by evidence other than delays.
 enum Proof {
     /// The receiving host's clock was set.
     Clock,
-    /// The route changed.
+    /// The route changed, and neither clock was set.
     Route,
     /// Neither is proven.
     None,
@@ -162,7 +166,8 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
     let near = |a: i64, b: i64, margin: i64| a.saturating_sub(b).saturating_abs() <= margin;
     let change = step.change;
     let size = change.saturating_abs();
-    // Clock changes that the hosts report: those of the receiver add to delays, those of the sender reduce them.
+    // Clock steps that the hosts report: steps of the receiver's clock increase delays, steps of the sender's clock
+    // reduce them.
     let up = session.spec.direction() == Direction::Up;
     let (sender, receiver) =
         if up { (&session.client, &session.server) } else { (&session.server, &session.client) };
@@ -173,8 +178,9 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
             return Proof::Clock;
         }
     }
-    // Changes from the probes before to those after. A clock step changes the offset by its size and the round trip
-    // not at all; a longer route changes the offset by half of its size, or not at all if both directions are longer.
+    // Changes between the probes before and after the stream. A clock step changes the offset by its size and does not
+    // affect the round trip. A longer route changes the offset by half of its size, or not at all if both directions
+    // become longer.
     let mut clock_stood = false;
     let change_of = |before: Option<f64>, after: Option<f64>| Some(after? - before?);
     let offset = change_of(clock.offset_before_ns, clock.offset_after_ns);
@@ -189,7 +195,7 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
         }
         clock_stood = route < 0.5 * set && route < 0.4 * by.abs();
     }
-    // Either packets that arrived in order, the later one at an earlier time, or packets that were reordered.
+    // Either packets arrived in order, but the later one has an earlier arrival time, or packets were reordered.
     let k = step.place;
     if change < 0 && k > 0 && k < delays.len() {
         let apart = delays.arrival(k).saturating_sub(delays.arrival(k - 1));
@@ -205,7 +211,7 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
     {
         return Proof::Clock;
     }
-    // A different time to live proves a different route.
+    // A different TTL proves a different route.
     let seq = delays.seq(k.min(delays.len() - 1));
     if material.notes.ttl.iter().skip(1).any(|(at, _)| u64::from(*at).abs_diff(seq) <= 3) {
         return Proof::Route;

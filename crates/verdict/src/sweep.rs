@@ -7,33 +7,34 @@ use jitlat_core::answer::{Answer, Severity};
 use jitlat_core::sweep::{Estimate, SweepAxis, SweepGrid, SweepPoint};
 use std::collections::BTreeMap;
 
-/// Minimum number of packets of a point for a verdict.
+/// Minimum number of packets for a verdict on a point. Even without losses, fewer packets cannot exclude a loss ratio
+/// that a conversation does not tolerate (3/N).
 const MIN_PACKETS: u64 = 100;
 
-/// Effect of one condition on the delay, with all others equal.
+/// Effect of one condition on the delay while all other conditions are equal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConditionEffect {
     /// Name of the condition.
     pub axis: String,
-    /// Values of the other conditions that vary in the sweep; empty without any.
+    /// Values of the other conditions that vary in the sweep; empty if none do.
     pub others: String,
-    /// Level with the smallest mean delay, and this mean in ns.
+    /// Level with the smallest mean delay, and that mean in ns.
     pub least: (String, f64),
-    /// Level with the largest mean delay, and this mean in ns.
+    /// Level with the largest mean delay, and that mean in ns.
     pub most: (String, f64),
-    /// True if the delay of a numeric condition grows from its first level to its last, false if it shrinks; `None` if
-    /// the extremes are elsewhere or the condition is not a number.
+    /// True if the delay grows from the first level of a numeric condition to the last, false if it shrinks; `None` if
+    /// the extremes are at other levels, or the condition is not numeric.
     pub trend: Option<bool>,
-    /// True if the two means differ beyond chance, with 95 % confidence for all comparisons of the sweep together
-    /// (Welch's tests with Holm's correction); `None` for single runs.
+    /// True if the two means differ by more than chance explains, with 95 % confidence for all comparisons of the sweep
+    /// together (Welch's tests with Holm's correction); `None` for single runs.
     pub is_certain: Option<bool>,
 }
 
-/// Probability that a sweep without any change shows at least one change by chance.
+/// Probability that a sweep in which nothing changes the delay still shows at least one change by chance.
 const SIGNIFICANCE: f64 = 0.05;
 
-/// Returns the effect of each condition: the largest certain one over all combinations of the others, or the largest if
-/// none is certain. Certain effects come first.
+/// Returns the effect of each condition: over all combinations of the other conditions, the largest certain effect, or
+/// the largest one if none is certain. Certain effects come first.
 pub fn changes(grid: &SweepGrid, points: &[SweepPoint]) -> Vec<ConditionEffect> {
     let lines: Vec<(&SweepAxis, Vec<LevelMeans<'_>>)> =
         grid.axes.iter().map(|axis| (axis, lines(grid, points, axis))).collect();
@@ -49,7 +50,7 @@ fn size(c: &ConditionEffect) -> f64 {
     c.most.1 - c.least.1
 }
 
-/// Means at the levels of one condition, with all others equal.
+/// Mean delays at the levels of one condition, while all other conditions are equal.
 struct LevelMeans<'a> {
     others: String,
     means: Vec<(&'a str, &'a Estimate)>,
@@ -68,8 +69,8 @@ fn lines<'a>(grid: &'a SweepGrid, points: &'a [SweepPoint], axis: &SweepAxis) ->
     lines.into_iter().map(|(others, means)| LevelMeans { others, means }).collect()
 }
 
-/// Returns the largest p-value that is significant with Holm's correction, over all pairs of means in `lines`; 0 if
-/// none is.
+/// Returns the largest p-value that is significant according to Holm's correction, over all pairs of means in `lines`;
+/// 0 if none is significant.
 fn largest_beyond_chance<'a>(lines: impl Iterator<Item = &'a LevelMeans<'a>>) -> f64 {
     let mut chances: Vec<f64> = Vec::new();
     for LevelMeans { means, .. } in lines {
@@ -82,7 +83,7 @@ fn largest_beyond_chance<'a>(lines: impl Iterator<Item = &'a LevelMeans<'a>>) ->
     chances.iter().enumerate().take_while(small).last().map_or(0.0, |(_, p)| *p)
 }
 
-/// Returns the largest effect in `lines`; certain ones (p-value up to `limit`) come before others.
+/// Returns the largest effect in `lines`. Certain effects (p-value up to `limit`) are preferred.
 fn largest(axis: &SweepAxis, lines: &[LevelMeans<'_>], limit: f64) -> Option<ConditionEffect> {
     let found = lines.iter().filter_map(|LevelMeans { others, means }| {
         let by_mean = |a: &&(&str, &Estimate), b: &&(&str, &Estimate)| a.1.mean.total_cmp(&b.1.mean);
@@ -101,7 +102,7 @@ fn largest(axis: &SweepAxis, lines: &[LevelMeans<'_>], limit: f64) -> Option<Con
             is_certain: least.1.chance_of_difference(most.1).map(|p| p <= limit),
         })
     });
-    // A line with only one level shows no effect.
+    // A line with only one level has no effect.
     let certain = |c: &ConditionEffect| c.is_certain == Some(true);
     found
         .filter(|c| c.least.0 != c.most.0)
@@ -115,21 +116,21 @@ impl ConditionEffect {
     }
 }
 
-/// Returns the severity of a point: the worse of its loss and of the 99th percentile of its jitter; unknown if it has
-/// too few packets.
+/// Returns the severity of a point: the severity of its loss or of its jitter's 99th percentile, whichever is worse.
+/// Unknown if the point has too few packets.
 pub fn severity(point: &SweepPoint) -> Severity {
     if point.sent < MIN_PACKETS {
         return Severity::Unknown;
     }
-    // TCP hides losses, so this figure is missing.
+    // TCP hides losses; the figure is then missing.
     let lost = point.get("loss").map_or(0, |_| point.sent.saturating_sub(point.received));
     let missing = of_missing(lost as f64 / point.sent as f64, lost, point.sent);
     let jitter = point.get("pdv-p99").map_or(Severity::Good, |e| of_wait(e.mean as i64));
     if point.received == 0 { Severity::Bad } else { missing.max(jitter) }
 }
 
-/// Returns the verdict on a sweep, with the severity of its worst combination. It has no causes, buffer or profiles,
-/// because a sweep does not store its single tests.
+/// Returns the verdict on a sweep, with the severity of its worst combination. It contains no causes, buffer or
+/// profiles, because a sweep does not store its individual tests.
 pub fn answer(grid: &SweepGrid, points: &[SweepPoint], complete: bool) -> Answer {
     let worst = points.iter().max_by_key(|p| severity(p)).filter(|p| severity(p) > Severity::Unknown);
     let level = worst.map_or(Severity::Unknown, severity);

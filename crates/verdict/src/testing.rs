@@ -32,8 +32,8 @@ pub const SYNCHRONISED: SyncState = SyncState {
     frequency_ppb: 0,
 };
 
-/// Returns the smallest number of `range` for which `holds` is true. `holds` must be monotonic. Panics if it is true
-/// or false for all of them.
+/// Returns the smallest number in `range` for which `holds` is true. `holds` must be monotonic. Panics if it is true
+/// for the whole range, or false for the whole range.
 pub fn first(range: core::ops::RangeInclusive<i64>, holds: impl Fn(i64) -> bool) -> i64 {
     let (mut below, mut from) = (*range.start(), *range.end());
     assert!(!holds(below), "true for {below} already");
@@ -45,7 +45,8 @@ pub fn first(range: core::ops::RangeInclusive<i64>, holds: impl Fn(i64) -> bool)
     from
 }
 
-/// Known packets of a test: the fate of the first `sent` packets is known, that of the next `unknown` ones is not.
+/// Known packets of a test: the first `sent` packets are known to be received or lost, the next `unknown` packets are
+/// not.
 pub const fn known(sent: u64, unknown: u64, complete: bool) -> KnownPackets {
     KnownPackets { sent, end: sent, unknown, tail: unknown, complete }
 }

@@ -1,4 +1,4 @@
-//! Verdict on a two-way test: that on its round trips, with the direction of each cause.
+//! Verdict on a two-way test: the verdict on its round trips, completed with the direction of each cause.
 
 use jitlat_core::answer::{Answer, Cause, CauseId};
 use jitlat_core::evidence::Judgement;
@@ -7,12 +7,12 @@ use jitlat_core::twoway::{LossRun, LossSide};
 
 /// Directions in which requests without an answer were lost, if the far host's count shows them.
 pub struct RequestLosses<'a> {
-    /// Runs of these requests, ascending.
+    /// Runs of requests without an answer, ascending.
     pub runs: &'a [LossRun],
 }
 
-/// Completes the verdict on the round trips with those on the two directions, which are known if the far host
-/// reports its times.
+/// Completes the verdict on the round trips with the verdicts on the two directions, which exist if the far host
+/// reports its timestamps.
 pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &RequestLosses<'_>) -> Judgement {
     let round_trip = &mut judged.answer;
     for cause in &mut round_trip.causes {
@@ -22,12 +22,13 @@ pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &Reque
             | CauseId::BurstyLoss
             | CauseId::Policing
             | CauseId::PeriodicLoss
-            | CauseId::SizeDependent => lost_on(cause, losses),
+            | CauseId::SizeDependent
+            | CauseId::Mtu => lost_on(cause, losses),
             CauseId::Queue | CauseId::RouteChange | CauseId::Reordering => shown_on(cause, ways),
             _ => None,
         };
     }
-    // A cause in both directions that no round trip shows is a fault of the far clock.
+    // A cause in both directions that round trips do not show is a fault of the far host's clock.
     let [up, down] = ways;
     for cause in up.into_iter().chain(down).flat_map(|a| &a.causes) {
         let clock = matches!(cause.id, CauseId::ClockStep | CauseId::ClockSkew);
@@ -35,7 +36,7 @@ pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &Reque
             round_trip.causes.push(cause.clone());
         }
     }
-    // Packets in transit while a clock was set appear to be held.
+    // A clock step makes the packets in transit look as if they had been held.
     let set: Vec<(f64, i64)> = round_trip
         .causes
         .iter()
@@ -53,7 +54,8 @@ fn size(cause: &Cause) -> i64 {
     cause.magnitude_ns.unwrap_or(0).saturating_abs()
 }
 
-/// Returns the direction in which at least nine of ten packets of a cause were lost; `None` if there is none.
+/// Returns the direction in which at least nine of ten packets of a cause were lost; `None` if neither direction has
+/// that many.
 fn lost_on(cause: &Cause, losses: &RequestLosses<'_>) -> Option<Direction> {
     let [first, last] = cause.packets;
     let (mut up, mut down, mut either) = (0u64, 0u64, 0u64);
@@ -75,7 +77,7 @@ fn lost_on(cause: &Cause, losses: &RequestLosses<'_>) -> Option<Direction> {
     }
 }
 
-/// Returns the direction with the same cause at about the same time; `None` if both or none have it.
+/// Returns the direction that has the same cause at about the same time; `None` if both or neither have it.
 fn shown_on(cause: &Cause, [up, down]: [Option<&Answer>; 2]) -> Option<Direction> {
     let has = |answer: Option<&Answer>| {
         answer.is_some_and(|a| {

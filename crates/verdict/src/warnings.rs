@@ -1,6 +1,7 @@
 //! [`Notes`]: reasons to doubt a figure.
 
 use super::sentences::warnings as sentences;
+use super::tcp_limits::Limits;
 use jitlat_core::answer::CauseId;
 use jitlat_core::answer::Warning;
 use jitlat_core::metrics::schedule_error::ScheduleError;
@@ -17,7 +18,7 @@ impl Notes {
     }
 
     /// Returns every reason to doubt the figures of `summary`.
-    pub fn look_at(summary: &Summary, session: &Session, round_trips: bool) -> Vec<Warning> {
+    pub fn of(summary: &Summary, session: &Session, round_trips: bool) -> Vec<Warning> {
         let mut notes = Notes::default();
         notes.sample(summary, session);
         notes.clocks(summary, round_trips);
@@ -46,7 +47,7 @@ impl Notes {
             let text = sentences::processing_unknown(without, s.counts.unique_valid);
             self.warn("processing_unknown", text);
         }
-        // If the far host reports the figures, there are no percentiles.
+        // If the figures come from the far host, there are no percentiles.
         if (1..1000).contains(&s.pdv.n) {
             self.warn("few_packets", sentences::few_packets(s.counts.unique_valid));
         }
@@ -55,6 +56,15 @@ impl Notes {
         }
         if !s.reordering.observable {
             self.warn("tcp", sentences::TCP);
+        }
+        if let [first, .., last] = &session.tcp[..] {
+            let limits = Limits::of(&session.tcp);
+            let duration = (last.at - first.at).0 as f64 / 1e9;
+            if limits.total() >= 0.05 * duration {
+                let rtt = session.tcp.iter().map(|m| m.round_trip_us).max().unwrap_or(0);
+                let windows = [first.window, session.tcp.iter().map(|m| m.window).max().unwrap_or(0)];
+                self.warn("tcp_limited", sentences::tcp_limited(limits, duration, windows, rtt));
+            }
         }
         if s.segments.len() > 1 && shows(s, &[CauseId::RouteChange, CauseId::ClockStep]) {
             let (changes, first) = (s.segments.len() as u64 - 1, &s.segments[1]);
@@ -68,7 +78,7 @@ impl Notes {
             self.warn("clock_inconsistent", sentences::CLOCK_INCONSISTENT);
         }
         for (host, state) in [("client", &clock.client), ("server", &clock.server)] {
-            // Slewing stays below 1000 ppm, so a millisecond within a test of seconds is a step.
+            // Slewing stays below 1000 ppm, so a change of a millisecond within a test of seconds is a step.
             if let Some(step) = state.step_ns.filter(|s| s.unsigned_abs() > 1_000_000) {
                 self.warn("clock_step", sentences::clock_step(host, step));
             }
@@ -86,7 +96,8 @@ impl Notes {
             self.warn("clocks_unknown", sentences::CLOCKS_UNKNOWN);
         }
         let Some(rtt) = clock.min_rtt_ns.filter(|r| *r > 0) else { return };
-        // Packets that wait throughout the test are in a queue that the probes before and after do not meet.
+        // If packets wait throughout the test, the queue was probably absent while the probes before and after the test
+        // were sent.
         let queued = s.answer.as_ref().is_some_and(|a| a.names(CauseId::Queue));
         if min > rtt && !queued {
             self.warn("delay_exceeds_rtt", sentences::delay_exceeds_rtt(min, rtt));
@@ -133,13 +144,14 @@ impl Notes {
         let asked = of_answers.unwrap_or(s.header.dscp);
         let seen: u64 = s.far_end.dscp.values().sum();
         let kept = s.far_end.dscp.get(&asked).copied().unwrap_or(0);
-        // The far host chooses the class of answers to plain requests.
+        // The far host chooses the DSCP of answers to plain requests.
         if kept < seen && (s.two_way.is_none() || of_answers.is_some() || asked != 0) {
             let other = s.far_end.dscp.iter().filter(|(d, _)| **d != asked).max_by_key(|(_, n)| **n);
             let mostly = other.map_or(0, |(d, _)| *d);
             let text = sentences::dscp_changed(of_answers.is_some(), asked, seen - kept, seen, mostly);
             self.warn("dscp_changed", text);
         }
+        self.marks_of_requests(s);
         if let Some(marked) = s.far_end.ecn.get(&CONGESTION_EXPERIENCED).filter(|n| **n > 0) {
             let queue = s.answer.as_ref().is_some_and(|a| a.names(CauseId::Queue));
             let all = s.far_end.ecn.values().sum();
@@ -148,19 +160,43 @@ impl Notes {
     }
 }
 
-/// ECN field of a packet that met congestion (RFC 3168).
+impl Notes {
+    /// Adds warnings about marks with which requests arrived at the far host, as it reports them.
+    fn marks_of_requests(&mut self, s: &Summary) {
+        let Some(t) = &s.two_way else { return };
+        let asked = s.header.dscp;
+        let changed: u64 = t.request_dscp.iter().filter(|(d, _)| **d != asked).map(|(_, n)| n).sum();
+        if changed > 0 {
+            let other = t.request_dscp.iter().filter(|(d, _)| **d != asked).max_by_key(|(_, n)| **n);
+            let mostly = other.map_or(0, |(d, _)| *d);
+            let all = t.request_dscp.values().sum();
+            self.warn("request_dscp_changed", sentences::request_dscp_changed(asked, changed, all, mostly));
+        }
+        let all = t.request_ecn.values().sum();
+        if let Some(marked) = t.request_ecn.get(&CONGESTION_EXPERIENCED).filter(|n| **n > 0) {
+            self.warn("request_congestion_marked", sentences::request_congestion_marked(*marked, all));
+        }
+        // Requests are sent without ECN.
+        let capable: u64 = t.request_ecn.iter().filter(|(e, _)| matches!(e, 1 | 2)).map(|(_, n)| n).sum();
+        if capable > 0 {
+            self.warn("request_ecn_changed", sentences::request_ecn_changed(capable, all));
+        }
+    }
+}
+
+/// ECN field of a packet that met congestion (CE, RFC 3168).
 const CONGESTION_EXPERIENCED: u8 = 3;
 
-/// Returns true if the verdict contains one of `causes`, or there is no verdict.
+/// Returns true if the verdict contains one of `causes`, or if there is no verdict.
 fn shows(s: &Summary, causes: &[CauseId]) -> bool {
     s.answer.as_ref().is_none_or(|answer| causes.iter().any(|id| answer.names(*id)))
 }
 
-/// Maximum time that waking up two programs adds to a round trip of the control connection, in ns. A smaller difference
-/// between a round trip and a delay is not a contradiction.
+/// Maximum time, in ns, that the wake-ups of two programs add to a round trip of the control connection. A smaller
+/// difference between a round trip and a delay is not a contradiction.
 const HOST_WAKE_UP_NS: i64 = 100_000;
 
-/// Returns true if the round trip is 1.5 to 4 times the delay, give or take the hosts' own time (metrics §15).
+/// Returns true if the round trip is 1.5 to 4 times the delay, allowing for the hosts' own time (metrics §15).
 fn is_about_half(delay: i64, rtt: i64) -> bool {
     let (delay, rtt, host) = (delay as f64, rtt as f64, HOST_WAKE_UP_NS as f64);
     (1.5 * delay - host..=4.0 * delay + host).contains(&rtt)

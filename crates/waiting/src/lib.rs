@@ -1,8 +1,8 @@
 //! Waiting in tests: for a condition, with a limit. This is the only place where a test sleeps.
 //!
-//! A test that sleeps for "long enough" is slow on a quiet machine and wrong on a busy one. These functions check a
-//! condition again and again and return as soon as it is true. If it is not true within a limit, the test fails with
-//! a message that names what was expected.
+//! A test that sleeps for "long enough" is slow on a quiet machine and wrong on a busy one. These functions
+//! check a condition again and again and return as soon as it is true. If it is not true within a limit, the
+//! test fails with a message that describes the expected event.
 //!
 //! ```
 //! use std::time::Duration;
@@ -28,7 +28,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// Waits until `condition` is true.
 ///
 /// # Panics
-/// If it is not true within `limit`; the message names `what` was expected.
+/// If it is not true within `limit`; the message contains `what`.
 #[track_caller]
 pub fn until(what: &str, limit: Duration, condition: impl FnMut() -> bool) {
     assert!(within(limit, condition), "waited {limit:?} for {what} without success");
@@ -37,7 +37,7 @@ pub fn until(what: &str, limit: Duration, condition: impl FnMut() -> bool) {
 /// Waits until `find` finds something, and returns that.
 ///
 /// # Panics
-/// If it finds nothing within `limit`; the message names `what` was expected.
+/// If it finds nothing within `limit`; the message contains `what`.
 #[track_caller]
 pub fn for_value<T>(what: &str, limit: Duration, mut find: impl FnMut() -> Option<T>) -> T {
     let mut found = None;
@@ -66,10 +66,11 @@ pub fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Checks that `condition` stays true for `period`: for events that must not happen, and for times that something must last.
+/// Checks that `condition` stays true for `period`. For events that must not happen, and for states that must
+/// last.
 ///
 /// # Panics
-/// At the first check that finds it false; the message names `what` should have stayed true.
+/// At the first check that finds it false; the message contains `what`.
 #[track_caller]
 pub fn while_true(what: &str, period: Duration, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();

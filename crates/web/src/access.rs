@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Clients that may read the pages.
+/// Selects the clients that may read the pages.
 #[derive(Clone, Debug)]
 pub enum ReadAccess {
     /// All users of this host. Only for loopback addresses.
@@ -49,7 +49,7 @@ pub const LOGIN: &str = "/login";
 const RUN: &str = "/run";
 const RUNS: &str = "/api/v1/runs";
 
-/// Passes a request on, or rejects it with a reason.
+/// Passes an authorised request on; rejects any other with a reason.
 pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
     let mut response = match decide(&app, &request) {
@@ -111,7 +111,7 @@ fn decide(app: &App, request: &Request) -> Decision {
         None => return Refuse(StatusCode::UNAUTHORIZED, ""),
     };
     if let Err(why) = change::is_own(headers) {
-        tracing::warn!("page: refused a request to start or stop a test: {why}");
+        tracing::warn!("web page: refused a request to start or stop a test: {why}");
         return Refuse(StatusCode::FORBIDDEN, why);
     }
     if is_api && shown == Some(TokenCarrier::Cookie) {
@@ -148,8 +148,8 @@ fn role(app: &App, headers: &HeaderMap) -> Option<(UserRole, Option<TokenCarrier
     }
 }
 
-/// True if the request's `Host` can only be a name of this host. Otherwise a foreign page could make a browser read this server by
-/// resolving its own name to this host (DNS rebinding).
+/// True if the request's `Host` can only be a name of this host. Otherwise a page of another site could make a
+/// browser read this server by resolving the site's name to this host (DNS rebinding).
 fn names_this_host(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(header::HOST).and_then(|h| h.to_str().ok()) else { return false };
     let name = match host.strip_prefix('[') {
@@ -159,7 +159,7 @@ fn names_this_host(headers: &HeaderMap) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
-/// Delay before a wrong token is rejected.
+/// Delay before a wrong token is rejected, which slows down guessing.
 const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
 /// Maximum size of a form.
 const MAX_FORM_BYTES: usize = 4096;
@@ -176,7 +176,7 @@ async fn log_in(app: &App, request: Request) -> Response {
         (ReadAccess::Token(token), _) if token.is(shown) => &app.cookie,
         _ => {
             tokio::time::sleep(WRONG_TOKEN_DELAY).await;
-            tracing::warn!("page: rejected a wrong token");
+            tracing::warn!("web page: rejected a wrong token");
             return (StatusCode::UNAUTHORIZED, form_page(app, Some("Wrong token."))).into_response();
         }
     };
@@ -212,7 +212,7 @@ fn refuse(app: &App, status: StatusCode, why: &str, is_api: bool) -> Response {
 fn form_page(app: &App, problem: Option<&str>) -> Html<String> {
     let (title, button, to, file) = match app.access {
         ReadAccess::Token(_) => ("Token required", "Show the page", "/", "--token-file"),
-        // All clients that can connect may read.
+        // Every client that can connect may read.
         ReadAccess::Local | ReadAccess::Proxy => {
             ("Token required to run tests", "Continue", RUN, "--run-token-file")
         }

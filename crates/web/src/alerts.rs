@@ -18,7 +18,7 @@ const MAX_LISTED: usize = 500;
 pub struct Alerts {
     /// Time of this document, ns since 1970.
     pub now_ns: i64,
-    /// True if alerts are evaluated: false if no monitor with alert rules ever wrote to this archive.
+    /// True if alerts are evaluated; false if no monitor with alert rules has ever written to this archive.
     pub judged: bool,
     /// Firing alerts, then resolved ones, each newest first; at most 500.
     pub alerts: Vec<Alert>,
@@ -90,7 +90,7 @@ fn row(alert: &Alert, ended: bool, now: i64) -> Markup {
     };
     html! {
         tr {
-            // A path whose names the archive does not know has no page, so the names are plain text here.
+            // Plain text instead of a link: a path with names that the archive does not know has no page.
             th scope="row" { (alert.src) " → " (alert.dst) }
             td { (alert.alert) }
             td.(class) { span.level { (alert.severity) } }

@@ -10,37 +10,37 @@ fn json(document: &impl Serialize) -> Result<String, Problem> {
     serde_json::to_string(document).map_err(|e| Problem::Failed(format!("{e}.")))
 }
 
-/// All paths.
+/// Returns all paths.
 pub fn now(archive: &Archive, _: &RouteRequest) -> Result<String, Problem> {
     json(&now::read(archive, times::now())?)
 }
 
-/// A path over time.
+/// Returns a path over time.
 pub fn path(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
     json(&path::read(archive, asked, times::now())?.course)
 }
 
-/// Hosts.
+/// Returns all hosts.
 pub fn hosts(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
     json(&hosts::read(archive, asked, times::now())?)
 }
 
-/// Two periods of a path, or two paths.
+/// Returns the comparison of two periods of a path, or of two paths.
 pub fn compare(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
     json(&compare::read(archive, asked, times::now())?)
 }
 
-/// Alerts.
+/// Returns firing and resolved alerts.
 pub fn alerts(archive: &Archive, _: &RouteRequest) -> Result<String, Problem> {
     json(&alerts::read(archive, times::now())?)
 }
 
-/// Running tests.
+/// Returns the tests requested from the page.
 pub fn runs(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
     json(&run::api::runs(archive, asked)?)
 }
 
-/// A test that was started.
+/// Returns a test requested from the page.
 pub fn run(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
     json(&run::api::run(archive, asked)?)
 }

@@ -29,9 +29,9 @@ pub struct App {
     pub root: PathBuf,
     pub access: ReadAccess,
     pub limits: WebLimits,
-    /// Value of the cookie that a browser stores instead of the token; empty without a token.
+    /// Value of the cookie that stands for the token in a browser; empty if there is no token.
     pub cookie: String,
-    /// Value of the cookie for the token for running tests; empty without a token.
+    /// Value of the cookie that stands for the token for running tests; empty if there is no token.
     pub run_cookie: String,
     /// Secrets of the forms that change something.
     pub secrets: Secrets,
@@ -50,7 +50,7 @@ pub struct App {
 }
 
 impl App {
-    /// Opens the archive, to report at once if it cannot be read.
+    /// Creates the state. Opens the archive, so that an unreadable archive is reported at once.
     pub fn new(settings: &Settings) -> Result<App, WebError> {
         let archive = Archive::open(&settings.archive)?;
         let random = || -> Result<[u8; 32], WebError> {
@@ -85,7 +85,7 @@ impl App {
         })
     }
 
-    /// True if there is a token that clients can show.
+    /// True if any token is configured.
     pub fn has_token(&self) -> bool {
         let runs = self.runs.as_ref().is_some_and(|runs| matches!(runs.who, Starters::Token(_)));
         runs || matches!(self.access, ReadAccess::Token(_))
@@ -101,7 +101,7 @@ impl App {
         let waited = ReadGuard(Arc::new(AtomicBool::new(false)));
         let asked = waited.0.clone();
         let reading = tokio::task::spawn_blocking(move || {
-            // Held until the work ends, even if the client has disconnected.
+            // Keep the permit until the work ends, even if the client disconnects.
             let _permit = permit;
             let idle = app.idle().pop();
             let mut archive = idle.map_or_else(|| Archive::open(&app.root), Ok)?;

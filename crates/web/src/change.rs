@@ -1,8 +1,9 @@
 //! Authorisation of changes, and protection against cross-site requests: a foreign page cannot make a browser start a test.
 //!
-//! A form carries a secret that belongs to a cookie of its browser; no other site can read the cookie or have it sent along.
-//! A program sends JSON, which a foreign page cannot send without a preflight request, and shows its token in a header: a
-//! cookie is not enough. In addition, a request is refused if the browser's headers say that it comes from another site.
+//! A form contains a secret derived from a cookie of the browser; other sites can neither read the cookie nor
+//! make the browser send it. A program sends JSON, which a foreign page cannot send without a preflight
+//! request, with its token in a header: a cookie is not sufficient. In addition, a request is refused if the
+//! browser's headers say that it comes from another site.
 
 use crate::token::{Token, checksum, equal, hexadecimal};
 use axum::http::header;
@@ -93,8 +94,8 @@ pub enum TokenCarrier {
 /// Name of the cookie that a browser stores instead of a token.
 pub const TOKEN_COOKIE: &str = "jitlat";
 
-/// Returns the header that proves possession of `token`: the token itself, or the cookie with value `kept`; `None` if there is
-/// neither.
+/// Returns the part of the request that proves possession of `token`: a header with the token, or the cookie
+/// with value `kept`. `None` if it contains neither.
 pub fn shows(headers: &HeaderMap, token: &Token, kept: &str) -> Option<TokenCarrier> {
     let bearer = || texts(headers, header::AUTHORIZATION).filter_map(|value| value.strip_prefix("Bearer "));
     if bearer().any(|shown| token.is(shown.trim())) {

@@ -12,13 +12,13 @@ use std::fmt::Write;
 pub struct ChartPeriod {
     /// Start and end, ns since 1970.
     pub span: (i64, i64),
-    /// Delays (ns) with their number of packets.
+    /// Delays in ns, each with its number of packets.
     pub delays: Vec<(i64, u64)>,
     /// Median and 99th percentile, ns; `None` without packets.
     pub percentiles: Option<(i64, i64)>,
     /// Share of the packets lost; `None` if none was sent.
     pub loss: Option<f64>,
-    /// Worst verdict of its tests; `None` if they were not examined.
+    /// Worst verdict of its tests; `None` if the verdicts were not read.
     pub verdict: Option<TestVerdict>,
     /// Address of the page of this period.
     pub address: String,
@@ -31,7 +31,7 @@ pub struct ChartPeriod {
 pub struct Chart<'a> {
     /// Start and end, ns since 1970.
     pub span: (i64, i64),
-    /// Name of the delay that is drawn.
+    /// Name of the quantity that is drawn.
     pub quantity: &'a str,
     /// Periods in order of time.
     pub columns: &'a [ChartPeriod],
@@ -50,13 +50,13 @@ const LOSS: (f64, f64) = (316.0, 356.0);
 const VERDICT: (f64, f64) = (368.0, 392.0);
 const TICKS: f64 = 410.0;
 const HEIGHT: f64 = 420.0;
-/// Number of rows of the density.
+/// Number of rows of the density plot.
 const ROWS: usize = 44;
 const SHADES: usize = 5;
-/// Loss that fills the whole height; smaller losses are at least visible.
+/// Loss whose bar has the full height. Smaller losses have bars that are at least visible.
 const FULL_SCALE_LOSS: f64 = 0.1;
 
-/// Chooses the range of delays: single outliers far above the rest do not flatten it.
+/// Chooses the range of delays, without single outliers that would flatten the rest.
 fn axis(chart: &Chart<'_>) -> Axis {
     let known = || chart.columns.iter().filter_map(|c| c.percentiles);
     let least = chart.columns.iter().flat_map(|c| c.delays.iter().map(|d| d.0)).min().unwrap_or(0);
@@ -78,7 +78,7 @@ fn axis(chart: &Chart<'_>) -> Axis {
     Axis::linear(chart.quantity, AxisUnit::Time, least as f64 - margin, high as f64 + 2.0 * margin)
 }
 
-/// Draws the chart; also returns true if delays are on a logarithmic scale.
+/// Draws the chart. Returns it, and true if delays are on a logarithmic scale.
 pub fn svg(chart: &Chart<'_>) -> (String, bool) {
     let (from, to) = chart.span;
     let length = to.saturating_sub(from).max(1) as f64;
@@ -172,7 +172,7 @@ fn value_at(axis: &Axis, share: f64) -> f64 {
     }
 }
 
-/// Draws how many packets of a period have each delay: one path per shade.
+/// Draws the density of delays: the darker a cell, the more packets. Each shade is one SVG path.
 fn density(out: &mut String, chart: &Chart<'_>, axis: &Axis, edges: &[(f64, f64)]) {
     let mut paths = vec![String::new(); SHADES];
     let height = (BOTTOM - TOP) / ROWS as f64;
@@ -206,7 +206,7 @@ fn density(out: &mut String, chart: &Chart<'_>, axis: &Axis, edges: &[(f64, f64)
     }
 }
 
-/// Draws a line with one step per period, interrupted where periods do not adjoin.
+/// Draws a line with one step per period, interrupted where periods are not adjacent.
 fn steps(
     out: &mut String,
     chart: &Chart<'_>,

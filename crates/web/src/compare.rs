@@ -29,7 +29,7 @@ pub struct PathPeriod {
     pub to_ns: i64,
 }
 
-/// Streams of the same kind in both parts.
+/// Streams of the same kind in both compared parts.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparedStream {
@@ -85,7 +85,7 @@ fn parts(
     };
     let end2 = match when("to2")? {
         Some(end) => end,
-        // Two paths are compared over the same period.
+        // Compare two paths over the same period.
         None if same => end_of(archive, src2, dst2)?,
         None => end_of(archive, src2, dst2)?.max(end_of(archive, src, dst)?),
     };
@@ -153,7 +153,7 @@ fn compared(
     let (a, mut b) = (pools(archive, &first)?, pools(archive, &second)?);
     let mut streams = Vec::new();
     for (stream, pool) in a {
-        // For one path its own stream, for two paths the stream of the same kind.
+        // Prefer the same stream, for two periods of a path; otherwise use a stream of the same kind.
         let place = b.iter().position(|(other, _)| *other == stream);
         let place = place.or_else(|| b.iter().position(|(other, _)| kind(other) == kind(&stream)));
         let Some(place) = place else { continue };
@@ -288,7 +288,7 @@ fn shown_value(figure: &Scalar, value: f64) -> String {
     match figure.unit {
         ScalarUnit::Time => value_label(AxisUnit::Time, value),
         ScalarUnit::Share => value_label(AxisUnit::Share, value),
-        // Counts are whole numbers, means of counts are not.
+        // Format counts as whole numbers, but not means of counts.
         _ if value.fract() == 0.0 => group_thousands(&format!("{value:.0}")),
         _ => figure.show(ExactNumber::Real(value)),
     }

@@ -24,7 +24,7 @@ use tokio::time::{sleep, timeout};
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// Time between two reads if the system cannot watch the archive.
 const UNWATCHED_INTERVAL: Duration = Duration::from_secs(3);
-/// Time without events after which a client gets a keep-alive.
+/// Time without events after which a keep-alive is sent to a client.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Contents of an event `tests`.
@@ -54,7 +54,7 @@ impl Watchers {
             return None;
         }
         let (sender, receiver) = channel(4);
-        // Time that a browser waits before it reconnects.
+        // Make the browser wait 5 s before it reconnects.
         let _ = sender.try_send(Bytes::from_static(b"retry: 5000\n\n"));
         all.push(sender);
         self.added.notify_one();
@@ -85,7 +85,7 @@ impl Watchers {
     }
 }
 
-/// Body of an answer that continues until the sender ends it.
+/// Body of an answer that continues until the sender is dropped.
 struct Events(Receiver<Bytes>);
 
 impl HttpBody for Events {
@@ -114,7 +114,7 @@ pub fn sent(receiver: Receiver<Bytes>) -> Response {
     (kind, Body::new(Events(receiver))).into_response()
 }
 
-/// Announces new tests while there are clients.
+/// Announces new tests whenever there are clients; never returns.
 pub async fn watch(app: Arc<App>) {
     loop {
         app.watchers.somebody().await;
@@ -128,7 +128,7 @@ async fn follow(app: &Arc<App>) {
     let changes = CatalogueWatch::watch(&app.root).ok().and_then(|changes| readable(changes).ok());
     let (mut known, mut sent): (Option<ArchiveExtent>, Instant) = (None, Instant::now());
     while !app.watchers.is_empty() {
-        // An archive that cannot be read now may be readable later.
+        // Continue after errors: an archive that cannot be read now may be readable later.
         let extent = app.read(|archive| Ok(archive.extent()?)).await.ok();
         let is_new = extent.is_some() && known.is_some() && extent != known;
         known = extent.or(known);
@@ -145,12 +145,14 @@ async fn follow(app: &Arc<App>) {
             sent = Instant::now();
             app.watchers.send(&Bytes::from(text));
         }
+        // Limit the reads of an archive that changes all the time.
         sleep(MIN_INTERVAL).await;
         let longest = if changes.is_some() {
             KEEPALIVE_INTERVAL.saturating_sub(sent.elapsed())
         } else {
             UNWATCHED_INTERVAL
         };
+        // A timeout and a change have the same effect: the archive is read again.
         let _ = timeout(longest, changed(changes.as_ref())).await;
     }
 }

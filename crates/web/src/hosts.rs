@@ -45,7 +45,7 @@ pub struct MonitorNow {
     pub since_ns: i64,
     /// Number of tests that are running.
     pub running: u64,
-    /// Share of the time since its start in which it ran tests.
+    /// Share of the time since its start during which tests were running.
     pub busy: f64,
     /// Results of the slots of each test that it starts.
     pub slots: Vec<SlotsNow>,
@@ -96,8 +96,8 @@ pub struct HostNow {
     pub test: String,
     /// Start of the newest test, ns since 1970.
     pub started_ns: i64,
-    /// Operating system and version of the kernel; null if unknown. All fields below are null, too, for a host that only
-    /// answers pings.
+    /// Operating system and version of the kernel; null if unknown. For a host that only answers pings, this
+    /// and all fields below are null.
     pub system: Option<String>,
     /// Clock source, as named by the kernel.
     pub clock_source: Option<String>,
@@ -247,7 +247,7 @@ fn of_monitor(monitor: &MonitorNow, now: i64) -> Markup {
             div { dt { "busy with tests" } dd { (format!("{:.1}", monitor.busy * 100.0)) " % of the time" } }
         }
         @if monitor.slots.is_empty() {
-            p { "None of its tests was due yet." }
+            p { "None of its tests has been due yet." }
         } @else {
             (scrolling("Slots of the monitor", &rows))
         }

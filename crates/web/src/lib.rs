@@ -1,15 +1,15 @@
 //! Web server for an archive: shows the direction of each path that is bad, and since when.
 //!
 //! * [`Settings`] – archive, address to listen on, access; [`Web`] – the server
-//! * `routes` – every address; `now`, `path`, `test`, `hosts`, `compare`, `alerts` – a page each; `api` – the same as JSON
+//! * `routes` – every address; `now`, `path`, `test`, `hosts`, `compare`, `alerts` – one page each; `api` – their contents as JSON
 //! * [`PageRuns`], [`Runner`] – tests that are started from a page, if allowed, and watched there
 //! * [`post`] – sends a request, for notifications
 //! * `access` – authorisation of readers; `change` – authorisation to start tests, and protection against cross-site requests;
 //!   `limits` – limits of connections and requests
 //!
-//! The only part of the program with an async runtime: one thread that waits for connections, and a few that read the
-//! archive.
-//! Only requests that start or stop tests change anything, and they are refused unless [`Settings::runs`] is set.
+//! This crate is the only part of the program with an async runtime: one thread waits for connections, and a
+//! few read the archive. Only requests that start or stop tests change anything, and they are refused unless
+//! [`Settings::runs`] is set.
 //!
 //! Related crates: `jitlat-archive` has the results, `jitlat-report` draws figures, `jitlat-monitor` serves the page, and runs
 //! the tests that are started from it ([`Runner`]).
@@ -78,7 +78,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Default port.
+/// Default TCP port.
 pub const DEFAULT_PORT: u16 = 2680;
 
 /// Settings of the server.
@@ -94,7 +94,7 @@ pub struct Settings {
     pub limits: WebLimits,
     /// Monitor that serves the page; `None` if there is none.
     pub monitor: Option<Arc<MonitorState>>,
-    /// Settings for running tests from the page; `None` if that is off.
+    /// Settings for tests started from the page; `None` if tests cannot be started.
     pub runs: Option<PageRuns>,
 }
 
@@ -133,7 +133,7 @@ pub enum WebError {
          access (--behind-proxy)"
     )]
     Open(SocketAddr),
-    /// Other hosts can connect, but there is no token for running tests.
+    /// Other hosts could connect, but no token is set for running tests.
     #[error(
         "--run: other hosts can reach this server: set a token for running tests (--run-token-file FILE)"
     )]

@@ -16,19 +16,19 @@ use tokio::time::{Instant, Sleep, sleep};
 pub struct WebLimits {
     /// Maximum number of connections.
     pub connections: usize,
-    /// Maximum number of connections of one address.
+    /// Maximum number of connections from one address.
     pub connections_of_one: usize,
     /// Maximum number of connections that wait for events.
     pub watching: usize,
     /// Maximum number of requests that read the archive at the same time; others wait.
     pub readers: usize,
-    /// Timeout for all headers of a request; also for an idle connection.
+    /// Timeout for receiving all headers of a request; also closes idle connections.
     pub headers: Duration,
     /// Timeout for a request.
     pub request: Duration,
     /// Timeout for a client that does not read its answer.
     pub stalled: Duration,
-    /// Maximum number of packets of a test whose report is created; larger ones need the command line.
+    /// Maximum number of packets of a test whose report is rendered; larger tests need the command line.
     pub packets: u64,
 }
 

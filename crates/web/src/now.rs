@@ -1,4 +1,5 @@
-//! `/`: all streams with their newest test: verdicts, bad periods, and streams without recent tests.
+//! `/`: all streams, each with its newest test, its verdict, the start of a bad period, and whether results are
+//! missing.
 
 use crate::page::{self, PageTab, encoded};
 use crate::problem::Problem;
@@ -16,7 +17,7 @@ use std::fmt::Write;
 const SILENCE_INTERVALS: i64 = 3;
 /// Maximum number of streams in each list: those that need attention, and all.
 const MAX_LISTED: usize = 100;
-/// Maximum number of hosts for which the cells of the matrix have text.
+/// Maximum number of hosts up to which the cells of the matrix contain words.
 const MAX_HOSTS_WITH_WORDS: usize = 10;
 
 /// All paths.
@@ -52,14 +53,15 @@ pub struct StreamNow {
     pub verdict: TestVerdict,
     /// Headline of the verdict.
     pub headline: String,
-    /// Median time between its newest tests, ns; null if there are fewer than three. For a stream that would otherwise be
-    /// silent, tests started from a page do not count.
+    /// Median time between the newest tests, ns; null if there are fewer than three tests. If the stream would
+    /// be silent, tests started from a page are ignored.
     pub every_ns: Option<i64>,
-    /// True if the last test is more than three such intervals ago.
+    /// True if the last test is more than three times `every_ns` ago.
     pub silent: bool,
-    /// Start of the first test in the current run of poor or bad tests, ns since 1970; null if the newest is neither.
+    /// Start of the first of the latest consecutive poor or bad tests, ns since 1970; null if the newest test
+    /// is neither.
     pub bad_since_ns: Option<i64>,
-    /// Number of consecutive tests that are poor or bad.
+    /// Number of latest consecutive tests that are poor or bad.
     pub bad_tests: u64,
     /// True if `bad_tests` is a lower bound, because earlier tests were not examined.
     pub bad_tests_at_least: bool,
@@ -98,7 +100,8 @@ impl StreamNow {
         if self.stream.direction == "both" { "⇄" } else { "→" }
     }
 
-    /// Returns the verdict, or "silent" if the newest test is old and was not bad, because an old verdict may not hold any more.
+    /// Returns sign, word and class of the verdict. A stream whose newest test is old and was not bad is
+    /// "silent", because its verdict may no longer be true.
     fn shown(&self) -> (&'static str, &'static str, &'static str) {
         if self.silent && !self.verdict.is_bad() {
             return ("unknown", "…", "silent");
@@ -125,7 +128,7 @@ pub fn read(archive: &Archive, now: i64) -> Result<Now, Problem> {
     let mut streams: Vec<StreamNow> =
         archive.newest()?.into_iter().map(|newest| StreamNow::new(newest, now)).collect();
     for stream in streams.iter_mut().filter(|stream| stream.silent) {
-        // Tests started on request are not expected to repeat.
+        // Ignore tests started from a page, which are not expected to repeat.
         stream.every_ns = archive.regular_distance(stream.id)?;
         stream.silent = is_silent(stream.every_ns, now.saturating_sub(stream.started_ns));
     }
@@ -286,7 +289,7 @@ fn row(s: &StreamNow, now: i64) -> Markup {
     }
 }
 
-/// Renders a sign and a word.
+/// Renders a sign followed by a word.
 pub fn badge(sign: &str, word: &str) -> Markup {
     html! { span.level { span aria-hidden="true" { (sign) } " " (word) } }
 }
@@ -297,7 +300,7 @@ fn age(s: &StreamNow, now: i64) -> String {
 
 /// Renders the path matrix: a row per sender, a column per receiver.
 fn matrix(all: &Now, hosts: &BTreeMap<&str, &str>) -> Markup {
-    // Of several streams between two hosts, show the worst, then a silent one.
+    // For several streams between two hosts, show the worst, or else a silent one.
     let mut cells: BTreeMap<(&str, &str), &StreamNow> = BTreeMap::new();
     for s in &all.streams {
         let cell = cells.entry((&s.stream.src, &s.stream.dst)).or_insert(s);

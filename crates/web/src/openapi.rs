@@ -37,7 +37,7 @@ const TYPES: [Type; 10] = [
 /// Returns the OpenAPI 3.1 document.
 ///
 /// # Panics
-/// If a route for programs has no type in the list.
+/// If a route for programs is missing in [`TYPES`].
 pub fn openapi() -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut generator = settings.with(|s| s.definitions_path = "/components/schemas".into()).into_generator();

@@ -16,24 +16,24 @@ pub fn style() -> String {
 /// Script that loads new content.
 pub const LIVE: &str = include_str!("live.js");
 
-/// Link of the navigation that leads to the current page.
+/// Selects the link of the navigation that leads to the current page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageTab {
-    /// All paths.
+    /// Overview of all paths.
     Now,
     /// Facts about each host.
     Hosts,
-    /// Two periods, or two paths.
+    /// Comparison of two periods or two paths.
     Compare,
-    /// Alerts.
+    /// List of alerts.
     Alerts,
     /// Form that starts a test.
     Run,
-    /// No link.
+    /// No link leads to this page.
     None,
 }
 
-/// Pages that every page links to.
+/// Links of the navigation, which every page has.
 const TABS: [(PageTab, &str, &str); 5] = [
     (PageTab::Now, "/", "Now"),
     (PageTab::Hosts, "/hosts", "Hosts"),
@@ -42,7 +42,7 @@ const TABS: [(PageTab, &str, &str); 5] = [
     (PageTab::Run, "/run", "Run"),
 ];
 
-/// Links between pages; the first one skips them.
+/// Renders the navigation. Its first link skips the others.
 pub fn navigation(current: PageTab) -> Markup {
     html! {
         a.skip href="#main" { "Skip to the content" }

@@ -17,16 +17,16 @@ use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// Default length of the period shown, before the newest test.
+/// Default length of the displayed period, which ends with the newest test.
 const DEFAULT_SPAN_NS: i64 = 7 * DAY;
 /// Maximum number of tests that are shown individually.
 const MAX_TESTS: u64 = 600;
-/// Maximum number of tests whose verdicts are read.
+/// Maximum number of tests in a period for which their verdicts are read.
 const MAX_VERDICTS: u64 = 30_000;
-/// Maximum number of changes and gaps in their lists; the newest are listed.
+/// Maximum length of the lists of changes and of gaps, which contain the newest.
 const MAX_LISTED_CHANGES: usize = 12;
 
-/// Kind of delay shown.
+/// Kind of delay that is displayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownQuantity {
     /// Delay as measured.
@@ -60,9 +60,9 @@ pub struct PathCourse {
     /// The stream.
     #[serde(flatten)]
     pub stream: PooledStream,
-    /// Start of the period shown, ns since 1970.
+    /// Start of the displayed period, ns since 1970.
     pub from_ns: i64,
-    /// End of the period shown, ns since 1970.
+    /// End of the displayed period, ns since 1970.
     pub to_ns: i64,
     /// Length of a period: test, hour, day or month.
     pub by: &'static str,
@@ -70,7 +70,8 @@ pub struct PathCourse {
     pub all: PeriodFigures,
     /// Periods that have tests, in order of time.
     pub periods: Vec<PeriodFigures>,
-    /// Tests with which the path became poor or bad, or recovered; null if there are too many tests to examine each.
+    /// Tests at which the path became poor or bad, or recovered; null if there are too many tests to examine
+    /// each.
     pub changes: Option<Vec<VerdictChange>>,
     /// Gaps between tests longer than three times the usual interval; null if there are too many tests to examine each.
     pub gaps: Option<Vec<TestGap>>,
@@ -80,7 +81,7 @@ pub struct PathCourse {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeriodFigures {
-    /// Start of the period, ns since 1970; for a single test, its start.
+    /// Start of the period or of the single test, ns since 1970.
     pub start_ns: i64,
     /// End of the period, ns since 1970.
     pub end_ns: i64,
@@ -106,7 +107,7 @@ pub struct PeriodFigures {
     pub worst: Option<TestVerdict>,
 }
 
-/// A test with which a path became poor or bad, or recovered.
+/// A test at which a path became poor or bad, or recovered.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerdictChange {
@@ -122,9 +123,9 @@ pub struct VerdictChange {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TestGap {
-    /// Start of the test before it, ns since 1970.
+    /// Start of the test before the gap, ns since 1970.
     pub from_ns: i64,
-    /// Start of the test after it, ns since 1970.
+    /// Start of the test after the gap, ns since 1970.
     pub to_ns: i64,
 }
 
@@ -152,7 +153,7 @@ impl PeriodFigures {
     }
 }
 
-/// Data of a page.
+/// Data of the page of a path.
 pub struct PathPage {
     pub course: PathCourse,
     streams: Vec<(i64, PooledStream)>,
@@ -162,14 +163,14 @@ pub struct PathPage {
     can_run: bool,
     shown: ShownQuantity,
     pools: Vec<StreamPeriod>,
-    /// Start of the first test of the stream, and end of the last as drawn.
+    /// Start of the stream's first test, and end of its last test as drawn, ns since 1970.
     extent: (i64, i64),
     last: Option<(TestVerdict, i64, TestId)>,
     bad_since: Option<i64>,
 }
 
-/// Reads the path that an address names; its parameters are in the list of [routes](crate::routes::ROUTES), in addition to
-/// `show`.
+/// Reads the path named in an address. In addition to the parameters in [`ROUTES`](crate::routes::ROUTES), the
+/// page has `show`.
 pub fn read(archive: &Archive, asked: &RouteRequest, now: i64) -> Result<PathPage, Problem> {
     let (src, dst, query) = (asked.part(0), asked.part(1), &asked.query);
     let none = || Problem::NotFound(format!("The archive has no tests from {src} to {dst}."));
@@ -273,7 +274,8 @@ fn name(period: PoolPeriod) -> &'static str {
     PoolPeriod::NAMES.iter().find(|(_, p)| *p == period).map_or("", |(name, _)| name)
 }
 
-/// Verdict of the newest test, and start of the current run of bad tests; tests of the last month are examined.
+/// Newest test with its verdict and start, and start of the first of the latest consecutive bad tests. Only
+/// tests of the last month are examined.
 type NewestVerdict = (Option<(TestVerdict, i64, TestId)>, Option<i64>);
 
 fn newest_verdict(archive: &Archive, id: i64, last: i64) -> Result<NewestVerdict, Problem> {
@@ -305,7 +307,7 @@ fn figures(pools: &[StreamPeriod], verdicts: Option<&Verdicts>, end: i64) -> Vec
     let figures = pools.iter().enumerate().map(|(k, course)| {
         let next = pools.get(k + 1).map_or(end, |next| next.start_ns);
         let end = match course.test {
-            // A test is drawn as wide as the usual interval between tests.
+            // Draw a test as wide as the usual interval between tests.
             Some(_) => course.start_ns.saturating_add(usual.unwrap_or(i64::MAX)).min(next),
             None => course.end_ns,
         };
@@ -327,7 +329,7 @@ pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> 
 }
 
 impl PathPage {
-    /// Returns the address of another part of the path's history.
+    /// Returns the address of the page that shows another period of the same path.
     fn address(&self, from: i64, to: i64) -> String {
         self.with(self.course.id, self.shown, Some((from, to)))
     }
@@ -348,7 +350,7 @@ impl PathPage {
         Some((self.course.from_ns, self.course.to_ns))
     }
 
-    /// Returns the address of a period's page: shorter periods, or the test.
+    /// Returns the address to which a period links: the same period divided into shorter ones, or the test.
     fn into(&self, period: &PeriodFigures) -> String {
         match &period.test {
             Some(test) => format!("/test/{test}"),
@@ -556,7 +558,7 @@ fn summary(view: &PathPage) -> Markup {
     }
 }
 
-/// Renders the list of changes to bad and back, and of gaps between tests.
+/// Renders the lists of verdict changes and of gaps between tests.
 fn changes(view: &PathPage) -> Markup {
     let (Some(changes), Some(gaps)) = (&view.course.changes, &view.course.gaps) else {
         return html! {

@@ -12,7 +12,7 @@ use maud::{Markup, html};
 pub enum Problem {
     /// The requested object does not exist.
     NotFound(String),
-    /// The address has an impossible value.
+    /// The address contains an invalid value.
     Wrong(String),
     /// The archive could not be read.
     Failed(String),
@@ -22,7 +22,7 @@ pub enum Problem {
     TooLong,
     /// The client is not authorised, or a page of another site caused the request.
     NotAllowed(String),
-    /// A test is refused: the request is invalid, or no capacity is free.
+    /// A test is refused because the request is invalid or no capacity is free.
     Refused(RunRefusal),
 }
 
@@ -47,7 +47,7 @@ impl From<ArchiveError> for Problem {
 }
 
 impl Problem {
-    /// Returns status, title and text.
+    /// Returns status, title and text of the answer.
     fn said(&self) -> (StatusCode, &'static str, &str) {
         match self {
             Problem::NotFound(text) => (StatusCode::NOT_FOUND, "Not found", text),
@@ -94,7 +94,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (status, title, text) = self.said();
         if let Problem::Failed(text) = &self {
-            tracing::warn!("page: {text}");
+            tracing::warn!("web page: {text}");
         }
         let main = html! { p { (text) } p { a href="/" { "All paths" } } };
         let page = page::page(title, PageTab::None, &Markup::default(), &main);

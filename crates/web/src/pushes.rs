@@ -10,7 +10,7 @@ fn ago(at_ns: Option<i64>, now: i64) -> String {
     at_ns.map_or("never".to_owned(), |at| format!("{} ago", times::length(now.saturating_sub(at).max(0))))
 }
 
-/// Renders the tables; empty if nothing is pushed.
+/// Renders the tables; renders nothing if no test is pushed.
 pub fn tables(pushes: &[Pushed], collected: &[CollectedHost], now: i64) -> Markup {
     html! {
         @if !pushes.is_empty() {

@@ -29,7 +29,7 @@ impl RouteRequest {
         RouteRequest { app: app.clone(), role, parts: Vec::new(), query: Query::default() }
     }
 
-    /// Returns a variable part of its path, counted from 0.
+    /// Returns the variable part of the path with index `k`.
     pub fn part(&self, k: usize) -> &str {
         self.parts.get(k).map_or("", String::as_str)
     }
@@ -56,7 +56,7 @@ pub enum RouteKind {
 /// Function that handles a request itself, for example one that changes something.
 type Handler = fn() -> MethodRouter<Arc<App>>;
 
-/// A route.
+/// A path of the server, with the function that answers it.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(
     not(feature = "schema"),
@@ -94,7 +94,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/now",
         kind: RouteKind::Json(api::now),
-        about: "The newest test of every stream: verdict, start of the present bad period, and whether the stream is silent.",
+        about: "The newest test of every stream: verdict, start of the current bad period, and whether the stream is silent.",
         parameters: &[],
     },
     Route {
@@ -151,7 +151,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/runs/{id}",
         kind: RouteKind::Json(api::run),
-        about: "A test that was started: its progress, the verdict so far, and in the end its results in the archive.",
+        about: "A test that was started: its progress, the verdict so far, and finally its results in the archive.",
         parameters: &[],
     },
     Route {
@@ -163,7 +163,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/runs/{id}/stop",
         kind: RouteKind::Order(run::api::stopping),
-        about: "Stops a test and stores its results so far; a second call also discards the results still at the far host.",
+        about: "Stops a test and stores its results so far; a second call also gives up results that the far host still has.",
         parameters: &[],
     },
 ];

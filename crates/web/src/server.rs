@@ -91,14 +91,16 @@ impl Web {
             .await
             {
                 match accepted {
-                    // The cause may be temporary, for example too many open files.
+                    // Try again: the cause may be temporary, for example too many open files.
                     Err(e) => {
-                        debug!("page: accepting a connection: {e}");
+                        debug!("web page: accepting a connection: {e}");
+                        // A request to stop ends the pause.
                         let _ = timeout(ACCEPT_RETRY_PAUSE, stop.readable()).await;
                     }
                     Ok((stream, peer)) => {
                         let Some(slot) = slots.take(peer.ip(), &app.limits) else {
-                            debug!("page: too many connections, from {peer} or in total");
+                            // Dropping the stream closes the connection.
+                            debug!("web page: too many connections, from {peer} or in total");
                             continue;
                         };
                         let answering = answer(stream, router.clone(), app.clone());
@@ -112,12 +114,13 @@ impl Web {
             watching.abort();
             Ok(())
         });
+        // Requests that still read the archive must not delay the end.
         runtime.shutdown_timeout(Duration::from_secs(1));
         ended.map_err(WebError::Runtime)
     }
 }
 
-/// Lets tasks wait until a descriptor is readable.
+/// Lets tasks wait until a file descriptor is readable.
 #[expect(
     deprecated,
     reason = "the alternative that is not deprecated is unsafe; an owned descriptor stays open and unchanged"
@@ -136,6 +139,6 @@ async fn answer(stream: TcpStream, router: Router, app: Arc<App>) {
         .serve_connection(io, TowerToHyperService::new(router))
         .await;
     if let Err(e) = served {
-        debug!("page: a connection ended: {e}");
+        debug!("web page: a connection ended: {e}");
     }
 }

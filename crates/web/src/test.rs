@@ -71,7 +71,7 @@ fn way_back(listed: &ListedTest) -> Markup {
     }
 }
 
-/// Renders a test without packets, from its data in the catalogue.
+/// Renders a test whose packets are not stored, from its data in the catalogue.
 fn without(listed: &ListedTest, why: &str) -> String {
     let title = format!("{} to {}", listed.src, listed.dst);
     let header =

@@ -90,7 +90,7 @@ fn start(date: Date) -> Option<i64> {
     i64::try_from(date.to_zoned(TimeZone::UTC).ok()?.timestamp().as_nanosecond()).ok()
 }
 
-/// Returns ticks for a time axis with their labels; about `most` at most.
+/// Returns about `most` ticks for a time axis, with their labels.
 pub fn ticks(from: i64, to: i64, most: i64) -> Vec<(i64, String)> {
     let span = to.saturating_sub(from).max(1);
     let steps = [

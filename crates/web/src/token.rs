@@ -13,7 +13,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The file's contents are not a token: too easy to guess, or not allowed in a header.
+/// The file does not contain a valid token: it is too easy to guess, or not allowed in a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the first line must be a token of {MIN} to {MAX} ASCII characters without spaces: create one with `openssl rand -hex 24`",
@@ -45,7 +45,8 @@ impl Token {
         equal(&self.0, &checksum(&[shown.as_bytes()]))
     }
 
-    /// Returns the value of the cookie that a browser stores instead of the token, valid while this process runs with this `salt`.
+    /// Returns the value of the cookie that stands for the token in a browser. It is valid as long as this
+    /// process runs, because `salt` is new in each.
     pub(crate) fn cookie(&self, salt: &[u8]) -> String {
         hexadecimal(&checksum(&[salt, &self.0]))
     }

@@ -40,7 +40,7 @@ impl TestVerdict {
         }
     }
 
-    /// Returns the sign, which differs between verdicts without colour, too.
+    /// Returns the sign, by which verdicts can be distinguished without colours.
     pub fn sign(self) -> &'static str {
         match self {
             TestVerdict::Unknown => "?",

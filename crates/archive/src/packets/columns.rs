@@ -14,7 +14,7 @@ pub enum Width {
     Wide,
     /// INT32.
     Narrow,
-    /// INT32 whose values fit 16 bits.
+    /// INT32 with values that fit into 16 bits.
     Short,
 }
 
@@ -31,7 +31,7 @@ pub struct PacketColumn {
     pub few: bool,
     /// Reads the value of a row; `None` if the row has no value.
     pub take: fn(&LogRow) -> Option<i64>,
-    /// Sets the value of a row; `None` if the value is impossible.
+    /// Sets the value of a row; returns `None` if the value is impossible.
     pub put: fn(&mut LogRow, i64) -> Option<()>,
 }
 
@@ -56,7 +56,8 @@ impl PacketColumn {
 
 const MOMENTS: [Moment; 4] = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
 
-/// Columns after `test_id`. A column that depends on another (sources on times, the queue on the lag) follows it.
+/// Columns after `test_id`. A column that depends on another column comes after it: sources after times, the queue
+/// after the lag.
 pub static COLUMNS: [PacketColumn; 18] = {
     use Width::{Narrow, Short, Wide};
     [
@@ -91,7 +92,7 @@ fn time(row: &LogRow, moment: Moment) -> Option<i64> {
     row.record.time(moment).map(|t| t.0)
 }
 
-/// Sources of the stamps, two bits each: 0 user, 1 kernel, 2 hardware, 3 wire; 0 without a stamp.
+/// Returns the sources of the stamps, two bits each: 0 user (or no stamp), 1 kernel, 2 hardware, 3 wire.
 fn stamps(record: &PacketRecord) -> i64 {
     let of = |m: Moment| record.stamp(m).map_or(0, |s| i64::from(s.source as u8) << (2 * m as u8));
     MOMENTS.into_iter().map(of).sum()
@@ -119,7 +120,7 @@ fn put_stamps(row: &mut LogRow, x: i64) -> Option<()> {
     let bits = u8::try_from(x).ok()?;
     for moment in MOMENTS {
         let source = StampSource::ALL[usize::from(bits >> (2 * moment as u8) & 3)];
-        // The time is set later by its own column; without it there is no stamp.
+        // The time is set later by its own column. If it is missing, there is no stamp.
         row.record.set(moment, Stamp { at: WallTime(0), source });
         row.record.clear(moment);
     }
@@ -178,9 +179,9 @@ fn put_tcp(row: &mut LogRow, x: i64, of: fn(&mut TcpSample) -> &mut u32) -> Opti
 #[derive(Default)]
 pub(crate) struct ColumnBlock {
     rows: usize,
-    /// Present values of each column.
+    /// Values of each column, only of rows that have a value.
     pub values: [Vec<i64>; COLUMNS.len()],
-    /// Presence flags of each column: 1 if the row has a value, 0 if not.
+    /// Flags of each column: 1 if the row has a value, 0 otherwise.
     pub present: [Vec<i16>; COLUMNS.len()],
     /// Tests in the block: id and number of rows.
     pub tests: Vec<(i64, usize)>,
@@ -210,13 +211,13 @@ impl ColumnBlock {
         }
     }
 
-    /// Creates a block for the following rows of the last test.
+    /// Creates a block for further rows of the last test.
     pub fn next(&self) -> ColumnBlock {
         let last = self.tests.last().map(|(test, _)| (*test, 0));
         ColumnBlock { tests: last.into_iter().collect(), ..ColumnBlock::default() }
     }
 
-    /// Removes all rows; later rows still belong to the last test.
+    /// Removes all rows. Rows that are added later still belong to the last test.
     pub fn clear(&mut self) {
         let last = self.tests.last().map(|(test, _)| (*test, 0));
         self.values.iter_mut().for_each(Vec::clear);

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use twox_hash::XxHash3_128;
 
-/// A part of a file, with its checksum.
+/// A part of a packet file, and its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub start: u64,
@@ -37,14 +37,14 @@ pub(crate) struct PublishedFile {
     pub footer: Piece,
 }
 
-/// A file being written; removed if it is dropped before [`PacketFileWriter::publish`].
+/// A packet file that is being written. It is removed if this value is dropped before [`PacketFileWriter::publish`].
 pub(crate) struct PacketFileWriter {
     path: PathBuf,
     parquet: Option<SerializedFileWriter<ChecksumWriter>>,
     row_groups: Vec<Piece>,
 }
 
-/// Output that also computes the checksum of the bytes written since the checksum was last requested.
+/// Output that computes the checksum of the bytes written since the last request.
 struct ChecksumWriter {
     file: BufWriter<File>,
     sum: XxHash3_128,
@@ -98,6 +98,7 @@ fn properties() -> WriterPropertiesPtr {
         .set_dictionary_enabled(false)
         .set_offset_index_disabled(true)
         .set_max_row_group_row_count(None)
+        // Sequence numbers and times grow nearly evenly, so their differences need few bits.
         .set_encoding(Encoding::DELTA_BINARY_PACKED);
     for column in COLUMNS.iter().filter(|c| c.few) {
         let path = ColumnPath::from(column.name);
@@ -108,7 +109,7 @@ fn properties() -> WriterPropertiesPtr {
 }
 
 impl PacketFileWriter {
-    /// Creates a file at `path`, which no other writer uses.
+    /// Creates a file at `path`. No other writer may use this path.
     pub fn create(path: &Path) -> Result<PacketFileWriter, ArchiveError> {
         let file = File::create(path).map_err(ArchiveError::io("creating", path))?;
         let out = ChecksumWriter { file: BufWriter::with_capacity(1 << 18, file), sum: XxHash3_128::new() };
@@ -131,7 +132,7 @@ impl PacketFileWriter {
         }
         let path = self.path.clone();
         let parquet = self.parquet()?;
-        // The four bytes with which every file begins are not part of the row group.
+        // The first four bytes of every file (the magic number) are not part of the row group.
         let write = |e| ArchiveError::io("writing", &path)(e);
         parquet.flush().map_err(write)?;
         parquet.inner_mut().take();
@@ -144,7 +145,7 @@ impl PacketFileWriter {
         Ok(())
     }
 
-    /// Writes the other lines to the end of the file, syncs it and renames it to `name` in `archive`.
+    /// Writes the lines that are not rows to the end of the file, syncs it, and renames it to `name` in `archive`.
     pub fn publish(
         mut self,
         archive: &Path,
@@ -165,6 +166,7 @@ impl PacketFileWriter {
         parquet.flush().map_err(ArchiveError::io("writing", &path))?;
         let inner = parquet.inner_mut();
         let sum = inner.take();
+        // Synced before the file is renamed: after a power failure, the name must not refer to an incomplete file.
         inner.file.get_ref().sync_all().map_err(ArchiveError::io("writing", &path))?;
         let target = archive.join(name);
         let folder = target.parent().unwrap_or(archive);
@@ -175,7 +177,7 @@ impl PacketFileWriter {
         }
         let footer = Piece { start, bytes: bytes - start, rows: 0, sum };
         let row_groups = std::mem::take(&mut self.row_groups);
-        // The file has its final name: nothing to remove.
+        // The file now has its final name, so there is nothing to remove.
         self.path = PathBuf::new();
         Ok(PublishedFile { name: name.to_owned(), bytes, row_groups, footer })
     }
@@ -184,13 +186,13 @@ impl PacketFileWriter {
 impl Drop for PacketFileWriter {
     fn drop(&mut self) {
         if !self.path.as_os_str().is_empty() {
-            // The catalogue does not list the file: if removing it fails, fsck removes it later.
+            // The catalogue does not list the file. If removing it fails, fsck removes it later.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Syncs the names in a folder to the disk.
+/// Syncs the directory entries of a folder to the disk.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }

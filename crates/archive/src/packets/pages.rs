@@ -1,12 +1,13 @@
-//! Checks the headers of pages before the Parquet library reads them: the library allocates as many bytes as the header
-//! of a page states, up to 2 GiB, before it unpacks anything. Headers are structures in Thrift's compact form.
+//! Checks the headers of pages before the Parquet library reads them. This is necessary because the library allocates
+//! the size that a header states, up to 2 GiB, before it decompresses anything. Headers are structures in Thrift's
+//! compact form.
 
-/// Maximum size of an unpacked page. Pages written by jitlat have about 1 MB.
+/// Maximum size of a decompressed page, in bytes. Pages written by jitlat have about 1 MB.
 const MAX_PAGE_BYTES: u64 = 1 << 24;
 /// Maximum depth of nested structures.
 const MAX_NESTING: usize = 8;
 
-/// Checks the headers of all pages in the bytes of a column. The error describes the problem.
+/// Checks the headers of all pages in the bytes of a column. An error describes the problem.
 pub(super) fn check(mut column: &[u8]) -> Result<(), String> {
     while !column.is_empty() {
         let (unpacked, packed) = header(&mut column).ok_or_else(|| "a page without a header".to_owned())?;
@@ -14,12 +15,12 @@ pub(super) fn check(mut column: &[u8]) -> Result<(), String> {
             return Err(format!("a page claims {unpacked} bytes"));
         }
         let packed = usize::try_from(packed).ok();
-        column = packed.and_then(|n| column.get(n..)).ok_or_else(|| "a page is cut".to_owned())?;
+        column = packed.and_then(|n| column.get(n..)).ok_or_else(|| "a page is truncated".to_owned())?;
     }
     Ok(())
 }
 
-/// Reads a header; returns the sizes of the page when unpacked and as stored.
+/// Reads a header. Returns the size of the page after decompression, and its stored size.
 fn header(bytes: &mut &[u8]) -> Option<(u64, u64)> {
     let (mut id, mut unpacked, mut packed) = (0u64, None, None);
     loop {
@@ -33,7 +34,7 @@ fn header(bytes: &mut &[u8]) -> Option<(u64, u64)> {
     }
 }
 
-/// Reads the kind of the next field, and its number into `id`; 0 ends a structure.
+/// Reads the type of the next field, and its number into `id`. Type 0 ends a structure.
 fn next_field(bytes: &mut &[u8], id: &mut u64) -> Option<u8> {
     let first = byte(bytes)?;
     let (delta, kind) = (first >> 4, first & 15);
@@ -99,7 +100,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Reads a number that is not negative. (Zigzag encoding maps negative numbers to odd ones.)
+/// Reads a number that is not negative. Zigzag encoding maps negative numbers to odd ones.
 fn positive(bytes: &mut &[u8]) -> Option<u64> {
     varint(bytes).filter(|bits| bits & 1 == 0).map(|bits| bits >> 1)
 }

@@ -25,30 +25,33 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use twox_hash::XxHash3_128;
 
-/// Maximum size of a row group or a footer; the largest ones that jitlat writes have several hundred megabytes.
+/// Maximum size of a row group or a footer, in bytes. The largest ones that jitlat writes have several hundred
+/// megabytes.
 const MAX_ROW_GROUP_BYTES: u64 = 1 << 30;
-/// Maximum size of the text of all tests of a file.
+/// Maximum total size of the lines that are not rows, for all tests in a file, in bytes.
 const MAX_TEXT_BYTES: usize = 1 << 28;
 
-/// A file's descriptions of its tests.
+/// Descriptions of the tests in a file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct FileTests {
     pub tests: Vec<StoredTest>,
 }
 
-/// One test of a file.
+/// Description of one test in a file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct StoredTest {
     pub id: i64,
     /// XXH3-128 of the log, 32 hexadecimal digits.
     pub hash: String,
-    /// First row group with packets of the test, and the number of rows before them in it.
+    /// First row group with packets of the test.
     pub row_group: u64,
+    /// Number of rows that precede the test's packets in this row group.
     pub first_row: u64,
+    /// Number of packets of the test.
     pub rows: u64,
-    /// Name of the log when it was added.
+    /// Name that the log had when it was added.
     pub source: String,
-    /// Tags given to the archive.
+    /// Tags given when the log was added.
     pub tags: Vec<(String, String)>,
     pub rest: OtherLines,
 }
@@ -66,7 +69,7 @@ impl FileTests {
     }
 }
 
-/// A packet file, with the catalogue's facts about it.
+/// A packet file, and the catalogue's facts about it.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredFile {
     pub path: PathBuf,
@@ -74,7 +77,7 @@ pub(crate) struct StoredFile {
     pub footer: Piece,
 }
 
-/// Bytes of a row group, with their position in the file.
+/// Bytes of a row group, and their position in the file.
 #[derive(Clone)]
 struct Loaded {
     start: u64,
@@ -104,8 +107,8 @@ impl ChunkReader for Loaded {
     }
 }
 
-/// Calls the Parquet library, which can panic on damaged input that its checks miss (indices into dictionaries, lengths of
-/// runs). Everything the call uses is dropped with it, so that no half-changed state remains.
+/// Calls the Parquet library, which can panic on damaged input that its checks miss (indices into dictionaries, lengths
+/// of runs). All values that the call uses are dropped with it, so a panic leaves no inconsistent state.
 fn guarded<T>(file: &Path, call: impl FnOnce() -> ParquetResult<T>) -> Result<T, ArchiveError> {
     let damaged = ArchiveError::damaged(file);
     match catch_unwind(AssertUnwindSafe(call)) {
@@ -138,7 +141,8 @@ impl StoredFile {
         File::open(&self.path).map_err(ArchiveError::io("opening", &self.path))
     }
 
-    /// Opens a file that is not in the catalogue; returns it, its tests, and its size. Its contents are not trusted.
+    /// Opens a file that is not in the catalogue. Returns the file, its tests, and its size. Its contents are
+    /// untrusted.
     pub fn inspect(path: &Path) -> Result<(StoredFile, FileTests, u64), ArchiveError> {
         let damaged = ArchiveError::damaged(path);
         let mut file = File::open(path).map_err(ArchiveError::io("opening", path))?;
@@ -179,14 +183,14 @@ impl StoredFile {
         Ok((stored, tests, len))
     }
 
-    /// Compares every byte with its checksum.
+    /// Compares the whole file with its checksums.
     pub fn verify(&self) -> Result<(), ArchiveError> {
         let mut file = self.open()?;
         load(&mut file, &self.path, &self.footer)?;
         self.row_groups.iter().try_for_each(|piece| load(&mut file, &self.path, piece).map(drop))
     }
 
-    /// Returns the rows of a test: `rows` rows of `row_group`, from `first_row` on.
+    /// Returns the rows of a test: `rows` rows, starting at row `first_row` of `row_group`.
     pub fn rows(&self, id: i64, row_group: u64, first_row: u64, rows: u64) -> Result<TestRows, ArchiveError> {
         let mut file = self.open()?;
         let footer = load(&mut file, &self.path, &self.footer)?;
@@ -224,7 +228,7 @@ fn decode(path: &Path, footer: &[u8]) -> Result<ParquetMetaData, ArchiveError> {
         (name.to_owned(), physical, i16::from(!required), 0)
     });
     if !theirs.eq(mine) {
-        return Err(damaged("its columns are not those of packets".to_owned()));
+        return Err(damaged("its columns are not the columns of packets".to_owned()));
     }
     Ok(metadata)
 }
@@ -250,7 +254,7 @@ pub(crate) struct TestRows {
     stored: StoredFile,
     file: File,
     metadata: Arc<ParquetMetaData>,
-    /// Next row group to open.
+    /// Index of the next row group to open.
     group: usize,
     /// Number of rows to skip in that row group.
     skip: u64,
@@ -260,7 +264,7 @@ pub(crate) struct TestRows {
     at: usize,
 }
 
-/// Open columns of a row group.
+/// Columns of the open row group.
 struct OpenGroup {
     number: usize,
     /// Index of the next row.
@@ -268,7 +272,7 @@ struct OpenGroup {
     /// Number of rows of the test that are not read yet.
     rows: u64,
     ids: ColumnReader,
-    /// `None` for a column without any value in this row group.
+    /// Readers of the columns; `None` for a column without any value in this row group.
     columns: Vec<Option<ColumnReader>>,
     values: Values,
 }
@@ -281,7 +285,7 @@ struct Values {
 }
 
 impl Values {
-    /// Reads `n` rows; returns the number of rows read.
+    /// Reads up to `n` rows. Returns the number of rows read.
     fn read(&mut self, column: &mut ColumnReader, required: bool, n: usize) -> ParquetResult<usize> {
         self.wide.clear();
         self.narrow.clear();
@@ -318,7 +322,7 @@ impl TestRows {
         let piece = self.stored.row_groups.get(number).copied();
         let metadata = self.metadata.clone();
         let known = piece.filter(|_| number < metadata.num_row_groups());
-        let piece = known.ok_or_else(|| self.damaged("it has fewer row groups than the catalogue says"))?;
+        let piece = known.ok_or_else(|| self.damaged("it has fewer row groups than the catalogue states"))?;
         let bytes = load(&mut self.file, &self.stored.path, &piece)?;
         let group = metadata.row_group(number);
         let before = usize::try_from(self.skip)
@@ -339,7 +343,7 @@ impl TestRows {
                 let mut column = reader.get_column_reader(k)?;
                 let skipped = if before > 0 { skip(&mut column, before)? } else { 0 };
                 if skipped != before {
-                    return Err(ParquetError::EOF("it has fewer rows than the catalogue says".to_owned()));
+                    return Err(ParquetError::EOF("it has fewer rows than the catalogue states".to_owned()));
                 }
                 Ok(column)
             };
@@ -369,7 +373,7 @@ impl TestRows {
         Ok(())
     }
 
-    /// Reads the next rows; `false` after the last.
+    /// Reads the next rows. Returns `false` after the last row.
     fn fill(&mut self) -> Result<bool, ArchiveError> {
         if self.left == 0 {
             return Ok(false);
@@ -380,7 +384,7 @@ impl TestRows {
         let Some(open) = &mut self.open else { return Ok(false) };
         let n = open.rows.min(ROWS_PER_READ as u64) as usize;
         let (id, batch) = (self.id, &mut self.batch);
-        let short = || ParquetError::EOF("it has fewer rows than the catalogue says".to_owned());
+        let short = || ParquetError::EOF("it has fewer rows than the catalogue states".to_owned());
         let impossible = |name: &str| ParquetError::General(format!("impossible value of {name}"));
         batch.clear();
         batch.resize(n, LogRow { index: 0, record: PacketRecord::new(0), tcp: None });
@@ -418,8 +422,7 @@ impl TestRows {
         Ok(true)
     }
 
-    /// Continues with another test of the file. A test that follows in the open row group is reached without reading
-    /// again.
+    /// Continues with another test of the file. If it follows in the open row group, nothing is read again.
     pub fn go_to(
         mut self,
         id: i64,
@@ -446,7 +449,7 @@ impl TestRows {
                 for column in std::iter::once(&mut open.ids).chain(open.columns.iter_mut().flatten()) {
                     if skip(column, before)? != before {
                         return Err(ParquetError::EOF(
-                            "it has fewer rows than the catalogue says".to_owned(),
+                            "it has fewer rows than the catalogue states".to_owned(),
                         ));
                     }
                 }
@@ -458,12 +461,12 @@ impl TestRows {
         Ok(self)
     }
 
-    /// Number of rows that are not read from the file yet.
+    /// Returns the number of rows that have not been read from the file.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// The next row; `None` after the last.
+    /// Returns the next row; `None` after the last one.
     #[inline]
     pub fn next(&mut self) -> Result<Option<&LogRow>, ArchiveError> {
         if self.at == self.batch.len() && !self.fill()? {
@@ -473,7 +476,7 @@ impl TestRows {
         Ok(self.batch.get(self.at - 1))
     }
 
-    /// Returns the next rows, several thousand at a time; empty after the last.
+    /// Returns the next rows, several thousand at a time; empty after the last row.
     pub fn next_batch(&mut self) -> Result<&[LogRow], ArchiveError> {
         if self.at == self.batch.len() && !self.fill()? {
             return Ok(&[]);

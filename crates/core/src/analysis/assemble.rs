@@ -9,15 +9,15 @@ use crate::metrics::stream::EndedStream;
 use crate::summary::{ClassicHeader, Display, Interval, Loss, SessionInfo, Summary};
 use crate::twoway::{DirectionResult, FarReport, LossRun, TwoWayFigures};
 
-/// Results of the analysis of a stream that has ended.
+/// Results of the analysis of an ended stream.
 pub(super) trait Findings {
-    /// Returns the stream in the form that metrics read.
+    /// Returns the ended stream, from which metrics are computed.
     fn stream(&self) -> &EndedStream<'_>;
-    /// Writes the results of all metrics, in the order of their list.
+    /// Writes the results of all metrics to the summary, in the order of the metrics list.
     fn write(&self, to: &mut Summary);
 
     fn judgement(&self) -> Option<Judgement>;
-    /// Windows; empty if none were requested.
+    /// Returns the windows of `--interval`; empty if none were requested.
     fn intervals(&self) -> Vec<Interval> {
         Vec::new()
     }
@@ -26,10 +26,10 @@ pub(super) trait Findings {
     }
 }
 
-/// Results of a round-trip test in addition to its round trips.
+/// Per-direction results of a round-trip test, which supplement its round trips.
 pub(super) struct BothWays {
     pub figures: TwoWayFigures,
-    /// Answers for up and down separately, if the far host reports its times.
+    /// Verdicts on the up and the down direction; `None` if the far host does not report its timestamps.
     pub answers: [Option<Answer>; 2],
     /// Runs of requests without an answer, and the direction in which each was lost.
     pub losses: Vec<LossRun>,
@@ -79,19 +79,19 @@ fn computed(found: &dyn Findings) -> Summary {
     summary
 }
 
-/// Facts about one direction of a round-trip test in addition to the packets that returned.
+/// Facts about one direction of a round-trip test that the returned packets do not contain.
 pub(super) struct DirectionFacts {
-    /// Packets sent, lost, duplicated and reordered in this direction, as far as known.
+    /// Number of packets sent in this direction; `None`, like the counts below, if unknown.
     pub sent: Option<u64>,
     pub lost: Option<u64>,
     pub duplicates: Option<u64>,
     pub reordered: Option<u64>,
-    /// True if all round trips that were lost were lost in this direction. Then the packets that returned and
-    /// the lost ones together are the whole stream of this direction.
+    /// True if every lost round trip was lost in this direction. The packets that returned and the lost ones together
+    /// are then the whole stream of this direction.
     pub has_all_losses: bool,
     /// True if the far host's times come from one clock that was never set during the test.
     pub clock_was_steady: bool,
-    /// True if the far host's times are clock readings at all.
+    /// True if the far host's times are clock readings.
     pub far_clock: bool,
 }
 
@@ -104,7 +104,7 @@ pub(super) fn direction(
     let found = computed(found);
     let (loss, undetermined) = losses(facts.has_all_losses.then_some(found.loss));
     let was_steady = facts.clock_was_steady;
-    // Some figures are also only valid if every loss is known.
+    // The other figures also require that every loss is known.
     let complete = was_steady && facts.has_all_losses;
     DirectionResult {
         sent: facts.sent,
@@ -136,13 +136,13 @@ fn percent(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
 
-/// Completes the summary of a test without answers: counts and delays are those that the far host
-/// reports. Everything that it does not report remains unknown.
+/// Completes the summary of a test without answers. Counts and delays are copied from the far host's report; everything
+/// else remains unknown.
 fn of_far_report(s: &mut Summary, report: &FarReport) {
     let sent = s.counts.sent;
     let lost = sent.saturating_sub(report.received);
     let copies = report.duplicates.unwrap_or(0);
-    // Windows count packets, and the packets are not known.
+    // Windows are computed from packets, and only counts are known here.
     s.intervals.clear();
     let c = &mut s.counts;
     c.received = report.received + copies;

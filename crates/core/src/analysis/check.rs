@@ -1,6 +1,7 @@
-//! Limits for stored data that claims to be the state of an analysis.
+//! Plausibility limits for stored states of an analysis.
 
-/// Maximum number of rows: more than any test has, but small enough that sums of row counts cannot overflow.
+/// Maximum number of rows. It is larger than that of any test, but small enough that sums of row counts cannot
+/// overflow.
 pub(crate) const MOST_ROWS: u64 = 1 << 48;
 
 /// Reason why stored data cannot be the state of an analysis.

@@ -1,5 +1,5 @@
 //! [`Engine`]: the analysis of one stream of delays. It is exact while its samples fit into the permitted
-//! memory, and within a stated error beyond. A one-way test is one stream, a round-trip test three.
+//! memory; beyond that, its errors have stated limits. A one-way test is one stream, a round-trip test three.
 
 use super::gathered::Gathered;
 use super::options::{Options, PACKET_BYTES};
@@ -20,9 +20,9 @@ use std::sync::Arc;
 pub(super) struct Engine {
     /// Session of the test, as known when the analysis began.
     pub test: Arc<Session>,
-    /// Judge of the stretches of a stream that is analysed in constant memory.
+    /// Judge of each stretch of the stream, for an analysis in constant memory.
     judge: Option<SharedJudge>,
-    /// Maximum number of packets that are stored before the analysis changes to constant memory.
+    /// Maximum number of stored packets; with more, the analysis switches to constant memory.
     max_packets: usize,
     /// Counts all received packets, including those whose delay is unknown.
     pub classifier: Classifier,
@@ -30,17 +30,17 @@ pub(super) struct Engine {
     pub samples: Packets,
 }
 
-/// The stored form of the packets.
+/// The packets received so far: all of them, or statistics in constant memory.
 #[derive(Clone, Debug)]
 pub(super) enum Packets {
     /// All packets: every figure is exact.
     All(Box<Gathered>),
-    /// Constant memory: figures within a stated error.
+    /// Statistics in constant memory: figures have a stated maximum error.
     Sketched(Box<Sketch>),
 }
 
 impl Engine {
-    /// Begins the analysis of the stream of `test`.
+    /// Starts the analysis of a stream of `test`.
     pub fn new(test: Arc<Session>, options: &Options) -> Engine {
         let engine = Engine::of(&test, Classifier::new(declared(&test)), Tally::of(&test), Gathered::noted());
         let max_packets = usize::try_from(options.memory / PACKET_BYTES).unwrap_or(usize::MAX);
@@ -70,7 +70,7 @@ impl Engine {
         }
     }
 
-    /// Returns all packets; `None` if they are not stored.
+    /// Returns all packets; `None` in constant memory.
     pub fn gathered(&self) -> Option<&Gathered> {
         match &self.samples {
             Packets::All(packets) => Some(packets),
@@ -78,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// Returns the constant-memory state; `None` if all packets are stored.
+    /// Returns the statistics in constant memory; `None` if all packets are stored.
     pub fn sketch(&self) -> Option<&Sketch> {
         match &self.samples {
             Packets::All(_) => None,
@@ -98,7 +98,7 @@ impl Engine {
         self.classifier.received
     }
 
-    /// Returns the known part of the test of `session`.
+    /// Returns the packets of `session` that are known to be received or lost.
     pub fn extent(&self, session: &Session) -> KnownPackets {
         let came = &self.classifier.accepted;
         match &self.samples {
@@ -183,6 +183,7 @@ impl Engine {
             Packets::All(_) => (0, usize::MAX),
             Packets::Sketched(sketch) => sketch.remembers(),
         };
+        // Numbers below `next` may be copies, and forgotten numbers cannot be classified: both take the slow path.
         let (next, packets) = (classifier.next().max(forgotten), classifier.packets());
         let in_order = plain.take(records, next, packets);
         if in_order > 0 {
@@ -190,12 +191,12 @@ impl Engine {
             return in_order;
         }
         plain.take_new(records, packets, |seq| {
-            // Stop at the packet that makes older numbers be forgotten.
+            // Stop at a packet after which the oldest numbers would be forgotten.
             classifier.accepted.pages() <= pages && u64::from(seq) >= forgotten && classifier.accept(seq)
         })
     }
 
-    /// Changes to constant memory if the stored packets exceed the limit.
+    /// Switches to constant memory if the stored packets exceed the limit.
     #[inline]
     pub fn limit_memory(&mut self) {
         if let Packets::All(packets) = &self.samples
@@ -211,7 +212,7 @@ impl Engine {
         next.sketch().map_or(Ok(()), |sketch| sketch.check_behind(self.classifier.accepted.max()))
     }
 
-    /// Adds the analysis of the rows that followed, after [`Engine::check_append`].
+    /// Appends the analysis of the rows that follow. Call [`Engine::check_append`] first.
     pub fn append(&mut self, next: Engine) {
         if next.sketch().is_none() {
             self.append_rows(next);
@@ -227,8 +228,8 @@ impl Engine {
         self.limit_memory();
     }
 
-    /// Adds the rows of an analysis that has stored all packets. They are classified again because now it is
-    /// known which packets preceded them.
+    /// Adds the rows of an analysis that has stored all packets. They are classified again, because the packets that
+    /// preceded them are now known.
     fn append_rows(&mut self, next: Engine) {
         let Engine { classifier, tally, samples: Packets::All(packets), .. } = next else { return };
         let came = &self.classifier.accepted;
@@ -267,9 +268,8 @@ impl Engine {
         }
     }
 
-    /// Adds the rows of `next`, both analyses being in constant memory. The first rows of `next` are pushed
-    /// again one by one, which reproduces everything that depends on earlier packets; its counts after them
-    /// are added.
+    /// Adds the rows of `next`; both analyses are in constant memory. The first rows of `next` are pushed again one by
+    /// one, which reproduces everything that depends on earlier packets; its counts after them are added.
     fn append_sketch(&mut self, next: Engine) {
         let mut lead = next.sketched();
         let Engine { classifier, tally, samples: Packets::Sketched(later), .. } = next else { return };

@@ -1,4 +1,4 @@
-//! The exact analysis: every metric from all accepted packets.
+//! The exact analysis: computes every metric from all accepted packets.
 
 use super::assemble::{self, Findings};
 use super::engine::Engine;
@@ -23,8 +23,7 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Slow computations shared by several metrics, in the order in which threads perform them before the
-/// metrics.
+/// Slow computations that several metrics share. Threads perform them in this order before the metrics are computed.
 const AHEAD: [fn(&Exact<'_>); 5] = [
     |found| _ = found.all.sample(),
     |found| _ = found.all.trend(),
@@ -42,12 +41,12 @@ pub(super) struct Exact<'a> {
     helpers: Option<&'a dyn Helpers>,
     judgement: OnceLock<Judgement>,
     comparable: OnceLock<Comparable>,
-    /// Results of the metrics that were computed ahead, in the order of the metrics list.
+    /// Results of metrics that were computed ahead of the others, in the order of the metrics list.
     results: Vec<Mutex<Option<Write>>>,
 }
 
-/// Calls `make` with the findings of a stream whose packets are all stored; `late` of them were removed.
-/// Returns the result of `make`.
+/// Calls `make` with the findings about a stream whose packets are all stored, and returns its result. `late` is the
+/// number of packets that were removed.
 pub(super) fn found<T>(
     engine: &Engine,
     gathered: &Gathered,
@@ -109,8 +108,8 @@ impl Exact<'_> {
 }
 
 impl Exact<'_> {
-    /// Returns the extremes of the sender's lateness by the schedule as it was planned: a verdict looks for stalls, which
-    /// moved it.
+    /// Returns the smallest and the largest lateness of the sender, in ns, compared with the original schedule: a stall
+    /// shifts the schedule, which would hide the stall from the verdict.
     fn off_schedule(&self) -> Option<[i64; 2]> {
         let session = self.stream.known.session;
         match session.schedule_shifts.is_empty() {

@@ -1,4 +1,4 @@
-//! Findings of a stream that has ended, with or without all its packets in memory.
+//! Findings about an ended stream, with all its packets in memory or in constant memory.
 
 use super::assemble::Findings;
 use super::engine::{Engine, Packets};
@@ -26,7 +26,7 @@ pub(super) struct Test<'a> {
     pub kind: DelayKind,
 }
 
-/// A stream that has ended, analysed in constant memory.
+/// An ended stream that was analysed in constant memory.
 struct Sketched<'a> {
     engine: &'a Engine,
     sketch: &'a Sketch,
@@ -34,8 +34,8 @@ struct Sketched<'a> {
 }
 
 impl Engine {
-    /// Calls `make` with the findings and the warnings of the analysis. Returns its result and the accepted
-    /// packets, if they are stored.
+    /// Calls `make` with the findings and the warnings of the analysis. Returns the result of `make`, and the accepted
+    /// packets if they are stored.
     pub fn found<T>(
         mut self,
         test: Test<'_>,
@@ -67,7 +67,7 @@ impl Engine {
         }
     }
 
-    /// Returns the packets that figures show.
+    /// Returns the packets for drawing figures.
     fn into_samples(self) -> Samples {
         let Packets::All(packets) = self.samples else { return Samples::default() };
         let Gathered { samples, delayless, notes, .. } = *packets;
@@ -91,7 +91,7 @@ impl Engine {
         }
     }
 
-    /// Returns the counts made while packets arrived.
+    /// Returns the counts taken while packets arrived.
     pub fn counted(&self, session: &Session) -> ArrivalCounts {
         let extent = self.extent(session);
         let (with_delay, delayless, duplicate) = match &self.samples {

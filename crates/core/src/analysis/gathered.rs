@@ -1,4 +1,4 @@
-//! [`Gathered`]: the packets of a stream, all of them stored.
+//! [`Gathered`]: all packets of a stream, stored individually.
 
 use super::plain::Plain;
 use super::row::{Counts, Row};
@@ -22,17 +22,17 @@ pub(super) struct Gathered {
     pub copies: Copies,
     /// Damaged rows without a valid earlier copy of the same packet.
     pub damaged: Copies,
-    /// `None` for a part of a test, which has no verdict of its own.
+    /// Notes for the verdict; `None` for a part of a test, which has no verdict of its own.
     pub notes: Option<RowNotes>,
 }
 
 impl Gathered {
-    /// Creates an empty collection that also stores notes on rows.
+    /// Creates an empty collection that also takes notes on rows.
     pub fn noted() -> Gathered {
         Gathered { notes: Some(RowNotes::default()), ..Gathered::default() }
     }
 
-    /// Notes a row with which a packet was accepted.
+    /// Adds the row of an accepted packet to the notes.
     #[inline]
     pub fn note(&mut self, record: &PacketRecord, seq: u32) {
         if let Some(notes) = &mut self.notes {
@@ -51,7 +51,7 @@ impl Gathered {
         }
     }
 
-    /// Adds the packets of `rows`, all of them new.
+    /// Adds the packets of `rows`, all of which are new.
     pub fn push_all(&mut self, packets: &Plain, rows: &[PacketRecord]) {
         if let Some(notes) = &mut self.notes {
             notes.push_all(rows, packets.seq(), packets.alike, packets.lags);
@@ -66,7 +66,7 @@ impl Gathered {
         }
     }
 
-    /// Estimates the clocks of the test over the time that the stream covers.
+    /// Estimates the clocks of the test during the time of the stream.
     pub fn clock(&self, session: &Session) -> ClockEstimate {
         ClockEstimate::new(session, stream_times(&self.samples, session.spec.direction()))
     }

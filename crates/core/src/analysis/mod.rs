@@ -1,4 +1,4 @@
-//! [`Analyzer`]: records in, [`Summary`] out. [`analyze`] runs one over an iterator.
+//! [`Analyzer`]: converts records to a [`Summary`]. [`analyze`] does so for an iterator.
 
 mod assemble;
 mod check;
@@ -40,7 +40,7 @@ fn declared(session: &Session) -> u32 {
     session.declared.map_or(session.spec.packets(), |n| u32::try_from(n).unwrap_or(u32::MAX))
 }
 
-/// Number of records collected before they are analysed together.
+/// Number of records that are collected and then analysed together.
 const CHUNK: usize = 256;
 
 /// Analyses one stream of records in arrival order.
@@ -62,16 +62,16 @@ pub fn analyze(
     }
 }
 
-/// An analysis in progress. It takes 20 bytes per accepted packet, up to about 40 while it finishes, and
-/// constant memory beyond [`Options::memory`] or with [`Options::streaming`]. A header's claims about the
-/// number of packets allocate nothing.
+/// An analysis in progress. It takes 20 bytes per accepted packet, up to about 40 while it finishes, and constant
+/// memory beyond [`Options::memory`] or with [`Options::streaming`]. The number of packets that a header claims has no
+/// influence on memory.
 #[derive(Clone, Debug)]
 pub struct Analyzer {
     options: Options,
-    /// One analysis per view of the packets: the single direction of a one-way test, or the round trip and
-    /// both directions.
+    /// One analysis per view of the packets: a single one for one-way tests; round trip, up and down for round-trip
+    /// tests.
     views: Vec<Engine>,
-    /// Data of a round-trip test in addition to its views.
+    /// State of a round-trip test that belongs to no single view.
     both_ways: Option<Box<BothWays>>,
 }
 
@@ -113,8 +113,8 @@ pub enum NotMergeable {
 const ONE_WAY_AND_TWO_WAY: NotMergeable = NotMergeable::Unlike("one test is one-way, the other two-way");
 
 impl Analyzer {
-    /// Begins an analysis of the stream that `session` describes. Facts that are not known yet (probes, the
-    /// end) may be added to the session that [`Analyzer::finish`] receives.
+    /// Starts the analysis of the stream that `session` describes. Facts that are not known yet (probes, the end) may
+    /// be added to the session that is passed to [`Analyzer::finish`].
     pub fn new(session: &Session, options: &Options) -> Analyzer {
         let view = |session: Session| Engine::new(Arc::new(session), options);
         let views = match &session.two_way {
@@ -143,9 +143,9 @@ impl Analyzer {
         }
     }
 
-    /// Adds the analysis of the rows that follow, which must be of the same session. The result is exactly
-    /// that of one analyzer of all rows, except for the figures listed in docs/metrics if either analysis is
-    /// in constant memory; then the result is, too. On an error this analysis is unchanged.
+    /// Adds the analysis of the rows that follow, which must be of the same session. The result is exactly that of one
+    /// analyzer of all rows, except for the figures listed in docs/metrics if either analysis is in constant memory;
+    /// the result is then in constant memory, too. On an error this analysis is unchanged.
     pub fn append(&mut self, next: Analyzer) -> Result<(), NotMergeable> {
         if self.both_ways.is_some() != next.both_ways.is_some() {
             return Err(ONE_WAY_AND_TWO_WAY);
@@ -175,18 +175,17 @@ impl Analyzer {
         self.views.first().map_or(0, Engine::received)
     }
 
-    /// Returns the summary of everything pushed, with everything now known about the session.
+    /// Returns the summary of all records. `session` contains everything that is now known about the test.
     pub fn finish(self, session: &Session) -> Summary {
         self.finish_with_samples(session).0
     }
 
-    /// Like [`Analyzer::finish`], and returns the accepted packets for drawing figures (none in constant
-    /// memory).
+    /// Like [`Analyzer::finish`], but also returns the accepted packets for drawing figures; none in constant memory.
     pub fn finish_with_samples(self, session: &Session) -> (Summary, Samples) {
         self.finish_by(session, None)
     }
 
-    /// Like [`Analyzer::finish_with_samples`], on several threads for a long test. Each thread needs memory for
+    /// Like [`Analyzer::finish_with_samples`], but uses several threads for a long test. Each thread needs memory for
     /// its computation, up to about 20 bytes per packet.
     pub fn finish_with_helpers(self, session: &Session, helpers: &dyn Helpers) -> (Summary, Samples) {
         let helpers = Some(helpers).filter(|_| self.received() >= LARGE);

@@ -1,10 +1,10 @@
-//! Warnings about settings that an analysis could not follow.
+//! Warnings about settings that an analysis could not apply.
 
 use crate::answer::Warning;
 use crate::time::Span;
 use crate::units::eng4;
 
-/// Warns that a waiting time was requested and the clocks are not good enough to apply it.
+/// Warns that a waiting time was requested, but the clocks are not good enough to apply it.
 pub(super) fn wait_refused(wait: Span) -> Warning {
     let text = format!(
         "the waiting time of {} was not applied, because it needs one-way delays and the clocks are neither corrected \

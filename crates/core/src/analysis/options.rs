@@ -10,25 +10,25 @@ use crate::time::Span;
 /// Memory per packet while all packets are stored, in bytes.
 pub const PACKET_BYTES: u64 = 20;
 
-/// Settings of an analysis. The default gives every key of the JSON summary, except fields whose description
-/// says "unless requested".
+/// Settings of an analysis. The default produces every key of the JSON summary, except fields whose description says
+/// "unless requested".
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Percentiles reported in addition to the default ones.
     pub percents: Vec<Percent>,
-    /// Percentile definition that the histogram's limit and the text report use.
+    /// Percentile definition for the limit of the histogram and for the text report.
     pub method: Method,
     /// Number of histogram bins.
     pub bins: Bins,
-    /// Waiting time: a packet whose corrected delay exceeds it counts as lost (RFC 7680). Refused with
-    /// a warning where the clocks are neither corrected nor synchronised.
+    /// Waiting time: a packet whose corrected delay exceeds it counts as lost (RFC 7680). Ignored with a warning if the
+    /// clocks are neither corrected nor synchronised.
     pub wait: Option<Span>,
-    /// True if absolute delays, as for the waiting time, may be used although the clocks are neither
-    /// corrected nor synchronised.
+    /// True if absolute delays may be used, for example for the waiting time, although the clocks are neither corrected
+    /// nor synchronised.
     pub trust_clocks: bool,
-    /// The codec for the de-jitter curve.
+    /// Voice codec for the de-jitter curve.
     pub codec: VoiceCodec,
-    /// Effect of delay on speech quality.
+    /// Model of the effect of delay on speech quality.
     pub delay_model: DelayModel,
     /// Packets per talk spurt, for the adaptive buffer.
     pub spurt: u32,
@@ -36,21 +36,21 @@ pub struct Options {
     pub buffers: Vec<Span>,
     /// Length of the windows that are summarised separately.
     pub interval: Option<Span>,
-    /// Order statistics with lost packets counted as infinitely late.
+    /// True to compute order statistics with lost packets counted as infinitely late.
     pub unconditional: bool,
-    /// Distance from the mean and from the median within which packets are counted; `None` = not counted.
+    /// Counts packets whose delay is within this distance of the mean and of the median; `None` = not counted.
     pub within: Option<Span>,
     /// Memory for accepted packets while all of them are stored, in bytes ([`PACKET_BYTES`] each). The
     /// default suffices for ten million packets. The analysis of a larger test continues in constant memory.
     pub memory: u64,
-    /// Use constant memory from the start: percentiles from log-linear histograms, no second pass.
+    /// True to use constant memory from the start: percentiles from log-linear histograms, no second pass.
     pub streaming: bool,
     /// Seed of the block bootstrap; `None` = no bootstrap.
     pub bootstrap: Option<u64>,
-    /// Seed of the bootstrap for data that are stored so that the test can be compared without its packets;
-    /// `None` = do not compute these data.
+    /// Seed of the bootstrap for the data with which the test can later be compared without its packets; `None` = do
+    /// not compute these data.
     pub comparable: Option<u64>,
-    /// Fit the Gilbert–Elliott model.
+    /// True to fit the Gilbert–Elliott model.
     pub gilbert_elliott: bool,
     /// Judge of the test; `None` = the summary has no answer and no verdicts.
     pub judge: Option<SharedJudge>,
@@ -82,7 +82,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns the default percentages and the requested ones, ascending.
+    /// Returns the default percentiles and the requested ones, ascending.
     pub(crate) fn all_percents(&self) -> Vec<Percent> {
         let mut all: Vec<Percent> = DEFAULT_PERCENTS.iter().chain(&self.percents).copied().collect();
         all.retain(|p| p.0 <= 100_000);

@@ -1,5 +1,5 @@
-//! [`Plain`]: the fast path. Clean packets, which are nearly all packets of most tests, are processed
-//! together as columns, all other packets row by row.
+//! [`Plain`]: the fast path. Clean packets, which most packets of most tests are, are processed together as columns;
+//! all others are processed row by row.
 
 use crate::metrics::classify::AcceptedPacket;
 use crate::metrics::series::{Samples, runs};
@@ -8,9 +8,9 @@ use std::ops::Range;
 
 /// Maximum number of packets processed together.
 const MAX_PACKETS: usize = 256;
-/// Minimum number of packets in order; fewer are not worth the overhead.
+/// Minimum number of in-order packets that are processed together. With fewer, the overhead is not worthwhile.
 const MIN_PACKETS: usize = 4;
-/// Maximum number of packets out of order processed together; after them, packets may be in order again.
+/// Maximum number of out-of-order packets processed together. After that many, packets may be in order again.
 const MAX_UNORDERED: usize = 32;
 
 /// Clean packets in arrival order, all of them new.
@@ -19,11 +19,11 @@ pub(super) struct Plain {
     sent: [i64; MAX_PACKETS],
     delay: [i64; MAX_PACKETS],
     len: usize,
-    /// True if their numbers ascend.
+    /// True if the sequence numbers ascend.
     ascend: bool,
-    /// True if their rows differ only in numbers, times and lags.
+    /// True if the rows differ only in sequence numbers, times and lags.
     pub alike: bool,
-    /// True if any of their rows has lags.
+    /// True if any row has lags.
     pub lags: bool,
 }
 
@@ -99,7 +99,7 @@ impl Plain {
         &self.seq[..self.len]
     }
 
-    /// Returns the lowest and the highest number; `None` without packets.
+    /// Returns the lowest and the highest sequence number; `None` without packets.
     pub fn ends(&self) -> Option<[u32; 2]> {
         let seq = self.seq();
         let ends = if self.ascend { (seq.first(), seq.last()) } else { (seq.iter().min(), seq.iter().max()) };
@@ -116,7 +116,7 @@ impl Plain {
         &self.delay[..self.len]
     }
 
-    /// Returns the numbers as runs of consecutive ones.
+    /// Returns the sequence numbers as runs of consecutive numbers.
     pub fn runs(&self) -> impl Iterator<Item = Range<u32>> + '_ {
         // Nearly always the numbers form one run: they ascend, and the ends differ by as much as the count.
         let ends = self.ends().filter(|_| self.ascend);

@@ -1,4 +1,4 @@
-//! [`Row`]: a row with a valid number, and how it is [counted](Counts).
+//! [`Row`]: a row with a valid sequence number. [`Counts`]: how it is counted.
 
 use crate::metrics::classify::{AcceptedPacket, Classifier};
 

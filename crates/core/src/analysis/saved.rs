@@ -1,4 +1,4 @@
-//! An [`Analyzer`] in its stored form: [`Saved`].
+//! [`Saved`]: the stored form of an [`Analyzer`].
 
 use super::check::{Impossible, MOST_ROWS, require};
 use super::engine::{Engine, Packets};
@@ -41,8 +41,8 @@ pub(crate) enum SavedView<'a> {
     Streaming(Box<Sketch>),
 }
 
-/// The packets of a stream in arrival order. The accepted numbers follow from them. All other data is sorted,
-/// so the bytes do not depend on the number of parts in which the rows arrived.
+/// The packets of a stream in arrival order. The set of accepted sequence numbers follows from them. All other data is
+/// sorted, so the bytes do not depend on the number of parts in which the rows arrived.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SavedPackets<'a> {
     received: u64,
@@ -69,7 +69,7 @@ pub(crate) struct SavedTwoWay<'a> {
 }
 
 impl Analyzer {
-    /// Returns the stored form; `None` if the test has no view.
+    /// Returns the stored form; `None` if the analysis has no view.
     pub(crate) fn saved(&self) -> Option<Saved<'_>> {
         let mut views = self.views.iter().map(Engine::saved);
         let Some(both) = &self.both_ways else { return views.next().map(Saved::OneWay) };
@@ -99,7 +99,7 @@ impl Analyzer {
                     *saved;
                 let answered = processing.map_or(0, |p| p.n);
                 require(answered <= MOST_ROWS && returned.back <= MOST_ROWS, COUNTS)?;
-                // Limit of a sum of that many 64-bit times, which leaves room for more rows.
+                // Each time has at most 64 bits. This limit leaves room for more rows.
                 require(processing_sum.unsigned_abs() <= u128::from(answered) << 64, COUNTS)?;
                 **both = BothWays { fastest, processing, processing_sum, returned, ..(**both).clone() };
                 vec![round_trip, up, down]
@@ -130,7 +130,7 @@ impl Engine {
         }
     }
 
-    /// Takes over a saved state, after checking that an analysis can have produced it.
+    /// Replaces this state by a stored one, after checking that an analysis can have produced it.
     fn restore(&mut self, saved: SavedView<'_>) -> Result<(), Impossible> {
         match saved {
             SavedView::Packets(saved) => self.restore_packets(*saved)?,

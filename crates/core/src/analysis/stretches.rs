@@ -28,21 +28,21 @@ use serde::{Deserialize, Serialize};
 /// Number of packets in a stretch.
 const LENGTH: u32 = 65_536;
 
-/// Divisor of a stretch's length: this fraction, which is enough to show a level, is repeated at the start of
-/// the next stretch, and surrounds an event in progress.
+/// Divisor of a stretch's length. A sixteenth of a stretch is enough to show a level of delay: it is repeated at the
+/// start of the next stretch, and included on both sides of an event in progress.
 const OVERLAP: u32 = 16;
 
 /// State of the verdict in constant memory: about 2 MB.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stretches {
-    /// Session of the test, as known when it began; not stored.
+    /// Session of the test as known at its beginning; not stored.
     #[serde(skip)]
     test: Option<Box<Session>>,
     /// Judge of the stretches; not stored.
     #[serde(skip)]
     judge: Option<SharedJudge>,
     length: u32,
-    /// Maps packet numbers in the open stretch to numbers in the stream.
+    /// Maps packet numbers in the open stretch to sequence numbers of the stream.
     seam: StretchSeam,
     /// Due time of the stream's first packet, in ns since 1970, computed from the first packet received.
     origin: Option<i64>,
@@ -50,7 +50,7 @@ pub struct Stretches {
     closed: StretchFindings,
 }
 
-/// The rows of a stretch, numbered from its first packet.
+/// The rows of a stretch. Sequence numbers are relative to its first packet.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Rows {
     samples: Samples,
@@ -59,12 +59,12 @@ struct Rows {
     /// Damaged rows without a valid earlier copy of the same packet.
     damaged: Copies,
     notes: RowNotes,
-    /// Number of rows by the source of the arrival stamp.
+    /// Number of rows per source of the arrival stamp.
     arrived: [u64; 4],
     came: SeqSet,
 }
 
-/// Facts that are known only at the end of a stream.
+/// Facts that are only known at the end of a stream.
 pub struct Ended<'a> {
     pub session: &'a Session,
     pub known: KnownPackets,
@@ -125,7 +125,7 @@ impl Stretches {
         later.into_iter().rev().all(|(begin, rows)| self.append_rows(rows.shifted(begin), origin))
     }
 
-    /// Adds rows that are numbered as in the stream.
+    /// Adds rows with the sequence numbers of the stream.
     fn append_rows(&mut self, mut next: Rows, origin: Option<i64>) -> bool {
         let StretchSeam { first, again, .. } = self.seam;
         let next = if first > 0 { next.split(first).shifted(again) } else { next };
@@ -160,7 +160,8 @@ impl Stretches {
         true
     }
 
-    /// Returns the send time of packet 0 according to the schedule if packet `seq` was sent at `sent`; in ns.
+    /// Returns the send time of packet 0, in ns, computed from the schedule and from packet `seq`, which was sent at
+    /// `sent`.
     fn before(&self, seq: u32, sent: i64) -> i64 {
         let due = self.test.as_ref().and_then(|t| t.period()).map_or(0, |p| p.0);
         sent.saturating_sub(due.saturating_mul(seq.into()))
@@ -194,7 +195,7 @@ impl Stretches {
         }
     }
 
-    /// Adds clean packets, all of them new, and their rows.
+    /// Adds clean packets, all of which are new, and their rows.
     pub(super) fn push_all(&mut self, packets: &Plain, rows: &[PacketRecord]) {
         let positions = packets.ends().and_then(|[a, b]| self.seam.position(a).zip(self.seam.position(b)));
         let within = |last: u32| last < self.length + self.slack() && packets.alike;
@@ -249,7 +250,7 @@ impl Stretches {
         let mut lasting = Vec::new();
         if let Some(test) = self.test.as_deref() {
             let closed = self.with(&rows, &part(test, length), Some(&mut lasting));
-            // The next stretch begins shortly before the event in progress.
+            // The next stretch begins shortly before the event in progress, so that the event is judged as a whole.
             let begins = lasting.iter().copied().find(|begin| *begin >= self.seam.again + 2 * again);
             if let Some(begin) = begins {
                 let cut = begin - again / 8;
@@ -266,7 +267,7 @@ impl Stretches {
         self.begin(rows, around.unwrap_or(length - again..length), length);
     }
 
-    /// Begins the next stretch with the packets `again` of `rows`; its own packets follow from `cut` on.
+    /// Begins the next stretch: repeats the packets `again` of `rows`, and continues with the packets from `cut` on.
     fn begin(&mut self, mut rows: Rows, again: std::ops::Range<u32>, cut: u32) {
         let (old, shown) = (self.seam, again.len() as u32);
         let last_sent = |rows: &Rows| rows.samples.iter().map(|p| p.sent).max();
@@ -288,7 +289,7 @@ impl Stretches {
         self.open = lead.later(later).joined(rest, shown);
     }
 
-    /// Returns the findings including the stretch `rows`. `lasting` receives the positions in the stretch at
+    /// Returns the findings including those of the stretch `rows`. `lasting` receives the positions in the stretch at
     /// which events begin that are still in progress at its end.
     fn with(&self, rows: &Rows, session: &Session, lasting: Option<&mut Vec<u32>>) -> StretchFindings {
         let mut closed = self.closed.clone();
@@ -331,7 +332,7 @@ impl Stretches {
         judge.judge_stretches(self.with(&self.open, &last, None), &whole)
     }
 
-    /// Takes over a stored state, after checking that a stream can have produced it.
+    /// Replaces this state by a stored one, after checking that a stream can have produced it.
     pub fn restore(&mut self, read: Stretches, rows: u64) -> Result<(), Impossible> {
         let numbers = read.length == self.length;
         require(numbers, "stretches of another length")?;
@@ -345,13 +346,13 @@ impl Stretches {
     }
 }
 
-/// Returns the session of a stretch of `test` with `length` packets, the fate of all of which is known.
+/// Returns the session of a stretch of `test` as a complete test of `length` packets.
 fn part(test: &Session, length: u32) -> Session {
     let packets = u64::from(length);
     Session { declared: Some(packets), sent: Some(length), ending: Ending::Complete, ..test.clone() }
 }
 
-/// Returns the facts of a session that do not depend on how its test ends, for judging a part of its packets.
+/// Returns the facts of a session that do not depend on how its test ends. Parts of the test are judged with them.
 fn static_facts(session: &Session) -> Session {
     let period_known = session.period_known && session.spec.schedule() == Schedule::Periodic;
     Session {
@@ -386,13 +387,13 @@ impl Rows {
         self
     }
 
-    /// Returns the rows with send times `by` ns later.
+    /// Returns the rows with `by` ns added to their send times.
     fn later(mut self, by: i64) -> Rows {
         self.samples.sent.iter_mut().for_each(|sent| *sent = sent.saturating_add(by));
         self
     }
 
-    /// Splits off the rows from number `length` on and numbers them from 0.
+    /// Splits off the rows from sequence number `length` on, and renumbers them from 0.
     fn split(&mut self, length: u32) -> Rows {
         let mut rest = Rows { notes: self.notes.split(length), ..Rows::default() };
         let Rows { samples, delayless, copies, damaged, came, .. } = self;
@@ -439,7 +440,7 @@ impl Rows {
         })
     }
 
-    /// Checks that the rows are possible, with numbers below `end`.
+    /// Checks that the rows are possible and that their sequence numbers are below `end`.
     fn check(&self, end: u32) -> Result<(), Impossible> {
         let Rows { samples, delayless, copies, damaged, notes, arrived, came } = self;
         let rows = samples.len();

@@ -9,7 +9,7 @@ use crate::time::StampSource;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Row counts in constant memory, with a few increments per row.
+/// Row counts in constant memory. A row takes only a few increments.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Tally {
     /// Payload size of the test. Not stored; [`Tally::restore`] sets it after reading.
@@ -32,8 +32,8 @@ pub struct Tally {
     receive_lag: Lag,
     #[serde(default)]
     local_queue: LocalQueueTimes,
-    /// Accepted packets that waited in the receiving host more than half a period, not counting the pause
-    /// that the receiver makes on purpose.
+    /// Sequence numbers of accepted packets that waited more than half a period in the receiving host, not counting the
+    /// receiver's deliberate pause.
     pub waited: Vec<u32>,
 }
 
@@ -44,7 +44,7 @@ struct Lag {
     max: Option<i64>,
 }
 
-/// Serialises counts per value of an octet, omitting zeros.
+/// Serialises counts by value of an octet, omitting zeros.
 mod by_octet {
     use serde::{Deserialize, Deserializer, Serializer};
     use std::collections::BTreeMap;
@@ -119,7 +119,7 @@ impl Tally {
         Tally::new(self.payload, self.longest_wait)
     }
 
-    /// Returns the stored counts as a tally of this test; `None` if they add up to more than `rows`.
+    /// Converts stored counts to a tally of this test; `None` if they exceed `rows` in total.
     pub fn restore(&self, read: Tally, rows: u64) -> Option<Tally> {
         let counts = read.classes.iter().chain(&read.ttls[..]).chain(&read.sent).chain(&read.arrived);
         let lags = [&read.send_lag, &read.receive_lag].map(|lag| u64::try_from(lag.n).unwrap_or(u64::MAX));
@@ -130,7 +130,7 @@ impl Tally {
         possible.then_some(Tally { payload: self.payload, longest_wait: self.longest_wait, ..read })
     }
 
-    /// Returns the tally with arrivals `by` ns later and sequence numbers `numbers` higher.
+    /// Returns the tally with `by` ns added to its arrival times and `numbers` to its sequence numbers.
     pub fn shifted(mut self, numbers: u32, by: i64) -> Tally {
         for time in [&mut self.first_arrival, &mut self.last_arrival] {
             *time = time.map(|t| t.saturating_add(by));
@@ -249,12 +249,12 @@ impl Tally {
         self.local_queue.figures()
     }
 
-    /// Returns the number of rows by the source of the arrival stamp.
+    /// Returns the number of rows per source of the arrival stamp.
     pub fn arrived(&self) -> [u64; 4] {
         self.arrived
     }
 
-    /// Returns the source of all arrival stamps; `None` if there are several.
+    /// Returns the source of the arrival stamps; `None` if several sources occur.
     pub fn arrived_by(&self) -> Option<StampSource> {
         let mut taken = StampSource::ALL.into_iter().filter(|s| self.arrived[*s as usize] > 0);
         taken.next().filter(|_| taken.next().is_none())

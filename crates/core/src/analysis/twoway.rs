@@ -28,7 +28,7 @@ pub(super) const STRETCHES: usize = 8;
 /// The views of a two-way test, in the order of their analyses. The first one describes the test as a whole.
 pub(super) const VIEWS: [RecordView; 3] = [RecordView::RoundTrip, RecordView::Up, RecordView::Down];
 
-/// State of a two-way test in addition to its views.
+/// State of a two-way test that belongs to no single view.
 #[derive(Clone, Debug)]
 pub(super) struct BothWays {
     pub far_clock: bool,
@@ -40,7 +40,7 @@ pub(super) struct BothWays {
     pub returned: Returned,
 }
 
-/// Shows whether answers returned in the order of this host's clock.
+/// Checks that answers return in the order of this host's clock.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Returned {
     pub first: Option<WallTime>,
@@ -98,6 +98,7 @@ impl BothWays {
                 && projected.flags.is_clean()
                 && lacks_delay(record, self.processing_apart);
             if is_delayless {
+                // Rows must stay in order of arrival.
                 engine.push_all(&seen);
                 seen.clear();
                 engine.push_delayless(&projected);
@@ -131,6 +132,7 @@ impl BothWays {
             return;
         };
         let probe = ClockProbe { sent, arrived, answered, returned };
+        // A negative round trip contradicts the clock, so its offset would be meaningless.
         if !record.flags.is_clean() || probe.rtt().0 < 0 {
             return;
         }
@@ -151,7 +153,7 @@ impl BothWays {
         self.append_common(next.returned, next.processing, next.processing_sum);
     }
 
-    /// Adds the state of the rows that follow.
+    /// Adds the state of the rows that follow, except for the views.
     pub(super) fn append_common(&mut self, returned: Returned, processing: Option<Processing>, sum: i128) {
         self.returned.append(returned);
         self.processing_sum += sum;
@@ -163,7 +165,7 @@ impl BothWays {
         };
     }
 
-    /// Returns the summary of the test; the first of the `views` are the round trips.
+    /// Returns the summary of the test; the first of the `views` is the round trip.
     pub fn finish(
         self,
         views: Vec<Engine>,
@@ -189,6 +191,7 @@ impl BothWays {
         let test = Test { session: &round_trips, options, kind: DelayKind::RoundTrips };
         round_trip.found(test, helpers, |found, notes| {
             let known = found.stream().known;
+            // A step of the near clock moves the offset like a step of the far clock.
             let near_set = known.clock.client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
             let step = if far_clock && !near_set { far_clock::step(&seen.probes) } else { None };
             let analysis = DirectionAnalysis {
@@ -214,6 +217,8 @@ impl BothWays {
                 processing_max_ns: processing.map(|p| p.max),
                 without_processing: known.counted.delayless,
                 answer_dscp: facts.answer_dscp,
+                request_dscp: facts.request_dscp.clone(),
+                request_ecn: facts.request_ecn.clone(),
                 not_answers: facts.not_answers,
                 unsent: session.unsent,
                 skipped: facts.skipped,
@@ -295,7 +300,7 @@ fn far_clock_step(step: Span) -> Warning {
     )
 }
 
-/// Facts about the two directions in addition to the packets that returned.
+/// Facts about the two directions that the returned packets do not contain.
 struct DirectionAnalysis<'a> {
     facts: &'a TwoWay,
     /// The session, with the fastest exchanges as clock probes.
@@ -314,7 +319,7 @@ impl DirectionAnalysis<'_> {
         self.facts.directions.filter(|d| d.stateful)
     }
 
-    /// Returns the results of one direction, and its answer if the far host reports times.
+    /// Returns the results of one direction, and the verdict on it if the far host reports its timestamps.
     fn of(&self, engine: Engine, view: RecordView) -> Option<(DirectionResult, Option<Answer>)> {
         let known = self.known();
         if !self.far_clock && known.is_none() {
@@ -391,7 +396,7 @@ fn losses_of(
 ) -> (Option<Loss>, Option<u64>) {
     let reported: u64 = runs.iter().map(|r| u64::from(r.length)).sum();
     let end = |r: &LossRun| u64::from(r.first) + u64::from(r.length);
-    // A log may claim anything.
+    // A log is untrusted input: its runs may overlap or exceed the test.
     let possible = runs.windows(2).all(|w| end(&w[0]) <= w[1].first.into())
         && runs.last().is_none_or(|r| end(r) <= session.packets());
     if reported != lost || !possible {

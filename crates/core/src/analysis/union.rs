@@ -19,17 +19,18 @@ use crate::time::{Span, WallTime};
 /// Offsets by which a test is shifted.
 #[derive(Clone, Copy, Debug)]
 struct Shift {
-    /// Number of packets in the tests before, which is added to all sequence numbers, and number of packets
-    /// in all tests.
+    /// Number of packets in the previous tests, which is added to all sequence numbers.
     numbers: u32,
+    /// Number of packets in all tests together.
     packets: u32,
-    /// Offsets for readings of the sender's and of the receiver's clock, in ns.
+    /// Offset for readings of the sender's clock, in ns.
     sent: i64,
+    /// Offset for readings of the receiver's clock, in ns.
     arrived: i64,
 }
 
 impl Analyzer {
-    /// Returns the number of the last packet known to have been sent, plus one.
+    /// Returns the sequence number after the last packet that is known to have been sent.
     pub(crate) fn sent(&self, session: &Session) -> u64 {
         self.views.first().map_or(0, |view| view.extent(session).end)
     }
@@ -71,12 +72,11 @@ impl Analyzer {
     }
 }
 
-/// For each view (round trip, up, down): true if its first and its second time are read from the far
-/// host's clock.
+/// For each view (round trip, up, down): true for each of its two times that is read from the far host's clock.
 const VIEWS_ENDS: [[bool; 2]; 3] = [[false, false], [false, true], [true, false]];
 
-/// Returns the offset, in ns, from the recorded times of `next` to its times after the `numbers` packets of
-/// the test before; `None` if it exceeds the clock's range.
+/// Returns the offset to add to the times of `next`, in ns, so that it begins where the `numbers` packets of `before`
+/// end; `None` if it exceeds the clock's range.
 fn time_between(
     before: &Gathered,
     next: &Gathered,
@@ -104,7 +104,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the analysis with shifted numbers and times; `None` if they overflow.
+    /// Returns the analysis with shifted sequence numbers and times; `None` if these overflow.
     fn shifted(self, shift: Shift) -> Option<Engine> {
         let Packets::All(packets) = self.samples else { return None };
         let Gathered { samples, delayless, copies, damaged, notes } = *packets;
@@ -143,14 +143,14 @@ impl Engine {
 }
 
 impl BothWays {
-    /// Returns the offset of the far host's clock from this host's according to the fastest exchange, in ns.
+    /// Returns the offset of the far host's clock relative to this host's, according to the fastest exchange, in ns.
     fn clock_ahead(&self) -> i64 {
         let best = self.fastest.iter().flatten().min_by_key(|p| p.rtt());
         best.map_or(0, |p| p.double_offset() / 2)
     }
 
-    /// Adds the state of another test outside the views. Its times at the near and the far host are shifted
-    /// by the given offsets.
+    /// Adds the state that belongs to no view of another test. Its times at the near and the far host are shifted by
+    /// the given offsets.
     fn unite(&mut self, next: &BothWays, (numbers, packets): (u32, u32), [near, far]: [i64; 2]) {
         let moved = |p: &ClockProbe| ClockProbe {
             sent: p.sent + Span(near),

@@ -15,17 +15,17 @@ use crate::summary::{Interval, Summary};
 use crate::time::Span;
 use std::sync::{Mutex, PoisonError};
 
-/// Maximum number of windows with a summary each; a summary takes some kilobytes.
+/// Maximum number of windows with a summary of their own. A summary takes some kilobytes.
 const MAX_SUMMARIES: usize = 10_000;
 
-/// The packets of one window, numbered from its first packet.
+/// The packets of one window. Sequence numbers are relative to its first packet.
 #[derive(Default)]
 struct Window {
     packets: Gathered,
     waited: Vec<u32>,
 }
 
-/// Returns the windows of `length` with their counts; `end` is the number after the last packet.
+/// Returns the windows of length `length` with their counts; `end` is the sequence number after the last packet.
 pub(super) fn of(
     series: &Series<'_>,
     came: &SeqSet,
@@ -64,18 +64,22 @@ pub(super) fn analysed(
     let parts = split(&windows, engine, gathered);
     let add = |window: &mut Interval, part: Window, to: u64| {
         let from = window.first_seq;
-        let unrecorded = |run: SeqRun| SeqRun { start: run.start - from, ..run };
-        let unrecorded: Vec<SeqRun> = session.unrecorded_in(from, to).map(unrecorded).collect();
+        let shifted = |run: SeqRun| SeqRun { start: run.start - from, ..run };
+        let unrecorded: Vec<SeqRun> = session.unrecorded_in(from, to).map(shifted).collect();
+        let skipped: Vec<SeqRun> = session.skipped_in(from, to).map(shifted).collect();
         let Ok(packets) = u32::try_from(to - from) else {
             return interval::add_delays(window, to, series);
         };
         let session = Session {
             declared: Some(packets.into()),
             sent: Some(packets),
-            // The fate of all packets in a window is known, however the test ended.
+            // All packets in a window are known to be received or lost, however the test ended.
             ending: Ending::Complete,
             truncated: false,
             unrecorded,
+            skipped,
+            unreported: 0,
+            tcp: Vec::new(),
             period_known: session.period_known && session.spec.schedule() == Schedule::Periodic,
             ..session.clone()
         };

@@ -1,10 +1,10 @@
-//! [`Verdict`]: a conclusion from figures, with its level; [`Warning`]: a reason not to trust a figure.
+//! [`Verdict`]: a conclusion from figures, with its importance. [`Warning`]: a reason not to trust a figure.
 
 use super::Severity;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// One conclusion.
+/// A conclusion from one or more figures, as a sentence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -13,7 +13,7 @@ pub struct Verdict {
     pub code: Cow<'static, str>,
     /// Importance for users.
     pub level: Level,
-    /// The conclusion in one plain sentence, with its evidence.
+    /// The conclusion and its evidence in one plain sentence.
     pub text: String,
 }
 
@@ -25,11 +25,11 @@ pub enum Level {
     /// Nothing needs to be done.
     #[default]
     Good,
-    /// Worth knowing.
+    /// Worth knowing, but users will not notice it.
     Note,
-    /// Users will notice it.
+    /// Users will notice the effect.
     Poor,
-    /// Unusable.
+    /// The path is unusable for real-time traffic.
     Bad,
 }
 

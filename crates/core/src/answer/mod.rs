@@ -12,23 +12,22 @@ use crate::spec::Direction;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The answer to the question a test asks.
+/// Verdict on a test: severity, causes, and consequences for users.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Answer {
-    /// True if the fate of every packet sent is known. If false, a part of the test is unknown, and the
-    /// answer does not cover it.
+    /// True if each packet sent is known to be received or lost. If false, the verdict covers only a part of the test.
     pub complete: bool,
     /// Severity for an application with the best fixed play-out buffer on this path. Effects of the hosts are left out:
     /// see `host`.
     pub severity: Severity,
-    /// Effects of the hosts themselves; `None` where they were not judged.
+    /// Effects of the hosts themselves; `None` if they were not judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostGrade>,
     /// The verdict in one sentence.
     pub headline: String,
-    /// The recommended play-out buffer, in ns above the smallest delay: the smallest one that is about as good as the
-    /// best. `None` if no buffer helps.
+    /// The recommended play-out buffer, in ns above the smallest delay. It is the smallest buffer that is about as good
+    /// as the best one. `None` if no buffer helps.
     pub buffer_ns: Option<i64>,
     /// Jitter without the clock steps of the test; `None` if no clock was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,18 +75,18 @@ pub struct JitterWithoutStep {
 pub struct LargestEvent {
     /// Start of the event, in seconds since the first packet was sent.
     pub from_s: f64,
-    /// End of the event, in the same unit.
+    /// End of the event, in seconds since the first packet was sent.
     pub to_s: f64,
     /// Size of the event, in ns.
     pub magnitude_ns: i64,
 }
 
-/// Effect on users of the path. The order is from best to worst, after unknown.
+/// Effect on users of the path. After unknown, the order is from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The sample or the log does not show the effect.
+    /// Unknown because the test is too short, or its log incomplete, to show the effect.
     Unknown,
     /// Nobody will notice a problem.
     Good,
@@ -110,20 +109,26 @@ pub struct Cause {
     /// The direction, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
-    /// First moment at which the cause shows, in seconds since the first packet was sent.
+    /// Start of the cause, in seconds since the first packet was sent.
     pub from_s: f64,
     /// Last time at which the cause was seen; the end of the test if it persists.
     pub to_s: f64,
-    /// Size as a time, in ns; `None` if it is not a time.
+    /// Size in ns; `None` if the size is not a duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub magnitude_ns: Option<i64>,
-    /// Size as a share of packets (for a clock's rate, parts per million); `None` if it is neither.
+    /// Size as a share of packets (0…1), or of clock skew in parts per million; `None` if the size is neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub magnitude: Option<f64>,
+    /// Largest packet that passes, in bytes with the IP header, if larger ones do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u32>,
+    /// Property of a TCP connection that made packets wait in the sending host, if this and not the path is the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<TcpLimit>,
     /// Time from one event to the next, in seconds, if events repeat regularly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period_s: Option<f64>,
-    /// The confidence, 0…1.
+    /// Confidence that this is the cause, from 0 to 1.
     pub confidence: f64,
     /// Effect of this cause alone on an application.
     pub severity: Severity,
@@ -139,7 +144,7 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// Creates a cause that occurred once, without time, size and sentence.
+    /// Creates a cause that occurred once. Its times, size and sentence are not set.
     pub fn new(id: CauseId, severity: Severity, confidence: f64) -> Cause {
         Cause {
             id,
@@ -149,6 +154,8 @@ impl Cause {
             to_s: 0.0,
             magnitude_ns: None,
             magnitude: None,
+            bytes: None,
+            limited_by: None,
             period_s: None,
             confidence,
             severity,
@@ -165,7 +172,7 @@ impl Cause {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CauseId {
-    /// No packet was received for a while.
+    /// No packet was received for some time.
     Outage,
     /// Packets waited behind others.
     Queue,
@@ -195,10 +202,27 @@ pub enum CauseId {
     Duplication,
     /// Long packets are lost and short ones are not.
     SizeDependent,
+    /// Packets are larger than a link on the path can carry.
+    Mtu,
     /// The sending host's system refused to send packets.
     SendFailure,
     /// Part of the test was not recorded.
     IncompleteLog,
+}
+
+/// Property of a TCP connection that limits what it sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum TcpLimit {
+    /// Congestion window that still grows with each round trip from its initial size (RFC 5681).
+    SlowStart,
+    /// Congestion window after slow start.
+    CongestionWindow,
+    /// Receive window: the receiver accepts no more (flow control).
+    ReceiveWindow,
+    /// Size of the send buffer.
+    SendBuffer,
 }
 
 /// Location of a cause: the part that needs repair.
@@ -212,7 +236,7 @@ pub enum Fault {
     Sender,
     /// The receiving host.
     Receiver,
-    /// A clock. Measured delays are wrong, but users do not notice.
+    /// A clock. Measured delays are wrong, but users are not affected.
     Clock,
     /// The stored record of the test.
     Record,
@@ -224,7 +248,7 @@ pub enum Fault {
 pub struct Suitability {
     /// Severity for this profile.
     pub severity: Severity,
-    /// Mean opinion score of speech, if the use is speech.
+    /// Mean opinion score of speech; `None` if the profile is not for speech.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mos: Option<f64>,
     /// Share of packets that are lost or arrive too late for this profile.
@@ -248,8 +272,8 @@ impl Answer {
 }
 
 impl CauseId {
-    /// All kinds.
-    pub const ALL: [CauseId; 17] = [
+    /// All kinds of cause.
+    pub const ALL: [CauseId; 18] = [
         CauseId::Outage,
         CauseId::Queue,
         CauseId::RandomLoss,
@@ -265,6 +289,7 @@ impl CauseId {
         CauseId::LocalQueue,
         CauseId::Duplication,
         CauseId::SizeDependent,
+        CauseId::Mtu,
         CauseId::SendFailure,
         CauseId::IncompleteLog,
     ];
@@ -287,6 +312,7 @@ impl CauseId {
             CauseId::LocalQueue => "local-queue",
             CauseId::Duplication => "duplication",
             CauseId::SizeDependent => "size-dependent",
+            CauseId::Mtu => "mtu",
             CauseId::SendFailure => "send-failure",
             CauseId::IncompleteLog => "incomplete-log",
         }
@@ -306,7 +332,8 @@ impl CauseId {
             | CauseId::Reordering
             | CauseId::RouteChange
             | CauseId::Duplication
-            | CauseId::SizeDependent => Fault::Path,
+            | CauseId::SizeDependent
+            | CauseId::Mtu => Fault::Path,
             CauseId::SenderStall | CauseId::LocalQueue | CauseId::SendFailure => Fault::Sender,
             CauseId::ReceiverStall => Fault::Receiver,
             CauseId::ClockStep | CauseId::ClockSkew => Fault::Clock,
@@ -329,7 +356,7 @@ impl Fault {
 }
 
 impl Severity {
-    /// Returns the key by which the worst of several severities is found: unknown ranks above good, because it may be
+    /// Returns the sort key for finding the worst of several severities: unknown ranks above good, because it may be
     /// worse, and below any known impairment.
     pub fn doubt(self) -> u8 {
         match self {

@@ -32,7 +32,7 @@ struct UncheckedComparable {
     spread: Option<ResampledSpread>,
 }
 
-/// Error: the value cannot result from [`Comparable::new`].
+/// Error: [`Comparable::new`] cannot have produced the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the field 'comparable' is damaged")]
 pub struct Damaged;
@@ -49,12 +49,12 @@ impl TryFrom<UncheckedComparable> for Comparable {
     }
 }
 
-/// Values with their numbers of occurrences, ascending by value.
+/// Values with the number of times that each occurs, ascending by value.
 pub type Weighted = Vec<(i64, u64)>;
 
 impl Comparable {
-    /// Summarises the delays of one run in send order; `all` are the same delays, sorted. `seed` is for the
-    /// bootstrap.
+    /// Summarises the delays of one run. `delays` are in send order, `all` are the same delays sorted. `seed` is for
+    /// the bootstrap.
     pub fn new(mut delays: Vec<i64>, all: &Sample, seed: u64) -> Comparable {
         let least = all.min().unwrap_or_default();
         delays.iter_mut().for_each(|d| *d = d.saturating_sub(least));
@@ -78,7 +78,7 @@ impl Comparable {
         self.spread.as_ref()
     }
 
-    /// Returns true if `other` has the same delays, as far as they are stored.
+    /// Returns true if `other` has the same stored delays.
     pub fn is_the_same(&self, other: &Comparable) -> bool {
         self.n == other.n && self.pdv == other.pdv
     }

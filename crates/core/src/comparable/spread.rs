@@ -16,7 +16,7 @@ const MAX_RESAMPLED_PACKETS: usize = 20_000;
 const MAX_DRAWS: usize = 8_000_000;
 const BATCHES: usize = 20;
 
-/// Medians and 99th percentiles to be expected if a run were measured again: 99 equally likely values of
+/// Medians and 99th percentiles that a repetition of the run could be expected to show: 99 equally likely values of
 /// each, ascending, in ns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -29,9 +29,9 @@ pub struct ResampledSpread {
     pub resamples: u32,
     /// Number of consecutive packets drawn together; for batches, packets per batch.
     pub block: u64,
-    /// Medians.
+    /// Medians, in ns.
     pub median: Vec<f64>,
-    /// 99th percentiles.
+    /// 99th percentiles, in ns.
     pub p99: Vec<f64>,
 }
 
@@ -47,8 +47,8 @@ pub enum SpreadMethod {
 }
 
 impl ResampledSpread {
-    /// Computes the spread of one run, or of several pooled ones; `all` are the same values, sorted. `None`
-    /// if there are too few.
+    /// Computes the spread of one run, or of several pooled runs. `all` contains the same values, sorted. `None` if
+    /// there are too few values.
     pub fn of(runs: &[&[i64]], all: &Sample, seed: u64) -> Option<ResampledSpread> {
         let n: usize = runs.iter().map(|r| r.len()).sum();
         if n < MIN_VALUES {
@@ -71,7 +71,8 @@ impl ResampledSpread {
         })
     }
 
-    /// Sectioning: the variation between batches shows how reliable the statistic of the whole run is.
+    /// Computes the spread by sectioning: the variation between batches shows how reliable the statistic of the whole
+    /// run is.
     fn batches(values: &[i64], all: &Sample, seed: u64) -> Option<ResampledSpread> {
         let size = values.len() / BATCHES;
         let mut batch = Vec::with_capacity(size);
@@ -98,7 +99,7 @@ impl ResampledSpread {
         })
     }
 
-    /// Returns true if this value can result from [`ResampledSpread::of`].
+    /// Returns true if [`ResampledSpread::of`] can have produced this value.
     pub(super) fn is_sound(&self) -> bool {
         [&self.median, &self.p99].iter().all(|v| {
             v.len() == VALUES_PER_STATISTIC
@@ -108,7 +109,7 @@ impl ResampledSpread {
     }
 }
 
-/// Returns the probability that belongs to stored value `j`.
+/// Returns the cumulative probability of stored value `j`.
 fn probability(j: usize) -> f64 {
     (j as f64 + 0.5) / VALUES_PER_STATISTIC as f64
 }

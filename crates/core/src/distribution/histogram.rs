@@ -17,9 +17,9 @@ pub struct Histogram {
     pub binsize: i64,
     /// Number of values above `hi`.
     pub overflow: u64,
-    /// Index of the bin with most values; the lowest of several.
+    /// Index of the bin with the most values; the lowest one in case of a tie.
     pub mode_bin: usize,
-    /// Centre of that bin, in ns.
+    /// Centre of the mode's bin, in ns.
     pub mode: f64,
     /// Number of values in each bin.
     pub counts: Vec<u64>,

@@ -7,11 +7,11 @@ use super::sample::Sample;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Precision of a [`LogHistogram`]: the number of values that are stored exactly, before values are counted
-/// in buckets, and the width of the buckets.
+/// Precision of a [`LogHistogram`]: the number of values that are stored exactly before all values are counted in
+/// buckets, and the width of the buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Precision {
-    /// Maximum number of exact values; with one more, all values are moved to buckets.
+    /// Maximum number of exact values. When it is exceeded, all values are moved to buckets.
     pub exact: usize,
     /// A bucket spans at most 1/2^bits of its distance from the origin.
     pub bits: u8,
@@ -37,7 +37,7 @@ impl Precision {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogHistogram {
     precision: Precision,
-    /// `None` while values are exact and no origin was given.
+    /// Origin of the buckets; `None` while values are exact, unless an origin was given.
     origin: Option<i64>,
     /// Exact values in order of arrival; empty once there are buckets.
     first: Vec<i64>,
@@ -56,7 +56,7 @@ struct Buckets {
 }
 
 impl LogHistogram {
-    /// Creates a histogram whose origin the first values determine.
+    /// Creates a histogram whose origin is determined by its first values.
     pub fn new(precision: Precision) -> LogHistogram {
         LogHistogram {
             precision,
@@ -74,7 +74,7 @@ impl LogHistogram {
         LogHistogram { origin: Some(origin), ..LogHistogram::new(precision) }
     }
 
-    /// Creates a histogram with a given origin, or with one that the first values determine.
+    /// Creates a histogram with a given origin, or with one that is determined by its first values.
     pub fn with_origin(origin: Option<i64>, precision: Precision) -> LogHistogram {
         LogHistogram { origin, ..LogHistogram::new(precision) }
     }
@@ -121,8 +121,7 @@ impl LogHistogram {
         self.extremes = Some((low, high));
     }
 
-    /// Returns true if this can be the histogram of `n` values. Checks only the properties that computations
-    /// rely on.
+    /// Returns true if this can be a histogram of `n` values. Checks only the properties that computations rely on.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let Precision { exact, bits } = self.precision;
         if bits > 32 || self.n != n || self.extremes.is_some() != (n > 0) {
@@ -197,8 +196,8 @@ impl LogHistogram {
         self.origin
     }
 
-    /// Adds all values of `other`. The result is exact while both are exact or have the same origin;
-    /// otherwise each value is accurate to a bucket.
+    /// Adds all values of `other`. The result is exact if both are exact or have the same origin. Otherwise each value
+    /// is accurate to within one bucket.
     pub fn merge(&mut self, other: &LogHistogram) {
         if other.is_exact() {
             other.first.iter().for_each(|x| self.add(*x));
@@ -223,8 +222,7 @@ impl LogHistogram {
         };
     }
 
-    /// Returns the values that were added after the state was `lead`. `lead` must be exact or have determined
-    /// the origin.
+    /// Returns the values added since the earlier state `lead`, which must be exact or have an origin.
     pub(crate) fn less(&self, lead: &LogHistogram) -> LogHistogram {
         let mut rest = LogHistogram::with_origin(self.origin, self.precision);
         if self.is_exact() {
@@ -242,7 +240,7 @@ impl LogHistogram {
         rest
     }
 
-    /// Iterates over non-empty buckets, ascending, as the largest value that the bucket may contain and its
+    /// Iterates over non-empty buckets in ascending order: the largest value that the bucket may contain, and its
     /// count.
     fn buckets(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
         let scale = (self.origin.unwrap_or(0), self.precision.bits, self.extremes);
@@ -282,15 +280,15 @@ impl LogHistogram {
         self.below.from(0) + self.above.until(if whole { last + 1 } else { last })
     }
 
-    /// Iterates over values and their counts: while the histogram is exact, single values in no order; then
-    /// the largest value that each bucket may contain, ascending.
+    /// Iterates over values and their counts: single values in no order while the histogram is exact, otherwise the
+    /// largest value that each bucket may contain, ascending.
     pub fn counted(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
         self.first.iter().map(|x| (*x, 1)).chain(self.buckets())
     }
 
-    /// Iterates over bucket counts with bucket limits that do not depend on the values: the largest value
-    /// that a bucket can have, and its count; a bucket may occur several times. Exact values are counted in
-    /// their buckets, too, so that merging histograms with the same origin adds these counts.
+    /// Iterates over bucket counts with bucket limits that do not depend on the values: the largest value that a bucket
+    /// can have, and its count; a bucket may occur several times. Exact values are counted in their buckets, too.
+    /// Merging histograms with the same origin therefore adds these counts.
     pub fn tiles(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
         let (origin, bits) = (self.origin.unwrap_or(0), self.precision.bits);
         let above = move |b: usize| origin.saturating_add_unsigned(smallest(b + 1, bits) - 1);
@@ -383,7 +381,7 @@ pub enum Quantiles<'a> {
 }
 
 impl Quantiles<'_> {
-    /// Returns the value at 0-based rank `k`; from buckets it is never too low.
+    /// Returns the value at 0-based rank `k`. Computed from buckets, it is never too low.
     fn at(&self, k: u64) -> Option<i64> {
         match self {
             Quantiles::Exact(sample) => sample.at(usize::try_from(k).ok()?),
@@ -398,7 +396,8 @@ impl Quantiles<'_> {
         }
     }
 
-    /// Returns the percentile by `method`; from buckets, the linear percentile equals the empirical one.
+    /// Returns the percentile defined by `method`. Computed from buckets, the linear percentile equals the empirical
+    /// one.
     pub fn percentile(&self, p: Percent, method: Method) -> Option<i64> {
         match self {
             Quantiles::Exact(sample) => sample.percentile(p, method),
@@ -414,8 +413,8 @@ impl Quantiles<'_> {
         self.percentile(p, Method::Edf)
     }
 
-    /// Returns the median, or the mean of the two middle values; from buckets, the median of the empirical
-    /// distribution.
+    /// Returns the median, or the mean of the two middle values. Computed from buckets, it is the median of the
+    /// empirical distribution.
     pub fn median(&self) -> Option<f64> {
         match self {
             Quantiles::Exact(sample) => sample.median(),
@@ -432,7 +431,7 @@ impl Quantiles<'_> {
         }
     }
 
-    /// Iterates over the values, ascending, with their numbers of occurrences.
+    /// Iterates over the values in ascending order, with the number of times that each occurs.
     pub fn values(&self) -> Box<dyn Iterator<Item = (i64, u64)> + '_> {
         match self {
             Quantiles::Exact(sample) => Box::new((0..sample.len()).filter_map(|k| Some((sample.at(k)?, 1)))),

@@ -1,6 +1,5 @@
-//! Distributions of times: all values ([`Sample`]), selected percentiles of them ([`OrderStatistics`]), or
-//! any number of values in bounded memory ([`LogHistogram`]); and the percentiles, histograms and statistics
-//! computed from them.
+//! Distributions of times: all values ([`Sample`]), selected percentiles ([`OrderStatistics`]), or any number of values
+//! in bounded memory ([`LogHistogram`]); and the statistics computed from them.
 
 pub mod histogram;
 pub mod log_histogram;

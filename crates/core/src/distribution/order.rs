@@ -2,13 +2,13 @@
 
 use super::percentile::{Method, Percent, rank};
 
-/// Minimum number of values that are counted in the larger number of parts.
+/// Minimum number of values for dividing their range into the larger number of parts.
 const MIN_MANY_VALUES: usize = 1 << 12;
-/// Minimum number of values for counting by parts; with fewer values, each rank is selected directly.
+/// Minimum number of values for counting by parts; among fewer values, each rank is selected directly.
 const MIN_COUNTED_VALUES: usize = 1 << 7;
 
-/// Percentiles of a fixed list. Values are counted in equal parts of their range, and only parts that contain
-/// a percentile are examined further.
+/// Percentiles of a list of values, found without sorting it: values are counted in equal parts of their range, and
+/// only parts that contain a percentile are examined further.
 #[derive(Clone, Debug)]
 pub struct OrderStatistics {
     n: usize,
@@ -69,8 +69,8 @@ impl OrderStatistics {
     }
 }
 
-/// Appends the values at `ranks`, ascending, to `found`. The `n` values lie between `low` and `high`, and
-/// `before` further values are smaller than all of them.
+/// Appends the values at the ascending `ranks` to `found`. The `n` values lie between `low` and `high`; `before`
+/// further values are smaller.
 fn select(
     values: impl Iterator<Item = i64> + Clone,
     n: usize,
@@ -94,7 +94,7 @@ fn select(
     }
 }
 
-/// Like [`select`], counting values in at most `PARTS` equal parts of their range; `PARTS` is a power of two.
+/// Like [`select`], but counts values in at most `PARTS` equal parts of their range. `PARTS` must be a power of two.
 fn select_by_parts<const PARTS: usize>(
     values: impl Iterator<Item = i64> + Clone,
     [low, high]: [i64; 2],
@@ -107,8 +107,8 @@ fn select_by_parts<const PARTS: usize>(
     let part = |x: i64| (above(x) >> shift) as usize % PARTS;
     let mut counts = [0u32; PARTS];
     values.clone().for_each(|x| counts[part(x)] += 1);
-    // Parts that contain a rank, with their ranks. `position` maps a part to its 1-based index in this list, 0
-    // if it is not in it.
+    // Parts that contain a rank, with their ranks. `position` maps a part to its 1-based index in this list, or to 0 if
+    // the part is not in the list.
     let mut parts: Vec<(usize, usize, &[usize])> = Vec::new();
     let mut position = [0u8; PARTS];
     let (mut below, mut rest) = (before, ranks);
@@ -145,7 +145,7 @@ fn select_by_parts<const PARTS: usize>(
     }
 }
 
-/// Like [`select`], for a few `values` in memory; reorders them.
+/// Like [`select`], for a few `values` in memory, which it reorders.
 fn pick(values: &mut [i64], ranks: &[usize], before: usize, found: &mut Vec<(usize, i64)>) {
     let (lower, [rank, higher @ ..]) = ranks.split_at(ranks.len() / 2) else { return };
     let Some(position) = rank.checked_sub(before).filter(|position| *position < values.len()) else { return };

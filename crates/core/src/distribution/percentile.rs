@@ -3,11 +3,11 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap};
 use std::collections::BTreeMap;
 
-/// A percentage in thousandths: 99.9 % is `Percent(99_900)`.
+/// A percentage in thousandths of a percent: 99.9 % is `Percent(99_900)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Percent(pub u32);
 
-/// Percentages in every summary: 50, 90 and 95, then those of the first version of jitlat, 99.0 … 100.
+/// Percentages in every summary: 50, 90 and 95, and those of the original tool, 99.0 to 100.
 pub const DEFAULT_PERCENTS: [Percent; 9] = [
     Percent(50_000),
     Percent(90_000),
@@ -60,13 +60,13 @@ pub enum Method {
     /// Smallest sample with F(x) ≥ p (RFC 2330 §11.3): rank ⌈p·n⌉.
     #[default]
     Edf,
-    /// Hyndman–Fan type 7: interpolated at (n − 1)·p.
+    /// Hyndman–Fan type 7: interpolated at index (n − 1)·p.
     Linear,
-    /// Definition of the tool of 2009: 0-based index ⌊p·n⌋, clamped.
+    /// Definition of the original tool: 0-based index ⌊p·n⌋, clamped.
     Jitlat1,
 }
 
-/// Resolution of a percentile by a sample of n values.
+/// Precision with which a sample of n values determines a percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -136,9 +136,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Percentiles<T> {
     }
 }
 
-/// Returns the 0-based rank of percentile `p` among `n` sorted values; `None` for n = 0. Computed in
-/// integers, because in doubles 99.9/100·2000 is 1998.0000000000002, whose ceiling is one too high. The
-/// linear method has no single rank; it gets the lower neighbour.
+/// Returns the 0-based rank of percentile `p` among `n` sorted values; `None` for n = 0. Computed in integers, because
+/// in doubles 99.9/100·2000 is 1998.0000000000002, whose ceiling is one too high. The linear method interpolates
+/// between two ranks, of which the lower one is returned.
 pub fn rank(n: usize, p: Percent, method: Method) -> Option<usize> {
     let last = n.checked_sub(1)?;
     let (n, p) = (n as u128, u128::from(p.0));
@@ -149,8 +149,7 @@ pub fn rank(n: usize, p: Percent, method: Method) -> Option<usize> {
     })
 }
 
-/// Returns the resolution of percentile `p` by `n` values. The minimum and the maximum are always
-/// exact.
+/// Returns the precision with which `n` values determine percentile `p`. The minimum and the maximum are always exact.
 pub fn resolution(n: u64, p: Percent) -> PercentileResolution {
     let beyond = u128::from(n) * u128::from(100_000u32.saturating_sub(p.0));
     match beyond {

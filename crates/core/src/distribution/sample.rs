@@ -98,7 +98,7 @@ impl Sample {
         }
     }
 
-    /// Returns a percentile as an integer; that of [`Method::Linear`] is rounded.
+    /// Returns a percentile as an integer. The percentile of [`Method::Linear`] is rounded.
     pub fn percentile(&self, p: Percent, method: Method) -> Option<i64> {
         match method {
             Method::Linear => self.linear(p).map(|x| x.round_ties_even() as i64),
@@ -136,13 +136,13 @@ impl Sample {
         Some(u128::from(low) + u128::from(high))
     }
 
-    /// Returns a value from twice its distance above the base, rounded only once.
+    /// Converts twice a distance above the base to a value, rounding only once.
     fn halved(&self, twice_above: u128) -> f64 {
         (2 * i128::from(self.base) + twice_above as i128) as f64 / 2.0
     }
 
-    /// Returns the half-sample mode (Bickel–Frühwirth): the densest half, repeatedly; ties go to the lowest
-    /// half.
+    /// Returns the half-sample mode (Bickel–Frühwirth), which repeatedly chooses the densest half; ties go to the
+    /// lowest half.
     pub fn half_sample_mode(&self) -> Option<f64> {
         self.twice_mode_above().map(|twice| self.halved(twice))
     }
@@ -213,6 +213,7 @@ impl Sample {
 /// Sorts values that are at most `largest`.
 fn sort_u32(values: &mut Vec<u32>, largest: u32) {
     let wide = u32::BITS - largest.leading_zeros();
+    // More values of a digit need fewer passes, but larger tables.
     match values.len() {
         0..256 => values.sort_unstable(),
         256..4096 => sort_by_digits::<{ 1 << 9 }>(values, wide),
@@ -220,8 +221,8 @@ fn sort_u32(values: &mut Vec<u32>, largest: u32) {
     }
 }
 
-/// Least-significant-digit radix sort of values of `wide` bits. A digit has at most `DIGITS` values, a power
-/// of two; passes in which all digits are equal are skipped.
+/// Least-significant-digit radix sort of values of `wide` bits. A digit has at most `DIGITS` values, a power of two;
+/// passes in which all digits are equal are skipped.
 fn sort_by_digits<const DIGITS: usize>(values: &mut Vec<u32>, wide: u32) {
     // Passes of equal width need the fewest counters.
     let passes = wide.div_ceil(DIGITS.ilog2());
@@ -271,8 +272,7 @@ fn twice_half_sample_mode<T: Copy + Ord + Sub<Output = T> + Into<u64>>(sorted: &
     }
 }
 
-/// Returns the first index at which `high` − `low` is smallest; both slices have the same length and are not
-/// empty.
+/// Returns the first index at which `high` − `low` is smallest. The slices are not empty and have the same length.
 fn narrowest<T: Copy + Ord + Sub<Output = T>>(low: &[T], high: &[T]) -> usize {
     const CHUNK: usize = 32;
     let width = |(low, high): (&T, &T)| *high - *low;

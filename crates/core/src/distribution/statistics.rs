@@ -20,27 +20,27 @@ pub struct Distribution {
     pub mean: Option<f64>,
     /// Largest value.
     pub max: Option<i64>,
-    /// Standard deviation with n − 1; `None` below two values.
+    /// Standard deviation with divisor n − 1; `None` below two values.
     pub stddev: Option<f64>,
-    /// Standard deviation with n (RFC 8912).
+    /// Standard deviation with divisor n (RFC 8912).
     pub stddev_pop: Option<f64>,
     /// Median, or mean of the two middle values.
     pub median: Option<f64>,
     /// Percentiles of the empirical distribution (RFC 2330).
     pub percentiles: Percentiles<i64>,
-    /// Percentiles by the definition of the tool of 2009 (floor index).
+    /// Percentiles as defined by the original tool (floor index).
     pub percentiles_jitlat1: Percentiles<i64>,
     /// Interpolated percentiles; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentiles_linear: Option<Percentiles<f64>>,
-    /// Resolution of each percentile by `n` values.
+    /// Precision with which `n` values determine each percentile.
     pub percentiles_resolution: Percentiles<PercentileResolution>,
     /// Histogram up to the 99th percentile.
     pub histogram: Option<Histogram>,
-    /// Robust mode (Bickel–Frühwirth).
+    /// Half-sample mode (Bickel–Frühwirth), a robust mode.
     pub half_sample_mode: Option<f64>,
-    /// True if percentiles come from a logarithmic histogram. Then they are too high by at most 1/1024 of
-    /// their distance from its origin (about the smallest value).
+    /// True if percentiles come from a logarithmic histogram. They are then too high by at most 1/1024 of their
+    /// distance from its origin, which is about the smallest value.
     pub approx: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct Distribution {
 pub struct DistributionRequest<'a> {
     /// Percentiles to compute.
     pub percents: &'a [Percent],
-    /// Percentile definition for the histogram's limit.
+    /// Percentile definition for the limit of the histogram.
     pub method: Method,
     /// Histogram bins.
     pub bins: Bins,
@@ -93,8 +93,8 @@ impl Distribution {
         }
     }
 
-    /// Returns the statistics of values minus the minimum: PDV (RFC 5481 §4.2). The standard deviation does
-    /// not change. With `sample`, the subtraction loses no precision.
+    /// Returns the statistics of the values minus the minimum: PDV (RFC 5481 §4.2). The standard deviation does not
+    /// change. If `sample` is given, the subtraction loses no precision.
     pub fn above_minimum(&self, moments: &Moments, sample: Option<&Sample>) -> Distribution {
         let Some(min) = self.min else { return self.clone() };
         let above = self.less(min);
@@ -144,7 +144,7 @@ impl Distribution {
 }
 
 impl LogHistogram {
-    /// Returns the statistics, marked as approximate unless all values are stored. Mean and deviations come
+    /// Returns the statistics, marked as approximate unless all values are stored. Mean and standard deviations come
     /// from `moments`, which must describe the same values.
     pub fn distribution(&self, moments: &Moments, wanted: DistributionRequest<'_>) -> Distribution {
         let quantiles = self.quantiles();

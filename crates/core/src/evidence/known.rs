@@ -1,38 +1,39 @@
-//! [`KnownPackets`]: the part of a test whose outcome is known.
+//! [`KnownPackets`]: the packets of a test that are known to be received or lost.
 
 use crate::metrics::seqset::{SeqSet, absent};
 use crate::session::{Ending, Session};
 
-/// The part of a test whose outcome is known.
+/// The packets of a test that are known to be received or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownPackets {
-    /// Number of packets whose fate is known.
+    /// Number of packets known to be received or lost.
     pub sent: u64,
-    /// Packets below this number are known, except the session's unrecorded ones.
+    /// End of the known packets: each packet with a lower number is known, unless the session lists it as unrecorded. Skipped
+    /// packets among them were not sent.
     pub end: u64,
-    /// Number of packets of unknown fate: unrecorded packets, and packets from `end` on.
+    /// Number of packets that may be received or lost: unrecorded packets, and packets from `end` on.
     pub unknown: u64,
-    /// Number of packets from `end` on, all of unknown fate.
+    /// Number of packets from `end` on, all of them unknown.
     pub tail: u64,
-    /// True if the fate of every packet sent is known.
+    /// True if each packet sent is known to be received or lost.
     pub complete: bool,
 }
 
 impl KnownPackets {
-    /// Returns the packets of `session` whose fate is known; `accepted` contains the packets received.
+    /// Returns the known packets of `session`; `accepted` contains the packets received.
     pub fn of(session: &Session, accepted: &SeqSet) -> KnownPackets {
         let longest = |met| absent(accepted.runs(), met).map(|run| run.len).max().unwrap_or(0);
         KnownPackets::up_to(session, accepted.max(), longest)
     }
 
-    /// Like [`KnownPackets::of`], given the highest number received; `longest` returns the length of the
-    /// longest run of losses below a number.
+    /// Like [`KnownPackets::of`], given the highest sequence number received. `longest` returns the length of the
+    /// longest run of losses below a sequence number.
     pub fn up_to(session: &Session, highest: Option<u32>, longest: impl FnOnce(u64) -> u64) -> KnownPackets {
         let KnownPackets { end, tail, complete, .. } =
             KnownPackets::ignoring_unrecorded(session, highest, longest);
         let unrecorded: u64 = session.unrecorded_in(0, end).map(|run| run.len).sum();
         KnownPackets {
-            sent: end.saturating_sub(unrecorded),
+            sent: end.saturating_sub(session.uncounted_in(0, end).map(|run| run.len).sum()),
             end,
             unknown: tail + unrecorded,
             tail,
@@ -45,16 +46,21 @@ impl KnownPackets {
         highest: Option<u32>,
         longest: impl FnOnce(u64) -> u64,
     ) -> KnownPackets {
+        // A log may declare more packets than a specification can hold.
         let asked = session.declared.unwrap_or(session.spec.packets().into());
         let met = highest.map_or(0, |seq| u64::from(seq) + 1);
         let all = |sent: u64| KnownPackets::below(sent.max(met), 0, true);
         let cut = KnownPackets::below(met, asked.saturating_sub(met), false);
+        // Rows may be missing after the last row, so only packets up to the last arrival are known.
         if session.truncated || session.ending == Ending::StorageFailed {
             return cut;
         }
         match (session.sent.map(u64::from), session.ending) {
+            (Some(sent), Ending::Complete) if session.unreported > 0 => {
+                KnownPackets::below(sent.min(asked).max(met), session.unreported, false)
+            }
             (Some(sent), Ending::Complete | Ending::Interrupted) => all(sent.min(asked)),
-            // The sender sent everything, and the receiver reported arrivals until it gave up.
+            // The sender sent everything, and the receiver reported arrivals until it lost contact.
             (Some(sent), Ending::PeerLost) if sent >= asked => all(asked),
             (Some(sent), Ending::PeerLost) => {
                 KnownPackets::below(sent.max(met), asked.saturating_sub(sent.max(met)), false)
@@ -74,6 +80,7 @@ impl KnownPackets {
         let missing = asked.saturating_sub(met);
         let time =
             session.period().map_or(0, |p| p.0).saturating_mul(i64::try_from(missing).unwrap_or(i64::MAX));
+        // A few missing packets at the end are ordinary loss; half a second or 1 % is more than that.
         let much = time >= 500_000_000 || missing >= asked / 100;
         // A test that is killed before its first rows leaves only a header.
         if met == 0 || (missing >= 10 && missing > 3 * longest && much) {
@@ -83,7 +90,7 @@ impl KnownPackets {
         }
     }
 
-    /// All packets below `end` are known, none of the `tail` after them.
+    /// All packets below `end` are known; the `tail` packets after them are unknown.
     fn below(end: u64, tail: u64, complete: bool) -> KnownPackets {
         KnownPackets { sent: end, end, unknown: tail, tail, complete }
     }
@@ -97,7 +104,7 @@ mod tests {
     use crate::testing::{MS, first};
     use crate::time::Span;
 
-    /// The first `sent` packets are known, the `unknown` ones after them are not.
+    /// The first `sent` packets are known; the `unknown` packets after them are not.
     const fn known(sent: u64, unknown: u64, complete: bool) -> KnownPackets {
         KnownPackets { sent, end: sent, unknown, tail: unknown, complete }
     }
@@ -181,6 +188,23 @@ mod tests {
         session.ending = Ending::StorageFailed;
         let cut = KnownPackets::up_to(&session, Some(49), |_| 0);
         assert_eq!(cut, KnownPackets { sent: 45, end: 50, unknown: 55, tail: 50, complete: false });
+    }
+
+    #[test]
+    fn skipped_packets_were_not_sent_and_late_ones_are_unknown() {
+        let mut session = session(3, Some(88), Ending::Complete);
+        session.skipped = vec![run(10, 5), run(80, 3)];
+        session.unrecorded = vec![run(12, 8)];
+        session.unsent = 9;
+        assert_eq!(session.refused(), 1);
+        let uncounted: Vec<SeqRun> = session.uncounted_in(11, 82).collect();
+        assert_eq!(uncounted, [run(11, 1), run(12, 8), run(80, 2)]);
+        session.unrecorded.clear();
+        let whole = KnownPackets::up_to(&session, Some(87), |_| 0);
+        assert_eq!(whole, KnownPackets { sent: 80, end: 88, unknown: 0, tail: 0, complete: true });
+        session.unreported = 12;
+        let late = KnownPackets::up_to(&session, Some(87), |_| 0);
+        assert_eq!(late, KnownPackets { sent: 80, end: 88, unknown: 12, tail: 12, complete: false });
     }
 
     #[test]

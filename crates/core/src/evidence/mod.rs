@@ -35,20 +35,20 @@ pub struct Evidence<'a> {
     pub session: &'a Session,
     /// Packets whose delay is known, in send order.
     pub series: &'a Series<'a>,
-    /// Numbers of all received packets, including those whose delay is unknown.
+    /// Sequence numbers of all received packets, including those whose delay is unknown.
     pub came: &'a SeqSet,
-    /// Sorted delays; `None` if they were not sorted for another purpose.
+    /// Sorted delays; `None` if no figure needed them sorted.
     pub sample: Option<&'a Sample>,
-    /// Duplicates.
+    /// Packets that arrived more than once.
     pub copies: &'a Copies,
     /// Estimate of the clocks.
     pub clock: &'a ClockEstimate,
     /// Notes on single rows.
     pub notes: &'a RowNotes,
-    /// Source of all arrival stamps; `None` if there are several.
+    /// Source of the arrival stamps; `None` if several sources occur.
     pub arrived_by: Option<StampSource>,
-    /// Smallest and largest difference between send time and due time, in ns, with an arbitrary origin;
-    /// `None` if the period is unknown.
+    /// Smallest and largest difference between send time and due time, in ns, with an arbitrary zero; `None` if the
+    /// period is unknown.
     pub off_schedule: Option<[i64; 2]>,
     /// True if the delays are round trips, measured with one clock.
     pub round_trip: bool,
@@ -66,12 +66,12 @@ impl Evidence<'_> {
         self.session.period().map(|p| bounded(p.0))
     }
 
-    /// Returns true if the transport shows loss and reordering.
+    /// Returns true if the transport lets loss and reordering be observed.
     pub fn shows_loss(&self) -> bool {
         self.session.spec.transport() == Transport::Udp
     }
 
-    /// Returns true if the kernel stamped arrivals, so that a late program does not affect them.
+    /// Returns true if the kernel stamped the arrivals. Scheduling of the program does not affect such stamps.
     pub fn is_stamped_by_kernel(&self) -> bool {
         self.arrived_by.is_some_and(|source| source != StampSource::User)
     }
@@ -80,21 +80,21 @@ impl Evidence<'_> {
 /// Limit of times and delays that are judged, in ns: about two years.
 const MAX_JUDGED_NS: i64 = 1 << 56;
 
-/// Clamps a time or a delay in ns to about two years.
+/// Clamps a time or a delay, in ns, to about two years in either direction.
 #[inline]
 pub fn bounded(ns: i64) -> i64 {
     ns.clamp(-MAX_JUDGED_NS, MAX_JUDGED_NS)
 }
 
-/// Judges tests by the findings of their analysis.
+/// Derives verdicts from the measurements of a test.
 pub trait Judge: fmt::Debug + Send + Sync {
     /// Judges a test whose evidence is complete.
     fn judge(&self, evidence: &Evidence<'_>) -> Judgement;
 
-    /// Adds the next stretch of a stream to the findings `so_far`. `seam` maps the packet numbers in
-    /// `evidence` to those in the stream. `origin` is the time at which the first packet of the stream was
-    /// sent, `due` the due time of the first packet of the stretch, both in ns. Returns the positions in the
-    /// stretch, ascending, at which events begin that are still in progress at its end.
+    /// Adds the next stretch of a stream to the findings `so_far`. `seam` maps the packet numbers in `evidence` to
+    /// those in the stream. `origin` is the time at which the first packet of the stream was sent, `due` the due time
+    /// of the first packet of the stretch, both in ns. Returns the positions in the stretch, ascending, at which events
+    /// begin that are still in progress at its end.
     fn add_stretch(
         &self,
         so_far: &mut StretchFindings,
@@ -108,7 +108,7 @@ pub trait Judge: fmt::Debug + Send + Sync {
     /// verdicts on its stretches.
     fn judge_stretches(&self, findings: StretchFindings, whole: &WholeStream<'_>) -> Option<Judgement>;
 
-    /// Completes a summary that has its figures: adds answer, verdicts and warnings.
+    /// Completes a summary that already has its figures: adds answer, verdicts and warnings.
     fn conclude(&self, summary: &mut Summary, conclusion: Conclusion<'_>);
 }
 
@@ -117,17 +117,17 @@ pub trait Judge: fmt::Debug + Send + Sync {
 pub struct Judgement {
     /// The answer without its headline.
     pub answer: Answer,
-    /// Part of the test whose outcome is known.
+    /// The packets known to be received or lost.
     pub known: KnownPackets,
     /// Number of packets received.
     pub received: u64,
     /// Number of packets sent and not received.
     pub lost: u64,
-    /// The most noticeable effect, for tests whose causes do not explain it.
+    /// The effect that users notice most, for tests without a cause that explains it.
     pub felt: Option<String>,
 }
 
-/// Data for a conclusion in addition to the figures of a summary.
+/// Data for the conclusion that the figures of a summary do not contain.
 pub struct Conclusion<'a> {
     /// The session of the test.
     pub session: &'a Session,
@@ -141,7 +141,7 @@ pub struct Conclusion<'a> {
 
 /// Evidence about the two directions of a two-way test.
 pub struct TwoWayEvidence<'a> {
-    /// Separate answers for up and down, if the far host reports its times.
+    /// Verdicts on the up and the down direction; `None` if the far host does not report its timestamps.
     pub answers: [Option<Answer>; 2],
     /// Runs of requests without an answer, and the direction in which each was lost.
     pub losses: &'a [LossRun],

@@ -1,54 +1,55 @@
-//! [`RowNotes`]: facts about single rows in addition to numbers and delays.
+//! [`RowNotes`]: notes about single rows, beyond their sequence numbers and delays.
 
 use super::bounded;
 use crate::metrics::seqset::SeqSet;
 use crate::time::StampSource;
 use serde::{Deserialize, Serialize};
 
-/// Long stays in the hosts, sizes and times to live of the packets received.
+/// Long stays in the hosts, payload sizes, and TTL changes of the packets received.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RowNotes {
-    /// Packets that spent a millisecond or more in the sending host before their sent stamp: number, ns.
+    /// Packets that spent a millisecond or more in the sending host before their send stamp: sequence number, and time
+    /// in ns.
     pub sent_late: Vec<(u32, i64)>,
-    /// Packets that spent a millisecond or more in the queue of the sending host's interface, by kernel
-    /// stamps at both ends: number, ns.
+    /// Packets that spent a millisecond or more in the queue of the sending host's interface, according to kernel
+    /// stamps on entry and departure: sequence number, and time in ns.
     #[serde(default)]
     pub queued: Vec<(u32, i64)>,
-    /// True if the kernel stamped the queue entry of any packet. Otherwise the time in the queue is part of
+    /// True if the kernel stamped the queue entry of at least one packet. Otherwise the time in the queue is part of
     /// `sent_late`.
     #[serde(default)]
     pub entries: bool,
-    /// Packets without a kernel stamp of their queue entry that spent a millisecond or more between the
-    /// program's own reading and their departure: number, ns. If other packets have the stamp, these stamps
-    /// were lost.
+    /// Packets whose queue entry the kernel did not stamp, and that left a millisecond or more after the program's
+    /// clock reading: sequence number, and time in ns. If other packets have the stamp, it was lost for these.
     #[serde(default)]
     pub unentered: Vec<(u32, i64)>,
-    /// Packets that spent a millisecond or more in the receiving host after their arrival stamp: number, ns.
+    /// Packets that spent a millisecond or more in the receiving host after their arrival stamp: sequence number, and
+    /// time in ns.
     pub read_late: Vec<(u32, i64)>,
-    /// Payload size of each packet received, by number; empty while all packets have the same size.
+    /// Payload size of each packet received, with its sequence number; empty while all packets have the same size.
     pub sizes: Vec<(u32, u16)>,
-    /// Changes of the time to live: number of the first packet received with the new value, and the value.
+    /// TTL changes: sequence number of the first packet received with the new value, and the value.
     pub ttl: Vec<(u32, u8)>,
     /// Payload size common to all rows so far, in bytes; `None` before the first row with a known size.
     only_size: Option<u16>,
     last_ttl: Option<u8>,
 }
 
-/// Maximum number of listed changes of the time to live.
+/// Maximum number of listed TTL changes.
 const MAX_TTL_CHANGES: usize = 64;
-/// Minimum time in a host that is listed.
+/// Shortest time in a host that is listed.
 const MIN_STAY_NS: i64 = 1_000_000;
 
 impl RowNotes {
-    /// Notes an accepted row.
+    /// Adds notes on an accepted row.
     #[inline]
     pub fn push(&mut self, record: &crate::PacketRecord, seq: u32) {
         self.lags(record, seq);
         self.seen(record, seq);
     }
 
-    /// Notes the time spent in the hosts.
+    /// Adds the time spent in the hosts.
     #[inline]
     fn lags(&mut self, record: &crate::PacketRecord, seq: u32) {
         if let Some(lag) = record.send_lag().filter(|l| l.0 >= MIN_STAY_NS) {
@@ -67,7 +68,7 @@ impl RowNotes {
         }
     }
 
-    /// Notes the size and the time to live.
+    /// Adds the size and the TTL.
     #[inline]
     fn seen(&mut self, record: &crate::PacketRecord, seq: u32) {
         if record.ttl() != self.last_ttl
@@ -83,8 +84,8 @@ impl RowNotes {
         }
     }
 
-    /// Adds notes on accepted rows. `alike` is true if they differ only in numbers, times and lags, `lags` if
-    /// any of them has lags.
+    /// Adds notes on accepted rows. `alike` is true if they differ only in sequence numbers, times and lags; `lags` is
+    /// true if any of them has lags.
     pub fn push_all(&mut self, rows: &[crate::PacketRecord], seqs: &[u32], alike: bool, lags: bool) {
         let Some(first) = rows.first() else { return };
         if lags {
@@ -97,8 +98,8 @@ impl RowNotes {
         rows.iter().zip(seqs).take(shown).for_each(|(row, seq)| self.seen(row, *seq));
     }
 
-    /// Iterates over packets that spent a millisecond or more in the queue of the sending host's interface:
-    /// number, ns. The times are upper bounds for packets whose queue entry the kernel did not stamp.
+    /// Iterates over packets that spent a millisecond or more in the queue of the sending host's interface: sequence
+    /// number, and time in ns. The times are upper bounds for packets whose queue entry the kernel did not stamp.
     pub fn waits(&self) -> impl Iterator<Item = (u32, i64)> + '_ {
         let (stamped, others): (&[_], &[_]) =
             if self.entries { (&self.queued, &self.unentered) } else { (&[], &self.sent_late) };
@@ -119,15 +120,15 @@ impl RowNotes {
         }
     }
 
-    /// Adds the notes `next` on the rows that follow. `seqs` are the packets of these rows in order of
-    /// arrival; only notes on new packets are added.
+    /// Adds the notes `next` on the rows that follow. `seqs` are the sequence numbers of these rows in order of
+    /// arrival. Only notes on new packets are added.
     pub fn append(&mut self, next: &RowNotes, seqs: &[u32], is_new: impl Fn(u32) -> bool) {
         self.sent_late.extend(next.sent_late.iter().filter(|(seq, _)| is_new(*seq)));
         self.queued.extend(next.queued.iter().filter(|(seq, _)| is_new(*seq)));
         self.unentered.extend(next.unentered.iter().filter(|(seq, _)| is_new(*seq)));
         self.entries |= next.entries;
         self.read_late.extend(next.read_late.iter().filter(|(seq, _)| is_new(*seq)));
-        // The first entry is the initial value of those packets, which may be the same as before.
+        // The first entry is the initial TTL of these packets, which may be the TTL of the packets before.
         let changes =
             next.ttl.iter().enumerate().filter(|(k, (_, ttl))| *k > 0 || Some(*ttl) != self.last_ttl);
         let room = MAX_TTL_CHANGES.saturating_sub(self.ttl.len());
@@ -144,7 +145,7 @@ impl RowNotes {
         next.sizes.iter().filter(|(seq, _)| is_new(*seq)).for_each(|(seq, size)| self.size(*seq, *size));
     }
 
-    /// Splits off the notes on packets from `number` on and numbers them from 0.
+    /// Splits off the notes on packets from `number` on, and renumbers these packets from 0.
     pub fn split(&mut self, number: u32) -> RowNotes {
         fn later<T: Copy>(of: &mut Vec<(u32, T)>, number: u32) -> Vec<(u32, T)> {
             let moved = of.iter().filter_map(|(seq, x)| Some((seq.checked_sub(number)?, *x))).collect();
@@ -164,7 +165,7 @@ impl RowNotes {
         }
     }
 
-    /// Returns the notes with packet numbers `by` higher.
+    /// Returns the notes with `by` added to each sequence number.
     pub fn shifted(mut self, by: u32) -> RowNotes {
         let late = self.sent_late.iter_mut().chain(&mut self.queued).chain(&mut self.unentered);
         let late = late.chain(&mut self.read_late);
@@ -174,7 +175,7 @@ impl RowNotes {
         self
     }
 
-    /// Returns true if these can be notes on the packets `accepted`, as far as the rules depend on them.
+    /// Returns true if these can be notes on the packets `accepted`. Checks only the properties that verdicts rely on.
     pub fn is_possible(&self, accepted: &SeqSet) -> bool {
         let late = |stays: &[(u32, i64)]| {
             stays.iter().all(|(seq, ns)| accepted.contains(*seq) && *ns >= MIN_STAY_NS && bounded(*ns) == *ns)

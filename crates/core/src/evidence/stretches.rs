@@ -11,26 +11,26 @@ use std::ops::Range;
 /// Maximum number of stored causes of one kind.
 pub const MAX_CAUSES_PER_KIND: usize = 64;
 
-/// A cause with its harm, which decides the order of causes.
+/// A cause with the harm that it does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FoundCause {
-    /// The cause.
+    /// The cause, with its times and packets.
     pub cause: Cause,
     /// Approximate share of packets affected; among causes of the same severity, the larger one comes first.
     pub harm: f64,
-    /// True if the cause is present all the time, so that no variation shows it.
+    /// True if the cause acts during the whole test. It is then not visible as a variation.
     pub whole_test: bool,
 }
 
-/// Maps packet numbers in a stretch to numbers in the stream. The first packets of a stretch may repeat
+/// Maps packet numbers in a stretch to sequence numbers in the stream. The first packets of a stretch may repeat
 /// packets of an earlier one.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct StretchSeam {
     /// Number of repeated packets at the start of the stretch.
     pub again: u32,
-    /// Number in the stream of the first packet after the repeated packets.
+    /// Sequence number of the first packet after the repeated packets.
     pub first: u32,
-    /// Number in the stream of the first repeated packet.
+    /// Sequence number of the first repeated packet.
     pub from: u32,
     /// Time by which the repeated packets are shifted, in ns, to close the gap between them and the packet
     /// after them.
@@ -38,13 +38,12 @@ pub struct StretchSeam {
 }
 
 impl StretchSeam {
-    /// Returns the position in the stretch of packet `seq` of the stream; `None` if it belongs to an earlier
-    /// stretch.
+    /// Returns the position of packet `seq` in the stretch; `None` if the packet belongs to an earlier stretch.
     pub fn position(&self, seq: u32) -> Option<u32> {
         Some(seq.checked_sub(self.first)?.saturating_add(self.again))
     }
 
-    /// Returns the number in the stream of the packet at `position` of the stretch.
+    /// Returns the sequence number of the packet at `position` in the stretch.
     pub fn number(&self, position: u32) -> u32 {
         match position.checked_sub(self.again) {
             Some(after) => self.first.saturating_add(after),
@@ -60,7 +59,8 @@ impl StretchSeam {
         }
     }
 
-    /// Restricts the range `positions` to one side of the gap after the repeated packets, if there is a gap.
+    /// Clips the range `positions` so that it does not extend across the gap after the repeated packets, if there is
+    /// one.
     pub fn within(&self, positions: Range<u32>) -> Range<u32> {
         match self.again {
             _ if self.left_out == 0 => positions,
@@ -70,34 +70,37 @@ impl StretchSeam {
     }
 }
 
-/// Findings of the stretches so far. Each stretch was judged separately, with the event in progress carried
-/// over from the one before. Effects that only several stretches together would show, such as a slow drift,
-/// are not found.
+/// Findings of the stretches so far. Each stretch was judged separately, including an event that was in progress at the
+/// end of the previous stretch. Effects that only several stretches together would show, such as a slow drift, are not
+/// found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StretchFindings {
     /// Number of stretches.
     pub stretches: u64,
-    /// Causes found, with times and numbers of the stream; `harm` is in packets.
+    /// Causes found, with times and sequence numbers of the stream; `harm` is in packets.
     pub found: Vec<FoundCause>,
-    /// Delays above the smallest of their stretch, in ns.
+    /// Delays above the smallest delay of their stretch, in ns.
     pub waits: LogHistogram,
-    /// Packets whose fate is known.
+    /// Number of packets known to be received or lost.
     pub sent: u64,
     /// Packets lost, except during outages.
     pub lost: u64,
-    /// Sum of burst ratios, each weighted with the losses of its stretch.
+    /// Sum of burst ratios, each weighted by the losses of its stretch.
     pub bursts: f64,
+    /// Sum of design effects of loss, each weighted with the losses of its stretch.
+    #[serde(default)]
+    pub effects: f64,
     /// True if a clock was set.
     pub was_set: bool,
-    /// End of the last stretch, in seconds.
+    /// End of the last stretch, in seconds since the first packet was sent.
     pub end: f64,
 }
 
-/// Facts about the whole stream that are known when it has ended.
+/// Facts about the whole stream that are only known after its end.
 pub struct WholeStream<'a> {
     /// The session of the test.
     pub session: &'a Session,
-    /// Part of the stream whose outcome is known.
+    /// The packets known to be received or lost.
     pub known: KnownPackets,
     /// Estimate of the clocks.
     pub clock: &'a ClockEstimate,
@@ -105,7 +108,7 @@ pub struct WholeStream<'a> {
     pub received: u64,
     /// Smallest delay, in ns.
     pub min: Option<i64>,
-    /// Number of the first packet of the last stretch if that is too short to be judged reliably.
+    /// Sequence number of the first packet of the last stretch if that stretch is too short for a reliable verdict.
     pub short: Option<u32>,
     /// True if the delays are round trips, measured with one clock.
     pub round_trip: bool,
@@ -120,6 +123,7 @@ impl Default for StretchFindings {
             sent: 0,
             lost: 0,
             bursts: 0.0,
+            effects: 0.0,
             was_set: false,
             end: 0.0,
         }
@@ -138,6 +142,7 @@ impl StretchFindings {
             && self.found.len() <= CauseId::ALL.len() * (MAX_CAUSES_PER_KIND + 1)
             && self.found.iter().all(finite)
             && self.bursts.is_finite()
+            && self.effects.is_finite()
             && self.end.is_finite()
             && self.lost <= self.sent
     }

@@ -1,4 +1,4 @@
-//! Error of parsing a link description.
+//! Error of parsing the description of a link.
 
 /// A text that is not a link description.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

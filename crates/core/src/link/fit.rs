@@ -1,47 +1,47 @@
-//! [`LinkFit`]: the kind of link that a sweep over packet sizes suggests.
+//! [`LinkFit`]: the kind of link that best explains the round trips of a sweep over packet sizes.
 
 use super::encapsulation::{CELL_BYTES, Encapsulation};
 use crate::metrics::bands::fit_line;
 use serde::Serialize;
 
-/// Properties of the link according to a sweep over packet sizes.
+/// Properties of a link, estimated from a sweep over packet sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LinkFit {
-    /// Part of the round trip that does not depend on size, in ns. With steps, whole cells of overhead are
-    /// not part of it; they follow from the encapsulation.
+    /// Part of the round trip that does not depend on size, in ns. If there are steps, it excludes whole cells of
+    /// overhead, which follow from the encapsulation.
     pub fixed_ns: f64,
-    /// Increase of the round trip in ns: per cell if there are steps, else per byte.
+    /// Increase of the round trip, in ns: per cell if there are steps, otherwise per byte.
     pub slope_ns: f64,
-    /// Bytes per step (48 is ATM) and overhead modulo that number; `None` if there are no steps.
+    /// Bytes per step (48 on ATM), and overhead modulo that number; `None` if there are no steps.
     pub steps: Option<(u64, u64)>,
-    /// True if ATM cells were assumed, not found: the sizes are too few or too far apart to show steps, and
+    /// True if ATM cells were assumed rather than detected: the sizes are too few or too far apart to show steps, but
     /// cells explain the times far better than a straight line.
     pub cells_assumed: bool,
     /// True if the sizes are too few or too far apart to show steps.
     pub coarse: bool,
     /// Root mean square of the residuals, in ns.
     pub residual_ns: f64,
-    /// ATM encapsulations with that overhead, if the steps are cells.
+    /// ATM encapsulations with this overhead, if the steps are cells.
     pub encapsulations: Vec<String>,
     /// Rate of both directions in series, 1/(1/up + 1/down), in bits per second.
     pub series_rate: f64,
 }
 
-/// Significance level: steps are accepted if, for a true straight line, the probability of a difference in
-/// fit this large is smaller.
+/// Significance level of steps: they are accepted if points on a straight line would fit steps this much better with a
+/// smaller probability.
 const MAX_CHANCE: f64 = 1e-3;
 
 /// Sums of squares below this are rounding errors, in ns².
 const ROUNDING: f64 = 1e-9;
 
-/// Factor by which ATM cells must reduce the sum of squared residuals of a straight line to be assumed.
+/// Factor by which ATM cells must reduce a straight line's sum of squared residuals to be assumed.
 const MIN_CELL_IMPROVEMENT: f64 = 25.0;
 
-/// Fits points (IP length, smallest round trip in ns). The result is a staircase with at least three steps if
-/// it is significantly better than a straight line (F test, p < 10⁻³). If the sizes are too few or too far
-/// apart for that, it is ATM cells if they leave a far smaller residual; otherwise the line. `tunnel` is the
-/// known overhead of a tunnel. `None` for fewer than four sizes.
+/// Fits points (IP length, smallest round trip in ns). The result is a staircase of at least three steps if it fits
+/// significantly better than a straight line (F test, p < 10⁻³). If the sizes are too few or too far apart for steps,
+/// the result is ATM cells if they leave a far smaller residual. Otherwise it is the line. `tunnel` is the known
+/// overhead of a tunnel. `None` for fewer than four sizes.
 pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
     let n = points.len();
     if n < 4 {
@@ -54,6 +54,7 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
             let Some(r) = regress(points.iter().map(|p| ((p.0 + h).div_ceil(step) as f64, p.1))) else {
                 continue;
             };
+            // Several lengths of step may fit equally well; the one nearest to an ATM cell is the most likely.
             let better = best.is_none_or(|(s, _, b)| {
                 let tie = (r[2] - b[2]).abs() <= 1e-9 * b[2].max(1.0);
                 if tie { step.abs_diff(48) < s.abs_diff(48) } else { r[2] < b[2] }
@@ -114,8 +115,8 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
     })
 }
 
-/// Returns the overhead modulo a cell that fits best among the ATM encapsulations, with its regression;
-/// `None` if all sizes lie within three cells.
+/// Returns the overhead modulo the cell size that fits best among the ATM encapsulations, with its regression; `None`
+/// if all sizes lie within three cells.
 fn cells(points: &[(u64, f64)], tunnel: u64) -> Option<(u64, [f64; 3])> {
     let overheads = Encapsulation::of_atm().map(|e| (e.overhead() + tunnel) % CELL_BYTES.0);
     let fits = overheads.filter_map(|h| {
@@ -127,9 +128,9 @@ fn cells(points: &[(u64, f64)], tunnel: u64) -> Option<(u64, [f64; 3])> {
     fits.min_by(|a, b| a.1[2].total_cmp(&b.1[2]))
 }
 
-/// Returns the probability that points on a straight line fit the line this much worse than steps, given the
-/// sums of squares for `n` sizes. This is the tail of F(2, ν) for two additional parameters, which has a
-/// closed form; 1 or more if steps do not fit better.
+/// Returns the probability that points on a straight line would fit steps this much better by chance, given the sums of
+/// squared residuals for `n` sizes. This is the tail of F(2, ν) for two additional parameters, which has a closed form.
+/// The result is 1 or more if steps do not fit better.
 fn chance(line: f64, stairs: f64, n: usize) -> f64 {
     // (1 + 2F/ν)^(−ν/2) with F = ((line − stairs)/2) / (stairs/ν).
     (stairs.max(ROUNDING) / line.max(ROUNDING)).powf((n as f64 - 4.0) / 2.0)

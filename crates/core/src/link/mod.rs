@@ -73,8 +73,8 @@ fn rate(text: &str) -> Option<u64> {
 }
 
 impl AccessLink {
-    /// Returns the layers of a UDP payload on this link, from the data outwards: one column of Table I of the
-    /// source document.
+    /// Returns the layers of a UDP payload on this link, from the data outwards: one column of the table that `jitlat
+    /// spp --link` prints.
     pub fn of_payload(&self, payload: u64) -> WirePacket {
         let mut layers = vec![Layer { name: "data", added: payload, total: payload }];
         let mut total = payload;
@@ -134,7 +134,7 @@ fn serialisation(bytes: u64, rate: u64) -> Span {
     Span(i64::try_from((bits + rate / 2) / rate).unwrap_or(i64::MAX))
 }
 
-/// Formats milliseconds with two decimals, rounded half up, as the tables of the source document do.
+/// Formats milliseconds with two decimals, rounded half up, like the published tables that the tests reproduce.
 pub fn milliseconds(s: Span) -> String {
     let h = (s.0 + 5_000).div_euclid(10_000);
     format!("{}{}.{:02}", if h < 0 { "-" } else { "" }, h.abs() / 100, h.abs() % 100)
@@ -175,14 +175,14 @@ mod tests {
         let row = |f: &dyn Fn(u64) -> Span| PAYLOADS.map(|p| milliseconds(f(AccessLink::ip_length(p))));
         assert_eq!(row(&|l| link.delay_down(l)), ["2.48", "8.28", "13.25", "18.22", "23.19"]);
         assert_eq!(row(&|l| link.delay_up(l)), ["9.94", "33.13", "53.00", "72.88", "92.75"]);
-        // The source document prints 91.10 at 940 bytes, the sum of the two rounded delays above.
+        // The published table says 91.10 at 940 bytes, the sum of the two rounded delays above.
         assert_eq!(row(&|l| link.rtt(l, l)), ["12.42", "41.41", "66.25", "91.09", "115.94"]);
         let differences = [20.34, 49.52, 74.72, 100.05, 125.37].iter().zip(PAYLOADS).map(|(median, p)| {
             milliseconds(
                 Span((median * 1e6) as i64) - link.rtt(AccessLink::ip_length(p), AccessLink::ip_length(p)),
             )
         });
-        // The source document prints 8.95 there, for the same reason.
+        // The published table says 8.95 here, for the same reason.
         assert_eq!(differences.collect::<Vec<_>>(), ["7.92", "8.11", "8.47", "8.96", "9.43"]);
     }
 

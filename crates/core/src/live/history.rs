@@ -5,7 +5,7 @@ const MAX_BUCKETS: usize = 1 << 14;
 /// Initial length of a bucket, in ns. It doubles whenever there would be too many buckets.
 const MIN_BUCKET_NS: i64 = 10_000_000;
 
-/// Statistics of packets sent within one step of time.
+/// Statistics of the packets that were sent during one bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HistoryBucket {
     /// Number of packets received.
@@ -16,7 +16,7 @@ pub struct HistoryBucket {
     pub low: i64,
     /// Largest delay, in ns; 0 if no packet was received.
     pub high: i64,
-    /// Sum of middle delays weighted by numbers of packets, in ns.
+    /// Sum of the mean or median delays, each weighted by its number of packets, in ns.
     sum: f64,
 }
 
@@ -59,7 +59,7 @@ impl DelayHistory {
         self.buckets.len() as i64 * self.width
     }
 
-    /// Returns the finest step that can be shown, in ns.
+    /// Returns the shortest interval that can be distinguished, in ns.
     pub fn step(&self) -> i64 {
         self.width
     }
@@ -123,7 +123,7 @@ impl DelayHistory {
         }
     }
 
-    /// Corrects the history when a packet sent at `at` that counted as missing has arrived.
+    /// Corrects the history after the arrival of a packet that was sent at `at` (in ns) and counted as missing.
     pub fn found(&mut self, at: i64) {
         let k = (at.max(0) / self.width) as usize;
         let near = [k, k.wrapping_sub(1), k + 1];
@@ -133,7 +133,7 @@ impl DelayHistory {
         }
     }
 
-    /// Returns the time from `from` to `to` (in ns) as `columns` equal parts.
+    /// Divides the time from `from` to `to` (in ns) into `columns` equal parts.
     pub fn columns(&self, [from, to]: [i64; 2], columns: usize) -> Vec<HistoryBucket> {
         let mut shown = vec![HistoryBucket::default(); columns];
         let span = (to - from).max(1);

@@ -1,4 +1,4 @@
-//! [`LiveState`]: everything a live view shows of one test, updated by events. Pure: time is an argument.
+//! [`LiveState`]: everything that a live view displays about one test, updated by events. Pure: time is an argument.
 
 use super::stream::StreamState;
 use crate::SteadyTime;
@@ -34,9 +34,9 @@ pub struct LiveState {
     pub phase: LivePhase,
     /// Streams, in the order of the sessions.
     pub streams: Vec<StreamState>,
-    /// Time at which the streams began; `None` before.
+    /// Time at which the streams began; `None` before they begin.
     pub begun: Option<SteadyTime>,
-    /// Time at which their end was noticed; `None` before.
+    /// Time at which the end of the streams was noticed; `None` before.
     pub ended: Option<SteadyTime>,
     /// Judge of the packets received so far; `None` = no verdict.
     judge: Option<SharedJudge>,
@@ -114,7 +114,7 @@ impl LiveState {
         Some((end - self.begun?).0.max(0) as f64 / 1e9)
     }
 
-    /// Returns the time that the streams cover so far, in ns, at least one second.
+    /// Returns the time covered by the streams so far, in ns; at least one second.
     pub fn end(&self, now: SteadyTime) -> i64 {
         let covered = self.streams.iter().map(|stream| stream.history.end()).max().unwrap_or(0);
         let elapsed = match (self.begun, self.ended) {

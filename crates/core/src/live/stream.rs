@@ -1,4 +1,4 @@
-//! [`StreamState`]: everything a live view shows of one stream.
+//! [`StreamState`]: everything that a live view displays about one stream.
 
 use super::history::DelayHistory;
 use crate::analysis::{Analyzer, Options};
@@ -11,17 +11,18 @@ use crate::so_far::{ArrivalEffect, PERCENTAGES, ReceivedSoFar, SoFar};
 use crate::twoway::{RecordView, project};
 use crate::{Direction, PacketRecord, Session, SteadyTime, Summary};
 
-/// Time without arrivals that counts as silence, in ns, or this number of periods if they take longer.
+/// Minimum time without arrivals that counts as silence, in ns.
 const SILENCE_NS: i64 = 2_000_000_000;
+/// Minimum number of periods without arrivals: packets of a slow stream arrive less often than [`SILENCE_NS`].
 const SILENCE_PERIODS: i64 = 4;
 
-/// A distribution function: values and the shares of values that are not larger, both ascending.
+/// A distribution function: values, ascending, each with the share of values that are not larger.
 pub type Function = Vec<(f64, f64)>;
 
 /// Live state of a stream.
 #[derive(Clone, Debug)]
 pub struct StreamState {
-    /// Session of its test, as far as known.
+    /// Session of the test; its facts are those known so far.
     pub session: Session,
     /// Judge of the packets received so far; `None` = no verdict.
     pub(super) judge: Option<SharedJudge>,
@@ -40,7 +41,7 @@ pub struct StreamState {
     far: Option<(ReceivedSoFar, SteadyTime)>,
     begun: SteadyTime,
     arrived: Option<SteadyTime>,
-    /// Number and send time of the latest packet in order.
+    /// Sequence number and send time of the latest packet in order.
     latest: Option<(i64, i64)>,
     /// Analysis, in constant memory, of the packets that arrive here.
     analyzer: Option<Box<Analyzer>>,
@@ -55,7 +56,7 @@ pub enum FigureSource {
     Reported,
     /// The far host has not reported anything yet.
     NotReported,
-    /// The far host reports nothing: the classic protocol has no message for it.
+    /// The far host reports nothing, because the classic protocol has no message for that.
     Classic,
 }
 
@@ -93,8 +94,8 @@ impl StreamState {
     pub fn label(&self) -> &'static str {
         match (self.is_two_way(), self.session.spec.direction()) {
             (true, _) => "round trip",
-            (false, Direction::Up) => "to server",
-            (false, Direction::Down) => "from server",
+            (false, Direction::Up) => "up",
+            (false, Direction::Down) => "down",
         }
     }
 
@@ -169,16 +170,15 @@ impl StreamState {
         }
     }
 
-    /// Returns the offset to subtract from displayed delays, in ns: that of the clocks, or 0 if a delay would
-    /// become negative.
+    /// Returns the offset to subtract from displayed delays, in ns: the clock offset, or 0 if a delay would become
+    /// negative.
     pub fn shift(&self) -> i64 {
         let shift = self.clocks.correction_ns.filter(|_| !self.is_two_way()).unwrap_or(0);
         let fastest = self.figures().and_then(|figures| figures.fastest());
         if fastest.is_some_and(|fastest| fastest >= shift) { shift } else { 0 }
     }
 
-    /// Returns the distribution of delays: pairs of a delay in ns and the share of packets that took no
-    /// longer.
+    /// Returns the distribution of delays: pairs of a delay in ns and the share of packets with at most this delay.
     pub fn cdf(&self) -> Function {
         let shift = self.shift();
         let shifted = |x: i64| x.saturating_sub(shift) as f64;
@@ -198,8 +198,8 @@ impl StreamState {
         delays.into_iter().map(shifted).zip(shares).collect()
     }
 
-    /// Returns the time since the last arrival, in seconds, if it is unusually long and the stream is not
-    /// complete.
+    /// Returns the time since the last arrival, in seconds, if it is unusually long and more packets are expected;
+    /// otherwise `None`.
     pub fn silence(&self, now: SteadyTime) -> Option<f64> {
         let since = |at: SteadyTime| (now - at).0;
         let silence = match (self.known(), &self.far) {
@@ -217,7 +217,7 @@ impl StreamState {
         (silence >= usual && !over).then_some(silence as f64 / 1e9)
     }
 
-    /// Returns the input of [`summary`], so that another thread can compute it.
+    /// Returns the input of [`summary`], for computing it on another thread.
     pub fn analysis(&self) -> Option<(Box<Analyzer>, Session)> {
         let analyzer = self.analyzer.clone()?;
         let next = self.latest.map_or(0, |(seq, _)| seq + 1);

@@ -26,12 +26,12 @@ pub(crate) struct AllPackets<'a> {
     pub samples: &'a Samples,
     /// Packets in send order.
     pub series: Series<'a>,
-    /// Numbers of the accepted packets.
+    /// Sequence numbers of the accepted packets.
     pub accepted: &'a SeqSet,
-    /// Numbers of all received packets, including those whose delay is unknown.
+    /// Sequence numbers of all received packets, including those whose delay is unknown.
     pub came: Cow<'a, SeqSet>,
     pub copies: &'a Copies,
-    /// Times in the queue of the sending host's interface, by number.
+    /// Times in the queue of the sending host's interface, in ns, with sequence numbers.
     pub queued: Vec<(u32, i64)>,
     computed: Computed,
 }
@@ -107,7 +107,7 @@ impl<'a> AllPackets<'a> {
         self.computed.sample.get_or_init(|| self.sums().delays.map_or_else(Sample::default, between))
     }
 
-    /// Returns the statistics of delay and of its excess over the smallest.
+    /// Returns the statistics of delay and of PDV (delay above the smallest).
     pub fn delays(&self) -> &(Distribution, Distribution) {
         self.computed.delays.get_or_init(|| {
             let (sample, moments) = (self.sample(), self.moments());
@@ -121,7 +121,7 @@ impl<'a> AllPackets<'a> {
         self.computed.hull.get_or_init(|| SkewHull::new(&self.series)).as_ref()
     }
 
-    /// Returns the line below all packets, with the information whether the clocks explain it.
+    /// Returns the line below all packets, and whether the clocks explain it.
     pub fn skew_hull(&self) -> Option<SkewHull> {
         self.hull().map(|hull| hull.clone().judged(self.trend()))
     }
@@ -134,7 +134,7 @@ impl<'a> AllPackets<'a> {
     /// Returns the losses and their clustering.
     pub fn loss(&self) -> Loss {
         let (session, counted) = (self.known.session, self.known.counted);
-        let lost = || without(absent(self.came.runs(), counted.end), session.unrecorded_in(0, counted.end));
+        let lost = || without(absent(self.came.runs(), counted.end), session.uncounted_in(0, counted.end));
         let mut scan = LossScan::default();
         lost().for_each(|run| scan.push(run));
         let unknown = counted.end.saturating_sub(counted.sent);
@@ -157,14 +157,14 @@ impl<'a> AllPackets<'a> {
         self.computed.errors.get_or_init(errors).as_ref()
     }
 
-    /// Returns the sender's errors against the schedule as planned; `None` if it was not moved during the test.
+    /// Returns the sender's errors against the original schedule; `None` if the schedule was not moved during the test.
     pub fn planned_errors(&self) -> Option<SendErrors> {
         let session = self.known.session;
         let is_moved = !session.schedule_shifts.is_empty() && session.period().is_some();
         is_moved.then(|| SendErrors::planned(&self.series, &session.spec)).flatten()
     }
 
-    /// Returns the slope of delay with its explanation.
+    /// Returns the slope of delay and its explanation.
     pub fn trend(&self) -> Option<&Trend> {
         let trend = || {
             let evidence = TrendEvidence {

@@ -10,11 +10,11 @@ use std::f64::consts::TAU;
 pub struct Bands {
     /// Distance between neighbouring bands.
     pub spacing: f64,
-    /// Distance according to the characteristic function alone, before values were assigned to bands.
+    /// Distance estimated from the characteristic function alone, before values were assigned to bands.
     pub peak_spacing: f64,
     /// |Σ exp(2πi·y/q)|/n; 1 means that all values are exact multiples.
     pub strength: f64,
-    /// Rayleigh's p, adjusted for the number of spacings tried.
+    /// Rayleigh's p-value, adjusted for the number of spacings tried.
     pub p_adjusted: f64,
 }
 
@@ -30,10 +30,10 @@ const MAX_SERIES: usize = 4000;
 /// Maximum number of frequencies in a scan.
 const MAX_FREQUENCIES: f64 = 200_000.0;
 
-/// Finds the spacing between `shortest` and `longest` at which `values` cluster most: the local maximum of
-/// the characteristic function with the lowest frequency and at least 0.7 of the global maximum (so that
-/// harmonics do not win), refined. Report it only if it is [significant](Bands::significant). `None` if
-/// the range contains no maximum. `shortest` should exceed four times the resolution of the clocks.
+/// Finds the spacing between `shortest` and `longest` at which `values` cluster most: the local maximum of the
+/// characteristic function that has the lowest frequency and at least 0.7 of the global maximum (which excludes
+/// harmonics), refined. Report the result only if it is [significant](Bands::significant). `None` if the range contains
+/// no maximum. `shortest` should exceed four times the resolution of the clocks.
 pub fn spacing(values: &[f64], shortest: f64, longest: f64) -> Option<Bands> {
     let values: Vec<f64> = values
         .iter()
@@ -47,7 +47,7 @@ pub fn spacing(values: &[f64], shortest: f64, longest: f64) -> Option<Bands> {
     if range <= 0.0 || !range.is_finite() || shortest <= 0.0 || longest <= shortest {
         return None;
     }
-    // Only differences matter, and phases are more precise for small numbers.
+    // Only differences matter, and phases of small numbers are more precise.
     let values: Vec<f64> = values.iter().map(|v| v - low).collect();
     let grid = FrequencyGrid::new(range, shortest, longest);
     let peak = lowest_peak(&scan(&values, &grid))?;
@@ -61,7 +61,7 @@ pub fn spacing(values: &[f64], shortest: f64, longest: f64) -> Option<Bands> {
     })
 }
 
-/// Evenly spaced frequencies, eight within the width of a peak, which is 1/range.
+/// Evenly spaced frequencies: eight per width of a peak, which is 1/range.
 struct FrequencyGrid {
     lowest: f64,
     width: f64,
@@ -94,7 +94,7 @@ fn lowest_peak(strengths: &[f64]) -> Option<usize> {
     strengths.windows(3).position(is_peak).map(|before| before + 1)
 }
 
-/// Returns Rayleigh's p for the strength of `n` values, the best of `tried` (Šidák's adjustment).
+/// Returns Rayleigh's p for the strength of `n` values, the greatest strength of `tried` spacings (Šidák's adjustment).
 fn p_adjusted(n: usize, strength: f64, tried: f64) -> f64 {
     let single = (-(n as f64) * strength * strength).exp();
     if single < 1.0 { -(tried * (-single).ln_1p()).exp_m1() } else { 1.0 }
@@ -136,8 +136,7 @@ fn strength(values: &[f64], frequency: f64) -> f64 {
     c.hypot(s) / values.len() as f64
 }
 
-/// Golden-section search for the maximum, to 10⁻⁹ of the interval; within that, strengths differ only by
-/// rounding.
+/// Golden-section search for the maximum, to 10⁻⁹ of the interval. At that distance, strengths differ only by rounding.
 fn refine(values: &[f64], mut a: f64, mut b: f64) -> f64 {
     let golden = (5f64.sqrt() - 1.0) / 2.0;
     let (mut c, mut d) = (b - golden * (b - a), a + golden * (b - a));
@@ -156,7 +155,8 @@ fn refine(values: &[f64], mut a: f64, mut b: f64) -> f64 {
     (a + b) / 2.0
 }
 
-/// Assigns every value to a band and fits a line through (band, value), five times. Returns the spacing.
+/// Assigns every value to a band and fits a line through (band, value). Repeats this five times, and returns the
+/// spacing.
 fn assign(values: &[f64], frequency: f64) -> f64 {
     let (c, s) = sums(values, frequency);
     let (mut q, mut offset) = (1.0 / frequency, s.atan2(c) / (TAU * frequency));
@@ -177,7 +177,7 @@ pub fn fit_line(points: impl Iterator<Item = (f64, f64)> + Clone) -> Option<(f64
     (sxx > 0.0).then(|| (sxy / sxx, my - sxy / sxx * mx))
 }
 
-/// Returns the number of fine steps in a coarse one, if the ratio is within 2 % of an integer.
+/// Returns the number of fine steps in a coarse step; `None` unless the ratio is within 2 % of an integer.
 pub fn steps_per_step(coarse: f64, fine: f64) -> Option<u32> {
     let ratio = coarse / fine;
     let whole = ratio.round();

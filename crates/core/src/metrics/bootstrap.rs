@@ -1,4 +1,4 @@
-//! Moving-block bootstrap (metrics §17): confidence intervals that remain valid with autocorrelation.
+//! Moving-block bootstrap (metrics §17): confidence intervals that also hold for autocorrelated delays.
 
 use super::confidence::{Bootstrap, Inference};
 use super::series::Series;
@@ -8,6 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 const MAX_RESAMPLES: u32 = 2000;
+/// Minimum number of resamples: five of them lie beyond each end of a 95 % interval.
 const MIN_RESAMPLES: u32 = 200;
 /// Maximum number of values drawn in total. A long series gets fewer resamples, but its length makes each of
 /// them more precise.
@@ -47,18 +48,18 @@ fn likely(values: &[i64], block: usize, resamples: u32, seed: u64) -> Option<[[f
     Some([at.next()?, at.next()?, at.next()?])
 }
 
-/// Returns the factor by which intervals from resamples of `n` values in blocks of `block` are too narrow:
-/// √(1 − block/n), and the ratio of Student's t for this number of blocks to the normal quantile.
+/// Returns the factor by which intervals from resamples of `n` values in blocks of `block` are too narrow: 1/√(1 −
+/// block/n), times the ratio of Student's t for this number of blocks to the normal quantile.
 fn widening(n: usize, block: usize) -> f64 {
     let t = t_quantile(0.975, (n.div_ceil(block) as u64 - 1).max(1));
     t / normal_quantile(0.975) * (n as f64 / (n - block) as f64).sqrt()
 }
 
-/// Minimum number of values; fewer values do not show their variation.
+/// Minimum number of values. Fewer values do not reveal their variation.
 pub const MIN_VALUES: usize = 20;
 
-/// Returns mean, median and 99th percentile of each of `resamples` series drawn from `runs` in blocks. With
-/// several runs, whole runs are drawn first, so that variation between runs counts; then blocks of each.
+/// Returns mean, median and 99th percentile of each of `resamples` series drawn from `runs` in blocks. From several
+/// runs, whole runs are drawn first, which includes the variation between runs, and then blocks of each.
 pub fn resample(runs: &[&[i64]], block: usize, resamples: u32, seed: u64) -> [Vec<f64>; 3] {
     let most = runs.iter().map(|r| r.len()).max().unwrap_or(0) * runs.len();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -101,7 +102,7 @@ fn random_index(rng: &mut ChaCha8Rng, n: usize) -> usize {
     ((u128::from(rng.next_u64()) * n as u128) >> 64) as usize
 }
 
-/// Appends blocks from random positions of `values`, in total as many values as it has.
+/// Appends blocks from random positions of `values`. Their total length is the number of `values`.
 fn draw(values: &[i64], block: usize, rng: &mut ChaCha8Rng, drawn: &mut Vec<i64>) {
     let block = block.min(values.len());
     let end = drawn.len() + values.len();
@@ -112,9 +113,9 @@ fn draw(values: &[i64], block: usize, rng: &mut ChaCha8Rng, drawn: &mut Vec<i64>
     drawn.truncate(end);
 }
 
-/// Returns the block length: ⌈n^⅓⌉, or three times the lag at which the correlation has become insignificant
-/// if that is larger; at most an eighth of the series. Shorter blocks separate correlated values, which makes
-/// the intervals too narrow.
+/// Returns the block length: ⌈n^⅓⌉, or three times the lag at which the correlation has become insignificant if that is
+/// larger, but at most an eighth of the series. Shorter blocks separate correlated values, which makes the intervals
+/// too narrow.
 pub fn block_length(delays: &[i64], correlated: bool) -> usize {
     let n = delays.len();
     let least = ((n as f64).cbrt().ceil() as usize).clamp(1, (n / 2).max(1));

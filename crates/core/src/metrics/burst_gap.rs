@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Segmentation of the loss sequence: losses with fewer than Gmin received packets between them form a
-/// burst; the stretches between bursts are gaps.
+/// Segmentation of the loss sequence: losses with fewer than Gmin received packets between them form a burst; the
+/// packets between bursts form gaps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct BurstGap {
-    /// Lists [first sequence number, length, losses]; at most the first 10 000.
+    /// Bursts, each as [first sequence number, length, losses]; only the first 10 000.
     pub bursts: Vec<[u64; 3]>,
-    /// Lists [first sequence number, length]; at most the first 10 000.
+    /// Gaps, each as [first sequence number, length]; only the first 10 000.
     pub gaps: Vec<[u64; 2]>,
     /// Number of bursts.
     pub burst_count: u64,
@@ -20,17 +20,18 @@ pub struct BurstGap {
     pub burst_density: f64,
     /// Losses in gaps divided by packets in gaps.
     pub gap_density: f64,
-    /// Mean length of bursts × period, in ms; `None` if the period is unknown.
+    /// Mean length of bursts times the period, in ms; `None` if the period is unknown.
     pub mean_burst_duration_ms: Option<f64>,
-    /// Mean length of gaps × period, in ms; `None` if the period is unknown.
+    /// Mean length of gaps times the period, in ms; `None` if the period is unknown.
     pub mean_gap_duration_ms: Option<f64>,
-    /// Losses in gaps.
+    /// Number of losses in gaps.
     pub isolated_losses: u64,
 }
 
 use super::seqset::SeqRun;
 /// Gmin of RFC 3611: number of consecutive received packets that ends a burst.
 pub const GMIN: u64 = 16;
+/// Maximum number of bursts and of gaps in the lists, which limits the memory. All of them are counted.
 const MAX_LISTED: usize = 10_000;
 
 /// Divides runs of loss, given in ascending order, into bursts and gaps, in constant memory except for the

@@ -1,16 +1,15 @@
 //! Classification of rows (metrics §1): decides whether a row is accepted, a duplicate or invalid.
 //!
-//! Rows are classified in arrival order. A stream in two parts is classified either by one classifier that
-//! continues across the boundary, or each part by its own; then the second part is classified again when it
-//! is appended to the first ([`crate::Analyzer::append`]). In both cases the figures are those of the whole
-//! stream.
+//! Rows are classified in arrival order. If a stream has two parts, one classifier can continue across the boundary.
+//! Alternatively, each part has its own classifier, and the second part is classified again when it is appended to the
+//! first ([`crate::Analyzer::append`]). In both cases the figures are those of the whole stream.
 
 use super::seqset::SeqSet;
 use crate::record::PacketRecord;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// An accepted packet: the first clean copy of a sequence number.
+/// An accepted packet: the first valid copy of a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcceptedPacket {
     /// Sequence number.
@@ -29,15 +28,15 @@ impl AcceptedPacket {
     }
 }
 
-/// Class of a row; the first rule that matches decides.
+/// Class of a row. The first variant that applies is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// First clean copy of a packet.
     Accepted(AcceptedPacket),
     /// Another copy of an accepted packet, regardless of its flags.
     Duplicate(u32),
-    /// Anomaly flagged, or times missing or too far apart to subtract. It is a duplicate if its number was
-    /// accepted before.
+    /// A row with an anomaly flag, or whose times are missing or too far apart to subtract. It is a duplicate if its
+    /// number was accepted before.
     Damaged(u32),
     /// Sequence number out of range.
     Invalid,
@@ -85,7 +84,8 @@ impl Classifier {
         }
     }
 
-    /// Classifies the next row, which has the valid number `seq`; `packet` is given if it is a clean copy.
+    /// Classifies the next row, which has the valid sequence number `seq`. `packet` is given if the row is a clean
+    /// copy.
     #[inline]
     pub(crate) fn classify_row(&mut self, seq: u32, packet: Option<AcceptedPacket>) -> Class {
         self.received += 1;
@@ -99,12 +99,12 @@ impl Classifier {
         }
     }
 
-    /// Returns the number after the highest accepted one.
+    /// Returns the number after the highest accepted sequence number.
     pub(crate) fn next(&self) -> u64 {
         self.accepted.max().map_or(0, |seq| u64::from(seq) + 1)
     }
 
-    /// Accepts clean rows whose numbers ascend from [`Classifier::next`], given as runs.
+    /// Accepts clean rows, given as runs of sequence numbers that ascend from [`Classifier::next`].
     pub(crate) fn accept_all(&mut self, runs: impl Iterator<Item = Range<u32>>) {
         for run in runs {
             self.received += run.len() as u64;
@@ -112,8 +112,8 @@ impl Classifier {
         }
     }
 
-    /// Accepts the next row, a clean row of the valid number `seq`, if it is the first copy. If not, returns
-    /// false without counting it, and it must still be [classified](Classifier::classify).
+    /// Accepts the next row, a clean row with the valid number `seq`, if it is the first copy. Otherwise returns false
+    /// without counting the row, which must still be [classified](Classifier::classify).
     #[inline]
     pub(crate) fn accept(&mut self, seq: u32) -> bool {
         let new = self.accepted.insert(seq);

@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ClockEstimate {
-    /// θ used for correction, in ns; `estimator` is the method by which it was obtained.
+    /// θ used for correction, in ns; `estimator` is the method of estimating it.
     pub offset_ns: Option<i64>,
-    /// Method that gave `offset_ns`; `None` if it is unknown.
+    /// Method of estimating `offset_ns`; `None` if that is unknown.
     pub estimator: Option<OffsetEstimator>,
     /// Largest possible error of `offset_ns`, in ns, if no one-way delay is negative.
     pub bound_ns: Option<f64>,
     /// The interval that contains θ: the intersection of all probes.
     pub interval_ns: Option<[i64; 2]>,
-    /// True if that intersection is empty: a clock was stepped or runs at another rate.
+    /// True if that intersection is empty: a clock was stepped, or the clocks run at different rates.
     pub inconsistent: bool,
     /// Median of the probes' θ, in ns: the classic estimator.
     pub offset_median_ns: Option<f64>,
@@ -34,18 +34,18 @@ pub struct ClockEstimate {
     pub min_rtt_before_ns: Option<i64>,
     /// Minimum RTT after the start of the stream, in ns.
     pub min_rtt_after_ns: Option<i64>,
-    /// Median of the probes' round trips minus their minimum, in ns, before or after the start of the stream,
-    /// whichever is larger. Smaller changes of offset or round trip cannot be detected.
+    /// Median of the probes' round trips minus their minimum, in ns: the larger one of the values before and after the
+    /// start of the stream. Smaller changes of offset or round trip cannot be detected.
     pub rtt_spread_ns: Option<f64>,
-    /// Number of probes.
+    /// Number of clock probes.
     pub probes: usize,
     /// Value subtracted from each raw delay, in ns: +θ up, −θ down.
     pub correction_ns: Option<i64>,
     /// True if the direction, and therefore the sign, is known.
     pub direction_known: bool,
-    /// The client's clock.
+    /// Report of the client about its clock.
     pub client: HostClock,
-    /// The server's clock.
+    /// Report of the server about its clock.
     pub server: HostClock,
 }
 
@@ -56,9 +56,9 @@ pub struct ClockEstimate {
 pub enum OffsetEstimator {
     /// Offset of the probe with the shortest round trip.
     MinimumRtt,
-    /// Median of the probes, with classic workorders.
+    /// Median of the probes; used with classic workorders.
     MedianOfProbes,
-    /// Offset that a version 2 log contains.
+    /// Offset stored in a version 2 log.
     Logged,
 }
 
@@ -98,8 +98,7 @@ pub struct Corrected {
 }
 
 impl Corrected {
-    /// Returns true if the correction is plausible: no packet arrives before it was sent by more than the
-    /// bound.
+    /// Returns true if the correction is plausible: no corrected delay is negative by more than the bound.
     pub fn is_possible(&self) -> bool {
         let bound = self.bound_ns.unwrap_or(f64::INFINITY);
         self.min.is_none_or(|min| min as f64 >= -bound)
@@ -116,8 +115,8 @@ use crate::time::WallTime;
 const DISTANCE_PENALTY: f64 = 30e-6;
 
 impl ClockEstimate {
-    /// Estimates the offset from the probes of `session`, or from the values in a version 2 log. `stream` is
-    /// the first and the last time of the stream on the client's clock, if anything was received.
+    /// Estimates the offset from the probes of `session`, or from the values in a version 2 log. `stream` is the first
+    /// and the last time of the stream on the client's clock; `None` if nothing was received.
     pub fn new(session: &Session, stream: Option<(WallTime, WallTime)>) -> ClockEstimate {
         let mut estimate = ClockEstimate {
             probes: session.probes.len(),
@@ -131,6 +130,7 @@ impl ClockEstimate {
             estimate.estimator = session.classic_offset.map(|_| OffsetEstimator::Logged);
             estimate.offset_median_ns = session.classic_offset.map(|s| s.0 as f64);
             estimate.min_rtt_ns = session.classic_rtt.map(|s| s.0);
+            // The offset of a probe is wrong by at most half of its round trip.
             estimate.bound_ns = estimate.min_rtt_ns.filter(|r| *r >= 0).map(|r| r as f64 / 2.0);
             estimate.interval_ns = estimate
                 .offset_ns
@@ -152,10 +152,12 @@ impl ClockEstimate {
     fn use_probes(&mut self, probes: &[ClockProbe], stream: Option<(WallTime, WallTime)>) {
         // Clocks drift apart, so a probe is less accurate the farther it is from the middle of the stream.
         // Without a stream, the newest probe is the reference.
+        // Halving first avoids overflow.
         let reference = match stream {
             Some((first, last)) => first.0 / 2 + last.0 / 2,
             None => probes.iter().map(|p| p.returned.0).max().unwrap_or(0),
         };
+        // A short round trip leaves little room for asymmetry, and a short distance little time for drift.
         let cost =
             |p: &ClockProbe| p.rtt().0 as f64 + DISTANCE_PENALTY * p.returned.0.abs_diff(reference) as f64;
         let best = |probes: &mut dyn Iterator<Item = &ClockProbe>| {
@@ -189,8 +191,9 @@ impl ClockEstimate {
         (self.offset_min_rtt_ns, self.bound_min_rtt_ns) = (Some(offset), Some(bound));
     }
 
-    /// Uses the median of the probes for correction (source document, A.2).
+    /// Uses the median of the probes for correction, as the original tool did (DRDC TM 2011-047, A.2).
     fn use_median(&mut self, probes: &[ClockProbe]) {
+        // Doubled offsets are integers, so the median is computed without floating point.
         let mut doubled: Vec<i64> = probes.iter().map(ClockProbe::double_offset).collect();
         doubled.sort_unstable();
         let (low, high) = (doubled[(doubled.len() - 1) / 2], doubled[doubled.len() / 2]);
@@ -201,8 +204,8 @@ impl ClockEstimate {
         self.estimator = Some(OffsetEstimator::MedianOfProbes);
     }
 
-    /// Returns the distance in ns from `offset` to the farther end of the interval that contains θ; `None`
-    /// without an interval.
+    /// Returns the distance, in ns, from `offset` to the farther end of the interval that contains θ; `None` without an
+    /// interval.
     fn reach(&self, offset: i64) -> Option<f64> {
         let [low, high] = self.interval_ns?.map(i128::from);
         Some((high - i128::from(offset)).max(i128::from(offset) - low) as f64)
@@ -226,6 +229,7 @@ impl ClockEstimate {
     /// Returns the sum of the maximum errors that the kernels report, in ns, if both consider their clocks
     /// synchronised in their latest reports.
     pub fn synchronised(&self) -> Option<i64> {
+        // The state after the stream is newer; clocks may synchronise during a test.
         let error = |host: &HostClock| {
             let state = host.after.or(host.before).filter(|s| s.synchronised)?;
             Some(state.maximum_error.0)
@@ -319,8 +323,8 @@ mod tests {
     fn the_sign_depends_on_the_direction() {
         let e = ClockEstimate::new(&session(Direction::Down, 5_000, [(0, 0); 5]), None);
         assert_eq!((e.offset_ns, e.correction_ns), (Some(5_000), Some(-5_000)));
-        // metrics §15, V18: synchronised clocks give θ = 0, not the RTT that the formula in the source
-        // document would give.
+        // metrics §15, V18: synchronised clocks give θ = 0, not the RTT that the formula printed in DRDC TM 2011-047
+        // would give.
         let e = ClockEstimate::new(&session(Direction::Up, 0, [(0, 0); 5]), None);
         assert_eq!(e.offset_ns, Some(0));
     }

@@ -21,10 +21,10 @@ pub struct Inference {
     pub effective_n: Option<f64>,
     /// 95 % interval of the mean from 20 batches, in ns.
     pub batch20_ci95: Option<[f64; 2]>,
-    /// Interval of the mean from as many batches as their correlation allows: 20, 10 or 5.
+    /// Interval of the mean from batches: 20, or 10 or 5 if the means of more batches are correlated.
     pub batch: Option<BatchMeans>,
-    /// [l, u, coverage]: order statistics that enclose the median with ≥ 95 %; l = 0 or u = n + 1 is
-    /// unbounded.
+    /// Order statistics that enclose the median with a coverage of at least 95 %, as [l, u, coverage]. l = 0 or u = n +
+    /// 1 means unbounded.
     pub median_ci95_ranks: Option<RankInterval>,
     /// Order statistics that enclose the 99th percentile.
     pub p99_ci95_ranks: Option<RankInterval>,
@@ -36,12 +36,16 @@ pub struct Inference {
     pub p99_ci95: Option<[Option<i64>; 2]>,
     /// Values of the order statistics that enclose the 99.9th percentile, in ns; `None` = unbounded.
     pub p999_ci95: Option<[Option<i64>; 2]>,
+    /// Interval of the median that accounts for dependent packets.
+    pub median: QuantileInterval,
+    /// Interval of the 99th percentile that accounts for dependent packets.
+    pub p99: QuantileInterval,
     /// Intervals from a moving-block bootstrap, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<Bootstrap>,
 }
 
-/// [l, u, coverage].
+/// Ranks l and u of the enclosing order statistics, and the coverage: [l, u, coverage].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankInterval(pub u64, pub u64, pub f64);
@@ -78,6 +82,7 @@ pub struct Bootstrap {
     pub p99: [f64; 2],
 }
 
+use super::dependence::{IntervalOf, QuantileInterval, quantile_interval, unknown_quantile};
 use super::moments::Moments;
 use super::series::Series;
 use super::stat;
@@ -93,6 +98,8 @@ pub fn inference(series: &Series<'_>, sample: &Sample, moments: &Moments) -> Inf
     let value = |rank: u64| sample.at(rank.checked_sub(1)? as usize);
     let values = |r: Option<RankInterval>| r.map(|r| [value(r.0), value(r.1)]);
     let twenty = batch_means(series, moments, 20);
+    let delays: Vec<i64> = series.iter().map(|packet| packet.delay).collect();
+    let dependent = |of| quantile_interval(of, &delays, sample, acf1);
     Inference {
         mean_ci90: mean_interval(moments, 0.95),
         mean_ci95: mean_interval(moments, 0.975),
@@ -113,6 +120,8 @@ pub fn inference(series: &Series<'_>, sample: &Sample, moments: &Moments) -> Inf
         median_ci95: values(median),
         p99_ci95: values(p99),
         p999_ci95: values(p999),
+        median: dependent(IntervalOf::Median),
+        p99: dependent(IntervalOf::P99),
         bootstrap: None,
     }
 }
@@ -123,6 +132,8 @@ pub fn of_mean(moments: &Moments) -> Inference {
         mean_ci90: mean_interval(moments, 0.95),
         mean_ci95: mean_interval(moments, 0.975),
         mean_ci99: mean_interval(moments, 0.995),
+        median: unknown_quantile(IntervalOf::Median),
+        p99: unknown_quantile(IntervalOf::P99),
         ..Inference::default()
     }
 }
@@ -134,6 +145,8 @@ pub fn of_mean_and_deviation(mean: f64, stddev: f64, n: u64) -> Inference {
         mean_ci90: interval(0.95),
         mean_ci95: interval(0.975),
         mean_ci99: interval(0.995),
+        median: unknown_quantile(IntervalOf::Median),
+        p99: unknown_quantile(IntervalOf::P99),
         ..Inference::default()
     }
 }
@@ -148,8 +161,8 @@ fn t_interval(mean: f64, stddev: f64, n: u64, p: f64) -> [f64; 2] {
     [mean - half, mean + half]
 }
 
-/// Returns the lag-1 autocorrelation in send order of neighbouring accepted packets; `None` below three
-/// packets or without variation.
+/// Returns the lag-1 autocorrelation of accepted packets in send order; `None` below three packets or without
+/// variation.
 fn lag1(series: &Series<'_>, moments: &Moments) -> Option<f64> {
     if series.len() < 3 {
         return None;
@@ -176,8 +189,8 @@ fn plain_lag1(x: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| products / squares)
 }
 
-/// Returns the means of k equal consecutive batches in send order, without the remainder; `None` below two
-/// packets per batch.
+/// Returns the means of k equal consecutive batches in send order, leaving out the remainder; `None` below two packets
+/// per batch.
 fn batch_means(series: &Series<'_>, moments: &Moments, k: usize) -> Option<Vec<f64>> {
     let size = series.len() / k;
     if size < 2 {
@@ -235,7 +248,7 @@ mod tests {
         );
         assert_eq!(of_mean_and_deviation(7.0, 0.0, 2).mean_ci95, Some([7.0, 7.0]));
         for n in [0, 1] {
-            assert_eq!(of_mean_and_deviation(7.0, 1.0, n), Inference::default());
+            assert_eq!(of_mean_and_deviation(7.0, 1.0, n).mean_ci95, None);
         }
     }
 

@@ -16,17 +16,17 @@ pub struct Dejitter {
     /// The smallest buffer of the curve with at most 1 % total loss, in ms; `None` if no buffer of the curve
     /// achieves that.
     pub smallest_buffer_for_1pct_loss_ms: Option<f64>,
-    /// The smallest possible buffer with at most 1 % of packets late, in ns.
+    /// The smallest buffer, of any size, with which at most 1 % of packets are late, in ns.
     pub buffer_for_1pct_late_ns: Option<i64>,
-    /// Number of packets that would be lost with an adaptive buffer (Ramjee's algorithm 1), including network
-    /// loss.
+    /// Number of packets that would be lost with an adaptive buffer (Ramjee's algorithm 1), including packets that the
+    /// network lost.
     pub adaptive_total_loss: Option<u64>,
     /// Mean play-out offset of the adaptive buffer above the minimum delay, in ns.
     pub adaptive_mean_buffer_ns: Option<f64>,
-    /// Number of packets that would be lost with a fixed buffer of the same mean delay, including network
-    /// loss.
+    /// Number of packets that would be lost with a fixed buffer of the same mean delay, including packets that the
+    /// network lost.
     pub fixed_same_delay_total_loss: Option<u64>,
-    /// Source of the delay to which the buffer is added.
+    /// Source of the path delay to which the buffer is added.
     pub delay_basis: DelayBasis,
     /// True if the user declared the codec's impairment figures.
     pub user_declared_codec: bool,
@@ -55,16 +55,16 @@ pub struct DejitterPoint {
     pub buffer_ms: f64,
     /// Number of packets that arrived too late.
     pub late: u64,
-    /// Number of packets late or lost.
+    /// Number of packets that were late or lost.
     pub total_loss: u64,
     /// Burst ratio of the packets that the decoder misses.
     pub burst_ratio: Option<f64>,
     /// Mouth-to-ear delay, in ms.
     pub ta_ms: f64,
-    /// E-model rating.
+    /// Transmission rating R of the E-model.
     #[serde(rename = "R")]
     pub r: f64,
-    /// Mean opinion score.
+    /// Mean opinion score, from 1 to 4.5.
     #[serde(rename = "MOS")]
     pub mos: f64,
     /// True if loss is bursty and above 2 %, which is outside the range for which the model was validated.
@@ -78,7 +78,7 @@ pub struct VoiceCodec {
     pub name: String,
     /// Equipment impairment Ie.
     pub ie: f64,
-    /// Robustness to loss Bpl.
+    /// Packet-loss robustness factor Bpl.
     pub bpl: f64,
     /// Packetisation and look-ahead, in ms.
     pub delay_ms: f64,
@@ -131,7 +131,7 @@ use crate::time::Span;
 /// Assumptions about the receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverModel<'a> {
-    /// Codec.
+    /// Assumed codec.
     pub codec: &'a VoiceCodec,
     /// Effect of delay on quality.
     pub model: DelayModel,
@@ -141,8 +141,8 @@ pub struct ReceiverModel<'a> {
     pub spurt: u32,
 }
 
-/// Computes the de-jitter figures of `series`, which had `sent` packets; `sample` has its sorted delays.
-/// `None` if nothing was received.
+/// Computes the de-jitter figures of `series`, which had `sent` packets; `sample` contains the sorted delays. `None` if
+/// nothing was received.
 pub fn dejitter(
     series: &Series<'_>,
     sample: &Sample,
@@ -168,8 +168,8 @@ pub fn dejitter(
     })
 }
 
-/// Computes the figures from a histogram of delays whose smallest is `min`. Late packets have the precision
-/// of the histogram; burst ratios and the adaptive buffer are unknown.
+/// Computes the figures from a histogram of delays whose smallest is `min`. The numbers of late packets are as precise
+/// as the histogram; burst ratios and the adaptive buffer are unknown.
 pub fn approximate(
     delays: &LogHistogram,
     min: i64,
@@ -188,7 +188,7 @@ pub fn approximate(
 }
 
 impl ReceiverModel<'_> {
-    /// Returns the buffers, ascending and without repetitions.
+    /// Returns the buffers in ascending order, without duplicates.
     fn sorted(&self) -> Vec<Span> {
         let mut buffers = self.buffers.to_vec();
         buffers.sort_unstable();
@@ -248,8 +248,8 @@ impl ReceiverModel<'_> {
     }
 }
 
-/// Returns the delay before any buffer, in ns, with its source: corrected if the clock offset is known, else
-/// half of the control channel's round trip, else raw.
+/// Returns the delay before any buffer, in ns, and its source: corrected if the clock offset is known, otherwise half
+/// of the control channel's round trip, otherwise raw.
 pub fn reference_delay(clock: &ClockEstimate, min: Option<i64>) -> Option<(f64, DelayBasis)> {
     let min = min?;
     Some(match (clock.correction_ns, clock.min_rtt_ns) {
@@ -277,9 +277,9 @@ fn on_time_share(sample: &Sample, min: i64, part: usize, whole: usize) -> Option
     Some(sample.at(on_time.max(1) - 1)?.saturating_sub(min))
 }
 
-/// Returns the number of runs of missing packets (lost or late) for each buffer, ascending, in one pass. A
-/// late packet is missing for the smallest buffers, a lost one for all. It begins a run for each of these
-/// buffers for which the packet before was present.
+/// Returns the number of runs of missing packets (lost or late) for each buffer, ascending, in one pass. A late packet
+/// is missing for the smallest buffers, a lost one for all. It begins a run for each of these buffers that had the
+/// previous packet in time.
 fn run_starts(series: &Series<'_>, sent: u64, min: i64, buffers: &[Span]) -> Vec<u64> {
     let all = buffers.len();
     let mut change = vec![0i64; all + 1];
@@ -290,8 +290,8 @@ fn run_starts(series: &Series<'_>, sent: u64, min: i64, buffers: &[Span]) -> Vec
         }
     };
     let (mut before, mut next) = (0, 0u64);
-    // Range of waiting times that are too long for exactly as many buffers as that of the previous packet;
-    // nearly all packets are in this range.
+    // Range of waiting times that are late for exactly the same buffers as the previous packet's; nearly all packets
+    // are in this range.
     let (mut least, mut most) = (i64::MAX, i64::MIN);
     series.iter().for_each(|packet| {
         let seq = u64::from(packet.seq);
@@ -324,24 +324,24 @@ fn run_starts(series: &Series<'_>, sent: u64, min: i64, buffers: &[Span]) -> Vec
         .collect()
 }
 
-/// Ramjee's constant.
+/// Smoothing constant of Ramjee's algorithm.
 const ALPHA: f64 = 0.998_002;
 
 struct Adaptive {
     late: u64,
-    /// Mean over all packets of the play-out offset above the smallest delay, in ns.
+    /// Mean play-out offset above the smallest delay over all packets, in ns; `None` without packets.
     mean_offset: Option<f64>,
 }
 
-/// Ramjee et al., algorithm 1: running means of delay and of its deviation. The play-out offset d + 4v is
-/// fixed at each talk-spurt boundary. Delays are relative to the smallest.
+/// Ramjee et al., algorithm 1: running means of delay and of its deviation. The play-out offset d + 4v changes only at
+/// talk-spurt boundaries. Delays are relative to the smallest.
 fn adaptive(series: &Series<'_>, min: i64, spurt: u32, alpha: f64) -> Adaptive {
     let spurt = u64::from(spurt.max(1));
     // The estimates start with the first packet's delay.
     let first = if series.is_empty() { 0.0 } else { series.get(0).delay.saturating_sub(min) as f64 };
     let (mut d, mut v, mut offset, mut late, mut sum) = (first, 0.0, first, 0, 0.0);
-    // Number at which the next spurt begins. A run of loss may skip several spurts, which changes nothing in
-    // the estimate.
+    // Sequence number at which the next spurt begins. A run of loss may skip several spurts, which does not affect the
+    // estimate.
     let mut spurt_end = 0;
     series.iter().for_each(|packet| {
         let seq = u64::from(packet.seq);

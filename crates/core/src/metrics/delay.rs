@@ -1,5 +1,4 @@
-//! Metrics of delay, of its excess over the smallest (PDV; metrics §2–5), and of delay including lost
-//! packets.
+//! Metrics of delay, of PDV (delay above the smallest; metrics §2–5), and of delay including lost packets.
 
 use crate::distribution::percentile::{Method, Percent, Percentiles, rank};
 use crate::distribution::sample::Sample;
@@ -53,7 +52,7 @@ impl<'de> Deserialize<'de> for Delay {
     }
 }
 
-/// Order statistics over all packets sent; lost ones have infinite delay (RFC 7679 §5.1–5.2). Mean and
+/// Order statistics over all packets sent. Lost packets have infinite delay (RFC 7679 §5.1–5.2). Mean and standard
 /// deviation are undefined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -61,7 +60,7 @@ impl<'de> Deserialize<'de> for Delay {
 pub struct Unconditional {
     /// Number of packets sent.
     pub n: u64,
-    /// Median.
+    /// Median delay, in ns.
     pub median: Option<Delay>,
     /// Percentiles of the empirical distribution.
     pub percentiles: Percentiles<Delay>,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// Threshold of both bounded algorithms.
+/// Displacement threshold DT of both bounded algorithms.
 pub const THRESHOLD: u32 = 128;
 
 /// Number of packets per displacement: small displacements in an array, large ones in a map.
@@ -17,6 +17,8 @@ struct Displacements {
 }
 
 impl Displacements {
+    /// Largest displacement that is counted in an array. Larger ones are rare and have no limit, so they are counted in
+    /// a map.
     const REACH: i64 = 512;
 
     fn new() -> Displacements {
@@ -49,7 +51,8 @@ impl Displacements {
     }
 }
 
-/// An ascending queue of numbers. Nearly every number added is the largest, and only the smallest is removed.
+/// An ascending queue of numbers. It is fast because nearly every added number is the largest, and only the smallest is
+/// removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<u32>")]
 struct SortedQueue(VecDeque<u32>);
@@ -108,20 +111,20 @@ pub fn complete_density(series: &Series<'_>) -> BTreeMap<i64, u64> {
     found.finish()
 }
 
-/// The bounded "stay-back" algorithm of RFC 5236 (§7.1). A receive index counts as lost if its number is
-/// neither among the next DT + 1 arrivals nor stored; displacements beyond DT are discarded. O(log DT) per
-/// packet.
+/// The bounded "stay-back" algorithm of RFC 5236 (§7.1). A receive index counts as lost if its number is neither among
+/// the next DT + 1 arrivals nor stored. Displacements beyond DT are discarded. Takes O(log DT) per packet.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StayBack {
     threshold: u32,
     index: u64,
     window: VecDeque<u32>,
-    /// Numbers without a matching receive index: of packets in the window, and of early packets that have left it.
+    /// Numbers without a matching receive index: those of packets in the window, and of early packets that have left
+    /// the window.
     unmet: SortedQueue,
     /// Numbers to remove once they are the smallest of `unmet`.
     discarded: SortedQueue,
     found: Displacements,
-    /// True if the displacements are not known, because joined parts do not fit together.
+    /// True if the displacements are unknown because joined parts do not fit together.
     unknown: bool,
 }
 
@@ -155,8 +158,8 @@ impl StayBack {
         stay_back.finish()
     }
 
-    /// Adds the packets that `whole` received after its state was `lead`. If `lead` was not waiting for the same
-    /// numbers as this one, for example after a displacement beyond DT, the density becomes unknown.
+    /// Adds the packets that `whole` contains in addition to its earlier state `lead`. If `lead` and this density were
+    /// not waiting for the same numbers, for example after a displacement beyond DT, the density becomes unknown.
     pub(crate) fn join(&mut self, whole: StayBack, lead: &StayBack) {
         self.found.join(&whole.found, &lead.found);
         let found = core::mem::replace(&mut self.found, Displacements::new());

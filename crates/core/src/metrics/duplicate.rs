@@ -12,9 +12,9 @@ pub struct Duplicates {
     pub duplication_fraction: Option<f64>,
     /// Packets that arrived more than once, divided by distinct packets.
     pub replicated_rate: Option<f64>,
-    /// Length of a run of consecutive duplicated sequence numbers → number of runs.
+    /// Number of runs by length: a run consists of consecutive duplicated sequence numbers.
     pub run_length_hist: BTreeMap<u64, u64>,
-    /// Copies of a packet → number of packets.
+    /// Number of packets by number of copies.
     pub arrival_count_hist: BTreeMap<u64, u64>,
     /// Time from the first copy to each later one, in ns.
     pub time_to_duplicate: Option<TimeToDuplicate>,
@@ -25,11 +25,11 @@ pub struct Duplicates {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct TimeToDuplicate {
-    /// Smallest time.
+    /// Shortest time.
     pub min: i64,
     /// Median time.
     pub median: f64,
-    /// Largest time.
+    /// Longest time.
     pub max: i64,
 }
 
@@ -70,14 +70,14 @@ impl Copies {
         self.0.is_empty()
     }
 
-    /// Returns the number of copies of each duplicated packet, ascending by number.
+    /// Returns the number of copies of each duplicated packet, in ascending order of sequence numbers.
     pub fn by_number(&self) -> Vec<(u32, u64)> {
         let mut numbers: Vec<u32> = self.0.iter().map(|c| c.0).collect();
         numbers.sort_unstable();
         numbers.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u64)).collect()
     }
 
-    /// Returns the figures for `accepted` distinct packets; with `first`, including times to duplicate.
+    /// Returns the figures for `accepted` distinct packets. With `first`, they include times to duplicate.
     pub fn figures(&self, accepted: u64, first: Option<(&Series<'_>, &SeqSet)>) -> Duplicates {
         let duplicated = self.by_number();
         let mut hist = BTreeMap::new();

@@ -3,12 +3,12 @@
 /// Method of computing the delay impairment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DelayModel {
-    /// Absolute delay only, perfect echo control.
+    /// Absolute delay only (Idd), assuming perfect echo control.
     #[default]
     Idd,
     /// Talker and listener echo at the default TELR of 65 dB and WEPL of 110 dB (with R₀ = 93.36).
     Full,
-    /// Approximation of Cole and Rosenbluth, good to about 300 ms; not for long-delay links.
+    /// Approximation of Cole and Rosenbluth, valid up to about 300 ms; unsuitable for long-delay links.
     Cole,
 }
 
@@ -38,6 +38,7 @@ fn idd(ta: f64) -> f64 {
     25.0 * (root(x) - 3.0 * root(x / 3.0) + 2.0)
 }
 
+/// Basic signal-to-noise ratio Ro for the default values of ITU-T G.107.
 const RO: f64 = 94.77;
 
 /// Talker echo impairment.

@@ -1,17 +1,19 @@
-//! The Gilbert–Elliott loss model by expectation-maximisation (metrics §10), on request.
+//! The Gilbert–Elliott loss model, fitted by expectation-maximisation (metrics §10), on request.
 
 use super::loss::{GilbertElliott, GilbertFit};
 use super::seqset::SeqRun;
 
+/// Maximum number of steps. The fit ends earlier once the likelihood no longer improves.
 const ITERATIONS: usize = 200;
 /// Maximum number of packets fitted, from the start of the stream; computing time is linear in it.
 const MAX_FITTED_PACKETS: u64 = 1 << 18;
-/// Minimum improvement of Akaike's criterion for which the model is reported.
+/// Minimum improvement of Akaike's criterion at which the model is reported. With a smaller one, both models explain
+/// the losses about equally well.
 const MIN_IMPROVEMENT: f64 = 2.0;
 
-/// Fits the model to the first `n` packets (at most 262 144), of which those in `runs` were lost, from the
-/// fixed start values of metrics §10. `None` if a parameter leaves its interval or the simple model explains
-/// the losses as well.
+/// Fits the model to the first `n` packets (at most 262 144), of which those in `runs` were lost, from the fixed start
+/// values of metrics §10. `None` if a parameter leaves its interval, or if the simple model explains the losses equally
+/// well.
 pub fn fit(runs: impl Iterator<Item = SeqRun>, n: u64, simple: &GilbertFit) -> Option<GilbertElliott> {
     let n = n.min(MAX_FITTED_PACKETS);
     let mut lost = vec![false; n as usize];
@@ -105,7 +107,7 @@ impl ChainParameters {
     }
 }
 
-/// Returns the log-likelihood of the two-state chain whose bad state always loses.
+/// Returns the log-likelihood of the two-state chain whose bad state loses every packet.
 fn simple_likelihood(lost: &[bool]) -> f64 {
     let mut pairs = [[0.0f64; 2]; 2];
     for w in lost.windows(2) {
@@ -124,7 +126,7 @@ mod tests {
     use super::super::seqset::{SeqSet, absent};
     use super::*;
 
-    /// Returns which of `n` packets of the chain (p, r, h, k) are received.
+    /// Returns the packets that are received among `n` packets of the chain (p, r, h, k).
     fn arrived(n: u32, [p, r, h, k]: [f64; 4]) -> SeqSet {
         let mut state = 2024u64;
         let mut uniform = || {

@@ -1,4 +1,4 @@
-//! The lower convex hull of (time, delay): a line through the packets that waited in no queue.
+//! The lower convex hull of points (time, delay). Its edges run through packets that did not wait in a queue.
 
 use crate::distribution::{extremes, lowest};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use std::ops::Range;
 /// A point: time and delay, both in ns from an arbitrary origin.
 pub type HullPoint = (i64, i64);
 
-/// Points that are mostly in order of time.
+/// A sequence of points, mostly ordered by time.
 pub trait PointSequence {
     /// Returns the number of points.
     fn count(&self) -> usize;
@@ -83,11 +83,11 @@ fn mirrored((t, d): HullPoint) -> HullPoint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hull(Vec<HullPoint>);
 
-/// Minimum number of points that are sifted; fewer points are all examined.
+/// Minimum number of points for the two-step search; among fewer points, all are examined.
 const MIN_SIFTED_POINTS: usize = 1024;
 
 impl Hull {
-    /// Adds a point, whose time must not be before that of the last one. Of points at the same time the
+    /// Adds a point, whose time must not be before that of the last one. Of several points with the same time, the
     /// lowest counts.
     #[inline]
     pub fn push(&mut self, point: HullPoint) {
@@ -140,14 +140,13 @@ impl Hull {
         &self.0
     }
 
-    /// Adds the hull of the points that follow.
+    /// Adds the hull of later points.
     pub fn merge(&mut self, next: &Hull) {
         next.0.iter().for_each(|&p| self.push(p));
     }
 
-    /// Returns the edge whose span contains the mean time `sum/n` (half open; the last edge closed). It is
-    /// the line below all points with the smallest sum of distances: the linear programme of Moon, Skelly and
-    /// Towsley.
+    /// Returns the edge whose span contains the mean time `sum/n` (half-open; the last edge is closed). It is the line
+    /// below all points with the smallest sum of distances: the linear programme of Moon, Skelly and Towsley.
     pub fn edge(&self, sum: i128, n: u64) -> Option<[HullPoint; 2]> {
         let beyond = |t: i64| i128::from(t).saturating_mul(n.into()) > sum;
         let last = self.0.len().checked_sub(1).filter(|last| *last > 0)?;
@@ -198,7 +197,7 @@ fn candidates(points: &(impl PointSequence + ?Sized), range: Range<usize>, mut e
     }
 }
 
-/// Returns true if a → b → c turns left, strictly: then b is a vertex of the lower hull.
+/// Returns true if a → b → c turns strictly left, that is, if b is a vertex of the lower hull.
 #[inline]
 fn turns_left(a: HullPoint, b: HullPoint, c: HullPoint) -> bool {
     let steps = (b.0.checked_sub(a.0), b.1.checked_sub(a.1), c.0.checked_sub(a.0), c.1.checked_sub(a.1));

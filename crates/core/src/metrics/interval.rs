@@ -13,11 +13,11 @@ use crate::time::Span;
 /// Maximum number of windows in a summary.
 pub const MAX_WINDOWS: u64 = 100_000;
 
-/// Returns windows of `length` with their counts, for the packets of `session` below `end`; `came` contains
-/// the packets received. A packet belongs to the window in which it was due at the mean rate, whether or not
-/// it was received, so the counts of all windows add up to those of the test. Without a `period`, as in
-/// captured traffic, a received packet belongs to the window in which it was sent, and a lost packet to the
-/// window of the packet before it. Empty if there would be more than [`MAX_WINDOWS`].
+/// Returns windows of `length` with their counts, for the packets of `session` whose sequence numbers are below `end`.
+/// `came` contains the packets received. A packet belongs to the window in which it was due at the mean rate, whether
+/// or not it was received, so the counts of all windows add up to those of the test. Without a `period`, as in captured
+/// traffic, a received packet belongs to the window in which it was sent, and a lost packet to the window of the packet
+/// before it. Empty if there would be more than [`MAX_WINDOWS`].
 pub fn windows(
     series: &Series<'_>,
     came: &SeqSet,
@@ -37,7 +37,7 @@ pub fn windows(
     let length = length as u128;
     let copies = copies.by_number();
     let reordered = reordered_numbers(series);
-    let lost = without(absent(came.runs(), end), session.unrecorded_in(0, end));
+    let lost = without(absent(came.runs(), end), session.uncounted_in(0, end));
     let mut losses = lost.peekable();
     let (mut arrived, mut next) = (came.runs(), None);
     (0..windows)
@@ -61,8 +61,8 @@ pub fn windows(
             let duplicate = copies[low..].iter().take_while(|c| within(c.0)).map(|c| c.1).sum();
             let low = reordered.partition_point(|s| u64::from(*s) < from);
             let late = reordered[low..].iter().take_while(|s| within(**s)).count() as u64;
-            let unrecorded: u64 = session.unrecorded_in(from, to).map(|run| run.len).sum();
-            let sent = (to - from).saturating_sub(unrecorded);
+            let uncounted: u64 = session.uncounted_in(from, to).map(|run| run.len).sum();
+            let sent = (to - from).saturating_sub(uncounted);
             Interval {
                 start_ns: i64::try_from(u128::from(w) * length).unwrap_or(i64::MAX),
                 length_ns: i64::try_from(length).unwrap_or(i64::MAX),
@@ -80,7 +80,7 @@ pub fn windows(
         .collect()
 }
 
-/// Returns the first sequence number of each window by due times.
+/// Returns the first sequence number of each window, according to due times.
 fn due(period: i64, length: i64, sent: u64) -> Vec<u64> {
     let (period, length) = (period as u128, length as u128);
     let windows = (u128::from(sent) * period).div_ceil(length).min(u128::from(MAX_WINDOWS) + 1) as u64;
@@ -91,7 +91,7 @@ fn due(period: i64, length: i64, sent: u64) -> Vec<u64> {
     (0..windows).map(first).collect()
 }
 
-/// Returns the first sequence number of each window by send times, counted from the first packet.
+/// Returns the first sequence number of each window, according to send times relative to the first packet.
 fn sent_in(series: &Series<'_>, length: i64, sent: u64) -> Vec<u64> {
     let mut bounds = Vec::new();
     let mut origin = None;
@@ -108,8 +108,7 @@ fn sent_in(series: &Series<'_>, length: i64, sent: u64) -> Vec<u64> {
     bounds
 }
 
-/// Sets the delay figures of `window`, which contains the packets from `window.first_seq` up to but not
-/// including `end`.
+/// Sets the delay figures of `window`, which contains the packets `window.first_seq..end`.
 pub fn add_delays(window: &mut Interval, end: u64, series: &Series<'_>) {
     let part = series.position_of(window.first_seq)..series.position_of(end);
     let values = series.range(part.clone()).map(|p| p.delay);

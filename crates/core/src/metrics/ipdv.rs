@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Ipdv {
     /// Number of pairs with both packets accepted.
     pub defined: u64,
-    /// Number of other pairs; together there are N − 1 pairs.
+    /// Number of pairs with a packet that was not accepted. There are N − 1 pairs in total.
     pub undefined: u64,
     /// Number of values, equal to `defined`.
     pub n: u64,
@@ -20,27 +20,27 @@ pub struct Ipdv {
     pub mean: Option<f64>,
     /// Largest difference.
     pub max: Option<i64>,
-    /// Standard deviation with n − 1; includes the tails.
+    /// Standard deviation with divisor n − 1. The tails contribute to it.
     pub stddev: Option<f64>,
-    /// Standard deviation with n.
+    /// Standard deviation with divisor n.
     pub stddev_pop: Option<f64>,
-    /// Median.
+    /// Median difference.
     pub median: Option<f64>,
-    /// Lower quartile.
+    /// Lower quartile of the differences.
     pub p25: Option<i64>,
-    /// Upper quartile.
+    /// Upper quartile of the differences.
     pub p75: Option<i64>,
     /// Interquartile range, p75 − p25.
     pub iqr: Option<i64>,
     /// Interquartile range from interpolated quartiles.
     pub iqr_linear: Option<f64>,
-    /// Mean of the absolute values (MPPDV).
+    /// Mean of the absolute values, called MPPDV in RFC 5481.
     pub mean_abs: Option<f64>,
-    /// 0.1th percentile.
+    /// 0.1th percentile of the differences.
     pub p0_1: Option<i64>,
-    /// 99.9th percentile.
+    /// 99.9th percentile of the differences.
     pub p99_9: Option<i64>,
-    /// True if the quartiles are equal although the deviation is not zero: the clock is too coarse.
+    /// True if the quartiles are equal although the standard deviation is not zero, because the clock is too coarse.
     pub quantised: bool,
 }
 
@@ -52,10 +52,10 @@ use crate::distribution::sample::Sample;
 use crate::distribution::{LogHistogram, OrderStatistics, Precision};
 use std::ops::Range;
 
-/// Computes the IPDV of `series`, a stream of which `n` packets were sent.
+/// Computes the IPDV of `series`, a stream with `n` packets sent.
 pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
     let mut steps = Vec::with_capacity(series.len());
-    // Predecessor of the first packet: its number has no successor.
+    // Predecessor of the first packet: no packet has the sequence number that follows u32::MAX.
     let mut before = AcceptedPacket { seq: u32::MAX, sent: 0, delay: 0 };
     series.iter().for_each(|packet| {
         if before.seq.wrapping_add(1) == packet.seq && before.seq < u32::MAX {
@@ -73,8 +73,7 @@ pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
 const PERCENTS: [Percent; 5] =
     [Percent(100), Percent(25_000), Percent(50_000), Percent(75_000), Percent(99_900)];
 
-/// Returns the differences in delay between consecutive packets that were both accepted, in ns, in send
-/// order.
+/// Returns the delay differences of consecutive packets that were both accepted, in ns, in send order.
 pub fn steps(samples: &Samples) -> Vec<i64> {
     let step = |before: AcceptedPacket, after: AcceptedPacket| {
         (before.seq.checked_add(1) == Some(after.seq)).then(|| after.delay.saturating_sub(before.delay))
@@ -87,7 +86,7 @@ pub fn steps(samples: &Samples) -> Vec<i64> {
     packets.windows(2).filter_map(|pair| step(pair[0], pair[1])).collect()
 }
 
-/// Computes the figures from `steps`, and sorts them; `possible` is the number of pairs.
+/// Computes the figures from `steps` and sorts these; `possible` is the number of pairs.
 pub fn of_steps(steps: Vec<i64>, possible: u64) -> (Ipdv, Sample) {
     let sums = StepSums::of(&steps);
     let sample = Sample::new(steps.into_iter());
@@ -143,11 +142,11 @@ impl StepSums {
     }
 }
 
-/// IPDV in one pass and constant memory. It is exact except for percentiles, as long as no packet is
-/// reordered by more than 4095 packets.
+/// IPDV in one pass and constant memory. Except for percentiles, it is exact if no packet is reordered by more than
+/// 4095 packets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StreamingIpdv {
-    /// Recent delays, indexed by sequence number modulo the length.
+    /// Recent delays, at the index sequence number modulo [`DELAY_WINDOW`].
     #[serde(with = "by_number")]
     recent: Vec<Option<(u32, i64)>>,
     moments: Moments,
@@ -201,7 +200,7 @@ impl StreamingIpdv {
             && self.steps.origin() == Some(0)
     }
 
-    /// Adds the packets that `whole` received after its state was `lead`.
+    /// Adds the packets that `whole` contains in addition to its earlier state `lead`.
     pub(crate) fn join(&mut self, whole: StreamingIpdv, lead: &StreamingIpdv) {
         self.moments.join(whole.moments, &lead.moments);
         self.magnitude += whole.magnitude.saturating_sub(lead.magnitude);
@@ -255,7 +254,7 @@ impl StreamingIpdv {
         }
     }
 
-    /// Returns the figures for a stream of which `n` packets were sent.
+    /// Returns the figures for a stream with `n` packets sent.
     pub fn figures(&self, n: u64) -> Ipdv {
         let sums = StepSums { moments: self.moments, magnitude: self.magnitude };
         let quantiles = self.steps.quantiles();

@@ -10,13 +10,14 @@ use crate::session::Session;
 use crate::twoway::TwoWayFigures;
 use std::sync::OnceLock;
 
-/// Counts made while packets arrived.
+/// Counts taken while packets arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ArrivalCounts {
-    /// Number of packets sent, and whether more may have been sent.
+    /// Number of packets known to be received or lost.
     pub sent: u64,
+    /// True if some packets may be received or lost.
     pub tail_unknown: bool,
-    /// Packets below this number are known, except the session's unrecorded ones.
+    /// End of the known packets: each packet with a lower number is known, unless the session lists it as unrecorded.
     pub end: u64,
     pub received: u64,
     pub accepted: u64,
@@ -33,8 +34,8 @@ pub(crate) struct ArrivalCounts {
 pub(crate) enum DelayKind {
     /// One-way delays between two clocks.
     OneWay,
-    /// One direction of a round-trip test, seen by the packets that returned. Other facts are not those of
-    /// a separate test.
+    /// One direction of a round-trip test. Only packets that returned have delays; other facts are not those of a
+    /// separate test.
     Direction,
     /// Round trips. Both times are read from this host's clock, so there is no skew. Play-out buffers and
     /// service objectives do not apply, because they need one-way delays.
@@ -51,8 +52,7 @@ pub(crate) struct StreamFacts<'a> {
     pub periods: MeanPeriods,
     pub kind: DelayKind,
     pub tally: &'a Tally,
-    /// Results of a round-trip test in addition to its round trips; set once its directions have been
-    /// analysed.
+    /// Per-direction results of a round-trip test; set after its directions have been analysed.
     pub two_way: OnceLock<TwoWayFigures>,
 }
 
@@ -62,7 +62,7 @@ impl StreamFacts<'_> {
         DistributionRequest { percents: &self.percents, method: self.options.method, bins: self.options.bins }
     }
 
-    /// Returns the model of the receiver that plays packets out.
+    /// Returns the model of the receiver with its play-out buffer.
     pub fn receiver(&self) -> ReceiverModel<'_> {
         let Options { codec, delay_model, buffers, spurt, .. } = self.options;
         ReceiverModel { codec, model: *delay_model, buffers, spurt: *spurt }

@@ -5,31 +5,31 @@ use crate::record::PacketRecord;
 use crate::time::StampSource;
 use serde::{Deserialize, Serialize};
 
-/// Time that received packets spent in the queue of the sending host's interface, in ns. It precedes the sent
-/// stamp, so the path's delay does not include it, but applications experience both.
+/// Time that received packets spent in the queue of the sending host's interface, in ns. The packets waited before
+/// their send stamp, so the path's delay excludes this time. Applications experience both.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct LocalQueue {
     /// Number of packets with a known time in the queue.
     pub n: u64,
-    /// Number of packets whose entry the kernel did not stamp. Their time since the program's own clock
-    /// reading is used instead; it is an upper bound.
+    /// Number of packets whose queue entry the kernel did not stamp. The time since the program's own clock reading is
+    /// used for them; it is an upper bound.
     pub bounded: u64,
-    /// Shortest time.
+    /// Shortest time in the queue.
     pub min: i64,
-    /// Median time.
+    /// Median time in the queue.
     pub median: f64,
-    /// 99th percentile.
+    /// 99th percentile of the time in the queue.
     pub p99: i64,
-    /// Longest time.
+    /// Longest time in the queue.
     pub max: i64,
-    /// Mean time.
+    /// Mean time in the queue.
     pub mean: f64,
 }
 
-/// Times in the local queue, collected in constant memory while packets arrive. Percentiles are exact up to
-/// 1024 packets, and at most 1/1024 too high beyond.
+/// Times in the local queue, collected in constant memory while packets arrive. Percentiles are exact up to 1024
+/// packets, and at most 1/1024 too high for more packets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LocalQueueTimes {
     times: LogHistogram,

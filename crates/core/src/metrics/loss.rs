@@ -1,6 +1,7 @@
 //! Loss and its clustering (metrics §10; RFC 2680, 3357, 7680).
 
 use super::burst_gap::BurstGap;
+use super::dependence::{EventCounts, NoInterval, ShareInterval};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -11,23 +12,23 @@ use std::collections::BTreeMap;
 pub struct Loss {
     /// Lost packets divided by packets sent.
     pub ratio: Option<f64>,
-    /// Length of a run of losses → number of runs.
+    /// Number of loss runs by length.
     pub run_length_hist: BTreeMap<u64, u64>,
     /// Number of runs.
     pub periods: u64,
-    /// The first ten runs: [first sequence number, length].
+    /// The first ten runs, each as [first sequence number, length].
     pub first_runs: Vec<[u64; 2]>,
-    /// Distance from the previous loss → number of losses, for distances 1…20 (RFC 3357).
+    /// Number of losses by distance from the previous loss, for distances 1…20 (RFC 3357).
     pub loss_distance_hist_small: BTreeMap<u64, u64>,
     /// Share of losses that follow the previous loss by at most 99 packets (RFC 3357 §6.1).
     pub noticeable_rate_99: Option<f64>,
-    /// Distance from the last loss of a run to the first of the next → number of occurrences (RFC 3357 §6.4).
+    /// Number of loss runs by distance from the last loss of the previous run (RFC 3357 §6.4).
     pub inter_loss_period_hist: BTreeMap<u64, u64>,
-    /// The two-state model whose bad state always loses, with its pair counts.
+    /// The simple Gilbert model, whose bad state always loses packets, with the pair counts that determine it.
     pub gilbert: GilbertFit,
     /// Gilbert's model of 1960; `None` if it does not fit.
     pub gilbert1960: Option<Gilbert1960>,
-    /// The four-parameter model; `None` unless it was requested and is better by Akaike's criterion.
+    /// The four-parameter model; `None` unless it was requested and is better according to Akaike's criterion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gilbert_elliott: Option<GilbertElliott>,
     /// RFC 3611 bursts and gaps with Gmin 16.
@@ -36,8 +37,10 @@ pub struct Loss {
     pub wilson95: Option<[f64; 2]>,
     /// 95 % Wilson interval, widened for the correlation of neighbouring losses.
     pub wilson95_correlated: Option<[f64; 2]>,
-    /// Correlation of the loss of neighbouring packets.
+    /// Correlation between the losses of neighbouring packets.
     pub lag1: Option<f64>,
+    /// Loss events, and the interval of the ratio that accounts for bursts.
+    pub events: ShareInterval,
     /// Upper limit of the ratio with 95 % confidence if nothing was lost: 3/N.
     pub rule_of_three: Option<f64>,
     /// Wald–Wolfowitz runs test.
@@ -46,18 +49,18 @@ pub struct Loss {
     pub pattern: Option<LossPattern>,
 }
 
-/// Pair counts n_xy (x then y; 1 = lost) and the simple Gilbert model.
+/// The simple Gilbert model, and its pair counts n_xy (x, then y; 1 = lost).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct GilbertFit {
-    /// Received, then received.
+    /// Number of pairs: received, then received.
     pub n00: u64,
-    /// Received, then lost.
+    /// Number of pairs: received, then lost.
     pub n01: u64,
-    /// Lost, then received.
+    /// Number of pairs: lost, then received.
     pub n10: u64,
-    /// Lost, then lost.
+    /// Number of pairs: lost, then lost.
     pub n11: u64,
     /// P(lost | previous received).
     pub p: Option<f64>,
@@ -65,25 +68,25 @@ pub struct GilbertFit {
     pub q: Option<f64>,
     /// Conditional loss probability P(lost | previous lost) = 1 − q.
     pub clp: Option<f64>,
-    /// Unconditional loss probability.
+    /// Unconditional loss probability: the loss ratio.
     pub ulp: Option<f64>,
     /// Mean run length of losses.
     pub mean_burst: Option<f64>,
-    /// Mean run length divided by that of random loss with the same ratio; 1 is random, larger values are
-    /// bursty.
+    /// Mean run length divided by the mean run length of random loss with the same ratio: 1 is random, larger values
+    /// are bursty.
     pub burst_ratio: Option<f64>,
 }
 
-/// Gilbert's model of 1960: the good state never loses, the bad state receives with probability h.
+/// Gilbert's model of 1960: the good state never loses packets, the bad state receives with probability h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Gilbert1960 {
-    /// P(good → bad).
+    /// Probability of a change from the good to the bad state, per packet.
     pub p: f64,
-    /// P(bad → good).
+    /// Probability of a change from the bad to the good state, per packet.
     pub r: f64,
-    /// P(received | bad).
+    /// Probability that a packet is received in the bad state.
     pub h: f64,
 }
 
@@ -92,13 +95,13 @@ pub struct Gilbert1960 {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct GilbertElliott {
-    /// P(good → bad).
+    /// Probability of a change from the good to the bad state, per packet.
     pub p: f64,
-    /// P(bad → good).
+    /// Probability of a change from the bad to the good state, per packet.
     pub r: f64,
-    /// P(received | bad).
+    /// Probability that a packet is received in the bad state.
     pub h: f64,
-    /// P(received | good).
+    /// Probability that a packet is received in the good state.
     pub k: f64,
     /// Log-likelihood of the fitted model.
     pub log_likelihood: f64,
@@ -108,30 +111,30 @@ pub struct GilbertElliott {
     pub aic_simple: f64,
 }
 
-/// Wald–Wolfowitz test: number of runs (of losses and of receptions) compared with that of independent
-/// losses.
+/// Wald–Wolfowitz test: compares the number of runs (of losses and of receptions) with the number that independent
+/// losses would give.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct RunsTest {
     /// Number of runs of both kinds.
     pub runs: u64,
-    /// Expected number if losses are independent.
+    /// Number of runs expected of independent losses.
     pub mu: f64,
-    /// Standard score; below −1.96 bursty, above 1.96 anti-clustered.
+    /// Standard score of the number of runs: below −1.96 bursty, above 1.96 anti-clustered.
     pub z: Option<f64>,
 }
 
-/// Distribution of losses.
+/// Pattern of losses, according to the runs test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LossPattern {
     /// Fewer than ten losses, or fewer than ten receptions.
     Insufficient,
-    /// Compatible with independence.
+    /// Compatible with independent losses.
     Random,
-    /// Clustered.
+    /// Clustered in bursts.
     Bursty,
     /// More evenly spread than random losses.
     AntiClustered,
@@ -141,9 +144,11 @@ use super::burst_gap::{GMIN, Segmenter};
 use super::seqset::SeqRun;
 use super::stat;
 
-/// The noticeable-loss distance of RFC 3357 §6.1.
+/// Loss distance up to which losses are noticeable (RFC 3357 §6.1).
 pub const DELTA: u64 = 99;
+/// Largest loss distance of the histogram.
 const SMALL_DISTANCE: u64 = 20;
+/// Number of runs of loss that are listed, from the start of the test.
 const FIRST_RUNS: usize = 10;
 
 /// Collects runs of loss, in ascending order, in constant memory except for histograms of lengths.
@@ -159,9 +164,12 @@ pub struct LossScan {
     between: BTreeMap<u64, u64>,
     first_runs: Vec<[u64; 2]>,
     noticeable: u64,
-    /// Numbers of lost-lost-lost and of lost-received-lost triples.
+    /// Number of lost-lost-lost triples, and number of lost-received-lost triples.
     triples: (u64, u64),
     segmenter: Segmenter,
+    /// Losses grouped into events; `None` if a run was removed, or in a state of an earlier version.
+    #[serde(default)]
+    events: Option<EventCounts>,
 }
 
 impl Default for LossScan {
@@ -178,6 +186,7 @@ impl Default for LossScan {
             noticeable: 0,
             triples: (0, 0),
             segmenter: Segmenter::new(GMIN),
+            events: Some(EventCounts::default()),
         }
     }
 }
@@ -188,8 +197,8 @@ impl LossScan {
         self.lengths.last_key_value().map_or(0, |(len, _)| *len)
     }
 
-    /// Returns true if this can be the state after losses below the number `next`. Checks only the properties
-    /// that computations rely on.
+    /// Returns true if this can be the state when all losses so far have sequence numbers below `next`. Checks only the
+    /// properties that computations rely on.
     pub(crate) fn is_possible(&self, next: u64) -> bool {
         let within = |run: [u64; 2]| run[1] > 0 && run[0].checked_add(run[1]).is_some_and(|end| end <= next);
         let last = match self.last {
@@ -206,6 +215,7 @@ impl LossScan {
             && counts.iter().all(|count| *count <= self.lost)
             && [&self.lengths, &self.distances, &self.between].iter().all(|h| count(h) <= self.lost.into())
             && self.segmenter.is_possible(next)
+            && self.events.as_ref().is_none_or(|events| events.is_possible(next, self.lost))
     }
 
     /// Adds the next run of loss.
@@ -231,27 +241,37 @@ impl LossScan {
         self.noticeable += u64::from((1..=DELTA).contains(&distance));
         self.triples.1 += u64::from(distance == 2);
         self.segmenter.push(run);
+        if let Some(events) = &mut self.events {
+            events.push(run.start, run.len);
+        }
         self.last = Some(run);
     }
 
-    /// Removes a run that was counted as lost although it is not. Its effect on distances and bursts is not
-    /// corrected.
+    /// Removes a run that was wrongly counted as lost. Its effect on distances and bursts is not corrected, and events
+    /// are unknown afterwards.
     pub(crate) fn remove(&mut self, run: SeqRun) {
-        let Some(runs) = self.lengths.get_mut(&run.len) else { return };
+        // Losses next to the run made a longer one of it.
+        let Some((&counted, runs)) = self.lengths.range_mut(run.len..).next() else { return };
         *runs -= 1;
         if *runs == 0 {
-            self.lengths.remove(&run.len);
+            self.lengths.remove(&counted);
         }
         self.lost -= run.len;
+        if counted > run.len {
+            *self.lengths.entry(counted - run.len).or_default() += 1;
+            return;
+        }
         self.runs -= 1;
         self.from_start &= run.start > 0;
+        self.events = None;
         self.first_runs.retain(|first| first[0] != run.start);
     }
 
-    /// Returns the figures of the packets below `end`, sent every `period` ns. `unrecorded` of them are
-    /// ignored because their fate is unknown; the packets before and after them count as neighbours.
-    pub fn finish(self, end: u64, unrecorded: u64, period: Option<f64>) -> Loss {
-        let n = end.saturating_sub(unrecorded).max(self.lost);
+    /// Returns the figures of the packets below `end`, sent every `period` ns. `uncounted` of them are
+    /// ignored because their fate is unknown or they were never sent; the packets before and after them count
+    /// as neighbours.
+    pub fn finish(self, end: u64, uncounted: u64, period: Option<f64>) -> Loss {
+        let n = end.saturating_sub(uncounted).max(self.lost);
         let to_end = self.last.is_some_and(|run| run.start + run.len >= end);
         let gilbert = GilbertFit::new(n, self.lost, self.runs, self.from_start, to_end);
         let lag1 = lag1(&gilbert, n, self.lost, self.from_start, to_end);
@@ -272,6 +292,10 @@ impl LossScan {
             wilson95: stat::wilson95(self.lost, n),
             wilson95_correlated: widened(self.lost, n, lag1.unwrap_or(0.0)),
             lag1,
+            events: self.events.as_ref().map_or(
+                ShareInterval { absent: Some(NoInterval::NotRecorded), ..ShareInterval::default() },
+                |events| events.share(end, n),
+            ),
             rule_of_three: (self.lost == 0 && n > 0).then(|| (3.0 / n as f64).min(1.0)),
             runs_test,
             pattern: pattern(runs_test, n, self.lost),
@@ -313,13 +337,13 @@ impl GilbertFit {
     }
 }
 
-/// Returns the mean length of loss runs divided by that of random loss at the same ratio; `None` if no packet
-/// or every packet is lost.
+/// Returns the mean length of loss runs divided by the mean length for random loss at the same ratio; `None` if no
+/// packet or every packet is lost.
 pub fn burst_ratio(lost: u64, runs: u64, n: u64) -> Option<f64> {
     (lost < n && runs > 0).then(|| lost as f64 / runs as f64 * (1.0 - lost as f64 / n as f64))
 }
 
-/// Returns the correlation of loss between neighbours: Σ(l_i − l̄)(l_{i+1} − l̄) / Σ(l_i − l̄)².
+/// Returns the correlation between the losses of neighbouring packets: Σ(l_i − l̄)(l_{i+1} − l̄) / Σ(l_i − l̄)².
 fn lag1(g: &GilbertFit, n: u64, lost: u64, from_start: bool, to_end: bool) -> Option<f64> {
     if n < 3 || lost == 0 || lost >= n {
         return None;
@@ -330,7 +354,7 @@ fn lag1(g: &GilbertFit, n: u64, lost: u64, from_start: bool, to_end: bool) -> Op
     Some(products / (lost as f64 * (1.0 - mean)))
 }
 
-/// Returns Wilson's interval widened for correlated losses: the half-width times √((1 + ρ)/(1 − ρ)).
+/// Returns Wilson's interval widened for correlated losses: its half-width is multiplied by √((1 + ρ)/(1 − ρ)).
 fn widened(lost: u64, n: u64, rho: f64) -> Option<[f64; 2]> {
     let (centre, half) = stat::wilson_parts(lost, n)?;
     let rho = rho.clamp(0.0, 1.0);
@@ -371,6 +395,7 @@ fn pattern(test: Option<RunsTest>, n: u64, lost: u64) -> Option<LossPattern> {
     if n == 0 || lost == 0 {
         return None;
     }
+    // With fewer of either kind, the number of runs is not normally distributed.
     if lost < 10 || n - lost < 10 {
         return Some(LossPattern::Insufficient);
     }
@@ -624,7 +649,7 @@ mod tests {
         assert_eq!(found(impossible), [false; 18]);
         // More packets lost than there are in total, with the same run lengths.
         let mut more = valid.clone();
-        (more.lost, more.lengths) = (31, BTreeMap::from([(31, 1)]));
+        (more.lost, more.lengths, more.events) = (31, BTreeMap::from([(31, 1)]), None);
         assert!(more.is_possible(31) && !more.is_possible(30));
         let none = |change: fn(&mut LossScan)| {
             let mut changed = LossScan::default();

@@ -4,12 +4,13 @@ use super::classify::AcceptedPacket;
 use super::one_pass::OnePass;
 use serde::{Deserialize, Serialize};
 
-/// Deviations from a running mean of earlier packets (gain 1/16), positive and negative ones separately, in
-/// arrival order. The measure detects ramps that the RTP estimate misses.
+/// Deviations from a running mean of earlier packets (gain 1/16) in arrival order, positive and negative deviations
+/// separately. The measure detects ramps that RTP jitter does not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Mapdv2 {
     n: u64,
-    /// Delays are relative to the first one, so that a clock offset costs no precision.
+    /// Delay of the first packet, to which all delays are relative. This preserves precision when clocks differ by a
+    /// large offset.
     origin: i64,
     mean: f64,
     previous: f64,
@@ -18,8 +19,8 @@ pub struct Mapdv2 {
 }
 
 impl Mapdv2 {
-    /// Adds the packets that `whole` received after its state was `lead`. By then its first packets must no
-    /// longer have an effect.
+    /// Adds the packets that `whole` contains in addition to its earlier state `lead`. This requires that the first
+    /// packets of `whole` no longer affect its mean.
     pub(crate) fn join(&mut self, whole: Mapdv2, lead: &Mapdv2) {
         let Some(n) = whole.n.checked_sub(lead.n).filter(|n| *n > 0) else { return };
         if self.n == 0 {
@@ -47,7 +48,7 @@ impl Mapdv2 {
 }
 
 impl Mapdv2 {
-    /// Adds the next accepted packets by their delays.
+    /// Adds the next accepted packets, given by their delays.
     pub fn push_all(&mut self, delays: &[i64]) {
         let Some((first, mut rest)) = delays.split_first() else { return };
         if self.n == 0 {
@@ -56,7 +57,7 @@ impl Mapdv2 {
             rest = delays;
         }
         self.n += delays.len() as u64;
-        // A local copy, which the compiler keeps in registers.
+        // The compiler keeps a local copy in registers.
         let mut so_far = *self;
         rest.iter().for_each(|delay| so_far.deviate(*delay));
         *self = so_far;
@@ -69,8 +70,8 @@ impl Mapdv2 {
             Some(d) => d as f64,
             None => delay as f64 - self.origin as f64,
         };
-        // Adds to both sides, although one of the terms is zero: a branch on the sign would be mispredicted
-        // half of the time.
+        // Adds to both sides although one of the terms is zero, because a branch on the sign would be mispredicted half
+        // of the time.
         let deviation = self.previous - self.mean;
         self.above = (self.above.0 + u64::from(deviation > 0.0), self.above.1 + deviation.max(0.0));
         self.below = (self.below.0 + u64::from(deviation < 0.0), self.below.1 + (-deviation).max(0.0));

@@ -1,4 +1,4 @@
-//! [`Metric`]: the trait that files in the folder `listed` implement. [`MetricEntry`]: a line in the list
+//! [`Metric`]: the trait that files in the folder `listed` implement. [`MetricEntry`]: an entry of the list
 //! [`METRICS`](super::METRICS). [`States`]: the states of all listed metrics while packets arrive.
 
 use super::all_packets::AllPackets;
@@ -32,15 +32,15 @@ pub(crate) trait Metric:
     /// Creates the metric before the first packet of a test.
     fn begin(test: &Session) -> Self;
 
-    /// Adds the next accepted packets, in order of arrival. The default is for metrics that only read facts
-    /// known about every stream.
+    /// Adds the next accepted packets, in order of arrival. The default implementation suits metrics that only read
+    /// facts known about every stream.
     fn push(&mut self, _packets: &AcceptedPackets<'_>) {}
 
-    /// Adds the packets that `later` received after its state was `lead`. Both began in the middle of the
-    /// test. `lead` contains at most the first rows after that point, which this metric has also received.
+    /// Adds the packets that `later` contains in addition to its earlier state `lead`. Both began in the middle of the
+    /// test. `lead` contains at most the first rows after that point, which this metric has already received.
     fn join(&mut self, _later: Self, _lead: &Self) {}
 
-    /// Begins to store additional data about subsequent packets that [`Metric::join`] needs, if any.
+    /// Starts storing additional data about the packets that follow, if [`Metric::join`] needs any.
     fn mark(&mut self) {}
 
     /// Returns true if this can be the state after `n` packets. Checks only the properties that computations
@@ -49,11 +49,11 @@ pub(crate) trait Metric:
         true
     }
 
-    /// Returns the result of a stream that has ended, all of whose packets were pushed.
+    /// Returns the result for a stream that has ended. All of its packets were pushed.
     fn found(&self, stream: &EndedStream<'_>) -> Self::Found;
 
-    /// Returns the result if all packets are in memory. The default implementation pushes them. Threads
-    /// compute several metrics at once.
+    /// Returns the result if all packets are in memory. The default implementation pushes them. Several threads may
+    /// compute metrics at the same time.
     fn found_of_all(stream: &EndedStream<'_>, all: &AllPackets<'_>) -> Self::Found {
         let (mut metric, samples) = (Self::begin(stream.known.session), all.samples);
         (0..samples.len()).step_by(PACKETS_PER_PUSH).for_each(|from| {
@@ -76,7 +76,7 @@ pub(crate) trait Metric:
     }
 }
 
-/// Number of packets pushed at once if all are in memory: as many as fit into a processor's cache.
+/// Number of packets per push if all are in memory: as many as fit into a processor's cache.
 const PACKETS_PER_PUSH: usize = 4096;
 
 /// Accepted packets in order of arrival: three columns of equal length.
@@ -101,7 +101,7 @@ impl AcceptedPackets<'_> {
         }
     }
 
-    /// Returns the numbers as runs of consecutive ones.
+    /// Returns the sequence numbers as runs of consecutive ones.
     pub fn runs(&self) -> &[Range<u32>] {
         self.runs.get_or_init(|| runs(self.seq).collect())
     }
@@ -115,7 +115,7 @@ impl AcceptedPackets<'_> {
 /// Writes a computed result into the summary.
 pub(crate) type Write = Box<dyn FnOnce(&EndedStream<'_>, &mut Summary) + Send>;
 
-/// A line in the list of metrics.
+/// An entry of the list of metrics.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MetricEntry {
     /// Scalars that the metric reports.
@@ -142,7 +142,7 @@ impl MetricEntry {
         self.scalars.first().map_or("", |scalar| scalar.key)
     }
 
-    /// Returns true if the metric applies to streams of this kind.
+    /// Returns true if the metric applies to streams with delays of this kind.
     pub fn is_of(&self, kind: DelayKind) -> bool {
         kind != DelayKind::Direction || self.scalars.iter().any(|scalar| scalar.applies.directions)
     }
@@ -153,7 +153,7 @@ impl MetricEntry {
     }
 }
 
-/// A [`Metric`] of any type, for use as a trait object.
+/// A [`Metric`] of any type, which allows metrics to be used as trait objects.
 trait MetricState: fmt::Debug + Send + Sync {
     fn push(&mut self, packets: &AcceptedPackets<'_>);
     fn join(&mut self, later: Box<dyn MetricState>, lead: &dyn MetricState);
@@ -253,15 +253,14 @@ impl States {
         }
     }
 
-    /// Writes the results for `stream` to `to`; for one direction of a round-trip test, only those that apply
-    /// to directions.
+    /// Writes the results for `stream` to `to`; for one direction of a round-trip test, writes only the results that
+    /// apply to directions.
     pub fn write(&self, stream: &EndedStream<'_>, to: &mut Summary) {
         let these = self.running.iter().filter(|(entry, _)| entry.is_of(stream.known.kind));
         these.for_each(|(_, state)| state.found(stream)(stream, to));
     }
 
-    /// Takes over the stored states in `read` and returns true if all exist and are possible after `n`
-    /// packets.
+    /// Restores the stored states in `read`. Returns true if all of them exist and are possible after `n` packets.
     pub fn restore(&mut self, read: &States, n: u64) -> bool {
         self.running.iter_mut().all(|(entry, state)| {
             let bytes = read.stored.get(entry.name());

@@ -1,10 +1,10 @@
 //! The metrics.
 //!
-//! Each file has the formulas of one metric, with its definition and the clause that defines it. The files of
-//! the folder `listed` implement `Metric` for them, and `METRICS` lists these implementations. Summaries,
-//! tables, columns, thresholds, roll-ups and help follow from the list, both in exact analyses and in
-//! constant memory. Order statistics are read from a [`crate::distribution::Sample`], and metrics of the send
-//! order take a [`series::Series`].
+//! Each file contains the formulas of one metric, its definition, and the clause that defines it. The files in the
+//! folder `listed` implement `Metric` for these metrics, and `METRICS` lists these implementations. Summaries, tables,
+//! columns, thresholds, roll-ups and help follow from the list, both in exact analyses and in constant memory. Order
+//! statistics are read from a [`crate::distribution::Sample`], and metrics that depend on the send order take a
+//! [`series::Series`].
 
 pub(crate) mod all_packets;
 pub mod bands;
@@ -17,6 +17,7 @@ pub mod counts;
 pub mod dejitter;
 pub mod delay;
 pub mod density;
+pub mod dependence;
 pub mod duplicate;
 pub mod emodel;
 pub mod gilbert_elliott;

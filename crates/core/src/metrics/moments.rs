@@ -1,11 +1,11 @@
-//! Exact sums: moments of one variable and co-moments of two. One-pass floating point would cancel digits if
-//! clocks differ by seconds (metrics §0).
+//! Exact sums: moments of one variable and co-moments of two. One-pass floating-point sums would lose digits to
+//! cancellation if clocks differ by seconds (metrics §0).
 
 use super::classify::AcceptedPacket;
 use super::one_pass::{Merge, OnePass};
 use serde::{Deserialize, Serialize};
 
-/// A sum of integers: exact while it fits 128 bits; beyond, which only absurd stamps reach, with double
+/// A sum of integers: exact if it fits into 128 bits. A larger sum, which only absurd stamps produce, has double
 /// precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExactSum {
@@ -50,7 +50,7 @@ impl ExactSum {
         self.plus(ExactSum { exact: other.exact.saturating_neg(), spilt: -other.spilt })
     }
 
-    /// Returns true if this can be the sum of `n` differences of times, which 128 bits hold.
+    /// Returns true if this can be the sum of `n` differences of times, which fits into 128 bits.
     fn is_possible(self, n: u64) -> bool {
         self.spilt == 0.0 && self.exact.unsigned_abs() <= u128::from(n) << 65
     }
@@ -65,10 +65,9 @@ impl ExactSum {
     }
 }
 
-/// Number of values that are summed at a time.
+/// Number of values that are summed together.
 const CHUNK: usize = 512;
-/// Limit of differences, so that the sum of a chunk of them fits 64 bits, and the sum of their products 128
-/// bits.
+/// Limit of differences. The sum of a chunk of them fits into 64 bits, and the sum of their products into 128 bits.
 const MAX_EXACT_DIFFERENCE: i64 = 1 << 53;
 
 #[inline]
@@ -76,8 +75,8 @@ fn product(a: i64, b: i64) -> i128 {
     i128::from(a) * i128::from(b)
 }
 
-/// Returns Σ(x − x̄)(y − ȳ) of n pairs from Σx, Σy, Σxy, exact up to the last rounding. The integer parts of
-/// the means are subtracted in wrapping integers, whose final result fits.
+/// Returns Σ(x − x̄)(y − ȳ) of n pairs from Σx, Σy, Σxy, exact up to the last rounding. The integer parts of the means
+/// are subtracted with wrapping integers: intermediate results may overflow, but the final one fits.
 fn centred(n: u64, x: ExactSum, y: ExactSum, xy: ExactSum) -> f64 {
     let (Some(sx), Some(sy), Some(sxy)) = (x.exact(), y.exact(), xy.exact()) else {
         return xy.value() - x.value() / n as f64 * y.value();
@@ -96,7 +95,7 @@ fn centred(n: u64, x: ExactSum, y: ExactSum, xy: ExactSum) -> f64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moments {
     n: u64,
-    /// The first value; the sums are over differences from it.
+    /// The first value. The sums are sums of differences from it.
     origin: i64,
     min: i64,
     max: i64,
@@ -203,17 +202,17 @@ impl Moments {
         centred(self.n, self.sum, self.sum, self.squares).max(0.0)
     }
 
-    /// Returns the standard deviation with n − 1; `None` below two values.
+    /// Returns the standard deviation with divisor n − 1; `None` below two values.
     pub fn stddev(&self) -> Option<f64> {
         (self.n > 1).then(|| (self.sum_of_squares() / (self.n - 1) as f64).sqrt())
     }
 
-    /// Returns the standard deviation with n.
+    /// Returns the standard deviation with divisor n.
     pub fn stddev_pop(&self) -> Option<f64> {
         (self.n > 0).then(|| (self.sum_of_squares() / self.n as f64).sqrt())
     }
 
-    /// Adds the values that `whole` received after its state was `lead`.
+    /// Adds the values that `whole` contains in addition to its earlier state `lead`.
     pub(crate) fn join(&mut self, whole: Moments, lead: &Moments) {
         // Both have the same origin, the first value.
         self.merge(Moments {
@@ -278,7 +277,7 @@ impl Merge for Moments {
     }
 }
 
-/// Sums over (send time, delay), from which both regressions follow because arrival = send + delay.
+/// Sums over pairs (send time, delay). Both regressions follow from these sums because arrival = send + delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CoMoments {
     n: u64,
@@ -311,7 +310,7 @@ impl Extremes {
         Extremes { sent: of(self.sent, other.sent), delay: of(self.delay, other.delay) }
     }
 
-    /// Returns the extremes of two groups that may be empty.
+    /// Returns the extremes of two groups, each of which may be empty.
     pub fn of_both(a: Option<Extremes>, b: Option<Extremes>) -> Option<Extremes> {
         a.map_or(b, |a| Some(b.map_or(a, |b| a.with(&b))))
     }
@@ -329,17 +328,17 @@ impl Extremes {
 /// A least-squares line with Pearson's r; it runs through the means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FittedLine {
-    /// Slope.
+    /// Slope of the line.
     pub m: f64,
     /// Pearson's r; `None` if y does not vary.
     pub r: Option<f64>,
     /// Mean of x.
     pub mean_x: f64,
-    /// Origin of y, so that a clock offset costs no precision.
+    /// Origin of y, which preserves precision when clocks differ by a large offset.
     pub origin_y: i64,
-    /// Mean of y above its origin.
+    /// Mean of y minus its origin.
     pub mean_y: f64,
-    /// Σ(x − x̄)².
+    /// Sum of squared deviations from the mean of x: Σ(x − x̄)².
     pub sxx: f64,
 }
 
@@ -351,7 +350,7 @@ impl CoMoments {
         self.n == n && self.t.is_possible(n) && self.d.is_possible(n) && finite
     }
 
-    /// Adds the pairs that `whole` received after its state was `lead`.
+    /// Adds the pairs that `whole` contains in addition to its earlier state `lead`.
     pub(crate) fn join(&mut self, whole: CoMoments, lead: &CoMoments) {
         self.merge(CoMoments {
             n: whole.n.saturating_sub(lead.n),
@@ -364,8 +363,8 @@ impl CoMoments {
         });
     }
 
-    /// Adds packets in arrival order by their send times and delays. Returns the smallest and the largest of
-    /// each.
+    /// Adds packets, given by their send times and delays in arrival order. Returns the smallest and the largest value
+    /// of each.
     pub fn add_all(&mut self, sent: &[i64], delay: &[i64]) -> Option<Extremes> {
         let chunks = sent.chunks(CHUNK).zip(delay.chunks(CHUNK));
         chunks.fold(None, |all, (sent, delay)| Extremes::of_both(all, Some(self.add_chunk(sent, delay))))
@@ -413,7 +412,7 @@ impl CoMoments {
         self.n
     }
 
-    /// Fits delay on send time; x is counted from the earliest send time, in ns.
+    /// Fits delay on send time. x is the time since the earliest send time, in ns.
     pub fn on_send(&self) -> Option<FittedLine> {
         let x0 = (i128::from(self.origin.0) - i128::from(self.earliest)) as f64;
         self.line(
@@ -423,11 +422,11 @@ impl CoMoments {
         )
     }
 
-    /// Fits delay on arrival time; x is counted from the first arrival, in ns.
+    /// Fits delay on arrival time. x is the time since the first arrival, in ns.
     pub fn on_arrival(&self) -> Option<FittedLine> {
-        // The origin is the first arrival, so x = t + d, both relative to it. The sums are added as integers
-        // before they become doubles: if a queue is flushed, arrivals vary far less than send times or
-        // delays.
+        // The origin is the first arrival, so x = t + d, both relative to it. The sums are added as integers and then
+        // converted to doubles: when a queue is flushed, arrivals vary far less than send times or delays, and doubles
+        // would cancel.
         let (x, xd) = (self.t.plus(self.d), self.td.plus(self.dd));
         let xx = self.tt.plus(self.td).plus(xd);
         let sxx = centred(self.n.max(1), x, x, xx);

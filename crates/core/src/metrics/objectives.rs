@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Y1541 {
-    /// The most demanding class whose bounds the test meets; 5 = unspecified, always met.
+    /// The most demanding class whose bounds the test meets; 5 = unspecified, which is always met.
     pub class: u8,
     /// Mean delay used, in ns.
     pub mean_delay_ns: Option<f64>,
-    /// p99.9 − min, in ns.
+    /// 99.9th percentile of delay minus its minimum, in ns.
     pub delay_variation_ns: Option<i64>,
     /// Loss ratio.
     pub loss_ratio: Option<f64>,
-    /// True if the number of packets is sufficient to verify the loss bound of the class.
+    /// True if there are enough packets to verify the loss bound of the class.
     pub sample_sufficient: bool,
     /// True if the delay comes from corrected or synchronised clocks.
     pub delay_trusted: bool,
@@ -33,8 +33,8 @@ const CLASSES: [(u8, f64, Option<i64>, f64); 7] = [
 ];
 
 impl Y1541 {
-    /// Returns the class of a stream of `sent` packets with this mean delay, p99.9 − min and loss ratio;
-    /// `None` if one of them is undefined.
+    /// Returns the class of a stream of `sent` packets with this mean delay, delay variation (p99.9 − min) and loss
+    /// ratio; `None` if one of them is undefined.
     pub fn new(
         mean: Option<f64>,
         variation: Option<i64>,
@@ -52,16 +52,16 @@ impl Y1541 {
             mean_delay_ns: mean,
             delay_variation_ns: variation,
             loss_ratio: loss,
-            // Rule of three: showing a ratio of 10⁻ᵏ takes 3·10ᵏ packets.
+            // Rule of three: verifying a ratio of 10⁻ᵏ takes 3·10ᵏ packets.
             sample_sufficient: class.is_none_or(|c| sent as f64 >= 3.0 / c.3),
             delay_trusted,
         })
     }
 }
 
-/// Returns round trips per minute from request–response times in ms (metrics §19): 60 000 divided by the mean
-/// of the lower 95 %. It may be called RPM only under the load of the responsiveness draft. `None` without
-/// times.
+/// Returns round trips per minute from request–response times in ms (metrics §19): 60 000 divided by the mean of the
+/// lower 95 %. The result may only be called RPM if it was measured under the load that the responsiveness draft
+/// requires. `None` without times.
 pub fn responsiveness(mut rtt_ms: Vec<f64>) -> Option<f64> {
     rtt_ms.sort_by(f64::total_cmp);
     let keep = (rtt_ms.len() * 95 / 100).max(1);

@@ -4,24 +4,24 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Number of packets that a buffer stores to put arrivals in order, counted after every arrival that is not
-/// too late. It corrects one error in RFC 5236 §7.2: after a forced advance past missing packets, an arrival
-/// that was not consumed is stored (metrics §27).
+/// Number of packets stored in a buffer that restores the order, counted after every arrival that is not too late. It
+/// corrects one error in RFC 5236 §7.2: after a forced advance past missing packets, an arrival that was not consumed
+/// is stored (metrics §27).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "StoredOccupancy", into = "StoredOccupancy")]
 pub struct Occupancy {
     threshold: usize,
-    /// The number for which the buffer waits.
+    /// Sequence number for which the buffer waits.
     expected: u64,
-    /// Numbers above the expected one that have arrived.
+    /// Numbers above `expected` that have arrived.
     held: HeldNumbers,
-    /// Number of arrivals, indexed by the number of packets stored.
+    /// Number of arrivals, indexed by the number of packets stored after them.
     found: Vec<u64>,
-    /// True if the occupancy is not known, because joined parts do not fit together.
+    /// True if the occupancy is unknown because joined parts do not fit together.
     unknown: bool,
 }
 
-/// The serialised form of an occupancy: stored packets by their numbers, ascending.
+/// The serialised form of an occupancy: stored packets by sequence number, ascending.
 #[derive(Serialize, Deserialize)]
 struct StoredOccupancy {
     threshold: usize,
@@ -53,16 +53,17 @@ impl TryFrom<StoredOccupancy> for Occupancy {
     }
 }
 
-/// Numbers of the stored packets, all above the expected one: near ones as bits of a ring, others in a set.
+/// Numbers of the stored packets, all above the expected number: near ones as bits of a ring, others in a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct HeldNumbers {
     near: [u64; (HeldNumbers::NEAR / 64) as usize],
-    /// Numbers at least [`HeldNumbers::NEAR`] above the expected one.
+    /// Numbers that exceed the expected number by at least [`HeldNumbers::NEAR`].
     far: BTreeSet<u32>,
     len: usize,
 }
 
 impl HeldNumbers {
+    /// Size of the ring. Few packets are reordered by more, and these cost only time.
     const NEAR: u64 = 512;
 
     fn is_near(number: u32, expected: u64) -> bool {
@@ -97,7 +98,7 @@ impl HeldNumbers {
                 self.bring_near(expected);
             }
             let ((word, _), shift) = (Self::bit_of(expected), expected % 64);
-            // Number of consecutive bits within the word.
+            // Length of the run of consecutive numbers within this word.
             let run = (self.near[word] >> shift).trailing_ones();
             if run == 0 {
                 break;
@@ -109,7 +110,7 @@ impl HeldNumbers {
         expected
     }
 
-    /// Moves numbers into the ring that are near now that `expected` has advanced.
+    /// Moves the numbers that are near the new `expected` into the ring.
     fn bring_near(&mut self, expected: u64) {
         while let Some(number) = self.far.first().copied().filter(|number| Self::is_near(*number, expected)) {
             self.far.pop_first();
@@ -118,10 +119,10 @@ impl HeldNumbers {
         }
     }
 
-    /// Returns the smallest number; all are above `expected`.
+    /// Returns the smallest stored number; all are above `expected`.
     fn smallest(&self, expected: u64) -> Option<u32> {
-        // The ring is read from the bit of `expected`; the bits before it in the same word are those of the
-        // largest numbers.
+        // The ring is read from the bit of `expected`. The bits before it in the same word belong to the largest
+        // numbers.
         let (first, bit) = Self::bit_of(expected);
         let words = self.near.len();
         let word = |k: usize| {
@@ -138,7 +139,7 @@ impl HeldNumbers {
         near.or_else(|| self.far.first().copied())
     }
 
-    /// Returns the numbers, ascending; all are above `expected`.
+    /// Returns the stored numbers, ascending; all are above `expected`.
     fn numbers(&self, expected: u64) -> Vec<u32> {
         let is_held = |number: &u64| {
             let (word, bit) = Self::bit_of(*number);
@@ -150,8 +151,8 @@ impl HeldNumbers {
 }
 
 impl Occupancy {
-    /// Creates a buffer with threshold BT that waits for `first`. It is loss-aware if it receives ranks among
-    /// the accepted packets instead of sequence numbers (with `first` 0).
+    /// Creates a buffer with threshold BT that waits for `first`. To make it loss-aware, push ranks among the accepted
+    /// packets instead of sequence numbers, with `first` 0.
     pub fn new(threshold: u32, first: u32) -> Occupancy {
         let threshold = threshold as usize;
         Occupancy {
@@ -163,8 +164,8 @@ impl Occupancy {
         }
     }
 
-    /// Adds the packets that `whole` received after its state was `lead`. If `lead` did not store the same
-    /// packets as this one, the occupancy becomes unknown.
+    /// Adds the packets that `whole` contains in addition to its earlier state `lead`. If `lead` and this buffer did
+    /// not store the same packets, the occupancy becomes unknown.
     pub(crate) fn join(&mut self, whole: Occupancy, lead: &Occupancy) {
         let same = self.expected == lead.expected && self.held == lead.held;
         let unknown = self.unknown || whole.unknown || !same;
@@ -231,7 +232,7 @@ impl Occupancy {
         self.held.len
     }
 
-    /// Returns occupancy → number of arrivals; empty if it is unknown.
+    /// Returns the number of arrivals by occupancy; empty if it is unknown.
     pub fn histogram(&self) -> BTreeMap<u64, u64> {
         if self.unknown {
             return BTreeMap::new();

@@ -4,8 +4,8 @@ use super::one_pass::join_counts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Number of occurrences of each number. Small numbers are counted in an array up to the largest of them,
-/// large numbers in a map.
+/// Number of occurrences of each number. Small numbers are counted in an array that ends at the largest of them, large
+/// numbers in a map.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "BTreeMap<u64, u64>", into = "BTreeMap<u64, u64>")]
 pub(super) struct Occurrences {
@@ -29,7 +29,7 @@ impl From<Occurrences> for BTreeMap<u64, u64> {
 }
 
 impl Occurrences {
-    /// Numbers below this are small.
+    /// Limit of small numbers: numbers from this one on are large.
     const NEAR: u64 = 1024;
 
     /// Counts one more occurrence of `number`.
@@ -63,7 +63,7 @@ impl Occurrences {
         self.clone().into()
     }
 
-    /// Adds the occurrences that `whole` counted after its state was `lead`.
+    /// Adds the occurrences that `whole` contains in addition to its earlier state `lead`.
     pub fn join(&mut self, whole: &Occurrences, lead: &Occurrences) {
         let mut all = self.to_map();
         join_counts(&mut all, &whole.to_map(), &lead.to_map());

@@ -13,14 +13,14 @@ pub trait OnePass: Default {
     fn output(&self) -> Self::Output;
 }
 
-/// A [`OnePass`] that merges exactly: pushing a stream into one instance gives the same output as pushing its
-/// parts into two instances and merging them.
+/// A [`OnePass`] that merges exactly: two instances that received one part of a stream each give the same output, after
+/// merging, as one instance that received the whole stream.
 pub trait Merge: OnePass {
-    /// Adds the part of the stream that follows.
+    /// Adds the state of the next part of the stream.
     fn merge(&mut self, next: Self);
 }
 
-/// Adds to `counts` the difference between the counts `whole` and their earlier state `lead`.
+/// Adds the difference between the counts `whole` and their earlier state `lead` to `counts`.
 pub(crate) fn join_counts<K: Copy + Ord>(
     counts: &mut BTreeMap<K, u64>,
     whole: &BTreeMap<K, u64>,

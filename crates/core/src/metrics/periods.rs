@@ -21,13 +21,13 @@ pub struct MeanRate {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct MeanPeriods {
-    /// Requested rate; `None` if a log's header has no valid period.
+    /// Requested rate; `None` if the header of a log has no valid period.
     pub target: Option<MeanRate>,
-    /// Transmitted rate, between the lowest and the highest accepted sequence number by send times. Loss does
-    /// not bias it.
+    /// Rate at which packets were sent, from the send times of the lowest and the highest accepted sequence number.
+    /// Loss does not bias it.
     pub tx: Option<MeanRate>,
-    /// Received rate, between the first and the last arrival by the number of accepted packets. Loss lowers
-    /// it.
+    /// Rate at which packets were received, from the number of accepted packets and the times of the first and the last
+    /// arrival. Loss lowers it.
     pub rx: Option<MeanRate>,
 }
 
@@ -51,12 +51,13 @@ use super::classify::AcceptedPacket;
 use super::one_pass::{Merge, OnePass};
 use super::series::Series;
 
-/// The first and the last accepted packet, from which the mean periods follow.
+/// The extreme accepted packets, by sequence number and by arrival, from which the mean periods follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PacketExtent {
     n: u64,
-    /// Sequence number and send time of the lowest and the highest number.
+    /// Lowest accepted sequence number, with its send time.
     lowest: Option<(u32, i64)>,
+    /// Highest accepted sequence number, with its send time.
     highest: Option<(u32, i64)>,
     first_arrival: i64,
     last_arrival: i64,
@@ -77,8 +78,8 @@ impl PacketExtent {
         }
     }
 
-    /// Adds the next accepted packets: `length` packets with consecutive numbers, given by the first and the
-    /// last of them.
+    /// Adds the next accepted packets: `length` packets with consecutive sequence numbers, of which `first` and `last`
+    /// are given.
     pub(crate) fn push_run(&mut self, length: usize, first: &AcceptedPacket, last: &AcceptedPacket) {
         self.push(first);
         if length > 1 {
@@ -96,7 +97,7 @@ impl PacketExtent {
         self.n == n && numbers
     }
 
-    /// Adds the packets that `whole` received after its state was `lead`.
+    /// Adds the packets that `whole` contains in addition to its earlier state `lead`.
     pub(crate) fn join(&mut self, whole: PacketExtent, lead: &PacketExtent) {
         let n = whole.n.saturating_sub(lead.n);
         if n > 0 {
@@ -106,7 +107,7 @@ impl PacketExtent {
         }
     }
 
-    /// Returns the mean transmit and receive period, in ns; `None` if there are fewer than two packets or
+    /// Returns the mean transmit and receive period, in ns; `None` if there are fewer than two packets or sequence
     /// numbers, or if the times do not advance.
     pub fn periods(&self) -> (Option<f64>, Option<f64>) {
         let over = |time: i128, steps: u64| (steps > 0 && time > 0).then(|| time as f64 / steps as f64);
@@ -161,7 +162,7 @@ impl Merge for PacketExtent {
 }
 
 impl MeanPeriods {
-    /// Returns the time between packets, in ns: as requested, or as sent if nothing was requested.
+    /// Returns the mean time between packets, in ns: the requested one, or the transmit period if none was requested.
     pub fn mean(&self) -> Option<f64> {
         self.target.or(self.tx).map(|rate| rate.period_ns)
     }

@@ -1,4 +1,4 @@
-//! Regression of the burstiness plot, and the cause of its slope (metrics §14).
+//! Regression of delay on time (the burstiness plot), and the cause of its slope (metrics §14).
 
 use serde::{Deserialize, Serialize};
 
@@ -33,16 +33,16 @@ pub enum TrendVerdict {
     Undecided,
 }
 
-/// Cause of a slope with its evidence.
+/// Cause of a slope, and the evidence for it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Trend {
     /// Cause of the slope.
     pub verdict: TrendVerdict,
-    /// Slope of delay on send time, which is judged.
+    /// Slope of delay on send time. The verdict refers to this slope.
     pub m_send: f64,
-    /// 95 % interval of the slope, computed from batches.
+    /// 95 % interval of this slope, computed from batches.
     pub m_send_ci95: Option<[f64; 2]>,
     /// Pearson's r of delay on send time.
     pub r: Option<f64>,
@@ -54,10 +54,10 @@ pub struct Trend {
     pub hull_halves: Option<[f64; 2]>,
     /// Mean residual above the hull in each quarter, in ns.
     pub residual_quarters: Option<[f64; 4]>,
-    /// Change of the delay that the clock offset alone explains, from the probes before the stream to those
-    /// after it, in ns.
+    /// Change of delay that the clock offset alone would cause, from the probes before the stream to the probes after
+    /// it, in ns.
     pub offset_change_ns: Option<f64>,
-    /// Change of the minimum control RTT, from the probes before the stream to those after it, in ns.
+    /// Change of the control connection's minimum RTT, from the probes before the stream to the probes after it, in ns.
     pub rtt_change_ns: Option<f64>,
     /// Reasons for the verdict, as a sentence.
     pub because: String,

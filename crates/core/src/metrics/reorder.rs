@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Reordering {
-    /// False for TCP, which hides reordering and loss from applications; then the zeros have no meaning.
+    /// False for TCP, which hides reordering and loss from applications. The zeros then have no meaning.
     pub observable: bool,
-    /// Number of reordered packets, that is, packets that arrived after a packet sent later (RFC 4737 §3).
+    /// Number of reordered packets: packets that arrived after a packet sent later (RFC 4737 §3).
     pub reordered: u64,
     /// Reordered packets divided by accepted packets.
     pub ratio: Option<f64>,
-    /// Arrivals since the first later-sent packet → number of reordered packets (§4.2).
+    /// Number of reordered packets by extent: the number of arrivals since the first packet sent later (§4.2).
     pub extent_hist: BTreeMap<u64, u64>,
-    /// n → number of packets whose n preceding arrivals were all sent later (§5). Contains every n up to
-    /// 1000, then only values of n at which the count falls.
+    /// For each n, the number of packets whose n preceding arrivals were all sent later (§5). Contains every n up to
+    /// 1000, and beyond only values of n at which the number falls.
     pub n_reordered: BTreeMap<u64, u64>,
     /// Largest late time (§4.3), in ns.
     pub max_late_time_ns: Option<i64>,
@@ -29,15 +29,15 @@ pub struct Reordering {
     pub in_order: u64,
     /// Sum of the squares of run lengths.
     pub sum_sq_runs: u64,
-    /// Arrivals between successive discontinuities (§4.5); at most the first 10 000.
+    /// Number of arrivals between successive discontinuities (§4.5); only the first 10 000.
     pub gaps: Vec<u64>,
-    /// Complete reorder density (RFC 5236): displacement → number of packets; positive is late.
+    /// Complete reorder density (RFC 5236): number of packets by displacement; positive is late.
     pub rd_fd: BTreeMap<i64, u64>,
     /// Reorder density by the RFC's bounded algorithm with threshold 128.
     pub rd_fd_dt128: BTreeMap<i64, u64>,
-    /// Reorder-buffer occupancy with threshold 128 → number of arrivals. A lost packet fills the buffer.
+    /// Number of arrivals by reorder-buffer occupancy, with threshold 128. A lost packet fills the buffer.
     pub rbd_fb_bt128: BTreeMap<u64, u64>,
-    /// Reorder-buffer occupancy with lost packets skipped: the one that shows the required buffer size.
+    /// Number of arrivals by reorder-buffer occupancy when lost packets are skipped; shows the required buffer size.
     pub rbd_fb_loss_aware: BTreeMap<u64, u64>,
     /// Figures derived from the densities.
     pub density: Option<ReorderDensity>,
@@ -48,11 +48,11 @@ pub struct Reordering {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ReorderDensity {
-    /// Packets with positive displacement, in percent.
+    /// Share of packets with positive displacement, in percent.
     pub percent_late: f64,
     /// Packets with negative displacement, in percent.
     pub percent_early: f64,
-    /// Mean of |displacement|.
+    /// Mean absolute displacement.
     pub mean_displacement: f64,
     /// Mean of the positive displacements.
     pub mean_late_displacement: Option<f64>,
@@ -73,22 +73,22 @@ use super::series::{Series, runs};
 use super::stat::CountTree;
 use std::ops::Range;
 
+/// Maximum number of listed gaps, which limits the memory.
 const MAX_LISTED: usize = 10_000;
-/// Up to this n, the n-reordering histogram lists every n.
+/// Largest n up to which the n-reordering histogram lists every n.
 const MAX_SINGLE_N: u64 = 1000;
 
-/// RFC 4737 in one pass. Consecutive numbers that arrive consecutively are stored as one stretch, so memory
-/// is a few words per *discontinuity*. Time is O(log n) per packet in any order.
+/// Computes the figures of RFC 4737 in one pass. Consecutive numbers that arrive one after the other are stored as one
+/// stretch, so memory is a few words per *discontinuity*. Time is O(log n) per packet in any order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ReorderCounter {
     arrivals: u64,
     expected: Option<u64>,
-    /// Stretches in which the sequence number reached a new maximum. The earliest larger arrival before a
-    /// late packet is always the start of a stretch, because otherwise the late packet's own number would be
-    /// inside it.
+    /// Stretches in which the sequence number reached a new maximum. The earliest larger arrival before a late packet
+    /// is always the start of a stretch: otherwise the late packet's own number would be inside the stretch.
     maxima: Vec<ArrivalRun>,
-    /// Arrivals without a later arrival of a smaller number. The last one with a smaller number than the next
-    /// packet is on top.
+    /// Arrivals that no later arrival of a smaller number has followed. On top is the last one whose number is smaller
+    /// than that of the next packet.
     ascent: Vec<ArrivalRun>,
     reordered: u64,
     extents: Occurrences,
@@ -97,15 +97,15 @@ pub struct ReorderCounter {
     free_run: u64,
     free_runs: u64,
     sum_sq: u64,
-    /// Maximum number of stretches; beyond it the older half is forgotten. No limit if 0.
+    /// Maximum number of stretches, beyond which the older half is forgotten; 0 = no limit.
     limit: usize,
     /// Arrivals before this index are no longer in `ascent`.
     forgotten: u64,
-    /// Indices of the first discontinuities that are no longer in `maxima`.
+    /// Arrival indices of the first discontinuities that are no longer in `maxima`.
     positions: Vec<u64>,
-    /// True after [`ReorderCounter::mark`]. `marked_run` is the length of the first run of in-order packets
-    /// that ended after the mark.
+    /// True after [`ReorderCounter::mark`].
     marked: bool,
+    /// Length of the first run of in-order packets that ended after the mark.
     marked_run: Option<u64>,
 }
 
@@ -149,8 +149,8 @@ fn are_possible(stretches: &[ArrivalRun], n: u64) -> bool {
         && stretches.is_sorted_by(|a, b| a.seq + a.len <= b.seq && a.index + a.len <= b.index)
 }
 
-/// Returns the index of the first stretch that begins at `seq` or above. Searches from the end, where it
-/// nearly always is.
+/// Returns the index of the first stretch that begins at `seq` or above. Searches backwards, because this stretch is
+/// nearly always near the end.
 fn first_from(stretches: &[ArrivalRun], seq: u64) -> usize {
     let mut back = 1;
     while back < stretches.len() && stretches[stretches.len() - back].seq >= seq {
@@ -161,8 +161,8 @@ fn first_from(stretches: &[ArrivalRun], seq: u64) -> usize {
 }
 
 impl ReorderCounter {
-    /// Creates a counter in constant memory. For packets that arrive after more than `limit` further
-    /// discontinuities, extents and late times are too small.
+    /// Creates a counter in constant memory. For packets that arrive more than `limit` discontinuities late, the
+    /// reported extents and late times are too small.
     pub fn bounded(limit: usize) -> ReorderCounter {
         ReorderCounter { limit, ..ReorderCounter::default() }
     }
@@ -210,13 +210,13 @@ impl ReorderCounter {
         self.positions.extend(overtook.map(|s| s.index).take(known));
     }
 
-    /// Begins to record the data that [`ReorderCounter::join`] needs.
+    /// Starts recording the data that [`ReorderCounter::join`] needs.
     pub(crate) fn mark(&mut self) {
         self.marked = true;
     }
 
-    /// Adds the packets that `whole` received after its state was `lead`, at which it was marked. Their
-    /// numbers must be above all numbers here, except those that `lead` also has.
+    /// Adds the packets that `whole` contains in addition to its earlier state `lead`, in which it was marked. Their
+    /// numbers must be above all numbers in this counter, except the numbers that `lead` also contains.
     pub(crate) fn join(&mut self, mut whole: ReorderCounter, lead: &ReorderCounter) {
         let (before, begin) = (self.arrivals, lead.arrivals);
         let later = whole.arrivals.saturating_sub(begin);
@@ -230,7 +230,7 @@ impl ReorderCounter {
         self.extents.join(&whole.extents, &lead.extents);
         self.n_values.join(&whole.n_values, &lead.n_values);
 
-        // Length of the run that packets before and after the boundary form together.
+        // Returns the length of the run that the packets before and after the boundary form together.
         let together = |run: u64| run.saturating_sub(lead.free_run).saturating_add(self.free_run);
         let square = |run: u64| run.saturating_mul(run);
         let late = whole.reordered.saturating_sub(lead.reordered).min(later);
@@ -245,7 +245,7 @@ impl ReorderCounter {
         self.free_runs += whole.free_runs.saturating_sub(lead.free_runs).min(later);
         self.reordered += late;
 
-        // Packets of `lead` sent after late ones among the new packets.
+        // Packets of `lead` that were sent after late packets among the new ones.
         let of_lead = |s: &&ArrivalRun| s.overtook && s.index < begin;
         let known: Vec<u64> = lead.maxima.iter().filter(of_lead).map(|s| s.seq).collect();
         for overtaker in whole.maxima.iter().filter(of_lead).filter(|s| known.binary_search(&s.seq).is_err())
@@ -342,7 +342,7 @@ impl OnePass for ReorderCounter {
         self.push_run(packet.seq..packet.seq + 1, |_| packet.arrived());
     }
 
-    /// Returns all figures of RFC 4737 except the byte offset, and none of RFC 5236.
+    /// Returns all figures of RFC 4737 except the byte offset. Figures of RFC 5236 are not set.
     fn output(&self) -> Reordering {
         let positions = self.maxima.iter().filter(|s| s.overtook).map(|s| s.index);
         let positions = self.positions.iter().copied().chain(positions);
@@ -363,7 +363,7 @@ impl OnePass for ReorderCounter {
     }
 }
 
-/// Converts counts for each n to counts for at least n.
+/// Converts the counts for exactly n to counts for at least n.
 fn at_least(exact: &BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
     let mut result = BTreeMap::new();
     let mut count = 0;
@@ -403,8 +403,8 @@ pub fn reordering(series: &Series<'_>, payload: u16) -> Reordering {
     }
 }
 
-/// Returns the occupancy of arrivals numbered without the lost ones; packets in order do not occupy the
-/// buffer.
+/// Returns the loss-aware occupancy, for which arrivals are numbered without the lost packets. Packets in order do not
+/// occupy the buffer.
 fn loss_aware_occupancy(series: &Series<'_>) -> BTreeMap<u64, u64> {
     unbounded_occupancy(series).unwrap_or_else(|| {
         let mut occupancy = Occupancy::new(THRESHOLD, 0);
@@ -419,8 +419,8 @@ fn loss_aware_occupancy(series: &Series<'_>) -> BTreeMap<u64, u64> {
     })
 }
 
-/// Returns the occupancy of an unbounded buffer, which stores all arrivals sent after the first packet that
-/// is still missing. `None` if it ever stores more than the bounded buffer could.
+/// Returns the occupancy of an unbounded buffer, which stores all arrivals sent after the first packet that is still
+/// missing. `None` if it would store more than the bounded buffer can.
 fn unbounded_occupancy(series: &Series<'_>) -> Option<BTreeMap<u64, u64>> {
     let mut found = [0; THRESHOLD as usize + 1];
     let mut in_place = series.len();
@@ -438,8 +438,7 @@ fn unbounded_occupancy(series: &Series<'_>) -> Option<BTreeMap<u64, u64>> {
     Some((0..).zip(found).filter(|(_, arrivals)| *arrivals > 0).collect())
 }
 
-/// Returns the largest number of packets that arrived before a packet although they were sent after it. O(n
-/// log n).
+/// Returns the largest number of packets that arrived before a packet that was sent before them. O(n log n).
 fn largest_inversion(series: &Series<'_>) -> Option<u64> {
     let mut most = None;
     for (stretch, positions) in series.displaced() {
@@ -447,7 +446,7 @@ fn largest_inversion(series: &Series<'_>) -> Option<u64> {
         let mut highest = None;
         for (index, position) in (0u64..).zip(positions) {
             let position = *position as usize - stretch.start;
-            // Upper bound of the packets that arrived before this one although they were sent after it.
+            // Upper bound of the number of packets that arrived before this one although they were sent after it.
             let ahead = highest.map_or(0, |highest: usize| highest.saturating_sub(position) as u64);
             if ahead > most.unwrap_or(0) {
                 // Packets that arrived before this one, minus those that were also sent before it.

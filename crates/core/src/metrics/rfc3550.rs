@@ -1,4 +1,4 @@
-//! Inter-arrival jitter of RTP (metrics §7; RFC 3550 §6.4.1, A.8).
+//! Interarrival jitter of RTP (metrics §7; RFC 3550 §6.4.1, A.8).
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub struct Rfc3550 {
     pub last: f64,
     /// Mean of J over packets 2…n.
     pub mean: f64,
-    /// Largest J.
+    /// Largest value of J.
     pub max: f64,
     /// J by the integer algorithm of RFC 3550 A.8.
     #[serde(rename = "final_int")]
@@ -41,8 +41,8 @@ impl JitterEstimator {
         self.n == n && finite && self.scaled.unsigned_abs() <= 1 << 69
     }
 
-    /// Adds the packets that `whole` received after its state was `lead`. By then its first packets must
-    /// no longer have an effect.
+    /// Adds the packets that `whole` contains in addition to its earlier state `lead`. This requires that the first
+    /// packets of `whole` no longer affect its estimate.
     pub(crate) fn join(&mut self, whole: JitterEstimator, lead: &JitterEstimator) {
         let Some(n) = whole.n.checked_sub(lead.n).filter(|n| *n > 0) else { return };
         let sum = self.sum + (whole.sum - lead.sum);
@@ -56,7 +56,7 @@ impl JitterEstimator {
 }
 
 impl JitterEstimator {
-    /// Adds the next accepted packets by their delays.
+    /// Adds the next accepted packets, given by their delays.
     pub fn push_all(&mut self, delays: &[i64]) {
         let Some((first, mut rest)) = delays.split_first() else { return };
         if self.n == 0 {
@@ -65,7 +65,7 @@ impl JitterEstimator {
             rest = delays;
         }
         self.n += delays.len() as u64;
-        // A local copy, which the compiler keeps in registers.
+        // The compiler keeps a local copy in registers.
         let mut so_far = *self;
         rest.iter().for_each(|delay| so_far.step_to(*delay));
         *self = so_far;
@@ -75,7 +75,7 @@ impl JitterEstimator {
     fn step_to(&mut self, delay: i64) {
         let step = delay.abs_diff(self.previous);
         self.previous = delay;
-        // Converting a signed integer to a double takes a single instruction.
+        // Converting a signed integer to a double takes one instruction, an unsigned one several.
         let size = i64::try_from(step).map_or(step as f64, |step| step as f64);
         self.jitter += (size - self.jitter) / 16.0;
         self.scaled += i128::from(step) - ((self.scaled + 8) >> 4);

@@ -2,28 +2,27 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Send time − due time − anchor, in ns; the anchor is the 1st percentile of send − due.
+/// Error of the sender, in ns: send time − due time − anchor. The anchor is the 1st percentile of send time − due time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ScheduleError {
     /// Assumed start of the schedule, in ns since 1970.
     pub anchor_ns: i64,
-    /// Error of the earliest packet.
+    /// Error of the earliest packet, compared with its due time.
     pub min: i64,
     /// Median error.
     pub median: f64,
-    /// 99th percentile.
+    /// 99th percentile of the error.
     pub p99: i64,
-    /// Error of the latest packet.
+    /// Error of the latest packet, compared with its due time.
     pub max: i64,
     /// Number of packets more than half a period late.
     pub over_half_period: u64,
-    /// Error of the program alone, for packets that waited in the queue of this host's interface after the
-    /// program had handed them over. `None` if no packet waited, or if it is unknown.
+    /// Error of the program alone, without the time that packets waited in the queue of this host's interface. `None`
+    /// if no packet waited, or if the times are unknown.
     pub handed_over: Option<HandedOver>,
-    /// Lag behind the schedule from which the sender did not recover. `None` without such a lag, and in
-    /// constant memory.
+    /// Lag behind the schedule that grew during the test. `None` if there was none, and in constant memory.
     pub stretched: Option<Stretched>,
 }
 
@@ -32,23 +31,23 @@ pub struct ScheduleError {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Stretched {
-    /// Mean lateness of the last tenth of the packets minus that of the first tenth, in ns.
+    /// Mean lateness of the last tenth of the packets minus the mean lateness of the first tenth, in ns.
     pub late: f64,
-    /// Packets per second that the sender sent.
+    /// Packets sent per second.
     pub rate: f64,
     /// Packets per second required by the schedule.
     pub asked: f64,
 }
 
-/// Error at the time at which the program handed packets over: send time − time in the queue of the host's
-/// interface − due time − anchor, in ns.
+/// Error of the sender at the time at which the program handed packets over: send time − time in the queue of the
+/// host's interface − due time − anchor, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct HandedOver {
-    /// 99th percentile.
+    /// 99th percentile of the error.
     pub p99: i64,
-    /// Error of the latest packet.
+    /// Error of the latest packet, compared with its due time.
     pub max: i64,
     /// Number of packets more than half a period late.
     pub over_half_period: u64,
@@ -65,15 +64,15 @@ use crate::spec::{Schedule, TestSpec, UNKNOWN_SEED};
 use crate::twoway::ScheduleShift;
 use std::collections::HashMap;
 
-/// Due times of packets, as offsets from the start of the schedule; query them in ascending order of sequence
+/// Due times of packets, as offsets from the start of the schedule. They must be queried in ascending order of sequence
 /// numbers.
 #[derive(Clone)]
 pub enum DueTimes {
     /// Constant interval between packets, in ns.
     Every(i64),
-    /// Mean time per packet in ns, and number of packets that are due together.
+    /// Mean time per packet in ns, and number of packets per burst, all due at the same time.
     Bursts(i64, i64),
-    /// Times drawn by a generator: the generator, the number of the next packet, and the last time drawn.
+    /// Times drawn by a generator: the generator, the index of the next packet, and the last time drawn.
     Drawn(Box<Deadlines>, u64, i64),
     /// Times of a schedule that was shifted during the test.
     Shifted(Box<ShiftedTimes>),
@@ -90,8 +89,8 @@ pub struct ShiftedTimes {
 }
 
 impl DueTimes {
-    /// Creates the due times; `None` if the schedule is not known, or if drawing it as far as `last` would
-    /// take far too long for `received` packets.
+    /// Creates the due times; `None` if the schedule is unknown, or if drawing it up to packet `last` would take far
+    /// too long for `received` packets.
     pub fn new(session: &Session, last: u32, received: usize) -> Option<DueTimes> {
         let planned = DueTimes::planned(&session.spec, last, received)?;
         let shifts = &session.schedule_shifts;
@@ -101,13 +100,14 @@ impl DueTimes {
         Some(DueTimes::Shifted(Box::new(ShiftedTimes { planned, shifts: shifts.to_vec(), next: 0, by: 0 })))
     }
 
-    /// Creates the due times of the schedule as planned, before it was moved.
+    /// Creates the due times of the original schedule, without shifts.
     pub fn planned(spec: &TestSpec, last: u32, received: usize) -> Option<DueTimes> {
         let period = spec.period().0;
         Some(match spec.schedule() {
             Schedule::Periodic => DueTimes::Every(period),
             Schedule::Burst { size } => DueTimes::Bursts(period, size.max(1).into()),
             Schedule::Poisson { seed: UNKNOWN_SEED } => return None,
+            // Due times are drawn one after the other; a corrupt sequence number must not cause billions of draws.
             Schedule::Poisson { .. } | Schedule::Random { .. } if last as usize / 64 > received + 100_000 => {
                 return None;
             }
@@ -117,7 +117,7 @@ impl DueTimes {
         })
     }
 
-    /// Due time of packet `seq`, in ns since the schedule's start.
+    /// Returns the due time of packet `seq`, in ns since the start of the schedule.
     #[inline]
     pub fn at(&mut self, seq: u32) -> i64 {
         let i = i64::from(seq);
@@ -142,8 +142,8 @@ impl DueTimes {
     }
 }
 
-/// Returns the smallest and the largest send time − due time of the packets of `series`, in ns from an
-/// arbitrary origin: the values that [`SendErrors::new`] finds for a schedule that was not moved.
+/// Returns the smallest and the largest send time − due time of the packets of `series`, in ns, with an arbitrary zero:
+/// the same values as [`SendErrors::new`] for a schedule that was not shifted.
 pub fn extreme_errors(series: &Series<'_>, spec: &TestSpec) -> Option<[i64; 2]> {
     let last = series.len().checked_sub(1)?;
     match DueTimes::planned(spec, series.get(last).seq, series.len())? {
@@ -152,20 +152,20 @@ pub fn extreme_errors(series: &Series<'_>, spec: &TestSpec) -> Option<[i64; 2]> 
     }
 }
 
-/// Returns send time − due time of a packet in a periodic schedule.
+/// Returns the send time minus the due time of a packet in a periodic schedule, in ns.
 #[inline]
 fn off_schedule(p: AcceptedPacket, period: i64) -> i64 {
     p.sent.saturating_sub(period.saturating_mul(p.seq.into()))
 }
 
-/// Minimum number of packets for which differences are not cached; fewer fit a processor's cache.
+/// Minimum number of packets for which differences are recomputed instead of cached; fewer fit into a processor's
+/// cache.
 const MIN_UNCACHED_PACKETS: usize = 4096;
 
-/// Send time − due time of each packet in send order, relative to one anchor.
+/// Send time minus due time of each packet in send order, relative to one anchor.
 pub struct SendErrors {
     due: DueTimes,
-    /// Smallest and largest difference, relative to an arbitrary origin. The next three fields have the same
-    /// origin.
+    /// Smallest and largest difference, relative to an arbitrary zero, which the next three fields share.
     extremes: [i64; 2],
     anchor: i64,
     middle: [i64; 2],
@@ -175,15 +175,15 @@ pub struct SendErrors {
 }
 
 impl SendErrors {
-    /// Computes the errors of `series` against the schedule of `session`. `None` without packets, or if a
-    /// Poisson schedule cannot be drawn again (a single packet of an enormous test).
+    /// Computes the errors of `series` against the schedule of `session`. `None` without packets, or if a Poisson
+    /// schedule cannot be drawn again because the test is enormous and few packets were received.
     pub fn new(series: &Series<'_>, session: &Session) -> Option<SendErrors> {
         let last = series.len().checked_sub(1)?;
         let due = DueTimes::new(session, series.get(last).seq, series.len())?;
         SendErrors::against(due, series, &session.spec)
     }
 
-    /// Computes the errors against the schedule as planned, before it was moved; otherwise like [`new`](Self::new).
+    /// Computes the errors against the original schedule, without shifts; otherwise like [`new`](Self::new).
     pub fn planned(series: &Series<'_>, spec: &TestSpec) -> Option<SendErrors> {
         let last = series.len().checked_sub(1)?;
         SendErrors::against(DueTimes::planned(spec, series.get(last).seq, series.len())?, series, spec)
@@ -203,7 +203,7 @@ impl SendErrors {
         SendErrors::from(offsets.into_iter(), due, half_period)
     }
 
-    /// Computes the errors from differences in any order.
+    /// Computes the errors from differences, which may be in any order.
     fn from(
         offsets: impl ExactSizeIterator<Item = i64> + Clone,
         due: DueTimes,
@@ -221,7 +221,7 @@ impl SendErrors {
         Some(SendErrors { due, extremes, anchor, middle, p99, half_period, over_half_period })
     }
 
-    /// Returns the smallest and the largest difference, from an arbitrary origin.
+    /// Returns the smallest and the largest difference, with an arbitrary zero.
     pub fn extremes(&self) -> [i64; 2] {
         self.extremes
     }
@@ -230,7 +230,7 @@ impl SendErrors {
     pub fn figures(&self) -> ScheduleError {
         let above = |x: i64| x.saturating_sub(self.anchor);
         let [min, max] = self.extremes.map(above);
-        // Integers until the halving: an anchor of ns since 1970 exceeds the resolution of a double.
+        // Subtract as integers first: an anchor in ns since 1970 exceeds the precision of a double.
         let [low, high] = self.middle.map(|x| above(x) as f64);
         ScheduleError {
             anchor_ns: self.anchor,
@@ -282,8 +282,8 @@ impl SendErrors {
         Some(Stretched { late: total, rate: packets * 1e9 / lasted, asked: packets * 1e9 / planned })
     }
 
-    /// Returns the errors without the times `waits` in the host's own queue, given by sequence number; `None`
-    /// if there are none.
+    /// Returns the errors without `waits`, the times in the host's own queue by sequence number; `None` if there are
+    /// none.
     pub fn handed_over(
         &self,
         series: &Series<'_>,
@@ -305,8 +305,8 @@ impl SendErrors {
         })
     }
 
-    /// Returns the error of each packet of `series`, the same as in [`SendErrors::new`], in send order, in
-    /// ns.
+    /// Returns the error of each packet of `series`, in send order, in ns. The series must be the one given to
+    /// [`SendErrors::new`].
     pub fn of<'a>(&self, series: &'a Series<'a>) -> impl Iterator<Item = i64> + Clone + 'a {
         let anchor = self.anchor;
         offsets(series, self.due.clone()).map(move |x| x.saturating_sub(anchor))

@@ -15,10 +15,9 @@ const MIN_WINDOW_PACKETS: usize = 10;
 /// Returns the segments of `series` between jumps of its minimum, each with its own PDV; empty if there is no
 /// jump.
 ///
-/// A jump is a lasting change of the minimum from one window to the next. It must exceed 5 times the median
-/// absolute deviation of such changes, twice the bulk of the variation in both windows, and twice the changes
-/// before and after it, because a ramp is not a jump. It is lasting if the windows on either side stay on
-/// their levels.
+/// A jump is a lasting change of the minimum from one window to the next. It must exceed 5 times the median absolute
+/// deviation of such changes, twice the median variation in both windows, and twice the changes before and after it,
+/// because a ramp is not a jump. It is lasting if the windows on either side stay at their levels.
 pub fn segments(series: &Series<'_>) -> Vec<PathSegment> {
     let n = series.len();
     if n < WINDOWS * MIN_WINDOW_PACKETS {
@@ -37,7 +36,7 @@ pub fn segments(series: &Series<'_>) -> Vec<PathSegment> {
         let beside = beside.map(i64::saturating_abs).into_iter().max().unwrap_or(0);
         let exceeds = |least: i64| jump.saturating_abs() > least.saturating_mul(2);
         let clear = jump.saturating_abs() > spread.saturating_mul(5) && exceeds(beside.max(1_000));
-        // The bulk takes longest to compute, so it is checked last.
+        // The median variation takes longest to compute, so it is checked last.
         if clear && lasts(&minima, w, jump) && exceeds(bulk(w).max(bulk(w + 1))) {
             cuts.push(change_point(series, edge(w)..edge(w + 2), minima[w], minima[w + 1]));
         }
@@ -56,7 +55,7 @@ pub fn segments(series: &Series<'_>) -> Vec<PathSegment> {
     found
 }
 
-/// Returns the median delay of a window.
+/// Returns the median delay of a window minus its minimum, in ns.
 fn bulk(series: &Series<'_>, range: core::ops::Range<usize>) -> i64 {
     let n = range.len();
     let delays = series.range(range.clone()).map(|p| p.delay);
@@ -65,7 +64,8 @@ fn bulk(series: &Series<'_>, range: core::ops::Range<usize>) -> i64 {
     order.middle().map_or(extremes[0], |[_, upper]| upper)
 }
 
-/// Returns true if the two windows before and the two after stay on their sides of the middle of the jump.
+/// Returns true if the two windows before the jump stay on one side of its middle and the two windows after it on the
+/// other.
 fn lasts(minima: &[i64], w: usize, jump: i64) -> bool {
     let middle = minima[w] / 2 + minima[w + 1] / 2;
     let above = |min: &i64| *min > middle;
@@ -74,8 +74,8 @@ fn lasts(minima: &[i64], w: usize, jump: i64) -> bool {
     before.iter().all(|l| above(l) == (jump < 0)) && after.iter().all(|l| above(l) == (jump > 0))
 }
 
-/// Returns the index in `range` at which the minimum changes from `old` to `new`: after the last packet at
-/// the lower level, or at the first packet at that level.
+/// Returns the index in `range` at which the minimum changes from `old` to `new`: after the last packet at the lower
+/// level if the delay rises, at the first packet at that level if it falls.
 fn change_point(series: &Series<'_>, range: core::ops::Range<usize>, old: i64, new: i64) -> usize {
     let middle = old / 2 + new / 2;
     let low = |k: &usize| series.get(*k).delay < middle;

@@ -1,24 +1,25 @@
-//! [`SeqSet`]: the set of accepted sequence numbers. Memory grows with the packets received, not with the
-//! numbers they claim.
+//! [`SeqSet`]: the set of accepted sequence numbers. Its memory grows with the number of packets received, even if they
+//! claim arbitrary sequence numbers.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+/// Words of a page. Eight fill one cache line.
 const WORDS: usize = 8;
 const PAGE: u32 = 64 * WORDS as u32;
 
-/// A set of sequence numbers as a paged bitmap: about one bit per packet in an ordinary stream, one page of
-/// 64 bytes per packet in the worst case.
+/// A set of sequence numbers as a paged bitmap: about one bit per packet of an ordinary stream, and one page of 64
+/// bytes per packet in the worst case.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(into = "Pages", try_from = "Pages")]
 pub struct SeqSet {
     pages: Vec<[u64; WORDS]>,
-    /// Page number → index in `pages`. Ascending, because scans need that order.
+    /// Index in `pages` of each page number. Ascending, because scans need that order.
     indices: BTreeMap<u32, u32>,
     /// Indices released by [`SeqSet::retire`].
     free: Vec<u32>,
-    /// The most recent page; streams are nearly in order.
+    /// The page used last. Streams are nearly in order, so it is usually needed next.
     recent: Option<(u32, u32)>,
     len: u64,
 }
@@ -93,7 +94,7 @@ impl SeqSet {
         }
     }
 
-    /// Splits off the numbers from `number` on and renumbers them from 0.
+    /// Splits off the sequence numbers from `number` on and renumbers them from 0.
     pub fn split_off(&mut self, number: u32) -> SeqSet {
         let mut rest = SeqSet::default();
         let from = u64::from(number);
@@ -252,7 +253,7 @@ pub struct SeqRun {
     pub len: u64,
 }
 
-/// Iterates over maximal runs of set bits, from (number of the lowest bit, word) pairs in ascending order.
+/// Iterates over maximal runs of set bits, given ascending pairs of a word and the number of its lowest bit.
 pub struct SeqRuns<W> {
     words: W,
     word: (u64, u64),
@@ -288,7 +289,7 @@ impl<W: Iterator<Item = (u64, u64)>> Iterator for SeqRuns<W> {
     }
 }
 
-/// Iterates over the runs of 0…n−1 that `present` lacks, ascending: the runs of loss.
+/// Iterates over the runs of 0…n−1 that are not in `present`, ascending: the runs of loss.
 pub fn absent(present: impl Iterator<Item = SeqRun>, n: u64) -> impl Iterator<Item = SeqRun> {
     let end = core::iter::once(SeqRun { start: n, len: 1 });
     let mut next = 0;
@@ -299,7 +300,7 @@ pub fn absent(present: impl Iterator<Item = SeqRun>, n: u64) -> impl Iterator<It
     })
 }
 
-/// Iterates over the parts of `runs` outside of `cut`. Both are ascending and without overlaps.
+/// Iterates over the parts of `runs` outside `cut`. Both are ascending and do not overlap.
 pub fn without(
     runs: impl Iterator<Item = SeqRun>,
     cut: impl Iterator<Item = SeqRun>,

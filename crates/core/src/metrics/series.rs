@@ -19,11 +19,11 @@ pub struct Samples {
     /// Raw delays, in ns.
     #[serde(with = "steps")]
     pub delay: Vec<i64>,
-    /// Packets that spent a millisecond or more in the queue of the sending host's interface, by kernel
-    /// stamps: number, ns, in order of arrival. Set at the end of an analysis.
+    /// Packets that spent a millisecond or more in the queue of the sending host's interface, by kernel stamps:
+    /// sequence number, and time in ns, in order of arrival. Set at the end of an analysis.
     #[serde(skip)]
     pub queued: Vec<(u32, i64)>,
-    /// Numbers of received packets whose delay is unknown, ascending. Set at the end of an analysis.
+    /// Sequence numbers of received packets whose delay is unknown, ascending. Set at the end of an analysis.
     #[serde(skip)]
     pub delayless: Vec<u32>,
 }
@@ -63,7 +63,7 @@ mod steps {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut steps: A) -> Result<Vec<T>, A::Error> {
-                // The claimed length is not trusted for allocating: each value takes at least a byte of the
+                // The claimed length is not trusted for an allocation, because each value takes at least one byte of
                 // input.
                 let mut column = Vec::new();
                 let mut last = 0i64;
@@ -130,7 +130,7 @@ impl Samples {
         columns.map(|((&seq, &sent), &delay)| AcceptedPacket { seq, sent, delay })
     }
 
-    /// Splits off the packets with numbers from `number` on and renumbers them from 0.
+    /// Splits off the packets with sequence numbers from `number` on and renumbers them from 0.
     pub fn split_off(&mut self, number: u32) -> Samples {
         let later = |seq: &u32| *seq >= number;
         // Nearly always the packets to move are a suffix.
@@ -167,8 +167,8 @@ impl Samples {
     }
 }
 
-/// Accepted packets in send order, that is by sequence number. Sorting costs little on a path with little
-/// reordering: 8 bytes for each packet from the first later-sent arrival to the late packet.
+/// Accepted packets in send order, that is, by sequence number. If few packets are reordered, sorting needs little
+/// memory: 8 bytes for each arrival from the first packet sent later to the late packet.
 #[derive(Clone, Debug)]
 pub struct Series<'a> {
     samples: &'a Samples,
@@ -191,7 +191,7 @@ pub fn runs(numbers: &[u32]) -> impl Iterator<Item = Range<u32>> {
 }
 
 impl<'a> Series<'a> {
-    /// Creates the view of `samples` in send order.
+    /// Creates a view of `samples` in send order.
     pub fn new(samples: &'a Samples) -> Series<'a> {
         Series { samples, shuffle: Shuffle::of(&samples.seq), sent: OnceLock::new() }
     }
@@ -222,8 +222,8 @@ impl<'a> Series<'a> {
         self.shuffle.as_ref().map_or(k, |shuffle| shuffle.arrival(k))
     }
 
-    /// Iterates over the stretches of reordered arrivals, each with the send-order index of each of its
-    /// arrivals. All other packets have the same index in both orders.
+    /// Iterates over the stretches of reordered arrivals, each with the send-order index of each of its arrivals. All
+    /// other packets have the same index in both orders.
     pub fn displaced(&self) -> impl Iterator<Item = (Range<usize>, &[u32])> {
         self.shuffle.iter().flat_map(|shuffle| {
             shuffle.stretches.iter().map(|s| {
@@ -268,8 +268,8 @@ impl<'a> Series<'a> {
         ends.fold(lowest(delays.iter().copied()), i64::min)
     }
 
-    /// Returns the delays of the packets in `range` of the send order, in any order: a slice of consecutive
-    /// arrivals, and an iterator over packets at both ends that arrived between packets outside the range.
+    /// Returns the delays of the packets in `range` of the send order, in any order: a slice of consecutive arrivals,
+    /// and an iterator over the packets at either end of the range that arrived among packets outside it.
     #[inline]
     fn delays_of(&self, range: Range<usize>) -> (&'a [i64], impl Iterator<Item = i64>) {
         let (mut inner, mut ends) = (range, [&[][..]; 2]);
@@ -323,7 +323,7 @@ impl<'a> Series<'a> {
             && follows(&sent[at..])
     }
 
-    /// Returns true if send times never decrease with the sequence number: no clock stepped back.
+    /// Returns true if send times never decrease with the sequence number, that is, if no clock stepped back.
     pub fn sent_in_order(&self) -> bool {
         self.sent().in_order
     }
@@ -356,7 +356,7 @@ impl<'a> Series<'a> {
     /// Returns the first index whose sequence number is at least `seq`.
     pub fn position_of(&self, seq: u64) -> usize {
         let Some(last) = self.len().checked_sub(1) else { return 0 };
-        // All numbers are different, which bounds how many are below `seq` and how many are not.
+        // All numbers are different. This bounds the number of packets below `seq` from both sides.
         let most = u64::from(self.get(last).seq).saturating_add(1).saturating_sub(seq);
         let (mut low, mut high) =
             (self.len() - (self.len() as u64).min(most) as usize, (self.len() as u64).min(seq) as usize);
@@ -392,7 +392,7 @@ const MAX_GUESSES: usize = 8;
 pub struct SendOrder<'a> {
     series: &'a Series<'a>,
     range: Range<usize>,
-    /// Up to this index, the next packets are either all in order or all in the same stretch.
+    /// Index up to which the next packets are either all in order or all in the same stretch.
     known_to: usize,
     /// Arrival index of each packet in that stretch, and the send-order index of the first one.
     displaced: Option<(&'a [u32], usize)>,

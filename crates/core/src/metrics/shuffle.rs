@@ -2,23 +2,24 @@
 
 use std::ops::Range;
 
-/// Stretches of arrivals that were not in send order. Between them, every arrival has the same index in both
-/// orders, and all packets of a stretch stay within it.
+/// Stretches of arrivals that were not in send order. Between stretches, every arrival has the same index in both
+/// orders. All packets of a stretch stay within it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shuffle {
     pub(super) stretches: Vec<MovedStretch>,
-    /// Arrival index by send-order index, for all stretches one after another.
+    /// Arrival index by send-order index; the stretches follow one another.
     order: Vec<u32>,
-    /// Send-order index by arrival index, for all stretches one after another.
+    /// Send-order index by arrival index; the stretches follow one another.
     pub(super) ranks: Vec<u32>,
-    /// Index of the first stretch that ends after 0, [`STEP`], 2 [`STEP`]… arrivals.
+    /// Index of the first stretch that ends after k·[`STEP`] arrivals, for k = 0, 1, 2…
     first: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MovedStretch {
-    /// Index of the first arrival, and the index after the last arrival.
+    /// Index of the first arrival.
     pub(super) from: u32,
+    /// Index after the last arrival.
     pub(super) to: u32,
     /// Offset of the stretch's arrivals in the columns.
     pub(super) at: u32,
@@ -28,7 +29,7 @@ pub(super) struct MovedStretch {
 const STEP: usize = 64;
 
 impl Shuffle {
-    /// Creates the shuffle of arrivals with these numbers; `None` if they ascend.
+    /// Creates the shuffle of arrivals with the sequence numbers `seq`; `None` if these ascend.
     pub(super) fn of(seq: &[u32]) -> Option<Shuffle> {
         let found = displaced(seq);
         if found.is_empty() {
@@ -80,8 +81,7 @@ impl Shuffle {
     }
 }
 
-/// Appends the arrivals in `range`, sorted by their numbers in `seq`, to `order`; `room` is a reusable
-/// buffer.
+/// Appends the arrivals in `range`, sorted by their sequence numbers in `seq`, to `order`. `room` is a reusable buffer.
 fn sort_by_number(seq: &[u32], range: Range<usize>, order: &mut Vec<u32>, room: &mut Vec<u32>) {
     const NONE: u32 = u32::MAX;
     let (numbers, at) = (&seq[range.clone()], order.len());
@@ -98,13 +98,13 @@ fn sort_by_number(seq: &[u32], range: Range<usize>, order: &mut Vec<u32>, room: 
         if room.len() == numbers.len() {
             return order.extend_from_slice(room);
         }
-        // Some number occurs twice, which is possible only in a forged state; sort instead.
+        // A number occurs twice, which is only possible in a forged state: sort instead.
     }
     order.extend(range.map(|k| k as u32));
     order[at..].sort_unstable_by_key(|k| (seq[*k as usize], *k));
 }
 
-/// Returns the shortest ranges, ascending, that have to be sorted to sort all of `seq`.
+/// Returns the shortest ranges, ascending, whose sorting sorts all of `seq`.
 fn displaced(seq: &[u32]) -> Vec<Range<usize>> {
     // Ranges, each with its highest number.
     let mut found: Vec<(Range<usize>, u32)> = Vec::new();
@@ -114,7 +114,7 @@ fn displaced(seq: &[u32]) -> Vec<Range<usize>> {
             highest = late;
             continue;
         }
-        // Extend the range to all higher numbers before it.
+        // Extend the range backwards to all higher numbers before it.
         let mut from = k;
         while from > 0 {
             match found.last() {

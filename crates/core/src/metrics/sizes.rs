@@ -1,5 +1,5 @@
-//! Results of a sweep over payload sizes: the rate of the links from the slope, cells from the steps (metrics
-//! §21).
+//! Results of a sweep over payload sizes: the rate of the links follows from the slope, the size of cells from the
+//! steps (metrics §21).
 
 use super::bands::fit_line;
 use serde::Serialize;
@@ -8,11 +8,11 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SizeFit {
-    /// Fixed delay, in the unit of the times.
+    /// Fixed delay, in the same unit as the times.
     pub fixed: f64,
-    /// Time per byte.
+    /// Time per byte, in the same unit as the times.
     pub per_byte: f64,
-    /// Time per byte by Theil and Sen: the median of all slopes, which outliers do not affect.
+    /// Time per byte by Theil and Sen's method: the median of all slopes, which outliers do not affect.
     pub per_byte_robust: f64,
     /// Fixed delay for the robust slope.
     pub fixed_robust: f64,
@@ -21,7 +21,7 @@ pub struct SizeFit {
 }
 
 impl SizeFit {
-    /// Returns the rate of all links in series, in both directions, in bits per unit of time: 8/b.
+    /// Returns the rate of all links in series, both directions together, in bits per unit of time: 8/b.
     pub fn series_rate(&self) -> Option<f64> {
         (self.per_byte > 0.0).then(|| 8.0 / self.per_byte)
     }
@@ -60,7 +60,7 @@ pub struct Steps {
     pub overhead: u32,
     /// Time τ of a cell.
     pub per_cell: f64,
-    /// Constant part c.
+    /// Constant part c of the time.
     pub fixed: f64,
     /// Sum of squared residuals.
     pub sse: f64,
@@ -73,8 +73,8 @@ pub struct Steps {
     pub significant: bool,
 }
 
-/// Fits steps for each cell size in `cells` exhaustively. Ties go to the size nearest to 48 (ATM), then to
-/// the smaller overhead. `None` if nothing varies.
+/// Fits steps for each cell size in `cells` exhaustively. Ties go to the size nearest to 48 (ATM), then to the smaller
+/// overhead. `None` if sizes or times do not vary.
 pub fn steps(points: &[(u32, f64)], cells: impl Iterator<Item = u32>) -> Option<Steps> {
     let plain = points.iter().map(|p| (f64::from(p.0), p.1));
     let line = fit_line(plain.clone())?;
@@ -92,6 +92,7 @@ pub fn steps(points: &[(u32, f64)], cells: impl Iterator<Item = u32>) -> Option<
     }
     let least = found.iter().map(|f| f.2).fold(f64::INFINITY, f64::min);
     let scale: f64 = points.iter().map(|p| p.1 * p.1).sum();
+    // Several cells may fit equally well; the one nearest to an ATM cell is the most likely.
     let near = |f: &&(u32, u32, f64, (f64, f64))| f.2 <= least + 1e-12 * scale;
     let best = found.iter().filter(near).min_by_key(|f| (f.0.abs_diff(48), f.1))?;
     let (cell, overhead, sse, (per_cell, fixed)) = *best;
@@ -113,8 +114,9 @@ fn sse(points: impl Iterator<Item = (f64, f64)>, (slope, intercept): (f64, f64))
     points.map(|(x, y)| (y - intercept - slope * x).powi(2)).sum()
 }
 
-/// F test of two additional parameters (cell and overhead) at p < 10⁻³. With two numerator degrees of freedom
-/// and d = n − 4 others, the tail of F has a closed form: (1 + 2F/d)^(−d/2) = (SSE/SSE of the line)^(d/2).
+/// F test of two additional parameters (cell and overhead) at p < 10⁻³. With two numerator degrees of freedom and d = n
+/// − 4 denominator degrees of freedom, the tail of F has a closed form: (1 + 2F/d)^(−d/2) = (SSE/SSE of the
+/// line)^(d/2).
 fn beats(sse: f64, sse_line: f64, n: usize, scale: f64) -> bool {
     if n < 6 {
         return false;

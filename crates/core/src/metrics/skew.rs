@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The line below all points (send time, delay) that is closest to them.
+/// The closest line below all points (send time, delay).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -11,9 +11,9 @@ pub struct SkewHull {
     pub alpha: f64,
     /// Slope, in parts per million.
     pub alpha_ppm: f64,
-    /// Value of the line at the first send time, in ns.
+    /// Delay on the line at the first send time, in ns.
     pub beta_ns: f64,
-    /// Edge of the hull that the line contains: [[t, delay]; 2], with t in ns from the earliest send time.
+    /// Edge of the hull through which the line runs: [[t, delay]; 2], with t in ns from the earliest send time.
     pub edge: [[i64; 2]; 2],
     /// Largest height of a point above the line, in ns.
     pub residual_max_ns: f64,
@@ -21,8 +21,8 @@ pub struct SkewHull {
     pub residual_mean_ns: f64,
     /// Slopes of the first and the second half of the run.
     pub alpha_halves: Option<[f64; 2]>,
-    /// True if the slope is a reliable estimate of clock skew: the edge spans more than a quarter of the run,
-    /// the slopes of both halves differ from it by at most half, and no evidence indicates a queue instead.
+    /// True if the slope is a reliable estimate of clock skew: the edge spans more than a quarter of the run, the slope
+    /// of each half differs from its slope by at most half, and no evidence suggests a queue.
     pub is_skew: bool,
 }
 
@@ -36,10 +36,11 @@ use crate::distribution::sample::Sample;
 use crate::distribution::{Distribution, DistributionRequest};
 use std::ops::Range;
 
-/// Largest relative skew of two free-running crystals, and fastest slewing by NTP: 1000 ppm.
+/// Largest relative skew of two free-running crystal oscillators, and fastest rate at which NTP slews a clock: 1000
+/// ppm.
 pub(super) const MAX_SKEW: f64 = 1e-3;
 
-/// Packets of a series with ascending send times, by the time since the first was sent.
+/// Packets of a series with ascending send times. Times are relative to the first send time.
 struct SinceFirst<'a> {
     series: &'a Series<'a>,
     first: i64,
@@ -78,7 +79,7 @@ impl PointSequence for SinceFirst<'_> {
     }
 }
 
-/// The hull of a stream, with the facts that show how reliable it is.
+/// The hull of a stream, and the facts that show how reliable its slope is.
 #[derive(Clone, Debug)]
 struct HullFit {
     hull: Hull,
@@ -104,7 +105,7 @@ fn slope([(t1, d1), (t2, d2)]: [HullPoint; 2]) -> f64 {
 }
 
 impl SkewHull {
-    /// Returns the line along `edge`, without the figures about points above it.
+    /// Returns the line along `edge`, without the figures about points above the line.
     fn along(edge: [HullPoint; 2]) -> SkewHull {
         let (alpha, [(t1, d1), (t2, d2)]) = (slope(edge), edge);
         SkewHull {
@@ -122,7 +123,7 @@ impl SkewHull {
         t2.saturating_sub(t1) as f64 > end as f64 / 4.0
     }
 
-    /// Fits the line to `series` by send time; `None` below two different send times.
+    /// Fits the line to `series` by send time; `None` if there are fewer than two different send times.
     pub fn new(series: &Series<'_>) -> Option<SkewHull> {
         let since = SinceFirst { series, first: series.earliest()? };
         // Send times follow sequence numbers unless a clock stepped.
@@ -159,16 +160,16 @@ impl SkewHull {
         })
     }
 
-    /// Returns the line, with `is_skew` corrected by the cause of the slope: a filling or draining queue is
-    /// not a skew.
+    /// Returns the line with `is_skew` corrected by the cause of the slope: a filling or draining queue is not clock
+    /// skew.
     pub fn judged(self, trend: Option<&Trend>) -> SkewHull {
         let queue =
             trend.is_some_and(|t| matches!(t.verdict, TrendVerdict::Overload | TrendVerdict::Draining));
         SkewHull { is_skew: self.is_skew && !queue && self.alpha.abs() <= MAX_SKEW, ..self }
     }
 
-    /// Returns PDV with the skew removed; `None` unless the skew adds up over the run to more than a tenth of
-    /// the 99th percentile of PDV.
+    /// Returns PDV with the skew removed; `None` unless the skew changes the delay during the run by more than a tenth
+    /// of the 99th percentile of PDV.
     pub fn deskewed(
         &self,
         series: &Series<'_>,
@@ -195,26 +196,26 @@ impl SkewHull {
     /// Returns the height of `delay` above the line at `t` ns after the first send time, in ns.
     #[inline]
     pub fn height(&self, t: i64, delay: i64) -> f64 {
-        // Relative to the edge's first point, so that the numbers are small and no precision is lost.
+        // Computed relative to the edge's first point: small numbers preserve precision.
         let [t1, d1] = self.edge[0];
         delay.wrapping_sub(d1) as f64 - self.alpha * t.wrapping_sub(t1) as f64
     }
 }
 
-/// The hull line in one pass, computed in blocks of packets. It stores the vertices of the lower and the
-/// upper hull.
+/// Computes the hull line in one pass, in blocks of packets. Stores the vertices of the lower and the upper hull.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StreamingHull {
     first: Option<i64>,
     block: Vec<HullPoint>,
     lower: Hull,
-    /// Hull of the negated delays; one of its vertices is the highest point above any line.
+    /// Hull of the negated delays. One of its vertices is the highest point above the line.
     upper: Hull,
     n: u64,
     sum_t: i128,
 }
 
 impl StreamingHull {
+    /// Number of packets that are added to the hulls at a time. The faster search pays off only in large blocks.
     const BLOCK: usize = 4096;
 
     /// Returns true if this can be the state after `n` packets. Checks only the properties that computations
@@ -226,7 +227,7 @@ impl StreamingHull {
         counted && settled && sum && self.block.len() < Self::BLOCK
     }
 
-    /// Adds the packets that `whole` received after its state was `lead`.
+    /// Adds the packets that `whole` contains in addition to its earlier state `lead`.
     pub(crate) fn join(&mut self, mut whole: StreamingHull, mut lead: StreamingHull) {
         [&mut *self, &mut whole, &mut lead].into_iter().for_each(StreamingHull::settle);
         let (Some(first), Some(theirs)) = (self.first.or(whole.first), whole.first) else { return };
@@ -270,7 +271,7 @@ impl StreamingHull {
         self.block.clear();
     }
 
-    /// Returns the line; `line` gives the means that the mean residual needs.
+    /// Returns the line. `line` supplies the means from which the mean residual is computed.
     pub fn figures(mut self, line: Option<FittedLine>) -> Option<SkewHull> {
         self.settle();
         let hull = SkewHull::along(self.lower.edge(self.sum_t, self.n)?);

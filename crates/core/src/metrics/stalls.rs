@@ -1,5 +1,5 @@
-//! Stalls of the hosts themselves, and the figures without them (metrics §22). Affected packets are flagged,
-//! never deleted.
+//! Stalls of the hosts themselves, and the figures without them (metrics §22). Affected packets are flagged but stay in
+//! all other figures.
 
 use super::moments::Moments;
 use super::schedule_error::{ScheduleError, SendErrors};
@@ -16,16 +16,15 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Stalls {
-    /// Number of packets sent late, that is, with an error above max(P/2, p99 of the error), where P is the
-    /// period.
+    /// Number of packets sent late: their error exceeds both half of the period and the 99th percentile of the error.
     pub sender_late: u64,
-    /// Number of groups of packets that were released together, so that their delays fall by one period
-    /// each.
+    /// Number of groups of packets that were delayed and released together: within a group, the delay falls by one
+    /// period per packet.
     pub receiver_suspects: u64,
     /// Number of packets in these groups.
     pub receiver_suspect_packets: u64,
-    /// Number of packets that waited in the receiving host for more than half a period between their stamp
-    /// and the program's reading.
+    /// Number of packets that waited in the receiving host for more than half a period between their arrival stamp and
+    /// the program's clock reading.
     pub receiver_waits: u64,
     /// Statistics without the flagged packets, in ns; `None` if no packet was flagged.
     pub without: Option<WithoutStalls>,
@@ -36,15 +35,15 @@ pub struct Stalls {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct WithoutStalls {
-    /// Number of these packets.
+    /// Number of packets that are not flagged.
     pub n: u64,
     /// Mean delay.
     pub mean: f64,
-    /// Standard deviation.
+    /// Standard deviation of delay.
     pub stddev: Option<f64>,
-    /// PDV, 99th percentile.
+    /// 99th percentile of PDV.
     pub pdv_p99: i64,
-    /// PDV, 99.9th percentile.
+    /// 99.9th percentile of PDV.
     pub pdv_p999: i64,
     /// Largest PDV.
     pub pdv_max: i64,
@@ -67,8 +66,8 @@ pub struct IntendedLatency {
     pub pdv_p999: i64,
 }
 
-/// Finds the stalls. `sample` has the sorted delays, `waited` the packets known to have waited in the
-/// receiving host.
+/// Finds the stalls. `sample` contains the sorted delays, `waited` the sequence numbers of packets known to have waited
+/// in the receiving host.
 pub fn stalls(
     series: &Series<'_>,
     samples: &Samples,
@@ -105,8 +104,7 @@ pub fn stalls(
     }
 }
 
-/// Returns the packets of `waited` that are still in the series, ascending. Others may have been removed
-/// because of the waiting time.
+/// Returns the packets of `waited` that are still in the series, ascending. The waiting time may have removed others.
 fn remaining_in(series: &Series<'_>, waited: &[u32]) -> Vec<u32> {
     let mut waited = waited.to_vec();
     if waited.is_empty() {
@@ -121,9 +119,9 @@ fn remaining_in(series: &Series<'_>, waited: &[u32]) -> Vec<u32> {
     waited
 }
 
-/// Finds groups of consecutive arrivals within 5 % of the period of each other whose delays fall by nearly a
-/// period each: the packets were delayed and released together. Adds them to `flagged` and returns the
-/// number of groups.
+/// Finds groups of consecutive arrivals that were delayed and released together: the arrivals are at most 5 % of the
+/// period apart, and each delay is nearly a period smaller than the previous one. Adds them to `flagged` and returns
+/// the number of groups.
 fn released_together(samples: &Samples, period: i64, flagged: &mut Vec<u32>) -> u64 {
     let (mut groups, mut in_group) = (0, false);
     let falls = period - period / 10..=period.saturating_add(period / 10);
@@ -146,7 +144,7 @@ fn released_together(samples: &Samples, period: i64, flagged: &mut Vec<u32>) -> 
     groups
 }
 
-/// Returns the statistics without the packets in `flagged`, which ascends by number.
+/// Returns the statistics without the packets in `flagged`, which are in ascending order.
 fn without(series: &Series<'_>, sample: &Sample, flagged: &[u32]) -> Option<WithoutStalls> {
     let mut moments = Moments::default();
     let mut left_out = Vec::with_capacity(flagged.len());

@@ -29,8 +29,9 @@ pub fn normal_quantile(p: f64) -> f64 {
     bisect(-40.0, 40.0, |x| libm::erfc(-x * core::f64::consts::FRAC_1_SQRT_2) / 2.0 < p)
 }
 
-/// Returns the point between `low` and `high` at which `below` changes from true to false, to the last digit.
-fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> f64 {
+/// Returns the point between `low` and `high` at which `below` changes from true to false, with the full precision of a
+/// double.
+pub(super) fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> f64 {
     loop {
         let middle = (low + high) / 2.0;
         if middle <= low || middle >= high {
@@ -40,8 +41,8 @@ fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> f64 {
     }
 }
 
-/// Returns the quantile of Student's t with `df` ≥ 1 degrees of freedom, 0 < p < 1. Uses the finite sums of
-/// Abramowitz & Stegun 26.7.3–4 up to 200 degrees, and their expansion 26.7.5 above (error below 1e-10).
+/// Returns the quantile of Student's t with `df` ≥ 1 degrees of freedom, 0 < p < 1. Uses the finite sums of Abramowitz
+/// & Stegun 26.7.3–4 up to 200 degrees, and expansion 26.7.5 above that (error below 1e-10).
 pub fn t_quantile(p: f64, df: u64) -> f64 {
     if p < 0.5 {
         return -t_quantile(1.0 - p, df);
@@ -49,7 +50,7 @@ pub fn t_quantile(p: f64, df: u64) -> f64 {
     if p == 0.5 {
         return 0.0;
     }
-    // Quantiles that every summary needs are computed only once.
+    // Quantiles that every summary needs are cached.
     if p == 0.975
         && let Some(known) = usize::try_from(df).ok().and_then(|df| T95.get(df))
     {
@@ -70,7 +71,7 @@ pub fn t_quantile(p: f64, df: u64) -> f64 {
     t_quantile_of_few(p, df)
 }
 
-/// Indexed by degrees of freedom.
+/// Cached quantiles, indexed by degrees of freedom.
 static T95: [OnceLock<f64>; 32] = [const { OnceLock::new() }; 32];
 static Z: [(f64, OnceLock<f64>); 3] =
     [(0.95, OnceLock::new()), (0.975, OnceLock::new()), (0.995, OnceLock::new())];
@@ -87,10 +88,11 @@ fn t_quantile_of_few(p: f64, df: u64) -> f64 {
 
 /// Returns P(|T| ≥ t) of Student's t with `df` ≥ 1 degrees of freedom, t ≥ 0.
 pub fn t_outside(t: f64, df: u64) -> f64 {
+    // The sums have df/2 terms; with more degrees of freedom, the distribution hardly changes.
     (1.0 - t_inside(t, df.min(10_000))).clamp(0.0, 1.0)
 }
 
-/// Returns P(|T| < t).
+/// Returns P(|T| < t) of Student's t with `df` degrees of freedom.
 fn t_inside(t: f64, df: u64) -> f64 {
     let theta = (t / (df as f64).sqrt()).atan();
     let (sin, cos) = theta.sin_cos();
@@ -107,9 +109,53 @@ fn t_inside(t: f64, df: u64) -> f64 {
     if odd { (theta + sin * sum) * core::f64::consts::FRAC_2_PI } else { sin * sum }
 }
 
-/// Returns order statistics (l, u) that enclose the p-quantile of n values (0 < p < 1) with probability ≥ 95
-/// %, and that probability. For a binomial B, l is the largest with P(B < l) ≤ 2.5 %, u the smallest with P(B
-/// < u) ≥ 97.5 %, and the probability is P(l ≤ B < u). l = 0 or u = n + 1 is unbounded. `None` for n = 0.
+/// Returns P(X ≤ x) of the beta distribution with the parameters `a` and `b`, both positive: the regularised
+/// incomplete beta function, by Lentz's continued fraction.
+pub fn beta_below(x: f64, a: f64, b: f64) -> f64 {
+    if x <= 0.0 || x >= 1.0 {
+        return f64::from(u8::from(x >= 1.0));
+    }
+    let ln_beta = libm::lgamma(a) + libm::lgamma(b) - libm::lgamma(a + b);
+    let front = (a * x.ln() + b * (-x).ln_1p() - ln_beta).exp();
+    if x < (a + 1.0) / (a + b + 2.0) {
+        front * beta_fraction(x, a, b) / a
+    } else {
+        1.0 - front * beta_fraction(1.0 - x, b, a) / b
+    }
+}
+
+/// Evaluates the continued fraction of the incomplete beta function (Abramowitz & Stegun 26.5.8).
+fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
+    // About √max(a, b) terms are needed, so this suffices for hundreds of millions of packets.
+    const TERMS: u32 = 20_000;
+    let nonzero = |x: f64| if x.abs() < 1e-300 { 1e-300 } else { x };
+    let mut c = 1.0;
+    let mut d = 1.0 / nonzero(1.0 - (a + b) * x / (a + 1.0));
+    let mut product = d;
+    for m in (1..TERMS).map(f64::from) {
+        let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
+        let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
+        let before = product;
+        for term in [even, odd] {
+            d = 1.0 / nonzero(1.0 + term * d);
+            c = nonzero(1.0 + term / c);
+            product *= c * d;
+        }
+        if (product / before - 1.0).abs() < 1e-14 {
+            break;
+        }
+    }
+    product
+}
+
+/// Returns the quantile of the beta distribution with the parameters `a` and `b`, both positive.
+pub fn quantile_of_beta(p: f64, a: f64, b: f64) -> f64 {
+    bisect(0.0, 1.0, |x| beta_below(x, a, b) < p)
+}
+
+/// Returns order statistics (l, u) that enclose the p-quantile of n values (0 < p < 1) with probability ≥ 95 %, and
+/// that probability. For a binomial B, l is the largest value with P(B < l) ≤ 2.5 %, u is the smallest with P(B < u) ≥
+/// 97.5 %, and the probability is P(l ≤ B < u). l = 0 or u = n + 1 means unbounded. `None` for n = 0.
 pub fn quantile_ranks95(n: u64, p: f64) -> Option<(u64, u64, f64)> {
     if n == 0 {
         return None;
@@ -149,8 +195,8 @@ pub fn quantile_ranks95(n: u64, p: f64) -> Option<(u64, u64, f64)> {
     Some((l, u, below_u - below_l))
 }
 
-/// A set of marked indices below n, stored as a tree of counts with fan-out 64. Marking takes one increment
-/// per level, counting at most 64 additions per level.
+/// A set of marked indices below n, stored as a tree of counts with fan-out 64. Marking increments one count per level;
+/// counting adds at most 64 counts per level.
 #[derive(Clone, Debug)]
 pub struct CountTree {
     marks: Vec<u64>,
@@ -254,6 +300,24 @@ mod tests {
         assert_eq!(quantile_ranks95(299, 0.99).map(|r| (r.0, r.1)), Some((292, 300)));
         assert_eq!(quantile_ranks95(1000, 0.999).map(|r| (r.0, r.1)), Some((997, 1001)));
         assert_eq!(quantile_ranks95(1, 0.5).map(|r| (r.0, r.1)), Some((0, 2)));
+    }
+
+    #[test]
+    fn beta() {
+        // Symmetrical, uniform, and the relation to the binomial distribution: P(B(10, 0.3) ≥ 4) = I_0.3(4, 7).
+        for (x, a, b, p) in [
+            (0.5, 3.0, 3.0, 0.5),
+            (0.2, 1.0, 1.0, 0.2),
+            (0.3, 4.0, 7.0, 0.350_389_281_6),
+            (0.25, 0.5, 0.5, 1.0 / 3.0),
+        ] {
+            assert!((beta_below(x, a, b) - p).abs() < 1e-10, "{x} {a} {b}: {}", beta_below(x, a, b));
+            assert!((quantile_of_beta(p, a, b) - x).abs() < 1e-9);
+        }
+        assert_eq!([-1.0, 0.0, 1.0, 2.0].map(|x| beta_below(x, 2.0, 3.0)), [0.0, 0.0, 1.0, 1.0]);
+        // Millions of packets, a few of them lost.
+        let [low, high] = [0.025, 0.975].map(|p| quantile_of_beta(p, 10.5, 1e7) * 1e7);
+        assert!((low - 5.14).abs() < 0.01 && (high - 17.74).abs() < 0.01, "{low} {high}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! [`EndedStream`]: a finished stream as input of metrics, with all its packets in memory or as a sketch
-//! in bounded memory.
+//! [`EndedStream`]: a finished stream, from which metrics are computed: either all its packets, or a sketch in bounded
+//! memory.
 
 use super::all_packets::AllPackets;
 use super::known::StreamFacts;
@@ -8,7 +8,7 @@ use super::moments::{CoMoments, FittedLine, Moments};
 use crate::distribution::{Distribution, LogHistogram, Quantiles};
 use crate::summary::Duplicates;
 
-/// Data about the packets of a stream that all metrics share, in bounded memory.
+/// Data about the packets of a stream in bounded memory, shared by all metrics.
 pub(crate) struct Sketch<'a> {
     /// Moments of delay.
     pub moments: &'a Moments,
@@ -91,7 +91,7 @@ impl<'a> EndedStream<'a> {
         }
     }
 
-    /// Returns the statistics of delay and of its excess over the smallest.
+    /// Returns the statistics of delay and of PDV (delay above the smallest).
     pub fn delays(&self) -> (Distribution, Distribution) {
         let sketch = match &self.packets {
             StreamPackets::All(all) => return all.delays().clone(),

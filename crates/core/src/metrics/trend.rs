@@ -10,8 +10,10 @@ use super::stat::t_quantile;
 use crate::spec::Direction;
 use crate::units::eng4_f64;
 
+/// Number of blocks from which the error of the slope is estimated, because the errors of neighbouring packets are
+/// correlated.
 const BLOCKS: usize = 20;
-/// Drift over a run that hosts alone can cause, in ns.
+/// Drift during a run that hosts alone can cause, in ns.
 const HOST_DRIFT_NS: f64 = 10_000.0;
 
 /// Evidence in addition to the slope.
@@ -25,10 +27,9 @@ pub struct TrendEvidence<'a> {
     pub clock: &'a ClockEstimate,
     /// Direction of the stream.
     pub direction: Direction,
-    /// True if the smallest delay jumps to another level; then a slope across the jump is meaningless
-    /// (metrics §16).
+    /// True if the smallest delay jumps to another level. A slope across the jump would be meaningless (metrics §16).
     pub jumps: bool,
-    /// True if receive times went back.
+    /// True if receive times went backwards.
     pub clock_set_back: bool,
 }
 
@@ -66,9 +67,9 @@ impl Trend {
         Some(trend)
     }
 
-    /// Applies the rules of metrics §14, in their order. Probes count only if the change exceeds their own
-    /// spread. A changed round trip indicates a queue only if it changed by about as much as the delay: on a
-    /// short path, the wake-up times of hosts change it by far more.
+    /// Applies the rules of metrics §14, in their order. Probes are used only if their change exceeds their own spread.
+    /// A changed round trip is evidence of a queue only if it changed by about as much as the delay: on a short path,
+    /// varying wake-up times of hosts have a far larger effect.
     fn decide(&self, duration: f64, evidence: TrendEvidence<'_>) -> (TrendVerdict, String) {
         let m = self.m_send;
         let ppm = m * 1e6;
@@ -139,8 +140,8 @@ impl Trend {
     }
 }
 
-/// Results of another pass: an interval of the slope that remains valid with autocorrelation, and the height
-/// above the hull by quarters.
+/// Results of another pass: an interval of the slope that remains valid with autocorrelation, and the mean height above
+/// the hull in each quarter.
 struct Scan {
     interval: Option<[f64; 2]>,
     quarters: Option<[f64; 4]>,
@@ -157,7 +158,7 @@ impl Scan {
             return Scan { interval: None, quarters: None, duration };
         }
         let block = |k: usize, of: usize| k * n / of..(k + 1) * n / of;
-        // Least squares with correlated errors inside each block of time: scores are summed per block before
+        // Least squares with errors that are correlated inside each block of time: scores are summed per block before
         // they are squared.
         let squares: f64 = (0..BLOCKS)
             .map(|k| {

@@ -4,7 +4,7 @@ use crate::distribution::Sample;
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
 
-/// Shares of packets whose delay lies within a given distance of the mean and of the median, limits included.
+/// Shares of packets whose delay is at most a given distance from the mean and from the median.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Within {

@@ -1,4 +1,4 @@
-//! Compact byte form of a [`Pool`], a fraction of its size in JSON and fast to read.
+//! Compact byte form of a [`Pool`], much smaller than its JSON form and fast to read.
 
 use super::{COUNTED, Pool, Pooled, halves, has, is_worst_of_tests, scalar_of, whole};
 use crate::distribution::LogHistogram;
@@ -6,11 +6,10 @@ use crate::distribution::log_histogram::bytes::{SparseHistogram, put, put_signed
 use crate::scalars::Scalar;
 use std::collections::BTreeMap;
 
-/// First byte: the version. The second version is used only if there are values of metrics without a field of
-/// their own.
+/// First byte: the version. Version 2 is used only for pools with values of metrics that have no field of their own.
 const VERSION: u8 = 1;
 const WITH_WORST: u8 = 2;
-/// Form of the PDV values: stored, or derived from the stored delays of a single test.
+/// Form of the PDV values: stored themselves, or derived from the stored delays of a single test.
 const OWN: u8 = 0;
 const OF_DELAYS: u8 = 1;
 
@@ -26,7 +25,7 @@ impl Pooled {
         Some(Pooled { values: LogHistogram::read(bytes)?, sum, sum_of_sizes })
     }
 
-    /// Returns the values minus the smallest; `None` unless the values are stored exactly.
+    /// Returns the values minus the smallest; `None` unless all values are stored exactly.
     fn above_smallest(&self) -> Option<Pooled> {
         let low = self.values.min().filter(|_| self.values.is_exact())?;
         Some(Pooled::of(self.values.ascending().into_iter().map(|x| x.saturating_sub(low))))
@@ -40,14 +39,14 @@ impl Pooled {
     }
 }
 
-/// A figure of a pool, with the amount of data behind it.
+/// A figure of a pool, and the amount of data from which it was computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PoolScalar {
     /// Number of tests.
     pub tests: u64,
-    /// Packets sent whose fate is known.
+    /// Number of packets sent that are known to be received or lost.
     pub sent: u64,
-    /// The figure, in its unit; `None` if it is undefined, or if [pools do not have it](super::has).
+    /// The figure, in its own unit; `None` if it is undefined, or if [pools do not have it](super::has).
     pub value: Option<f64>,
 }
 
@@ -83,8 +82,8 @@ impl PoolScalar {
         PoolScalar { tests: pool.tests, sent: pool.sent, value: pool.scalar(scalar) }
     }
 
-    /// Reads a figure from bytes returned by [`Pool::to_bytes`]; `None` if they are not valid. Parts that the
-    /// figure does not need are neither read nor checked, which takes a fraction of the time.
+    /// Reads a figure from bytes returned by [`Pool::to_bytes`]; `None` if they are not valid. Parts that the figure
+    /// does not need are neither read nor checked, which makes this much faster than reading the pool.
     pub fn from_bytes(bytes: &[u8], scalar: &Scalar) -> Option<PoolScalar> {
         let mut rest = bytes;
         let counted = take_counts(&mut rest)?;
@@ -204,8 +203,8 @@ impl Pool {
         Some(pool).filter(|pool| bytes.is_empty() && pool.is_possible())
     }
 
-    /// Reads a pool without the differences between consecutive packets (IPDV), whose figures are then
-    /// undefined. Takes two thirds of the time.
+    /// Reads a pool without the differences between consecutive packets (IPDV), whose figures are then undefined. This
+    /// takes two thirds of the time.
     pub fn delays_from_bytes(mut bytes: &[u8]) -> Option<Pool> {
         take_delays(&mut bytes).filter(Pool::is_possible)
     }

@@ -6,7 +6,7 @@ use crate::summary::Summary;
 use core::fmt;
 use core::str::FromStr;
 
-/// A condition that a figure violates if it is above, or below, a threshold.
+/// A condition on a figure: it is violated if the figure is above, or below, a threshold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalarCondition {
     selector: Selector,
@@ -25,14 +25,14 @@ pub enum ConditionError {
     /// The scalar does not exist.
     #[error(transparent)]
     Scalar(#[from] UnknownScalar),
-    /// The threshold is not a valid value of that figure.
+    /// The threshold is not a valid value of the figure.
     #[error(transparent)]
     Threshold(#[from] QuantityError),
 }
 
 impl ScalarCondition {
-    /// Returns a description of the violation in `summary`; `None` if there is none. An undefined figure
-    /// violates nothing.
+    /// Returns a description of the violation in `summary`; `None` if the condition is not violated, or the figure is
+    /// undefined.
     pub fn violated(&self, summary: &Summary) -> Option<String> {
         self.violated_by(self.selector.of(summary)?)
     }
@@ -42,8 +42,8 @@ impl ScalarCondition {
         &self.selector
     }
 
-    /// Returns a description of the violation if the figure has this value, in its unit; `None` if there is
-    /// none.
+    /// Returns a description of the violation if the figure had this value, in its own unit; `None` if the condition
+    /// would not be violated.
     pub fn violated_by(&self, value: ExactNumber) -> Option<String> {
         let x = value.as_f64();
         let crossed = if self.above { x > self.threshold } else { x < self.threshold };
@@ -52,10 +52,11 @@ impl ScalarCondition {
 }
 
 impl Selector {
-    /// Parses a value of the figure (`30ms`, `1%`, `3.8`) to the unit of its values.
+    /// Parses a value of the figure (`30ms`, `1%`, `3.8`) and converts it to the unit in which the figure is stored.
     ///
     /// # Errors
-    /// [`QuantityError`] if it is not in the figure's unit.
+    ///
+    /// [`QuantityError`] if the text does not have the figure's unit.
     pub fn threshold(&self, text: &str) -> Result<f64, QuantityError> {
         let text = text.trim();
         let number = |text: &str| {

@@ -1,5 +1,5 @@
-//! [`SCALARS`]: the list of all scalars of a [`Summary`](crate::Summary). CSV, OpenMetrics, thresholds, help,
-//! and tables of comparisons, sweeps and pages read this list.
+//! [`SCALARS`]: the list of all scalars of a [`Summary`](crate::Summary). CSV, OpenMetrics, thresholds, help, and the
+//! tables of comparisons, sweeps and pages are based on this list.
 //!
 //! The scalars of a metric are defined next to its computation, in [`crate::metrics`]. A [`Selector`] is the
 //! form that users write: the key of a scalar, for a whole test or for one direction of a round-trip test.
@@ -58,7 +58,7 @@ pub static SCALARS: [Scalar; COUNT] = {
 };
 
 impl Scalar {
-    /// Returns the scalar with this key or older name; `None` if there is none.
+    /// Returns the scalar that has this key, or had it in an earlier version; `None` if there is none.
     pub fn named(key: &str) -> Option<&'static Scalar> {
         SCALARS.iter().find(|f| f.key == key || f.alias == Some(key))
     }

@@ -18,19 +18,20 @@ pub struct Scalar {
     pub about: &'static str,
     /// Clause of the standard that defines the scalar; empty for definitions of this program.
     pub source: &'static str,
-    /// Unit.
+    /// Unit of the values.
     pub unit: ScalarUnit,
     /// Direction in which values are better.
     pub better: Better,
     /// Kinds of measurement that have the scalar.
     pub applies: Applies,
-    /// True if short tables include the scalar: comparisons, phases, sweeps.
+    /// True if short tables (comparisons, phases, sweeps) include the scalar.
     pub headline: bool,
     /// Older name that thresholds still accept.
     pub alias: Option<&'static str>,
     /// Name in OpenMetrics, without prefix and unit, if it differs from the key.
     pub openmetrics: Option<&'static str>,
-    /// Set for a percentile of a distribution. OpenMetrics writes all percentiles of a distribution together.
+    /// Percentile of a distribution that this scalar is; `None` for other scalars. OpenMetrics writes all percentiles
+    /// of a distribution together.
     pub quantile: Option<Quantile>,
     take: ScalarGetter,
 }
@@ -43,7 +44,7 @@ pub struct Quantile {
     pub family: &'static str,
     /// Subject of the distribution, without a full stop.
     pub about: &'static str,
-    /// Percentage.
+    /// Percentile, in percent.
     pub percent: Percent,
     /// Returns the number of values in the distribution.
     pub count: fn(&ScalarSource<'_>) -> u64,
@@ -56,18 +57,18 @@ pub enum Better {
     Lower,
     /// Higher values are better.
     Higher,
-    /// Neither; the figure is not a quality.
+    /// Neither: the figure says nothing about quality.
     Neither,
 }
 
 /// Kinds of measurement that have a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applies {
-    /// One-way tests.
+    /// True for one-way tests.
     pub one_way: bool,
     /// Round-trip tests as a whole.
     pub round_trips: bool,
-    /// One direction of a round-trip test.
+    /// One of the directions of a round-trip test.
     pub directions: bool,
     /// Captured packets of other programs.
     pub passive: bool,
@@ -83,7 +84,7 @@ impl Applies {
     pub const TESTS: Applies = Applies { passive: false, ..Applies::WHOLE };
     /// Delays between two clocks, but not round trips.
     pub const TWO_CLOCKS: Applies = Applies { round_trips: false, ..Applies::STREAMS };
-    /// Only round-trip tests as a whole.
+    /// Round-trip tests as a whole only.
     pub const ROUND_TRIPS: Applies =
         Applies { one_way: false, round_trips: true, directions: false, passive: false };
 }
@@ -103,7 +104,7 @@ pub enum ScalarGetter {
 }
 
 impl Scalar {
-    /// Creates a scalar of all streams, with no better direction.
+    /// Creates a scalar that applies to all streams and has no better direction.
     pub const fn new(key: &'static str, label: &'static str, unit: ScalarUnit, take: ScalarGetter) -> Scalar {
         Scalar {
             key,
@@ -161,8 +162,8 @@ impl Scalar {
         Scalar { openmetrics: Some(name), ..self }
     }
 
-    /// Marks the scalar as a percentile of the distribution `family`, with the subject `about` and the number
-    /// of values `count`.
+    /// Marks the scalar as a percentile of the distribution `family`. `about` is the subject of the distribution,
+    /// `count` returns its number of values.
     pub const fn quantile(
         self,
         family: &'static str,

@@ -25,7 +25,7 @@ pub struct UnknownScalar {
     pub near: Vec<String>,
 }
 
-/// Iterates over all scalars of whole tests, then of each direction.
+/// Iterates over the scalars of whole tests, then over those of each direction.
 pub fn selectors() -> impl Iterator<Item = Selector> {
     let of = |direction: Option<Direction>| {
         let there = move |f: &&Scalar| direction.is_none() || f.applies.directions;
@@ -81,8 +81,17 @@ impl FromStr for Selector {
     }
 }
 
-/// Returns the three scalars whose names are most similar to `text`.
+/// Returns the names of up to three scalars: those that begin with the word `text`, otherwise the most similar ones.
 pub fn closest(text: &str) -> Vec<String> {
+    let begins = |name: &&str| name.strip_prefix(text).is_some_and(|rest| rest.starts_with('-'));
+    let names = SCALARS.iter().filter_map(|f| [Some(f.key), f.alias].into_iter().flatten().find(begins));
+    // The 99th percentile comes first, because it is the one that thresholds are mostly set for.
+    let mut names: Vec<String> = names.map(str::to_owned).collect();
+    if !names.is_empty() {
+        names.sort_by_key(|name| !name.ends_with("-p99"));
+        names.truncate(3);
+        return names;
+    }
     let mut all: Vec<(usize, String)> = selectors()
         .filter(|s| s.direction.is_none() || text.starts_with(prefix(s.direction)))
         .map(|s| s.to_string())
@@ -92,7 +101,7 @@ pub fn closest(text: &str) -> Vec<String> {
     all.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
-/// Returns the Levenshtein distance: the number of letters to change, add or remove to convert one text
+/// Returns the Levenshtein distance: the number of letters that must be changed, added or removed to convert one text
 /// to the other.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
@@ -130,6 +139,8 @@ mod tests {
             let error = wrong.parse::<Selector>().unwrap_err();
             assert!(error.near.iter().any(|n| n == meant) && error.near.len() == 3, "{error}");
         }
+        let jitter = "jitter".parse::<Selector>().unwrap_err().near;
+        assert_eq!(jitter, ["jitter-p99", "jitter-p50", "jitter-p90"]);
         // The schedule belongs to the test, not to one direction.
         assert!("up-schedule-error-p99".parse::<Selector>().is_err());
         assert_eq!((distance("kitten", "sitting"), distance("", "ab"), distance("ab", "")), (3, 2, 2));

@@ -8,7 +8,7 @@ use crate::summary::{
 use crate::twoway::{DirectionResult, TwoWayFigures};
 use std::collections::BTreeMap;
 
-/// A whole test or one direction of a round-trip test, with access to the fields that both have.
+/// A whole test or one direction of a round-trip test. Its methods read the fields that both have.
 #[derive(Clone, Copy, Debug)]
 pub enum ScalarSource<'a> {
     /// A whole test: one-way delays, or round trips.
@@ -18,8 +18,8 @@ pub enum ScalarSource<'a> {
 }
 
 impl<'a> ScalarSource<'a> {
-    /// Returns one direction of `summary`, if it is a round-trip test with that direction; with `None`, the
-    /// whole test.
+    /// Returns one direction of `summary`; `None` if it is not a round-trip test with results for that direction.
+    /// Without a `direction`, returns the whole test.
     pub fn of(summary: &'a Summary, direction: Option<Direction>) -> Option<ScalarSource<'a>> {
         let Some(direction) = direction else { return Some(ScalarSource::Test(summary)) };
         let figures = summary.two_way.as_deref()?;
@@ -38,13 +38,12 @@ impl<'a> ScalarSource<'a> {
         }
     }
 
-    /// Returns the results of a round-trip test in addition to its round trips; `None` for other tests and
-    /// for one direction.
+    /// Returns the per-direction results of a round-trip test; `None` for other tests and for one direction.
     pub fn two_way(&self) -> Option<&'a TwoWayFigures> {
         self.test()?.two_way.as_deref()
     }
 
-    /// Returns the number of packets sent whose fate is known.
+    /// Returns the number of packets sent that are known to be received or lost.
     pub fn sent(&self) -> Option<u64> {
         match *self {
             ScalarSource::Test(summary) => Some(summary.counts.sent),
@@ -92,7 +91,7 @@ impl<'a> ScalarSource<'a> {
         }
     }
 
-    /// Returns the value of a metric without a field of its own; `None` if it is undefined.
+    /// Returns the value of a metric that has no field of its own in the summary; `None` if it is undefined.
     pub(super) fn computed(&self, key: &str) -> Option<f64> {
         self.figures().get(key).copied().flatten()
     }
@@ -123,9 +122,9 @@ macro_rules! both {
 both! {
     /// Returns the raw delay.
     latency: Distribution = latency;
-    /// Returns the delay above the smallest.
+    /// Returns PDV, the delay above the smallest.
     pdv: Distribution = pdv;
-    /// Returns PDV without the skew of the clocks.
+    /// Returns PDV without the effect of clock skew.
     pdv_deskewed: Option<Distribution> = pdv_deskewed;
     /// Returns the delay corrected by the clock estimate.
     latency_corrected: Option<Corrected> = latency_corrected;

@@ -7,33 +7,33 @@ use serde::{Serialize, Serializer};
 /// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScalarUnit {
-    /// Nanoseconds.
+    /// A time in nanoseconds.
     Time,
     /// A ratio, shown in percent.
     Share,
     /// Number of packets.
     Packets,
-    /// Number of other things.
+    /// Number of anything else.
     Count,
-    /// A number without a unit, shown with a fixed number of decimals.
+    /// A number without a unit.
     Plain {
         /// Number of decimals shown.
         decimals: u8,
     },
-    /// Packets per second.
+    /// A rate in packets per second.
     PacketRate,
-    /// Bits per second.
+    /// A rate in bits per second.
     BitRate,
-    /// Parts per million.
+    /// A ratio in parts per million.
     Ppm,
-    /// Bytes.
+    /// A size in bytes.
     Bytes,
 }
 
 /// An exact value of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ExactNumber {
-    /// An integer.
+    /// An integer value.
     Whole(i64),
     /// Any other number.
     Real(f64),
@@ -91,7 +91,7 @@ impl From<f64> for ExactNumber {
     }
 }
 
-/// Formats all digits, for programs.
+/// Formats the value with all digits, for programs.
 impl fmt::Display for ExactNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -135,7 +135,7 @@ impl ScalarUnit {
         }
     }
 
-    /// Returns the suffix of a metric's name in base units.
+    /// Returns the suffix of a metric's name for its base unit.
     pub fn base_suffix(self) -> &'static str {
         match self {
             ScalarUnit::Time => "seconds",
@@ -152,7 +152,7 @@ impl ScalarUnit {
     }
 }
 
-/// Formats a share in percent with two decimals, or with two significant digits if those would be zero.
+/// Formats a share in percent with two decimals, or with two significant digits if both decimals would be zero.
 fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     let decimals = match percent.abs() {

@@ -1,4 +1,4 @@
-//! Means with confidence intervals over repeated runs, and the relation of delay to packet size.
+//! Means with confidence intervals over repeated runs, and delay as a function of packet size.
 
 use super::{Factor, RunOutcome, SweepGrid};
 use crate::link;
@@ -59,7 +59,7 @@ impl FromStr for ConfidenceLevel {
     }
 }
 
-/// Estimate of a figure from the repetitions of one combination.
+/// Estimate of a figure, from the repetitions of one combination.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Estimate {
@@ -67,10 +67,10 @@ pub struct Estimate {
     pub n: u64,
     /// Mean over these runs.
     pub mean: f64,
-    /// Student's interval of that mean; `None` for a single run. It is valid because runs are independent of
-    /// each other, unlike the packets of one run.
+    /// Student-t interval of this mean; `None` for a single run. It is valid because runs are independent of each
+    /// other, unlike the packets of one run.
     pub interval: Option<[f64; 2]>,
-    /// Standard error of that mean; `None` for a single run.
+    /// Standard error of this mean; `None` for a single run.
     #[serde(skip)]
     pub error: Option<f64>,
     /// Smallest value of a run.
@@ -100,7 +100,7 @@ impl Estimate {
         })
     }
 
-    /// Returns the probability of at least this difference between the means if the true means are equal
+    /// Returns the probability that the means differ at least this much by chance although the true means are equal
     /// (Welch's test, two-sided). `None` for single runs.
     pub fn chance_of_difference(&self, other: &Estimate) -> Option<f64> {
         let (here, there) = self.error.zip(other.error)?;
@@ -114,8 +114,8 @@ impl Estimate {
         Some(t_outside(apart / (here + there).sqrt(), freedom as u64))
     }
 
-    /// Limits the interval to possible values. If a run is beyond a limit, that limit does not apply: delays
-    /// may be negative if the clocks disagree.
+    /// Limits the interval to possible values. A limit does not apply if a run is beyond it: delays may be negative if
+    /// the clocks disagree.
     fn within(self, [least, most]: [f64; 2]) -> Estimate {
         let least = if self.min < least { f64::NEG_INFINITY } else { least };
         let most = if self.max > most { f64::INFINITY } else { most };
@@ -123,7 +123,7 @@ impl Estimate {
     }
 }
 
-/// Returns true if a figure is the width of a distribution, which is never negative.
+/// Returns true if the figure is the width of a distribution, which is never negative.
 fn spread(key: &str) -> bool {
     ["-stddev", "-iqr", "-abs"].iter().any(|end| key.ends_with(end))
 }
@@ -175,7 +175,7 @@ pub fn points(grid: &SweepGrid, outcomes: &[RunOutcome], confidence: ConfidenceL
             let key = selector.to_string();
             let values: Vec<f64> = runs.iter().filter_map(|o| o.figures.get(&key)).collect();
             let estimate = Estimate::new(&values, confidence)?.within(possible(&selector));
-            // No percentile and no mean of delay is below the smallest delay.
+            // Percentiles and means of delay are never below the smallest delay.
             let of_delays = selector.scalar.key.starts_with("latency") && !spread(selector.scalar.key);
             let least = runs.iter().filter_map(|o| o.figures.get("latency-min")).reduce(f64::min);
             let least = least.filter(|_| {
@@ -194,8 +194,8 @@ pub fn points(grid: &SweepGrid, outcomes: &[RunOutcome], confidence: ConfidenceL
     (0..grid.cells().unwrap_or(0)).filter_map(of).collect()
 }
 
-/// For combinations that were tried once, replaces the missing interval of the mean delay with the Student
-/// interval over the packets of that run. This assumes that packets are independent, which they are not.
+/// For combinations with a single run, replaces the missing interval of the mean delay by the Student-t interval over
+/// the packets of this run. This treats packets as independent, which they are not.
 pub fn with_intervals_of_packets(points: &mut [SweepPoint], confidence: ConfidenceLevel) {
     for point in points.iter_mut().filter(|p| p.runs == 1) {
         let end = |side| point.get(&format!("latency-mean-{confidence}-{side}")).map(|e| e.mean);
@@ -207,26 +207,26 @@ pub fn with_intervals_of_packets(points: &mut [SweepPoint], confidence: Confiden
     }
 }
 
-/// Relation of delay to packet size, for one combination of all other conditions.
+/// Delay as a function of packet size, for one combination of all other conditions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SizeLaw {
-    /// Name of that combination.
+    /// Name of this combination.
     pub name: String,
     /// Number of packet sizes.
     pub sizes: usize,
-    /// Straight line through the smallest delay of each size, by least squares and by Theil and Sen. Sizes
-    /// are those of IP packets, in bytes.
+    /// Straight line through the smallest delay of each size, by least squares and by Theil and Sen's method. Sizes are
+    /// IP packet sizes, in bytes.
     pub line: SizeFit,
     /// Combined rate of all links in series, from the robust slope, in bits per second. For round trips, the
     /// links of both directions are in series. `None` if delay does not grow with size.
     pub rate: Option<f64>,
-    /// Model of a link with cells; `None` unless it fits better than the line.
+    /// Model of a link with cells; `None` if it does not fit better than the line.
     pub link: Option<link::LinkFit>,
 }
 
-/// Returns the relations that a sweep over payload sizes shows, one for each combination of the other
-/// conditions with at least three sizes.
+/// Fits the relation of delay to packet size in a sweep over payload sizes: one result for each combination of the
+/// other conditions that has at least three sizes.
 pub fn size_laws(grid: &SweepGrid, outcomes: &[RunOutcome]) -> Vec<SizeLaw> {
     let mut names: Vec<String> = Vec::new();
     for cell in 0..grid.cells().unwrap_or(0) {

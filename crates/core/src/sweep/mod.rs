@@ -1,9 +1,9 @@
-//! A sweep: the same test under every combination of some conditions, repeated, in random order.
+//! A sweep repeats the same test under every combination of some conditions, in random order.
 //!
 //! * [`SweepGrid`] – the conditions and their combinations; [`order`] – the order of the runs
 //! * [`RunOutcome`] – the result of one run
 //! * [`points`] – mean and confidence interval of each combination over its repetitions
-//! * [`size_laws`] – the relation of delay to packet size (metrics §21)
+//! * [`size_laws`] – delay as a function of packet size (metrics §21)
 
 mod estimate;
 mod outcome;
@@ -27,21 +27,21 @@ pub enum Factor {
     Payload,
     /// Time between packets.
     Period,
-    /// Time between an answer and the next request.
+    /// Time from an answer to the next request.
     Wait,
-    /// DSCP.
+    /// DSCP of the packets.
     Dscp,
     /// Priority within the sending host.
     Priority,
-    /// Wi-Fi access category.
+    /// Wi-Fi access category of the packets.
     Category,
-    /// Protocol of two-way tests, with the kind of stamps.
+    /// Protocol of two-way tests, and the kind of stamps.
     Protocol,
-    /// UDP or TCP.
+    /// Transport protocol: UDP or TCP.
     Transport,
-    /// Background load.
+    /// Background load on the path.
     Load,
-    /// A number that distinguishes saved tests, for example a tag with a distance.
+    /// A number that distinguishes saved tests, for example the value of a distance tag.
     Number,
     /// A label that distinguishes saved tests; each value is drawn as a separate curve.
     Group,
@@ -86,12 +86,12 @@ pub struct FactorLevel {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepAxis {
-    /// The condition.
+    /// Condition that is varied.
     pub factor: Factor,
-    /// Name for readers, with the unit in parentheses if there is one; `None` for the name of the factor.
+    /// Name for readers, with the unit in parentheses if there is one; `None` to use the name of the factor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Values in the given order.
+    /// Values in the order in which the user gave them.
     pub levels: Vec<FactorLevel>,
 }
 
@@ -160,7 +160,7 @@ impl SweepGrid {
         self.axes.iter().find(|a| a.factor == factor).map_or_else(|| factor.to_string(), SweepAxis::label)
     }
 
-    /// Returns the name of combination `cell`: the levels of all axes that vary, except `except`.
+    /// Returns the name of combination `cell`: the levels of all axes with several levels, except the axis `except`.
     pub fn name(&self, cell: usize, except: Option<Factor>) -> String {
         let varied = |f: Factor| self.axes.iter().any(|a| a.factor == f && a.levels.len() > 1);
         let alone = !self.axes.iter().any(|a| a.levels.len() > 1);
@@ -182,7 +182,7 @@ impl SweepGrid {
         parts.join(", ")
     }
 
-    /// Returns the horizontal axis of figures: the quantity with most values, otherwise the first axis.
+    /// Returns the horizontal axis of figures: the quantity with the most values, otherwise the first axis.
     pub fn main_axis(&self) -> Option<&SweepAxis> {
         let quantity = |a: &&SweepAxis| a.levels.len() > 1 && a.is_quantity();
         let longest = self.axes.iter().filter(quantity).max_by_key(|a| a.levels.len());
@@ -190,7 +190,7 @@ impl SweepGrid {
     }
 }
 
-/// A run of a combination, with the number of its repetition.
+/// A run: a combination and the number of its repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepRun {
@@ -200,15 +200,15 @@ pub struct SweepRun {
     pub repetition: u32,
 }
 
-/// Returns the order of the runs: repetition by repetition, so that a drift of the path affects all
-/// combinations alike. Each repetition is shuffled with `seed`; `None` leaves the given order.
+/// Returns the order of the runs: repetition by repetition, so that a drift of the path affects all combinations
+/// equally. Each repetition is shuffled with `seed`; with `None`, the combinations stay in the given order.
 pub fn order(cells: usize, repetitions: u32, seed: Option<u64>) -> Vec<SweepRun> {
     let mut rng = seed.map(ChaCha8Rng::seed_from_u64);
     let mut all = Vec::new();
     for repetition in 0..repetitions {
         let mut block: Vec<usize> = (0..cells).collect();
         if let Some(rng) = &mut rng {
-            // Fisher–Yates shuffle. The bias of the remainder is below cells/2⁶⁴.
+            // Fisher–Yates shuffle. The bias from taking a remainder is below cells/2⁶⁴.
             for i in (1..block.len()).rev() {
                 let j = (rng.next_u64() % (i as u64 + 1)) as usize;
                 block.swap(i, j);

@@ -1,4 +1,4 @@
-//! [`RunOutcome`]: the result of one run of a sweep, in figures that can be averaged.
+//! [`RunOutcome`]: the result of one run of a sweep, as figures that can be averaged.
 
 use super::SweepRun;
 use crate::scalars::selectors;
@@ -7,15 +7,15 @@ use crate::time::WallTime;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Defined figures of a run by key; times in ns, shares as ratios.
+/// Defined figures of a run, by key; times are in ns, shares are ratios.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct RunFigures(BTreeMap<String, f64>);
 
 impl RunFigures {
-    /// Extracts the figures of a finished test. Latency is corrected by the clock estimate if the estimate
-    /// shows that the clocks disagree.
+    /// Extracts the figures of a finished test. Delays are corrected by the clock estimate if it shows that the clocks
+    /// disagree.
     pub fn of(summary: &Summary) -> RunFigures {
         let agree = summary.clock.interval_ns.is_some_and(|[low, high]| low <= 0 && high >= 0);
         let shift = summary.clock.correction_ns.filter(|_| !agree).unwrap_or(0);
@@ -75,7 +75,7 @@ impl RunOutcome {
     }
 }
 
-/// A finished run in a file of either version. Version 1 has ten figures with other names.
+/// A finished run in a file of either version. Version 1 has ten figures with different names.
 #[derive(Deserialize)]
 struct OutcomeLine {
     #[serde(flatten)]

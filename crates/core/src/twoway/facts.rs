@@ -1,87 +1,96 @@
-//! [`TwoWay`]: facts about a two-way test in addition to its packets.
+//! [`TwoWay`]: facts about a two-way test, without its packets.
 
 use crate::time::{Span, StampSource};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-/// Facts about a two-way test in addition to the common fields of a [`Session`](crate::Session).
+/// Facts about a two-way test that supplement the common fields of a [`Session`](crate::Session).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TwoWay {
     /// Name of the protocol in lower case: `icmp`, `stamp`, `twamp`, `lamp`, `tcp`.
     pub protocol: String,
-    /// Time from an answer to the next request, in a stop-and-wait test; `None` = open loop.
+    /// Time from an answer to the next request, in a stop-and-wait test; `None` for a test that does not wait for
+    /// answers.
     pub wait: Option<Span>,
-    /// Timeout of an answer; `None` if unknown.
+    /// Maximum time to wait for an answer; `None` if unknown.
     pub timeout: Option<Span>,
-    /// True if the far host's two times are readings of its clock, so that one-way delays are defined. If
-    /// not, only their difference is meaningful.
+    /// True if the far host's two times are clock readings. One-way delays are then defined; otherwise only the
+    /// difference of the two times is meaningful.
     pub far_clock: bool,
     /// True if the far host reports the processing time of each answer in a separate packet, which can get
     /// lost. An answer without its processing time has no delay, see [`lacks_delay`](super::lacks_delay).
     pub processing_apart: bool,
-    /// DSCP requested for the answers, if it differs from that of the requests (STAMP's class of service).
+    /// DSCP requested for the answers, if it differs from the DSCP of the requests (STAMP's class of service).
     pub answer_dscp: Option<u8>,
-    /// Loss, duplication and reordering by direction; `None` unless the far host counts its answers.
+    /// DSCP with which requests arrived at the far host, with the number of answers that report it. Empty if the
+    /// far host does not report it.
+    #[serde(default)]
+    pub request_dscp: BTreeMap<u8, u64>,
+    /// ECN field with which requests arrived at the far host, like `request_dscp`.
+    #[serde(default)]
+    pub request_ecn: BTreeMap<u8, u64>,
+    /// Loss, duplication and reordering by direction; `None` if the far host does not count its answers.
     pub directions: Option<Directions>,
-    /// Runs of lost requests with the direction of each loss, ascending; empty unless the far host counts its
-    /// answers.
+    /// Runs of requests without an answer, ascending, and the direction in which each was lost; empty if the far host
+    /// does not count its answers.
     pub losses: Vec<LossRun>,
-    /// Packets received that are not answers.
+    /// Number of packets received that are not answers.
     pub not_answers: NotAnswers,
     /// The far host's report on a test without answers.
     pub far_report: Option<FarReport>,
     /// TCP_INFO of the kernel during the test; `None` unless it used TCP.
     pub tcp: Option<TcpStats>,
-    /// Scheduled requests that were never sent, because this host missed their times.
+    /// Number of scheduled requests that were never sent because this host was too late for them.
     #[serde(default)]
     pub skipped: u64,
-    /// Remarks of the protocol, as sentences.
+    /// Remarks by the protocol, as sentences.
     pub remarks: Vec<String>,
 }
 
 impl TwoWay {
-    /// Remark of a test to a broadcast address. It is in the log, so that a new analysis knows that missing answers
+    /// Remark about a test to a broadcast address. It is stored in the log to tell later analyses that missing answers
     /// are not losses.
     pub const BROADCAST_REMARK: &str = "requests to the broadcast address of the local segment: most hosts do not answer \
                                         them, so a missing answer is not a loss";
 
-    /// Returns false if requests went to a broadcast address, which no host need answer.
+    /// Returns false if requests went to a broadcast address: no host is obliged to answer these.
     pub fn expects_answers(&self) -> bool {
         !self.remarks.iter().any(|remark| remark == TwoWay::BROADCAST_REMARK)
     }
 }
 
-/// A change of the schedule after a stall of this host: requests that became overdue are not sent in one burst, which a
-/// limit on the path or at the far host could drop.
+/// A change of the schedule after a stall of this host. Requests that became overdue are postponed rather than sent in
+/// one burst, because a rate limit on the path or at the far host could drop the burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScheduleShift {
-    /// Number of the first request to which the change applies.
+    /// Sequence number of the first request to which the change applies.
     pub seq: u32,
     /// Time by which this request and all later ones are postponed.
     pub by: Span,
 }
 
-/// Loss, duplication and reordering by direction, in packets, from the far host's own count of its answers.
+/// Loss, duplication and reordering by direction, in packets, computed from the far host's count of its answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Directions {
-    /// True if the far host numbers its answers. If not, all other fields are 0 and meaningless.
+    /// True if the far host numbers its answers. Otherwise all other fields are 0 and meaningless.
     pub stateful: bool,
-    /// Requests lost between this host and the far host.
+    /// Number of requests lost between this host and the far host.
     pub up_lost: u64,
-    /// Answers lost between the far host and this host.
+    /// Number of answers lost between the far host and this host.
     pub down_lost: u64,
-    /// Losses in an unknown direction: requests after the last one answered, and requests whose direction the far
-    /// host's count does not show because packets were reordered or duplicated.
+    /// Losses in an unknown direction: requests after the last answered one, and requests for which reordering or
+    /// duplication makes the far host's count ambiguous.
     pub unknown_lost: u64,
-    /// Requests that reached the far host more than once.
+    /// Number of requests that reached the far host more than once.
     pub up_duplicates: u64,
-    /// Answers that arrived more than once.
+    /// Number of answers that arrived more than once.
     pub down_duplicates: u64,
-    /// Requests that reached the far host after a later one.
+    /// Number of requests that reached the far host after a later request.
     pub up_reordered: u64,
-    /// Answers that arrived after a later one.
+    /// Number of answers that arrived after a later answer.
     pub down_reordered: u64,
 }
 
@@ -89,9 +98,9 @@ pub struct Directions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LossRun {
-    /// Number of the first request.
+    /// Sequence number of the first request.
     pub first: u32,
-    /// Number of requests.
+    /// Number of requests in the run.
     pub length: u32,
     /// Direction in which the requests were lost.
     #[serde(rename = "way")]
@@ -107,12 +116,12 @@ pub enum LossSide {
     Up,
     /// All answers were lost down.
     Down,
-    /// Lost in either direction: some in each, or unknown.
+    /// Lost in either direction: some in each, or in an unknown one.
     Either,
 }
 
-/// Packets received instead of answers, by kind: datagrams, and ICMP messages about the requests. No other
-/// count includes them.
+/// Packets received instead of answers, by kind: datagrams, and ICMP messages about the requests. They are not included
+/// in any other count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -123,18 +132,18 @@ pub struct NotAnswers {
     pub malformed: u64,
     /// Packets whose integrity check failed.
     pub forged: u64,
-    /// Answers to requests that were never sent, or that are too old.
+    /// Answers to requests that were never sent or are too old.
     pub unmatched: u64,
-    /// Datagrams of the far host from another port than the one that received the requests.
+    /// Datagrams of the far host from a port other than the one that received the requests.
     pub other_port: u64,
-    /// Messages of the far host that the port is closed (ICMP port unreachable).
+    /// ICMP messages in which the far host reports that the port is closed (port unreachable).
     pub refused: u64,
-    /// Messages that a filter or policy prohibits the requests (ICMP codes 9, 10 and 13, ICMPv6 code 1).
+    /// ICMP messages which report that a filter or policy prohibits the requests (ICMP codes 9, 10 and 13, ICMPv6 code
+    /// 1).
     pub prohibited: u64,
 }
 
-/// The far host's report on a test without answers (LaMP's REPORT). Latencies are between two
-/// clocks.
+/// The far host's report on a test without answers (LaMP's REPORT). Its latencies are differences between two clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FarReport {
@@ -148,19 +157,19 @@ pub struct FarReport {
     pub max: Option<Span>,
     /// Standard deviation of latency.
     pub stddev: Option<Span>,
-    /// Number of packets that arrived after a later one.
+    /// Number of packets that arrived after a packet sent later.
     pub out_of_order: u64,
-    /// Number of packets received with a latency of zero or below, which is not a valid measurement.
+    /// Number of packets received with a latency of zero or less, which is not a valid measurement.
     pub errors: u64,
     /// Number of duplicates; `None` if the far host does not count them.
     pub duplicates: Option<u64>,
-    /// Source of the far host's stamps; `None` if not reported.
+    /// Source of the far host's stamps; `None` if it does not report the source.
     pub stamps: Option<StampSource>,
-    /// Highest sequence number (wrapping); `None` if no packet was received.
+    /// Highest sequence number, modulo 2¹⁶; `None` if no packet was received.
     pub highest_seq: Option<u16>,
     /// Number of wraps of the sequence number.
     pub wraps: u64,
-    /// True if the session ended by timeout, not with its last packet.
+    /// True if the session ended by timeout instead of with its last packet.
     pub timed_out: bool,
 }
 

@@ -3,15 +3,15 @@
 use crate::clock::ClockProbe;
 use crate::time::Span;
 
-/// Largest slew rate of a clock: 1000 ppm, twice what kernels do.
+/// Largest slew rate of a clock: 1000 ppm, twice the rate at which kernels slew.
 const MAX_SLEW_PPM: i64 = 1000;
-/// Minimum step; smaller ones cannot be distinguished from the scatter of stamps.
+/// Minimum size of a step, in ns. Smaller steps cannot be distinguished from the scatter of stamps.
 const MIN_STEP_NS: i64 = 100_000;
 
-/// Returns the largest step of the far clock relative to the near one between consecutive exchanges of a
-/// test, in order of time; `None` without a step. While the path does not change, the offset of an exchange
-/// is wrong by at most half of the excess of its round trip over the fastest. A route change affects the
-/// round trip, a clock step does not.
+/// Returns the largest step of the far clock relative to the near one between consecutive exchanges of a test; `None`
+/// without a step. `exchanges` are in order of time. While the path does not change, the error of an exchange's offset
+/// is at most half of the difference between its round trip and the fastest. A route change affects the round trip,
+/// whereas a clock step does not.
 pub fn step(exchanges: &[ClockProbe]) -> Option<Span> {
     let fastest = exchanges.iter().map(|p| p.rtt().0).min()?;
     let pairs = exchanges.windows(2).filter_map(|w| {

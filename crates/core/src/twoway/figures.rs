@@ -1,4 +1,4 @@
-//! [`TwoWayFigures`]: results of a two-way test in addition to its round trips.
+//! [`TwoWayFigures`]: results of a two-way test other than its round trips.
 
 use super::{Directions, FarReport, NotAnswers, TcpStats};
 use crate::answer::JitterWithoutStep;
@@ -9,8 +9,8 @@ use crate::summary::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Results of a two-way test in addition to its round trips, which are in the [`Summary`](crate::Summary)
-/// that contains this.
+/// Results of a two-way test other than its round trips, which are in the [`Summary`](crate::Summary) that contains
+/// this value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -21,7 +21,7 @@ pub struct TwoWayFigures {
     pub sending: SendingMode,
     /// Time from an answer to the next request, in ns; `None` unless [`SendingMode::StopAndWait`].
     pub wait_ns: Option<i64>,
-    /// Timeout of an answer, in ns.
+    /// Maximum time to wait for an answer, in ns.
     pub timeout_ns: Option<i64>,
     /// Direction up, from this host to the far host; `None` if the far host reports neither times nor counts.
     pub up: Option<DirectionResult>,
@@ -30,21 +30,28 @@ pub struct TwoWayFigures {
     pub down: Option<DirectionResult>,
     /// Loss, duplication and reordering by direction; `None` if the far host does not count.
     pub directions: Option<Directions>,
-    /// The far host's processing time, which round trips do not include. `None` if not reported.
+    /// Processing time of the far host, which round trips do not include. `None` if the far host does not report it.
     pub processing: Option<Processing>,
     /// Smallest processing time, in ns.
     pub processing_min_ns: Option<i64>,
     /// Largest processing time, in ns.
     pub processing_max_ns: Option<i64>,
-    /// Number of answers whose processing time was sent but not received; they have no delay.
+    /// Number of answers that have no delay because their processing time was sent but not received.
     pub without_processing: u64,
-    /// DSCP requested for the answers; `None` if none was requested, or if it is the DSCP of the requests.
+    /// DSCP requested for the answers; `None` if none was requested, or if it equals the DSCP of the requests.
     pub answer_dscp: Option<u8>,
+    /// DSCP with which requests arrived at the far host, with the number of answers that report it (STAMP's class
+    /// of service). Empty if the far host does not report it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub request_dscp: BTreeMap<u8, u64>,
+    /// ECN field with which requests arrived at the far host, like `request_dscp`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub request_ecn: BTreeMap<u8, u64>,
     /// Datagrams received that are not answers.
     pub not_answers: NotAnswers,
     /// Number of requests that this host could not send.
     pub unsent: u64,
-    /// Number of scheduled requests that were never sent because this host missed their times.
+    /// Number of scheduled requests that were never sent because this host was too late for them.
     pub skipped: u64,
     /// Number of times that the schedule was shifted after a stall of this host.
     pub schedule_shifts: u64,
@@ -54,7 +61,7 @@ pub struct TwoWayFigures {
     pub far_report: Option<FarReport>,
     /// TCP_INFO of the kernel during the test.
     pub tcp: Option<TcpStats>,
-    /// Remarks of the protocol, as sentences.
+    /// Remarks by the protocol, as sentences.
     pub remarks: Vec<String>,
 }
 
@@ -63,11 +70,11 @@ pub struct TwoWayFigures {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SendingMode {
-    /// Requests follow a schedule, independent of answers, so that the sample is complete.
+    /// Requests follow a schedule, independently of answers. The sample is therefore not biased by slow answers.
     #[default]
     OpenLoop,
-    /// Each request follows the answer to the previous one. While the path stalls, no requests are sent, so
-    /// slow periods are under-represented (coordinated omission, metrics §22).
+    /// Each request follows the answer to the previous one. While the path stalls, no requests are sent. Slow periods
+    /// are therefore under-represented (coordinated omission, metrics §22).
     StopAndWait,
 }
 
@@ -86,13 +93,13 @@ pub struct Processing {
     pub max: i64,
 }
 
-/// Results of one direction of a two-way test. Delays are differences of two clocks, and known only for
-/// packets that returned.
+/// Results of one direction of a two-way test. Delays are differences of two clocks, and only known for packets that
+/// returned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct DirectionResult {
-    /// Number of requests (or answers) sent in this direction whose fate is known.
+    /// Number of requests (or answers) sent in this direction that are known to be received or lost.
     pub sent: Option<u64>,
     /// Number of these packets that were lost.
     pub lost: Option<u64>,
@@ -100,31 +107,31 @@ pub struct DirectionResult {
     pub lost_pct: Option<f64>,
     /// Number of duplicates that arrived.
     pub duplicates: Option<u64>,
-    /// Number of packets that arrived after a later one.
+    /// Number of packets that arrived after a packet sent later.
     pub reordered: Option<u64>,
-    /// Raw one-way delay, negative if the clocks disagree.
+    /// Raw one-way delay; negative if the clocks disagree.
     pub latency: Distribution,
-    /// Delay above the smallest.
+    /// PDV: delay above the smallest.
     pub pdv: Distribution,
-    /// Delay corrected by the fastest exchange, whose delays in both directions are assumed to be equal.
+    /// Delay corrected by the fastest exchange, assuming that its delays in both directions are equal.
     pub latency_corrected: Option<Corrected>,
     /// Delay variation between consecutive packets.
     pub ipdv: Ipdv,
-    /// RTP jitter.
+    /// RTP jitter (RFC 3550), in ns.
     pub rfc3550_jitter: Option<Rfc3550>,
     /// MAPDV2, in ns.
     pub mapdv2: Option<f64>,
     /// Cause of the slope of delay over time.
     pub trend: Option<Trend>,
-    /// Relative clock skew.
+    /// Relative skew of the two clocks.
     pub skew_hull: Option<SkewHull>,
     /// PDV with the skew removed; `None` if it is negligible.
     pub pdv_deskewed: Option<Distribution>,
     /// Jitter without the clock steps of the test; `None` if no clock was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub without_clock_step: Option<JitterWithoutStep>,
-    /// Clustering of losses among packets of known fate. `None` if no fate is known, because the far host
-    /// does not count and packets were also lost in the other direction.
+    /// Loss and its clustering, computed from the packets known to be received or lost in this direction. `None` if
+    /// there are none, because the far host does not count and packets were also lost in the other direction.
     pub loss: Option<Loss>,
     /// Number of lost requests that `loss` excludes because their direction is unknown. `None` if the far
     /// host does not count.
@@ -133,10 +140,10 @@ pub struct DirectionResult {
     pub dejitter: Option<Dejitter>,
     /// Service objectives; `None` if packets were lost in the other direction.
     pub objectives: Option<Y1541>,
-    /// Values of metrics without a field of their own, by key; `None` if undefined.
+    /// Values of metrics that have no field of their own, by key; `None` if undefined.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, Option<f64>>,
-    /// Clock estimate and facts about both clocks.
+    /// Clock estimate, and facts about both clocks.
     pub clock: ClockEstimate,
     /// Sources of the stamps.
     pub stamps: StampCounts,

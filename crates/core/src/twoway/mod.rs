@@ -1,5 +1,5 @@
-//! Two-way tests: views of their records as one-way records, so that one analysis serves round trips and both
-//! directions; facts about such a test in addition to its packets; and its results.
+//! Two-way tests: views of their records as one-way records, facts about a test in addition to its packets, and its
+//! results. With these views, one analysis handles round trips and both directions.
 
 mod facts;
 pub mod far_clock;

@@ -25,17 +25,17 @@ pub fn round_trip(record: &PacketRecord) -> Option<Span> {
     Some(whole - processing(record).unwrap_or_default())
 }
 
-/// Returns true if the delay of `record`, an answer, is unknown. Either it includes the far host's processing
-/// time, which the delays of other answers exclude; or that time is longer than the whole round trip, so one of
+/// Returns true if the delay of the answer `record` is unknown. Either it includes the far host's processing time,
+/// which the delays of other answers exclude, or this time is longer than the whole round trip, in which case one of
 /// the four times is wrong. `processing_apart` is [`TwoWay::processing_apart`](super::TwoWay::processing_apart).
 pub fn lacks_delay(record: &PacketRecord, processing_apart: bool) -> bool {
     let impossible = round_trip(record).is_some_and(|rtt| rtt < Span::ZERO);
     impossible || processing_apart && processing(record).is_none()
 }
 
-/// Returns `record` as a record of a one-way stream: `sent` and `arrived` are the two ends of the view. `None`
-/// if either is unknown. Lags, size and header fields describe the packet that returned, so only views that end
-/// with its arrival retain them.
+/// Returns `record` as a record of a one-way stream: `sent` and `arrived` are the two times of the view. `None` if
+/// either is unknown. Lags, size and header fields describe the packet that returned, so only views that end with its
+/// arrival retain them.
 pub fn project(record: &PacketRecord, view: RecordView) -> Option<PacketRecord> {
     let (from, to) = match view {
         RecordView::RoundTrip => (Moment::Sent, Moment::Returned),

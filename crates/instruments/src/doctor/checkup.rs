@@ -22,7 +22,7 @@ use jitlat_proto::twoway::{Overdue, PingPlan};
 use serde::Serialize;
 use std::sync::atomic::AtomicBool;
 
-/// Traffic for which the host is examined.
+/// Traffic for which the host is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckupTraffic {
@@ -30,7 +30,7 @@ pub struct CheckupTraffic {
     pub period: Span,
     /// Packet length in bytes.
     pub payload: u16,
-    /// Longest time that the whole examination may take, in ns.
+    /// Maximum duration of the checkup, in ns.
     pub duration: Span,
 }
 
@@ -42,19 +42,19 @@ pub struct Baseline {
     pub sent: u64,
     /// Packets received.
     pub received: u64,
-    /// Period of the stream.
+    /// Time between packets.
     pub period: Span,
-    /// Smallest delay; for round trips, without the processing time of the reflector.
+    /// Smallest delay; for round trips, without the reflector's processing time.
     pub min: Option<i64>,
-    /// 50th percentile of the delay above the smallest.
+    /// 50th percentile of the jitter (delay above the smallest).
     pub pdv_p50: Option<i64>,
-    /// 90th percentile of the delay above the smallest.
+    /// 90th percentile of the jitter.
     pub pdv_p90: Option<i64>,
-    /// 99th percentile of the delay above the smallest.
+    /// 99th percentile of the jitter.
     pub pdv_p99: Option<i64>,
-    /// 99.9th percentile of the delay above the smallest.
+    /// 99.9th percentile of the jitter.
     pub pdv_p999: Option<i64>,
-    /// Largest delay above the smallest.
+    /// Largest jitter.
     pub pdv_max: Option<i64>,
     /// Standard deviation of the delay.
     pub stddev: Option<f64>,
@@ -78,17 +78,17 @@ pub struct HeldCapability {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Checkup {
-    /// Time of the examination, in ns since 1970.
+    /// Start time of the checkup, in ns since 1970.
     pub at: WallTime,
-    /// Traffic for which the host was examined.
+    /// Traffic for which the host was checked.
     pub question: CheckupTraffic,
     /// Host name, system, clock source and state of the kernel's clock.
     pub host: HostFacts,
-    /// Cost of reading the wall clock.
+    /// Cost of one reading of the wall clock.
     pub wall_clock: ClockReading,
-    /// Cost of reading the steady clock.
+    /// Cost of one reading of the steady clock.
     pub steady_clock: ClockReading,
-    /// Wake-up errors of each pacing mode, with SCHED_FIFO where permitted.
+    /// Wake-up delays of each pacing mode, with SCHED_FIFO where permitted.
     pub wake: Vec<WakeLateness>,
     /// A one-way stream over loopback, or the reason why it could not be measured.
     #[serde(skip)]
@@ -96,7 +96,7 @@ pub struct Checkup {
     /// Round trips over loopback, or the reason why they could not be measured.
     #[serde(skip)]
     pub two_way: Result<Baseline, String>,
-    /// Processors, power saving, load.
+    /// Processors, power saving and load.
     pub machine: MachineReport,
     /// Sizes of the socket buffers.
     pub sockets: SocketReport,
@@ -109,7 +109,7 @@ pub struct Checkup {
 }
 
 impl Checkup {
-    /// Examines this host. This takes as long as `question` allows, plus the time to set up a few tests.
+    /// Checks this host. This takes the time given in `question`, plus the time to set up a few tests.
     pub fn make(question: &CheckupTraffic, stop: &Stop) -> Checkup {
         let stop = stop.flag();
         let part = |percent: i64| Span(question.duration.0.saturating_mul(percent) / 100);
@@ -144,19 +144,20 @@ impl Checkup {
         }
     }
 
-    /// Returns the wake-up errors of one pacing mode, without SCHED_FIFO; `None` if it was not measured.
+    /// Returns the wake-up delays of one pacing mode, without SCHED_FIFO; `None` if that mode was not
+    /// measured.
     pub fn woken(&self, mode: PaceMode) -> Option<&WakeLateness> {
         self.wake.iter().find(|w| w.mode == mode.to_string() && !w.realtime)
     }
 
-    /// Returns the noise floor for reports of tests; `None` if no stream over loopback was measured.
+    /// Returns the noise floor for test reports; `None` if no loopback stream was measured.
     pub fn floor(&self) -> Option<NoiseFloor> {
         noise(&self.wall_clock, self.woken(PaceMode::Sleep)?, self.one_way.as_ref().ok()?)
     }
 }
 
-/// Derives a stream from the requested one that takes at most `budget` and has 20 to 1000 packets. If even 20 packets
-/// take longer, they are sent faster; [`Baseline::period`] is the period used.
+/// Derives a loopback stream of 20 to 1000 packets from the requested one, lasting `budget` at most. If 20
+/// packets would take longer, they are sent faster: [`Baseline::period`] is the actual period.
 fn stream(transport: Transport, period: Span, payload: u64, budget: Span) -> TestSpec {
     let period = Span(period.0.clamp(1, (budget.0 / 20).max(1)));
     let packets = (budget.0 / period.0).clamp(20, 1000) as u64;
@@ -164,7 +165,7 @@ fn stream(transport: Transport, period: Span, payload: u64, budget: Span) -> Tes
     TestSpec::new(Direction::Up, transport, packets, payload, period, Schedule::Periodic).unwrap_or_default()
 }
 
-/// Measures the noise floor with a stream like `asked`.
+/// Measures the noise floor with a stream like the requested one (`asked`).
 pub fn floor(
     asked: &TestSpec,
     pacing: &Pacing,

@@ -1,5 +1,5 @@
-//! [`judge`]: derives findings from a [`Checkup`], the worst first, each with a recommended change. Pure, so that tests can judge
-//! simulated hosts.
+//! [`judge`]: derives findings from a [`Checkup`], worst first, each with a recommended change. Does no I/O,
+//! so that tests can judge simulated hosts.
 
 use super::checkup::Checkup;
 use jitlat_core::Span;
@@ -26,7 +26,7 @@ pub struct Finding {
     pub change: Option<String>,
 }
 
-/// Returns all findings, the worst first.
+/// Returns all findings, worst first.
 pub fn judge(c: &Checkup) -> Vec<Finding> {
     let mut found = FindingList(Vec::new());
     found.clock(c);
@@ -52,13 +52,14 @@ fn processors(n: usize) -> String {
     if n == 1 { "1 processor".to_owned() } else { format!("{n} processors") }
 }
 
-/// A clock whose reading takes longer than this is read through the kernel instead of in user space (vDSO).
+/// Clock reading time, in ns, above which the clock is assumed to be read by a system call: reading it through the
+/// vDSO takes tens of nanoseconds.
 const SLOW_CLOCK: Span = Span(200);
-/// A stall longer than this is visible in jitter figures.
+/// Shortest stall that is reported, because it is visible in jitter figures.
 const LONG_STALL: Span = Span::millis(1);
-/// An idle state with a longer wake-up latency than this, in µs, is visible in one-way jitter.
+/// Wake-up latency of an idle state, in µs, above which the state is visible in one-way jitter.
 const DEEP_SLEEP: u64 = 50;
-/// Buffer size that holds a tenth of a second of small packets at 10 000 per second.
+/// Smallest sufficient socket buffer: it holds a tenth of a second of small packets at 10 000 per second.
 const MIN_BUFFER_BYTES: u64 = 1 << 20;
 
 impl FindingList {
@@ -213,7 +214,7 @@ impl FindingList {
                 format!("{load:.2} programs are ready to run on {}: packets will wait.", processors(m.cpus));
             self.add("load", level, text, Some("stop other programs on this host".into()));
         } else if let Some(p) = m.cpu_pressure.filter(|p| *p > 10.0) {
-            let text = format!("For {p:.0} % of the last ten seconds some program waited for a processor.");
+            let text = format!("During {p:.0} % of the last ten seconds, a program waited for a processor.");
             self.add("load", Level::Note, text, Some("stop other programs on this host".into()));
         }
         if let Some(quota) = m.quota.filter(|q| *q < m.cpus as f64) {
@@ -237,7 +238,7 @@ impl FindingList {
         }
         if let Some(deep) = m.idle_states.iter().rev().find(|s| s.exit_us > DEEP_SLEEP) {
             let text = format!(
-                "Idle processors sleep as deep as {}, which takes {} us to wake up.",
+                "Idle processors enter {}, which takes {} us to wake up from.",
                 deep.name, deep.exit_us
             );
             let change = format!("sudo cpupower idle-set -D {DEEP_SLEEP}");
@@ -245,14 +246,14 @@ impl FindingList {
         }
         if let Some(stolen) = m.stolen.filter(|s| *s > 1.0) {
             let text = format!("The hypervisor gave {stolen:.1} % of the processor time to other machines.");
-            self.add("stolen", Level::Poor, text, Some("use a machine with processors of its own".into()));
+            self.add("stolen", Level::Poor, text, Some("use a machine with dedicated processors".into()));
         } else if let Some(kind) = &m.virtual_machine {
             let text =
                 format!("This is a virtual machine ({kind}): its clock and its processors are shared.");
             self.add("virtual", Level::Note, text, None);
         }
         if m.cpus == 1 {
-            let text = "There is one processor: receiver, sender and kernel take turns.".to_owned();
+            let text = "This host has only one processor, shared by receiver, sender and kernel.".to_owned();
             self.add("one_processor", Level::Note, text, Some("do not use --pace spin".into()));
         }
     }
@@ -260,7 +261,10 @@ impl FindingList {
     fn sockets(&mut self, c: &Checkup) {
         let s = &c.sockets;
         if let Some(room) = s.receive.filter(|r| *r < MIN_BUFFER_BYTES) {
-            let text = format!("A socket holds {} KiB: a stall loses packets at high rates.", room / 1024);
+            let text = format!(
+                "The receive buffer of a socket holds only {} KiB: at high rates, packets are lost during a stall.",
+                room / 1024
+            );
             let change = "sudo sysctl -w net.core.rmem_max=8388608 net.core.wmem_max=8388608";
             self.add("buffers", Level::Note, text, Some(change.into()));
         }
@@ -291,10 +295,10 @@ impl FindingList {
             }
             if let Some(who) = i.launch_times {
                 let who = match who {
-                    LaunchTimes::Kernel => "the kernel's timers let",
-                    LaunchTimes::Adapter => "the adapter lets",
+                    LaunchTimes::Kernel => "the kernel's timers",
+                    LaunchTimes::Adapter => "the adapter",
                 };
-                let text = format!("{}: {who} packets go at their launch times.", i.name);
+                let text = format!("{}: {who} can send packets at their launch times.", i.name);
                 self.add("launch_times", Level::Good, text, Some("--pace etf".to_owned()));
             }
             if let Some(us) = i.coalesce_us.filter(|us| *us > 20) {
@@ -325,7 +329,7 @@ impl FindingList {
             self.add("no_icmp", Level::Note, text, Some(change.into()));
         }
         if lacks(Capability::NetRaw) {
-            let text = "Packets cannot be captured at an interface (CAP_NET_RAW is missing); captures in files can be read.";
+            let text = "Packets cannot be captured on an interface (CAP_NET_RAW is missing); capture files can be read.";
             self.add("no_capture", Level::Note, text.to_owned(), c.grant.clone());
         }
     }
@@ -371,7 +375,7 @@ mod tests {
         }
     }
 
-    /// A host with nothing to change.
+    /// Returns a host with nothing to change.
     fn good() -> Checkup {
         let sync = SyncState {
             synchronised: true,
@@ -430,7 +434,7 @@ mod tests {
 
     #[test]
     fn the_paper_of_1997_would_have_been_warned() {
-        // The memo: "sometimes a simple timestamp would take up to 20 ms"
+        // The paper on the ATM loopback reports: "sometimes a simple timestamp would take up to 20 ms".
         let mut c = good();
         c.wall_clock =
             ClockReading { max: Span::millis(20), stalls: 1, stalled: Span::millis(20), ..reading() };

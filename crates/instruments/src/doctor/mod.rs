@@ -1,5 +1,5 @@
-//! The `doctor` instrument: determines whether this host is fit for measurements, how much it adds to every figure, and what
-//! to change.
+//! The `doctor` instrument: reports whether this host is fit for measurements, how much noise it adds to
+//! every figure, and which settings to change.
 //!
 //! * [`checkup`] – [`Checkup`]: measures this host, and reads the kernel's settings
 //! * [`findings`] – [`judge`]: derives findings from the checkup
@@ -17,13 +17,14 @@ use jitlat_core::{Direction, NoiseFloor, Schedule, Span, TestSpec, Transport};
 use jitlat_net::pace::Pacing;
 use jitlat_proto::twoway::PingPlan;
 
-/// Time for which the noise floor is measured.
+/// Duration of the noise floor measurement.
 const NOISE_FLOOR_TIME: Span = Span::seconds(3);
 
-/// Measures the noise that this host adds to the figures of `test`, over its own loopback interface, in three seconds.
+/// Measures the noise that this host adds to the figures of `test`: sends a similar stream over the loopback
+/// interface for three seconds.
 ///
 /// # Errors
-/// The reason why it could not be measured.
+/// Reason why the noise could not be measured.
 pub fn noise_floor(test: &OneWay, stop: &Stop) -> Result<NoiseFloor, String> {
     let spec = test.settings.terms.specs.first().ok_or("the test has no stream")?;
     checkup::floor(spec, &test.settings.sending.pacing, NOISE_FLOOR_TIME, stop.flag(), |spec| {
@@ -34,11 +35,11 @@ pub fn noise_floor(test: &OneWay, stop: &Stop) -> Result<NoiseFloor, String> {
 /// Measures the noise that this host adds to the figures of a two-way test.
 ///
 /// # Errors
-/// The reason why it could not be measured.
+/// Reason why the noise could not be measured.
 pub fn noise_floor_two_way(test: &Ping, stop: &Stop) -> Result<NoiseFloor, String> {
     let plan = test.plan().map_err(|e| e.to_string())?;
     let pacing = Pacing { mode: test.pace, ..Pacing::default() };
-    // A stop-and-wait test has no period of its own, but the baseline needs one.
+    // A stop-and-wait test has no fixed period, but the loopback stream needs one.
     let period = plan.wait.map_or(plan.spec.period(), |w| w.max(Span::millis(1)));
     let (packets, payload) = (plan.spec.packets().into(), plan.spec.payload().into());
     let spec = TestSpec::new(Direction::Up, Transport::Udp, packets, payload, period, Schedule::Periodic);

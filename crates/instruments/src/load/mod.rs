@@ -1,13 +1,13 @@
 //! Latency under load: the same test without and with background traffic, and a comparison of both.
 //!
-//! * [`spec`] – [`LoadSpec`]: description of the traffic
+//! * [`spec`] – [`LoadSpec`]: description of the background traffic
 //! * [`phases`] – [`Phases`]: the idle and the loaded phase, compared
 //!
-//! The load consists of jitlat's own test streams at a given rate, against `jitlat serve`. The server grants and
-//! limits it like any test, it ends with the test (or, if this program dies, after its own number of packets), and it
-//! is measured like any other stream. One difference: this host may hand several packets to the kernel at once
-//! (`UDP_SEGMENT`), which takes a third of the processor time at high rates. TCP streams send as fast as the path
-//! allows, up to that rate.
+//! The load consists of jitlat's own test streams at a given rate, against `jitlat serve`. The server grants
+//! and limits the load like any test. The load ends with the test (or, if this program dies, after its
+//! configured number of packets), and is measured like any other stream. One difference: this host may hand
+//! several packets to the kernel at once (`UDP_SEGMENT`), which takes a third of the processor time at high
+//! rates. TCP streams send as fast as the path allows, up to that rate.
 
 pub mod phases;
 pub mod spec;
@@ -32,11 +32,11 @@ use std::time::Duration;
 /// Background traffic during a test.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// The streams to send; empty: no load.
+    /// Streams to send; empty: no load.
     pub specs: Vec<LoadSpec>,
-    /// The server that receives the load.
+    /// Server that receives the load.
     pub server: LoadServer,
-    /// Time for which the load runs before the test begins.
+    /// Time for which the load runs before the test starts.
     pub settle: Span,
 }
 
@@ -47,7 +47,7 @@ pub struct LoadServer {
     pub host: String,
     /// Control port of the server.
     pub port: u16,
-    /// Key shared with the server.
+    /// Key shared with the server; `None`: no key.
     pub key: Option<PresharedKey>,
 }
 
@@ -55,11 +55,11 @@ pub struct LoadServer {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadStream {
-    /// Load that the stream belongs to, as given by the user.
+    /// Description of the load, as given by the user.
     pub load: String,
     /// Requested payload rate in bit/s; `None`: as fast as TCP can send.
     pub offered_bps: Option<f64>,
-    /// Payload rate that arrived in bit/s; `None` if unknown.
+    /// Received payload rate in bit/s; `None` if unknown.
     pub received_bps: Option<f64>,
     /// Packets sent.
     pub sent: u64,
@@ -69,16 +69,16 @@ pub struct LoadStream {
     pub failure: Option<String>,
 }
 
-/// Longest time until a stream begins.
+/// Maximum time until all streams are running.
 const START_TIMEOUT: Span = Span::seconds(20);
-/// Time beyond the test's duration for the conversation with the server and for late packets.
+/// Time added to the test's duration for the control connection and for late packets.
 const CONVERSATION_MARGIN: Span = Span::seconds(30);
 
 impl Load {
-    /// Runs `test`, which should take `duration`, during the load. Returns the results of both.
+    /// Runs `test`, which takes about `duration`, while the load is running. Returns the results of both.
     ///
     /// # Errors
-    /// The error of the test, or of the first stream of load that failed.
+    /// The error of the test, or of the first load stream that failed.
     pub fn run_during<T>(
         &self,
         duration: Span,
@@ -86,7 +86,7 @@ impl Load {
         test: impl FnOnce() -> Result<T, Error>,
     ) -> Result<(T, Vec<LoadStream>), Error> {
         let streams = self.streams(duration)?;
-        // Each stream has its own stop flag, because a test resets its flag.
+        // Each stream has its own stop flag, because a test resets its flag while it ends.
         let ends: Vec<Stop> = streams.iter().map(|_| Stop::new()).collect();
         let end_all = || ends.iter().for_each(Stop::request);
         let flowing = AtomicUsize::new(0);
@@ -105,7 +105,7 @@ impl Load {
             }
             let settled = settle(&flowing, &running, self.settle, stop);
             let result = settled.then(test);
-            // Streams that ended by themselves have recorded the reason; the others only need the request to stop.
+            // Streams that have already ended recorded a reason; the others only have to be stopped.
             let (gone, left): (Vec<_>, Vec<_>) = running.into_iter().partition(ScopedJoinHandle::is_finished);
             let early = !gone.is_empty();
             end_all();
@@ -115,9 +115,9 @@ impl Load {
                 gone.into_iter().chain(left).map(join).collect::<Result<Vec<LoadStream>, Error>>()?;
             let Some(result) = result else {
                 return Err(Error::Load(if stop.is_requested() {
-                    "stopped before the load had begun".to_owned()
+                    "stopped before the load had started".to_owned()
                 } else {
-                    format!("the load did not begin within {}", units::duration(START_TIMEOUT))
+                    format!("the load did not start within {}", units::duration(START_TIMEOUT))
                 }));
             };
             if early && !stop.is_requested() {
@@ -128,7 +128,7 @@ impl Load {
         })
     }
 
-    /// Returns each stream of the load as a one-way test that lasts longer than a test of `duration`.
+    /// Returns each load stream as a one-way test that outlasts a test of `duration`.
     fn streams(&self, duration: Span) -> Result<Vec<(&LoadSpec, OneWay)>, Error> {
         let whole = Span(duration.0.saturating_add(self.settle.0).saturating_add(CONVERSATION_MARGIN.0));
         let unlimited = self.specs.iter().map(LoadSpec::unlimited).sum();
@@ -136,7 +136,7 @@ impl Load {
         for load in &self.specs {
             for mut spec in load.streams(whole, unlimited)? {
                 if spec.direction() == Direction::Down {
-                    // Each stream needs its own receive port, different from the test's.
+                    // Each stream needs its own receive port, because the test itself uses the default one.
                     spec.dst_port = free_port()?;
                 }
                 streams.push((load, self.server.test(load, spec)));
@@ -153,7 +153,7 @@ impl LoadServer {
         settings.control_port = self.port;
         settings.terms.key = self.key.clone();
         settings.sending.priority = load.priority();
-        // Kernel stamps would cost time, and the load does not need them.
+        // User-space stamps are sufficient for the load, and kernel stamps would cost processor time.
         settings.terms.stamps = StampSource::User;
         settings.sending.segmented = true;
         test
@@ -167,7 +167,7 @@ fn free_port() -> Result<u16, Error> {
     port.map_err(|source| Error::System { doing: "finding a free port for the load", source })
 }
 
-/// Waits until every stream has run for `settle`. Returns false if a stream never begins.
+/// Waits until every stream has run for `settle`. Returns false if a stream does not start.
 fn settle<T>(flowing: &AtomicUsize, running: &[ScopedJoinHandle<'_, T>], settle: Span, stop: &Stop) -> bool {
     let asked = steady();
     let mut since: Option<SteadyTime> = None;

@@ -13,29 +13,29 @@ use jitlat_verdict::compare::{Basis, Comparison, ComparisonSettings, ComparisonS
 /// The idle and the loaded phase of a test.
 #[derive(Clone, Debug)]
 pub struct Phases {
-    /// The phase without the load.
+    /// Phase without the load.
     pub idle: LoadPhase,
-    /// The phase during the load.
+    /// Phase with the load.
     pub loaded: LoadPhase,
-    /// Results of the load's streams.
+    /// Results of the load streams.
     pub streams: Vec<LoadStream>,
-    /// The loaded phase compared with the idle one.
+    /// Comparison of the loaded phase with the idle one.
     pub comparison: Comparison,
 }
 
 /// One phase: a test with one stream.
 #[derive(Clone, Debug)]
 pub struct LoadPhase {
-    /// The stream and its figures.
+    /// Stream and its figures.
     pub analysed: Analysed,
     /// Records of the stream, in arrival order.
     pub records: Vec<PacketRecord>,
 }
 
 impl Phases {
-    /// Runs `instrument` twice, idle and during `load`. `basis` is the quantity that is compared: for one-way delays
-    /// it should be their variation, because the offset of the two clocks may change between the phases. `observers`
-    /// receive the events of the idle and of the loaded phase.
+    /// Runs `instrument` twice, idle and during `load`. `basis` is the quantity to compare: jitter for
+    /// one-way tests, because the clock offset may change between the phases. `observers` receive the events
+    /// of the idle and of the loaded phase.
     ///
     /// # Errors
     /// [`Error`] if either phase could not be measured.

@@ -14,7 +14,7 @@ use std::str::FromStr;
 pub struct LoadSpec {
     text: String,
     transport: Transport,
-    /// Rate of all streams together; `None`: as fast as TCP can send.
+    /// Total rate of all streams; `None`: as fast as TCP can send.
     rate: Option<SendingRate>,
     payload: u64,
     streams: usize,
@@ -23,16 +23,19 @@ pub struct LoadSpec {
     direction: Direction,
 }
 
-/// Payload bytes: a datagram that fits the MTU of nearly any path; for TCP several segments.
+/// Payload bytes per packet: for UDP, a datagram that fits the MTU of nearly any path; for TCP, ten segments.
 const PAYLOAD: [u64; 2] = [1400, 14_480];
-/// Maximum number of streams of one load: a server grants one client 32 sessions, and the test needs one of them.
+/// Maximum number of streams of one load: a server grants 32 sessions to one client, and the test needs one
+/// of them.
 const MAX_STREAMS: usize = 31;
-/// Maximum number of packets of one stream, and of all streams without a rate: half a gigabyte of records at each end.
+/// Maximum number of packets of one stream, and of all streams without a rate in total: half a gigabyte of
+/// records at each end.
 const MAX_PACKETS: u64 = 8_000_000;
-/// Maximum rate of a stream without a configured rate, in bit/s. It is lower in long tests, so that all records fit.
+/// Maximum rate of a stream without a configured rate, in bit/s. Lower in long tests, to bound the number of
+/// records.
 const UNLIMITED_STREAM_BITS: f64 = 1e9;
-/// Maximum total rate of all streams without a configured rate, in bit/s: most of the rate that a server grants a client in one
-/// direction.
+/// Maximum total rate of all streams without a configured rate, in bit/s: 80 % of the rate that
+/// a server grants one client in one direction.
 const UNLIMITED_TOTAL_BITS: f64 = 8e9;
 
 impl LoadSpec {
@@ -41,11 +44,11 @@ impl LoadSpec {
         self.priority
     }
 
-    /// Returns the specification of each stream, for `duration`, in a load with `unlimited` streams that have no
-    /// rate.
+    /// Returns the specification of each stream, for a test of `duration`. `unlimited` is the number of
+    /// streams without a rate in the whole load, which share the maximum total rate.
     ///
     /// # Errors
-    /// [`Error::Spec`] if such a stream is impossible.
+    /// [`Error::Spec`] if a stream is not possible.
     pub fn streams(&self, duration: Span, unlimited: usize) -> Result<Vec<TestSpec>, Error> {
         let period = self.period(duration, unlimited)?;
         let packets = (duration.0 as u64).div_ceil(period.0.max(1) as u64).clamp(1, MAX_PACKETS);
@@ -110,7 +113,7 @@ impl FromStr for LoadSpec {
         let rate = match rate {
             Some(rate) => Some(quantity::rate(rate).map_err(|e| bad(&e.to_string()))?),
             None if transport == Transport::Tcp => None,
-            None => return Err(bad("UDP needs a rate, because nothing slows it down (udp:5Mbit)")),
+            None => return Err(bad("UDP needs a rate, because it has no congestion control (udp:5Mbit)")),
         };
         let mut payload = PAYLOAD[usize::from(transport == Transport::Tcp)];
         let (mut streams, mut dscp, mut direction) = (1, Dscp::default(), Direction::Up);
@@ -119,7 +122,9 @@ impl FromStr for LoadSpec {
             match part.split_once('=') {
                 Some(("streams", n)) => {
                     let n = n.parse().ok().filter(|n| (1..=MAX_STREAMS).contains(n));
-                    streams = n.ok_or_else(|| bad(&format!("streams are 1 to {MAX_STREAMS}")))?;
+                    streams = n.ok_or_else(|| {
+                        bad(&format!("the number of streams must be from 1 to {MAX_STREAMS}"))
+                    })?;
                 }
                 Some(("dscp", d)) => dscp = d.parse().map_err(|e| bad(&format!("{e}")))?,
                 Some(("ac", c)) => {

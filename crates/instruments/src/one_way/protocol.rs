@@ -1,5 +1,5 @@
 //! [`OneWayProtocol`]: an entry of [`ONE_WAY_PROTOCOLS`](super::ONE_WAY_PROTOCOLS). Each file of the folder
-//! `protocols` exports one.
+//! `protocols` exports one entry.
 
 use super::OneWay;
 use crate::arguments::{Argument, Arguments};
@@ -10,13 +10,13 @@ use crate::stop::Stop;
 use jitlat_core::observer::Observer;
 use std::fmt;
 
-/// One-way protocol, as described to the rest of the program.
+/// Description of a one-way protocol for the rest of the program.
 pub struct OneWayProtocol {
     /// Name in small letters: `owamp`.
     pub name: &'static str,
-    /// Name for people: `OWAMP`.
+    /// Display name: `OWAMP`.
     pub title: &'static str,
-    /// Programs that answer the protocol, for help.
+    /// Programs that answer the protocol, for the help text.
     pub answered_by: &'static str,
     /// Arguments of the client.
     pub arguments: &'static [Argument],
@@ -43,18 +43,18 @@ impl fmt::Debug for OneWayProtocol {
     }
 }
 
-/// The client of a one-way protocol, with its arguments.
+/// Client of a one-way protocol, with the values of its arguments.
 pub trait OneWayClient: fmt::Debug + Send + Sync {
-    /// Returns the entry of the protocol in the list.
+    /// Returns the protocol's entry in [`ONE_WAY_PROTOCOLS`](super::ONE_WAY_PROTOCOLS).
     fn protocol(&self) -> &'static OneWayProtocol;
 
     /// Checks that the protocol can run `test`.
     ///
     /// # Errors
-    /// [`Error::Settings`] if the test asks for something that the protocol cannot do.
+    /// [`Error::Settings`] if the test has a setting that the protocol does not support.
     fn check(&self, test: &OneWay) -> Result<(), Error>;
 
-    /// Runs `test`, which was checked.
+    /// Runs `test`, which must have passed [`check`](Self::check).
     ///
     /// # Errors
     /// [`Error`] if nothing was measured.

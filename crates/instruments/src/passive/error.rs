@@ -6,33 +6,33 @@ use jitlat_net::capture::interface::InterfaceError;
 use jitlat_net::digest::CollectorError;
 use jitlat_passive::{NoPlan, PartError};
 
-/// Reason why captured traffic could not be analysed, or not completely.
+/// Reason why captured traffic could not be analysed, or only in part.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PassiveError {
     /// A capture cannot be read.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// Packets cannot be captured at an interface.
+    /// Packets cannot be captured on an interface.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// Another host does not send digests.
+    /// Another host does not send packet digests.
     #[error(transparent)]
     Collector(#[from] CollectorError),
     /// Two captures have no packets in common.
     #[error("{why}{}", lines(.notes))]
     NothingCommon {
-        /// Reason why their packets cannot be matched.
+        /// Reason why the packets of the captures cannot be matched.
         why: NoPlan,
-        /// Possible reasons.
+        /// Hints at possible reasons.
         notes: Vec<String>,
     },
-    /// Live points had too few packets in common when the time was up.
+    /// The live points had too few packets in common when the time limit was reached.
     #[error("{}{}", no_traffic(.why), lines(.notes))]
     NotLearnt {
-        /// Reason why their packets cannot be matched.
+        /// Reason why the packets of the points cannot be matched.
         why: NoPlan,
-        /// Facts about each point, and possible reasons.
+        /// Facts about each point, and hints at possible reasons.
         notes: Vec<String>,
     },
     /// Both live points are the same.
@@ -46,12 +46,12 @@ pub enum PassiveError {
     /// Digests do not contain the flow of a packet.
     #[error("flows and prefixes need a point on this host: digests identify packets but not their flows")]
     NoFlows,
-    /// Matching as the CAIA tool does needs whole captures.
+    /// Matching like the CAIA tool needs complete captures.
     #[error("matching like the CAIA tool is for files: it needs the whole of both captures")]
     CaiaLive,
-    /// A part of captures needs a first pass over the whole.
+    /// Analysing a part of captures requires a first pass over all of them.
     #[error(
-        "a part of captures is found by reading them twice, but standard input can be read only once: give files, or --plan"
+        "analysing a part of captures means reading them twice, but standard input can be read only once: give files, or --plan"
     )]
     NoSecondReading,
     /// Matching like the CAIA tool depends on all earlier packets.
@@ -59,13 +59,14 @@ pub enum PassiveError {
         "matching like the CAIA tool needs the whole of both captures: leave out --compat when you analyse parts"
     )]
     CaiaParts,
-    /// At the second point, a part's connections have other addresses.
+    /// Addresses are translated between the points, so a part's connections have other addresses at the
+    /// second point.
     #[error(
         "addresses are translated between the points, so the parts of one point do not correspond to those \
          of the other: analyse the parts of each point separately (--one-point)"
     )]
     TranslatedParts,
-    /// Parts cannot be joined.
+    /// The parts cannot be joined.
     #[error(transparent)]
     Part(#[from] PartError),
     /// The thread that reads a capture died; packets that it had not delivered are missing.
@@ -74,15 +75,15 @@ pub enum PassiveError {
     /// The thread that captures at a live point died.
     #[error("the thread that captures at {0} failed: the last packets are missing")]
     PointFailed(LivePoint),
-    /// A capture contains no TCP.
+    /// A capture contains no TCP packets.
     #[error("no TCP segment in {name}: {packets} IP packets, {skipped} frames without a known IP packet{}",
         if *.filtered { "; a filter selected some hosts and ports only" } else { "" })]
     NoTcp {
-        /// The captures.
+        /// Names of the captures.
         name: String,
-        /// IP packets found.
+        /// Number of IP packets.
         packets: u64,
-        /// Frames that hold no IP packet.
+        /// Number of frames that are not IP packets.
         skipped: u64,
         /// True if a filter excluded some packets.
         filtered: bool,

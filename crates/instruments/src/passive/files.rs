@@ -1,4 +1,4 @@
-//! Two captures in files, each read from its beginning.
+//! Two captures in files, each read from the beginning.
 
 use super::error::PassiveError;
 use super::outcome::{MatchedCaptures, PassiveOutcome, forward};
@@ -21,17 +21,17 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-/// Longest time between the passages of a packet at both points.
+/// Maximum time between the observations of a packet at both points.
 pub(super) const MAX_TRANSIT: Span = Span::seconds(10);
-/// Longest time between the passages of a packet at both points when matching like the CAIA tool.
+/// Maximum time between the observations of a packet at both points when matching like the CAIA tool.
 const CAIA_MAX_TRANSIT: Span = Span::seconds(60);
 
-/// Source of a point's packets: pcap or pcapng, plain or compressed.
+/// Source of a point's packets: pcap or pcapng data, plain or compressed.
 #[non_exhaustive]
 pub enum CaptureSource {
-    /// Files that are read one after the other, as from a rotating capture; `-` is standard input.
+    /// Files read one after the other, as written by a rotating capture; `-` is standard input.
     Files(Vec<PathBuf>),
-    /// A reader, with its name for messages.
+    /// A reader, with a name for messages.
     Reader(String, Box<dyn Read + Send>),
 }
 
@@ -42,7 +42,7 @@ impl fmt::Debug for CaptureSource {
 }
 
 impl CaptureSource {
-    /// Name for messages.
+    /// Returns a name for messages.
     pub fn name(&self) -> String {
         match self {
             CaptureSource::Files(paths) => {
@@ -52,7 +52,7 @@ impl CaptureSource {
         }
     }
 
-    /// The files, if they can be read a second time; `None` for standard input and readers.
+    /// Returns the files if they can be read a second time; `None` for standard input and readers.
     pub(super) fn again(&self) -> Option<Vec<PathBuf>> {
         match self {
             CaptureSource::Files(paths) if paths.iter().all(|p| p.as_os_str() != STDIN) => {
@@ -72,11 +72,11 @@ impl CaptureSource {
 }
 
 impl Passive {
-    /// Analyses the traffic in two captures, the reference point's first, to their ends or until `stop`. `observer`
-    /// receives pairs, packets and records as soon as they are known.
+    /// Analyses the traffic in two captures, the reference point's first, until they end or `stop` is
+    /// requested. `observer` receives pairs, packets and records as soon as they are found.
     ///
     /// # Errors
-    /// [`PassiveError`] if a capture cannot be read, or if both have no packets in common.
+    /// [`PassiveError`] if a capture cannot be read, or if the captures have no packets in common.
     pub fn follow_captures(
         &self,
         points: [CaptureSource; 2],
@@ -89,7 +89,7 @@ impl Passive {
         }
     }
 
-    /// Like [`follow_captures`](Self::follow_captures), except that captures without common packets are not an error.
+    /// Like [`follow_captures`](Self::follow_captures), but captures without common packets are not an error.
     pub(super) fn try_captures(
         &self,
         points: [CaptureSource; 2],
@@ -163,8 +163,8 @@ impl Passive {
         Ok(Ok(self.conclude(followed, observers, observer)))
     }
 
-    /// Returns the plan for matching. The inner error contains what is missing, and what the captures have in common
-    /// between other addresses.
+    /// Determines how to match the packets. The inner error describes why that is not possible, and the
+    /// traffic that the captures have in common between other addresses.
     pub(super) fn survey(
         &self,
         [reference, monitor]: &[Vec<PacketPreview>; 2],
@@ -174,14 +174,14 @@ impl Passive {
         let asked = self.sides.as_ref();
         let mut plan = survey(reference, monitor, asked);
         if let (Err(NoPlan::NothingCommon | NoPlan::OtherAddresses(_)), [Some(r), Some(m)]) = (&plan, again) {
-            // The captures may begin at different times, so a sample of both whole captures is used.
+            // The captures may start at different times, so both are sampled from beginning to end.
             plan = survey(&sample(&r, available)?, &sample(&m, available)?, asked);
         }
         let why = match plan {
             Ok(plan) => return Ok(Ok(plan)),
             Err(why) => why,
         };
-        // Without a survey, the user's own settings must be sufficient.
+        // Without a survey, the user's own settings must identify the packets.
         let identified = self.mask.is_some() || matches!(self.matching, Matching::Caia { .. });
         if let (Some(sides), true) = (asked, identified) {
             return Ok(Ok(MatchPlan {
@@ -204,7 +204,7 @@ pub(super) fn start_reader(source: CaptureSource) -> Result<CaptureReader, Passi
     Ok(CaptureReader::start(source.name(), source.open()?))
 }
 
-/// Samples the packets in all of the files.
+/// Samples the packets of all files.
 fn sample(paths: &[PathBuf], available: usize) -> Result<Vec<PacketPreview>, PassiveError> {
     let mut capture = Capture::open(paths)?;
     let mut sample = PreviewSample::new(available);
@@ -214,7 +214,7 @@ fn sample(paths: &[PathBuf], available: usize) -> Result<Vec<PacketPreview>, Pas
     Ok(sample.into_previews())
 }
 
-/// Returns the facts about the capture, as far as it could be read.
+/// Returns the facts about the part of the capture that could be read; adds an error to `failures`.
 fn finish(capture: NamedCapture, failures: &mut Vec<PassiveError>) -> CaptureFacts {
     capture.finish().unwrap_or_else(|failure| {
         failures.push(failure);
@@ -225,13 +225,13 @@ fn finish(capture: NamedCapture, failures: &mut Vec<PassiveError>) -> CaptureFac
 /// Two captures without common packets.
 pub(super) struct Unmatched {
     why: NoPlan,
-    /// Traffic that they have in common between other addresses, if there is any.
+    /// Traffic that the captures have in common between other addresses, if any.
     elsewhere: Option<MatchPlan>,
     readers: [CaptureReader; 2],
 }
 
 impl Unmatched {
-    /// Returns the error, with notes about both captures.
+    /// Returns the error for captures without common packets, with notes about both.
     fn explain(self) -> PassiveError {
         let rule = NamingRule {
             sides: Sides::any(),

@@ -1,5 +1,5 @@
-//! [`Passive::first_pass`]: finds how two captures are matched, how their clocks differ over time, and where each
-//! file's packets are.
+//! [`Passive::first_pass`]: finds how the packets of two captures are matched, how their clocks differ over
+//! time, and the contents of each file.
 
 use super::error::PassiveError;
 use super::files::CaptureSource;
@@ -13,14 +13,15 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// Number of addresses counted in a file, and number of those stored.
+/// Number of addresses counted per file, and number of those stored in the index.
 const COUNTED_HOSTS: (usize, usize) = (4096, 16);
 
 impl Passive {
-    /// Reads both captures once and returns what all runs over their parts need in common.
+    /// Reads both captures once and returns the facts that the runs over all their parts share.
     ///
     /// # Errors
-    /// [`PassiveError`] if a capture cannot be read a second time, or if both have no packets in common.
+    /// [`PassiveError`] if a capture cannot be read a second time, or if the captures have no packets in
+    /// common.
     pub fn first_pass(&self, points: &[CaptureSource; 2]) -> Result<FirstPass, PassiveError> {
         let is_caia = matches!(self.matching, Matching::Caia { .. });
         let [Some(reference), Some(monitor)] = points.each_ref().map(CaptureSource::again) else {
@@ -73,7 +74,7 @@ impl Passive {
     }
 }
 
-/// Returns the contents of a file as an index entry, and adds its packets to the sample.
+/// Returns the index entry of a file, and adds the file's packets to the sample.
 fn index(path: &PathBuf, sample: &mut PreviewSample) -> Result<IndexedFile, PassiveError> {
     let mut capture = Capture::open(std::slice::from_ref(path))?;
     let (mut span, mut frames): (Option<(WallTime, WallTime)>, u64) = (None, 0);

@@ -13,33 +13,35 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Number of frames in a delivery.
+/// Maximum number of frames in a delivery.
 const FRAMES_PER_DELIVERY: usize = 1024;
-/// Time to wait when nothing new has been written.
+/// Pause when nothing new has been written.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Frames delivered between two attempts to make a plan.
+/// Number of frames delivered between two pauses, in which the other thread tries to make a matching plan.
 const FRAMES_PER_ATTEMPT: usize = 8 * FRAMES_PER_DELIVERY;
-/// Frames that are always stored until the plan is made, and longest time to make a plan from them.
+/// Number of early frames that the learner always retains. Once they have been delivered, reading pauses
+/// until there is a matching plan.
 const MIN_PLAN_FRAMES: usize = 24 * FRAMES_PER_DELIVERY;
+/// Maximum duration of that pause.
 const PLAN_TIMEOUT: Span = Span::millis(3500);
-/// Longest time by which one capture is read ahead of the other; later packets wait on disk.
+/// Maximum time by which one capture is read ahead of the other; further packets stay on disk.
 const MAX_LEAD: Span = Span::seconds(10);
-/// Longest time by which frames of a capture are out of order.
+/// Maximum time by which frames of a capture are out of order.
 const MAX_DISORDER: Span = Span::millis(50);
 
 /// Two captures that are still being written.
 pub(super) struct FollowedPoints {
     captures: [FollowedFiles; 2],
-    /// First and last time of the packets delivered from each point.
+    /// Times of the earliest and latest packets delivered from each point.
     spans: [Option<(WallTime, WallTime)>; 2],
-    /// Monitor clock minus reference clock, once there is a plan.
+    /// Monitor clock minus reference clock; `None` until there is a matching plan.
     offset: Option<Span>,
-    /// Number of frames delivered before a plan was made.
+    /// Number of frames delivered before there was a matching plan.
     early: usize,
-    /// Time since which the storage for these frames is full; `None` if it is not.
+    /// Time at which the storage for early frames was full; `None` if it is not full.
     enough: Option<SteadyTime>,
     stopping: bool,
-    /// Number of points that have delivered all packets, once following has ended.
+    /// Number of points that have delivered all packets after following was stopped.
     finished: usize,
 }
 
@@ -58,7 +60,7 @@ impl FollowedPoints {
         })
     }
 
-    /// Reads the next packets of a point; `None`: nothing new.
+    /// Reads the next packets of a point; `None` if nothing new has been written.
     fn read(&mut self, point: CapturePoint) -> Option<PointDelivery> {
         let mut frames = FrameBatch::default();
         if self.captures[point as usize].poll(FRAMES_PER_DELIVERY, |f| frames.push(f)) == 0 {
@@ -75,8 +77,8 @@ impl FollowedPoints {
         Some(PointDelivery { point, what: CapturedBatch::Frames(frames), covered })
     }
 
-    /// Waits for a plan before frames are delivered that would displace the first ones. Reading continues if no plan
-    /// can be made, because later packets may make one possible.
+    /// Pauses between deliveries, so that a matching plan can be made before new frames displace the first
+    /// ones. Reading continues if no plan can be made, because later packets may make one possible.
     fn plan_first(&mut self, frames: usize) {
         let before = self.early;
         self.early += frames;
@@ -88,7 +90,7 @@ impl FollowedPoints {
         }
     }
 
-    /// True while reading pauses because a plan is being made.
+    /// True while reading pauses because a matching plan is being made.
     fn is_planning(&self) -> bool {
         let lately = |since: SteadyTime| clock::steady() - since < PLAN_TIMEOUT;
         self.offset.is_none() && !self.stopping && self.enough.is_some_and(lately)
@@ -110,7 +112,7 @@ impl PointSource for FollowedPoints {
             return None;
         }
         let [reference, monitor] = self.spans.map(|span| span.map(|(_, last)| last));
-        // The clocks count as equal until the plan gives their offset.
+        // The clocks are assumed equal until the matching plan provides their offset.
         let monitor = monitor.map(|last| last - self.offset.unwrap_or_default());
         let (behind, other) = match monitor < reference {
             true => (CapturePoint::Monitor, CapturePoint::Reference),
@@ -128,7 +130,7 @@ impl PointSource for FollowedPoints {
             sleep(POLL_INTERVAL);
             return None;
         }
-        // Following has ended, so no packet is late any more.
+        // Following has ended, so no more packets can arrive late.
         let point = *[CapturePoint::Reference, CapturePoint::Monitor].get(self.finished)?;
         self.finished += 1;
         Some(PointDelivery { point, what: CapturedBatch::Nothing, covered: self.spans[point as usize] })

@@ -1,6 +1,6 @@
-//! Two live points: interfaces, other hosts, or captures that are still being written. A packet is matched once both
-//! points have delivered everything up to its time. Late deliveries are waited for, up to a bounded number of
-//! packets.
+//! Two live points: interfaces, other hosts, or captures that are still being written. A packet is matched
+//! once both points have delivered everything up to its timestamp; meanwhile a bounded number of packets is
+//! queued.
 
 use super::error::PassiveError;
 use super::files::MAX_TRANSIT;
@@ -22,15 +22,16 @@ use jitlat_passive::{CapturePoint, IdentityRule, MatchPlan, Matcher, Sides};
 use jitlat_proto::digest::DigestRule;
 use jitlat_proto::jitlat::PresharedKey;
 
-/// Longest time between the passages of a packet at both points, unless set otherwise. Shorter than for
-/// files, because a packet lost towards the reference point delays the pairs by this much.
+/// Default maximum time between the observations of a packet at both points. Shorter than for files, because
+/// a packet lost towards the reference point delays the pairs by this time.
 pub(super) const LIVE_MAX_TRANSIT: Span = Span::seconds(5);
-/// Time to wait at the end for packets that the points have not delivered yet.
+/// Time to wait after the end for packets that the points have not delivered yet.
 pub(super) const END_TIMEOUT: Span = Span::seconds(3);
-/// Number of bytes of every IP packet that both points certainly have: the snap length minus the longest link-layer
-/// header.
+/// Number of bytes of every IP packet that both points are sure to capture: the snap length minus the longest
+/// link-layer header.
 pub(super) const CAPTURED_BYTES: u16 = 200;
-/// Number of bytes of every IP packet that captures in files have, unless their packets show that it is less.
+/// Number of bytes of every IP packet assumed to be in capture files, unless the packets in the files show
+/// that fewer were captured.
 const CAPTURED_FILE_BYTES: u16 = 256;
 /// Time limit for reading the end of captures in files.
 const FILE_END_TIMEOUT: Span = Span::seconds(30);
@@ -38,9 +39,9 @@ const FILE_END_TIMEOUT: Span = Span::seconds(30);
 /// Settings of a capture at live points.
 #[derive(Clone, Debug, Default)]
 pub struct LiveSettings {
-    /// Settings of captures at interfaces of this host.
+    /// Settings of captures on interfaces of this host.
     pub interface: InterfaceSettings,
-    /// The key shared with other hosts.
+    /// Key shared with other hosts; `None`: no key.
     pub key: Option<PresharedKey>,
     /// End after this time; `None`: no limit.
     pub duration: Option<Span>,
@@ -49,11 +50,11 @@ pub struct LiveSettings {
 }
 
 impl Passive {
-    /// Analyses the traffic between two live points, the reference point first, until `stop` or the end that `settings`
-    /// ask for. `observer` receives pairs, packets and records as soon as they are known.
+    /// Analyses the traffic between two live points, the reference point first, until `stop` or one of the
+    /// limits in `settings`. `observer` receives pairs, packets and records as soon as they are found.
     ///
     /// # Errors
-    /// [`PassiveError`] if capturing at a point fails, or if both have no packets in common by the end.
+    /// [`PassiveError`] if capturing at a point fails, or if the points have no packets in common by the end.
     pub fn follow_live(
         &self,
         points: [LivePoint; 2],
@@ -140,7 +141,7 @@ impl Passive {
             pairs += observers.estimator.pairs().len() as u64;
             forward(&mut observers, observer);
         }
-        // From here on, another signal ends the process at once.
+        // From here on, a second signal ends the process at once.
         following.end(&mut points, manner.ending);
         let (ends, failures) = points.close();
         let counts = following.merger.finish(&mut observers, |observers| forward(observers, observer));
@@ -149,14 +150,15 @@ impl Passive {
         captures.iter_mut().zip(ends).for_each(|(facts, end)| end.add_to(facts));
         for (facts, frames) in captures.iter_mut().zip(left_out).filter(|(_, frames)| *frames > 0) {
             facts.notes.push(format!(
-                "{frames} frames captured before the addresses at both points were known are left out: there was no room to store them"
+                "{frames} frames captured before the addresses at both points were known are left out, because there was no room to store them"
             ));
         }
         let followed = MatchedCaptures { plan, identity, window, captures, counts, numbers, failures };
         Ok(self.conclude(followed, observers, observer))
     }
 
-    /// Rule for the packets that another host should report; the sides are filled in for each point.
+    /// Returns the rule for the packets that another host should report; the addresses of both sides are
+    /// added for each point.
     pub(super) fn rule(&self, identity: IdentityRule, without_echoes: bool) -> DigestRule {
         let protocols = self.only.and_then(|o| o.protocols).unwrap_or_default().to_vec();
         let port = self.only.and_then(|o| o.port);
@@ -169,15 +171,15 @@ impl Passive {
 struct PointTraits {
     /// True if both points have the same clock.
     same_clock: bool,
-    /// True if the points are captures in files.
+    /// True if the points are capture files.
     files: bool,
-    /// Longest time between the passages of a packet, unless set otherwise.
+    /// Default maximum time between the observations of a packet.
     window: Span,
-    /// Time to wait at the end for packets that were not delivered yet.
+    /// Time to wait after the end for packets that have not been delivered yet.
     ending: Span,
 }
 
-/// Names the packets that the points deliver, and queues them for matching.
+/// Computes the identities of the packets that the points deliver, and queues them for matching.
 pub(super) struct Following {
     salt: Option<u64>,
     identity: IdentityRule,
@@ -187,8 +189,9 @@ pub(super) struct Following {
 }
 
 impl Following {
-    /// Begins to follow the packets of a plan and sends the plan to the points. The packets that `learner` holds must
-    /// still be taken. The clocks differ by `offset`, and a packet may take up to `window`.
+    /// Begins to match packets according to a plan, and sends the plan to the points. The packets that
+    /// `learner` has collected still have to be taken over. The clocks differ by `offset`; `window` is the
+    /// maximum time that a packet takes.
     pub(super) fn begin(
         passive: &Passive,
         plan: &MatchPlan,
@@ -244,7 +247,7 @@ impl Following {
                 }
             }
             CapturedBatch::Dropped(_, from, to) => self.merger.drops(point, from, to),
-            // Captured before the plan was made: the time that it covers does not count.
+            // Captured before there was a matching plan, so this time counts as not covered.
             CapturedBatch::Previews(_) => return,
             _ => {}
         }
@@ -255,7 +258,7 @@ impl Following {
     }
 }
 
-/// Returns the error for a missing plan, with notes about each point.
+/// Returns the error for points without a matching plan, with notes about each point.
 fn not_learnt(learnt: NotLearnt, names: &[String; 2], ends: &[PointEnd; 2]) -> PassiveError {
     let NotLearnt { why, seen } = learnt;
     let mut notes = Vec::new();

@@ -1,4 +1,4 @@
-//! Round trips from the captures of one point.
+//! Round trips from captures of one point.
 
 use super::error::PassiveError;
 use crate::stop::Stop;

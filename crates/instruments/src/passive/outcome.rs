@@ -15,13 +15,13 @@ use jitlat_passive::{
 /// The result of a passive measurement.
 #[derive(Debug)]
 pub struct PassiveOutcome {
-    /// Figures, and how they were obtained.
+    /// Figures and the settings with which they were obtained.
     pub result: PassiveResult,
     /// Sessions of both directions, OUT first; empty unless [`Passive::records`] is set.
     pub sessions: Vec<Session>,
-    /// State of a part of the captures, if [`TimePart::state`](super::TimePart::state) is set.
+    /// State for joining this part with others, if [`TimePart::state`](super::TimePart::state) is set.
     pub part: Option<PartState>,
-    /// Errors of points that failed before their end, which explain missing parts of the result.
+    /// Errors of points that failed before the end, which explain missing parts of the result.
     pub failures: Vec<PassiveError>,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn forward(observers: &mut MatchObservers<DirectionRecords>, observer
 }
 
 impl Passive {
-    /// The matcher's observers that the settings need.
+    /// Returns the matcher's observers that the settings require.
     pub(super) fn observers(
         &self,
         plan: &MatchPlan,
@@ -71,7 +71,7 @@ impl Passive {
         }
     }
 
-    /// Makes the outcome from everything observed.
+    /// Combines all observations to the outcome.
     pub(super) fn conclude(
         &self,
         followed: MatchedCaptures,

@@ -1,4 +1,5 @@
-//! Continuous capture at two live points: reports the traffic by periods of wall time, in bounded memory.
+//! Continuous capture at two live points: reports the traffic by periods of wall-clock time, in bounded
+//! memory.
 
 use super::error::PassiveError;
 use super::live::{CAPTURED_BYTES, END_TIMEOUT, Following, LIVE_MAX_TRANSIT, LiveSettings};
@@ -17,27 +18,29 @@ use std::collections::BTreeMap;
 pub(super) const MAX_CLOCK_STEP: Span = Span::millis(500);
 /// Time between two checks of the clocks and of the matching.
 const CHECK_INTERVAL: Span = Span::seconds(1);
-/// Number of consecutive checks without a match, although packets pass in both directions, after which everything
-/// learnt about the points is discarded.
+/// Number of consecutive checks without a match, while packets pass in both directions, after which all
+/// knowledge about the points is discarded.
 const MAX_CHECKS_WITHOUT_MATCH: u32 = 15;
+/// Number of packets in each direction without which a check proves nothing.
 const MIN_UNMATCHED_PACKETS: u64 = 16;
-/// Maximum number of periods that are ended at once while no packets can be matched.
+/// Maximum number of periods ended at once when packets could not be matched for a long time; earlier ones
+/// are skipped.
 const MAX_PERIODS_ENDED: i64 = 100;
 
 /// Event of a continuous capture.
 #[derive(Debug)]
 pub enum PeriodEvent<'a> {
-    /// Capturing has begun at points with these names; the second is empty if only one point exists.
+    /// Capturing has started at the points with these names; the second is empty if there is only one point.
     Listening([&'a str; 2]),
     /// Packets are matched from now on.
     Begun,
     /// Packets of a direction (0 is OUT) that arrived in a period.
     Records {
-        /// Number of the period.
+        /// Number of the period, counted in period lengths since 1970.
         period: i64,
-        /// Facts about the direction so far.
+        /// Facts about the direction up to this period.
         session: &'a Session,
-        /// Index of the direction.
+        /// Index of the direction: 0 is OUT.
         direction: usize,
         /// Records of the arrived packets, numbered within the period.
         records: &'a [PacketRecord],
@@ -49,21 +52,21 @@ pub enum PeriodEvent<'a> {
 /// A period of a capture that has ended.
 #[derive(Clone, Debug)]
 pub struct EndedCapturePeriod {
-    /// Number of the period: it begins this many period lengths after 1970.
+    /// Number of the period: it starts this many period lengths after 1970.
     pub period: i64,
-    /// Facts about each stream, OUT first if there are two; `None`: no packet was recognised at both points since the
-    /// capture began.
+    /// Facts about each stream, OUT first if there are two; `None` if no packet has been recognised at both
+    /// points since the capture started.
     pub sessions: Option<Vec<Session>>,
-    /// Packets dropped at the points, which are not in any count.
+    /// Packets dropped at the points; they are not included in any other count.
     pub dropped: u64,
-    /// True if it was captured from its beginning to its end.
+    /// True if the period was captured from start to end.
     pub is_whole: bool,
 }
 
 /// The end of a capture.
 #[derive(Debug, Default)]
 pub struct CaptureEnd {
-    /// Descriptions of the reasons; empty if the end was requested.
+    /// Reasons for the end; empty if it was requested.
     pub reasons: Vec<String>,
 }
 
@@ -119,7 +122,7 @@ struct PeriodCapture<'a> {
     window: Span,
     same_clock: bool,
     stop: &'a Stop,
-    /// Period in which the capture began.
+    /// Number of the period in which the capture started.
     first: i64,
     clocks: (WallTime, SteadyTime),
     looked: SteadyTime,
@@ -147,7 +150,7 @@ impl PeriodCapture<'_> {
         };
         (self.each)(PeriodEvent::Begun);
         let offset = self.passive.offset.unwrap_or(if self.same_clock { Span::ZERO } else { plan.offset });
-        // Periods about which nothing was known have ended.
+        // These periods ended before there was a matching plan, so nothing is known about them.
         let begin = WallTime(next.saturating_mul(self.every.0));
         if next > self.first {
             learner.forget_before([begin, begin + offset]);
@@ -193,7 +196,8 @@ impl PeriodCapture<'_> {
         end
     }
 
-    /// Returns the reason if the capture is over; `Some(None)`: its end was requested.
+    /// Returns `None` while the capture continues, the reason if it is over, and `Some(None)` if its end was
+    /// requested.
     fn is_over(&self, points: &LivePoints) -> Option<Option<String>> {
         if self.stop.is_requested() {
             return Some(None);
@@ -206,7 +210,8 @@ impl PeriodCapture<'_> {
         points.ended().then(|| Some(String::new()))
     }
 
-    /// Ends periods in which no packets could be matched, and returns the number of the next period.
+    /// Reports the end of periods in which no packets could be matched, and returns the number of the next
+    /// period.
     fn wait(&mut self, mut next: i64) -> i64 {
         let over = clock::wall() - self.window - END_TIMEOUT;
         let now = over.0.div_euclid(self.every.0);
@@ -231,7 +236,7 @@ impl PeriodCapture<'_> {
         }
     }
 
-    /// Sends the records that have arrived to the observer.
+    /// Sends new records to the observer.
     fn hand_on(&mut self, periods: &mut PeriodStreams) {
         let fresh: Vec<PeriodRecord> = periods.records().collect();
         for part in fresh.chunk_by(|a, b| (a.period, a.direction) == (b.period, b.direction)) {
@@ -247,7 +252,7 @@ impl PeriodCapture<'_> {
         }
     }
 
-    /// Ends the next period. `over`: its time has passed.
+    /// Ends the next period. `over` is true if its time has passed.
     fn end(&mut self, periods: &mut PeriodStreams, over: bool) {
         let EndedPeriod { period, sessions } = periods.end();
         let later = self.dropped.split_off(&(period + 1));
@@ -276,7 +281,7 @@ fn end_of(points: LivePoints, reason: Option<String>) -> CaptureEnd {
     CaptureEnd { reasons }
 }
 
-/// Detects that no packet is matched any more although packets pass in both directions at both points.
+/// Detects that no packets are matched any more although packets pass in both directions at both points.
 #[derive(Default)]
 struct MatchWatchdog {
     before: [MatchCounts; 2],

@@ -1,4 +1,5 @@
-//! [`LivePoints`]: two live capture points. Each has a thread that delivers captured packets and never blocks for long.
+//! [`LivePoints`]: two live capture points. A thread for each delivers captured packets and never blocks for
+//! long.
 
 use super::error::PassiveError;
 use jitlat_core::prefix::Prefix;
@@ -22,14 +23,14 @@ use std::time::Duration;
 
 /// Time that a point waits for a packet before it reports an empty delivery.
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
-/// Number of frames that are taken from the kernel before they are delivered; one more batch can follow.
+/// Number of frames after which a delivery is complete; it may exceed this by one batch of the kernel.
 const FRAMES_PER_DELIVERY: usize = 2048;
-/// Number of deliveries that can be queued. A point that finds the queue full waits, and the kernel counts the
-/// packets that it drops meanwhile.
+/// Maximum number of queued deliveries. When the queue is full, the point waits, and the kernel counts the
+/// packets dropped meanwhile.
 const MAX_QUEUED_DELIVERIES: usize = 64;
-/// Longest time by which packets of an interface are out of order, because several processors receive them.
+/// Maximum time by which packets of an interface are out of order, because several processors receive them.
 const MAX_DISORDER: Span = Span::millis(2);
-/// Time to wait for a delivery before checking for a stop.
+/// Interval at which a waiting reader checks whether to stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A live capture point.
@@ -44,10 +45,10 @@ pub enum LivePoint {
         host: String,
         /// TCP port of the host's digest service.
         port: u16,
-        /// Interface of the host; `None`: the first that it offers.
+        /// Interface of that host; `None`: the first one that it offers.
         interface: Option<String>,
     },
-    /// A capture that is still being written: a folder in which files appear one after the other, or a growing file.
+    /// A capture that is still being written: a growing file, or a folder to which files are added.
     Files(PathBuf),
 }
 
@@ -57,7 +58,7 @@ impl LivePoint {
         matches!(self, LivePoint::Interface(_))
     }
 
-    /// True if the point delivers packets, not only digests of them.
+    /// True if the point delivers whole packets; a remote host delivers only digests.
     pub(super) fn has_packets(&self) -> bool {
         !matches!(self, LivePoint::Remote { .. })
     }
@@ -81,19 +82,19 @@ impl fmt::Display for LivePoint {
     }
 }
 
-/// The final state of a capture point.
+/// Final state of a capture point.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PointEnd {
     /// Frames dropped because a buffer was full.
     pub(super) drops: u64,
-    /// Digests discarded before they were sent to this host.
+    /// Digests discarded at the far host before they were sent.
     pub(super) missing: u64,
     /// Messages about errors and losses.
     pub(super) notes: Vec<String>,
 }
 
 impl PointEnd {
-    /// Adds this state to the facts of a point.
+    /// Adds this state to the facts about a point.
     pub(super) fn add_to(self, facts: &mut CaptureFacts) {
         facts.drops += self.drops + self.missing;
         if self.missing > 0 {
@@ -108,26 +109,26 @@ impl PointEnd {
 
 /// A source that delivers the packets of both points.
 pub(super) trait PointSource {
-    /// Returns the salt for packet identities, if another host computes some of them.
+    /// Returns the salt that a remote point uses to compute packet identities; `None` if no point is remote.
     fn salt(&self) -> Option<u64>;
 
-    /// Sends both points the rule by which packets are selected; each point receives its own sides.
+    /// Sends each point the rule by which it selects packets, with the addresses of that point's sides.
     fn follow(&mut self, plan: &MatchPlan, rule: &DigestRule);
 
     /// Returns the next delivery; `None` if none arrives within a short time.
     fn next(&mut self) -> Option<PointDelivery>;
 
-    /// True if a point has ended, so that nothing more can be matched.
+    /// True if a point has ended, so that no more packets can be matched.
     fn ended(&self) -> bool;
 
-    /// Asks both points to end. Packets that they have captured are still delivered.
+    /// Asks both points to end. Packets captured so far are still delivered.
     fn stop(&mut self);
 
     /// Ends both points. Returns their final states and the errors of those that failed.
     fn close(self) -> ([PointEnd; 2], Vec<PassiveError>);
 }
 
-/// Both points. Dropping this value ends them.
+/// Two live points. Dropping this value ends both.
 pub(super) struct LivePoints {
     names: [LivePoint; 2],
     deliveries: Receiver<PointDelivery>,
@@ -139,8 +140,8 @@ pub(super) struct LivePoints {
 }
 
 impl LivePoints {
-    /// Opens both points. From then on they deliver every packet between `hosts` (every packet if `hosts` is empty);
-    /// at most `available` bytes of each packet are used to name it.
+    /// Opens both points. They deliver every packet between `hosts` (every packet if `hosts` is empty); at
+    /// most `available` bytes of each packet are used for its identity.
     pub(super) fn open(
         names: [LivePoint; 2],
         settings: InterfaceSettings,
@@ -191,7 +192,7 @@ impl PointSource for LivePoints {
 
     fn follow(&mut self, plan: &MatchPlan, rule: &DigestRule) {
         for (to, sides) in self.plans.iter().zip(&plan.sides) {
-            // Sending fails only for a point that has ended, which needs no plan.
+            // Sending fails only if the point has ended, and then it needs no matching plan.
             let _ = to.as_ref().map(|to| to.send(DigestRule { sides: sides.clone(), ..rule.clone() }));
         }
     }
@@ -218,7 +219,7 @@ impl PointSource for LivePoints {
 
     fn close(mut self) -> ([PointEnd; 2], Vec<PassiveError>) {
         self.stop();
-        // Unblocks a point that waits for room in the queue.
+        // Unblocks a point that waits for space in the queue.
         drop(self.deliveries);
         let mut failures = Vec::new();
         let mut names = self.names.into_iter();
@@ -235,7 +236,7 @@ impl PointSource for LivePoints {
     }
 }
 
-/// State that the thread of a point shares with the others.
+/// State that a point's thread shares with the other threads.
 struct PointLink {
     point: CapturePoint,
     plans: Receiver<DigestRule>,
@@ -244,7 +245,7 @@ struct PointLink {
 }
 
 impl PointLink {
-    /// Sends a delivery. Returns false if the receiver no longer exists.
+    /// Queues a delivery. Returns false if the receiver no longer exists.
     fn deliver(&self, what: CapturedBatch, covered: Option<(WallTime, WallTime)>) -> bool {
         self.to.send(PointDelivery { point: self.point, what, covered }).is_ok()
     }
@@ -257,7 +258,7 @@ impl PointLink {
 fn capture_here(link: &PointLink, own: u16, mut capture: InterfaceCapture) -> PointEnd {
     let began = clock::wall();
     let mut end = PointEnd::default();
-    // Number of drops so far, and when it was read.
+    // Number of packets dropped so far, and time of that reading.
     let mut dropped = (0, began);
     loop {
         let last = link.is_stopping();
@@ -270,7 +271,7 @@ fn capture_here(link: &PointLink, own: u16, mut capture: InterfaceCapture) -> Po
             let _ = capture.limit_to(&hosts);
         }
         let (frames, covered, trouble) = take_batches(&mut capture, own, last);
-        // A queue that is never empty belongs to a busy interface, whose packets are nearly in order.
+        // A queue that never becomes empty belongs to a busy interface, whose packets arrive nearly in order.
         let covered = covered.or_else(|| Some(frames.latest()? - MAX_DISORDER)).map(|to| (began, to));
         let what = if frames.is_empty() { CapturedBatch::Nothing } else { CapturedBatch::Frames(frames) };
         let (drops, now) = (capture.drops(), clock::wall());
@@ -298,14 +299,15 @@ fn capture_here(link: &PointLink, own: u16, mut capture: InterfaceCapture) -> Po
     end
 }
 
-/// Returns the frames that have arrived at an interface, the time up to which they are complete, and errors.
+/// Returns the frames that have arrived on an interface, the time up to which they are complete, and an error
+/// if one occurred.
 fn take_batches(
     capture: &mut InterfaceCapture,
     own: u16,
     last: bool,
 ) -> (FrameBatch, Option<WallTime>, Option<InterfaceError>) {
     let mut frames = FrameBatch::default();
-    // Skipped frames count, too: otherwise a busy interface would keep this loop running.
+    // Skipped frames count as well; otherwise a busy interface would keep this loop running.
     let mut all = 0;
     while all < FRAMES_PER_DELIVERY {
         let now = clock::wall();
@@ -316,7 +318,7 @@ fn take_batches(
             }
         });
         match taken {
-            // No packet was left in the queue at `now`.
+            // The queue was empty at `now`.
             Ok(0) => return (frames, Some(now - capture.delay()), None),
             Ok(taken) => all += taken,
             Err(e) => return (frames, None, Some(e)),
@@ -328,8 +330,8 @@ fn take_batches(
 fn collect(link: &PointLink, mut collector: DigestCollector) -> PointEnd {
     let mut end = PointEnd::default();
     let mut stopping = false;
-    // Number of packets dropped or given up at the far host that are not reported yet, and the time up to which
-    // everything is covered.
+    // Number of packets dropped or discarded at the far host and not reported here yet, and time up to which
+    // the deliveries cover the traffic.
     let (mut lacking, mut reached) = (0, None);
     loop {
         if let Ok(rule) = link.plans.try_recv() {
@@ -349,7 +351,8 @@ fn collect(link: &PointLink, mut collector: DigestCollector) -> PointEnd {
         match event {
             Some(CollectorEvent::Report { missing, covered, totals, entries }) => {
                 end.missing += missing;
-                // Previews are sufficient until the plan is made.
+                // Until there is a matching plan, missing packets do no harm, because previews are a sample
+                // anyway.
                 let counts = matches!(entries, Entries::Digests(_));
                 lacking += if counts { missing + totals.drops.saturating_sub(end.drops) } else { 0 };
                 end.drops = totals.drops;

@@ -9,14 +9,14 @@ use jitlat_passive::pipeline::{CaptureFacts, CaptureHead, NamingRule, PacketName
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// Sightings in a batch.
+/// Number of sightings (observed packets) in a batch.
 const SIGHTINGS_PER_BATCH: usize = 1024;
-/// Number of batches that can be queued: few, so that they are still in the processor's cache when they are used.
+/// Maximum number of queued batches: few, so that a batch is still in the processor's cache when it is used.
 const MAX_QUEUED_BATCHES: usize = 8;
 
 /// A batch of sightings, and the time that the capture covers so far.
 struct Batch {
-    /// Packets with their identities, in time order.
+    /// Observed packets with their identities, in time order.
     sightings: Vec<Sighting>,
     /// Timestamps of the first and the last frame.
     span: Option<(WallTime, WallTime)>,
@@ -33,7 +33,7 @@ pub(super) struct CaptureReader {
 }
 
 impl CaptureReader {
-    /// Starts to read the beginning of `capture`; `name` is for messages.
+    /// Starts to read the beginning of `capture`. `name` is used in messages.
     pub(super) fn start(name: String, capture: Capture) -> CaptureReader {
         let (head_to, head) = sync_channel(1);
         let (naming, naming_from) = sync_channel(1);
@@ -45,14 +45,15 @@ impl CaptureReader {
         CaptureReader { name, head, naming, batches, empty, thread }
     }
 
-    /// Returns the beginning of the capture; empty if the reader failed ([`NamedCapture::finish`] reports that).
+    /// Returns the beginning of the capture; empty if the reader failed, which [`NamedCapture::finish`]
+    /// reports.
     pub(super) fn head(&self) -> CaptureHead {
         self.head.recv().unwrap_or_default()
     }
 
-    /// From now on, computes the identities of packets by `rule`.
+    /// Computes packet identities by `rule` from now on.
     pub(super) fn name_packets(self, rule: NamingRule) -> NamedCapture {
-        // Sending fails only if the reader has ended; the batches end then, too.
+        // Sending fails only if the reader has ended, and then no more batches arrive either.
         let _ = self.naming.send(rule);
         NamedCapture {
             name: self.name,
@@ -66,20 +67,20 @@ impl CaptureReader {
     }
 }
 
-/// The sightings of a capture, in order.
+/// Sightings of a capture, in time order.
 pub(super) struct NamedCapture {
     name: String,
     batches: Receiver<Batch>,
     empty: SyncSender<Vec<Sighting>>,
     thread: JoinHandle<CaptureFacts>,
     batch: Vec<Sighting>,
-    /// Number of sightings of the batch that are consumed.
+    /// Number of sightings consumed from the current batch.
     at: usize,
     span: Option<(WallTime, WallTime)>,
 }
 
 impl NamedCapture {
-    /// Returns the facts about the capture once everything is read.
+    /// Returns the facts about the capture after all of it has been read.
     pub(super) fn finish(self) -> Result<CaptureFacts, PassiveError> {
         drop(self.batches);
         self.thread.join().map_err(|_| PassiveError::ReaderFailed(self.name))
@@ -98,7 +99,7 @@ impl NamedCapture {
             let next = self.batches.recv().ok()?;
             let mut done = std::mem::replace(&mut self.batch, next.sightings);
             done.clear();
-            // The batch is freed if the queue is full or the reader has ended.
+            // If the queue is full or the reader has ended, the batch is freed.
             let _ = self.empty.try_send(done);
             self.span = next.span.or(self.span);
             self.at = 0;
@@ -126,18 +127,18 @@ impl SightingSource for NamedCapture {
     }
 }
 
-/// Sends batches, and receives the emptied ones back for reuse.
+/// Sends batches, and receives the empty ones back for reuse.
 struct BatchSender {
     to: SyncSender<Batch>,
     empty: Receiver<Vec<Sighting>>,
 }
 
-/// The receiver no longer exists.
+/// Error: the receiver no longer exists.
 struct ReceiverGone;
 
 impl BatchSender {
-    /// Sends the finished sightings. Returns how many sightings should gather before the next call, so that waiting
-    /// sightings are not moved more often than they are sent.
+    /// Sends the finished sightings. Returns the number of sightings to collect before the next call: large
+    /// enough that the remaining sightings are not moved too often.
     fn send(&self, namer: &mut PacketNamer) -> Result<usize, ReceiverGone> {
         let room = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(2 * SIGHTINGS_PER_BATCH));
         let sightings = namer.take(room);
@@ -158,7 +159,7 @@ fn read(
     {
         head.push(&f);
     }
-    // The copy is cheap, because these frames are few and small; they are processed below like all others.
+    // Cheap to copy, because these frames are few and small. They are processed below like all others.
     if head_to.send(head.clone()).is_err() {
         return CaptureFacts::default();
     }
@@ -181,7 +182,7 @@ fn read(
         }
     }
     let (sightings, mut facts) = namer.finish();
-    // This fails only if the receiver no longer exists.
+    // Sending fails only if the receiver no longer exists.
     let _ = batches.to.send(Batch { sightings, span: facts.span });
     facts.drops = capture.drops();
     facts.notes = capture.notes().to_vec();
@@ -194,7 +195,7 @@ mod tests {
     use jitlat_passive::{IdentityRule, Sides};
     use std::io::{self, Cursor, Read};
 
-    /// A reader that panics.
+    /// Reader that panics.
     struct Broken;
 
     impl Read for Broken {

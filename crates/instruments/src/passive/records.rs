@@ -6,23 +6,24 @@ use jitlat_core::{Event, Observer, PacketRecord, Session, Span};
 use jitlat_passive::streams::session;
 use jitlat_passive::{Sides, StreamSink};
 
-/// Maximum number of records of a direction that are held until its session is complete; further records are sent early.
+/// Maximum number of records per direction that are stored until its session is complete; further records are
+/// sent early.
 const MAX_HELD_RECORDS: usize = 1 << 20;
-/// Maximum number of records in one event.
+/// Maximum number of records per event.
 const MAX_RECORDS_PER_EVENT: usize = 1 << 14;
 
-/// Holds the records of both directions until the sessions are complete, or until there are too many.
+/// Stores the records of both directions until the sessions are complete or too many records are stored.
 pub(super) struct DirectionRecords {
-    /// Sessions without the number of packets and the times.
+    /// Sessions, whose packet counts and times are not known yet.
     sessions: [Session; 2],
     held: [Vec<PacketRecord>; 2],
-    /// Directions whose records are sent as they arrive.
+    /// True for each direction whose records are sent as they arrive.
     open: [bool; 2],
     started: bool,
 }
 
 impl DirectionRecords {
-    /// Creates an empty collection; `sides` as each point sees them.
+    /// Creates an empty collection; `sides` contains the addresses as seen at each point.
     pub(super) fn new(sides: &[Sides; 2]) -> DirectionRecords {
         let unknown = |direction| {
             let mut session = session(direction, sides, MAX_PACKETS.into(), 0, Span(0));
@@ -37,7 +38,7 @@ impl DirectionRecords {
         }
     }
 
-    /// Sends the records that cannot be held any longer to `observer`.
+    /// Sends the records that exceed the storage to `observer`.
     pub(super) fn forward(&mut self, observer: &mut dyn Observer) {
         for direction in Direction::BOTH.map(|w| w as usize) {
             if self.held[direction].len() >= MAX_HELD_RECORDS {
@@ -82,7 +83,8 @@ mod tests {
     use super::*;
     use jitlat_core::WallTime;
 
-    /// The events that an observer receives, in order: S, C, F, and stream and number of records.
+    /// Returns the events that an observer receives: S (started), C (concluding), F (finished), and for
+    /// records the stream and their number.
     fn events(records: [usize; 2]) -> Vec<String> {
         let mut seen: Vec<String> = Vec::new();
         let mut known = Vec::new();

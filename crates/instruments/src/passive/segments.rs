@@ -1,4 +1,5 @@
-//! [`SegmentCapture`]: continuously follows the TCP segments that leave an interface to their acknowledgement or loss, by periods.
+//! [`SegmentCapture`]: continuously follows the TCP segments that leave an interface until their
+//! acknowledgement or loss, by periods.
 
 use super::error::PassiveError;
 use super::live::LiveSettings;
@@ -19,36 +20,38 @@ use jitlat_proto::digest;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Name of the protocol in sessions.
+/// Protocol name in sessions.
 pub const SEGMENTS: &str = "segments";
-/// Time that a capture waits for a packet.
+/// Time that a capture waits for a packet before it checks for other work.
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
-/// Time that a period waits for the acknowledgements of its last segments; later ones count in a later period.
+/// Time that a period waits for the acknowledgements of its last segments; segments acknowledged later count
+/// in a later period.
 const ACK_GRACE: Span = Span::seconds(10);
 
-/// Data segments from the reference to the monitor side, seen at one interface: round trips from there to the monitor
-/// side and back, and losses beyond the interface.
+/// Data segments from the reference to the monitor side, seen on one interface: round trips from the
+/// interface to the monitor side and back, and losses beyond the interface.
 #[derive(Clone, Debug)]
 pub struct SegmentCapture {
     /// Name of the interface.
     pub interface: String,
-    /// Addresses on this side of the interface, and beyond.
+    /// Addresses on this side of the interface, and on the far side.
     pub sides: Sides,
-    /// Only connections of this port; `None`: all.
+    /// Follow only connections with this port; `None`: all.
     pub port: Option<u16>,
 }
 
 /// A period that has not ended.
 #[derive(Default)]
 struct OpenPeriod {
-    /// Number of segments whose fate is known, and time when the first passed.
+    /// Number of segments known to be acknowledged or lost, and time of the first.
     sent: u64,
     first: Option<WallTime>,
     dropped: u64,
 }
 
 impl SegmentCapture {
-    /// Captures until `stop` or until the interface is gone. Periods are `every` long and begin at its multiples since 1970.
+    /// Captures until `stop` is requested or the interface disappears. Periods are `every` long and start at
+    /// multiples of `every` since 1970.
     ///
     /// # Errors
     /// [`PassiveError`] if capturing cannot begin.
@@ -83,7 +86,8 @@ impl SegmentCapture {
             }
             let (drops, now) = (capture.drops(), clock::wall());
             if drops > dropped {
-                // Packets that were not captured may contain the acknowledgement of any segment.
+                // Acknowledgements may be among the packets that were dropped, so the fate of the segments in
+                // flight is unknown.
                 rounds.lose_sight();
                 run.period(now).dropped += drops - dropped;
                 dropped = drops;
@@ -124,16 +128,16 @@ impl SegmentCapture {
 struct SegmentRun<'a> {
     capture: &'a SegmentCapture,
     every: Span,
-    /// The period in which the capture began.
+    /// Number of the period in which the capture started.
     first: i64,
-    /// The first period that has not ended.
+    /// Number of the first period that has not ended.
     next: i64,
     open: BTreeMap<i64, OpenPeriod>,
     each: &'a mut dyn FnMut(PeriodEvent<'_>),
 }
 
 impl SegmentRun<'_> {
-    /// Returns the period of `at`, or the first one that has not ended.
+    /// Returns the period that contains `at`, or the first one that has not ended.
     fn period(&mut self, at: WallTime) -> &mut OpenPeriod {
         self.open.entry(at.0.div_euclid(self.every.0).max(self.next)).or_default()
     }

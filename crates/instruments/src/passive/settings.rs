@@ -5,7 +5,7 @@ use jitlat_passive::flows::Grouping;
 use jitlat_passive::pipeline::PacketFilter;
 use jitlat_passive::{CapturePart, FirstPass, IdentityFields, MatchPlan, Sides};
 
-/// The fields of the CAIA tool's default mask.
+/// Default mask of the CAIA tool.
 const CAIA_MASK: u32 = 63;
 /// Bits of the mask that select the addresses.
 const MASK_ADDRESSES: u32 = 3;
@@ -19,18 +19,19 @@ pub struct Passive {
     pub translated: bool,
     /// Fields that a translator on the path rewrites; `None`: found from the traffic.
     pub translation: Option<Translation>,
-    /// Use only packets that match the filter; `None`: all.
+    /// Use only packets that match this filter; `None`: all.
     pub only: Option<PacketFilter>,
     /// Rule by which packets are grouped into flows; `None`: no flows.
     pub grouping: Option<Grouping>,
     /// Monitor clock minus reference clock; `None`: found from the traffic.
     pub offset: Option<Span>,
-    /// Longest time between the passages of a packet at both points; `None`: 10 s for files, 5 s for live points, 60 s
-    /// when matching as the CAIA tool does.
+    /// Maximum time between the observations of a packet at both points; `None`: 10 s for files, 5 s for live
+    /// points, 60 s when matching like the CAIA tool.
     pub window: Option<Span>,
-    /// The fields that identify a packet, as a mask of the CAIA tool; `None`: everything that the path does not change.
+    /// Fields that identify a packet, as a mask of the CAIA tool; `None`: all fields that the path does not
+    /// change.
     pub mask: Option<u32>,
-    /// Omit pairs whose packets are further apart than this at the monitor point; `None`: no limit.
+    /// Omit pairs whose two packets are further apart than this at the monitor point; `None`: no limit.
     pub max_turnaround: Option<Span>,
     /// Spacing of the instants at which round trips are counted per unit of time, and span of the moving average of the
     /// pair rate.
@@ -43,30 +44,30 @@ pub struct Passive {
     pub matched: bool,
     /// Result of a first pass over the captures; `None`: a new first pass is made.
     pub first_pass: Option<FirstPass>,
-    /// Part of captures in files to analyse; `None`: all.
+    /// Part of the capture files to analyse; `None`: all.
     pub part: Option<TimePart>,
 }
 
-/// A part of captures by time, on the reference clock.
+/// Part of captures, by time on the reference clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimePart {
-    /// Begin of the part; `None`: the beginning of the capture.
+    /// Start of the part; `None`: start of the capture.
     pub from: Option<PartTime>,
     /// End of the part; `None`: the end of the capture.
     pub to: Option<PartTime>,
-    /// Time that is read before and after the part, so that packets are matched as in the whole; `None`: twice the
-    /// longest time between the passages of a packet.
+    /// Additional time read before and after the part, so that packets at its borders are matched as in a run
+    /// over the whole capture; `None`: twice the maximum time between the observations of a packet.
     pub overlap: Option<Span>,
-    /// True to return the result as a state that can be joined with other parts.
+    /// True to also return a state that can be joined with those of other parts.
     pub state: bool,
 }
 
-/// A border of a part.
+/// Start or end of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartTime {
-    /// A time.
+    /// Absolute time.
     At(WallTime),
-    /// This long after the reference capture begins.
+    /// Time since the start of the reference capture.
     After(Span),
 }
 
@@ -114,7 +115,7 @@ impl Default for Passive {
 /// Fields that a network address translator rewrites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Translation {
-    /// No fields: no translator exists.
+    /// No translator on the path.
     Nothing,
     /// Addresses.
     Addresses,
@@ -130,19 +131,19 @@ pub enum Matching {
     Windowed,
     /// Like the CAIA tool, to compare with it. Yields pairs, but neither records nor flows.
     Caia {
-        /// Number of packets that are searched for a match.
+        /// Number of packets searched for a match.
         search: usize,
-        /// True if the window narrows to the delays seen so far.
+        /// True if the search window narrows to the delays seen so far.
         narrowing: bool,
     },
 }
 
 impl Passive {
-    /// The fields that identify packets: the user's choice, otherwise those found.
+    /// Returns the fields that identify packets: the user's choice, or those found from the traffic.
     pub(super) fn fields(&self, plan: &MatchPlan) -> IdentityFields {
         let is_caia = matches!(self.matching, Matching::Caia { .. });
         match (self.mask.or(is_caia.then_some(CAIA_MASK)), plan.fields) {
-            // Like in the CAIA tool, translated addresses are excluded but ports are not.
+            // As in the CAIA tool, translated addresses are excluded but ports are not.
             (Some(mask), _) => {
                 IdentityFields::Mask(if self.translated { mask & !MASK_ADDRESSES } else { mask })
             }

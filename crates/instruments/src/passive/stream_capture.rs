@@ -1,4 +1,5 @@
-//! [`StreamCapture`]: captures a test's own stream at this host's interface, so that a test over TCP can explain its delays.
+//! [`StreamCapture`]: captures a test's own stream on this host's interface, so that a test over TCP can
+//! explain its delays.
 
 use super::error::PassiveError;
 use jitlat_core::analysis::Samples;
@@ -27,24 +28,25 @@ use std::time::Duration;
 /// Time for which the kernel collects packets before it wakes the capturing thread, so that it does not wake for each
 /// packet.
 const KERNEL_BATCH_TIME: Duration = Duration::from_millis(20);
-/// Maximum length in bytes of a captured IP packet that was sent as it is; the adapter segments longer ones (TSO).
+/// Maximum length in bytes of an IP packet that can be on the wire as captured; longer ones are segmented by
+/// the adapter (TSO).
 const MAX_WIRE_LENGTH: u32 = 9000;
 
 /// Reason why a stream cannot be captured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamCaptureError {
-    /// Packets cannot be captured at the interface.
+    /// Packets cannot be captured on the interface.
     #[error(transparent)]
     Passive(#[from] PassiveError),
-    /// The server's name cannot be looked up, or there is no route to it.
+    /// The server's name cannot be resolved, or there is no route to the server.
     #[error("{doing} {host}: {source}")]
     Route {
-        /// The operation that failed.
+        /// Description of the failed operation.
         doing: &'static str,
-        /// The name of the server.
+        /// Name of the server.
         host: String,
-        /// The error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The server has no address of the requested family.
@@ -59,24 +61,24 @@ pub enum StreamCaptureError {
     /// The captured packets cannot be saved.
     #[error("saving the capture: {0}")]
     Save(io::Error),
-    /// The capturing thread died.
+    /// The capturing thread panicked.
     #[error("the capturing thread failed")]
     Failed,
 }
 
-/// The stream of a test as it appears at this host's interface.
+/// Stream of a test, as seen on this host's interface.
 #[derive(Clone, Debug)]
 pub struct CapturedStream {
     interface: String,
     peer: IpAddr,
     port: u16,
     protocol: u8,
-    /// Number of bytes on a TCP test connection before its first packet.
+    /// Number of bytes on the TCP test connection before the first packet.
     lead: u64,
 }
 
 impl CapturedStream {
-    /// Finds the interface at which the stream of `request` will leave or reach this host.
+    /// Finds the interface through which the stream of `request` will leave or reach this host.
     ///
     /// # Errors
     /// [`StreamCaptureError`] if there is no route to the server.
@@ -101,7 +103,7 @@ impl CapturedStream {
         p.protocol == self.protocol && (p.src() == self.peer || p.dst() == self.peer) && port()
     }
 
-    /// True if a packet of the stream was received (not sent) by this host.
+    /// True if this host received the packet; false if it sent the packet.
     fn is_received(&self, p: &IpPacket<'_>) -> bool {
         match p.src() == p.dst() {
             true => p.ports().is_some_and(|(from, _)| from == self.port),
@@ -139,7 +141,8 @@ impl StreamCapture {
     /// Starts to capture `stream`; captured frames are also written to `save`, as pcap.
     ///
     /// # Errors
-    /// [`StreamCaptureError`] if packets cannot be captured; nothing has been sent then.
+    /// [`StreamCaptureError`] if packets cannot be captured; no packet of the test has been sent in this
+    /// case.
     pub fn start(stream: CapturedStream, save: Option<SaveTo>) -> Result<StreamCapture, StreamCaptureError> {
         let capture = InterfaceCapture::open(&stream.interface, InterfaceSettings::default())
             .and_then(|capture| capture.limit_to(&[Prefix::from(stream.peer)]).map(|()| capture))
@@ -165,7 +168,7 @@ impl StreamCapture {
 }
 
 impl EndedCapture {
-    /// Returns the captured traffic, and explanations of delays in the analysed streams `runs`.
+    /// Returns the captured traffic, and explains the delays in the analysed streams `runs`.
     pub fn explain<'a>(self, runs: impl IntoIterator<Item = (&'a Session, &'a Samples)>) -> StreamTraffic {
         let EndedCapture { seen, stream } = self;
         let mut connections = seen.tcp.finish();
@@ -208,7 +211,7 @@ impl EndedCapture {
     }
 }
 
-/// Finds what delayed the packets of a stream that were sent over one of `connections`, the largest delay first.
+/// Finds the causes of delay of a stream that was sent over one of `connections`, largest delay first.
 fn explain(
     tcp: &TcpAnalyzer,
     connections: &[ObservedConnection],
@@ -227,11 +230,12 @@ fn explain(
     let observed =
         |p: AcceptedPacket| ObservedRecord { seq: p.seq, sent: WallTime(p.sent), delay: Span(p.delay) };
     let records: Vec<_> = samples.iter().map(observed).collect();
-    // Packets are captured as they leave or as they arrive; this host is an end of the stream either way.
+    // This host is one end of the stream, so packets are captured just after sending or just before
+    // receiving.
     history.explain(if up { CaptureSide::Sender } else { CaptureSide::Receiver }, framing, &records)
 }
 
-/// Returns the addresses of this host and of the server on the route between them.
+/// Returns the addresses and ports of this host and of the server, as the kernel's route selects them.
 fn ends(request: &TestRequest) -> Result<(SocketAddr, SocketAddr), StreamCaptureError> {
     let host = &request.host;
     let failed = |doing| move |source| StreamCaptureError::Route { doing, host: host.clone(), source };
@@ -246,7 +250,7 @@ fn ends(request: &TestRequest) -> Result<(SocketAddr, SocketAddr), StreamCapture
     let any: IpAddr = if there.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() };
     let route = || -> io::Result<SocketAddr> {
         let probe = UdpSocket::bind((request.bind.unwrap_or(any), 0))?;
-        // Connecting a UDP socket sends nothing: the kernel only selects the route.
+        // Connecting a UDP socket sends nothing; the kernel only selects the route.
         probe.connect(there)?;
         probe.local_addr()
     };
@@ -292,7 +296,7 @@ fn run(
 }
 
 impl CapturedSoFar {
-    /// Processes a frame; returns true if it belongs to the stream.
+    /// Processes a frame. Returns true if the frame belongs to the stream.
     fn take(&mut self, f: &Frame<'_>, stream: &CapturedStream) -> bool {
         let Ok(p) = f.packet() else { return false };
         if !stream.owns(&p) {

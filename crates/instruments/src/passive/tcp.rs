@@ -24,9 +24,9 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Frames of a followed capture that are read between two checks for its end.
+/// Number of frames of a followed capture that are read between two checks for its end.
 const FRAMES_PER_CHECK: usize = 4096;
-/// Time to wait when nothing new has been written.
+/// Pause when nothing new has been written.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time limit for reading the remaining packets at the end.
 const FILE_END_TIMEOUT: Span = Span::seconds(30);
@@ -34,26 +34,27 @@ const FILE_END_TIMEOUT: Span = Span::seconds(30);
 /// Settings of an analysis of TCP connections.
 #[derive(Clone, Debug, Default)]
 pub struct TcpCaptures {
-    /// Only connections of this address or prefix; `None`: all.
+    /// Only connections with this address or prefix; `None`: all.
     pub host: Option<Prefix>,
     /// Only connections with this port; `None`: all.
     pub port: Option<u16>,
-    /// Treat two captures as consecutive ones of one point, even if they contain the same traffic.
+    /// Treat two captures as consecutive ones of one point even if they contain the same traffic.
     pub one_point: bool,
-    /// Only the connections of this share; `None`: all.
+    /// Only this share of the connections; `None`: all.
     pub share: Option<ConnectionShare>,
     /// True if the only capture (a folder or a file) is still being written. Its files are then read as they appear,
     /// until `stop`.
     pub follow: bool,
-    /// End following after this time; `None`: no limit.
+    /// Time limit for following; `None`: no limit.
     pub duration: Option<Span>,
     /// True to send pairs and single packets matched between two points, in [`CaptureEvent::Pairs`] and [`CaptureEvent::Matched`].
     pub matched: bool,
 }
 
 impl TcpCaptures {
-    /// Analyses captures. Two that contain the same traffic are two points, the nearer to the client first; all others
-    /// are read one after the other as one point's. `observer` receives the [`CaptureEvent::Tcp`] of the (first) point.
+    /// Analyses captures. Two that contain the same traffic are two points, the nearer to the client first;
+    /// otherwise the captures are read one after the other, as those of one point. `observer` receives the
+    /// [`CaptureEvent::Tcp`] of the (first) point.
     ///
     /// # Errors
     /// [`PassiveError`] if a capture cannot be read, or contains no TCP; a part may have none.
@@ -116,10 +117,10 @@ impl TcpCaptures {
         Ok(found)
     }
 
-    /// Joins all parts to the whole.
+    /// Joins the results of all parts.
     ///
     /// # Errors
-    /// [`PassiveError`] if they are not the parts of one whole, or if it has no TCP segment.
+    /// [`PassiveError`] if they are not all parts of one analysis, or if they contain no TCP segment.
     pub fn of_parts(
         parts: Vec<ConnectionsPart>,
         observer: &mut dyn CaptureObserver,
@@ -147,7 +148,7 @@ impl TcpCaptures {
         host.unwrap_or_default() + &port.unwrap_or_default()
     }
 
-    /// Follows one connection of a point's captures segment by segment.
+    /// Follows one connection in a point's captures, segment by segment.
     ///
     /// # Errors
     /// [`PassiveError`] if a capture cannot be read.
@@ -167,7 +168,7 @@ impl TcpCaptures {
             let ours = p.ports().is_some_and(|(a, b)| {
                 of.is_between(SocketAddr::new(p.src(), a), SocketAddr::new(p.dst(), b))
             });
-            // The same ports may have been used by other connections before and after.
+            // Other connections may have used the same ports before and after.
             if !ours || f.at < of.first || f.at > of.last {
                 continue;
             }
@@ -181,7 +182,8 @@ impl TcpCaptures {
         Ok(())
     }
 
-    /// Matches the packets of each flow between two captures; `None` if they have none in common.
+    /// Matches the packets of each flow between two captures; `None` if the captures have no packets in
+    /// common.
     fn join(
         &self,
         captures: [&PathBuf; 2],
@@ -304,10 +306,10 @@ impl TcpCaptures {
 /// Results of one point.
 struct PointFound {
     read: PointRead,
-    /// Connections, those with most bytes first.
+    /// Connections, by number of bytes, largest first.
     connections: Vec<FoundConnection>,
     segments: u64,
     not_followed: u64,
-    /// Events, if this is a part.
+    /// Events; empty unless this is a part.
     events: Vec<FoundEvent>,
 }

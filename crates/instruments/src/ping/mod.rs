@@ -15,8 +15,10 @@ pub use test::{PingResult, PingTest};
 use crate::error::Error;
 use crate::instrument::{Annotations, Instrument, TestOutcome, ip_header};
 use crate::resolve::resolve;
+use crate::size_limit::{self, ShortTest};
 use crate::stop::Stop;
 use jitlat_core::observer::{Event, Observer, StreamProgress};
+use jitlat_core::session::{Ending, Session, SizeLimit};
 use jitlat_core::spec::{Dscp, HEADER_LEN, MAX_PAYLOAD};
 use jitlat_core::summary::Summary;
 use jitlat_core::{Direction, Schedule, Span, TestSpec};
@@ -36,9 +38,9 @@ use std::time::Duration;
 /// Settings of a two-way test.
 #[derive(Clone, Debug)]
 pub struct Ping {
-    /// The far host: a name or an address.
+    /// Name or address of the far host.
     pub host: String,
-    /// The protocol's client.
+    /// Client of the protocol.
     pub client: Arc<dyn PingClient>,
     /// Number of requests to send.
     pub packets: u64,
@@ -46,49 +48,55 @@ pub struct Ping {
     pub payload: Option<u64>,
     /// Time between requests.
     pub period: Span,
-    /// Schedule of the requests.
+    /// Send schedule of the requests.
     pub schedule: Schedule,
-    /// Stop and wait: send the next request this long after the answer to the previous one; `None`: send by `schedule`.
+    /// Stop and wait: send each request this long after the answer to the previous one; `None`: send by
+    /// `schedule`.
     pub wait: Option<Span>,
     /// Time after which a missing answer counts as lost.
     pub timeout: Span,
-    /// Handling of requests that became overdue while this host stalled.
+    /// Handling of requests that became overdue while this host was stalled.
     pub overdue: Overdue,
     /// DSCP of the requests.
     pub dscp: Dscp,
-    /// Priority of the packets within this host (`SO_PRIORITY`); `None`: the system's default.
+    /// Priority of the packets on this host (`SO_PRIORITY`); `None`: the system's default.
     pub priority: Option<u32>,
     /// Source port of UDP requests; 0 = the system chooses.
     pub src_port: u16,
-    /// Family of addresses to use; `None`: either.
+    /// Address family; `None`: any.
     pub family: Option<AddressFamily>,
-    /// Local address; `None`: the system chooses.
+    /// Local address; `None`: chosen by the system.
     pub bind: Option<IpAddr>,
-    /// Name of the interface to send through; `None`: chosen by the route.
+    /// Name of the interface to send through; `None`: chosen by the routing table.
     pub interface: Option<String>,
-    /// Method by which the sender waits for its deadlines; `None`: depends on the rate, see [`Pacing::mode`].
+    /// Method by which the sender waits for due times; `None`: depends on the rate, see [`Pacing::mode`].
     pub pace: Option<PaceMode>,
     /// Preferred source of timestamps; less precise ones are used if it is not available.
     pub stamps: StampMode,
     /// Annotations that are stored with the test.
     pub annotations: Annotations,
+    /// True to search for the largest packet that passes after a test without any answer. It takes up to 20 s.
+    pub finds_size_limit: bool,
 }
 
 /// Capacity of the queue of events from the measuring thread.
 const EVENT_QUEUE: usize = 1 << 16;
-/// Time between two checks for events. Waking a waiting observer for each event would cost the sending thread time.
+/// Interval at which the observer polls for events. Waking a waiting observer for each event would cost the
+/// sending thread time.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Assumed round-trip time, for the estimated duration of a stop-and-wait test.
+/// Longest timeout of an answer in a short test with packets of another length.
+const SHORT_TEST_TIMEOUT: Span = Span::seconds(2);
+/// Assumed round-trip time, for estimating the duration of a stop-and-wait test.
 const USUAL_ANSWER: Span = Span::millis(200);
 
 impl Ping {
-    /// Creates a test of a thousand requests to `host`, one every 20 ms, with kernel stamps.
+    /// Creates a test of a thousand requests to `host`, one every 20 ms, with kernel timestamps.
     pub fn new(host: impl Into<String>, client: impl PingClient + 'static) -> Ping {
         Ping::boxed(host, Box::new(client))
     }
 
-    /// Like [`new`](Self::new) for a client whose type is not known, such as that of a [`PingProtocol`] chosen by
-    /// name.
+    /// Like [`new`](Self::new), for a client behind a pointer, such as one created by a [`PingProtocol`] that
+    /// was chosen by name.
     pub fn boxed(host: impl Into<String>, client: Box<dyn PingClient>) -> Ping {
         Ping {
             host: host.into(),
@@ -109,6 +117,7 @@ impl Ping {
             pace: None,
             stamps: StampMode::Kernel,
             annotations: Annotations::default(),
+            finds_size_limit: false,
         }
     }
 
@@ -127,10 +136,10 @@ impl Ping {
         Err(Error::Settings(format!("-l {payload}: {name} takes {low} to {high} bytes")))
     }
 
-    /// Returns the requests to send and their times.
+    /// Returns the requests and their due times.
     ///
     /// # Errors
-    /// [`Error::Settings`] if the settings are impossible.
+    /// [`Error::Settings`] if the settings are not valid.
     pub fn plan(&self) -> Result<PingPlan, Error> {
         let size = self.size()?.max(HEADER_LEN.into()).min(MAX_PAYLOAD.into());
         // Stop-and-wait tests have no period.
@@ -141,12 +150,41 @@ impl Ping {
         Ok(PingPlan { spec, wait: self.wait, timeout: self.timeout, overdue: self.overdue })
     }
 
-    /// Looks up the far host's address and port.
+    /// Resolves the far host's address and port.
     ///
     /// # Errors
     /// [`Error::Address`] if it has no address of the requested family.
     pub fn resolve(&self) -> Result<SocketAddr, Error> {
         resolve(&self.host, self.client.port(), self.family)
+    }
+
+    /// Returns the largest packet that passes there and back, if there were no answers because of the length.
+    fn size_limit(&self, session: &Session, stop: &Stop) -> Option<SizeLimit> {
+        let is_complete = session.ending == Ending::Complete && session.sent.is_some_and(|sent| sent > 0);
+        let is_possible = self.client.expects_answers()
+            && session.two_way.as_ref().is_some_and(|facts| facts.expects_answers());
+        if !(self.finds_size_limit && is_complete && is_possible) {
+            return None;
+        }
+        let payload = self.size().ok()?.checked_sub(self.client.sizes().header)?;
+        let overhead = session.ip_length()?.checked_sub(u32::try_from(payload).ok()?)?;
+        let passes = |payload: u32| {
+            let test = Ping {
+                packets: size_limit::PACKETS,
+                payload: Some(payload.into()),
+                period: size_limit::PERIOD,
+                schedule: Schedule::Periodic,
+                wait: None,
+                timeout: self.timeout.min(SHORT_TEST_TIMEOUT),
+                src_port: 0,
+                annotations: Annotations::default(),
+                finds_size_limit: false,
+                ..self.clone()
+            };
+            let mut observer = ShortTest::new(Stop::new(), None);
+            test.run(&Stop::new(), &mut observer).ok().map(|_| observer.arrived > 0)
+        };
+        size_limit::search(session, overhead, stop, &passes)
     }
 
     fn link(&self, to: SocketAddr) -> TwoWayLink {
@@ -199,7 +237,7 @@ impl Instrument for Ping {
         let found = thread::scope(|scope| {
             let measuring = thread::Builder::new().name("ping".to_owned());
             let measuring = measuring.spawn_scoped(scope, || {
-                // Dropping the test ends the events.
+                // Moves the test into this thread: dropping it closes the channel of events.
                 let test = test;
                 self.client.measure(&test)
             });
@@ -210,6 +248,9 @@ impl Instrument for Ping {
         })?;
         let PingResult { records, mut session, tcp, .. } = found;
         self.annotations.add_to(&mut session);
+        if records.is_empty() {
+            session.size_limit = self.size_limit(&session, stop);
+        }
         let sessions = vec![session];
         observer.event(&Event::Concluding(&sessions));
         observer.event(&Event::Records { stream: 0, records: &records, tcp: &tcp });

@@ -1,4 +1,5 @@
-//! [`PingProtocol`]: an entry of [`PROTOCOLS`](super::PROTOCOLS). Each file of the folder `protocols` exports one.
+//! [`PingProtocol`]: an entry of [`PROTOCOLS`](super::PROTOCOLS). Each file of the folder `protocols` exports
+//! one entry.
 
 use super::test::{PingResult, PingTest};
 use crate::arguments::{Argument, ArgumentKind, Arguments};
@@ -8,34 +9,34 @@ use jitlat_net::reflect::Reflector;
 use jitlat_net::twoway::TwoWayLink;
 use std::fmt;
 
-/// Two-way protocol, as described to the rest of the program.
+/// Description of a two-way protocol for the rest of the program.
 pub struct PingProtocol {
     /// Name in small letters: `stamp`.
     pub name: &'static str,
-    /// Name for people: `STAMP`.
+    /// Display name: `STAMP`.
     pub title: &'static str,
-    /// Programs that answer the protocol, for help.
+    /// Programs that answer the protocol, for the help text.
     pub answered_by: &'static str,
     /// Transport that carries the protocol.
     pub transport: Transport,
-    /// Description and default size of the payload: `of the UDP datagram (44)`.
+    /// Meaning and default of the payload size, for the help text: `of the UDP datagram (44)`.
     pub payload: &'static str,
     /// Arguments of the client.
     pub arguments: &'static [Argument],
     /// Creates a client from [complete](Arguments::complete) arguments.
     pub client: fn(&Arguments) -> Result<Box<dyn PingClient>, Error>,
-    /// The server; `None` if every host's kernel answers this protocol.
+    /// Server; `None` if the kernel of every host answers this protocol.
     pub server: Option<ProtocolServer>,
 }
 
 impl PingProtocol {
-    /// Returns the client's argument `name`, e.g. `raw`; `None` if it does not exist or takes a value.
+    /// Returns the client's switch `name`, for example `raw`; `None` if the client has no such switch.
     pub fn switch(&self, name: &str) -> Option<&'static Argument> {
         self.arguments.iter().find(|a| a.name == name && matches!(a.kind, ArgumentKind::Nothing))
     }
 }
 
-/// The reflectors of a protocol: one, or several that receive its packets differently.
+/// Reflectors of a protocol: one, or several if its packets can be received in several forms.
 pub type ReflectorList = Vec<Box<dyn Reflector>>;
 
 /// The server of a protocol.
@@ -55,7 +56,7 @@ impl PingProtocol {
         (self.client)(&arguments.complete(self.arguments)?)
     }
 
-    /// Creates the reflectors from `arguments`; empty if every host's kernel answers this protocol.
+    /// Creates the reflectors from `arguments`; empty if the kernel of every host answers this protocol.
     ///
     /// # Errors
     /// [`Error::Settings`] if an argument is unknown or has an invalid value.
@@ -71,23 +72,23 @@ impl fmt::Debug for PingProtocol {
     }
 }
 
-/// The client of a two-way protocol, with its arguments.
+/// Client of a two-way protocol, with the values of its arguments.
 pub trait PingClient: fmt::Debug + Send + Sync {
-    /// Returns the entry of the protocol in the list.
+    /// Returns the protocol's entry in [`PROTOCOLS`](super::PROTOCOLS).
     fn protocol(&self) -> &'static PingProtocol;
 
-    /// Returns the far host's port; 0 if the protocol has no ports.
+    /// Returns the port of the far host; 0 if the protocol has no ports.
     fn port(&self) -> u16;
 
     /// Returns the sizes that requests can have.
     fn sizes(&self) -> RequestSizes;
 
-    /// True if a test without any answer has failed.
+    /// True if a test without any answer counts as failed.
     fn expects_answers(&self) -> bool {
         true
     }
 
-    /// Changes how packets are sent and marked.
+    /// Adapts the socket settings and packet marking to the protocol.
     fn adapt(&self, _link: &mut TwoWayLink) {}
 
     /// Runs a test.
@@ -97,15 +98,16 @@ pub trait PingClient: fmt::Debug + Send + Sync {
     fn measure(&self, test: &PingTest<'_>) -> Result<PingResult, Error>;
 }
 
-/// Sizes of requests, in bytes.
+/// Possible sizes of requests, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestSizes {
-    /// Default payload.
+    /// Default payload size.
     pub usual: u64,
-    /// Header before the payload that counts towards the request.
+    /// Size of the header before the payload; it is part of the request's size.
     pub header: u64,
-    /// Shortest and longest request, header included.
+    /// Smallest and largest request, including the header.
     pub range: (u64, u64),
-    /// Length of the headers between the IP header and the request, in bytes; `None` over TCP, which forms segments itself.
+    /// Total length of the headers between the IP header and the request; `None` over TCP, which forms
+    /// segments itself.
     pub beneath: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! [`PingTest`]: a two-way test that a protocol's client runs. [`PingResult`]: the result of such a test.
+//! [`PingTest`]: a two-way test for a protocol's client to run. [`PingResult`]: the result of such a test.
 
 use super::Ping;
 use crate::error::Error;
@@ -14,33 +14,33 @@ use std::net::SocketAddr;
 /// Input of a protocol's client: a test that is ready to run.
 #[derive(Clone)]
 pub struct PingTest<'a> {
-    /// The settings of the test.
+    /// Settings of the test.
     pub settings: &'a Ping,
-    /// The requests to send and their times.
+    /// Requests to send, with their times.
     pub plan: PingPlan,
-    /// Address and socket settings of the far host.
+    /// Address of the far host, and socket settings.
     pub link: TwoWayLink,
-    /// Bytes of a request.
+    /// Size of a request, in bytes.
     pub size: usize,
-    /// A random identifier.
+    /// Random identifier of the test.
     pub id: u16,
-    /// Eight random bytes.
+    /// Random mark of the test's packets.
     pub mark: u64,
-    /// Requests an early end.
+    /// Request to end early.
     pub stop: &'a Stop,
-    /// Start of the test.
+    /// Start time of the test.
     pub created: WallTime,
 }
 
-/// The result of a two-way test.
+/// Result of a two-way test.
 pub struct PingResult {
     /// Answers, in arrival order.
     pub records: Vec<PacketRecord>,
     /// Facts about the test.
     pub session: Session,
-    /// Requests sent.
+    /// Number of requests sent.
     pub requests: u64,
-    /// The kernel's TCP_INFO sampled with each record; empty unless the test ran over TCP.
+    /// TCP_INFO samples of the kernel, one per record; empty unless the test ran over TCP.
     pub tcp: Vec<TcpSample>,
 }
 
@@ -52,7 +52,7 @@ impl PingResult {
 }
 
 impl<'a> PingTest<'a> {
-    /// Returns the same test for another port of the far host.
+    /// Returns the same test with another port of the far host.
     #[must_use]
     pub fn at_port(&self, port: u16) -> PingTest<'a> {
         let mut test = self.clone();
@@ -60,8 +60,8 @@ impl<'a> PingTest<'a> {
         test
     }
 
-    /// Runs a protocol that sends datagrams, created by `make`; its argument is true if the kernel chooses the ICMP
-    /// identifier. Also returns the final state of the protocol.
+    /// Runs a protocol that sends datagrams. `make` creates the protocol; its argument is true if the kernel
+    /// chooses the ICMP identifier. Also returns the final state of the protocol.
     ///
     /// # Errors
     /// [`Error::Ping`] if nothing was measured.
@@ -73,7 +73,16 @@ impl<'a> PingTest<'a> {
     /// Converts a finished measurement to a result.
     pub fn gather<P: Protocol>(&self, measured: TwoWayMeasured<P>) -> (PingResult, P) {
         let TwoWayMeasured {
-            mut outcome, local, host, ending, unsent, stamps_lost, refused, prohibited, ..
+            mut outcome,
+            local,
+            host,
+            ending,
+            path_mtu,
+            unsent,
+            stamps_lost,
+            refused,
+            prohibited,
+            ..
         } = measured;
         let mut records = Vec::with_capacity(outcome.records.len());
         while let Some(mut block) = outcome.records.take_block() {
@@ -85,12 +94,14 @@ impl<'a> PingTest<'a> {
         session.spec.src_port = local.port();
         session.created = Some(self.created);
         session.src = Some(local.ip());
-        // Requests after the last answer of a host that was lost do not count: the host cannot have answered them.
+        // Requests after the last answer of a lost host do not count, because the host cannot have answered
+        // them.
         let sent = u32::try_from(outcome.requests.sent()).ok();
         session.sent = sent.filter(|_| ending != Ending::PeerLost);
         session.ending = ending;
         session.reason = (ending == Ending::PeerLost).then(|| lost_peer(refused > 0).to_owned());
         session.unsent = unsent;
+        session.path_mtu = path_mtu;
         session.stamps_lost = stamps_lost;
         session.client = host;
         session.schedule_shifts = outcome.shifts;
@@ -101,7 +112,7 @@ impl<'a> PingTest<'a> {
         facts.directions = Some(directions).filter(|d| d.stateful);
         facts.losses = losses;
         facts.skipped = outcome.skipped;
-        // Error messages at the end of the test are the reason for its end, which is reported separately.
+        // ICMP errors at the end of the test are the reason for its end, which is reported separately.
         let refused = if ending == Ending::PeerLost { 0 } else { refused };
         facts.not_answers = NotAnswers { refused, prohibited, ..outcome.not_answers };
         if outcome.requests.far_count_broken() {
@@ -114,7 +125,7 @@ impl<'a> PingTest<'a> {
     }
 }
 
-/// Describes how a far host was lost.
+/// Describes how the far host was lost.
 fn lost_peer(refused: bool) -> &'static str {
     if refused {
         "the far host reports that nothing listens on this port any more"
@@ -124,7 +135,7 @@ fn lost_peer(refused: bool) -> &'static str {
 }
 
 impl Ping {
-    /// Returns the facts known before a test begins.
+    /// Returns the facts known before a test starts.
     pub(super) fn session(&self, plan: &PingPlan, to: SocketAddr) -> Session {
         let mut session = Session::new(plan.spec.clone());
         session.spec.dst_port = to.port();

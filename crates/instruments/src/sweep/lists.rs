@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 #[derive(Clone, Debug)]
 pub struct LevelList(pub Vec<FactorLevel>);
 
-/// Kinds of stamps of one-way tests.
+/// Kinds of timestamps of one-way tests.
 const ONE_WAY_STAMPS: [&str; 3] = ["user", "kernel", "hardware"];
 
 /// Maximum number of values; a longer list is most likely a mistake.
@@ -23,7 +23,7 @@ const MAX_VALUES: usize = 10_000;
 /// Parses payload sizes.
 ///
 /// # Errors
-/// Description of the wrong value, and of valid ones.
+/// Description of the invalid value and of valid ones.
 pub fn payloads(text: &str) -> Result<LevelList, String> {
     let one = |t: &str| match t.trim().parse::<i64>() {
         Ok(n) if (0..=i64::from(MAX_PAYLOAD)).contains(&n) => Ok(n),
@@ -32,10 +32,10 @@ pub fn payloads(text: &str) -> Result<LevelList, String> {
     numbers(text, one, |n| n.to_string())
 }
 
-/// Parses priorities within this host; ascending.
+/// Parses priorities on this host (`SO_PRIORITY`) and sorts them in ascending order.
 ///
 /// # Errors
-/// Description of the wrong value, and of valid ones.
+/// Description of the invalid value and of valid ones.
 pub fn priorities(text: &str) -> Result<LevelList, String> {
     let one = |t: &str| {
         let number = t.trim().parse().ok().filter(|n: &i64| (0..=i64::from(i32::MAX)).contains(n));
@@ -43,15 +43,15 @@ pub fn priorities(text: &str) -> Result<LevelList, String> {
     };
     let LevelList(mut levels) = numbers(text, one, |n| n.to_string())?;
     levels.sort_by(|a, b| a.number.partial_cmp(&b.number).unwrap_or(Ordering::Equal));
-    // Differences between priorities have no meaning, so priorities get no number.
+    // The number is removed because differences between priorities have no meaning.
     levels.iter_mut().for_each(|level| level.number = None);
     Ok(LevelList(levels))
 }
 
-/// Parses access categories; from BK to VO.
+/// Parses Wi-Fi access categories and sorts them from BK to VO.
 ///
 /// # Errors
-/// Description of the wrong value, and of valid ones.
+/// Description of the invalid value and of valid ones.
 pub fn categories(text: &str) -> Result<LevelList, String> {
     let one = |t: &str| t.parse::<AccessCategory>().map_err(|e| e.to_string());
     let mut categories = text.split(',').map(one).collect::<Result<Vec<_>, _>>()?;
@@ -62,7 +62,7 @@ pub fn categories(text: &str) -> Result<LevelList, String> {
 /// Parses periods.
 ///
 /// # Errors
-/// Description of the wrong value, and of valid ones.
+/// Description of the invalid value and of valid ones.
 pub fn periods(text: &str) -> Result<LevelList, String> {
     numbers(text, |t| Ok(quantity::period(t)?.0), time)
 }
@@ -70,15 +70,15 @@ pub fn periods(text: &str) -> Result<LevelList, String> {
 /// Parses times between an answer and the next request; 0 is allowed.
 ///
 /// # Errors
-/// Description of the wrong value, and of valid ones.
+/// Description of the invalid value and of valid ones.
 pub fn waits(text: &str) -> Result<LevelList, String> {
     numbers(text, |t| Ok(quantity::pause(t)?.0), time)
 }
 
-/// Parses DSCPs, by number or name.
+/// Parses DSCPs, given as numbers or names.
 ///
 /// # Errors
-/// Description of the wrong value, and of valid ones.
+/// Description of the invalid value and of valid ones.
 pub fn dscps(text: &str) -> Result<LevelList, String> {
     let one = |t: &str| {
         let dscp: Dscp = t.trim().parse().map_err(|e| format!("{e}"))?;
@@ -89,10 +89,11 @@ pub fn dscps(text: &str) -> Result<LevelList, String> {
     named(text, one)
 }
 
-/// Parses protocols, each with the kind of stamps and its own switches: `icmp`, `lamp:user`, `lamp:raw:krt`, `jitlat`.
+/// Parses protocols, each optionally with a kind of timestamps and switches: `icmp`, `lamp:user`,
+/// `lamp:raw:krt`, `jitlat`.
 ///
 /// # Errors
-/// Description of the wrong value, and of valid ones.
+/// Description of the invalid value and of valid ones.
 pub fn protocols(text: &str) -> Result<LevelList, String> {
     named(text, |t| {
         let t = t.trim();
@@ -117,15 +118,15 @@ pub fn protocols(text: &str) -> Result<LevelList, String> {
     })
 }
 
-/// True if a protocol of [`protocols`] measures one direction.
+/// True if the protocol, one parsed by [`protocols`], measures one direction only.
 pub fn is_one_way(text: &str) -> bool {
     OneWayProtocol::named(text.split(':').next().unwrap_or_default()).is_some()
 }
 
-/// Parses `udp`, `tcp`.
+/// Parses `udp` and `tcp`.
 ///
 /// # Errors
-/// Description of the wrong value, and of valid ones.
+/// Description of the invalid value and of valid ones.
 pub fn transports(text: &str) -> Result<LevelList, String> {
     named(text, |t| match t.trim() {
         t @ ("udp" | "tcp") => Ok(FactorLevel { text: t.to_owned(), number: None }),
@@ -164,7 +165,7 @@ fn numbers(
             }
         }
         if all.len() > MAX_VALUES {
-            return Err(format!("'{text}' is more than {MAX_VALUES} values"));
+            return Err(format!("'{text}' has more than {MAX_VALUES} values: choose a larger step"));
         }
     }
     distinct(all.into_iter().map(|n| FactorLevel { text: write(n), number: Some(n as f64) }).collect())
@@ -179,14 +180,14 @@ fn range(
     all: &mut Vec<i64>,
 ) -> Result<(), String> {
     if low > high {
-        return Err(format!("'{part}' begins above its end"));
+        return Err(format!("'{part}' starts above its end: write the smaller value first"));
     }
     let factor = step.strip_prefix('x').map(|f| f.parse::<f64>().ok().filter(|f| *f > 1.0 && *f <= 1e6));
     let mut at = low;
     match factor {
         Some(None) => return Err(format!("'{step}' is not a factor: write x2")),
         Some(Some(_)) if low == 0 => {
-            return Err(format!("'{part}': no factor leads from 0 to another value; begin above 0"));
+            return Err(format!("'{part}': a factor cannot increase 0; start above 0"));
         }
         Some(Some(factor)) => {
             while at <= high && all.len() <= MAX_VALUES {

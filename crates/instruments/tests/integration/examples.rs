@@ -19,8 +19,7 @@ use jitlat_instruments::serve::{OneWayService, Policy, Serve};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-/// Returns a loopback address that nothing else on this machine uses. One-way tests need it because their port is
-/// fixed.
+/// Returns a loopback address that nothing else on this machine uses, because one-way tests use a fixed port.
 fn own_address() -> Ipv4Addr {
     let [_, _, high, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, 224 | high & 15, low, 1)

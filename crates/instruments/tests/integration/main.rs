@@ -1,4 +1,4 @@
-//! Tests of the instruments as another program uses them.
+//! Tests of the instruments as used by another program.
 
 mod examples;
 mod passive;

@@ -22,8 +22,8 @@ fn the_example_finds_round_trips_and_losses() {
     assert_eq!((summary.pairs, lost), (420, [4, 15]));
 }
 
-/// Events arrive in order, and their records belong to the sessions; a stop ends the analysis with the results so
-/// far.
+/// Events arrive in order, and their records belong to the sessions. A stop ends the analysis with the
+/// results so far.
 #[test]
 fn events_come_in_order_until_a_stop() {
     let passive = Passive { records: true, matched: true, ..Passive::default() };

@@ -1,4 +1,4 @@
-//! Errors reported by a far host or a filter that does not answer requests.
+//! Errors reported by a far host, or by a filter, that does not answer requests.
 
 use jitlat_core::Span;
 use jitlat_core::observer::Event;
@@ -17,7 +17,7 @@ fn reflector(port: u16) -> (Reflectors, SocketAddr) {
 }
 
 #[test]
-fn a_program_that_is_restarted_during_a_test_is_named_beside_the_loss() {
+fn a_program_that_is_restarted_during_a_test_is_reported_with_the_loss() {
     let (first, at) = reflector(0);
     let arguments = Arguments::new().with("stamp-port", at.port().to_string());
     let client = PingProtocol::named("stamp").unwrap().client(&arguments).unwrap();
@@ -27,8 +27,8 @@ fn a_program_that_is_restarted_during_a_test_is_named_beside_the_loss() {
         timeout: Span::seconds(1),
         ..Ping::boxed("127.0.0.1", client)
     };
-    // The server goes away once some packets have been answered, and returns when more packets have met a closed
-    // port.
+    // The server ends once some packets have been answered, and returns after more packets have reached a
+    // closed port.
     let (mut first, mut second, mut gone) = (Some(first), None, 0);
     let mut restart = |event: &Event<'_>| {
         let Event::Progress([stream]) = event else { return };

@@ -1,5 +1,5 @@
-//! Every listener with every rule of the access policy: each service is started with each rule and used by a client.
-//! A service that is added to `SERVICES` needs a client here, and its line in the lists of rules.
+//! Every listener with every rule of the access policy: each service is started with each rule and used by a
+//! client. A service that is added to `SERVICES` needs a client here, and its line in the lists of rules.
 
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
 use jitlat_instruments::one_way::OneWayProtocol;
@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// A rule that refuses every request of the client.
 struct Rule {
     name: &'static str,
-    /// Sets the rule for this service.
+    /// Sets the rule for a service.
     set: fn(&mut Policy, Service),
-    /// Services that the rule applies to. Others are served as if it did not exist.
+    /// Services to which the rule applies. Others are served as if the rule did not exist.
     holds: &'static [Service],
 }
 
@@ -33,10 +33,12 @@ const NOBODY: &str = "192.0.2.0/24";
 const LOCALHOST: &str = "127.0.0.0/8";
 const WITH_RATES: &[Service] = &[ONE_WAY, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP];
 const WITH_CONNECTIONS: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, TCP, DIGESTS, COLLECT];
-/// Services with sessions. STAMP has sessions, too, but still answers clients without a session, without counting.
+/// Services with sessions. STAMP has sessions as well, but answers clients without a session, too, without
+/// counting.
 const WITH_SESSIONS: &[Service] = &[ONE_WAY, TWAMP, OWAMP, LAMP, IRTT, DIGESTS, COLLECT];
 const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, OWAMP, IRTT, TCP, DIGESTS, COLLECT];
-/// The test port is not in lists of rules about a whole client: the one-way test that leads to it is refused first.
+/// The test port is not in lists of rules about a whole client, because the one-way test that leads to it is
+/// refused first.
 const ALSO_BEFORE_THE_TEST_PORT: &[Service] =
     &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, LAMP, IRTT, DIGESTS, COLLECT];
 
@@ -132,7 +134,8 @@ fn rules() -> Vec<Rule> {
 /// Number of packets of a client's test.
 const PACKETS: u64 = 20;
 
-/// Returns a host at `ip` that serves only `service`, with `policy`; `elsewhere`: another of its services has a key.
+/// Returns a host at `ip` that serves only `service`, with `policy`. If `elsewhere` is true, another of its
+/// services has a key.
 fn host(ip: Ipv4Addr, service: Service, policy: Policy, elsewhere: bool) -> Serve {
     let digests = |keys| DigestService {
         port: 0,
@@ -224,7 +227,7 @@ fn served(service: Service, serve: &Serve) -> bool {
         }
         DIGESTS => serving.digests().first().is_some_and(|at| {
             let asked = DigestCollector::connect(&host, at.port(), Listen::default(), None).map(drop);
-            // The host offers no interface, which it reports only to permitted clients.
+            // The host offers no interface, but reports this only to permitted clients.
             matches!(
                 asked,
                 Err(CollectorError::Conversation {
@@ -279,10 +282,10 @@ fn ping(host: &str, protocol: &'static PingProtocol, port: u16) -> bool {
     streams.is_ok_and(|mut streams| streams.remove(0).summary.counts.received >= PACKETS / 2)
 }
 
-/// Calls `check` for every service and for each part number from 0 to `parts` - 1, each on its own thread and at its
-/// own address.
+/// Calls `check` for every service and each part number from 0 to `parts` - 1, each on its own thread and at
+/// its own address.
 fn walk(parts: usize, check: impl Fn(Service, Ipv4Addr, usize) + Sync) {
-    // The test port is fixed: no two calls may share an address.
+    // The test port is fixed, so no two calls may share an address.
     static ADDRESSES: AtomicU8 = AtomicU8::new(1);
     let [_, _, high, low] = std::process::id().to_be_bytes();
     std::thread::scope(|threads| {
@@ -297,7 +300,7 @@ fn walk(parts: usize, check: impl Fn(Service, Ipv4Addr, usize) + Sync) {
 
 #[test]
 fn every_listener_keeps_every_rule() {
-    // A refusal takes as long as a client waits for an answer.
+    // A refusal takes as long as a client waits for an answer, so the checks run in parallel.
     const PARTS: usize = 6;
     let rules = rules();
     walk(PARTS, |service, ip, part| {
@@ -330,7 +333,7 @@ fn rules_of_one_service_are_no_rules_of_another() {
 }
 
 #[test]
-fn beside_a_service_with_a_key_only_what_is_open_is_served_without() {
+fn if_a_service_has_a_key_only_open_services_are_served_without_one() {
     walk(1, |service, ip, _| {
         // A collector always requires a key.
         let keyed = service == COLLECT;

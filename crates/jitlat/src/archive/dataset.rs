@@ -26,7 +26,7 @@ pub struct DatasetArgs {
     /// Each group gets figures of all its packets.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["logs", "merge", "state"])]
     pub dataset: Option<PathBuf>,
-    /// Groups: path, day, hour, month, year, or several of them
+    /// Keys to group by: path, day, hour, month, year, or several of them
     #[arg(long, value_name = "KEYS", value_delimiter = ',', default_value = "path", requires = "dataset")]
     by: Vec<GroupKey>,
     /// Number of processors to use (default: all)
@@ -39,8 +39,8 @@ pub struct DatasetArgs {
     filter: FilterArgs,
 }
 
-/// Analyses the packets of all selected tests, and prints a line for each group. From `report`, only JSON and
-/// thresholds apply, to groups; options about single tests are refused.
+/// Analyses the packets of all selected tests, and prints a line for each group. JSON and thresholds of
+/// `report` apply to groups; options for single tests are refused.
 pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs) -> Result<ExitStatus> {
     check(report, live)?;
     let tests = Archive::open(root)?.list(&args.filter.filter(&args.tags), &[])?;

@@ -42,13 +42,13 @@ enum Verb {
     Query(QueryArgs),
     /// Compare a path before and after a time
     Compare(ArchiveCompareArgs),
-    /// Write logs as they were added
+    /// Write stored tests as logs, as they were added
     Export(ArchiveExportArgs),
     /// Merge small packet files into larger ones
     Compact(WhereArgs),
-    /// Remove old tests or packets; figures of periods stay
+    /// Remove old tests or packets, but no figures of periods
     Prune(PruneArgs),
-    /// Show tests pushed to collectors (waiting, dropped) and tests received from other hosts
+    /// Show tests pushed to collectors (waiting, dropped) or received from other hosts
     Pushes(PushesArgs),
     /// Check all data against checksums, and repair the archive after a crash
     Fsck(FsckArgs),
@@ -110,7 +110,7 @@ struct LsArgs {
     form: FormArgs,
 }
 
-/// Output format; text by default.
+/// Options for the output format; the default is text.
 #[derive(Clone, Copy, Debug, Args)]
 struct FormArgs {
     /// Print one JSON object
@@ -142,9 +142,10 @@ struct QueryArgs {
     filter: FilterArgs,
     /// Figure to show
     ///
-    /// Counts, loss, and percentiles, means and extremes of latency, pdv and ipdv are computed from all packets of a
-    /// period. Other metrics are those of the worst test in the period; metrics without a better and a worse end, and
-    /// the verdict (column `answer` or `severity`), are listed per test by `jitlat archive ls`.
+    /// Counts, loss, and percentiles, means and extremes of latency, pdv and ipdv are computed from all packets
+    /// of a period. For other metrics, the value is that of the worst test in the period. Metrics without a
+    /// better and a worse end, and the verdict (column `answer` or `severity`), are listed per test by `jitlat
+    /// archive ls`.
     #[arg(long, value_name = "FIGURE", default_value = "pdv-p99")]
     figure: Selector,
     /// Length of the periods, in UTC: test, hour, day, month, year or all
@@ -161,7 +162,7 @@ struct ArchiveCompareArgs {
     /// Only tests from host A to host B, by address or name; either may be left out
     #[arg(long, value_name = "A:B")]
     path: Option<Endpoints>,
-    /// Time that separates both parts: a date, or an age (36h, 7d)
+    /// Time that separates the two parts: a date, or an age (36h, 7d)
     ///
     /// For example 2026-11-23, 2026-11-23T10:00:00Z, 36h or 7d.
     #[arg(long, value_name = "TIME", value_parser = when)]
@@ -342,7 +343,7 @@ pub fn add_log(root: &Path, log: &Path) -> Result<TestId, jitlat_archive::Archiv
     Ok(id)
 }
 
-/// Adds the logs of a test that has just ended to `archive`. A failure is reported and has no other effect.
+/// Adds the logs of a test that has just ended to `archive`. A failure is only logged.
 pub fn add_logs<'a>(archive: Option<&Path>, logs: impl Iterator<Item = &'a Path>) -> bool {
     let Some(root) = archive else { return true };
     let mut whole = true;
@@ -360,7 +361,7 @@ pub fn add_logs<'a>(archive: Option<&Path>, logs: impl Iterator<Item = &'a Path>
     whole
 }
 
-/// Rejects an archive that could not store the test, before the measurement.
+/// Checks before the measurement that the archive can store the test.
 pub fn check(archive: Option<&Path>, log_to_stdout: bool) -> Result<()> {
     let Some(root) = archive else { return Ok(()) };
     if log_to_stdout {

@@ -1,4 +1,5 @@
-//! [`CAPTURED`]: kinds of continuous captures of a monitor, with the options of the commands.
+//! [`CAPTURED`]: kinds of continuous captures of a monitor. They have the options of the corresponding
+//! commands.
 
 use super::given::{OptionSet, ids};
 use crate::exit::explain;
@@ -12,7 +13,7 @@ use jitlat_monitor::runtime::{CaptureResult, CaptureSetup};
 use jitlat_passive::pipeline::PacketFilter;
 use jitlat_proto::jitlat::PresharedKey;
 
-/// Function that captures until a stop is requested; the key authenticates this host to others.
+/// Function that captures until a stop is requested; the key authenticates this host to other hosts.
 type Follow =
     fn(&CaptureSetup, Option<&PresharedKey>, &Stop, &mut dyn FnMut(PeriodEvent<'_>)) -> CaptureResult;
 
@@ -75,8 +76,8 @@ fn options() -> OptionSet {
     OptionSet::new::<SppArgs>("a capture", others.map(|id| (id.clone(), instead(&id).to_owned())).collect())
 }
 
-/// Completes the options with settings from other parts of the file: both points (the second is at another host if `is_far`),
-/// and the addresses of both ends, if the options lack them.
+/// Completes the options with settings from other parts of the file: the two points (the second is on another
+/// host if `is_far`), and the addresses of both ends, if the options lack them.
 fn read(
     given: &[(String, OptionValue)],
     [reference, monitor]: [&str; 2],
@@ -117,7 +118,7 @@ fn follow_pairs(
     let points = [setup.capture.interface.as_str(), second];
     let args = read(&setup.capture.options, points, far.is_some(), ends)
         .map_err(|wrong| (SlotFailure::Other, wrong.message))?;
-    // Host names are looked up here, which may fail.
+    // This may fail, because it looks up host names.
     let passive = args.settings().map_err(|e| other(&e))?;
     let mut settings = args.live.settings().map_err(|e| other(&e))?;
     settings.key = key.cloned();
@@ -133,7 +134,7 @@ fn follow_pairs(
         .map_err(|e| (kind(&e), e.to_string()))
 }
 
-/// Networks that contain every address, for all traffic beyond an interface.
+/// Networks that contain every address, to select all traffic beyond an interface.
 const ANYWHERE: &str = "0.0.0.0/0,::/0";
 
 /// Follows the TCP segments that leave one interface, from this host or from hosts on this side of the interface.
@@ -167,7 +168,7 @@ fn only_tcp(args: &SppArgs) -> Result<Option<u16>, EntryError> {
     Ok(only.port)
 }
 
-/// Returns the kind of failure that an error belongs to.
+/// Returns the kind of failure of an error.
 fn kind(error: &PassiveError) -> SlotFailure {
     use jitlat_net::digest::CollectorError;
     use jitlat_proto::digest::DigestError;

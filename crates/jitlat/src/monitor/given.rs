@@ -8,9 +8,9 @@ use jitlat_monitor::file::{EntryError, OptionValue, keys};
 /// Options of a command that the monitor's file may set.
 pub struct OptionSet {
     command: Command,
-    /// Options that are only allowed on the command line, by id, with advice on what to write instead.
+    /// Options that are only allowed on the command line, by id, each with advice on what to write instead.
     refused: Vec<(String, String)>,
-    /// Name of the command or section that has the options, for messages.
+    /// Name of the command or section that the options belong to, for messages.
     of: &'static str,
 }
 
@@ -32,7 +32,7 @@ impl OptionSet {
         self.command.get_arguments().filter(|arg| !refused(arg)).filter_map(|arg| arg.get_long()).collect()
     }
 
-    /// Parses `given`, then arguments that are not from the file.
+    /// Parses the options `given` in the file, followed by the arguments `others`.
     ///
     /// # Errors
     /// [`EntryError`] with the wrong option.

@@ -28,7 +28,7 @@ use jitlat_proto::jitlat::{PresharedKey, PresharedKeys};
 /// Function that creates a test that is ready to run, from its options.
 type MakeTest = fn(&OptionSet, &DeclaredTest<'_>, &TestSite<'_>) -> Result<Box<dyn Instrument>, EntryError>;
 
-/// Instrument for tests in the monitor's file.
+/// Instrument for tests of a monitor.
 pub struct Monitored {
     /// Name of the instrument.
     pub name: &'static str,
@@ -46,7 +46,7 @@ pub const MONITORED: [Monitored; 2] = [
     Monitored { name: "ping", options: ping_options, traffic: ping_traffic, test: ping_test },
 ];
 
-/// Instruments of this program, for the file and the runtime.
+/// Provides the instruments of this program to the file reader and the runtime.
 #[derive(Debug)]
 pub struct MonitorInstruments;
 
@@ -185,7 +185,8 @@ pub fn serve_args(options: &[(String, OptionValue)]) -> Result<ServeArgs, EntryE
         ("no_sandbox", confined),
     ];
     let refused = refused.map(|(id, instead)| (id.to_owned(), instead.to_owned())).to_vec();
-    // Captures in the file may need interfaces of this host, for which these options are valid.
+    // Options for interfaces are valid even without --capture: captures in the file may need interfaces of this
+    // host.
     let of_captures = ["capture-port", "capture-without-key", "max-digest-rate"];
     let named = |name: &str| options.iter().any(|(given, _)| given == name);
     let placeholder = of_captures.iter().any(|name| named(name)) && !named("capture");
@@ -202,7 +203,7 @@ fn duration(asked: &DeclaredTest<'_>) -> Option<String> {
     asked.duration.map(|d| format!("--duration={}ns", d.0))
 }
 
-/// Makes a one-way test of `host`; `way`: the option for its direction, none if the client sends.
+/// Creates a one-way test of `host`. `way` is the option for its direction; `None` if the client sends.
 pub fn one_way(
     options: &OptionSet,
     asked: &DeclaredTest<'_>,
@@ -263,7 +264,7 @@ fn ping_traffic(options: &OptionSet, asked: &DeclaredTest<'_>) -> Result<Traffic
     Ok(Traffic { duration, forward: flow, backward: flow, recorded: flow.packets })
 }
 
-/// Bytes of a packet outside its payload: Ethernet with its checksum, IPv4, and UDP or TCP with timestamps.
+/// Bytes of a packet in addition to its payload: Ethernet with checksum, IPv4, and UDP or TCP with timestamps.
 const ETHERNET_AND_IPV4: u64 = 18 + 20;
 
 fn flow_of(spec: &TestSpec) -> OneWayTraffic {

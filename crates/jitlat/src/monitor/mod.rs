@@ -1,8 +1,8 @@
 //! `jitlat monitor`: measures many paths continuously, from one file that all hosts share. The library
-//! `jitlat-monitor` does the work; this module has its options, and those that its file may contain.
+//! `jitlat-monitor` does the work; this module defines the options of the command, and those that the file may
+//! contain.
 //!
-//! * [`instruments`] – tests and the server, with the options of the command line; [`captures`] – captures at
-//!   interfaces
+//! * [`instruments`] – tests and the server, with the options of the command line; [`captures`] – captures on interfaces
 //! * [`given`] – options in the file
 
 mod captures;
@@ -58,7 +58,7 @@ pub struct MonitorArgs {
 }
 
 impl MonitorArgs {
-    /// True if the command measures until it is stopped, instead of only reading the file.
+    /// True if the command measures until it is stopped; false if it only reads the file.
     pub fn runs_long(&self) -> bool {
         !self.check && !self.plan
     }
@@ -78,7 +78,7 @@ impl Requests for Signals {
     }
 }
 
-/// Measures, or checks the file, or prints its plan.
+/// Runs the monitor, checks the file, or prints the plan.
 pub fn run(args: &MonitorArgs) -> Result<ExitStatus> {
     let Some(model) = runtime::load(&args.file, &MonitorInstruments)? else {
         return Ok(ExitStatus::NotMeasured);

@@ -15,10 +15,10 @@ use jitlat_core::time::Span;
 pub struct AnalysisArgs {
     /// Percentile method: edf (RFC 2330), linear, or jitlat1
     ///
-    /// jitlat1 uses the floor index of the first version.
+    /// jitlat1 rounds the index down, as the first version did.
     #[arg(long, value_name = "METHOD", default_value = "edf")]
     pub percentiles: PercentilesArg,
-    /// Further percentile in the JSON, such as 99.99; may be repeated
+    /// Additional percentile in the JSON, such as 99.99; may be repeated
     #[arg(long, value_name = "P")]
     pub percentile: Vec<Percent>,
     /// Number of histogram bins, or auto
@@ -37,10 +37,10 @@ pub struct AnalysisArgs {
     /// Trust the clocks of both hosts, and therefore absolute delays
     #[arg(long)]
     pub trust_clocks: bool,
-    /// Add percentiles of delay with lost packets as infinite (RFC 7679) to the JSON
+    /// Add delay percentiles to the JSON that count losses as infinite (RFC 7679)
     #[arg(long)]
     pub unconditional: bool,
-    /// Count packets whose delay is within this of the mean and of the median
+    /// Count packets whose delay differs from mean and median by at most this
     ///
     /// For example 500us. The shares are in the report, in tables and in `--fail-if 'within-median<95%'`.
     #[arg(long, value_name = "T", value_parser = quantity::duration, conflicts_with = "streaming")]
@@ -63,7 +63,8 @@ pub struct AnalysisArgs {
     pub buffers: Vec<Span>,
     /// Add intervals of mean, median and p99 by block bootstrap with this seed
     ///
-    /// They are valid even if neighbouring packets are similar. The same seed gives the same intervals.
+    /// The intervals are valid even if the delays of neighbouring packets are correlated. The same seed gives
+    /// the same intervals.
     #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub bootstrap: Option<u64>,
     /// Also fit the four-parameter loss model of Gilbert and Elliott

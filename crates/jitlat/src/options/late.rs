@@ -9,10 +9,10 @@ use jitlat_store::late::ExtraFields;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "While the test runs")]
 pub struct LateArgs {
-    /// Further values per sample, like LaTe's -X: letters of p, r, m, n, or a
+    /// Additional values per sample, like LaTe's -X: letters of p, r, m, n, or a
     ///
-    /// p is the loss so far, r the sequence number without wraps, m and n the smallest and largest latency so far, a
-    /// all of them. They are sent to the listener of --late-stream and written to `--as late-packets`.
+    /// p: loss so far; r: sequence number without wraps; m and n: smallest and largest latency so far; a: all
+    /// of these. The values are sent to the listener of --late-stream and written by `--as late-packets`.
     #[arg(long, value_name = "LETTERS", default_value = "")]
     pub late_extra: ExtraFields,
     /// Send each sample to a listener, like LaTe's -w
@@ -28,7 +28,7 @@ pub struct LateArgs {
     /// Send the figures of each interval to Carbon, like LaTe's -g
     #[arg(long, value_name = "HOST[:PORT]")]
     pub graphite: Option<String>,
-    /// Name of the figures in Graphite
+    /// Prefix of the figures' names in Graphite
     #[arg(long, value_name = "PATH", default_value = "jitlat", requires = "graphite")]
     pub graphite_path: String,
     /// Time between two messages to Carbon, at least 1s

@@ -33,7 +33,8 @@ pub struct LoadArgs {
 }
 
 impl LoadArgs {
-    /// Returns the load of a test against `host`; `own`: control port and key file of the test, if it has any.
+    /// Returns the load of a test against `host`. `own` contains control port and key file of the test; `None`
+    /// if it has no control connection.
     pub fn settings(&self, host: &str, own: Option<(u16, Option<&PathBuf>)>) -> Result<Load> {
         let (port, key) = own.unwrap_or((self.load_port, None));
         let elsewhere = self.load_host.is_some() || self.load_port != CONTROL_PORT;

@@ -17,7 +17,7 @@ pub struct LogArgs {
     pub output: Option<PathBuf>,
     /// Write no log
     ///
-    /// Only the report remains of the test, and what --archive, --json and similar options store.
+    /// Only the report and the outputs of --archive, --json and similar options remain.
     #[arg(long, conflicts_with_all = ["output", "log_version"])]
     pub no_log: bool,
     /// Add the test to the archive in DIR, which is created if missing

@@ -30,7 +30,7 @@ pub const NO_FILE: &str = "-";
 pub struct OneWayArgs {
     #[command(flatten)]
     pub stream: StreamArgs,
-    /// Capture the stream at this host and explain TCP's delays
+    /// Capture the stream on this host and explain TCP's delays
     ///
     /// The report then contains retransmissions, closed and full windows, and round trips. With FILE the packets are
     /// stored as pcap. Needs CAP_NET_RAW.
@@ -56,7 +56,7 @@ impl OneWayArgs {
         let mut streams: Vec<TestSpec> =
             self.stream.specs(u64::from_be_bytes(seed)).map_err(|e| anyhow!(e))?;
         let link = &self.host_args;
-        // Classic servers need a port number, and so does the filter of a capture that begins before the test.
+        // Classic servers need a port number, as does the filter of a capture, which begins before the test.
         if self.stream.dst_port.is_none() && !link.classic && self.capture.is_none() {
             streams.iter_mut().for_each(|spec| match spec.direction() {
                 Direction::Up => spec.dst_port = 0,
@@ -93,12 +93,17 @@ impl OneWayArgs {
             limit: self.stream.duration.map(|duration| duration + Span(duration.0 / 10).max(MIN_OVERRUN)),
             ..TestRequest::new(host, Vec::new())
         };
-        Ok(OneWay { settings, client: self.protocol.client()?.into(), annotations: self.log.annotations() })
+        Ok(OneWay {
+            settings,
+            client: self.protocol.client()?.into(),
+            annotations: self.log.annotations(),
+            finds_size_limit: false,
+        })
     }
 }
 
 impl OneWayArgs {
-    /// Creates the settings to examine the path to `host` before the test.
+    /// Returns the settings for examining the path to `host` before the test.
     pub fn path(&self, host: &str) -> PathTest {
         PathTest {
             family: family(self.host_args.ipv4, self.host_args.ipv6),
@@ -130,8 +135,8 @@ pub struct StreamArgs {
     pub packets: u64,
     /// Send for this long instead of -n (30s, 10m; bare number: seconds)
     ///
-    /// A sender that cannot keep the rate is stopped a tenth of this time later, at least 1 s: the test then has fewer
-    /// packets, and its report says so.
+    /// A sender that cannot keep the rate is stopped a tenth of this time later, at least 1 s. The report then
+    /// notes that packets were not sent.
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub duration: Option<Span>,
     /// Payload bytes per packet, 12 to 65507
@@ -176,7 +181,7 @@ pub struct StreamArgs {
 
 /// Default number of packets per burst.
 const DEFAULT_BURST: u32 = 10;
-/// Minimum time that a test may take beyond its requested duration.
+/// Minimum time by which a test may exceed its requested duration.
 const MIN_OVERRUN: Span = Span::seconds(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -187,7 +192,8 @@ pub enum ScheduleLaw {
 }
 
 impl StreamArgs {
-    /// Creates the streams: one, or with `-b` up and down. `fresh_seed` is the seed of a Poisson schedule without `--seed`.
+    /// Creates the specifications of the streams: one, or with `-b` two, up and down. `fresh_seed` is the seed
+    /// of a Poisson schedule without `--seed`.
     pub fn specs(&self, fresh_seed: u64) -> Result<Vec<TestSpec>, String> {
         let period = match self.rate {
             Some(rate) => rate.period(self.payload.max(HEADER_LEN.into()))?,

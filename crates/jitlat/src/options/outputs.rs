@@ -16,7 +16,8 @@ const HELP: &str = "help";
 /// Heading of these options.
 const HEADING: &str = "Output";
 
-/// Requested formats, of those that a command offers for the [parts](ReportParts) of its reports.
+/// Requested formats. A command offers the formats that need no more than the [parts](ReportParts) of its
+/// reports.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs<const PARTS: u8>(WantedOutputs);
 
@@ -93,7 +94,7 @@ impl TypedValueParser for NamedParser {
     }
 }
 
-/// Lists `outputs`, one line for each: its name and a description.
+/// Lists `outputs`, one per line, with name and description.
 pub fn list(outputs: impl Iterator<Item = &'static Output>) -> String {
     outputs.map(|output| format!("  {:<12}  {}\n", output.name, output.help)).collect()
 }

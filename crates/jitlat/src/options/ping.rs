@@ -74,18 +74,19 @@ pub struct PingArgs {
     pub timeout: Span,
     /// Handling of overdue requests after a stall of this host: space, skip or send
     ///
-    /// space shifts the rest of the schedule by the length of the stall: all requests are sent, and the test takes longer.
-    /// skip leaves them out: the test takes no longer, and has fewer requests (periodic schedules). send sends them at once,
-    /// in a burst that a rate limit may drop, such as that of irtt's server. A request is overdue when it is late by more
-    /// than a period and 5 ms. Default: skip with --duration, otherwise space.
+    /// space shifts the rest of the schedule by the length of the stall: all requests are sent, and the test
+    /// takes longer. skip omits overdue requests: the test takes no longer, but has fewer requests (periodic
+    /// schedules). send sends them at once, in a burst that a rate limit, such as that of irtt's server, may
+    /// drop. A request is overdue when it is late by more than a period and 5 ms. Default: skip with
+    /// --duration, otherwise space.
     #[arg(long, value_name = "HOW", conflicts_with = "wait")]
     pub overdue: Option<OverdueArg>,
     /// Send times: periodic, poisson, or a distribution of random gaps
     ///
-    /// poisson has random gaps with the mean PERIOD. The distributions are LaTe's, and define the gaps completely:
-    /// uniform:LEAST,MOST; exponential:LEAST,MEAN (LEAST plus an exponential time, at most three times MEAN in
-    /// total); normal:MEAN,DEVIATION (between 0 and twice MEAN). For example uniform:10ms,100ms. A third number uses
-    /// each gap for that many packets.
+    /// poisson has random gaps with the mean PERIOD. The distributions are LaTe's, and define the gaps
+    /// completely: uniform:MIN,MAX; exponential:MIN,MEAN (MIN plus an exponential time, at most three times
+    /// MEAN in total); normal:MEAN,DEVIATION (between 0 and twice MEAN). For example uniform:10ms,100ms. A
+    /// third number uses each gap for that many packets.
     #[arg(long, value_name = "LAW", default_value = "periodic")]
     pub schedule: ScheduleArg,
     /// DSCP of the requests: 0 to 63, or a name (EF, AF41, CS1, LE)
@@ -172,7 +173,7 @@ impl FromStr for ScheduleArg {
             _ => {}
         }
         let unknown =
-            "write periodic, poisson, uniform:LEAST,MOST, exponential:LEAST,MEAN or normal:MEAN,DEVIATION";
+            "write periodic, poisson, uniform:MIN,MAX, exponential:MIN,MEAN or normal:MEAN,DEVIATION";
         let (law, numbers) = text.split_once(':').ok_or(unknown)?;
         let mut numbers = numbers.split(',');
         let mut time =
@@ -208,7 +209,7 @@ fn stamps(text: &str) -> Result<StampMode, UnknownStamps> {
 }
 
 impl PingArgs {
-    /// Creates the settings to examine the path before the test, with probes of this transport.
+    /// Returns the settings for examining the path before the test, with probes of this transport.
     pub fn path(&self, transport: Transport) -> PathTest {
         PathTest {
             family: family(self.ipv4, self.ipv6),

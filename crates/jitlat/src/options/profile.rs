@@ -7,7 +7,7 @@ use jitlat_verdict::{PROFILES, Profile};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// Profiles for which a path is tested and judged.
+/// Options that select the profiles for which a path is tested and judged.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ProfileArgs {
     /// Names of the profiles.
@@ -43,7 +43,7 @@ impl ProfileArgs {
     /// Looks up the names, and reads the file.
     ///
     /// # Errors
-    /// The name is unknown, the file cannot be read, or a profile in it cannot be measured.
+    /// A name is unknown, the file cannot be read, or a profile in it cannot be measured.
     pub fn resolve(&mut self) -> Result<()> {
         let own = self.profiles.as_deref().map(read).transpose()?.unwrap_or_default();
         if self.names.is_empty() {

@@ -83,7 +83,7 @@ impl LengthArgs {
 }
 
 impl ReportArgs {
-    /// Returns settings that only write `outputs`, from an analysis with these options.
+    /// Returns settings that only write `outputs`, and analyse with the options `analysis`.
     pub fn of_files(outputs: Outputs<{ ReportParts::ALL.0 }>, analysis: AnalysisArgs) -> ReportArgs {
         ReportArgs {
             corrected: false,
@@ -110,7 +110,7 @@ impl ReportArgs {
         RunningWindows::new(self.options(), self.outputs.place("intervals"), !self.is_silent())
     }
 
-    /// Formats the console report of `runs` from `origin`; `explained` is the part that an instrument adds.
+    /// Formats the console report of `runs` from `origin`; `explained` is a section that an instrument adds.
     pub fn page(&self, runs: &[AnalysedStream], origin: StreamOrigin<'_>, explained: &str) -> String {
         if self.quiet {
             return text::line(runs);
@@ -122,7 +122,8 @@ impl ReportArgs {
         text::page(runs, options) + explained + &text::figures_line(runs, &self.outputs, self.text_plots)
     }
 
-    /// Formats the output that was requested in addition to the screen. It is printed first, so that the screen stays visible.
+    /// Formats additional output such as text plots. It is printed before the screen, so that the screen stays
+    /// visible.
     fn additional_text(&self, runs: &[AnalysedStream], explained: &str) -> String {
         let windows = |run: &AnalysedStream| {
             let windows = windows(&run.summary, &run.shown_windows, &screen::options());
@@ -149,17 +150,19 @@ impl ReportArgs {
         !(self.quiet || self.outputs.is_silent() || self.is_full())
     }
 
-    /// True if nothing is printed to standard output except one output, or one line.
+    /// True if standard output gets only one requested output, or only the verdict line.
     pub fn is_silent(&self) -> bool {
         self.quiet || self.log_on_stdout || self.outputs.is_silent()
     }
 
-    /// Records the destination of the log: if it is standard output, nothing else is printed there.
+    /// Records the destination of the log, because nothing else may be printed to standard output if the log
+    /// goes there.
     pub fn set_log(&mut self, log: Option<&Path>) {
         self.log_on_stdout = log.is_some_and(|path| path.as_os_str() == STDOUT);
     }
 
-    /// Before the measurement, rejects outputs that cannot be written for a test of `streams` streams that also writes `others`.
+    /// Rejects, before the measurement, outputs that cannot be written for a test with `streams` streams that
+    /// also writes the files `others`.
     pub fn check(&self, streams: usize, others: &[&Path]) -> Result<()> {
         if self.log_on_stdout && streams > 1 {
             bail!("-o - writes one stream to standard output: give -o a file name");
@@ -185,7 +188,7 @@ impl ReportArgs {
         jitlat_output::log_failures(&failures)
     }
 
-    /// True if an output needs single packets after the analysis.
+    /// True if an output needs the individual packets after the analysis.
     pub fn keeps_packets(&self) -> bool {
         self.outputs.keeps_packets() || self.text_plots || self.shows_screen()
     }

@@ -14,12 +14,12 @@ pub fn is_given(given: &ArgMatches, id: &str) -> bool {
     given.try_contains_id(id).is_ok() && given.value_source(id) == Some(ValueSource::CommandLine)
 }
 
-/// Refuses options that were given and are not among `read`; `why`: reason why the command does not read them.
+/// Refuses given options that are not in `read`; `why` is the reason why the command does not read them.
 pub fn read_only(command: &Command, given: &ArgMatches, read: &[String], why: &str) -> Result<()> {
     refuse(command, given, |id| !read.iter().any(|known| known == id), why)
 }
 
-/// Refuses options that were given and are among `unread`.
+/// Refuses given options that are in `unread`.
 pub fn refuse_all(command: &Command, given: &ArgMatches, unread: &[String], why: &str) -> Result<()> {
     refuse(command, given, |id| unread.iter().any(|known| known == id), why)
 }

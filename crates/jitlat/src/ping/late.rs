@@ -29,7 +29,7 @@ fn setting(args: &PingArgs, ping: &Ping) -> Result<Setting> {
     Ok(Setting {
         unidirectional: protocol.text("mode") == Some("unidir"),
         raw: protocol.has("raw"),
-        // LaTe reports the protocol below LaMP.
+        // For LaMP, LaTe names the protocol below it.
         protocol: if name == "lamp" { "UDP".to_owned() } else { name.to_uppercase() },
         priority: ping.priority.unwrap_or(0),
         payload: ping.size()? - ping.client.sizes().header,

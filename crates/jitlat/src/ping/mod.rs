@@ -25,7 +25,7 @@ use jitlat_store::log::{Journals, RowKind};
 use std::path::{Path, PathBuf};
 use tracing::{error, warn};
 
-/// Kind of rows in a log of `ping`.
+/// Returns the kind of rows in the log of `ping`.
 pub fn rows(ping: &Ping) -> RowKind {
     match ping.client.protocol().transport {
         Transport::Tcp => RowKind::TwoWayTcp,
@@ -58,6 +58,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
         let transport = ping.client.protocol().transport;
         ping.annotations.tags.extend(path::tags(args.path(transport), &stop));
     }
+    ping.finds_size_limit = true;
     let (late_test, mut streams) = late::test(args, &ping)?;
     let mut analyses = Analyses::new(args.report.options());
     let mut records = RecordCollector::default();
@@ -76,7 +77,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     let mut observers: [&mut dyn Observer; 7] =
         [&mut logs, &mut streams, &mut analyses, &mut records, &mut windows, &mut progress, &mut shown];
     let measured = ping.run(&stop, &mut observers);
-    // The terminal is released before anything is printed.
+    // Release the terminal before anything is printed.
     drop(view.take());
     progress.clear();
     let measured = measured.inspect_err(|e| {
@@ -124,7 +125,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     for trouble in &troubles {
         error!("{trouble}");
     }
-    // The screen already contains the early end and the missing answers.
+    // Omit messages that the screen contains: the early end, and missing answers.
     let said = args.report.shows_screen();
     for run in runs.iter().filter(|run| !said && run.session.ending == Ending::PeerLost) {
         warn!("the test ended early: {}", run.session.reason.as_deref().unwrap_or("the far host was lost"));

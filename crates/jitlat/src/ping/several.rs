@@ -103,6 +103,7 @@ fn measure(
                 break;
             }
             line.show(&format!("{left} of {} hosts are being tested", tests.len()));
+            // Reset the request, so that a second one is noticed and passed on.
             if stop.flag().swap(false, std::sync::atomic::Ordering::SeqCst) {
                 stops.iter().for_each(Stop::request);
             }

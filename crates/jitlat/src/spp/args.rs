@@ -22,10 +22,10 @@ use std::path::{Path, PathBuf};
 
 /// Measure round trips from two captures of the same traffic
 ///
-/// One line per pair is printed to standard output, in the form of the CAIA tool: [count] timestamp rtt [spt]
+/// One line per pair is printed to standard output, in the format of the CAIA tool: [count] timestamp rtt [spt]
 /// [owd-out owd-in], in seconds. Further results (loss, duplication, reordering and delay variation of each
-/// direction, clock offset and skew, the far host's processing time) are printed to standard error, or to standard
-/// output with --summary.
+/// direction, clock offset and skew, the far host's processing time) are printed to standard error, or to
+/// standard output with --summary.
 #[allow(rustdoc::broken_intra_doc_links, reason = "brackets of a synopsis, not links")]
 #[derive(Clone, Debug, Args)]
 // -v is the CAIA tool's verbosity.
@@ -43,8 +43,8 @@ pub struct SppArgs {
     pub monitor: Vec<PathBuf>,
     /// Captures of a single point: round trips of TCP and QUIC
     ///
-    /// TCP is measured by its timestamps, QUIC by its spin bit: from the point to the server and back, and to the
-    /// client and back. - is standard input.
+    /// TCP is measured by its timestamps, QUIC by its spin bit. There are round trips to the server and back,
+    /// and to the client and back. - is standard input.
     #[arg(long, value_name = "CAPTURE", num_args = 1.., conflicts_with_all = ["reference", "monitor", "labels", "log", "ping", "fail_if"])]
     pub one_point: Vec<PathBuf>,
     /// Names of several captures, in order
@@ -75,9 +75,9 @@ pub struct SppArgs {
     #[arg(long, value_name = "WHAT")]
     pub nat: Option<Nat>,
 
-    /// Print the time between the pair's packets at the monitor
+    /// Print the time between the two packets of a pair at the monitor
     ///
-    /// This is the processing time of the server.
+    /// This is the processing time of the far host.
     #[arg(short = 'p', long = "spt", help_heading = "Lines")]
     pub turnaround: bool,
     /// Print the number of each pair
@@ -98,13 +98,13 @@ pub struct SppArgs {
     /// Print the moving average of the pair rate, in pairs per second
     #[arg(long, help_heading = "Lines")]
     pub rate: bool,
-    /// Print only the lines, and nothing on standard error
+    /// Print only the lines of pairs, and nothing on standard error
     #[arg(short = 'q', long, help_heading = "Lines", conflicts_with = "summary")]
     pub quiet: bool,
     /// Print only the summary, on standard output
     #[arg(long, help_heading = "Lines")]
     pub summary: bool,
-    /// Interval of RTTs at regular instants, and span of the pair rate's moving average
+    /// Interval of regularly sampled RTTs, and span of the pair rate's moving average
     #[arg(long, value_name = "T", default_value = "1s", value_parser = quantity::duration, help_heading = "Lines")]
     pub every: Span,
 
@@ -274,7 +274,7 @@ impl SppArgs {
         })
     }
 
-    /// Returns the captures of both points; a folder stands for the files in it.
+    /// Returns the captures of both points, with folders replaced by the files in them.
     pub fn points(&self) -> anyhow::Result<[CaptureSource; 2]> {
         Ok([
             CaptureSource::Files(in_folders(&self.reference)?),
@@ -282,7 +282,7 @@ impl SppArgs {
         ])
     }
 
-    /// Returns the sides given by the user; `None`: they are found from the traffic.
+    /// Returns the sides given by the user; `None` if they are to be found from the traffic.
     fn sides(&self) -> anyhow::Result<Option<Sides>> {
         if self.reference_address.is_empty() {
             return Ok(None);
@@ -316,7 +316,7 @@ impl SppArgs {
         !self.compat && (shown || self.log.is_some())
     }
 
-    /// True if a requested file goes to standard output, which then gets nothing else.
+    /// True if a requested output goes to standard output, so that nothing else is printed there.
     pub fn writes_to_output(&self) -> bool {
         self.report.outputs.is_silent() || self.sizes_csv.as_deref() == Some(Path::new("-"))
     }
@@ -337,7 +337,7 @@ impl SppArgs {
         }
     }
 
-    /// Returns the columns of the lines.
+    /// Returns the columns of the printed lines.
     pub fn columns(&self) -> PairColumns {
         PairColumns {
             count: self.count,

@@ -1,4 +1,4 @@
-//! The options for live points.
+//! Options for live capture points.
 
 use crate::options::key;
 use anyhow::{Context, Result, bail};
@@ -10,7 +10,7 @@ use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_proto::digest;
 use std::path::PathBuf;
 
-/// Maximum memory for waiting packets that can be requested, in bytes.
+/// Maximum kernel memory for unread packets that can be requested, in bytes.
 const MAX_BUFFER_BYTES: u64 = 1 << 30;
 
 /// Ids of the options that define live points.
@@ -21,10 +21,10 @@ pub const POINTS: [&str; 5] =
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Live")]
 pub struct LivePointArgs {
-    /// Listen to this interface as the reference point
+    /// Capture on this interface as the reference point
     #[arg(short = 'i', long, value_name = "IFACE", conflicts_with = "reference")]
     pub reference_interface: Option<String>,
-    /// Listen to this interface as the monitor point
+    /// Capture on this interface as the monitor point
     #[arg(short = 'I', long, value_name = "IFACE", conflicts_with = "monitor")]
     pub monitor_interface: Option<String>,
     /// Host of the reference point, which runs `jitlat serve --capture`
@@ -54,10 +54,10 @@ pub struct LivePointArgs {
     pub pairs: Option<u64>,
     /// Also capture packets for other hosts
     ///
-    /// Needed at a mirror port or on a bridge.
+    /// Needed on a mirror port or a bridge.
     #[arg(long)]
     pub promiscuous: bool,
-    /// Kernel memory for waiting packets at each interface (k, M, G)
+    /// Kernel memory for unread packets per interface (k, M, G)
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes, default_value = "16M")]
     pub capture_buffer: u64,
 }

@@ -111,7 +111,7 @@ fn run_several(args: &SppArgs) -> anyhow::Result<ExitStatus> {
     show::show_several(args, runs, failures)
 }
 
-/// Prints the state of live points to standard error.
+/// Prints the progress of live capture points to standard error.
 struct LivePointProgress {
     quiet: bool,
 }
@@ -121,7 +121,7 @@ impl CaptureObserver for LivePointProgress {
         match event {
             _ if self.quiet => {}
             CaptureEvent::Listening([reference, monitor]) => {
-                info!("listening to {reference} (reference) and {monitor} (monitor)");
+                info!("capturing on {reference} (reference) and {monitor} (monitor)");
             }
             CaptureEvent::Planned(MatchPlan { common, sides: [near, far], .. }) => info!(
                 "{common} packets in common, between {} and {}",

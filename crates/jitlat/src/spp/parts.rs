@@ -8,6 +8,7 @@ use clap::Args;
 use core::str::FromStr;
 use jitlat_core::quantity;
 use jitlat_core::time::{SECOND, Span, WallTime};
+use jitlat_core::units::duration;
 use jitlat_instruments::passive::{PartTime, Passive, TimePart};
 use jitlat_output::captures::{PairPrinter, PointAnalyses};
 use jitlat_output::write_file;
@@ -16,6 +17,7 @@ use jitlat_passive::{FirstPass, PairEstimator, PartState};
 use jitlat_report::text::screen::Timeline;
 use std::fs;
 use std::path::{Path, PathBuf};
+use tracing::warn;
 
 /// Maximum size of a plan that is read, in bytes.
 const MAX_PLAN_BYTES: u64 = 64 << 20;
@@ -26,8 +28,8 @@ const MAX_PLAN_BYTES: u64 = 64 << 20;
 pub struct PassivePartArgs {
     /// Use only pairs whose first packet passes in this part of the captures
     ///
-    /// A..B on the reference clock: seconds since 1970 like in the lines, or with a + seconds since the captures
-    /// begin (+60..+120); either may be left out.
+    /// A..B on the reference clock, in seconds since 1970 as in the lines, or with a + in seconds since the
+    /// captures begin (+60..+120). Either may be left out.
     #[arg(long, value_name = "A..B", conflicts_with_all = ["one_point", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote", "compat"])]
     pub keep: Option<PartRange>,
     /// Time that is also read before and after the part (default: twice the window)
@@ -36,16 +38,16 @@ pub struct PassivePartArgs {
     /// Write the results of this part to FILE, for --join
     #[arg(long, value_name = "FILE", requires = "keep")]
     pub state: Option<PathBuf>,
-    /// Only read the captures once, and write a plan for all parts to FILE
+    /// Read the captures once, and only write a plan for all parts to FILE
     ///
     /// The JSON has addresses, offset and drift of the clocks, and an index of the files (first and last time, hosts,
     /// drops).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["one_point", "keep", "join", "plan", "compat"])]
     pub write_plan: Option<PathBuf>,
-    /// Use the results of --write-plan instead of finding them again
+    /// Use the plan in FILE, written with --write-plan, instead of a new survey
     #[arg(long, value_name = "FILE", conflicts_with_all = ["one_point", "join", "compat"])]
     plan: Option<PathBuf>,
-    /// Print lines and summary of the whole, from the states of its parts
+    /// Print lines and summary of the whole captures, from the states of all parts
     #[arg(long, value_name = "STATE", num_args = 1.., conflicts_with_all = ["one_point", "reference", "monitor", "keep", "compat"])]
     pub join: Vec<PathBuf>,
 }
@@ -145,6 +147,15 @@ pub fn join(args: &SppArgs) -> Result<ExitStatus> {
     let (_, mut whole) = parts.next().context("--join needs the files written with --state")?;
     for (path, next) in parts {
         whole.append(next).with_context(|| format!("joining {}", path.display()))?;
+    }
+    if let [before, after] = whole.part.missing()
+        && before.max(after) > Span(0)
+    {
+        warn!(
+            "parts are missing: the captures have packets {} before and {} after the joined parts, which are in no figure",
+            duration(before),
+            duration(after)
+        );
     }
     let mut lines = PairPrinter::new(args.columns(), !args.is_silent(), false);
     let mut course = Timeline::default();

@@ -11,7 +11,8 @@ use jitlat_report::text::TextStyle;
 use jitlat_report::text::screen::Timeline;
 use jitlat_store::passive::write_sizes;
 
-/// Prints and writes the results. A failure does not affect the other outputs; `failures` are the earlier ones.
+/// Prints and writes the results. A failure does not affect the other outputs; `failures` contains the failures
+/// so far.
 pub fn show(
     args: &SppArgs,
     result: PassiveResult,
@@ -28,16 +29,16 @@ pub fn show(
     }
     let page = match args.report.is_full() {
         true => report.full_text(),
-        // Standard output may be a terminal while standard error is not.
+        // Standard output may be a terminal even if standard error is not.
         false => report.one_screen(if args.summary { terminal::style() } else { TextStyle::Plain }),
     };
     if args.summary && !args.writes_to_output() {
         failures.extend(terminal::print(&page).err().map(anyhow::Error::from));
     } else if !args.quiet {
-        // Standard error may be closed, which is not a failure: the result is in the lines.
+        // Ignored: standard error may be closed, and the lines contain the result.
         let _ = terminal::print_to_stderr(&page);
     }
-    // A part may cover a time without packets.
+    // A part without packets is not an error.
     if !log_failures(&failures) || !report.result().is_measured() && args.parts.keep.is_none() {
         return Ok(ExitStatus::NotMeasured);
     }

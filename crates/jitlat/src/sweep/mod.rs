@@ -102,7 +102,7 @@ pub struct SweepArgs {
     pub resume: Option<PathBuf>,
     #[command(flatten)]
     pub outputs: Outputs<{ ReportParts::ROWS.and(ReportParts::FIGURES).and(ReportParts::PAGE).0 }>,
-    /// Make each --load a condition, in addition to no load
+    /// Make each --load a condition, and no load another
     #[command(flatten)]
     pub load: LoadArgs,
     #[command(flatten)]
@@ -218,7 +218,7 @@ pub fn run(args: &SweepArgs) -> Result<ExitStatus> {
         }
         None => {
             let plan = args.plan()?;
-            // Check every combination before the first run.
+            // Reject invalid combinations before the first run.
             plan.runs()?;
             let options = TestOptions::parse(&plan)?;
             let mut total = Span(0);
@@ -252,7 +252,7 @@ pub fn run(args: &SweepArgs) -> Result<ExitStatus> {
             args.length.choose(report.answer(), || report.table_page(), one_screen)
         });
     if let Some(e) = failure {
-        // Without a finished run there is nothing to continue: the same command starts again from the beginning.
+        // Remove the file if no run has finished: there is nothing to resume.
         if state.outcomes().is_empty() {
             if args.resume.is_none() {
                 state.discard();

@@ -17,7 +17,7 @@ use jitlat_store::sweep::SweepPlan;
 
 /// Options of the test, without conditions.
 pub enum TestOptions {
-    /// One-way test against `jitlat serve` at this host.
+    /// One-way test against `jitlat serve` on this host.
     OneWay(String, Box<OneWayArgs>),
     /// A two-way test.
     TwoWay(Box<PingArgs>),
@@ -126,11 +126,11 @@ impl TestOptions {
     }
 }
 
-/// Parses options like a command with the options of `A`; also returns which of them were given.
+/// Parses options like a command with the options of `A`. Returns them with the matches, which show the options
+/// that were given.
 fn parse<'a, A: Args>(arguments: impl Iterator<Item = &'a String>) -> Result<(A, ArgMatches)> {
     let command = A::augment_args(Command::new("test").no_binary_name(true));
-    // clap's first line describes the error; the rest is about the usage of this inner parser, which the user does
-    // not know.
+    // Use only the first line of clap's message: the rest describes this inner parser, which users do not know.
     let wrong = |e: clap::Error| {
         let text = e.to_string();
         if text.contains("--proto") {

@@ -25,14 +25,14 @@ use jitlat_report::{Section, tcp_section, text};
 use parts::TcpPartArgs;
 use std::path::{Path, PathBuf};
 
-/// Show what TCP hides in a capture: retransmissions, reordering, round trips, windows
+/// Analyse captured TCP: retransmissions, reordering, round trips, windows
 ///
 /// For each connection: retransmissions and their reasons, reordering, losses before and after the capture point,
 /// round trips, closed and full windows.
 ///
-/// A capture may be taken anywhere between the hosts; "before" is between the sender and the capture point, "after"
-/// between the capture point and the receiver. Round trips are from the capture point to the receiver and back.
-/// Figures show the connection with most bytes.
+/// A capture may be taken anywhere between the hosts. "Before" means between the sender and the capture point,
+/// "after" between the capture point and the receiver. Round trips are between the capture point and the
+/// receiver. Figures show the connection with most bytes.
 #[derive(Clone, Debug, Args)]
 pub struct TcpArgs {
     /// Captures (pcap or pcapng), or a folder of them; - is standard input
@@ -130,9 +130,9 @@ pub fn run(args: &TcpArgs) -> Result<ExitStatus> {
         }
     };
     let mut section = None;
-    // A failure does not affect the other outputs.
+    // A failure to write one output does not affect the others.
     if draws {
-        // If two points are joined, the first is drawn.
+        // Draw the first of two points.
         let joined = !result.between.is_empty();
         let drawn = if joined { trace } else { None };
         let own = if joined { &files[..1] } else { &files[..] };

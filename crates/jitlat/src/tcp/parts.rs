@@ -17,7 +17,7 @@ pub struct TcpPartArgs {
     /// Write the results of this part to FILE, for --join
     #[arg(long, value_name = "FILE", requires = "keep")]
     pub state: Option<PathBuf>,
-    /// Report on the whole, from the states of all its parts
+    /// Report on the whole capture, from the states of all parts
     #[arg(long, value_name = "STATE", num_args = 1.., conflicts_with_all = ["captures", "keep", "host", "port", "one_point"])]
     pub join: Vec<PathBuf>,
 }

@@ -6,7 +6,7 @@ use jitlat_core::observer::{Event, Observer};
 use jitlat_instruments::Stop;
 use std::path::PathBuf;
 
-/// View; has no values, because this build cannot draw.
+/// View of a test. It has no values, because this build cannot draw.
 #[derive(Debug)]
 pub enum View {}
 

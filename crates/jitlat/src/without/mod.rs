@@ -3,7 +3,7 @@
 //!
 //! Each stand-in has the public items of its module, so that callers do not depend on the build.
 
-// A feature that is enabled leaves its stand-in unused.
+// The stand-in of an enabled feature is unused.
 #![allow(dead_code)]
 
 pub mod archive;
@@ -18,7 +18,7 @@ use std::ffi::OsString;
 #[derive(Clone, Debug, Args)]
 #[command(hide = true, disable_help_flag = true)]
 pub struct AnyArgs {
-    /// Arguments, all ignored: the error that this build lacks the command does not depend on them.
+    /// Ignored arguments: the error is the same for all.
     #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<OsString>,
 }

@@ -166,7 +166,7 @@ fn what_passes_two_hosts_is_archived_period_by_period() {
     let a = monitor(&lab.client, folder, "a");
     // Packets are captured completely only after both points listen.
     wait_until("the capture", || ask(&lab.client, "/api/v1/hosts").contains("HTTP/1.1 200"));
-    a.wait_for("capturing at path and path of");
+    a.wait_for("capturing on path and path of");
     std::thread::scope(|threads| {
         let _stop = StopOnDrop(&traffic.stop);
         threads.spawn(|| traffic.receive(&lab.server));
@@ -244,7 +244,7 @@ fn a_capture_survives_kills_and_a_far_host_and_interface_that_go() {
     assert_eq!(ended.code(), 0, "{}", ended.stderr);
     let said = |text: &str| ended.stderr.matches(text).count();
     assert_eq!(said("logs of a killed capture were recovered"), 1, "{}", ended.stderr);
-    assert_eq!(said("will be retried with growing pauses"), 1, "{}", ended.stderr);
+    assert_eq!(said("retrying at growing intervals"), 1, "{}", ended.stderr);
     assert_eq!(said("capturing again"), 1, "{}", ended.stderr);
     let row = ended.stdout.lines().find(|line| line.starts_with("office")).unwrap();
     assert!(row.contains("unreachable"), "{row}");

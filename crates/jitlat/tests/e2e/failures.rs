@@ -258,7 +258,7 @@ fn keys() {
     with("--key-file /missing/at/all").refused(&["/missing/at/all"]);
     let open_to_all = key("open", "correct horse battery staple\n");
     std::fs::set_permissions(&open_to_all, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
-    with(&format!("--key-file {open_to_all}")).refused(&["others can read", "mode 640", "chmod 600"]);
+    with(&format!("--key-file {open_to_all}")).refused(&["other users can read", "mode 640", "chmod 600"]);
     with(&format!("--key-file {}", key("empty", "\n"))).refused(&["is empty"]);
     with(&format!("--key-file {}", key("zero", &"0".repeat(64)))).refused(&["repeats one byte"]);
     with(&format!("--key-file {}", key("huge", &"0123456789".repeat(1000))))

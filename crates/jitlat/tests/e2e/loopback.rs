@@ -236,7 +236,7 @@ fn both_directions_stay_in_sight() {
     // The three lines before the test may scroll away.
     let screen: Vec<&str> = finished.stdout.lines().skip(3).collect();
     assert!(screen.len() <= 23 && screen.iter().all(|l| l.chars().count() <= 80), "{}", finished.stdout);
-    for begin in ["To the server: ", "To the client: ", "to server", "to client", "Trust", "Log ", "Next "] {
+    for begin in ["Up: ", "Down: ", "up  ", "down  ", "Trust", "Log ", "Next "] {
         assert!(screen.iter().any(|line| line.starts_with(begin)), "{begin}\n{}", finished.stdout);
     }
     assert!(finished.stderr.is_empty(), "{}", finished.stderr);

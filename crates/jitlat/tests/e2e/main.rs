@@ -31,5 +31,6 @@ mod path;
 mod paths;
 mod priority;
 mod queues;
+mod router;
 mod screen;
 mod two_way;

@@ -132,7 +132,7 @@ fn both_directions_are_watched_and_the_test_ends_with_ctrl_c() {
     let (host, server) = server(&terminal);
     terminal.jitlat("", &format!("{host} --bind {} -b --duration 10m -o both.log --live", own_address()));
     let received = |screen: &str| {
-        let both = ["to server", "from server"].map(|stream| number(screen, stream, 0));
+        let both = ["up", "down"].map(|stream| number(screen, stream, 0));
         both.iter().all(|n| n.is_some_and(|n| n > 0))
     };
     let screen = terminal.wait("packets of both directions", received);
@@ -156,7 +156,7 @@ fn both_directions_are_watched_and_the_test_ends_with_ctrl_c() {
     }
     // The far host is stopped: the view reports that nothing arrives, until it continues.
     server.signal(Signal::SIGSTOP);
-    terminal.wait_for("from server: nothing received for");
+    terminal.wait_for("down: nothing received for");
     server.signal(Signal::SIGCONT);
     terminal.wait("packets again", |screen| !screen.contains("nothing received"));
     // Scrolls back in time while the test runs, and to the end again.
@@ -189,7 +189,7 @@ fn the_terminal_is_given_back_whatever_ends_the_test() {
     let (host, mut server) = server(&terminal);
     let test = |arguments: &str| {
         terminal.jitlat("", &format!("{host} --no-log --live {arguments}"));
-        terminal.wait("packets", |screen| number(screen, "from server", 0).is_some_and(|n| n > 0));
+        terminal.wait("packets", |screen| number(screen, "down", 0).is_some_and(|n| n > 0));
     };
     test("-R --duration 10m");
     terminal.signal(Signal::SIGTERM);
@@ -208,7 +208,7 @@ fn a_terminal_that_vanishes_ends_the_test() {
     let Some(terminal) = TerminalUnderTest::new("a_terminal_that_vanishes") else { return };
     let (host, _server) = server(&terminal);
     terminal.jitlat("", &format!("{host} -R --duration 10m -o test.log --live"));
-    terminal.wait("packets", |screen| number(screen, "from server", 0).is_some_and(|n| n > 0));
+    terminal.wait("packets", |screen| number(screen, "down", 0).is_some_and(|n| n > 0));
     let pid = std::fs::read_to_string(terminal.folder.path().join("pid")).unwrap();
     terminal.tmux(&["kill-server"]);
     // If nobody waits for the process, it stays in the kernel's list without a command.
@@ -252,7 +252,7 @@ fn terminals_that_cannot_be_drawn_on_get_lines_and_pipes_a_refusal() {
     let screen = terminal.ended(0);
     assert!(screen.contains("TERM=dumb"), "{screen}");
     terminal.jitlat("env NO_COLOR=1", &format!("{host} -R --duration 10m --no-log --live"));
-    terminal.wait("packets", |screen| number(screen, "from server", 0).is_some_and(|n| n > 0));
+    terminal.wait("packets", |screen| number(screen, "down", 0).is_some_and(|n| n > 0));
     let painted = terminal.tmux(&["capture-pane", "-p", "-e"]).stdout;
     let painted = String::from_utf8_lossy(&painted).into_owned();
     let coloured = |code: &str| ["3", "9"].iter().any(|first| code.starts_with(first) && code.len() == 2);

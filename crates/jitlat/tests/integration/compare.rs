@@ -356,7 +356,7 @@ fn what_cannot_be_compared_is_said() {
     refused(&[&[none.as_str(), &one, &few, &log], &drawn[..]].concat(), 0, "few against none");
     assert!(!std::fs::read_to_string(html).unwrap().contains("NaN"));
     refused(&[&log, &data("b_wan_lossy_v1.log"), "--baseline", "x"], 2, "unknown column x");
-    refused(&[&log, &data("b_wan_lossy_v1.log"), "--group-by", "colour"], 2, "nothing to group by");
+    refused(&[&log, &data("b_wan_lossy_v1.log"), "--group-by", "colour"], 2, "not a key for grouping");
     // The difference is reported, but the tests are compared.
     refused(&[&log, &data("d_edge_small_v1.log")], 0, "different payloads: 80 and 12 bytes");
 }

@@ -30,14 +30,14 @@ pub struct TestComparison {
     pub sentence: String,
 }
 
-/// Result of applying a condition to a test.
+/// Result of applying a condition to a test result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConditionResult {
     /// The condition is met; the text gives the details.
     Met(String),
     /// The condition is not met.
     NotMet,
-    /// The result does not contain what the condition needs.
+    /// The result lacks the figures that the condition needs.
     Unknown,
 }
 

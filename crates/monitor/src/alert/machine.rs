@@ -26,8 +26,8 @@ pub struct TestResult {
     pub started_ns: i64,
     /// Figures by selector, in each figure's unit; undefined figures are absent.
     pub figures: BTreeMap<String, f64>,
-    /// Comparisons with earlier tests, by length of the period: those that [`AlertMachine::comparisons`] requests, if they are
-    /// possible.
+    /// Comparisons with earlier tests, by length of the period: the possible ones of those that
+    /// [`AlertMachine::comparisons`] requests.
     pub compared: Vec<(Span, TestComparison)>,
 }
 
@@ -105,7 +105,7 @@ pub struct AlertDecision {
 enum TestGrade {
     Bad,
     Well,
-    /// Neither bad nor good: the condition for the end of an alert is not met.
+    /// Not bad, but not good enough to end an alert.
     Between,
 }
 
@@ -118,7 +118,7 @@ struct AlertState {
     recent: Vec<(i64, TestGrade)>,
     /// Start of the newest result; 0 if there was none.
     newest: i64,
-    /// Start up to which results no longer count.
+    /// Start of the newest result at the last resolved alert. Results up to it no longer count.
     settled: i64,
     firing: bool,
     /// Description of the newest bad result.
@@ -213,7 +213,7 @@ impl AlertMachine {
         });
         let Some(own) = rule.filter(|_| is_there) else {
             if state.firing {
-                let reason = "the monitor's file does not contain it any more".to_owned();
+                let reason = "the monitor's file no longer contains this alert".to_owned();
                 self.decided.changes.push(AlertChange {
                     subject: subject.clone(),
                     at: now,
@@ -288,7 +288,7 @@ impl AlertMachine {
             return;
         }
         let windows: Vec<&TimeWindow> = watched.windows.iter().collect();
-        // Before this machine began to watch, no results were expected.
+        // Do not count the time before this machine began to watch: no results were expected then.
         let since = if firing { WallTime(newest) } else { WallTime(newest.max(watched.since.0)) };
         let is_silent = open_between(&windows, since, now) > after;
         let event = match (firing, is_silent) {
@@ -410,7 +410,8 @@ impl AlertMachine {
     }
 }
 
-/// Returns every path that should have results: name of the test or capture, ends (starting host first), and time window.
+/// Returns every path that should have results: name of the test or capture, both ends (starting host first),
+/// and time window.
 fn paths(model: &Model) -> impl Iterator<Item = (&str, [&str; 2], TimeWindow)> {
     let tests = model.tests.iter().flat_map(|test| {
         let ends = |pair: &HostPair| [pair.client(), pair.server()].map(|end| model.end(test, end));

@@ -5,7 +5,7 @@ use crate::window::{MONDAY, TimeWindow};
 use jitlat_core::{Span, WallTime};
 use std::fmt;
 
-/// Default length of the period before a test that it is compared with.
+/// Default length of the period before a test with which the test is compared.
 pub const DEFAULT_BASELINE: Span = Span::seconds(7 * 86_400);
 
 /// An alert rule.
@@ -34,8 +34,8 @@ pub enum RuleKind {
     Results {
         /// Conditions; a result is bad if it meets one of them.
         conditions: Vec<AlertCondition>,
-        /// Conditions for the end of the alert; a result is good if it meets all of them. If empty, a result is good unless it
-        /// is bad.
+        /// Conditions for the end of the alert; a result is good if it meets all of them. If empty, every
+        /// result that is not bad is good.
         until: Vec<AlertCondition>,
         /// Number of bad results, among the last `of`, that make the alert fire.
         bad: u32,
@@ -43,7 +43,7 @@ pub enum RuleKind {
         of: u32,
         /// Number of consecutive good results that resolve the alert.
         clear: u32,
-        /// Length of the period before a test that it is compared with.
+        /// Length of the period before a test with which the test is compared.
         against: Span,
     },
     /// No result for longer than a time.

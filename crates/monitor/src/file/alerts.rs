@@ -90,7 +90,7 @@ impl AlertReader<'_, '_> {
         Some(rule)
     }
 
-    /// Returns every test and capture, with the time between two results of a path.
+    /// Returns every test and capture with the time between two results on the same path.
     fn made_every(&self) -> impl Iterator<Item = (&str, Span)> {
         let tests = self.tests.iter().map(|t| (t.name.as_str(), t.every));
         tests.chain(self.captures.iter().map(|c| (c.name.as_str(), c.every)))
@@ -275,7 +275,7 @@ fn channel(table: &TableReader<'_>, has_https: bool) -> Option<NotifyChannel> {
             if command.first().is_none_or(String::is_empty) {
                 table.fault(
                     "command",
-                    "the command is empty: write command = [\"/usr/local/bin/tell\", \"argument\"]",
+                    "the command is empty: write command = [\"/usr/local/bin/notify\", \"argument\"]",
                 );
             }
             NotifyMethod::Command(command)

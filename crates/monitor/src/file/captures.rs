@@ -123,7 +123,7 @@ impl CaptureTableReader<'_, '_> {
             return;
         }
         if !table.has("far-interface") {
-            let example = "far-interface = \"eth1\", where the traffic passes next: at the host 'towards', or at this one";
+            let example = "far-interface = \"eth1\", the second interface that the traffic passes: on the host 'towards', or on this host";
             table.missing("far-interface", example);
         }
         let Some(far) = towards else { return };

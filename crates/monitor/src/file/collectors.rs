@@ -6,9 +6,9 @@ use super::reader::{Located, TableReader};
 use crate::model::{ArchiveRules, CollectorRules, Host};
 use jitlat_core::quantity;
 
-/// Default port.
+/// Default TCP port of a collector.
 const DEFAULT_PORT: u32 = 2670;
-/// Default limit of the bytes of packets that wait at a host.
+/// Default limit for unsent packets stored on a pushing host, in bytes.
 const DEFAULT_SPOOL_BYTES: u64 = 1_000_000_000;
 
 pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -> Vec<CollectorRules> {
@@ -26,7 +26,7 @@ pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -
         }
         let Some(host) = host else { continue };
         if collectors.iter().any(|other| other.host == host) {
-            table.fault("host", format!("{} is a collector already", hosts[host].name));
+            table.fault("host", format!("{} is already a collector", hosts[host].name));
         }
         let from = match table.texts("from") {
             Some(names) => names.iter().filter_map(|name| host_index(file, hosts, name)).collect(),

@@ -10,7 +10,7 @@ use jitlat_core::quantity::{self, QuantityError};
 
 /// Default time between slots.
 const DEFAULT_GUARD: Span = Span::seconds(1);
-/// Default time for set-up and results around the packets.
+/// Default time of a slot before and after the packets, for set-up and results.
 const DEFAULT_SETUP: Span = Span::seconds(4);
 
 /// Maximum number of concurrent tests of a host.
@@ -30,7 +30,7 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
             );
         }
         let key = key_source(&table);
-        // An unnamed entry stays in the list, so that references to it are not reported as wrong, too.
+        // Keep an unnamed entry in the list: the indices of the other hosts must stay correct.
         let name = name.map(Located::into_inner).unwrap_or_default();
         if !name.is_empty() && hosts.iter().any(|h| h.name == name) {
             table.fault(

@@ -51,7 +51,7 @@ pub const PING: FileSection = FileSection {
     keys: &["name", "targets", "from", "profile", "options", "every", "for", "days", "hours", "spread"],
 };
 
-/// Continuous captures at interfaces.
+/// Continuous captures on interfaces.
 pub const CAPTURE: FileSection = FileSection {
     title: "[[capture]]",
     name: "capture",

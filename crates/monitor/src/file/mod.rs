@@ -2,7 +2,7 @@
 //! column.
 //!
 //! * [`keys`] – all sections and their keys
-//! * `captures` – captures at interfaces
+//! * `captures` – captures on interfaces
 //! * `alerts` – alert rules and notifications; `collectors` – hosts that receive tests
 //! * [`reader`] – tables of TOML, read key by key
 //! * `tests`, `hosts` and `web` – meaning of the other sections
@@ -26,8 +26,8 @@ use reader::{Faults, TableReader};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The instruments that a test may name. The command provides them: this crate only needs to know the traffic that a
-/// test would send.
+/// The instruments that a test may name. The command provides them, because this crate only needs the traffic
+/// of a test.
 pub trait Instruments {
     /// Returns the names of all instruments; the first is the default.
     fn names(&self) -> Vec<&'static str>;
@@ -41,7 +41,7 @@ pub trait Instruments {
     /// [`EntryError`].
     fn traffic(&self, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError>;
 
-    /// Returns the names of the instruments for captures, each with true if it needs two points; the first is the default.
+    /// Returns the name of each capture instrument, and true if it needs two points; the first is the default.
     fn captures(&self) -> Vec<(&'static str, bool)>;
 
     /// Checks the settings of a capture.
@@ -69,7 +69,7 @@ pub struct DeclaredTest<'a> {
     pub profiles: &'a [String],
     /// Options of the test.
     pub options: &'a [(String, OptionValue)],
-    /// Time for which packets are sent; `None`: set by the options.
+    /// Time for which packets are sent; `None`: the options determine it.
     pub duration: Option<Span>,
     /// Hosts that send.
     pub direction: SendingHosts,
@@ -82,7 +82,7 @@ pub struct DeclaredCapture<'a> {
     pub instrument: &'a str,
     /// Options of the capture.
     pub options: &'a [(String, OptionValue)],
-    /// True if the file defines the ends whose traffic is captured; otherwise the options must define them.
+    /// True if the file names the two ends whose traffic is captured; otherwise the options must.
     pub has_ends: bool,
     /// True if the second point is at another host.
     pub is_far: bool,
@@ -91,7 +91,7 @@ pub struct DeclaredCapture<'a> {
 /// A fault in a test or capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryError {
-    /// Option or key that is wrong; `None`: the fault concerns the test as a whole.
+    /// The wrong option or key; `None`: the fault concerns the whole test.
     pub key: Option<String>,
     /// Description of the fault, with a correction.
     pub message: String,
@@ -190,7 +190,7 @@ impl<'a> Sections<'a> {
 /// Reads a key, or the name of a key file.
 fn key_source(table: &TableReader<'_>) -> Option<KeySource> {
     if table.has("key") && table.has("key-file") {
-        table.fault("key", "'key' and 'key-file' exclude each other: leave one of them out");
+        table.fault("key", "'key' and 'key-file' cannot be combined: leave one of them out");
         return None;
     }
     if table.has("key") {

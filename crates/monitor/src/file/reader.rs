@@ -137,7 +137,7 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// Reads a string that must exist and must not be empty.
+    /// Reads a string that is required and must not be empty.
     pub fn needed(&self, key: &str, example: &str) -> Option<Located<String>> {
         if !self.has(key) {
             self.missing(key, example);

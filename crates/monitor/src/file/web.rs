@@ -1,4 +1,4 @@
-//! Section of the file about the web page of a host's archive.
+//! Section of the file about the web page that shows a host's archive.
 
 use super::Sections;
 use super::keys::{WEB, choose};
@@ -26,7 +26,7 @@ pub fn web(file: &Sections<'_>, hosts: &[Host]) -> Option<WebRules> {
         (Some(_), true) => {
             table.fault(
                 "behind-proxy",
-                "either a token or the proxy decides who may read: leave out one of them",
+                "'token-file' and 'behind-proxy' cannot be combined: leave one of them out",
             );
             Readers::Local
         }
@@ -52,7 +52,7 @@ fn run(table: &TableReader<'_>, readers: &Readers) -> Option<RunRules> {
     let positive = |key| {
         let number = table.number(key);
         if number == Some(0) {
-            table.fault(key, "write 1 or more; with run = false nobody can run tests");
+            table.fault(key, "write 1 or more; write run = false to forbid tests");
         }
         number
     };

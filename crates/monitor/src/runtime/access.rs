@@ -20,7 +20,7 @@ pub fn own_key(model: &Model, host: usize, folder: &Path) -> Result<Option<Presh
     source.map(|source| key(source, folder)).transpose()
 }
 
-/// Refuses a file that contains keys and that other users can read.
+/// Returns an error if the file contains keys and other users can read it.
 pub fn check_file(path: &Path, model: &Model) -> Result<()> {
     let sources = model.hosts.iter().filter_map(|h| h.key.as_ref()).chain(&model.serve.key);
     if !sources.into_iter().any(|source| matches!(source, KeySource::Text(_))) {
@@ -31,7 +31,7 @@ pub fn check_file(path: &Path, model: &Model) -> Result<()> {
         std::fs::metadata(path).with_context(|| format!("reading {name}"))?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         bail!(
-            "{name} has keys, and others can read or change it (mode {mode:03o}): run `chmod 600 {name}`, or write key-file"
+            "{name} contains keys, and other users can read or change it (mode {mode:03o}): run `chmod 600 {name}`, or use key-file"
         );
     }
     Ok(())
@@ -81,20 +81,20 @@ impl RunningServer {
             serve.collect = Some(collect(model, rules, folder, archive).context("[[collector]]")?);
         }
         let serving = serve.start().context(if model.serve.on { "[serve]" } else { "[[collector]]" })?;
-        serving.failures().iter().for_each(|failure| warn!("{failure}"));
+        serving.failure_lines().iter().for_each(|line| warn!("{line}"));
         for address in serving.one_way() {
             info!("listening on TCP {address}");
         }
         for address in serving.digests() {
-            info!("sending digests of packets to other hosts' captures on TCP {address}");
+            info!("serving packet digests for captures of other hosts on TCP {address}");
         }
         for address in serving.collecting() {
-            info!("collecting on TCP {address}");
+            info!("collecting tests on TCP {address}");
         }
         if !serving.withheld().is_empty() {
             let list = serving.withheld().join(", ");
             info!(
-                "not served, because a key is configured but these services need none: {list} ([serve] options = {{ open = … }} serves them)"
+                "not serving {list}: a key is configured, but these services cannot check one; to serve them nevertheless, write [serve] options = {{ open = … }}"
             );
         }
         Ok(Some(RunningServer { _serving: serving }))
@@ -121,7 +121,7 @@ fn settings(equipment: &dyn Equipment, model: &Model, host: usize, folder: &Path
 fn collect(model: &Model, rules: &CollectorRules, folder: &Path, archive: &Path) -> Result<CollectService> {
     let mut keys = PresharedKeys::default();
     for host in rules.from.iter().map(|k| &model.hosts[*k]) {
-        // A file in which a pushing host has no key was refused when it was read.
+        // Every pushing host has a key: a file without it is rejected when it is read.
         if let Some(source) = &host.key {
             keys.add(&host.name, key(source, folder)?);
         }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tracing::debug;
 
-/// Runs tests with listed hosts or, without a list, with the hosts in the archive.
+/// Runs tests with the hosts in `hosts` or, if it is empty, with those in the archive.
 #[derive(Debug)]
 pub struct StandaloneRunner {
     /// Equipment that runs the tests.

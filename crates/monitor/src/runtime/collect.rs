@@ -1,7 +1,8 @@
-//! Collector of this host: adds the tests that other hosts push to its archive.
+//! Collector of this host: adds the tests that other hosts push to the archive.
 //!
-//! The server has one thread per connected host, which unpacks, checks and analyses its tests. A single thread adds the tests of
-//! all hosts to the archive, in batches. A test is confirmed only once it is in the archive.
+//! The server has one thread per connected host, which unpacks, checks and analyses the host's tests. A single
+//! thread adds the tests of all hosts to the archive, in batches. A test is confirmed only once it is in the
+//! archive.
 
 use crate::runtime::error::{Context, Result};
 use jitlat_archive::{
@@ -23,17 +24,18 @@ use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
 use tracing::{error, info, warn};
 
-/// Maximum size of the logs that are requested from a host and not settled, in bytes. A single log may be longer.
+/// Maximum total size of the logs that are requested from a host and not confirmed or refused yet, in bytes. A
+/// single log may be longer.
 const MAX_UNSETTLED_BYTES: u64 = 2 << 20;
 /// Maximum number of tests that are added to the archive in one transaction.
 const MAX_TESTS_PER_BATCH: usize = 128;
 /// Maximum number of tests that are analysed at the same time; limits the memory that analyses need.
 const MAX_CONCURRENT_ANALYSES: usize = 2;
-/// Time that a test waits for a free position in the queue of the archive before its host is refused.
+/// Maximum time that a test waits for room in the archive's queue; after it, the host is refused.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which the state that a host reports is stored in the archive.
 const NOTE_INTERVAL: Duration = Duration::from_secs(1);
-/// Time for which hosts are asked to wait: when the disk is full, and when the archive fails.
+/// Times for which hosts are requested to wait: when the disk is full, and when the archive fails.
 const RETRY_PAUSES: (Span, Span) = (Span::seconds(20), Span::seconds(10));
 
 /// Outcome of a test, or the refusal of all tests for now: reason, details, and time to wait.
@@ -70,22 +72,23 @@ pub struct ArchiveShelf {
 struct CollectorState {
     root: PathBuf,
     hosts: HostNames,
-    /// Checksums of logs that were received but are not yet in the archive. A host that reconnects may offer them again.
+    /// Checksums of logs that were received but are not yet in the archive. They are recognised if a host
+    /// reconnects and offers them again.
     entering: Mutex<BTreeSet<u128>>,
     jobs: Mutex<Option<SyncSender<IntakeJob>>>,
     /// Number of analyses that may start now.
     places: Mutex<usize>,
     /// Notified when an analysis ends.
     free: Condvar,
-    /// Locked while a long log is added to the archive.
+    /// Locked while a long log is added to the archive, so that only one needs memory at a time.
     long: Mutex<()>,
-    /// True if the present failure of the archive has been logged.
+    /// True if the current failure of the archive has been logged.
     failing: AtomicBool,
 }
 
 impl ArchiveShelf {
-    /// Adds received tests to the archive at `root`, which is created if it does not exist; `hosts`: name of each host in the
-    /// monitor's file, with its address or host name.
+    /// Adds received tests to the archive at `root`, which is created if it does not exist; `hosts` contains
+    /// the name of each host in the monitor's file, and its address or host name.
     pub fn new(root: &Path, hosts: impl Iterator<Item = (String, String)>) -> Result<ArchiveShelf> {
         let archive = Archive::make(root)?;
         let (jobs, waiting) = mpsc::sync_channel(MAX_TESTS_PER_BATCH);
@@ -100,7 +103,8 @@ impl ArchiveShelf {
             failing: AtomicBool::new(false),
         });
         let entering = shared.clone();
-        // Unlike the hosts' threads, it runs at normal priority: this host's own results wait while it has the archive locked.
+        // Unlike the hosts' threads, this one runs at normal priority: it locks the archive, and this host's
+        // own results wait for the lock.
         let run = move || enter(&archive, &waiting, &entering);
         let writer = std::thread::Builder::new().name("collected".to_owned()).spawn(run);
         Ok(ArchiveShelf { shared, writer: Some(writer.context("starting the collector's thread")?) })
@@ -126,7 +130,7 @@ struct HostNames {
 }
 
 impl HostNames {
-    /// The other host of the file that `tags` name as the one that started a test; `None` if there is none.
+    /// Returns the host that started a test according to `tags`, if it is another host of the file than `host`.
     fn other_client<'a>(&self, host: &str, tags: &'a [(String, String)]) -> Option<&'a str> {
         let mut clients = tags.iter().filter(|(key, _)| key == "client").map(|(_, client)| client.as_str());
         clients.find(|client| *client != host && self.named.contains_key(*client))
@@ -137,19 +141,19 @@ impl HostNames {
     /// for example behind address translation. `None`: it may be a test of `host`.
     fn foreign(&self, host: &str, tags: &[(String, String)], session: &Session) -> Option<String> {
         if let Some(client) = self.other_client(host, tags) {
-            return Some(format!("{host} pushes a test of {client}"));
+            return Some(format!("{host} offers a test that {client} started"));
         }
         let ends = tags.iter().filter(|(key, _)| ["client", "server"].contains(&key.as_str()));
         let ends: Vec<&str> = ends.map(|(_, name)| name.as_str()).collect();
         if !ends.is_empty() && !ends.contains(&host) {
-            return Some(format!("{host} pushes a test of {}", ends.join(" and ")));
+            return Some(format!("{host} offers a test of {}", ends.join(" and ")));
         }
         let (src, dst) = session.src.zip(session.dst)?;
         let of_others = |end: IpAddr| {
             self.by_address().get(&end.to_canonical()).filter(|names| !names.contains(host))?.first()
         };
         let (from, to) = of_others(src).zip(of_others(dst))?;
-        Some(format!("{host} pushes a test from {src} to {dst}, which are {from} and {to}"))
+        Some(format!("{host} offers a test from {src} to {dst}, which are {from} and {to}"))
     }
 
     fn by_address(&self) -> &BTreeMap<IpAddr, BTreeSet<String>> {
@@ -183,7 +187,7 @@ fn queue(jobs: &SyncSender<IntakeJob>, mut job: IntakeJob) -> Result<(), (PushRe
     }
 }
 
-/// Adds tests to the archive as they arrive; all that wait are added together.
+/// Adds tests to the archive as they arrive; all waiting tests are added in one batch.
 fn enter(archive: &Archive, jobs: &Receiver<IntakeJob>, shared: &CollectorState) {
     while let Ok(first) = jobs.recv() {
         let mut batch = vec![first];
@@ -212,11 +216,11 @@ fn enter_batch(archive: &Archive, tests: &mut [PreparedTest], shared: &Collector
             shared.works();
             added.into_iter().map(|added| Ok(outcome(added))).collect()
         }
-        // The archive accepts no test at present.
+        // The archive currently accepts no tests.
         Err(e @ (ArchiveError::Io { .. } | ArchiveError::Busy { .. })) => {
             vec![Err(shared.fails(&e)); tests.len()]
         }
-        // One test failed, for example because a stored summary is damaged: the others are added one by one.
+        // One test failed, for example because a stored summary is damaged: add the tests one by one.
         Err(_) if tests.len() > 1 => {
             tests.chunks_mut(1).flat_map(|one| enter_batch(archive, one, shared)).collect()
         }
@@ -237,9 +241,7 @@ impl CollectorState {
     fn fails(&self, error: &ArchiveError) -> (PushRefusal, String, Span) {
         let first = !self.failing.swap(true, Ordering::Relaxed);
         if first {
-            warn!(
-                "the collector cannot store tests at present: {error}; the hosts retain them and try again"
-            );
+            warn!("the collector cannot store tests: {error}; hosts retain them and try again");
         }
         match error {
             ArchiveError::Io { source, .. } if is_full(source) => {
@@ -254,7 +256,7 @@ impl CollectorState {
 
     fn works(&self) {
         if self.failing.swap(false, Ordering::Relaxed) {
-            info!("the collector stores tests again");
+            info!("the collector can store tests again");
         }
     }
 
@@ -276,7 +278,7 @@ impl CollectorState {
         self.entering.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a test may be analysed.
+    /// Waits for permission to analyse a test.
     fn place(&self) -> AnalysisPermit<'_> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         while *places == 0 {
@@ -321,7 +323,7 @@ impl Shelf for ArchiveShelf {
             state: None,
             noted: None,
             refused: 0,
-            said: None,
+            logged: None,
         }))
     }
 }
@@ -335,9 +337,9 @@ struct HostIntake {
     /// Sends outcomes of tests to `results`; cloned for each job.
     to: Sender<(u64, IntakeResult)>,
     results: Receiver<(u64, IntakeResult)>,
-    /// Tests that are not requested yet, because the limit is reached.
+    /// Offered tests that are not requested yet because [`MAX_UNSETTLED_BYTES`] is reached.
     offered: VecDeque<PushOffer>,
-    /// Requested tests that are not settled.
+    /// Requested tests that are not confirmed or refused yet.
     wanted: BTreeMap<u64, PushOffer>,
     /// Log that is being received.
     coming: Option<(u64, About, IncomingLog)>,
@@ -348,8 +350,8 @@ struct HostIntake {
     noted: Option<Instant>,
     /// Number of tests refused since `noted`.
     refused: u64,
-    /// Last reason for a refusal, which was logged.
-    said: Option<String>,
+    /// Reason for the last logged refusal.
+    logged: Option<String>,
 }
 
 impl HostIntake {
@@ -357,9 +359,9 @@ impl HostIntake {
         self.wanted.remove(&number);
         if let PushOutcome::Refused(why) = &outcome {
             self.refused += 1;
-            if self.said.as_ref() != Some(why) {
+            if self.logged.as_ref() != Some(why) {
                 warn!("refused a test from {}: {why}", self.host);
-                self.said = Some(why.clone());
+                self.logged = Some(why.clone());
             }
         }
         match self.answers.last_mut() {
@@ -368,7 +370,8 @@ impl HostIntake {
         }
     }
 
-    /// Handles the offered tests in order: known ones are settled, the others are requested up to the limit of bytes.
+    /// Handles the offered tests in order: confirms those already in the archive, and requests the others up to
+    /// [`MAX_UNSETTLED_BYTES`].
     fn want(&mut self) {
         let mut bytes: u64 = self.wanted.values().map(|offer| offer.length).sum();
         let mut want = Vec::new();
@@ -412,8 +415,8 @@ impl HostIntake {
     }
 
     fn fails(&mut self, error: &ArchiveError) {
-        let (why, said, pause) = self.shared.fails(error);
-        self.answers.push(PushReply::Later(why, said, pause));
+        let (why, details, pause) = self.shared.fails(error);
+        self.answers.push(PushReply::Later(why, details, pause));
     }
 
     fn unfit(&mut self, number: u64, why: Unfit) {
@@ -446,13 +449,13 @@ impl HostIntake {
             return self.settle(number, foreign);
         }
         let job = IntakeJob { number, test: test.from_host(&self.host), to: self.to.clone(), entering };
-        if let Err((why, said)) = queue(&self.jobs, job) {
-            self.answers.push(PushReply::Later(why, said.to_owned(), RETRY_PAUSES.1));
+        if let Err((why, details)) = queue(&self.jobs, job) {
+            self.answers.push(PushReply::Later(why, details.to_owned(), RETRY_PAUSES.1));
         }
     }
 
-    /// Adds a long log, which is read from its file. Runs in its own thread: the conversation with the host must continue, or
-    /// the host would take this one for dead.
+    /// Adds a long log, which is read from its file. Runs in its own thread, because without answers the host
+    /// would consider the connection dead.
     fn enter_file(&mut self, number: u64, file: NamedTempFile, about: About, entering: PendingLog) {
         // A file that is not a log is refused when it is added.
         if let Ok(log) = LogReader::open(file.path()) {
@@ -487,7 +490,7 @@ impl PushIntake for HostIntake {
     fn begin(&mut self, number: u64, about: About) {
         let Some(offer) = self.wanted.get(&number) else { return };
         if let Some(client) = self.shared.hosts.other_client(&self.host, &about.tags) {
-            let why = format!("{} pushes a test of {client}", self.host);
+            let why = format!("{} offers a test that {client} started", self.host);
             return self.settle(number, PushOutcome::Refused(why));
         }
         match IncomingLog::new(&self.archive, offer.hash, offer.length) {
@@ -497,7 +500,7 @@ impl PushIntake for HostIntake {
     }
 
     fn piece(&mut self, bytes: &[u8]) {
-        // Pieces of a log that was refused may still arrive.
+        // Ignore pieces of a refused log, which may still arrive.
         let Some((number, _, incoming)) = &mut self.coming else { return };
         if let Err(why) = incoming.push(bytes) {
             let number = *number;
@@ -533,7 +536,7 @@ impl PushIntake for HostIntake {
         while let Ok((number, result)) = self.results.try_recv() {
             match result {
                 Ok(outcome) => self.settle(number, outcome),
-                Err((why, said, pause)) => self.answers.push(PushReply::Later(why, said, pause)),
+                Err((why, details, pause)) => self.answers.push(PushReply::Later(why, details, pause)),
             }
         }
         if self.noted.is_none_or(|at| at.elapsed() >= NOTE_INTERVAL) {

@@ -1,5 +1,5 @@
-//! [`RunQueue`]: tests on demand from a monitor's web page. The web server's thread adds them; the monitor fits each into a gap
-//! of the timetable and answers with its start, or that it has none.
+//! [`RunQueue`]: tests on demand from a monitor's web page. The web server's thread adds them; the monitor fits
+//! each into a gap of the timetable, and accepts or refuses it.
 
 use super::Equipment;
 use super::on_demand::{DemandedTest, TestPlacement, profiles};
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Time for which the web server's thread waits for the monitor's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Queue of demanded tests from the web server to the monitor.
+/// Queue through which the web server passes demanded tests to the monitor.
 #[derive(Debug)]
 pub struct RunQueue {
     equipment: Arc<dyn Equipment>,
@@ -126,9 +126,9 @@ pub fn refused(gap: NoGap) -> String {
         }
         NoGap::TooShort(None) => {
             format!(
-                "no gap within {within} is long enough to run it without disturbing other tests of both hosts"
+                "no gap within {within} is long enough to run it without disturbing other tests of either host"
             )
         }
-        NoGap::NoHost => "the monitor's file does not contain the far host any more".to_owned(),
+        NoGap::NoHost => "the monitor's file no longer contains the far host".to_owned(),
     }
 }

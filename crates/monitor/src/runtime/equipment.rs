@@ -10,7 +10,7 @@ use jitlat_instruments::{Annotations, Instrument, Stop};
 use jitlat_proto::jitlat::PresharedKey;
 use std::fmt;
 
-/// Outcome of a capture that has ended, or the reason why it could not begin.
+/// Reason for the end of a capture, or the reason why it could not begin.
 pub type CaptureResult = Result<CaptureEnd, (SlotFailure, String)>;
 
 /// Creates the instruments, captures and server of a monitor. The command line implements it, so that the file accepts the same
@@ -19,13 +19,13 @@ pub trait Equipment: Instruments + fmt::Debug + Send + Sync {
     /// Creates a test that is ready to run.
     ///
     /// # Errors
-    /// [`EntryError`], with the option it is about.
+    /// [`EntryError`] with the wrong option.
     fn test(&self, asked: &DeclaredTest<'_>, site: &TestSite<'_>) -> Result<Box<dyn Instrument>, EntryError>;
 
     /// Captures until `stop`; `key` is the key with which this host authenticates to other hosts.
     ///
     /// # Errors
-    /// The reason why it could not begin.
+    /// The reason why the capture could not begin.
     fn follow(
         &self,
         setup: &CaptureSetup,

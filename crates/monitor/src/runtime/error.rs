@@ -12,7 +12,7 @@ pub type AnyError = Box<dyn StdError + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MonitorError {
-    /// The file or the settings contain something that this host cannot do. The text contains the reason and a correction.
+    /// This host cannot carry out the file or the settings. The text contains the reason and a correction.
     #[error("{0}")]
     Settings(String),
     /// An operation failed, or a section of the file could not be applied.

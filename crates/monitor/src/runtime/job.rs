@@ -50,7 +50,7 @@ impl Task {
         options.into_iter().filter(|(name, _)| !given.iter().any(|(own, _)| own == name)).collect()
     }
 
-    /// Returns the tags that searches use to find the result.
+    /// Returns the tags by which searches find the result.
     pub fn tags(&self) -> Vec<(String, String)> {
         let host = |k: u32| self.model.end(self.test(), k).to_owned();
         let tags = [
@@ -65,7 +65,7 @@ impl Task {
     /// Measures until the end or `stop`, and adds the result to the archive.
     ///
     /// # Errors
-    /// Reason why there is no result: its kind, and a description.
+    /// Kind of failure, and a description.
     pub fn measure(&self, stop: &Stop) -> Result<(), (SlotFailure, String)> {
         let work = &self.test().work;
         let asked = DeclaredTest {

@@ -10,8 +10,8 @@ use jitlat_net::client::ClientError;
 use jitlat_proto::jitlat::ConversationFailure;
 use std::path::Path;
 
-/// Measures until the end or `stop`, and puts the result into the archive, if there is one; returns its identifiers
-/// there. `watcher` observes the test while it runs.
+/// Measures until the test ends or `stop`, adds the result to the archive, if there is one, and returns its
+/// identifiers there. `watcher` observes the test while it runs.
 ///
 /// # Errors
 /// The reason why there is no result.
@@ -45,7 +45,7 @@ fn not_stored(root: &Path, why: &ArchiveError) -> (SlotFailure, String) {
     (SlotFailure::NotStored, format!("archive {}: {why}", root.display()))
 }
 
-/// Returns the kind of failure that an error belongs to.
+/// Returns the kind of failure of an error.
 fn kind(error: &Error) -> SlotFailure {
     match error {
         Error::OneWay(ClientError::Failed { failure, .. }) => match failure {

@@ -1,14 +1,14 @@
 //! The runtime: carries out the timetable on this host until it is stopped.
 //!
 //! * [`run()`] – runs a host of the file; [`MonitorSettings`] – file, host and archive; [`load`] – reads the file
-//! * [`Equipment`] – what the caller provides: instruments, captures and the server, made from options of the file
+//! * [`Equipment`] – provided by the caller: creates instruments, captures and the server from options of the file
 //! * [`MonitorError`] – reason why it cannot start
-//! * [`StandaloneRunner`] – tests that people start from a page without a timetable; [`DemandedTest`] – such a test
+//! * [`StandaloneRunner`] – tests that people start from a page without a timetable; [`DemandedTest`] – one of these tests
 //!
 //! Its modules: `job` is one test of the timetable, `measure` runs one, `demand` accepts tests from the page;
-//! `access` has keys and the server, `page` the page, `own` finds which host this is; `captures` follows interfaces;
-//! `push` sends tests to collectors, `collect` takes those of other hosts; `alerts` judges results and notifies
-//! people; `watch` waits until the archive is written.
+//! `access` has keys and the server, `page` the web page, `own` finds this host in the file; `captures` follows
+//! interfaces; `push` sends tests to collectors, `collect` takes those of other hosts; `alerts` judges results
+//! and notifies people; `watch` waits for writes to the archive.
 //!
 //! Only this module touches sockets, threads, clocks and the archive. The rest of the crate does not import it, and compiles without the
 //! feature `runtime`.

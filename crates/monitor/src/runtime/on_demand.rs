@@ -38,7 +38,7 @@ fn choices() -> impl Iterator<Item = MeasurableTest> {
         options: if tcp { vec![("tcp".to_owned(), OptionValue::Switch(true))] } else { Vec::new() },
     });
     let by = |name: &str| vec![("proto".to_owned(), OptionValue::Text(name.to_owned()))];
-    // The first protocol is jitlat's own; it is listed separately.
+    // Skip the first protocol, jitlat's own, which is listed separately.
     let others = ONE_WAY_PROTOCOLS.iter().skip(1).map(move |p| MeasurableTest {
         id: format!("one-way-{}", p.name),
         name: format!("one-way, {}", p.title),
@@ -68,11 +68,11 @@ pub struct DemandedTest {
     about: String,
 }
 
-/// Fields of a request and the options that they set; the names differ.
+/// Fields of a request, and the command's options that they set.
 const OPTIONS: [(&str, &str); 3] = [("packets", "packets"), ("period", "period"), ("size", "payload")];
 
 impl DemandedTest {
-    /// Kinds of tests that may be requested: one-way over UDP and TCP, and every other protocol.
+    /// Returns the kinds of tests that may be requested: one-way over UDP and TCP, and every other protocol.
     pub fn offered() -> Vec<TestOffer> {
         choices()
             .map(|choice| TestOffer { id: choice.id, name: choice.name, one_way: choice.one_way })
@@ -94,13 +94,13 @@ impl DemandedTest {
             return wrong("test", format!("unknown test '{}'", request.test.escape_debug()));
         };
         if choice.one_way && host.only_answers {
-            return wrong("test", format!("{} only answers round trips", host.name));
+            return wrong("test", format!("{} can only be pinged", host.name));
         }
         let direction = match (request.direction.as_str(), choice.one_way) {
             ("" | "both", _) => SendingHosts::Both,
             ("forward", true) => SendingHosts::Forward,
             ("backward", true) => SendingHosts::Backward,
-            (_, false) => return wrong("direction", "round trips have both directions".to_owned()),
+            (_, false) => return wrong("direction", "a round trip always uses both directions".to_owned()),
             (other, true) => {
                 let other = other.escape_debug();
                 return wrong(
@@ -203,12 +203,12 @@ fn refused(wrong: EntryError) -> RunRefusal {
     RunRefusal::Field(field.to_owned(), wrong.message.trim_end_matches('.').to_owned())
 }
 
-/// Time for which packets are sent, without the wait for the last ones.
+/// Time for which packets are sent, without the wait for the last packets.
 fn sending(traffic: &Traffic) -> Span {
     let of =
         |flow: &OneWayTraffic| i128::from(flow.bytes) * 8 * i128::from(SECOND) / i128::from(flow.rate.max(1));
     let longest = of(&traffic.forward).max(of(&traffic.backward));
-    // Rates are rounded to whole bits per second, so the time is rounded to milliseconds.
+    // Round to milliseconds: the rates are whole bits per second, so the time is not exact.
     let milliseconds = (longest + 500_000) / 1_000_000;
     Span::millis(i64::try_from(milliseconds).unwrap_or(i64::MAX / 1_000_000))
 }
@@ -223,8 +223,8 @@ fn about(
     let way = match (one_way, direction) {
         (false, _) => "",
         (true, SendingHosts::Both) => ", both directions",
-        (true, SendingHosts::Forward) => ", there",
-        (true, SendingHosts::Backward) => ", back",
+        (true, SendingHosts::Forward) => ", up only",
+        (true, SendingHosts::Backward) => ", down only",
     };
     let as_of =
         if request.profile.is_empty() { String::new() } else { format!(" as {} sends", request.profile) };

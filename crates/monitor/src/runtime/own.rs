@@ -24,7 +24,7 @@ pub fn find(model: &Model) -> Result<usize> {
         }
         _ => {
             let names: Vec<&str> = found.iter().map(|host| model.hosts[*host].name.as_str()).collect();
-            bail!("this host may be {}: choose one with --host NAME", names.join(" or "))
+            bail!("this host matches {} in the file: choose one with --host NAME", names.join(" or "))
         }
     }
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tracing::{error, info};
 
-/// Running web server; dropping this stops it.
+/// Running web server. It stops when this is dropped.
 pub struct RunningPage {
     stop: StopSignal,
     thread: Option<JoinHandle<()>>,
@@ -56,7 +56,7 @@ impl RunningPage {
             settings.runs = Some(runs(rules, folder, demands)?);
         }
         let page = Web::bind(&settings).context("[web]")?;
-        info!("page: http://{}/", page.address());
+        info!("web page: http://{}/", page.address());
         let stop = StopSignal::new().context("[web]")?;
         let stopped = stop.clone();
         let run = move || {
@@ -72,7 +72,7 @@ impl RunningPage {
     }
 }
 
-/// Returns address and port, with defaults for those missing in the file.
+/// Returns address and port; defaults replace values that are missing in the file.
 fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
     SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(DEFAULT_PORT))
 }
@@ -113,16 +113,16 @@ impl Drop for RunningPage {
 /// State of this monitor as shown on the page.
 #[derive(Debug)]
 pub struct OwnState {
-    /// The state as the page shows it.
+    /// State shown on the page.
     pub shown: Arc<MonitorState>,
     host: String,
     since: WallTime,
     begun: SteadyTime,
-    /// Time of the last measurement of the load, and the time until then in which tests ran.
+    /// Time of the last measurement of the load.
     seen: SteadyTime,
     busy: Span,
     /// Time of the last update of `shown`, and number of running tests then.
-    said: Option<(SteadyTime, usize)>,
+    updated: Option<(SteadyTime, usize)>,
 }
 
 /// Time between two updates of the shown state.
@@ -132,7 +132,7 @@ impl OwnState {
     /// Creates the state of the monitor of `host`, which starts at `since`.
     pub fn new(host: &str, since: WallTime, now: SteadyTime) -> OwnState {
         let shown = Arc::default();
-        OwnState { shown, host: host.to_owned(), since, begun: now, seen: now, busy: Span(0), said: None }
+        OwnState { shown, host: host.to_owned(), since, begun: now, seen: now, busy: Span(0), updated: None }
     }
 
     /// Updates the shown state when the number of running tests changes, otherwise at most once per second.
@@ -146,10 +146,10 @@ impl OwnState {
             self.busy = self.busy + (now - self.seen);
         }
         self.seen = now;
-        if self.said.is_some_and(|(at, known)| now - at < NOTICE_INTERVAL && known == running) {
+        if self.updated.is_some_and(|(at, known)| now - at < NOTICE_INTERVAL && known == running) {
             return;
         }
-        self.said = Some((now, running));
+        self.updated = Some((now, running));
         let slots = counts.map(|((test, far), counts)| {
             let lost = counts.all().filter(|(ending, _)| !matches!(ending, SlotEnding::Measured { .. }));
             SlotsNow {

@@ -26,12 +26,12 @@ const BOUND_INTERVAL: Span = Span::seconds(60);
 const IDLE_TIMEOUT: Span = Span::seconds(2);
 /// Time between two reports of this host's state to the collector.
 const STATE_INTERVAL: Span = Span::seconds(10);
-/// Time after which a connection is closed if tests are unsettled and nothing has been offered, sent or settled.
+/// Time without any offer, data or confirmation after which a connection with unsettled tests is closed.
 const STALL_TIMEOUT: Span = Span::seconds(120);
 /// Time for pushes in progress to complete when the monitor stops.
 const END_TIMEOUT: Span = Span::seconds(3);
 
-/// Threads that push tests; dropping this stops them.
+/// Threads that push tests. They stop when this is dropped.
 pub struct RunningPushes {
     stop: StopSignal,
     threads: Vec<JoinHandle<()>>,
@@ -78,7 +78,8 @@ impl RunningPushes {
             let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
             archive.keep_pushes(&names)?;
             for target in targets {
-                // From now on unsettled tests are counted, even those removed before the first attempt to push them.
+                // From now on the archive counts tests that are removed before they are pushed, even before the
+                // first attempt to push.
                 archive.begin_push(&target.name, target.spool)?;
                 let Some(key) = key.cloned() else { continue };
                 let seed =
@@ -87,7 +88,7 @@ impl RunningPushes {
                     root: root.to_owned(),
                     key,
                     retry: Retry::new(seed),
-                    said: None,
+                    failure: None,
                     spool: Spool::default(),
                     failing: false,
                     stop: stop.clone(),
@@ -122,17 +123,17 @@ struct Pusher {
     target: Target,
     key: PresharedKey,
     retry: Retry,
-    /// First of the present series of failures, and the last reason, which was logged; `None` after a success.
-    said: Option<(SteadyTime, String)>,
+    /// Time of the first failure since the last success, and the last logged reason; `None` after a success.
+    failure: Option<(SteadyTime, String)>,
     spool: Spool,
-    /// True if the present failure of this host's archive has been logged.
+    /// True if the current failure of this host's archive has been logged.
     failing: bool,
     stop: StopSignal,
 }
 
 /// Reason why a connection ended before all tests were pushed.
 enum PushEnd {
-    /// The connection failed, or the collector refused; with the minimum time before the next attempt.
+    /// The connection failed, or the collector refused. Contains the minimum time until the next attempt.
     Far(PushFailure, Span),
     /// The archive of this host failed.
     Here(jitlat_archive::ArchiveError),
@@ -159,8 +160,8 @@ impl Pusher {
         }
     }
 
-    /// Pushes the waiting tests if an attempt is due. Returns the time of the next step if the archive does not change
-    /// before; `None`: only a change of the archive needs one.
+    /// Pushes the waiting tests if an attempt is due. Returns the time of the next step; `None`: when the
+    /// archive changes. A change of the archive always requires a step.
     fn step(&mut self) -> Result<Option<SteadyTime>, jitlat_archive::ArchiveError> {
         let archive = Archive::open_to_write(&self.root)?;
         let now = clock::steady();
@@ -171,7 +172,7 @@ impl Pusher {
             return Ok(None);
         }
         if !self.retry.may_try(now) {
-            // The limit of the spool is enforced until then, too.
+            // Wake up earlier to enforce the limit of the spool.
             return Ok(self.retry.due().into_iter().chain(Some(now + BOUND_INTERVAL)).min());
         }
         let begun = PushSession::begin(&self.target, &self.key, &archive, &self.stop, &mut self.spool);
@@ -186,17 +187,17 @@ impl Pusher {
         match ended {
             Ok(()) => {
                 self.retry.succeeded();
-                if let Some((since, _)) = self.said.take() {
+                if let Some((since, _)) = self.failure.take() {
                     let long = crate::file::text_of((now - since).0 / 1_000_000_000 * 1_000_000_000);
                     info!("{}: pushing tests works again after {long}", self.target.name);
                 }
-                self.spool.said = false;
+                self.spool.warned = false;
             }
             Err(PushEnd::Here(e)) => return Err(e),
             Err(PushEnd::Far(..)) if self.stop.is_requested() => {}
             Err(PushEnd::Far(why, pause)) => {
                 self.retry.failed(now, pause);
-                let (since, before) = self.said.take().map_or((now, None), |(at, why)| (at, Some(why)));
+                let (since, before) = self.failure.take().map_or((now, None), |(at, why)| (at, Some(why)));
                 let why = why.to_string();
                 if before.as_ref() != Some(&why) {
                     let waiting = self.waiting(&archive)?;
@@ -205,7 +206,7 @@ impl Pusher {
                         self.target.name
                     );
                 }
-                self.said = Some((since, why));
+                self.failure = Some((since, why));
             }
         }
         // Tests may have been added in the meantime.
@@ -218,13 +219,13 @@ impl Pusher {
     }
 }
 
-/// Limit of the tests that wait at this host.
+/// Enforces the limit on tests that wait on this host.
 #[derive(Default)]
 struct Spool {
     /// Time of the last check of the spool's size.
     looked: Option<SteadyTime>,
-    /// True if a warning that tests are dropped has been logged since the last complete push.
-    said: bool,
+    /// True if a warning about dropped tests has been logged since the last complete push.
+    warned: bool,
 }
 
 impl Spool {
@@ -240,9 +241,9 @@ impl Spool {
         }
         self.looked = Some(now);
         let dropped = archive.bound_push(&target.name, target.spool)?;
-        if dropped > 0 && !std::mem::replace(&mut self.said, true) {
+        if dropped > 0 && !std::mem::replace(&mut self.warned, true) {
             warn!(
-                "{}: the waiting tests exceed the limit of {} bytes (spool): the oldest are dropped and will not be pushed ({dropped} now)",
+                "{}: the waiting tests exceed the limit of {} bytes (spool): the oldest are dropped and will not be pushed ({dropped} so far)",
                 target.name, target.spool
             );
         }
@@ -257,24 +258,24 @@ struct PushSession<'a> {
     stop: &'a StopSignal,
     spool: &'a mut Spool,
     connection: PushConnection,
-    /// Tests that are offered but not settled.
+    /// Tests that are offered but not confirmed or refused yet.
     offered: BTreeMap<u64, Outgoing>,
-    /// Numbers of tests that are no longer stored here; the collector is asked whether it has them.
+    /// Numbers of tests that are no longer stored here and may or may not have reached the collector.
     doubts: BTreeSet<u64>,
     /// Number of the last test that was offered.
     last: i64,
     /// Reasons why requested tests cannot be sent, by number.
     unreadable: BTreeMap<u64, String>,
-    /// Last reason for a refusal, which was logged.
+    /// Reason for the last logged refusal.
     refused: Option<String>,
     /// Log that is being sent.
     log: Option<Box<dyn Read + Send>>,
-    /// Time when something was last offered, sent or settled.
+    /// Time when a test was last offered, sent, confirmed or refused.
     moved: SteadyTime,
-    /// Time when a test was last offered or unsettled.
+    /// Time when a test was last offered or waiting for its confirmation.
     used: SteadyTime,
     /// Time when this host's state was last sent.
-    said: Option<SteadyTime>,
+    reported: Option<SteadyTime>,
     open: bool,
     /// True if no further tests are offered on this connection.
     finishing: bool,
@@ -306,7 +307,7 @@ impl<'a> PushSession<'a> {
             log: None,
             moved: clock::steady(),
             used: clock::steady(),
-            said: None,
+            reported: None,
             open: false,
             finishing: false,
             progress: false,
@@ -359,9 +360,9 @@ impl<'a> PushSession<'a> {
     }
 
     fn offer(&mut self, now: SteadyTime) -> Result<(), PushEnd> {
-        if self.said.is_none_or(|at| now - at >= STATE_INTERVAL) {
-            self.said = Some(now);
-            self.say()?;
+        if self.reported.is_none_or(|at| now - at >= STATE_INTERVAL) {
+            self.reported = Some(now);
+            self.report_state()?;
         }
         let machine = self.connection.machine();
         let (room, unsettled) = (machine.room(), machine.unsettled());
@@ -373,12 +374,12 @@ impl<'a> PushSession<'a> {
         }
         if self.stop.is_requested() {
             if !std::mem::replace(&mut self.finishing, true) {
-                self.say()?;
+                self.report_state()?;
                 self.connection.give(SenderInput::Finish);
             }
             return Ok(());
         }
-        // Wait for more room: small offers would each cost a request of the collector.
+        // Wait for more room, because the collector answers each small offer with a separate request.
         if room < MAX_UNSETTLED / 4 {
             return Ok(());
         }
@@ -390,7 +391,7 @@ impl<'a> PushSession<'a> {
         if tests.is_empty() {
             if unsettled == 0 && now - self.used >= IDLE_TIMEOUT {
                 self.finishing = true;
-                self.say()?;
+                self.report_state()?;
                 self.connection.give(SenderInput::Finish);
             }
             return Ok(());
@@ -408,7 +409,7 @@ impl<'a> PushSession<'a> {
         Ok(())
     }
 
-    fn say(&mut self) -> Result<(), PushEnd> {
+    fn report_state(&mut self) -> Result<(), PushEnd> {
         let all = self.archive.pushes()?;
         if let Some(own) = all.iter().find(|push| push.collector == self.target.name) {
             self.connection
@@ -430,7 +431,7 @@ impl<'a> PushSession<'a> {
                 self.log = Some(log);
                 self.connection.give(SenderInput::Test(about));
             }
-            Ok(_) => self.cannot_send(number, "its tags are too many or too long".to_owned()),
+            Ok(_) => self.cannot_send(number, "it has too many tags, or tags that are too long".to_owned()),
             // When the test is settled, the archive decides if it counts as dropped.
             Err(
                 jitlat_archive::ArchiveError::Pruned(_) | jitlat_archive::ArchiveError::NoSuchTest { .. },

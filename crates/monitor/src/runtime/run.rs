@@ -39,10 +39,10 @@ const FILE_CHECK_INTERVAL: Span = Span::seconds(2);
 const DEMAND_CHECK_INTERVAL: Span = Span::millis(100);
 /// Time between two removals of old results, and between two checks of a size limit.
 const PRUNE_INTERVALS: (Span, Span) = (Span::seconds(3600), Span::seconds(60));
-/// Minimum time between two warnings that results were removed before they were pushed.
+/// Minimum time between two warnings about results removed before they were pushed.
 const DROP_NOTICE_INTERVAL: Span = Span::seconds(86_400);
-/// Time for tests to end after a request to stop. After it, a second request makes them give up waiting for the far host's
-/// results.
+/// Time for tests to end after a request to stop. Tests still running are then requested to give up waiting for
+/// the far host's results.
 const END_TIMEOUT: Span = Span::seconds(10);
 
 type MeasureResult = Result<(), (SlotFailure, String)>;
@@ -55,7 +55,8 @@ pub type SlotCounts = BTreeMap<(String, String), EndingCounts>;
 pub struct MonitorSettings {
     /// Path of the file, which is read again when it changes.
     pub file: PathBuf,
-    /// Name of this host in the file; `None`: found by its host name, or by an address of its interfaces.
+    /// Name of this host in the file; `None`: the monitor finds it by host name, or by the addresses of its
+    /// interfaces.
     pub host: Option<String>,
     /// Archive for results; `None`: the archive of the file.
     pub archive: Option<PathBuf>,
@@ -67,7 +68,7 @@ pub struct MonitorSettings {
     pub print: Print,
 }
 
-/// Requests to a running monitor. A request makes the descriptor readable, which ends the monitor's wait.
+/// Requests to a running monitor. A request makes the file descriptor readable, which wakes the monitor.
 pub trait Requests: AsFd {
     /// True if the monitor should end.
     fn is_stop_requested(&self) -> bool;
@@ -79,7 +80,7 @@ pub trait Requests: AsFd {
     fn clear(&self);
 }
 
-/// Only requests to stop; the file is never read again on request.
+/// A stop signal requests only the end, never a reload.
 impl Requests for StopSignal {
     fn is_stop_requested(&self) -> bool {
         self.is_requested()
@@ -96,12 +97,12 @@ impl Requests for StopSignal {
 struct Thread {
     id: u64,
     stop: Stop,
-    /// Time of the request to end; `None`: no request.
-    asked: Option<SteadyTime>,
+    /// Time of the last request to end; `None`: not requested.
+    requested: Option<SteadyTime>,
     handle: JoinHandle<MeasureResult>,
 }
 
-/// Reports the end of the thread that holds it.
+/// Reports the end of a test's thread when it is dropped.
 struct TestEndGuard(u64, Arc<Mutex<Vec<u64>>>, Waker);
 
 impl Drop for TestEndGuard {
@@ -132,8 +133,8 @@ struct Monitor<'a> {
     waker: Waker,
     ended: Arc<Mutex<Vec<u64>>>,
     pruning: Option<JoinHandle<()>>,
-    /// Time of the last warning that results were removed before they were pushed.
-    drops_said: Arc<Mutex<Option<SteadyTime>>>,
+    /// Time of the last warning about results removed before they were pushed.
+    drops_logged: Arc<Mutex<Option<SteadyTime>>>,
 }
 
 /// Runs the monitor until a request to stop, or for the duration in `args`. Reads the file again when it changes, and on
@@ -173,7 +174,7 @@ pub fn run(
     let alerts = RunningAlerts::start(&model, &name, &folder, kept.as_deref(), args.print.clone())?;
     let captures = RunningCaptures::start(equipment.clone(), &model, host, &folder, kept.as_deref())?;
     let agenda =
-        Agenda::new(model, timetable, &name, clock::wall()).context("this host is not in the file")?;
+        Agenda::new(model, timetable, &name, clock::wall()).context("the file does not contain this host")?;
     info!("monitoring as {name}{}", next_line(&agenda));
     let mut monitor = Monitor {
         settings,
@@ -193,7 +194,7 @@ pub fn run(
         waker,
         ended: Arc::default(),
         pruning: None,
-        drops_said: Arc::default(),
+        drops_logged: Arc::default(),
     };
     let begun = clock::steady();
     let mut seen = version(&args.file);
@@ -204,11 +205,11 @@ pub fn run(
         if ends.is_some_and(|ends| now >= ends) {
             break;
         }
-        let asked = requests.take_reload();
-        if asked || now - looked >= FILE_CHECK_INTERVAL {
+        let reload = requests.take_reload();
+        if reload || now - looked >= FILE_CHECK_INTERVAL {
             looked = now;
             let current = version(&args.file);
-            if asked || current != seen {
+            if reload || current != seen {
                 seen = current;
                 monitor.take_up();
             }
@@ -286,10 +287,10 @@ fn next_line(agenda: &Agenda) -> String {
     match agenda.wake() {
         Some(at) => format!(
             "; the first test in {}",
-            // Whole seconds, rounded up: it does not start earlier.
+            // Round up to whole seconds, so that the test does not start earlier than announced.
             text_of(((at - clock::wall()).0.max(0) as u64).div_ceil(1_000_000_000) as i64 * 1_000_000_000)
         ),
-        None => "; it starts no tests, and only answers those of other hosts".to_owned(),
+        None => "; this host starts no tests, it only answers tests of other hosts".to_owned(),
     }
 }
 
@@ -306,16 +307,16 @@ impl Monitor<'_> {
                     key: self.key.clone(),
                     archive: archive_of(self.settings, self.agenda.model(), &self.folder),
                 }),
-                AgendaOrder::Stop(id) => self.ask_to_end(now, |thread| thread.id == id),
+                AgendaOrder::Stop(id) => self.request_end(now, |thread| thread.id == id),
             }
         }
         self.extras(wall, now);
         self.collect();
-        // A test that is still fetching results long after the end of its slot is asked to give up.
+        // Request a test to give up if it is still fetching results long after the end of its slot.
         for thread in &mut self.threads {
-            if thread.asked.is_some_and(|at| now - at >= END_TIMEOUT) {
+            if thread.requested.is_some_and(|at| now - at >= END_TIMEOUT) {
                 thread.stop.request();
-                thread.asked = Some(now);
+                thread.requested = Some(now);
             }
         }
         self.log_news();
@@ -348,7 +349,7 @@ impl Monitor<'_> {
         for step in self.agenda.poll_extras(wall) {
             match step {
                 ExtraStep::Start(id) => self.start_extra(id),
-                ExtraStep::Stop(id) => self.ask_to_end(now, |thread| thread.id == id),
+                ExtraStep::Stop(id) => self.request_end(now, |thread| thread.id == id),
                 ExtraStep::Moved(id, start) => {
                     if let Some(demanded) = self.demanded.get(&id) {
                         demanded.feed.waits(start.0);
@@ -400,8 +401,8 @@ impl Monitor<'_> {
         let now = clock::steady();
         let agenda = self.agenda.wake().map(|at| now + (at - clock::wall()));
         let demands = (!self.demanded.is_empty()).then_some(now + DEMAND_CHECK_INTERVAL);
-        let asked = self.threads.iter().filter_map(|thread| thread.asked.map(|at| at + END_TIMEOUT));
-        asked.chain(agenda).chain(demands).min().unwrap_or(SteadyTime(i64::MAX))
+        let requested = self.threads.iter().filter_map(|thread| thread.requested.map(|at| at + END_TIMEOUT));
+        requested.chain(agenda).chain(demands).min().unwrap_or(SteadyTime(i64::MAX))
     }
 
     /// Starts the thread of a test; its end wakes the monitor.
@@ -417,13 +418,13 @@ impl Monitor<'_> {
             run()
         };
         let handle = std::thread::Builder::new().name(format!("test {id}")).spawn(run)?;
-        self.threads.push(Thread { id, stop, asked: None, handle });
+        self.threads.push(Thread { id, stop, requested: None, handle });
         Ok(())
     }
 
     fn start(&mut self, task: Task) {
         let (id, name, far) = (task.job.id, task.job.name.clone(), task.job.far.clone());
-        debug!("{name} with {far} starts");
+        debug!("starting {name} with {far}");
         let stop = Stop::new();
         let own = stop.clone();
         if let Err(e) = self.spawn(id, stop, move || task.measure(&own)) {
@@ -432,10 +433,10 @@ impl Monitor<'_> {
         }
     }
 
-    fn ask_to_end(&mut self, now: SteadyTime, which: impl Fn(&Thread) -> bool) {
+    fn request_end(&mut self, now: SteadyTime, which: impl Fn(&Thread) -> bool) {
         for thread in self.threads.iter_mut().filter(|thread| which(thread)) {
             thread.stop.request();
-            thread.asked = Some(now);
+            thread.requested = Some(now);
         }
     }
 
@@ -478,7 +479,7 @@ impl Monitor<'_> {
         }
         for outcome in self.captures.outcomes() {
             let captures::PeriodOutcome { name: test, far: server, ending } = outcome;
-            debug!("{test} towards {server}: a period {}", text::ending(ending));
+            debug!("{test} with {server}, period: {}", text::ending(ending));
             if let Some(alerts) = &self.alerts {
                 let client = self.agenda.model().hosts[self.host].name.clone();
                 alerts.slot_ended(SlotFilter {
@@ -493,17 +494,17 @@ impl Monitor<'_> {
             match notice {
                 Notice::Failing { far, failure, why } => {
                     warn!(
-                        "{far}: tests fail ({}): {why}; will be retried with growing pauses",
+                        "{far}: tests fail ({}), retrying at growing intervals: {why}",
                         text::failure(failure)
                     );
                 }
                 Notice::Recovered { far, since, lost } => {
                     let long = text_of(((clock::wall() - since).0 / 1_000_000_000).max(0) * 1_000_000_000);
-                    info!("{far}: measured again, after {long} and {lost} lost tests");
+                    info!("{far}: tests succeed again after {long}; {lost} lost");
                 }
-                Notice::Missing(missed) => warn!("tests are missed: {}", text::missed(missed)),
+                Notice::Missing(missed) => warn!("some tests cannot start: {}", text::missed(missed)),
                 Notice::InTime { missed: Missed::Late | Missed::Busy, lost } => {
-                    info!("tests are in time again; {lost} were missed");
+                    info!("tests start on time again; {lost} missed");
                 }
                 Notice::InTime { .. } => {}
                 Notice::ClockStep(step) => warn!("the clock was set by {:.3} s", step.as_seconds()),
@@ -516,17 +517,19 @@ impl Monitor<'_> {
         let file = self.settings.file.display();
         let new = match load(&self.settings.file, &*self.settings.equipment) {
             Ok(Some(model)) => model,
-            Ok(None) => return warn!("{file}: the previous version of the file stays in use"),
-            Err(e) => return warn!("{}; the previous version of the file stays in use", explain(&e)),
+            Ok(None) => return warn!("{file}: still using the previous version of the file"),
+            Err(e) => return warn!("{}; still using the previous version of the file", explain(&e)),
         };
         if let Err(e) = self.follow(new) {
-            warn!("{file}: {}; the previous version of the file stays in use", explain(&e));
+            warn!("{file}: {}; still using the previous version of the file", explain(&e));
         }
     }
 
     fn follow(&mut self, new: Model) -> Result<()> {
         let name = self.agenda.model().hosts[self.host].name.clone();
-        let Some(host) = new.host(&name) else { bail!("it does not contain this host, '{name}'") };
+        let Some(host) = new.host(&name) else {
+            bail!("the new version does not contain this host, '{name}'")
+        };
         check_file(&self.settings.file, &new)?;
         let key = own_key(&new, host, &self.folder)?;
         let kept = archive_of(self.settings, &new, &self.folder);
@@ -546,7 +549,7 @@ impl Monitor<'_> {
             || collects
             || moved && !new.collectors.is_empty()
         {
-            // The old server must release its ports first.
+            // Stop the old server first, so that its ports are free.
             self.server = None;
             match RunningServer::start(&*self.settings.equipment, &new, host, &self.folder, kept.as_deref()) {
                 Ok(server) => self.server = server,
@@ -568,14 +571,14 @@ impl Monitor<'_> {
         }
         let targets = |model: &Model, host: usize| push::targets(model, host);
         if moved || key != self.key || targets(&new, host) != targets(&old, self.host) {
-            // The old threads must end first, or tests would be offered twice.
+            // Stop the old threads first, so that no test is offered twice.
             self.pushes = None;
             let pushes = RunningPushes::start(&new, host, kept.as_deref(), key.as_ref());
             self.pushes =
                 pushes.map_err(|e| error!("[[collector]]: {}; nothing is pushed", explain(&e))).ok();
         }
         if new.web != old.web || moved {
-            // The old web server must release its port first.
+            // Stop the old web server first, so that its port is free.
             self.page = None;
             let demands = &self.demands;
             let page =
@@ -606,7 +609,7 @@ impl Monitor<'_> {
         let changes = self
             .agenda
             .take_up(new.clone(), Arc::new(timetable), clock::wall())
-            .context("the file does not contain this host any more")?;
+            .context("the file no longer contains this host")?;
         self.demands.follow(new, host);
         (self.host, self.key) = (host, key);
         let list = |what: &str, names: &[String]| match names {
@@ -614,7 +617,7 @@ impl Monitor<'_> {
             names => format!("; {what} {}", names.join(", ")),
         };
         info!(
-            "the new version of the file is in use{}{}{}",
+            "using the new version of the file{}{}{}",
             list("added", &changes.added),
             list("changed", &changes.changed),
             list("removed", &changes.removed)
@@ -629,10 +632,10 @@ impl Monitor<'_> {
         }
         let rules = self.agenda.model().archive.clone();
         let Some(root) = archive_of(self.settings, self.agenda.model(), &self.folder) else { return };
-        let said = self.drops_said.clone();
+        let logged = self.drops_logged.clone();
         let thread = std::thread::Builder::new().name("retention".to_owned());
         let run = move || {
-            if let Err(e) = prune(&root, &rules, &said) {
+            if let Err(e) = prune(&root, &rules, &logged) {
                 warn!("removing old results from the archive {}: {}", root.display(), explain(&e));
             }
         };
@@ -648,14 +651,14 @@ impl Monitor<'_> {
         for (_, demanded) in std::mem::take(&mut self.demanded) {
             demanded.feed.ended(Err("the monitor was stopped before the test began".to_owned()));
         }
-        self.ask_to_end(begun, |_| true);
+        self.request_end(begun, |_| true);
         self.captures.end();
-        let mut asked = begun;
+        let mut requested = begun;
         while !self.threads.is_empty() {
             let now = clock::steady();
-            if now - asked >= END_TIMEOUT {
-                asked = now;
-                self.ask_to_end(now, |_| true);
+            if now - requested >= END_TIMEOUT {
+                requested = now;
+                self.request_end(now, |_| true);
             }
             if now - begun >= END_TIMEOUT.times(3) {
                 warn!("{} tests did not end in time and were abandoned", self.threads.len());
@@ -666,7 +669,7 @@ impl Monitor<'_> {
             if !self.threads.is_empty() {
                 wake::wait(
                     &[self.waker.as_fd()],
-                    Some((asked + END_TIMEOUT).min(begun + END_TIMEOUT.times(3))),
+                    Some((requested + END_TIMEOUT).min(begun + END_TIMEOUT.times(3))),
                 );
                 self.waker.clear();
             }
@@ -690,10 +693,7 @@ fn recover(root: Option<&Path>) -> Result<()> {
     let Some(root) = root else { return Ok(()) };
     let found = Archive::open_to_write(root)?.recover()?;
     if found.entered > 0 {
-        info!(
-            "{} tests of the archive were not in its catalogue after the last write; they are now",
-            found.entered
-        );
+        info!("repaired the archive: added {} tests that were missing in its catalogue", found.entered);
     }
     for finding in &found.damaged {
         warn!("{}: {}", finding.what, finding.problem);
@@ -701,9 +701,9 @@ fn recover(root: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Applies the retention rules of the file to an archive; `said`: time of the last warning that results were removed before
-/// they were pushed.
-fn prune(root: &Path, rules: &ArchiveRules, said: &Mutex<Option<SteadyTime>>) -> Result<()> {
+/// Applies the retention rules of the file to an archive; `logged` is the time of the last warning about results
+/// removed before they were pushed.
+fn prune(root: &Path, rules: &ArchiveRules, logged: &Mutex<Option<SteadyTime>>) -> Result<()> {
     let by_age = rules.packets.map(|days| Retention::Packets { days }).into_iter();
     let by_age = by_age.chain(rules.tests.map(|days| Retention::Tests { days }));
     for keep in by_age.chain(rules.size.map(|bytes| Retention::Size { bytes })) {
@@ -715,12 +715,12 @@ fn prune(root: &Path, rules: &ArchiveRules, said: &Mutex<Option<SteadyTime>>) ->
                 done.packets_of, done.tests, done.bytes
             );
         }
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = logged.lock().unwrap_or_else(PoisonError::into_inner);
         let now = clock::steady();
-        if done.waited > 0 && said.is_none_or(|at| now - at >= DROP_NOTICE_INTERVAL) {
-            *said = Some(now);
+        if done.waited > 0 && logged.is_none_or(|at| now - at >= DROP_NOTICE_INTERVAL) {
+            *logged = Some(now);
             warn!(
-                "{} tests were removed before they were pushed to a collector; they and further ones are counted as dropped",
+                "{} tests were removed before they were pushed to a collector; they are counted as dropped",
                 done.waited
             );
         }

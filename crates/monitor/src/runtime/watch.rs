@@ -1,4 +1,4 @@
-//! [`ArchiveWatch`]: waits until the archive is written.
+//! [`ArchiveWatch`]: waits for writes to the archive.
 
 use jitlat_archive::CatalogueWatch;
 use jitlat_core::{Span, SteadyTime};
@@ -7,7 +7,7 @@ use jitlat_net::wake::{self, StopSignal, Waker};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Shortest time between the ends of two waits, however often the archive is written.
+/// Minimum time between the ends of two waits, so that a busy archive does not cause constant work.
 const MIN_INTERVAL: Span = Span::seconds(1);
 /// Longest wait if the system cannot watch the archive.
 const UNWATCHED_INTERVAL: Span = Span::seconds(5);

@@ -179,11 +179,11 @@ fn silence_of_a_path_and_of_a_host_is_counted_while_somebody_watches() {
     kept.restart(1017);
     kept.tick(1018);
     assert_eq!(kept.changes.len(), 5);
-    // A path that is not in the file any more is not silent.
+    // A path that is no longer in the file is not silent.
     kept.model = model(&FILE.replace("client = \"first\"", "client = \"second\""));
     kept.restart(1020);
     assert_eq!((kept.changes.len(), kept.states.len()), (6, 0));
-    assert!(kept.changes[5].reason.contains("monitor's file does not contain it"));
+    assert!(kept.changes[5].reason.contains("monitor's file no longer contains this alert"));
 }
 
 #[test]

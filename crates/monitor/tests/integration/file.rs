@@ -108,7 +108,7 @@ guard = "2 fortnights"
         "6:11: 'address' must be a string, not a TOML integer",
         "7:14: 'concurrent' must be a number of 1 or more, not a TOML integer",
         "9:8: another host has the name 'b': choose another name",
-        "11:7: 'key' and 'key-file' exclude each other: leave one of them out",
+        "11:7: 'key' and 'key-file' cannot be combined: leave one of them out",
         "13:3: unknown section 'grup': did you mean 'group'? (choose host, group, test, ping, capture, archive, collector, serve, timetable, web, alert, notify)",
         "16:8: unknown kind 'rign': choose mesh, star, pairs, disjoint",
         "20:10: unknown host 'c': did you mean 'b'? (choose b, b)",
@@ -375,7 +375,7 @@ fn what_is_wrong_with_collectors_is_named_with_its_place() {
                 "14:19: unknown host 'rome': choose berlin, madrid, oslo",
             ],
         ),
-        ("host = \"oslo\"\n[[collector]]\nhost = \"oslo\"", vec!["15:8: oslo is a collector already"]),
+        ("host = \"oslo\"\n[[collector]]\nhost = \"oslo\"", vec!["15:8: oslo is already a collector"]),
         (
             "host = \"oslo\"\nspol = \"1G\"",
             vec![

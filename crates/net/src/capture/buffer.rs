@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read};
 
-/// Bytes read at a time: few enough to stay in the cache while they are parsed.
+/// Bytes read at a time: few enough to stay in the processor's cache while they are parsed.
 const CHUNK_BYTES: usize = 1 << 18;
 
 pub(super) struct ReadBuffer {
@@ -19,12 +19,12 @@ impl ReadBuffer {
         ReadBuffer { inner, data: vec![0; CHUNK_BYTES], from: 0, to: 0, consumed: 0 }
     }
 
-    /// Position in the (unpacked) file, in bytes.
+    /// Returns the position in the (decompressed) file, in bytes.
     pub(super) fn offset(&self) -> u64 {
         self.consumed + self.from as u64
     }
 
-    /// Number of bytes in the buffer.
+    /// Returns the number of bytes in the buffer.
     pub(super) fn available(&self) -> usize {
         self.to - self.from
     }
@@ -46,7 +46,7 @@ impl ReadBuffer {
         at
     }
 
-    /// Returns bytes of the last peek.
+    /// Returns `length` bytes of the last peek, beginning at `from`.
     pub(super) fn slice(&self, from: usize, length: usize) -> &[u8] {
         self.data.get(from..from + length).unwrap_or_default()
     }

@@ -16,19 +16,19 @@ use std::time::{Duration, SystemTime};
 /// Minimum time between two scans of a folder.
 const POLL_INTERVAL: Span = Span::millis(100);
 
-/// A compressed file is considered complete when it has not changed for this time.
+/// Time without a change after which a compressed file is considered complete.
 const MAX_PACKING_TIME: Duration = Duration::from_secs(1);
 
-/// Reads captures that are still being written, as far as they have been written.
+/// Reads captures that are still being written, up to their current end.
 pub struct FollowedFiles {
     path: PathBuf,
     /// State of each file at the last scan.
     known: HashMap<PathBuf, SeenFile>,
     current: Option<Current>,
-    /// Time of the first packet of the file opened last.
+    /// Time of the first packet of the most recently opened file.
     begun: Option<WallTime>,
     looked: Option<SteadyTime>,
-    /// Set once no more data is expected.
+    /// True once no more data is expected.
     ended: bool,
     drops: u64,
     notes: Vec<String>,
@@ -45,17 +45,17 @@ struct SeenFile {
     taken: Option<WallTime>,
 }
 
-/// The file being read.
+/// File being read.
 struct Current {
     path: PathBuf,
     capture: Capture,
-    /// True once the file will no longer grow, so that its current end is final.
+    /// True once the file can no longer grow, so that its current end is final.
     whole: Arc<AtomicBool>,
     /// Number of bytes read.
     position: Arc<AtomicU64>,
 }
 
-/// Reads a file. At its current end it fails with [`ErrorKind::WouldBlock`] while the file may still grow.
+/// Reads a file that may still grow. At its current end, reading fails with [`ErrorKind::WouldBlock`].
 struct TailReader {
     file: File,
     whole: Arc<AtomicBool>,
@@ -119,12 +119,13 @@ impl FollowedFiles {
             }
             let (whole, path) = (Arc::clone(&current.whole), current.path.clone());
             let read = current.position.load(Ordering::Relaxed);
+            // A capture with a limited number of files (`tcpdump -W`) overwrites the oldest ones.
             let shorter = fs::metadata(&path).is_ok_and(|now| now.len() < read);
             if shorter {
                 self.notes.push(format!("{}: overwritten before it was read to its end", path.display()));
                 self.close();
             } else if self.ended || self.next_file().is_some() {
-                // A writer that has begun the next file no longer writes to this one, so its present end is
+                // A writer that has begun the next file no longer writes to this one, so its current end is
                 // final.
                 whole.store(true, Ordering::Relaxed);
             } else {
@@ -134,19 +135,21 @@ impl FollowedFiles {
         frames
     }
 
-    /// Declares the captures complete: [`Self::poll`] reads to their ends without waiting for further data.
+    /// Declares the captures complete: [`Self::poll`] then reads to their ends without waiting for further
+    /// data.
     pub fn end(&mut self) {
         if !self.ended {
             (self.ended, self.looked) = (true, None);
         }
     }
 
-    /// Number of packets that the capturing system reported as dropped, in files read to their ends.
+    /// Returns the number of packets that the capturing system reported as dropped, in files read to their
+    /// ends.
     pub fn drops(&self) -> u64 {
         self.drops
     }
 
-    /// Messages about errors in files read to their ends.
+    /// Returns messages about errors in files read to their ends.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -177,8 +180,8 @@ impl FollowedFiles {
         }
     }
 
-    /// Returns the next file to read: of the files with packets that were not read yet, the one with the
-    /// earliest first packet. `None` if there is none, or if the last scan was too recent.
+    /// Returns the next file to read: the unread file with the earliest first packet. `None` if there is
+    /// none, or if the last scan was too recent.
     fn next_file(&mut self) -> Option<PathBuf> {
         let now = clock::steady();
         if self.looked.is_some_and(|looked| now - looked < POLL_INTERVAL) {
@@ -204,6 +207,7 @@ impl FollowedFiles {
             let before = self.known.get(&path).copied();
             let taken = before.and_then(|known| known.taken);
             let known = match before {
+                // The first packet is read again only if the file has changed.
                 Some(known) if (known.length, known.modified) == (length, modified) => known,
                 _ => SeenFile { length, modified, first: first_packet(&path), taken },
             };
@@ -214,7 +218,7 @@ impl FollowedFiles {
                 next = Some((first, path));
             }
         }
-        // If a file was found, the folder is scanned again as soon as the file has been read.
+        // After a file was found, the folder is scanned again as soon as that file has been read.
         self.looked = if next.is_some() { None } else { Some(now) };
         next.map(|(_, path)| path)
     }
@@ -237,7 +241,7 @@ impl Current {
     fn open(path: &Path) -> Result<Current, CaptureError> {
         let failed = |source| CaptureError::Io { path: path.to_owned(), source };
         let mut file = File::open(path).map_err(failed)?;
-        // Compressed files are only read once they are complete, so the end is final.
+        // Compressed files are only read when complete, so the end is final.
         let mut head = Vec::new();
         (&file).take(6).read_to_end(&mut head).map_err(failed)?;
         file.rewind().map_err(failed)?;

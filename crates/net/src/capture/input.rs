@@ -1,10 +1,10 @@
-//! Opens a capture from a file or standard input, and decompresses it according to its first bytes.
+//! Opens a capture from a file or standard input, and detects compression from its first bytes.
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
 
-/// The name that stands for standard input.
+/// Path that stands for standard input.
 pub const STDIN: &str = "-";
 
 /// First bytes of compressed files.
@@ -12,7 +12,8 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const XZ: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
 
-/// Maximum memory, in bytes, that a compressed file may request for window and dictionary.
+/// Maximum memory, in bytes, that a compressed file may request for window and dictionary; otherwise a small file
+/// could exhaust the memory of this host.
 const MAX_UNPACK_MEMORY: u64 = 128 << 20;
 
 pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
@@ -26,7 +27,7 @@ pub(super) fn is_packed(head: &[u8]) -> bool {
     [&GZIP[..], &ZSTD, &XZ].iter().any(|magic| head.starts_with(magic))
 }
 
-/// Unpacks gzip, zstd and xz; returns any other input unchanged.
+/// Decompresses gzip, zstd and xz; returns any other input unchanged.
 pub(super) fn unpack(mut raw: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
     let mut head = [0; 6];
     let mut got = 0;

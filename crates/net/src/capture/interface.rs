@@ -1,9 +1,9 @@
-//! [`InterfaceCapture`]: captures the packets at an interface of this host, in both directions, through a
+//! [`InterfaceCapture`]: captures the packets on an interface of this host, in both directions, through a
 //! packet socket.
 //!
-//! The kernel stamps packets in nanoseconds, cuts them to the snap length, and counts the packets that it
-//! drops because its buffer is full. It writes them into a ring of memory blocks shared with this program,
-//! and hands over a block when it is full or 4 ms old, so that a busy interface costs few wake-ups per
+//! The kernel stamps packets in nanoseconds, truncates them to the snap length, and counts the packets that
+//! it drops because its buffer is full. It writes them into a ring of memory blocks shared with this program,
+//! and hands over a block when it is full or 4 ms old, so that a busy interface causes few wake-ups per
 //! second. If the system refuses a ring, packets are read from the socket's queue, up to 32 per system call.
 
 mod filter;
@@ -23,11 +23,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Reason why packets cannot be captured at an interface.
+/// Reason why packets cannot be captured on an interface.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterfaceError {
-    /// There is no such interface.
+    /// The interface does not exist.
     #[error("this host has no interface '{name}'; it has {known}")]
     NoInterface {
         /// Requested name.
@@ -35,7 +35,7 @@ pub enum InterfaceError {
         /// Names of the existing interfaces.
         known: String,
     },
-    /// The process may not capture.
+    /// The process is not permitted to capture.
     #[error("capturing on {0} {needs}", needs = needs(Capability::NetRaw))]
     NotPermitted(String),
     /// The interface was removed during the capture.
@@ -44,23 +44,23 @@ pub enum InterfaceError {
     /// Another system error.
     #[error("cannot capture on {interface}: {source}")]
     Io {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
-        /// System error.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
-/// Settings of a capture at an interface.
+/// Settings of a capture on an interface.
 #[derive(Clone, Copy, Debug)]
 pub struct InterfaceSettings {
-    /// Snap length: number of bytes stored per packet.
+    /// Snap length: maximum number of bytes stored per packet.
     pub snap: u32,
     /// Size of the kernel's buffer for captured packets, in bytes.
     pub buffer: usize,
     /// True to request a ring shared with the kernel; otherwise packets are read from the socket's queue.
     pub ring: bool,
-    /// True to also capture packets that are not addressed to this host, for example at a mirror port or on a
+    /// True to also capture packets that are not addressed to this host, for example on a mirror port or a
     /// bridge.
     pub promiscuous: bool,
 }
@@ -72,20 +72,20 @@ impl Default for InterfaceSettings {
     }
 }
 
-/// Snap length: maximum number of bytes stored per packet.
+/// Maximum snap length, in bytes.
 const MAX_SNAP_BYTES: u32 = 1 << 17;
 const ARPHRD_ETHER: u16 = libc::ARPHRD_ETHER;
 const ARPHRD_LOOPBACK: u16 = libc::ARPHRD_LOOPBACK;
-/// Longest time from a packet's stamp until it is in the socket's queue.
+/// Maximum time from a packet's timestamp until the packet is in the socket's queue.
 const MAX_QUEUE_DELAY: Span = Span::millis(2);
-/// Longest time from a packet's stamp until the kernel hands over its block. The value is several times the
+/// Maximum time from a packet's timestamp until the kernel hands over the packet's block: several times the
 /// requested block timeout, because the kernel's timer may be late.
 const MAX_RING_DELAY: Span = Span::millis(20);
-/// Time to wait for more packets at an interface that is not busy, so that one wake-up takes several packets
+/// Time to wait for more packets on an interface that is not busy, so that one wake-up takes several packets
 /// from the queue.
 const GATHER_TIME: Duration = Duration::from_millis(2);
 
-/// A running capture at an interface.
+/// A running capture on an interface.
 pub struct InterfaceCapture {
     socket: Socket,
     interface: String,
@@ -106,24 +106,25 @@ enum KernelQueue {
 /// Converts and counts the packets of one capture.
 struct PacketIntake {
     link: LinkType,
-    /// True for the loopback device, which shows every packet twice, outgoing and incoming.
+    /// True for the loopback device, on which every packet appears twice: outgoing and incoming.
     only_incoming: bool,
     tagged: Vec<u8>,
     frames: u64,
 }
 
 impl InterfaceCapture {
-    /// Starts to capture at `interface`. Packets sent before the call returns are not delivered.
+    /// Starts to capture on `interface`. Packets sent before the call returns are not delivered.
     pub fn open(interface: &str, settings: InterfaceSettings) -> Result<InterfaceCapture, InterfaceError> {
         let failed = |source: io::Error| match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => InterfaceError::NotPermitted(interface.to_owned()),
             _ => InterfaceError::Io { interface: interface.to_owned(), source },
         };
         let index = index(interface)?;
-        // With protocol 0, nothing is received before the socket is bound.
+        // Protocol 0: nothing is received before the socket is bound to the interface.
         let open = |kind| Socket::new(Domain::PACKET, kind, None).map_err(failed);
         // A DGRAM socket, without link-layer headers, until the type of the interface is known.
         let mut socket = open(Type::DGRAM)?;
+        // No packet may be queued before the type of the socket and its filter are final.
         socket.attach_filter(&filter::nothing()).map_err(failed)?;
         let hardware = sys::bind_packet(socket.as_fd(), index).map_err(failed)?;
         let (link, kind) = match hardware {
@@ -134,7 +135,7 @@ impl InterfaceCapture {
             socket = open(kind)?;
         }
         let snap = settings.snap.clamp(64, MAX_SNAP_BYTES);
-        // A buffer above the system's limit requires a privilege; a smaller buffer is sufficient.
+        // Exceeding the system's limit requires a privilege; without it, a smaller buffer has to do.
         if setsockopt(&socket, sockopt::RcvBufForce, &settings.buffer).is_err() {
             let _ = socket.set_recv_buffer_size(settings.buffer);
         }
@@ -144,9 +145,10 @@ impl InterfaceCapture {
         if settings.promiscuous {
             sys::receive_everything(socket.as_fd(), index).map_err(failed)?;
         }
-        // Once a ring has been set up, the socket has no queue.
+        // With a ring, the socket has no queue.
         let packets = match settings.ring.then(|| Ring::of(socket.as_fd(), settings.buffer)) {
             Some(Ok(ring)) => KernelQueue::Ring(ring),
+            // The failed attempt may have changed the socket, so start again with a new one.
             Some(Err(_)) => {
                 return InterfaceCapture::open(interface, InterfaceSettings { ring: false, ..settings });
             }
@@ -165,8 +167,8 @@ impl InterfaceCapture {
         })
     }
 
-    /// Limits the capture to IP packets from or to these prefixes; with an empty list, captures all packets.
-    /// The kernel filters.
+    /// Limits the capture to IP packets from or to `hosts`; an empty list captures all packets. The kernel
+    /// does the filtering.
     pub fn limit_to(&self, hosts: &[Prefix]) -> Result<(), InterfaceError> {
         self.socket
             .attach_filter(&filter::hosts(hosts, self.snap))
@@ -174,9 +176,9 @@ impl InterfaceCapture {
     }
 
     /// Waits up to `timeout` for captured packets and passes a batch of them to `each`. Returns the number of
-    /// packets taken from the kernel, including packets filtered out by this program. 0 means that the kernel
-    /// had no packets: all packets stamped at least [`InterfaceCapture::delay`] before the call have been
-    /// passed on.
+    /// packets taken from the kernel, including packets that this program filtered out. 0 means that the
+    /// kernel had no packets, so all packets stamped at least [`InterfaceCapture::delay`] before the call
+    /// have been passed on.
     pub fn poll(
         &mut self,
         timeout: Duration,
@@ -218,6 +220,7 @@ impl InterfaceCapture {
     /// Passes on the packets of the next block handed over by the kernel; returns their number.
     fn take_block(&mut self, each: &mut impl FnMut(Frame<'_>)) -> usize {
         let KernelQueue::Ring(ring) = &mut self.packets else { return 0 };
+        // An empty block must not be reported as an empty ring.
         while let Some(block) = ring.block() {
             let mut taken = 0;
             for packet in block.packets() {
@@ -239,7 +242,7 @@ impl InterfaceCapture {
             return Ok(false);
         }
         let failed = ready[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR));
-        // Reading a queue reports socket errors; a ring is read without the socket, so its error is queried
+        // Reading a queue reports socket errors. A ring is read without the socket, so its error is queried
         // here.
         if failed
             && matches!(self.packets, KernelQueue::Ring(_))
@@ -250,7 +253,8 @@ impl InterfaceCapture {
         Ok(true)
     }
 
-    /// Longest time from a packet's stamp until [`InterfaceCapture::poll`] can pass it on.
+    /// Returns the maximum time from a packet's timestamp until [`InterfaceCapture::poll`] can pass the
+    /// packet on.
     pub fn delay(&self) -> Span {
         match self.packets {
             KernelQueue::Ring(_) => MAX_RING_DELAY,
@@ -263,41 +267,41 @@ impl InterfaceCapture {
         std::thread::sleep(Duration::from_nanos(self.delay().0 as u64));
     }
 
-    /// Number of packets dropped so far because they were not read in time.
+    /// Returns the number of packets dropped so far because they were not read in time.
     pub fn drops(&mut self) -> u64 {
-        // The kernel resets its counter at every reading. If reading fails, the sum remains unchanged.
+        // The kernel resets its counter at every reading. If reading fails, the sum stays the same.
         self.drops += sys::packet_drops(self.socket.as_fd()).map_or(0, u64::from);
         self.drops
     }
 
-    /// Number of frames delivered so far.
+    /// Returns the number of frames delivered so far.
     pub fn frames(&self) -> u64 {
         self.intake.frames
     }
 
-    /// Number of times the interface went down during the capture.
+    /// Returns how often the interface went down during the capture.
     pub fn downs(&self) -> u64 {
         self.downs
     }
 
-    /// Link type of the frames.
+    /// Returns the link type of the frames.
     pub fn link(&self) -> LinkType {
         self.intake.link
     }
 
-    /// Snap length: maximum number of bytes stored per packet.
+    /// Returns the snap length: the maximum number of bytes stored per packet.
     pub fn snap(&self) -> u32 {
         self.snap
     }
 
-    /// Name of the interface.
+    /// Returns the name of the interface.
     pub fn interface(&self) -> &str {
         &self.interface
     }
 }
 
-/// Returns 1 if the error is the interface going down, which does not end the capture. The kernel reports it
-/// once, before the packets still in the queue.
+/// Returns 1 if the error only reports that the interface went down, which does not end the capture. The
+/// kernel reports this once, before the packets that are still queued.
 fn went_down(interface: &str, e: io::Error) -> Result<u64, InterfaceError> {
     match e.raw_os_error() {
         Some(libc::ENETDOWN) if index(interface).is_ok() => Ok(1),
@@ -312,7 +316,7 @@ impl PacketIntake {
         if self.only_incoming && kind == libc::PACKET_OUTGOING {
             return;
         }
-        // Without a link-layer header only IP packets can be recognised.
+        // Without a link-layer header, only IP packets can be recognised.
         if self.link == LinkType::RAW && !matches!(i32::from(protocol), libc::ETH_P_IP | libc::ETH_P_IPV6) {
             return;
         }
@@ -327,6 +331,7 @@ impl PacketIntake {
             self.tagged.extend_from_slice(&tag);
             self.tagged.extend_from_slice(rest);
             frame.data = &self.tagged;
+            // The kernel's length does not include the tag that was removed.
             frame.wire_length = frame.wire_length.saturating_add(4);
         }
         self.frames += 1;
@@ -347,7 +352,7 @@ pub fn interfaces() -> Vec<String> {
     list.iter().map(|i| i.name().to_string_lossy().into_owned()).collect()
 }
 
-/// Returns the name of the interface with the address `address`; `None` if there is none.
+/// Returns the name of the interface that has `address`; `None` if there is none.
 pub fn find_interface(address: std::net::IpAddr) -> Option<String> {
     let ours = |a: &nix::ifaddrs::InterfaceAddress| {
         a.address.is_some_and(|s| match address {
@@ -361,12 +366,12 @@ pub fn find_interface(address: std::net::IpAddr) -> Option<String> {
 /// A packet as the kernel captured it.
 struct KernelPacket<'a> {
     at: Option<WallTime>,
-    /// Length on the wire, of which `data` is the beginning.
+    /// Length on the wire; `data` may contain only the first part of the packet.
     length: u32,
     data: &'a [u8],
     /// VLAN tag that the kernel or the adapter removed, in wire format.
     tag: Option<[u8; 4]>,
-    /// Protocol (EtherType), and packet type (`PACKET_HOST`, `PACKET_OUTGOING`, …).
+    /// EtherType, and packet type (`PACKET_HOST`, `PACKET_OUTGOING`, …).
     link: (u16, u8),
 }
 
@@ -394,14 +399,16 @@ impl<'a> KernelPacket<'a> {
     }
 }
 
-/// Returns the VLAN tag that the kernel or the adapter removed, from a packet's status, tag and tag protocol.
+/// Returns the VLAN tag that the kernel or the adapter removed, given a packet's status, tag and tag
+/// protocol.
 fn removed_tag(status: u32, (tag, protocol): (u16, u16)) -> Option<[u8; 4]> {
+    // Older kernels do not report the tag protocol; 0x8100 is the usual one.
     let kind = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { protocol } else { 0x8100 };
     let ([a, b], [c, d]) = (kind.to_be_bytes(), tag.to_be_bytes());
     (status & libc::TP_STATUS_VLAN_VALID != 0).then_some([a, b, c, d])
 }
 
-/// Details of a packet from its control messages.
+/// Facts about a packet from its control messages.
 #[derive(Default)]
 struct Details {
     at: Option<WallTime>,
@@ -423,8 +430,8 @@ impl Details {
         details
     }
 
-    /// Reads `struct tpacket_auxdata`: status, length, snap length (32 bits each), two offsets, tag, tag
-    /// protocol (16 bits each).
+    /// Reads `struct tpacket_auxdata`: status, length and snap length (32 bits each), two offsets, tag and
+    /// tag protocol (16 bits each).
     fn auxiliary(&mut self, data: &[u8]) {
         let Some(d) = data.first_chunk::<20>() else { return };
         let word = |at: usize| u32::from_ne_bytes([d[at], d[at + 1], d[at + 2], d[at + 3]]);

@@ -1,10 +1,10 @@
 //! Captured packets: [`Capture`] reads pcap and pcapng files, plain or compressed, or standard input;
 //! [`interface`] captures live.
 //!
-//! The project has its own readers because any length field of a capture may be wrong, captures cut by a snap
-//! length are the normal case, and the program needs nanoseconds, time resolutions of interfaces, and drop
-//! counters. A length is trusted only once its bytes are present. A damaged file yields all packets before
-//! the damage, and a note with the position of the damage.
+//! The project has its own readers for three reasons: any length field of a capture may be wrong, captures
+//! truncated by a snap length are the normal case, and the program needs nanoseconds, the time resolution of
+//! each interface, and drop counters. A length is trusted only once its bytes are present. A damaged file
+//! yields all packets before the damage, and a note with the position of the damage.
 
 mod buffer;
 mod follow;
@@ -26,7 +26,7 @@ pub use input::STDIN;
 pub use jitlat_passive::Frame;
 pub use write::PcapWriter;
 
-/// Longest frame accepted as valid, in bytes; libpcap's limit is 256 KiB.
+/// Longest frame accepted as valid, in bytes; larger than libpcap's limit of 256 KiB.
 const MAX_FRAME: usize = 1 << 20;
 
 /// Reason why a capture could not be opened.
@@ -36,23 +36,23 @@ pub enum CaptureError {
     /// The file cannot be opened or read.
     #[error("cannot read the capture {path}: {source}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The first bytes match no known format.
+    /// The file begins like none of the known formats.
     #[error(
         "{path} is not a capture: it begins with neither a pcap nor a pcapng header (gzip, zstd and xz are unpacked)"
     )]
     Format {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// A folder without captures.
+    /// The folder contains no captures.
     #[error("the folder {path} contains no capture with packets")]
     Empty {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
     },
     /// No path was given.
@@ -77,9 +77,9 @@ struct OpenCapture {
     format: CaptureFormat,
 }
 
-/// Expands folders to the captures in them, ordered by their first packets, so that the names of a rotating
-/// capture's files (`tcpdump -C`, `-G`) do not matter. In a folder, files that are not captures, captures
-/// without packets, and compressed copies of files that also exist uncompressed are skipped.
+/// Expands folders to the captures in them, ordered by their first packets, because the file names of a
+/// rotating capture (`tcpdump -C`, `-G`) need not be in order. In a folder, files that are not captures,
+/// captures without packets, and compressed copies of files that also exist uncompressed are skipped.
 ///
 /// # Errors
 /// [`CaptureError`] if a folder cannot be read or contains no capture.
@@ -107,19 +107,20 @@ pub fn in_folders(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CaptureError> {
     Ok(all)
 }
 
-/// Returns the time of the first packet; `None` if the file has none or is not a capture.
+/// Returns the time of a capture's first packet; `None` if the file has no packets or is not a capture.
 fn first_packet(file: &Path) -> Option<WallTime> {
     Capture::of(open(file).ok()?).next_frame().map(|frame| frame.at)
 }
 
-/// True if the name of `file` is that of a compressed copy (`tcpdump -z`), and `is_there` is true for the
-/// original's path.
+/// True if the name of `file` is that of a compressed copy (`tcpdump -z`), and the original exists according
+/// to `is_there`.
 fn is_packed_copy(file: &Path, is_there: impl Fn(&Path) -> bool) -> bool {
     let packed = ["gz", "zst", "xz"].iter().any(|name| file.extension().is_some_and(|ext| ext == *name));
     packed && is_there(&file.with_extension(""))
 }
 
-/// The packets of one capture point. Several files, as from a rotating capture, are read one after the other.
+/// The packets of one capture point. Several files, as written by a rotating capture, are read one after the
+/// other.
 pub struct Capture {
     current: Option<OpenCapture>,
     waiting: VecDeque<PathBuf>,
@@ -160,7 +161,7 @@ impl Capture {
     }
 
     /// Returns the next frame of any of the files; `None` after the last. An error ends the file in which it
-    /// occurs and is added to [`Self::notes`].
+    /// occurs, and is added to [`Self::notes`].
     pub fn next_frame(&mut self) -> Option<Frame<'_>> {
         loop {
             let open = self.current.as_mut()?;
@@ -175,8 +176,8 @@ impl Capture {
                     return Some(Frame { at, link, wire_length, data: open.buffer.slice(from, length) });
                 }
                 Ok(CaptureItem::End(note)) => self.ended(note),
-                // The frame is incomplete, and none of its bytes were consumed: it is read once it has been
-                // written completely.
+                // The frame has been written only in part. None of its bytes were consumed, so it is read
+                // again later.
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return None,
                 Err(e) => {
                     let at = open.buffer.offset();
@@ -200,17 +201,18 @@ impl Capture {
         }
     }
 
-    /// Messages about errors in the files read so far.
+    /// Returns messages about errors in the files read so far.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Number of packets that the capturing system reported as dropped (pcapng interface statistics).
+    /// Returns the number of packets that the capturing system reported as dropped (pcapng interface
+    /// statistics).
     pub fn drops(&self) -> u64 {
         self.drops
     }
 
-    /// Number of frames delivered so far.
+    /// Returns the number of frames delivered so far.
     pub fn frames(&self) -> u64 {
         self.frames
     }

@@ -1,4 +1,5 @@
-//! The classic pcap format: a 24-byte header, then 16-byte record headers; µs or ns, either byte order.
+//! The classic pcap format: a 24-byte header, then records with 16-byte headers; timestamps in µs or ns;
+//! either byte order.
 
 use super::buffer::ReadBuffer;
 use super::{CaptureItem, MAX_FRAME};
@@ -8,7 +9,7 @@ use std::io;
 
 pub(super) struct Pcap {
     big: bool,
-    /// Nanoseconds per unit of the fraction field.
+    /// Nanoseconds per unit of the timestamp's fraction field.
     unit: i64,
     link: LinkType,
     record_header: usize,
@@ -20,20 +21,22 @@ fn word(b: &[u8], at: usize, big: bool) -> u32 {
 }
 
 impl Pcap {
-    /// Reads the file header; `None` if it is not one.
+    /// Reads the file header; `None` if the file does not begin with a pcap header.
     pub(super) fn begin(buffer: &mut ReadBuffer) -> io::Result<Option<Pcap>> {
         let Some(h) = buffer.peek(24)? else { return Ok(None) };
         let (big, unit, record_header) = match (word(h, 0, false), word(h, 0, true)) {
+            // The magic number shows both the byte order and the unit of the timestamps: microseconds or
+            // nanoseconds.
             (0xa1b2_c3d4, _) => (false, 1000, 16),
             (_, 0xa1b2_c3d4) => (true, 1000, 16),
             (0xa1b2_3c4d, _) => (false, 1, 16),
             (_, 0xa1b2_3c4d) => (true, 1, 16),
-            // Alexey Kuznetsov's variant, with eight additional bytes in each record header
+            // Alexey Kuznetsov's variant, with eight additional bytes in each record header.
             (0xa1b2_cd34, _) => (false, 1000, 24),
             (_, 0xa1b2_cd34) => (true, 1000, 24),
             _ => return Ok(None),
         };
-        // The upper bits describe frame check sequences.
+        // The upper bits describe frame check sequences, which are not needed here.
         let link = LinkType((word(h, 20, big) & 0xffff) as u16);
         buffer.take(24);
         Ok(Some(Pcap { big, unit, link, record_header }))

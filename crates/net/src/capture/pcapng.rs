@@ -14,7 +14,7 @@ const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
-/// Maximum number of interfaces that a section may describe.
+/// Maximum number of interfaces that a section may describe, so that a damaged file cannot use up the memory.
 const MAX_INTERFACES: usize = 65_536;
 /// Length of the longest block that is parsed, in bytes.
 const MAX_BLOCK: u32 = 2 << 20;
@@ -29,18 +29,18 @@ pub(super) struct PcapNg {
 struct PcapNgInterface {
     link: LinkType,
     resolution: TimestampResolution,
-    /// Added to every time, in ns.
+    /// Offset added to every timestamp, in ns.
     offset: i64,
     drops: u64,
 }
 
 #[derive(Clone, Copy)]
 enum TimestampResolution {
-    /// Each unit is this many ns.
+    /// A unit is this many nanoseconds.
     Times(i64),
-    /// This many units are 1 ns.
+    /// A nanosecond is this many units.
     Per(u64),
-    /// Each unit is 2^-n s.
+    /// A unit is 2^-n seconds.
     Binary(u8),
 }
 
@@ -102,7 +102,8 @@ impl PcapNg {
                 return Ok(damaged(buffer, "a block of impossible length"));
             }
             if !matches!(kind, INTERFACE | OLD_PACKET | SIMPLE_PACKET | STATISTICS | PACKET) {
-                // Skip a block completely or not at all, so that reading of a growing file can continue later.
+                // Skip a block completely or not at all, so that reading of a growing file can continue
+                // later.
                 let skipped = if length > MAX_BLOCK {
                     match buffer.skip(length.into()) {
                         Err(e) if e.kind() == ErrorKind::WouldBlock => false,
@@ -143,6 +144,7 @@ impl PcapNg {
                     let of = self.u32(block, 8) as usize;
                     let dropped = self.statistics(&block[..n - 4]);
                     if let Some(i) = self.interfaces.get_mut(of) {
+                        // The counters are cumulative and may be written several times per interface.
                         *drops = drops.saturating_add(dropped.saturating_sub(i.drops));
                         i.drops = i.drops.max(dropped);
                     }
@@ -190,11 +192,13 @@ impl PcapNg {
     fn interface(&self, block: &[u8]) -> PcapNgInterface {
         let mut i = PcapNgInterface {
             link: LinkType(self.u16(block, 8)),
+            // Microseconds, unless the option if_tsresol specifies another resolution.
             resolution: TimestampResolution::Times(1000),
             offset: 0,
             drops: 0,
         };
         self.options(block.get(16..).unwrap_or_default(), |code, value| match (code, value) {
+            // Options if_tsresol and if_tsoffset.
             (9, [r, ..]) => i.resolution = TimestampResolution::of(*r),
             (14, v) if v.len() == 8 => i.offset = (self.u64(v, 0) as i64).saturating_mul(SECOND),
             _ => {}
@@ -202,10 +206,11 @@ impl PcapNg {
         i
     }
 
-    /// Packets dropped by the interface and by the system.
+    /// Returns the number of packets dropped by the interface and by the system.
     fn statistics(&self, block: &[u8]) -> u64 {
         let mut dropped = 0u64;
         self.options(block.get(20..).unwrap_or_default(), |code, value| {
+            // Options isb_ifdrop and isb_osdrop.
             if matches!(code, 5 | 7) && value.len() == 8 {
                 dropped = dropped.saturating_add(self.u64(value, 0));
             }

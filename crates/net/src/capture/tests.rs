@@ -110,7 +110,7 @@ fn pcapng_with_an_interface_of_each_kind() {
         assert_eq!(drops, 42);
         assert!(notes.len() == 1 && notes[0].ends_with("were skipped: 1"), "{notes:?}");
     }
-    // Two sections of different byte order, as `cat` makes them.
+    // Two sections of different byte order, as created by `cat`.
     assert_eq!(read([pcapng(true), pcapng(false)].concat()).0.len(), 6);
 }
 
@@ -204,7 +204,7 @@ fn several_files_are_one_capture() {
     assert!(c.notes().iter().any(|n| n.contains("c.pcap is not a capture")), "{:?}", c.notes());
 }
 
-/// Builds a section with one interface that has these options, followed by `blocks`.
+/// Builds a section that has one interface with `options`, followed by `blocks`.
 fn section(options: &[u8], blocks: &[Vec<u8>]) -> Vec<u8> {
     let mut v = block(false, 0x0a0d_0d0a, &[&w32(false, 0x1a2b_3c4d)[..], &[0; 12]].concat());
     v.extend(block(false, 1, &[&[1, 0, 0, 0, 96, 0, 0, 0], options].concat()));
@@ -304,7 +304,7 @@ fn only_counters_of_dropped_packets_are_drops() {
     assert_eq!(drops(5, &nine[..4]), 0, "a counter has eight bytes");
 }
 
-/// A reader that is interrupted before each byte and fails with `error` at its end.
+/// A reader that is interrupted before each byte, and fails with the given error at its end.
 struct Slow(Vec<u8>, usize, Option<io::ErrorKind>);
 
 impl io::Read for Slow {

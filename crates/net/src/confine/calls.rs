@@ -1,5 +1,5 @@
-//! System calls of a confined process: calls that services need are allowed, calls that only an intruder
-//! would make end the process, and all other calls fail with EPERM.
+//! System calls of a confined process. Calls that services need are allowed, calls that only an intruder
+//! would make end the process, and all others fail with EPERM.
 
 use seccompiler::{
     BpfProgram, Error, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, SeccompCondition,
@@ -11,7 +11,7 @@ use std::io;
 type SyscallRules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Applies the filter to all threads; returns the number of allowed calls, or `None` if the system has no
-/// filters. With `raw`, packet sockets can be opened.
+/// filters. If `raw` is true, packet sockets may be opened.
 pub fn filter(raw: bool) -> io::Result<Option<usize>> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else { return Ok(None) };
     let compile = |rules: SyscallRules, otherwise, then| -> io::Result<BpfProgram> {
@@ -31,7 +31,7 @@ pub fn filter(raw: bool) -> io::Result<Option<usize>> {
     let calls = allowed.len();
     let fatal: SyscallRules = FATAL.iter().map(|call| (*call, Vec::new())).collect();
     let denied = SeccompAction::Errno(libc::EPERM as u32);
-    // The last program forbids further filters.
+    // The last program forbids further filters, so it must be installed last.
     let programs = [
         compile(fatal, SeccompAction::Allow, SeccompAction::KillProcess)?,
         compile(allowed, denied, SeccompAction::Allow)?,
@@ -39,7 +39,7 @@ pub fn filter(raw: bool) -> io::Result<Option<usize>> {
     for program in &programs {
         match apply_filter_all_threads(program) {
             Ok(()) => {}
-            // A system without filters, or a container that does not permit them.
+            // The system has no filters, or the container does not permit them.
             Err(Error::Seccomp(_) | Error::Prctl(_)) => return Ok(None),
             Err(e) => return Err(io::Error::other(e)),
         }
@@ -68,7 +68,7 @@ const IOCTLS: &[u64] = &[
     libc::SIOCGIFMTU as _,
 ];
 
-/// Calls for sockets, threads, timers, clocks, memory, standard error and the files of a folder.
+/// Calls for sockets, threads, timers, clocks, memory, standard error and files.
 const ALLOWED: &[i64] = &[
     // Sockets.
     libc::SYS_accept4,
@@ -207,6 +207,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_tgkill,
     libc::SYS_times,
     libc::SYS_uname,
+    // Older variants of the calls above, which other architectures do not have.
     #[cfg(target_arch = "x86_64")]
     libc::SYS_access,
     #[cfg(target_arch = "x86_64")]

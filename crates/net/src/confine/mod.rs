@@ -1,9 +1,9 @@
-//! [`Confinement`]: rights that a process drops, in two steps, before it communicates with untrusted hosts.
+//! [`Confinement`]: drops rights of this process, in two steps, before it communicates with untrusted hosts.
 //!
-//! [`Confinement::begin`], while the process has one thread, drops the user, every capability that no service
-//! needs, the right to gain others (`no_new_privs`), and write access to files (Landlock). Threads started
-//! later inherit these restrictions. [`Confinement::complete`], once every socket is bound, drops system
-//! calls (seccomp) for all threads at once.
+//! [`Confinement::begin`], while the process has one thread, changes the user, and drops all capabilities
+//! that no service needs, the right to gain others (`no_new_privs`), and write access to files (Landlock).
+//! Threads started later inherit these restrictions. [`Confinement::complete`], called once every socket is
+//! bound, drops system calls (seccomp) for all threads at once.
 
 mod calls;
 
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default)]
 pub struct Confinement {
     /// User to change to if the process was started as root; `None`: the owner of the first of `folders`, or
-    /// `nobody`.
+    /// `nobody` without folders.
     pub user: Option<String>,
     /// Capabilities to retain, if the process has them.
     pub capabilities: Vec<Capability>,
@@ -43,17 +43,17 @@ pub enum ConfineError {
     /// The user cannot write to a folder.
     #[error("user {user} cannot write to {}: give the folder to that user, or choose another user", .folder.display())]
     Folder {
-        /// User.
+        /// Name of the user.
         user: String,
-        /// Folder.
+        /// Path of the folder.
         folder: PathBuf,
     },
     /// A system call failed.
     #[error("{doing}: {source}")]
     System {
-        /// Action that failed.
+        /// Description of the failed operation.
         doing: &'static str,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
@@ -74,7 +74,7 @@ pub struct Confining {
     files: Files,
 }
 
-/// State of file access, which depends on the kernel's support for Landlock.
+/// Access to files, which depends on the kernel's support for Landlock.
 #[derive(Debug)]
 enum Files {
     /// Only these folders can be written to.
@@ -92,23 +92,25 @@ pub struct Confined {
 }
 
 impl Confinement {
-    /// Drops everything except system calls. Call it while the process has one thread: other threads would
-    /// retain their rights.
+    /// Drops all rights except system calls. Must be called while the process has one thread; other threads
+    /// would retain their rights.
     ///
     /// # Errors
     /// [`ConfineError`]; some rights may already have been dropped. A mechanism that the system lacks or does
     /// not permit is not an error; [`Confined`] reports it.
     pub fn begin(&self) -> Result<Confining, ConfineError> {
         let kept: Vec<Capability> = self.capabilities.iter().copied().filter(|c| c.is_held()).collect();
-        // Reducing the bounding set requires a separate capability. With no_new_privs the set has no effect,
-        // so an error is ignored.
+        // Reducing the bounding set requires a capability of its own. With no_new_privs, the set has no
+        // effect, so errors are ignored.
         for capability in
             caps::all().into_iter().filter(|c| !kept.iter().any(|k| k.to_string() == c.to_string()))
         {
             let _ = caps::drop(None, caps::CapSet::Bounding, capability);
         }
         let user = self.become_user()?;
+        // After the change of user, which clears the effective set.
         limit_capabilities(&kept);
+        // Landlock and seccomp require this of processes without CAP_SYS_ADMIN.
         nix::sys::prctl::set_no_new_privs().map_err(failed("setting no_new_privs"))?;
         let left = caps::read(None, caps::CapSet::Permitted).unwrap_or_default();
         let mut left: Vec<String> = left.iter().map(ToString::to_string).collect();
@@ -116,7 +118,7 @@ impl Confinement {
         Ok(Confining { user, raw: kept.contains(&Capability::NetRaw), left, files: self.close_files() })
     }
 
-    /// Changes to the user if this process runs as root; returns the name of the current user.
+    /// Changes the user if this process runs as root; returns the name of the resulting user.
     fn become_user(&self) -> Result<String, ConfineError> {
         let own = unistd::geteuid();
         if !own.is_root() {
@@ -134,19 +136,23 @@ impl Confinement {
             }
             (None, None) => match User::from_name("nobody").ok().flatten() {
                 Some(user) => (user.name, user.uid, user.gid),
+                // The kernel's user for unknown users (`overflowuid`), which works even if no user is called
+                // `nobody`.
                 None => ("65534".to_owned(), Uid::from_raw(65534), Gid::from_raw(65534)),
             },
         };
-        // `limit_capabilities` reduces the retained set.
+        // Changing the user would clear the retained set; `limit_capabilities` reduces it afterwards.
         caps::securebits::set_keepcaps(true)
             .map_err(|e| io::Error::other(e.to_string()))
             .map_err(failed("keeping capabilities"))?;
+        // Groups first, because the process may not change them after it has changed the user.
         let changed = unistd::setgroups(&[gid])
             .and_then(|()| unistd::setresgid(gid, gid, gid))
             .and_then(|()| unistd::setresuid(uid, uid, uid));
         match changed {
             Ok(()) => {}
-            // A container may lack these users or the capability: the process then stays root.
+            // A container may lack these users or the capability to change to them; the process then stays
+            // root.
             Err(_) if self.user.is_none() => return Ok(name_of(unistd::geteuid())),
             Err(e) => return Err(failed("becoming another user")(e)),
         }
@@ -163,6 +169,7 @@ impl Confinement {
         let write: BitFlags<AccessFs> = AccessFs::from_write(ABI::V5) | AccessFs::Execute;
         let closed = || -> Result<RulesetStatus, Box<dyn std::error::Error>> {
             let ruleset =
+                // Kernels that support only some of these rights enforce those.
                 Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(write)?;
             let inside = AccessFs::from_write(ABI::V5);
             let allow = |rules: RulesetCreated, folder: &Path| -> Result<_, Box<dyn std::error::Error>> {
@@ -191,7 +198,8 @@ impl Confining {
 }
 
 impl fmt::Display for Confined {
-    /// For example `user nobody, no capabilities, no_new_privs, seccomp (120 calls), Landlock (no file)`.
+    /// Formats, for example,
+    /// `user nobody, no capabilities, no_new_privs, seccomp (120 calls), Landlock (no file)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Confining { user, left, files, .. } = &self.before;
         let left = if left.is_empty() { "no capabilities".to_owned() } else { left.join(" ") };
@@ -222,12 +230,12 @@ fn name_of(uid: Uid) -> String {
     User::from_uid(uid).ok().flatten().map_or_else(|| uid.to_string(), |user| user.name)
 }
 
-/// Reduces the capabilities of this thread, and of threads that it starts, to `kept`, as far as the system
-/// permits.
+/// Reduces the capabilities of this thread, and of threads that it starts, to `kept`; errors are ignored.
 fn limit_capabilities(kept: &[Capability]) {
     let set: caps::CapsHashSet = kept.iter().filter_map(|c| c.to_string().parse().ok()).collect();
-    // Errors are ignored: the remaining capabilities are read again and reported.
+    // Errors are ignored because the remaining capabilities are read again and reported.
     let _ = caps::clear(None, caps::CapSet::Ambient);
+    // The effective set first, because it must remain a subset of the permitted set.
     let _ = caps::set(None, caps::CapSet::Effective, &set);
     let _ = caps::set(None, caps::CapSet::Permitted, &set);
     let _ = caps::set(None, caps::CapSet::Inheritable, &caps::CapsHashSet::new());

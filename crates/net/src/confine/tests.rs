@@ -8,8 +8,8 @@ use std::process::{Command, Output, exit};
 const ATTEMPT: &str = "JITLAT_CONFINED_ATTEMPT";
 const FOLDER: &str = "JITLAT_CONFINED_FOLDER";
 
-/// An attempt of a confined process, by name. The process exits with status 0 if everything that must work
-/// works, and with 7 if something that must fail does fail.
+/// An action of a confined process, by name. The process exits with status 0 if everything that must work
+/// works, and with 7 if an action that must fail succeeds.
 type Attempt = (&'static str, fn(&Path));
 
 const ATTEMPTS: &[Attempt] = &[
@@ -52,7 +52,7 @@ fn confined_process() {
     let confinement = Confinement { folders: vec![folder.clone()], ..Confinement::default() };
     let act = ATTEMPTS.iter().find(|(name, _)| *name == attempt).unwrap().1;
     let confining = confinement.begin().unwrap();
-    // Services have threads before the filter is applied, so the test does, too.
+    // Services have threads before the filter is applied, and so does this test.
     let (go, wait) = std::sync::mpsc::channel();
     let early = attempt.ends_with("of before");
     let inside = folder.clone();

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Timeout for connecting to each address of a host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout for writing a (short) message.
+/// Timeout for writing a message; messages are short.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 const BUFFER: usize = 1 << 16;
 
@@ -22,32 +22,32 @@ const BUFFER: usize = 1 << 16;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CollectorError {
-    /// The connection failed.
+    /// Connecting to the host failed.
     #[error(
         "cannot connect to {host}, TCP port {port}: {source}; is `jitlat serve --capture IFACE` running there?"
     )]
     Connect {
-        /// The host.
+        /// Name of the host.
         host: String,
         /// TCP port of the host.
         port: u16,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The conversation failed.
+    /// The conversation with the host failed.
     #[error("packet digests from {host}: {source}{}", advice(source))]
     Conversation {
-        /// The host.
+        /// Name of the host.
         host: String,
-        /// The reason.
+        /// Reason for the failure.
         source: DigestError,
     },
-    /// The connection broke.
-    #[error("packet digests from {host}: the connection broke: {source}")]
+    /// The connection was lost.
+    #[error("packet digests from {host}: the connection was lost: {source}")]
     Broken {
-        /// The host.
+        /// Name of the host.
         host: String,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
@@ -95,7 +95,7 @@ impl DigestCollector {
             salt: 0,
         };
         loop {
-            // The loop ends, because the machine gives up on a silent host.
+            // This loop ends, because the state machine gives up on a silent host.
             if let Some(CollectorEvent::Listening { interface, salt }) =
                 collector.poll(Duration::from_millis(100))?
             {
@@ -105,17 +105,17 @@ impl DigestCollector {
         }
     }
 
-    /// Interface at which the far host captures.
+    /// Returns the interface on which the far host captures.
     pub fn interface(&self) -> &str {
         &self.interface
     }
 
-    /// Salt of the packet names in the digests.
+    /// Returns the salt of the packet identities in the digests.
     pub fn salt(&self) -> u64 {
         self.salt
     }
 
-    /// Requests that further digests follow `rule`.
+    /// Requests digests by `rule` from now on.
     pub fn rule(&mut self, rule: DigestRule) {
         self.machine.handle(tick(), CollectorInput::Rule(rule));
     }
@@ -125,7 +125,7 @@ impl DigestCollector {
         self.machine.handle(tick(), CollectorInput::Stop);
     }
 
-    /// Returns the next event, after waiting up to `timeout`; `None` if there is none.
+    /// Waits up to `timeout` for the next event; `None` if there is none.
     pub fn poll(&mut self, timeout: Duration) -> Result<Option<CollectorEvent>, CollectorError> {
         if let Some(event) = self.next_event()? {
             return Ok(Some(event));

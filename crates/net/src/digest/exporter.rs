@@ -1,5 +1,4 @@
-//! [`DigestExporter`]: captures packets for collectors on other hosts; each collector is served by one
-//! thread.
+//! [`DigestExporter`]: captures packets for collectors on other hosts, with one thread per collector.
 
 use super::{is_own, nonce};
 use crate::accept::{Acceptor, ConnectionService, RunningService};
@@ -28,28 +27,28 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::info;
 
-/// Timeout for a connection to prove its key and to request a capture.
+/// Timeout for a connection to prove its key and request a capture.
 const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest time before an idle thread checks its connection.
+/// Maximum time before an idle thread checks its connection.
 const MAX_WAIT: Duration = Duration::from_millis(10);
 /// Maximum number of packets taken from the kernel between two checks of the connection; the last batch may
 /// exceed it.
 const MAX_PACKETS: usize = 1024;
-/// Memory that a capture may need, in bytes: the kernel's ring, and digests waiting to be sent.
+/// Memory that a capture may use, in bytes: the kernel's ring, and digests waiting to be sent.
 const CAPTURE_MEMORY: u64 = 16 << 20;
-/// Maximum number of bytes waiting to be sent; beyond that, no digests are created.
+/// Maximum number of bytes waiting to be sent; above it, no digests are created.
 const MAX_OUTGOING: usize = 1 << 17;
 
 /// Settings of a digest service.
 #[derive(Clone, Debug)]
 pub struct DigestExporter {
-    /// Interfaces at which collectors may capture.
+    /// Interfaces on which collectors may capture.
     pub interfaces: Vec<String>,
-    /// Accepted keys, of which a collector must prove one; empty: no key is required.
+    /// Accepted keys; a collector must prove that it has one of them. Empty: no key is required.
     pub keys: PresharedKeys,
     /// Maximum number of digests per second sent to one collector.
     pub rate: u32,
-    /// Capture settings for the interfaces.
+    /// Settings of captures on the interfaces.
     pub settings: InterfaceSettings,
 }
 
@@ -57,15 +56,15 @@ pub struct DigestExporter {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExporterError {
-    /// An interface cannot be captured at.
+    /// Packets cannot be captured on an interface.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
     /// The service cannot listen on a port.
     #[error("cannot listen for collectors on {address}: {source}")]
     Bind {
-        /// The address.
+        /// Address on which listening failed.
         address: SocketAddr,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The system has no more threads or descriptors.
@@ -79,8 +78,8 @@ impl DigestExporter {
         self.serve_sharing(addresses, Gate::new(Policy::default()))
     }
 
-    /// Listens for collectors at `addresses` next to other services that share `gate`. A connection becomes a
-    /// session once its collector has proved the key and requested an interface.
+    /// Listens for collectors at `addresses`, and shares `gate` with other services. A connection becomes a
+    /// session once its collector has proved a key and requested an interface.
     pub fn serve_sharing(
         self,
         addresses: &[SocketAddr],
@@ -89,7 +88,7 @@ impl DigestExporter {
         self.serve_with_timeouts(addresses, gate, INTRODUCTION_TIMEOUT)
     }
 
-    /// Same as [`Self::serve_sharing`], with another timeout for a connection to request a capture.
+    /// Like [`Self::serve_sharing`], but with the given timeout for a connection to request a capture.
     fn serve_with_timeouts(
         self,
         addresses: &[SocketAddr],
@@ -97,7 +96,7 @@ impl DigestExporter {
         introduction: Duration,
     ) -> Result<RunningService, ExporterError> {
         for interface in &self.interfaces {
-            // Check now that capturing works, not only when a collector requests it.
+            // Check now that capturing works, instead of failing when a collector requests it.
             drop(InterfaceCapture::open(interface, self.settings)?);
         }
         let bind = |(address, source)| ExporterError::Bind { address, source };
@@ -241,7 +240,7 @@ impl DigestConversation<'_> {
                         if why == Some(DigestError::Proof) {
                             audit::wrong_key(&self.shared.gate, DIGESTS, peer);
                         }
-                        // The last messages have been sent.
+                        // All messages, including the last ones, have been sent.
                         return why.map_or(Ok(()), |why| Err(io::Error::other(why)));
                     }
                 }
@@ -277,7 +276,7 @@ impl DigestConversation<'_> {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(n) => self.written += n,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // No room to send: digests wait, up to a limit.
+                // The socket's buffer is full: digests wait, up to a limit.
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(e) => return Err(e),
             }
@@ -320,7 +319,7 @@ impl DigestConversation<'_> {
     fn follow(&mut self, rule: DigestRule) {
         let Some(c) = &mut self.capture else { return };
         let hosts: Vec<Prefix> = rule.sides.reference.iter().chain(&rule.sides.monitor).copied().collect();
-        // If the kernel cannot filter, this thread filters.
+        // If the kernel cannot filter, this thread does.
         let _ = c.live.limit_to(&hosts);
         c.began = clock::wall();
         c.rule = Some(rule);
@@ -334,7 +333,8 @@ impl DigestConversation<'_> {
         down.into_iter().collect()
     }
 
-    /// Processes captured packets; waits briefly if there are none. Returns the error that ends the capture, if any.
+    /// Processes captured packets; waits briefly if there are none. Returns the reason if the capture has
+    /// ended.
     fn capture(&mut self) -> Option<String> {
         let Some(c) = &mut self.capture else {
             std::thread::sleep(MAX_WAIT);

@@ -1,5 +1,5 @@
 //! Packet digests between hosts: a [`DigestCollector`] receives the digests of a capture point on another
-//! host, a [`DigestExporter`] captures packets for collectors.
+//! host; a [`DigestExporter`] captures packets for collectors.
 
 mod collector;
 mod exporter;
@@ -12,7 +12,7 @@ use jitlat_passive::IpPacket;
 use jitlat_passive::packet::TCP;
 use std::io;
 
-/// True if the packet belongs to jitlat itself: a control conversation, or digests sent to `port`. Such
+/// True if the packet belongs to jitlat's own control connections, or carries digests from or to `port`. Such
 /// packets are excluded at both points; otherwise every digest message would cause further digests.
 #[inline]
 pub fn is_own(p: &IpPacket<'_>, port: u16) -> bool {

@@ -1,5 +1,5 @@
-//! Cost of reading the clock (metrics §22.1). The paper on the ATM loopback reports that "sometimes a
-//! simple timestamp would take up to 20 ms"; this module detects such stalls.
+//! Cost of reading the clock (metrics §22.1), and stalls: the paper on the ATM loopback reports that
+//! "sometimes a simple timestamp would take up to 20 ms".
 
 use crate::clock::{steady, wall};
 use core::ops::Sub;
@@ -14,13 +14,13 @@ pub struct ClockReading {
     pub reads: u64,
     /// Smallest difference above zero: the clock's resolution, or the cost of a reading if that is larger.
     pub resolution: Option<Span>,
-    /// Median, that is, the typical cost of a reading.
+    /// Median: the typical cost of a reading.
     pub p50: Span,
-    /// 99.9th percentile.
+    /// 99.9th percentile of the differences.
     pub p999: Span,
     /// Largest difference.
     pub max: Span,
-    /// Number of differences above [`MIN_STALL`], during which the program or the whole machine did not
+    /// Number of differences above [`MIN_STALL`]: times at which the program or the whole machine did not
     /// run.
     pub stalls: u64,
     /// Total length of the stalls.
@@ -34,9 +34,9 @@ pub struct ClockReading {
 /// Minimum difference that counts as a stall.
 pub const MIN_STALL: Span = Span::micros(100);
 
-/// Differences up to this many ns are counted in a histogram; longer ones are rare and stored as values.
+/// Largest difference counted in a histogram, in ns; longer ones are rare and stored individually.
 const MAX_COUNTED_NS: usize = 4096;
-/// Maximum number of stored values: no machine stalls more often in a few seconds.
+/// Maximum number of differences stored individually: no machine stalls more often in a few seconds.
 const MAX_LONG_VALUES: usize = 1 << 16;
 
 /// Reads the wall clock continuously for `budget`, at least 100 000 times.
@@ -44,7 +44,7 @@ pub fn read_wall(budget: Span) -> ClockReading {
     observe(wall, budget)
 }
 
-/// Reads the steady clock in the same way.
+/// Reads the steady clock continuously for `budget`, at least 100 000 times.
 pub fn read_steady(budget: Span) -> ClockReading {
     observe(steady, budget)
 }
@@ -55,7 +55,7 @@ fn observe<T: Copy + Sub<Output = Span>>(clock: impl Fn() -> T, budget: Span) ->
     let begin = steady();
     let mut before = clock();
     loop {
-        // The end is checked once per 10 000 readings, so that the check does not affect the result.
+        // The end is checked only once per 10 000 readings, so that the check does not affect the result.
         for _ in 0..10_000 {
             let now = clock();
             tally.add(now - before);
@@ -101,7 +101,7 @@ impl ReadingTally {
         self.long.sort_unstable();
         let short: u64 = self.counts.iter().sum();
         let all = short + self.long.len() as u64;
-        // 0-based rank of a quantile, given in thousandths.
+        // Returns the value at a quantile, given in thousandths.
         let at = |thousandths: u64| {
             let rank = (all * thousandths).div_ceil(1000).saturating_sub(1);
             if rank >= short {

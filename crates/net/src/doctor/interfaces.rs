@@ -8,30 +8,30 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
 
-/// One interface that is up.
+/// An interface that is up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfaceReport {
     /// Name of the interface.
     pub name: String,
-    /// Driver of the interface.
+    /// Name of the interface's driver; `None` if unknown.
     pub driver: Option<String>,
-    /// Link speed, Mbit/s.
+    /// Link speed in Mbit/s; `None` if unknown.
     pub speed: Option<u64>,
-    /// MTU, in bytes.
+    /// MTU in bytes; `None` if unknown.
     pub mtu: Option<u64>,
     /// Addresses of the interface.
     pub addresses: Vec<IpAddr>,
     /// Supported timestamps; `None` if the driver does not report them.
     pub stamps: Option<Abilities>,
-    /// Longest delay of a received packet by interrupt coalescing, in µs.
+    /// Maximum time by which interrupt coalescing delays a received packet, in µs; `None` if unknown.
     pub coalesce_us: Option<u32>,
-    /// Number of packets dropped on reception since the interface came up.
+    /// Number of packets dropped on reception since the interface came up; `None` if unknown.
     pub dropped: Option<u64>,
     /// Kinds of the interface's queueing disciplines; empty if unknown.
     pub queues: Vec<String>,
-    /// Component that releases packets at their launch times (`--pace etf`); `None` if no queue supports launch
-    /// times.
+    /// Component that releases packets at their launch times (`--pace etf`); `None` if no queue supports
+    /// launch times.
     pub launch_times: Option<LaunchTimes>,
 }
 
@@ -46,7 +46,7 @@ pub enum LaunchTimes {
     Adapter,
 }
 
-/// The timestamps that an adapter and its driver support.
+/// Timestamps that an adapter and its driver support.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Abilities {
@@ -58,7 +58,7 @@ pub struct Abilities {
     pub hardware_send: bool,
     /// Hardware stamps of every received packet, not only of PTP packets.
     pub hardware_receive: bool,
-    /// Number of the adapter's clock: N in `/dev/ptpN`.
+    /// Number of the adapter's clock: N in `/dev/ptpN`; `None` if it has no clock.
     pub clock: Option<u32>,
 }
 
@@ -69,7 +69,8 @@ const FILTER_ALL: u32 = 1 << 1;
 const SEND_ON: u32 = 1 << 1;
 
 impl Abilities {
-    /// `struct ethtool_ts_info`: command, capabilities, clock, transmit types, 3 reserved, filters, 3 reserved.
+    /// Parses `struct ethtool_ts_info`: command, capabilities, clock, transmit types, 3 reserved, filters, 3
+    /// reserved.
     fn parse(fields: [u32; 11]) -> Abilities {
         let [_, able, clock, sending, _, _, _, filters, ..] = fields;
         let can = |bit: u32| able & bit != 0;
@@ -84,7 +85,7 @@ impl Abilities {
     }
 }
 
-/// Returns every interface that is up, sorted by name.
+/// Returns all interfaces that are up, sorted by name.
 pub fn all() -> Vec<InterfaceReport> {
     use nix::net::if_::InterfaceFlags as Flags;
     let mut found: BTreeMap<String, InterfaceReport> = BTreeMap::new();
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_a_driver_says() {
-        // An Intel i210: everything, clock 0, send off or on, all packets or none.
+        // An Intel i210 supports everything: clock 0, sending off or on, receiving no or all packets.
         let i210 = Abilities::parse([0x41, 0x5f, 0, 0b11, 0, 0, 0, 0b11, 0, 0, 0]);
         let all = Abilities {
             software_send: true,
@@ -143,7 +144,7 @@ mod tests {
             clock: Some(0),
         };
         assert_eq!(i210, all);
-        // Hardware that stamps only PTP packets cannot stamp ours.
+        // Hardware that stamps only PTP packets is of no use for test packets.
         let ptp_only = Abilities::parse([0x41, 0x5f, 1, 0b11, 0, 0, 0, 1 << 3, 0, 0, 0]);
         assert_eq!(ptp_only, Abilities { hardware_receive: false, clock: Some(1), ..all });
         let software = Abilities::parse([0x41, 0x1a, u32::MAX, 0, 0, 0, 0, 0, 0, 0, 0]);

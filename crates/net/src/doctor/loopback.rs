@@ -1,5 +1,5 @@
-//! Loopback baseline (metrics §22.3): the delay of a stream with the test's size and period through this host
-//! alone, measured by the code that runs the test.
+//! Loopback baseline (metrics §22.3): the delay of a stream over this host's loopback interface, with the
+//! packet size and period of the test, measured by the same code as the test.
 
 use crate::client::{self, ClientError, TestRequest};
 use crate::pace::{Pacing, SendSettings};
@@ -37,13 +37,13 @@ pub enum LoopbackError {
     /// The reflector failed.
     #[error("{0}")]
     Reflector(String),
-    /// No port is free.
+    /// No free port was found.
     #[error("no free port on the loopback interface (is it up?): {0}")]
     Port(#[from] io::Error),
 }
 
-/// Runs the stream `spec` from a client to a server of this program over the loopback interface; returns its
-/// session and records.
+/// Runs the stream `spec` from a client to a server, both in this program, over the loopback interface.
+/// Returns the session and the records.
 ///
 /// # Errors
 /// [`LoopbackError`] if the interface is down or the test fails.
@@ -63,7 +63,7 @@ pub fn one_way(
         priority: None,
     };
     let server = JitlatServer::bind(service)?.start()?;
-    // The direction does not matter: both ends are this host.
+    // The direction does not matter, because both ends are on this host.
     let mut spec = if spec.direction() == Direction::Up { spec.clone() } else { spec.reversed() };
     (spec.src_port, spec.dst_port) = (0, test_port);
     let request = TestRequest {
@@ -85,7 +85,7 @@ pub fn one_way(
     Ok((measured.sessions, collected))
 }
 
-/// Runs STAMP round trips from this host to itself. The records have all four times.
+/// Measures STAMP round trips from this host to itself. The records have all four timestamps.
 ///
 /// # Errors
 /// [`LoopbackError`] if the interface is down or the test fails.

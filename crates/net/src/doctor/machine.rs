@@ -1,4 +1,4 @@
-//! Processors, power saving, load and scheduling, as the kernel reports them.
+//! Processors, power saving, load and scheduling, as reported by the kernel.
 
 use super::{line, number};
 use nix::sched::sched_getaffinity;
@@ -16,7 +16,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MachineReport {
-    /// Model name of the processor.
+    /// Model name of the processor; `None` if unknown.
     pub model: Option<String>,
     /// Number of processors that this program may use.
     pub cpus: usize,
@@ -28,35 +28,35 @@ pub struct MachineReport {
     pub nohz_full: Option<String>,
     /// True if two threads share a core.
     pub smt: Option<bool>,
-    /// Active frequency governors, with the number of processors under each.
+    /// Frequency governors in use, with the number of processors under each.
     pub governors: BTreeMap<String, usize>,
-    /// The driver that selects idle states.
+    /// Driver that selects idle states.
     pub idle_driver: Option<String>,
-    /// Enabled idle states, the deepest last.
+    /// Enabled idle states, deepest last.
     pub idle_states: Vec<IdleState>,
     /// Load average of the last minute.
     pub load: Option<f64>,
-    /// Share of the last ten seconds in which some task waited for a processor, in percent.
+    /// Share of the last ten seconds in which a task waited for a processor, in percent.
     pub cpu_pressure: Option<f64>,
-    /// Share of processor time that the hypervisor gave to other guests since boot, in percent.
+    /// Share of processor time since boot that the hypervisor gave to other guests, in percent.
     pub stolen: Option<f64>,
-    /// Processor time that the control group allows, in processors; `None` if there is no limit.
+    /// Processor time that the control group allows, in processors; `None`: no limit.
     pub quota: Option<f64>,
-    /// Type of the virtual machine; `None` on bare metal.
+    /// Type of virtual machine; `None` on bare metal.
     pub virtual_machine: Option<String>,
-    /// Type of the container; `None` outside of one.
+    /// Type of container; `None` outside of containers.
     pub container: Option<String>,
     /// True if the kernel is PREEMPT_RT.
     pub realtime_kernel: bool,
     /// Highest SCHED_FIFO priority that a program without CAP_SYS_NICE may use; 0 if none.
     pub rtprio_limit: Option<u64>,
-    /// True if this program may use SCHED_FIFO, as tried on a temporary thread.
+    /// True if this program may use SCHED_FIFO; tested on a temporary thread.
     pub realtime_permitted: bool,
     /// Timer slack, in ns: maximum time by which a timer may fire late.
     pub timer_slack: Option<u64>,
-    /// The clock source in use.
+    /// Clock source in use.
     pub clock_source: Option<String>,
-    /// The clock sources available.
+    /// Available clock sources.
     pub clock_sources: Vec<String>,
 }
 

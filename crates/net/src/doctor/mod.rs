@@ -1,9 +1,9 @@
 //! Delays that this host adds to every measurement, and their causes: measured if possible, otherwise read
-//! from the kernel. Needs no privilege; values that cannot be determined are absent.
+//! from the kernel. No privilege is needed. Values that cannot be determined are omitted.
 //!
 //! * [`clock`] – cost of reading the clock, and number of stalls
 //! * [`wake`] – wake-up delays of this host
-//! * [`loopback`] – delay of a stream through this host alone
+//! * [`loopback`] – delay of a stream over the loopback interface
 //! * [`machine`] – processors, power saving, load, scheduling
 //! * [`interfaces`] – network interfaces, and the timestamps that they support
 //! * [`sockets`] – sizes of socket buffers
@@ -23,7 +23,7 @@ fn line(path: impl AsRef<Path>) -> Option<String> {
     text.lines().next().map(str::trim).filter(|l| !l.is_empty()).map(str::to_owned)
 }
 
-/// Reads a number from a kernel file.
+/// Reads a number from a kernel file; `None` if that is not possible.
 fn number<T: std::str::FromStr>(path: impl AsRef<Path>) -> Option<T> {
     line(path)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Socket buffers: the system's limits, and the sizes that a socket of this program gets.
+//! Socket buffers: the system's limits, and the sizes that this program's sockets get.
 
 use super::number;
 use crate::sockets::enlarge;
@@ -17,20 +17,20 @@ pub struct SocketReport {
     pub wmem_max: Option<u64>,
     /// Default receive buffer of a socket.
     pub rmem_default: Option<u64>,
-    /// Maximum number of packets waiting for a processor (`net.core.netdev_max_backlog`).
+    /// Maximum number of received packets that wait for a processor (`net.core.netdev_max_backlog`).
     pub backlog: Option<u64>,
-    /// Receive buffer of a test's socket. The kernel counts each packet with its overhead, so small packets
-    /// use several times their own size.
+    /// Receive buffer of a test socket. The kernel counts each packet with its overhead, so small packets use
+    /// several times their own size.
     pub receive: Option<u64>,
-    /// Send buffer of a test's socket.
+    /// Send buffer of a test socket.
     pub send: Option<u64>,
-    /// True if this program may open ping sockets, which require no privilege if the program's group is
-    /// permitted to use them.
+    /// True if this program may open ping sockets, which need no privilege if `net.ipv4.ping_group_range`
+    /// contains the program's group.
     pub ping: bool,
 }
 
 impl SocketReport {
-    /// Reads the sizes on this host.
+    /// Reads the buffer sizes of this host.
     pub fn read() -> SocketReport {
         let core = |name: &str| number(format!("/proc/sys/net/core/{name}"));
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok();

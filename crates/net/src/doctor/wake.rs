@@ -8,23 +8,23 @@ use jitlat_core::time::Span;
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Wake-up errors at deadlines of one period, in ns.
+/// Wake-up delays after deadlines of one period, in ns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WakeLateness {
-    /// `sleep`, `hybrid` or `spin`.
+    /// Pacing mode: `sleep`, `hybrid` or `spin`.
     pub mode: String,
     /// True if the thread ran under `SCHED_FIFO`.
     pub realtime: bool,
-    /// The period of the deadlines.
+    /// Period of the deadlines.
     pub period: Span,
     /// Number of deadlines.
     pub deadlines: u64,
-    /// Median error.
+    /// Median wake-up delay.
     pub p50: Span,
-    /// 99th percentile; the largest error if there were fewer than 100 deadlines.
+    /// 99th percentile; the largest delay if there were fewer than 100 deadlines.
     pub p99: Span,
-    /// Largest error.
+    /// Largest wake-up delay.
     pub max: Span,
     /// Settings that were requested but not permitted.
     pub notes: Vec<String>,
@@ -35,9 +35,9 @@ const MAX_DEADLINES: i64 = 1000;
 /// Minimum number of deadlines in one trial.
 const MIN_DEADLINES: i64 = 10;
 
-/// Waits for deadlines `period` apart for about `budget`, on a thread with the settings of `pacing`. A period
-/// that is too long for ten deadlines within the budget is replaced by a tenth of the budget; the result
-/// contains the actual period. `None` if stopped.
+/// Waits for deadlines that are `period` apart, for about `budget`, on a thread with the settings of
+/// `pacing`. A period that is too long for ten deadlines within the budget is reduced to a tenth of the
+/// budget; the result contains the actual period. `None` if stopped.
 pub fn lateness(pacing: &Pacing, period: Span, budget: Span, stop: &AtomicBool) -> Option<WakeLateness> {
     let period = Span(period.0.clamp(1, (budget.0 / MIN_DEADLINES).max(1)));
     let deadlines = (budget.0 / period.0).clamp(MIN_DEADLINES, MAX_DEADLINES);

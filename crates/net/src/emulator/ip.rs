@@ -1,4 +1,4 @@
-//! Fields of IP packets that the TUN emulator reads and changes.
+//! Fields of IP packets that the TUN emulator reads or changes.
 
 use crate::frame::{checksum, ipv4, ipv6, udp};
 use jitlat_proto::wire::Field;
@@ -7,8 +7,8 @@ fn version(packet: &[u8]) -> Option<u8> {
     packet.first().map(|b| b >> 4)
 }
 
-/// Returns a packet's two UDP ports, source first, and its UDP payload; `None` for anything else, including
-/// fragments after the first.
+/// Returns a packet's UDP ports, source first, and its UDP payload; `None` if it is not UDP or is a fragment
+/// after the first.
 pub(super) fn parse_udp(packet: &[u8]) -> Option<(u16, u16, &[u8])> {
     let header = match version(packet)? {
         4 => {
@@ -18,7 +18,8 @@ pub(super) fn parse_udp(packet: &[u8]) -> Option<(u16, u16, &[u8])> {
             }
             usize::from(ipv4::VERSION_LENGTH.read(packet)? & 0x0f) * 4
         }
-        // Only packets whose UDP header follows the IPv6 header directly: no fragments, no extension headers.
+        // Only packets whose UDP header follows the IPv6 header directly, that is, without fragmentation and
+        // extension headers.
         6 if ipv6::NEXT_HEADER.read(packet)? == udp::PROTOCOL => ipv6::LENGTH,
         _ => return None,
     };
@@ -26,7 +27,7 @@ pub(super) fn parse_udp(packet: &[u8]) -> Option<(u16, u16, &[u8])> {
     Some((udp::SOURCE.read(segment)?, udp::DESTINATION.read(segment)?, segment.get(udp::LENGTH..)?))
 }
 
-/// Returns the TOS or traffic-class octet of a packet.
+/// Returns the TOS or traffic-class octet of a packet; `None` if the packet is too short.
 pub(super) fn traffic_class(packet: &[u8]) -> Option<u8> {
     match version(packet)? {
         4 => ipv4::TOS.read(packet),
@@ -35,7 +36,7 @@ pub(super) fn traffic_class(packet: &[u8]) -> Option<u8> {
     }
 }
 
-/// Writes the TOS or traffic-class octet of a packet and updates an IPv4 header's checksum (RFC 1624,
+/// Writes the TOS or traffic-class octet of a packet, and updates the checksum of an IPv4 header (RFC 1624,
 /// equation 3).
 pub(super) fn set_traffic_class(packet: &mut [u8], octet: u8) {
     /// 16-bit word of the header that contains the octet.

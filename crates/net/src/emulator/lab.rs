@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Name of the path's device in both namespaces.
+/// Name of the device in each namespace through which the path is reached.
 pub const DEVICE: &str = "path";
 
 /// Reason why a lab could not be set up.
@@ -28,12 +28,12 @@ pub enum LabError {
         /// Output of the command, or the reason why it could not be run.
         output: String,
     },
-    /// The TUN devices could not be made.
+    /// The TUN devices could not be created.
     #[error(transparent)]
     Tun(#[from] TunError),
 }
 
-/// A network namespace with its loopback device up; deleted when dropped.
+/// A network namespace whose loopback device is up; deleted when dropped.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
@@ -53,25 +53,25 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Name in `ip netns`.
+    /// Returns the name used by `ip netns`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns a command that runs `program` in the namespace. The process is the program itself, so signals
-    /// reach it directly.
+    /// Returns a command that runs `program` in the namespace. The process becomes the program itself, so
+    /// signals reach it directly.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]).arg(program);
         command
     }
 
-    /// Runs a command to its end. Arguments are separated by spaces; there is no shell.
+    /// Runs a command and waits for it. Arguments are separated by spaces; no shell is involved.
     pub fn run(&self, command: &str) -> Result<(), LabError> {
         run(&format!("ip netns exec {} {command}", self.name))
     }
 
-    /// Runs `work` in the namespace, on a temporary thread. Sockets opened by `work` stay in the namespace.
+    /// Runs `work` in the namespace, on a temporary thread. Sockets that `work` opens stay in the namespace.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         std::thread::scope(|s| {
             let thread = s.spawn(|| tun::enter(&self.name).map(|()| work()));
@@ -82,7 +82,7 @@ impl Namespace {
     fn address_device(&self) -> Result<(), LabError> {
         self.run(&format!("ip address add {}/24 dev {DEVICE}", self.v4))?;
         self.run(&format!("ip address add {}/64 dev {DEVICE} nodad", self.v6))?;
-        // The queue must be long enough for any burst that arrives while the emulator sleeps.
+        // The queue must hold any burst that arrives while the emulator sleeps.
         self.run(&format!("ip link set {DEVICE} up txqueuelen 10000"))
     }
 }
@@ -122,8 +122,8 @@ impl Lab {
     }
 
     /// Connects the namespaces through a switch in a third namespace, whose ports are called `client` and
-    /// `server`: `tc` on its port `server` affects packets that travel up. The path exists as long as the
-    /// returned namespace.
+    /// `server`. `tc` on the port `server` affects packets from client to server. The path exists until the
+    /// returned namespace is dropped.
     pub fn switch(&self) -> Result<Namespace, LabError> {
         let switch = Namespace::new(format!("{}-switch", self.client.name), 254)?;
         switch.run("ip link add bridge up type bridge")?;
@@ -134,6 +134,33 @@ impl Lab {
             host.address_device()?;
         }
         Ok(switch)
+    }
+
+    /// Connects the namespaces through a router in a third namespace, whose interfaces are called `client` and `server`.
+    /// Packets to and from the server fit through it up to `mtu` bytes. The path exists as long as the returned namespace.
+    pub fn router(&self, mtu: u32) -> Result<Namespace, LabError> {
+        let router = Namespace::new(format!("{}-router", self.client.name), 254)?;
+        for path in ["/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"] {
+            let forward = router.within(|| std::fs::write(path, "1")).and_then(|written| written);
+            forward.map_err(|e| LabError::Command { command: path.to_owned(), output: e.to_string() })?;
+        }
+        router.run(&format!("ip address add {}/32 dev lo", router.v4))?;
+        for (host, port) in [(&self.client, "client"), (&self.server, "server")] {
+            let far = &router.name;
+            host.run(&format!("ip link add {DEVICE} type veth peer name {port} netns {far}"))?;
+            host.run(&format!("ip address add {}/32 dev {DEVICE}", host.v4))?;
+            host.run(&format!("ip address add {}/128 dev {DEVICE} nodad", host.v6))?;
+            host.run(&format!("ip link set {DEVICE} up"))?;
+            router.run(&format!("ip address add {}/128 dev {port} nodad", router.v6))?;
+            router.run(&format!("ip link set {port} up"))?;
+            for (family, near, gateway) in [("-4", host.v4, router.v4), ("-6", host.v6, router.v6)] {
+                router.run(&format!("ip {family} route replace {near} dev {port}"))?;
+                host.run(&format!("ip {family} route replace {gateway} dev {DEVICE}"))?;
+                host.run(&format!("ip {family} route add default via {gateway} dev {DEVICE}"))?;
+            }
+        }
+        router.run(&format!("ip link set server mtu {mtu}"))?;
+        Ok(router)
     }
 
     /// Connects the namespaces by a virtual cable without impairments.

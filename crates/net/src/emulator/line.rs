@@ -1,4 +1,4 @@
-//! [`DelayLine`]: a queue of packets with their delivery times.
+//! [`DelayLine`]: a queue of packets, ordered by delivery time.
 
 use core::cmp::Ordering;
 use jitlat_core::time::{SECOND, Span, SteadyTime};
@@ -7,20 +7,19 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::BinaryHeap;
 
-/// Maximum total size of the packets that an emulator holds, in bytes; further packets are dropped and
-/// counted.
+/// Maximum total size of the packets in an emulator, in bytes; further packets are dropped and counted.
 const MAX_HELD_BYTES: usize = 64 << 20;
-/// Memory per packet in addition to the packet's bytes.
+/// Memory used per packet in addition to the packet's bytes.
 const PACKET_OVERHEAD: usize = 64;
 
 /// Reads the monotonic clock.
 pub(super) fn now() -> SteadyTime {
-    // The call cannot fail for this clock on Linux. A time of 0 would only make all packets due.
+    // On Linux the call cannot fail for this clock. A time of 0 would only delay all packets.
     let t = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(TimeSpec::new(0, 0));
     SteadyTime(t.tv_sec().saturating_mul(SECOND).saturating_add(t.tv_nsec()))
 }
 
-/// Waits until any of `fds` is ready or `deadline` on the monotonic clock has passed, for at most one second.
+/// Waits until one of `fds` is ready or `deadline` on the monotonic clock has passed, for at most one second.
 pub(super) fn wait(fds: &mut [PollFd<'_>], deadline: Option<SteadyTime>) -> nix::Result<()> {
     let left = deadline.map_or(Span(SECOND), |d| d - now());
     let left = left.0.clamp(0, SECOND);
@@ -30,14 +29,14 @@ pub(super) fn wait(fds: &mut [PollFd<'_>], deadline: Option<SteadyTime>) -> nix:
     }
 }
 
-/// Lateness of packet deliveries, compared with the model's times.
+/// Lateness of packet deliveries: difference from the times of the model.
 #[derive(Clone, Debug)]
 pub struct DeliveryLateness {
     /// Number of packets delivered.
     pub deliveries: u64,
     /// Largest lateness.
     pub max: Span,
-    /// Number of deliveries by the number of significant bits of their lateness in ns.
+    /// Number of deliveries by lateness; the index is the number of significant bits of the lateness in ns.
     bits: [u64; 64],
 }
 
@@ -55,7 +54,8 @@ impl DeliveryLateness {
         self.bits[(64 - ns.leading_zeros()).min(63) as usize] += 1;
     }
 
-    /// Quantile of lateness: at most a `share` (0…1) of deliveries were later. Exact to a factor of two.
+    /// Returns a quantile of the lateness, exact to a factor of two: at most a `share` (0…1) of the
+    /// deliveries were later.
     pub fn quantile(&self, share: f64) -> Span {
         let wanted = (share.clamp(0.0, 1.0) * self.deliveries as f64).ceil() as u64;
         let mut seen = 0;
@@ -88,7 +88,8 @@ impl<T> PartialOrd for DelayedItem<T> {
     }
 }
 impl<T> Ord for DelayedItem<T> {
-    /// The packet due first is the greatest; of packets due at the same time, the one that arrived first.
+    /// The packet that is due first is the greatest; of packets due at the same time, the one that arrived
+    /// first.
     fn cmp(&self, o: &DelayedItem<T>) -> Ordering {
         (o.due, o.order).cmp(&(self.due, self.order))
     }
@@ -114,7 +115,8 @@ impl<T> DelayLine<T> {
         }
     }
 
-    /// Holds `what`, a packet of `bytes` bytes, until `due`; drops it if the limit of held bytes is reached.
+    /// Holds `what`, a packet of `bytes` bytes, until `due`. The packet is dropped if the limit of held bytes
+    /// is reached.
     pub fn push(&mut self, due: SteadyTime, bytes: usize, what: T) {
         let bytes = bytes + PACKET_OVERHEAD;
         if self.held + bytes > MAX_HELD_BYTES {
@@ -126,7 +128,7 @@ impl<T> DelayLine<T> {
         self.heap.push(DelayedItem { due, order: self.arrivals, bytes, what });
     }
 
-    /// Time at which the next packet is due; `None` if there is none.
+    /// Returns the time at which the next packet is due; `None` if the line is empty.
     pub(crate) fn next_due(&self) -> Option<SteadyTime> {
         self.heap.peek().map(|h| h.due)
     }

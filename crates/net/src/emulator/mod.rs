@@ -4,9 +4,9 @@
 //! * [`tun`] – a TUN device in each of two network namespaces, for whole IP packets; needs root
 //! * [`lab`] – the two namespaces, created and removed
 //!
-//! In both, one thread sleeps until absolute deadlines and delivers every packet at the time that the model
-//! gives, on an idle machine tens of microseconds late. The lateness is measured and reported
-//! ([`DeliveryLateness`]).
+//! In both the relay and the TUN path, one thread sleeps until absolute deadlines and delivers every packet
+//! at the time that the model computes. On an idle machine it is tens of microseconds late. The lateness is
+//! measured and reported ([`DeliveryLateness`]).
 
 mod ip;
 pub mod lab;
@@ -25,8 +25,8 @@ use jitlat_impair::{Deliveries, Impairment, PathTally};
 /// Numbering of test packets, to which patterns of loss, duplication and reordering refer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbering {
-    /// By the sequence number of a one-way test packet. All other packets, including sentinels, are only
-    /// delayed, queued, and stopped by outages.
+    /// By the sequence number of one-way test packets. All other packets, including sentinels, are only
+    /// subject to delay, queueing and outages.
     #[default]
     Sequence,
     /// By the order of arrival. Packets smaller than the model's `min_bytes` are not numbered.
@@ -34,7 +34,7 @@ pub enum Numbering {
 }
 
 impl Numbering {
-    /// Returns the delivery times of a datagram with this payload, which is `bytes` long as an IP packet.
+    /// Returns the delivery times of a datagram with this payload; `bytes` is its length as an IP packet.
     fn pass(self, path: &mut Impairment, now: SteadyTime, bytes: usize, payload: &[u8]) -> Deliveries {
         match (self, sequence(payload)) {
             (Numbering::Arrival, _) => path.pass(now, bytes),
@@ -44,14 +44,15 @@ impl Numbering {
     }
 }
 
-/// Sequence number of a one-way test packet: four bytes after the eight bytes of the time.
+/// Returns the sequence number of a one-way test packet: the four bytes that follow the eight bytes of the
+/// timestamp.
 fn sequence(payload: &[u8]) -> Option<u64> {
     let field = payload.get(8..12)?.try_into().ok()?;
     u64::try_from(i32::from_be_bytes(field)).ok()
 }
 
-/// Record of an emulator's actions, available when it stops: the true values that a measurement across the
-/// path should find.
+/// Record of an emulator's actions, available when the emulator stops: the true values that a measurement of
+/// the path should find.
 #[derive(Clone, Debug, Default)]
 pub struct EmulatorReport {
     /// Packets from client to server.
@@ -60,7 +61,7 @@ pub struct EmulatorReport {
     pub down: PathTally,
     /// Lateness of deliveries.
     pub lateness: DeliveryLateness,
-    /// Number of packets dropped because the emulator itself could not hold or send them.
+    /// Number of packets that the emulator dropped because it could not store or send them.
     pub overflow: u64,
 }
 

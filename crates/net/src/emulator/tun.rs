@@ -1,8 +1,8 @@
 //! [`Tun`]: an impaired path between two network namespaces, for whole IP packets.
 //!
-//! Each namespace gets a TUN device; a packet sent through one is received from the other at the time that
-//! the model gives. All protocols can cross it, so TCP experiences real loss, reordering and queues. A
-//! fragmented datagram is numbered by its first fragment; further fragments are only delayed. Needs root
+//! Each namespace gets a TUN device; a packet sent through one device is received from the other at the time
+//! that the model computes. All protocols can cross it, so TCP experiences real loss, reordering and queues.
+//! A fragmented datagram is numbered by its first fragment; further fragments are only delayed. Needs root
 //! (`CAP_NET_ADMIN` in both namespaces, `CAP_SYS_ADMIN` to enter them).
 
 use super::line::{self, DelayLine};
@@ -37,16 +37,16 @@ pub struct TunEnd {
 /// The ends of a path, and its impairments.
 #[derive(Clone, Debug)]
 pub struct TunConfig {
-    /// End from which packets travel up.
+    /// End on the client's side; packets from it count as up.
     pub client: TunEnd,
-    /// End from which packets travel down.
+    /// End on the server's side; packets from it count as down.
     pub server: TunEnd,
     /// Impairments of the path.
     pub scenario: Scenario,
     /// Numbering of test packets.
     pub numbering: Numbering,
-    /// UDP ports of test packets, at either end. If empty, every UDP packet may be a test packet, and with
-    /// [`Numbering::Arrival`] every packet of any protocol.
+    /// UDP ports of test packets, at either end. If empty, every UDP packet may be a test packet; with
+    /// [`Numbering::Arrival`], every packet of any protocol may be one.
     pub ports: Vec<u16>,
 }
 
@@ -54,14 +54,14 @@ pub struct TunConfig {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TunError {
-    /// The namespace could not be entered.
+    /// The network namespace could not be entered.
     #[error(
         "cannot enter the network namespace {name} ({source}): create it with 'ip netns add {name}' and run as root"
     )]
     Namespace {
         /// Name of the namespace.
         name: String,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The device could not be created.
@@ -69,7 +69,7 @@ pub enum TunError {
     Device {
         /// Name of the device.
         device: String,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The system has no more threads or descriptors.
@@ -77,7 +77,7 @@ pub enum TunError {
     Start(#[from] io::Error),
 }
 
-/// A running path. The devices are initially down and have no addresses; they are removed when the path
+/// A running path. Its devices are initially down and have no addresses; they are removed when the path
 /// stops. Dropping this value stops the path.
 pub struct Tun {
     stop: Option<UnixStream>,
@@ -92,6 +92,8 @@ impl Tun {
         let scenario = config.scenario;
         let paths = [
             Impairment::new(scenario.up, scenario.seed),
+            // With the same seed, both directions would draw the same random numbers and lose the same
+            // packets.
             Impairment::new(scenario.down, scenario.seed.wrapping_add(1)),
         ];
         let (numbering, ports) = (config.numbering, config.ports);
@@ -100,7 +102,7 @@ impl Tun {
         Ok(Tun { stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Stops, discards packets in transit, and returns the report.
+    /// Stops the path, discards packets in transit, and returns the report.
     pub fn stop(mut self) -> EmulatorReport {
         self.end()
     }
@@ -117,12 +119,12 @@ impl Drop for Tun {
     }
 }
 
-/// Time to wait until a device of the same name has been removed: a child process that another thread is
-/// starting keeps it open until its exec.
+/// Time to wait for the removal of a device with the same name: a child process that another thread is
+/// starting keeps the device open until its exec.
 const DEVICE_REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Opens a device in its namespace. A temporary thread enters the namespace, so that no other thread is
-/// moved.
+/// Opens a device in its namespace. A temporary thread enters the namespace, so that no other thread changes
+/// its namespace.
 fn open(end: &TunEnd) -> Result<File, TunError> {
     let device = |source| TunError::Device { device: end.device.clone(), source };
     let open = || -> Result<File, TunError> {
@@ -156,9 +158,9 @@ pub(super) fn enter(name: &str) -> io::Result<()> {
 
 struct TunWorker {
     stopped: UnixStream,
-    /// Devices of client and server.
+    /// Devices of the client and the server.
     ends: [File; 2],
-    /// Impairments up and down, indexed by the end that a packet comes from.
+    /// Impairments up and down, indexed by the end that sends the packet.
     paths: [Impairment; 2],
     numbering: Numbering,
     ports: Vec<u16>,
@@ -168,7 +170,7 @@ struct TunWorker {
 
 impl TunWorker {
     fn run(mut self) -> EmulatorReport {
-        // With the default timer slack the kernel would wake this thread 50 µs late.
+        // With the default timer slack, the kernel would wake this thread 50 µs late.
         let _ = nix::sys::prctl::set_timerslack(1);
         let mut buffer = vec![0; 65_536];
         while let Ok([stop, up, down]) = self.wait() {
@@ -192,7 +194,7 @@ impl TunWorker {
         EmulatorReport { up, down, lateness: self.line.lateness, overflow: self.line.overflow }
     }
 
-    /// Waits for an event; returns true for a stop, and for each end, true if it has packets.
+    /// Waits for an event. Returns true for a stop, and for each end, true if it has sent packets.
     fn wait(&self) -> nix::Result<[bool; 3]> {
         let fds = [self.stopped.as_fd(), self.ends[0].as_fd(), self.ends[1].as_fd()];
         let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
@@ -200,7 +202,7 @@ impl TunWorker {
         Ok(fds.map(|fd| fd.any().unwrap_or(true)))
     }
 
-    /// Reads the packets that one end has sent; `false` if its device is gone.
+    /// Reads the packets that one end has sent; returns false if the device no longer exists.
     fn read(&mut self, from: usize, buffer: &mut [u8]) -> bool {
         for _ in 0..MAX_PACKETS_PER_READ {
             let packet = match (&self.ends[from]).read(buffer) {

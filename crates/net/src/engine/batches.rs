@@ -1,21 +1,20 @@
 //! [`BatchPacing`]: pauses of a receiver, so that one wake-up takes several packets.
 //!
-//! For a receiver a wake-up costs more than the packets themselves. In a fast stream with kernel stamps, the
-//! receiver reads all packets that have arrived, pauses for up to a millisecond, and reads again. No result
-//! depends on the time of reading. A pause is limited so that the packets expected in it fit into a part of the
-//! socket's buffer, and no further pauses are made once the kernel has dropped a packet because the buffer was
-//! full.
+//! For a receiver, waking up costs more than reading the packets. In a fast stream with kernel stamps, the
+//! receiver reads all packets that have arrived, pauses for up to a millisecond, and reads again. The results
+//! do not depend on when packets are read, because the kernel stamps them. Each pause is short enough that
+//! the expected packets fit into a part of the socket's buffer. Once the kernel has dropped a packet because
+//! the buffer was full, no more pauses are made.
 
 use jitlat_core::{Schedule, Span, SteadyTime, TestSpec};
 
-/// Longest pause. It is shorter than the pause permitted by [`TestSpec::read_pause`]; the difference is the time
-/// by which a wake-up may be late.
+/// Maximum pause, shorter than [`TestSpec::read_pause`] permits: the difference allows for late wake-ups.
 const MAX_PAUSE: Span = Span::micros(900);
-/// Minimum number of packets expected in a pause; with fewer packets, a pause does not pay off.
+/// Minimum number of packets expected in a pause; for fewer packets, a pause does not pay off.
 const MIN_PACKETS: u64 = 4;
-/// Inverse of the share of the socket's buffer that may fill during a pause.
+/// Divisor of the socket's buffer size: at most this fraction may fill up during a pause.
 const BUFFER_SHARE: u64 = 4;
-/// Memory that the kernel counts for a packet in addition to its payload, in bytes: a page of an adapter's
+/// Memory that the kernel charges for a packet in addition to its payload, in bytes: a page of the adapter's
 /// memory, and the packet's descriptor.
 const OVERHEAD: u64 = 4096 + 512;
 
@@ -24,9 +23,9 @@ const OVERHEAD: u64 = 4096 + 512;
 pub(super) struct BatchPacing {
     /// Maximum number of packets that may arrive during a pause; 0: no pauses.
     room: u64,
-    /// Number of packets that arrive at once.
+    /// Number of packets that arrive together.
     burst: u64,
-    /// Time at which the socket was last found empty, and the number of packets taken since.
+    /// Time at which the socket was last found empty.
     emptied: Option<SteadyTime>,
     taken: u64,
     /// Number of datagrams that the kernel had dropped by the last reading.
@@ -43,12 +42,14 @@ pub(super) struct BatchReading {
     pub full: bool,
     /// True if all packets have arrival stamps of the kernel or the adapter.
     pub stamped: bool,
-    /// Number of datagrams that the kernel has dropped so far for lack of room; `None` if unknown.
+    /// Number of datagrams that the kernel has dropped so far because the socket's buffer was full; `None` if
+    /// unknown.
     pub drops: Option<u32>,
 }
 
 impl BatchPacing {
-    /// Pauses for a stream of `spec` into a socket with a buffer of `buffer` bytes.
+    /// Creates the pacing for a stream of `spec` that is received through a socket with a buffer of `buffer`
+    /// bytes.
     pub fn new(spec: &TestSpec, buffer: usize) -> BatchPacing {
         let bytes = u64::from(spec.payload()).next_power_of_two() + OVERHEAD;
         let room = if spec.read_pause() == Span::ZERO { 0 } else { buffer as u64 / BUFFER_SHARE / bytes };
@@ -66,12 +67,13 @@ impl BatchPacing {
         }
         let drops = reading.drops.unwrap_or(self.drops);
         if drops != self.drops || !reading.stamped {
-            // A pause would falsify results: dropped packets count as lost, and unstamped packets that are read
-            // late count as late. Make no more pauses.
+            // A pause would falsify results from here on: dropped packets count as lost, and unstamped
+            // packets seem to arrive late if they are read late.
             self.room = 0;
             return Span::ZERO;
         }
         self.taken += reading.packets as u64;
+        // More packets may be queued, so read on at once.
         if reading.full {
             return Span::ZERO;
         }
@@ -82,9 +84,10 @@ impl BatchPacing {
         pause
     }
 
-    /// Returns the pause if `taken` packets arrived within `time`.
+    /// Returns the pause for a stream that delivered `taken` packets within `time`.
     fn within(&self, taken: u64, time: Span) -> Span {
         let (taken, time) = (taken.max(1), time.0.max(1).unsigned_abs());
+        // A burst may arrive at any time during the pause.
         let room = self.room.saturating_sub(self.burst);
         let fitting = room.saturating_mul(time) / taken;
         let pause = fitting.min(MAX_PAUSE.0.unsigned_abs());
@@ -92,7 +95,7 @@ impl BatchPacing {
         if expected < MIN_PACKETS { Span::ZERO } else { Span(pause as i64) }
     }
 
-    /// Longest pause so far; `None` if there was none.
+    /// Returns the longest pause so far; `None` if there was none.
     pub fn longest(&self) -> Option<Span> {
         Some(self.longest).filter(|pause| *pause > Span::ZERO)
     }
@@ -103,7 +106,7 @@ mod tests {
     use super::*;
     use jitlat_core::{Direction, Transport};
 
-    /// Typical socket buffers without and with privileges.
+    /// Typical sizes of socket buffers without and with privileges.
     const SMALL: usize = 425_984;
     const LARGE: usize = 16 << 20;
 
@@ -112,14 +115,14 @@ mod tests {
         BatchPacing::new(&spec, buffer)
     }
 
-    /// Returns the pauses, in µs, of a receiver that always wakes in time. It reads at most 32 packets per
+    /// Returns the pauses, in µs, of a receiver that always wakes in time and reads at most 32 packets per
     /// call; `rate` packets arrive per millisecond.
     fn pauses(mut batches: BatchPacing, rate: i64) -> Vec<i64> {
         let (mut now, mut read, mut pauses) = (0, 0, Vec::new());
         for _ in 0..2000 {
             let waiting = now * rate / 1_000_000 - read;
             let packets = waiting.clamp(1, 32);
-            // If there is no packet, the call lasts until the next one.
+            // If no packet is queued, the call lasts until the next one arrives.
             now = now.max((read + packets) * 1_000_000 / rate);
             read += packets;
             let reading = BatchReading {
@@ -146,7 +149,7 @@ mod tests {
             let pausing = pauses.iter().filter(|us| **us > 0).count() as i64;
             let readings = pauses.len() as i64;
             assert!(most(&pauses) <= 900, "{rate}");
-            // Readings of 32 packets, and one that is not full, for each pause.
+            // For each pause: full readings of 32 packets, and one reading that is not full.
             assert!(pausing * (per_wake / 32 + 2) >= readings * 9 / 10, "{rate}: {pausing} of {readings}");
         }
     }
@@ -156,7 +159,7 @@ mod tests {
         for rate in [1, 2, 3] {
             assert_eq!(most(&pauses(batches(Span::micros(1000 / rate), Schedule::Periodic, LARGE), rate)), 0);
         }
-        // A stream that is fast according to its specification, but arrives slowly.
+        // The stream is fast according to its specification, but arrives slowly.
         assert_eq!(most(&pauses(batches(Span::micros(10), Schedule::Periodic, LARGE), 3)), 0);
     }
 
@@ -166,7 +169,7 @@ mod tests {
             let pause = most(&pauses(batches(Span(1_000_000 / rate), Schedule::Periodic, buffer), rate));
             assert!(pause > 0 && pause * rate / 1000 * 4736 <= buffer as i64 / 4, "{buffer} {rate}: {pause}");
         }
-        // A burst may arrive at any time: if the buffer has no room for a burst, no pause is made, regardless of
+        // A burst may arrive at any time: if the buffer cannot hold a burst, no pause is made, regardless of
         // earlier arrivals.
         let of = |size| most(&pauses(batches(Span::micros(10), Schedule::Burst { size }, SMALL), 100));
         assert_eq!((of(10) > 0, of(1000)), (true, 0));

@@ -18,23 +18,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Settings of an engine.
 #[derive(Clone)]
 pub(crate) struct EngineSettings {
-    /// Local address of the control connection: test sockets are bound to the same address.
+    /// Local address of the control connection; test sockets are bound to the same IP address.
     pub local: SocketAddr,
     /// Settings for sending from this host.
     pub sending: SendSettings,
     /// Shared ports at which flows wait for greetings and classic TCP senders.
     pub rendezvous: Arc<Rendezvous>,
-    /// Host functions for launch times, used if launch times are requested.
+    /// Host functions for launch times, used only if launch times are requested.
     pub launch_host: &'static dyn LaunchHost,
     /// True if records are also delivered as they arrive ([`Engine::live`]).
     pub live: bool,
 }
 
-/// Instruction from the conversing thread to a flow's thread, in addition to the [`StopFlags`].
+/// Instruction from the control thread to a flow's thread, in addition to the [`StopFlags`].
 pub(super) enum Instruction {
     /// See [`FlowCommand::Connect`](jitlat_proto::jitlat::flow::FlowCommand::Connect).
     Connect(SocketAddr, Option<(u64, Span)>),
-    /// A TCP connection for the flow was accepted; contains the bytes already read from it.
+    /// A TCP connection for the flow was accepted; with the bytes already read from it.
     Connected(TcpStream, Vec<u8>),
     /// See [`FlowCommand::Start`](jitlat_proto::jitlat::flow::FlowCommand::Start).
     Start,
@@ -50,13 +50,12 @@ pub(super) struct Reporter {
 
 impl Reporter {
     pub(super) fn report(&self, report: FlowReport) {
-        // Without a receiver, the conversation has ended and needs no reports.
+        // Sending fails if the control connection has ended; the reports are not needed then.
         let _ = self.reports.send(report);
         self.waker.wake();
     }
 
-    /// Reports notes about settings that could not be applied as requested; the engine stores each note
-    /// once.
+    /// Reports settings that could not be applied as requested; the engine stores each note once.
     pub(super) fn note(&self, notes: impl IntoIterator<Item = String>) {
         let mut all = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         for note in notes {
@@ -79,13 +78,13 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// Marks of the packets that the flow sends from this host.
+    /// Returns the marks of the packets that the flow sends from this host.
     pub(super) fn marks(&self) -> Marks {
         Marks { dscp: self.opening.spec.dscp, priority: self.settings.sending.priority }
     }
 
-    /// Local address for the flow's socket. If both programs run on one host, a receiving client avoids the
-    /// usual port, which the server's sender uses.
+    /// Returns the local address for the flow's socket. If both programs run on one host, a receiving client
+    /// avoids the usual port, which the server's sender uses.
     pub(super) fn local(&self) -> SocketAddr {
         let (opening, mut local) = (&self.opening, self.settings.local);
         let avoided = self.is_alone() && opening.bind_port == TEST_PORT;
@@ -93,7 +92,7 @@ impl Context {
         local
     }
 
-    /// True if the flow's socket must not share its port. If both programs run on one host, a client at the
+    /// True if the flow's socket must not share its port: with both programs on one host, a client on the
     /// port of the server's sender would send to itself.
     pub(super) fn is_alone(&self) -> bool {
         let opening = &self.opening;

@@ -1,22 +1,21 @@
-//! [`StreamCounters`]: progress of a stream, for displays.
+//! [`StreamCounters`]: progress of a stream, for progress displays.
 
 use jitlat_core::observer::StreamProgress;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Counters of one stream at one host. Only the stream's packet thread writes them; any thread may read
-/// them.
+/// Counters of one stream on one host. Only the stream's packet thread writes them; any thread may read them.
 #[derive(Debug, Default)]
 pub struct StreamCounters {
     sent: AtomicU32,
     received: AtomicU32,
     highest: AtomicU32,
-    /// Number of waits of the flow's thread.
+    /// Number of times that the flow's thread has waited.
     #[cfg(test)]
     pub waits: AtomicU32,
 }
 
 impl StreamCounters {
-    /// Sets the number of data packets sent (or tried) so far.
+    /// Sets the number of data packets sent (or attempted) so far.
     #[inline]
     pub(crate) fn set_sent(&self, sent: u32) {
         self.sent.store(sent, Ordering::Relaxed);
@@ -29,7 +28,7 @@ impl StreamCounters {
         self.highest.store(highest, Ordering::Relaxed);
     }
 
-    /// The progress of a stream of `packets` packets.
+    /// Returns the progress of a stream of `packets` packets.
     pub fn progress(&self, packets: u32) -> StreamProgress {
         let received = self.received.load(Ordering::Relaxed);
         StreamProgress {

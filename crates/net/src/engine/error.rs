@@ -1,4 +1,4 @@
-//! [`FlowError`]: reason why a flow cannot begin.
+//! [`FlowError`]: reason why a flow cannot start.
 
 use crate::launch::LaunchError;
 use crate::privilege::{Capability::NetBindService, explain};
@@ -13,13 +13,13 @@ pub enum FlowError {
     /// The local port is not available.
     #[error("cannot bind {transport} {local} for the test stream: {}", explain(.source, NetBindService))]
     Bind { transport: Transport, local: SocketAddr, source: io::Error },
-    /// The socket's address cannot be read.
+    /// The address of the socket cannot be read.
     #[error("cannot read the address of the test socket: {0}")]
     Address(io::Error),
-    /// The system rejects an option that the stream needs.
+    /// The system rejects a socket option that the stream needs.
     #[error("cannot prepare the test socket of {transport} {local}: {source}")]
     Prepare { transport: Transport, local: SocketAddr, source: io::Error },
-    /// Packets cannot have launch times.
+    /// Launch times cannot be used.
     #[error(transparent)]
     Launch(#[from] LaunchError),
     /// There is no route to the peer.
@@ -39,13 +39,13 @@ pub enum FlowError {
         "the greeting to TCP {peer} for the test stream failed: {source}; is a firewall between the hosts?"
     )]
     Greeting { peer: SocketAddr, source: io::Error },
-    /// A program other than a jitlat server answers.
-    #[error("TCP {0} answers, but is not a jitlat server")]
+    /// The program that answers is not a jitlat server.
+    #[error("TCP {0} answers, but is not a jitlat server: is the port of the test stream right?")]
     Foreign(SocketAddr),
     /// The peer did not connect in time.
-    #[error("no TCP connection from {0} arrived")]
+    #[error("no TCP connection from {0} for the test stream arrived: is a firewall between the hosts?")]
     NoConnection(SocketAddr),
-    /// A connection broke before it could be used.
-    #[error("a TCP connection broke before it could be used: {0}")]
+    /// The connection was lost before it could be used.
+    #[error("the TCP connection of the test stream was lost before the stream started: {0}")]
     Gone(io::Error),
 }

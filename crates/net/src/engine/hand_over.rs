@@ -1,9 +1,9 @@
-//! [`HandOver`]: passes packets that are due together to the kernel.
+//! [`HandOver`]: passes packets that are due at the same time to the kernel.
 //!
-//! Packets of a measurement are passed as separate datagrams, each with its own stamps. Packets of a load
-//! may be passed as one buffer, which the kernel or the adapter cuts into datagrams (`UDP_SEGMENT`): the
-//! host's stack is then traversed once for all of them, and any stamps refer to the buffer. Packets with
-//! launch times are passed one by one.
+//! Test packets are passed as separate datagrams, each with its own timestamps. Packets of a load may be
+//! passed in one buffer, which the kernel or the adapter cuts into datagrams (`UDP_SEGMENT`): they traverse
+//! the host's network stack only once, and timestamps refer to the whole buffer. Packets with launch times
+//! are passed one by one.
 
 use crate::launch::Launch;
 use crate::sys;
@@ -14,53 +14,54 @@ use std::io::{self, IoSlice};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 
-/// Maximum payload of a buffer, in bytes: the longest datagram less the headers of IPv6, rounded down.
+/// Maximum payload of a buffer, in bytes: the longest datagram minus the IPv6 headers, rounded down.
 const MAX_PAYLOAD: usize = 65_000;
 
 /// Passes the packets of one stream to the kernel.
 pub(super) struct HandOver<'a> {
     socket: &'a UdpSocket,
-    /// Maximum number of packets in one buffer; 1: each packet is passed as a separate datagram.
+    /// Maximum number of packets in one buffer; 1: each packet is a separate datagram.
     together: usize,
     launch: Option<Launch>,
 }
 
 impl<'a> HandOver<'a> {
-    /// Sends each packet as a separate datagram.
+    /// Creates a hand-over that sends each packet as a separate datagram.
     pub fn one_by_one(socket: &'a UdpSocket) -> HandOver<'a> {
         HandOver { socket, together: 1, launch: None }
     }
 
-    /// Sends each packet with its launch time.
+    /// Creates a hand-over that sends each packet with its launch time.
     pub fn launching(socket: &'a UdpSocket, launch: Launch) -> HandOver<'a> {
         HandOver { socket, together: 1, launch: Some(launch) }
     }
 
-    /// Sends packets of `payload` bytes as one buffer, if the system can cut the buffer into datagrams.
+    /// Creates a hand-over that sends packets of `payload` bytes in one buffer, if the system can cut the
+    /// buffer into datagrams.
     pub fn segmented(socket: &'a UdpSocket, payload: u16) -> HandOver<'a> {
         let can = setsockopt(socket, sockopt::UdpGsoSegment, &payload.into()).is_ok();
         let together = if can { MAX_PAYLOAD / usize::from(payload) } else { 1 };
         HandOver { socket, together, launch: None }
     }
 
-    /// Lead time: packets are passed to the kernel this long before they are due.
+    /// Returns the lead time by which packets are passed to the kernel before they are due.
     pub fn advance(&self) -> Span {
         self.launch.map_or(Span::ZERO, |launch| launch.advance)
     }
 
-    /// True if the queue of the interface, rather than this program, releases packets on time.
+    /// True if the queue of the interface, instead of this program, releases packets on time.
     pub fn is_launching(&self) -> bool {
         self.launch.is_some()
     }
 
-    /// True if packets are sent as one buffer.
+    /// True if packets are sent in one buffer.
     #[cfg(test)]
     pub fn is_segmented(&self) -> bool {
         self.together > 1
     }
 
-    /// Sends the first of `packets` (header and padding each), of which the first is due at `due`. Returns
-    /// the number of packets sent; an error concerns the first packet.
+    /// Sends one or more of `packets` (header and padding each), beginning with the first, which is due at
+    /// `due`. Returns the number of packets sent; an error concerns the first packet.
     pub fn send(&mut self, packets: &[[IoSlice<'_>; 2]], due: SteadyTime) -> io::Result<usize> {
         if let (Some(launch), Some(packet)) = (self.launch, packets.first()) {
             return launch.send(self.socket.as_fd(), packet, due).map(|_| 1);
@@ -79,13 +80,13 @@ impl<'a> HandOver<'a> {
 
     fn give_up_segments(&mut self) {
         self.together = 1;
-        // If setting the option fails, all sends fail and are counted.
+        // If this option cannot be set, all sends will fail and be counted.
         let _ = setsockopt(self.socket, sockopt::UdpGsoSegment, &0);
     }
 }
 
-/// True if buffers that are cut later cannot be sent to the peer: an adapter without checksums, IPsec, or
-/// segments longer than the path MTU.
+/// True if the kernel cannot send segmented buffers to this peer: the adapter does not compute checksums,
+/// IPsec is used, or segments exceed the path MTU.
 fn refuses_segments(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -99,7 +100,7 @@ mod tests {
     use crate::sys::{Inbox, MAX_BATCH};
 
     /// Returns the lengths of the datagrams that arrive after `count` packets of `payload` bytes were passed
-    /// to the kernel, and whether they were sent as one buffer until the end.
+    /// to the kernel, and true if they were sent in one buffer until the end.
     fn sent(payload: u16, count: usize, segmented: bool) -> (Vec<usize>, bool) {
         let to = UdpSocket::bind("127.0.0.1:0").unwrap();
         let from = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -132,7 +133,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_cut_is_sent_one_by_one() {
-        // One payload longer than the MTU of the loopback device, and one of which only one fits into a
+        // One payload exceeds the MTU of the loopback device; of the other, only one packet fits into a
         // buffer.
         for payload in [33_000, 65_507] {
             assert_eq!(sent(payload, 3, true), (vec![usize::from(payload); 3], false), "{payload}");

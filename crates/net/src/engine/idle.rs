@@ -6,22 +6,21 @@ use nix::sys::socket::{MsgFlags, recv};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::mpsc::TryRecvError;
 
-/// Longest wait before the thread checks its state, in milliseconds.
+/// Maximum wait before the thread checks its state, in milliseconds.
 pub(crate) const MAX_WAIT_MS: u16 = 50;
 
 /// Reason for the end of a wait.
 pub(crate) enum WakeReason {
-    /// The conversing thread sent an instruction.
+    /// The control thread sent an instruction.
     Instructed(Instruction),
-    /// The descriptor is ready, or the wait timed out: check it.
+    /// The descriptor is ready or the wait timed out; the thread should check it.
     Look,
-    /// The flow is closed, or was stopped before it began.
+    /// The flow is closed, or was stopped before it started.
     Over,
 }
 
 impl Context {
-    /// Waits for an instruction from the conversing thread, for `ready`, or for at most `timeout`
-    /// milliseconds.
+    /// Waits for an instruction from the control thread, for `ready`, or for at most `timeout` milliseconds.
     pub fn wait(&self, ready: Option<BorrowedFd<'_>>, timeout: u16) -> WakeReason {
         if let Some(woken) = self.instruction() {
             return woken;
@@ -52,7 +51,7 @@ impl Context {
     }
 }
 
-/// Discards transmit stamps of greetings: with an entry in the error queue, poll would return at once.
+/// Discards the transmit stamps of greetings: while the error queue has entries, poll returns at once.
 fn discard_error_queue(socket: BorrowedFd<'_>) {
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
     while recv(socket.as_raw_fd(), &mut [], flags).is_ok() {}

@@ -1,5 +1,6 @@
-//! [`Engine`]: executes a control machine's commands with sockets and threads, and reports their results. One
-//! engine serves one control connection, one thread serves one flow; client and server use the same code.
+//! [`Engine`]: executes the commands of a control state machine with sockets and threads, and reports the
+//! results. One engine serves one control connection, and one thread serves one flow. Client and server use
+//! the same code.
 
 mod batches;
 mod context;
@@ -14,6 +15,7 @@ pub(crate) mod sent_times;
 mod stop_flags;
 pub(crate) mod stream_socket;
 mod tcp_flow;
+mod tcp_moments;
 mod udp_flow;
 mod watched;
 
@@ -41,7 +43,7 @@ pub struct Engine {
     reports: Receiver<FlowReport>,
 }
 
-/// The conversing thread's handle of a flow.
+/// Handle of a flow for the control thread.
 struct FlowHandle {
     id: FlowId,
     packets: u32,
@@ -61,7 +63,7 @@ impl Engine {
         Ok(Engine { settings, flows: Vec::new(), reporter, reports })
     }
 
-    /// Waker of the conversing thread, used when a report is available.
+    /// Returns the waker that is woken when a report is available.
     pub(crate) fn waker(&self) -> &Waker {
         &self.reporter.waker
     }
@@ -85,7 +87,7 @@ impl Engine {
         self.reports.try_recv().ok()
     }
 
-    /// Notes about settings that could not be applied as requested.
+    /// Returns notes about settings that could not be applied as requested.
     pub fn notes(&self) -> Vec<String> {
         self.reporter.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -95,7 +97,7 @@ impl Engine {
         self.flows.iter().map(|f| (f.id, f.counters.progress(f.packets)))
     }
 
-    /// If [`EngineSettings::live`] is set, passes the data that arrived since the last call to `each`:
+    /// If [`EngineSettings::live`] is set, passes the data that has arrived since the last call to `each`:
     /// records, or the number of records lost because the ring was full.
     pub fn live(&mut self, mut each: impl FnMut(FlowId, Result<&[PacketRecord], u64>)) {
         for flow in &mut self.flows {
@@ -109,8 +111,8 @@ impl Engine {
         }
     }
 
-    /// Processes the records of watched flows that arrived since the last call, and returns the reports that
-    /// are due. Call it about ten times per second.
+    /// Processes the records of watched flows that have arrived since the last call, and returns the reports
+    /// that are due. Should be called about ten times per second.
     pub(crate) fn look_at_watched(&mut self, now: SteadyTime) -> Vec<FlowReport> {
         let looked = self.flows.iter_mut().filter_map(|flow| {
             let so_far = flow.watched.as_mut()?.look(now)?;

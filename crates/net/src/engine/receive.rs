@@ -17,7 +17,7 @@ use std::io::{ErrorKind, Read};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 
-/// Number of records for which memory is allocated before the stream. A longer stream allocates more.
+/// Number of records for which memory is allocated before the stream starts. Longer streams allocate more.
 const RESERVED_RECORDS: usize = 1 << 20;
 
 struct ReceivingStream<'a> {
@@ -27,10 +27,10 @@ struct ReceivingStream<'a> {
     received: u32,
     highest: u32,
     drops: Option<u32>,
-    /// Longest time for which arrived packets were deliberately left in the socket; `None` if there was no
+    /// Longest time for which packets were deliberately left in the socket's buffer; `None` if there was no
     /// pause.
     pause: Option<Span>,
-    /// Number of requests to end that were handled.
+    /// Number of end requests handled so far.
     requests: u32,
 }
 
@@ -40,6 +40,7 @@ impl<'a> ReceivingStream<'a> {
         let opening = &context.opening;
         let mut recording = Recording::new(opening.record_limit);
         let packets = opening.spec.packets() as usize;
+        // A sixteenth more than the stream's packets, for duplicates.
         recording.reserve((packets + packets / 16).min(RESERVED_RECORDS));
         let receiver = StreamReceiver::new(&opening.spec, opening.timeouts, opening.greetings, steady())
             .limited_to(opening.peak);
@@ -59,6 +60,7 @@ impl<'a> ReceivingStream<'a> {
     fn keep(&mut self, record: PacketRecord) {
         self.received = self.received.saturating_add(1);
         if let Ok(seq) = u32::try_from(record.seq) {
+            // An invalid sequence number must not make the progress exceed the stream.
             let seq = seq.min(self.context.opening.spec.packets().saturating_sub(1));
             self.highest = self.highest.max(seq + 1);
         }
@@ -68,7 +70,7 @@ impl<'a> ReceivingStream<'a> {
         self.recording.push(record);
     }
 
-    /// Handles requests to end, updates the counters, and returns the result of the stream once it has ended.
+    /// Handles end requests and updates the counters. Returns the result of the stream once it has ended.
     fn over(&mut self) -> Option<Finish> {
         self.context.counters.set_received(self.received, self.highest);
         let stop_flags = &self.context.stop_flags;
@@ -93,10 +95,10 @@ impl<'a> ReceivingStream<'a> {
     }
 }
 
-/// Receives a UDP stream to its end.
+/// Receives a UDP stream until it ends.
 pub fn udp(context: &mut Context, socket: &UdpSocket) {
     let mut stream = ReceivingStream::start(context);
-    // One byte more than the agreed length, to detect longer packets.
+    // One byte more than the agreed packet length, to detect longer packets.
     let mut inbox =
         Inbox::new(MAX_BATCH, usize::from(stream.context.opening.spec.payload()) + 1).without_senders();
     let buffer = getsockopt(socket, sockopt::RcvBuf).unwrap_or(0);
@@ -105,8 +107,8 @@ pub fn udp(context: &mut Context, socket: &UdpSocket) {
         if let Some(finish) = stream.over() {
             break finish;
         }
-        // The socket's timeout limits the wait. Errors are ignored, because they concern earlier sends, such
-        // as an answered greeting.
+        // The socket's timeout limits this wait. Errors are ignored, because they concern packets sent
+        // earlier, such as the answer to a greeting.
         let Ok(packets) = inbox.receive(socket.as_fd(), libc::MSG_WAITFORONE) else { continue };
         let (read, now) = (wall(), steady());
         let mut stamped = true;
@@ -138,7 +140,7 @@ pub fn udp(context: &mut Context, socket: &UdpSocket) {
     stream.report(finish);
 }
 
-/// Receives a TCP stream to its end. `head` contains the bytes of the stream that were already read.
+/// Receives a TCP stream until it ends. `head` contains the bytes of the stream that have already been read.
 pub fn tcp(context: &mut Context, mut connection: &TcpStream, head: &[u8]) {
     let mut stream = ReceivingStream::start(context);
     let mut framer = Framer::new(stream.context.opening.spec.payload().into());
@@ -172,7 +174,7 @@ pub fn tcp(context: &mut Context, mut connection: &TcpStream, head: &[u8]) {
     stream.report(finish);
 }
 
-/// Reports a flow that was stopped before its stream began.
+/// Reports a flow that was stopped before its stream started.
 pub fn nothing(context: &Context) {
     match context.opening.role {
         FlowRole::Send => {
@@ -183,7 +185,7 @@ pub fn nothing(context: &Context) {
     }
 }
 
-/// Reports that no sender arrived.
+/// Reports that no sender has connected.
 pub(crate) fn no_sender(context: &Context) {
     empty(context, Finish::NeverStarted);
 }

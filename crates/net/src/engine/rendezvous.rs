@@ -1,9 +1,10 @@
-//! [`Rendezvous`]: ports at which flows wait for peers whose ports are not known beforehand. Version-3
-//! clients send a greeting with a token, on a shared UDP port or as the first twelve bytes of a TCP
-//! connection; classic TCP senders simply connect. The rendezvous finds the flow that a greeting or
-//! connection belongs to, and notifies it. All other packets and connections are dropped.
+//! [`Rendezvous`]: shared ports on which flows wait for peers whose ports are not known in advance.
 //!
-//! One thread serves all ports. A port is open while a flow waits at it.
+//! Version-3 clients send a greeting with a token, to a shared UDP port or as the first twelve bytes of a TCP
+//! connection; classic TCP senders simply connect. The rendezvous finds the flow to which a greeting or
+//! connection belongs, and notifies it. All other packets and connections are dropped.
+//!
+//! One thread serves all ports. A port is open while a flow waits on it.
 
 use crate::accept::Listener;
 use crate::clock::steady;
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Timeout for a TCP connection to identify its flow.
 const INTRODUCTION_TIMEOUT: Span = Span::seconds(10);
-/// Maximum number of greetings or connections taken from one port before the others are checked.
+/// Maximum number of greetings or connections taken from one port before the other ports are checked.
 const MAX_ACCEPTED: usize = 256;
 
 /// Called with the source address of a UDP greeting.
@@ -28,7 +29,7 @@ pub(crate) type OnGreeting = Box<dyn Fn(SocketAddr) + Send>;
 /// Called with a TCP connection and the bytes already read from it.
 pub(crate) type OnConnection = Box<dyn Fn(TcpStream, Vec<u8>) + Send>;
 
-/// Event that a flow waits for, with the function that notifies it.
+/// Event that a flow waits for, with the function to call.
 pub(crate) enum Notify {
     /// A UDP greeting.
     Greeting(OnGreeting),
@@ -45,21 +46,21 @@ impl Notify {
     }
 }
 
-/// Shared ports at which flows wait for their peers; see the module's documentation.
+/// Shared ports on which flows wait for their peers; see the module's documentation.
 pub(crate) struct Rendezvous {
     state: Mutex<Registrations>,
     waker: Waker,
-    /// Admits connections; a grant lasts until the connection is identified.
+    /// Admits connections; a grant lasts until the connection has been identified.
     gate: Gate,
     _on_eviction: OnEviction,
-    /// Reference for the thread, which ends when the rendezvous is dropped.
+    /// Weak reference for the thread, which ends when the rendezvous is dropped.
     me: Weak<Rendezvous>,
 }
 
 #[derive(Default)]
 struct Registrations {
     ports: Vec<Arc<SharedPort>>,
-    /// Ports at which flows no longer wait: open until the thread releases them.
+    /// Ports on which no flow waits any more; they stay open until the thread closes them.
     closing: Vec<Weak<SharedPort>>,
     waiting: WaitingFlows<Notify>,
     running: bool,
@@ -76,16 +77,16 @@ enum PortSocket {
     Tcp(Listener),
 }
 
-/// Registration of a waiting flow. Dropping it withdraws it.
+/// Registration of a waiting flow; withdrawn when dropped.
 pub(crate) struct Registration {
     rendezvous: Arc<Rendezvous>,
     number: u64,
-    /// Local address at which the flow waits, with its port.
+    /// Local address and port on which the flow waits.
     pub local: SocketAddr,
 }
 
 impl Rendezvous {
-    /// Creates a rendezvous without open ports, at which `gate` admits connections.
+    /// Creates a rendezvous without open ports; `gate` admits its connections.
     pub fn new(gate: Gate) -> io::Result<Arc<Rendezvous>> {
         let waker = Waker::new()?;
         let woken = waker.clone();
@@ -104,7 +105,7 @@ impl Rendezvous {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits at `local` for `expected` from `peer`; with port 0 the system chooses the port. `notify`
+    /// Waits on `local` for `expected` from `peer`; with port 0, the system chooses the port. `notify`
     /// determines whether UDP or TCP is used.
     pub fn wait(
         self: &Arc<Rendezvous>,
@@ -145,7 +146,7 @@ impl Drop for Rendezvous {
 }
 
 impl Registrations {
-    /// Returns the address of an open port and keeps a port open that is about to be closed; `None` if no
+    /// Returns the address of a port that is already open, and prevents it from being closed; `None` if no
     /// such port is open.
     fn open_port(&mut self, local: SocketAddr, transport: Transport) -> Option<SocketAddr> {
         let same = |p: &Arc<SharedPort>| p.local == local && p.transport() == transport;
@@ -156,7 +157,7 @@ impl Registrations {
         Some(local)
     }
 
-    /// Closes the ports at which no flow waits.
+    /// Closes the ports on which no flow waits.
     fn close_unused(&mut self) {
         let Registrations { ports, closing, waiting, .. } = self;
         closing.retain(|p| p.strong_count() > 0);
@@ -214,6 +215,7 @@ struct Unidentified {
 fn attend(rendezvous: &Weak<Rendezvous>, waker: &Waker) {
     let mut unidentified: Vec<Unidentified> = Vec::new();
     loop {
+        // No strong reference during the wait: dropping the rendezvous must be able to end this thread.
         let ports = match rendezvous.upgrade() {
             Some(rendezvous) => rendezvous.state().ports.clone(),
             None => return,
@@ -230,7 +232,7 @@ fn attend(rendezvous: &Weak<Rendezvous>, waker: &Waker) {
             }
         }
         {
-            // Closed under the lock, so that a flow finds the port either open or free.
+            // Closed while the lock is held, so that a flow finds the port either open or free.
             let _state = rendezvous.state();
             drop(ports);
         }
@@ -257,7 +259,7 @@ fn wait(waker: &Waker, ports: &[Arc<SharedPort>], unidentified: &[Unidentified])
 
 fn receive_greetings(rendezvous: &Rendezvous, local: SocketAddr, socket: &UdpSocket) {
     let mut packet = [0; HEADER_LEN];
-    // Limited, so that a flood at one port does not block the others.
+    // Limited, so that a flood on one port does not block the other ports.
     for _ in 0..MAX_ACCEPTED {
         match socket.recv_from(&mut packet) {
             Ok((HEADER_LEN, from)) => {
@@ -277,7 +279,7 @@ fn receive_greetings(rendezvous: &Rendezvous, local: SocketAddr, socket: &UdpSoc
 fn accept(listener: &Listener, local: SocketAddr, gate: &Gate, unidentified: &mut Vec<Unidentified>) {
     for _ in 0..MAX_ACCEPTED {
         let Some((stream, peer)) = listener.accept() else { return };
-        // The connection is closed if it is not admitted or an error occurs.
+        // The connection is closed unless it is admitted.
         let grant = match gate.admit(TEST_PORT, peer.ip(), Ask::CONNECTION, steady()) {
             Ok(grant) => grant,
             Err(why) => {
@@ -292,7 +294,7 @@ fn accept(listener: &Listener, local: SocketAddr, gate: &Gate, unidentified: &mu
     }
 }
 
-/// Reads the first bytes of connections, and passes on the connections that have sent all of them.
+/// Reads the first bytes of connections, and passes on those connections that have sent all of these bytes.
 fn identify(rendezvous: &Rendezvous, unidentified: &mut Vec<Unidentified>) {
     let now = steady();
     for mut peer in std::mem::take(unidentified) {
@@ -354,7 +356,7 @@ mod tests {
     #[test]
     fn a_port_that_is_about_to_close_can_be_waited_at_again() {
         let rendezvous = Rendezvous::new(Gate::new(Policy::default())).unwrap();
-        // An address at which no other test binds, so that no other test takes this port while it is closed.
+        // No other test binds to this address, so no other test takes the port while it is closed.
         let peer = IpAddr::from([127, 0, 9, 9]);
         let wait = |local: SocketAddr| {
             let notify = Notify::Connection(Box::new(|_, _| {}));
@@ -365,7 +367,7 @@ mod tests {
         for _ in 0..500 {
             local = match wait(local) {
                 Ok(registration) => registration.local,
-                // A socket of another test at all addresses may have this port while it is closed.
+                // A socket of another test, bound to all addresses, may take the port while it is closed.
                 Err(e) if e.kind() == io::ErrorKind::AddrInUse && taken < 3 => {
                     taken += 1;
                     any

@@ -1,15 +1,19 @@
-//! Sending thread: waits for a deadline, writes the time into a prepared packet, and sends it.
+//! Sending thread: waits for the due time of each packet, writes the time into a prepared packet, and sends
+//! it.
 
 use super::context::Context;
 use super::hand_over::HandOver;
 use super::sent_times::{CollectedStamps, SentTimes};
 use super::stream_socket;
+use super::tcp_moments::TcpMoments;
 use crate::clock::{steady, tick, wall};
 use crate::launch::Launch;
 use crate::pace::{PaceMode, Pacer};
 use crate::random::{self, Padding};
+use crate::sockets;
 use crate::stamp::StampMode;
 use crate::sys::MAX_BATCH;
+use jitlat_core::tcp::TcpMoment;
 use jitlat_core::{Span, SteadyTime, TestSpec, WallTime};
 use jitlat_proto::jitlat::flow::{FlowReport, SendReport};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, PacketHeader};
@@ -19,39 +23,40 @@ use std::io::{self, IoSlice};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 
-/// Time from the start command to the first packet; the thread is awake and ready by then.
+/// Time from the start command to the first packet, by which the thread is awake and ready.
 const START_DELAY: Span = Span::millis(2);
-/// Maximum random start offset.
+/// Maximum random offset of the start.
 const MAX_PHASE: Span = Span::millis(100);
 
-/// Returns a random part of a period, so that tests do not synchronise with periodic events on the path (RFC
-/// 3432 §4). Zero if the system has no random numbers, which is harmless for this purpose.
+/// Returns a random part of the period, so that tests do not synchronise with periodic events on the path
+/// (RFC 3432 §4). Zero if the system provides no random numbers, which is harmless here.
 fn phase(spec: &TestSpec) -> Span {
     let mut bytes = [0; 8];
     let range = spec.period().0.clamp(1, MAX_PHASE.0);
     random::fill(&mut bytes).map_or(Span::ZERO, |()| Span((u64::from_be_bytes(bytes) % range as u64) as i64))
 }
 
-/// Number of outstanding transmit stamps at which they are fetched. They are also fetched when time for
-/// another system call is left without delaying packets. Each packet has two entries, and one call reads at
-/// most 32.
+/// Number of outstanding transmit stamps at which they are fetched. They are also fetched when there is time
+/// for a system call without delaying packets. Each packet has two entries, and one call reads at most 32
+/// entries.
 const MAX_STAMPS_AWAITED: u32 = 16;
+/// Minimum time until the next packet in which stamps can be fetched without delaying the packet.
 const MIN_IDLE: Span = Span::micros(500);
-/// Longest wait for the last stamps.
+/// Maximum wait for the last stamps.
 const MAX_STAMP_DELAY: Span = Span::millis(200);
 
-/// State of the thread during a stream.
+/// State of the sending thread during a stream.
 struct SendingStream<'a> {
     context: &'a Context,
     sender: StreamSender,
     failed: u32,
     ended: bool,
-    /// Number of requests to end that were handled.
+    /// Number of end requests handled so far.
     requests: u32,
 }
 
 impl<'a> SendingStream<'a> {
-    /// Prepares the stream, and the pacer that waits for its packets.
+    /// Prepares the stream, and the pacer that waits until its packets are due.
     fn start(context: &'a Context, launch: Option<Launch>) -> (SendingStream<'a>, PaceMode) {
         let (pacing, spec) = (&context.settings.sending.pacing, &context.opening.spec);
         context.reporter.note(pacing.apply());
@@ -65,12 +70,12 @@ impl<'a> SendingStream<'a> {
         (SendingStream { context, sender, failed: 0, ended: false, requests: 0 }, mode)
     }
 
-    /// True if a request to end has not been handled yet.
+    /// True if an end request has not been handled yet.
     fn is_asked(&self) -> bool {
         self.context.stop_flags.requests() != self.requests
     }
 
-    /// Handles requests to end.
+    /// Handles end requests.
     fn follow_requests(&mut self) {
         let stop_flags = &self.context.stop_flags;
         self.requests = stop_flags.requests();
@@ -91,20 +96,29 @@ impl<'a> SendingStream<'a> {
         }
     }
 
-    fn report(self, stamps: Option<jitlat_proto::jitlat::SentStamps>, stamps_lost: Option<u32>) {
+    fn report(
+        self,
+        stamps: Option<jitlat_proto::jitlat::SentStamps>,
+        stamps_lost: Option<u32>,
+        path_mtu: Option<u32>,
+        tcp: Vec<TcpMoment>,
+    ) {
         if !self.context.stop_flags.is_closed() {
             let report = SendReport {
                 sent: self.sender.attempted(),
                 failed: self.failed + self.sender.failures(),
                 stamps,
                 stamps_lost,
+                path_mtu,
+                tcp,
             };
             self.context.reporter.report(FlowReport::Sent(self.context.opening.flow, report));
         }
     }
 }
 
-/// Prepares the bytes after the headers; if the system has no random bytes, the flow fails.
+/// Prepares the bytes after the headers. If the system has no random bytes, the flow fails and `None` is
+/// returned.
 fn padding(context: &Context) -> Option<Padding> {
     let length = usize::from(context.opening.spec.payload());
     Padding::new(length - HEADER_LEN)
@@ -115,7 +129,7 @@ fn padding(context: &Context) -> Option<Padding> {
         .ok()
 }
 
-/// Sends a UDP stream to its end, with launch times if `launch` is given.
+/// Sends a UDP stream until it ends, with launch times if `launch` is set.
 pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Option<Launch>) {
     let mut times = SentTimes::new(stamps, context.opening.spec.packets());
     times.restart(socket);
@@ -124,6 +138,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
     let pacer = Pacer::new(mode);
     let mut hand_over = match launch {
         Some(launch) => HandOver::launching(socket, launch),
+        // Kernel stamps would refer to the whole buffer instead of each packet.
         None if context.settings.sending.segmented && stamps == StampMode::User => {
             HandOver::segmented(socket, context.opening.spec.payload())
         }
@@ -137,9 +152,10 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
             stream.follow_requests();
             continue;
         };
-        // Read the clock before any other work: packets carry the time at which the sender woke up.
+        // Read the clock before any other work, because packets carry the time at which the sender woke up.
         let reading = wall();
-        // All other packets that are due are sent in the same call; a sentinel is sent separately.
+        // All other packets that are due are sent with the same call, except sentinels, which are sent
+        // separately.
         let mut count = 0;
         while let Some(due) = stream.sender.due().filter(|d| d.at - advance <= now && count < MAX_BATCH) {
             if due.is_sentinel() && count > 0 {
@@ -157,7 +173,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
         context.counters.set_sent(stream.sender.attempted());
         let idle = stream.sender.due().is_none_or(|next| next.at - steady() > MIN_IDLE);
         if times.awaited() > 0 && (idle || times.awaited() >= MAX_STAMPS_AWAITED) {
-            // Two batches: one call's packets can cause two entries each.
+            // Two batches, because the packets of one call can cause two entries each.
             for _ in 0..2 {
                 if times.collect(socket) < MAX_BATCH {
                     break;
@@ -169,20 +185,26 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
     let until = steady() + MAX_STAMP_DELAY;
     while times.awaited() > 0 && steady() < until {
         if times.collect(socket) == 0 {
+            // Without requested events, poll returns only for the error queue, in which the stamps arrive.
             let _ = poll(&mut [PollFd::new(socket.as_fd(), PollFlags::empty())], PollTimeout::from(20u16));
         }
     }
     if hand_over.is_launching() {
         while times.collect(socket) > 0 {}
+        // Packets that missed their launch time never left this host, so they must not count as lost on the
+        // path.
         stream.failed += times.missed();
     }
     let CollectedStamps { stamps, lost, note } = times.finish();
     context.reporter.note(note);
-    stream.report(stamps, lost);
+    let v6 = socket.peer_addr().is_ok_and(|peer| peer.is_ipv6());
+    let length = u32::from(context.opening.spec.payload()) + 8;
+    stream.report(stamps, lost, sockets::exceeded_mtu(socket, v6, length), Vec::new());
 }
 
-/// Sends the packets that are due at `dues`. Packets of the first system call contain the given clock
-/// reading; each further call uses a new reading. Returns the number of packets that the system rejected.
+/// Sends the packets that are due at `dues`. The packets of the first system call contain the clock reading
+/// of the caller; each further call uses a new reading. Returns the number of packets that the system
+/// rejected.
 fn send_all(
     context: &Context,
     socket: &UdpSocket,
@@ -194,12 +216,13 @@ fn send_all(
 ) -> u32 {
     let mut failed = 0;
     let mut rest = dues;
+    let mut is_mtu_known = false;
     while !rest.is_empty() {
         let mut headers = [[0; HEADER_LEN]; MAX_BATCH];
         let mut packets = [[IoSlice::new(&[]); 2]; MAX_BATCH];
         let now = hand_over.is_launching().then(tick);
         for (header, due) in headers.iter_mut().zip(rest) {
-            // A packet with a launch time contains the time at which it is to leave.
+            // A packet with a launch time contains the time at which it will leave.
             let sent = now.map_or(reading, |now| now.wall + (due.at - now.steady));
             *header = PacketHeader { sent, seq: due.seq }.to_bytes();
         }
@@ -219,7 +242,7 @@ fn send_all(
                 if context.stop_flags.is_stopped() {
                     return failed + rest.iter().filter(|due| !due.is_sentinel()).count() as u32;
                 }
-                // The host's own queue is full: the delay counts as schedule error.
+                // The queue of this host is full; the resulting delay counts as schedule error.
                 let _ =
                     poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], PollTimeout::from(50u16));
             }
@@ -227,6 +250,7 @@ fn send_all(
             Err(e)
                 if e.kind() == io::ErrorKind::ConnectionRefused || e.kind() == io::ErrorKind::Interrupted => {
             }
+            Err(e) if sockets::is_mtu_report(&e) && !is_mtu_known => is_mtu_known = true,
             Err(_) => {
                 if !rest[0].is_sentinel() {
                     failed += 1;
@@ -235,25 +259,29 @@ fn send_all(
                 rest = &rest[1..];
             }
         }
+        // The packets of the next call leave later, so they get a new reading.
         reading = wall();
     }
     failed
 }
 
-/// Sends a TCP stream to its end. A packet is stamped when the connection accepts it: if TCP delays the
-/// sender, that counts as schedule error and not as delay.
+/// Sends a TCP stream until it ends. A packet is stamped when the connection accepts it: if TCP delays the
+/// sender, that counts as schedule error, not as delay.
 pub fn tcp(context: &Context, connection: &TcpStream) {
     let Some(padding) = padding(context) else { return };
     let (mut stream, mode) = SendingStream::start(context, None);
     let pacer = Pacer::new(mode);
     let _ = connection.set_nonblocking(true);
+    let mut moments = TcpMoments::start();
     while let Some(due) = stream.sender.due() {
         stream.report_end();
         if pacer.wait_until(due.at, || stream.is_asked()).is_none() {
             stream.follow_requests();
             continue;
         }
+        // Waits before the clock is read, because a packet is stamped when the connection accepts it.
         if !stream_socket::writable(connection, PollTimeout::from(50u16)) {
+            moments.look(connection);
             if stream.is_asked() {
                 stream.follow_requests();
             }
@@ -261,21 +289,26 @@ pub fn tcp(context: &Context, connection: &TcpStream) {
         }
         let header = PacketHeader { sent: wall(), seq: due.seq }.to_bytes();
         if write_record(context, connection, [&header, padding.of(due.seq)]).is_err() {
-            // The connection is broken, so all later packets fail, too.
+            // The connection is lost, so all later packets fail as well.
             stream.sender.failed(steady());
             stream.sender.cut(steady());
             stream.sender.stop();
             break;
         }
-        stream.sender.sent(steady());
+        let now = steady();
+        if stream.sender.attempted() == 0 {
+            moments.begin(now);
+        }
+        stream.sender.sent(now);
+        moments.look(connection);
         context.counters.set_sent(stream.sender.attempted());
     }
     stream.report_end();
-    stream.report(None, None);
+    stream.report(None, None, None, moments.finish(connection));
 }
 
-/// Writes a whole record, so that the framing stays intact; gives up only if the connection breaks or on a
-/// stop.
+/// Writes a whole record, so that the framing stays intact. Gives up only if the connection is lost or a stop
+/// is requested.
 fn write_record(context: &Context, connection: &TcpStream, parts: [&[u8]; 2]) -> io::Result<()> {
     let length = parts[0].len() + parts[1].len();
     let mut done = 0;

@@ -1,4 +1,4 @@
-//! [`SentTimes`]: send times of a stream's packets, from the best available stamps.
+//! [`SentTimes`]: send times of a stream's packets, from the most precise stamps available.
 
 use crate::cmsg::Passage;
 use crate::departures::{MAX_AWAITED, TransmitMatcher};
@@ -9,7 +9,7 @@ use jitlat_proto::jitlat::SentStamps;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
-/// Number of stamps for which memory is allocated before the stream; a longer stream allocates more.
+/// Number of stamps for which memory is allocated before the stream starts. Longer streams allocate more.
 const RESERVED_STAMPS: u32 = 1 << 20;
 
 /// Collects the transmit stamps of one stream. Used by the sending thread, between packets.
@@ -20,7 +20,7 @@ pub(crate) struct SentTimes {
     /// Number of packets sent.
     sent: u32,
     times: StampsBySource,
-    /// Estimates the time from clock reading to departure; set if packets carry the time of their departure.
+    /// Estimator of the time from clock reading to departure; set if packets carry their departure time.
     lead: Option<Lead>,
 }
 
@@ -34,12 +34,12 @@ pub(crate) struct CollectedStamps {
     pub note: Option<String>,
 }
 
-/// Sequence number of a packet, and the program's clock reading before it was sent.
+/// Sequence number of a packet, and this program's clock reading before it was sent.
 type SendReading = (u32, WallTime);
 
 /// Stamps collected so far, by source.
 struct StampsBySource {
-    /// True if the stamps are stored; otherwise only the lead is estimated.
+    /// True if the stamps are stored; false if only the lead is estimated.
     stored: bool,
     kernel: SentStamps,
     hardware: SentStamps,
@@ -60,7 +60,7 @@ impl StampsBySource {
 
 impl SentTimes {
     /// Creates a collector of send timestamps for a stream of `packets` packets. The socket must have
-    /// stamping enabled for [`StampedPackets::SENT`].
+    /// timestamping enabled for [`StampedPackets::SENT`].
     pub fn new(want: StampMode, packets: u32) -> SentTimes {
         let mut times = StampsBySource {
             stored: true,
@@ -80,24 +80,24 @@ impl SentTimes {
         SentTimes { want, departures, working: false, sent: 0, times, lead: None }
     }
 
-    /// Estimates the lead as well, for packets that carry the time of their departure.
+    /// Also estimates the lead, for packets that carry their departure time.
     pub fn with_lead(self) -> SentTimes {
         SentTimes { lead: Some(Lead::new()), ..self }
     }
 
-    /// Estimates only the lead, for packets whose stamps are not needed in the result.
+    /// Creates a collector that only estimates the lead, for packets whose stamps are not part of the result.
     pub fn for_lead_alone(want: StampMode) -> SentTimes {
         let mut alone = SentTimes::new(want, 0).with_lead();
         alone.times.stored = false;
         alone
     }
 
-    /// Time from a clock reading to the departure of a packet to `to`.
+    /// Returns the estimated time from a clock reading to the departure of a packet to `to`.
     pub fn lead(&self, to: IpAddr) -> Span {
         self.lead.as_ref().map_or(Span::ZERO, |lead| lead.of(to))
     }
 
-    /// Makes the kernel number packets from 0 again. Called before the stream, and after a failed send.
+    /// Makes the kernel count packets from 0 again. Called before the stream, and after a failed send.
     pub fn restart(&mut self, socket: impl AsFd) {
         if self.want != StampMode::User {
             let flags = flags(self.want, StampedPackets::SENT);
@@ -110,7 +110,7 @@ impl SentTimes {
         }
     }
 
-    /// Records that packet `seq` was sent; `reading` is the program's clock reading before sending.
+    /// Records that packet `seq` was sent; `reading` is this program's clock reading before sending.
     #[inline]
     pub fn sent(&mut self, seq: u32, reading: WallTime) {
         self.sent += 1;
@@ -119,13 +119,13 @@ impl SentTimes {
         }
     }
 
-    /// Number of packets whose stamps have not arrived.
+    /// Returns the number of packets whose stamps have not arrived.
     #[inline]
     pub fn awaited(&self) -> u32 {
         self.departures.awaited()
     }
 
-    /// Number of packets that did not leave because their launch time had passed.
+    /// Returns the number of packets that were not sent because their launch time had passed.
     pub fn missed(&self) -> u32 {
         self.departures.missed()
     }
@@ -147,7 +147,7 @@ impl SentTimes {
         count
     }
 
-    /// Returns the stamps of one source: the adapter's if they cover at least as many packets as the
+    /// Returns the stamps of one source: the adapter's, if they cover at least as many packets as the
     /// kernel's.
     pub fn finish(self) -> CollectedStamps {
         let StampsBySource { mut kernel, mut hardware, .. } = self.times;

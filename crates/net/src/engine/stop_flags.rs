@@ -1,17 +1,18 @@
-//! [`StopFlags`]: requests to a running packet thread to end.
+//! [`StopFlags`]: end requests to a running packet thread.
 
 use crate::wake::Waker;
 use jitlat_core::time::Span;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
-/// Requests to a running packet thread, made once and never withdrawn. The thread stores the number of
-/// requests at its last check, so that it cannot miss a request.
+/// End requests to a running packet thread; never withdrawn. The thread stores the number of requests at its
+/// last check, so that it cannot miss one.
 #[derive(Debug)]
 pub(crate) struct StopFlags {
-    /// Number of requests, incremented after the flag of a request is set: a thread that reads this number
-    /// also sees the flags of these requests.
+    /// Number of requests, incremented after a request's flag is set: a thread that reads this number also
+    /// sees these flags.
     requests: AtomicU32,
-    /// Time for which a receiver continues after a cut, in ns; negative while no cut is requested.
+    /// Time for which a receiver continues after a cut (an early end), in ns; negative while no cut is
+    /// requested.
     cut: AtomicI64,
     stop: AtomicBool,
     close: AtomicBool,
@@ -31,7 +32,7 @@ impl StopFlags {
         })
     }
 
-    /// Requests an early end of the stream; a receiver continues for `linger`.
+    /// Requests an early end of the stream; a receiver continues to receive for `linger`.
     pub fn cut(&self, linger: Span) {
         self.cut.store(linger.0.max(0), Ordering::Release);
         self.requested();
@@ -43,7 +44,7 @@ impl StopFlags {
         self.requested();
     }
 
-    /// Requests to release everything and to report nothing more.
+    /// Requests that everything is released and no further report is sent.
     pub fn close(&self) {
         self.close.store(true, Ordering::Release);
         self.stop();
@@ -54,7 +55,7 @@ impl StopFlags {
         self.waker.wake();
     }
 
-    /// Number of requests so far. A thread that reads the flags afterwards sees all of them.
+    /// Returns the number of requests so far. A thread that reads the flags afterwards sees all of them.
     #[inline]
     pub fn requests(&self) -> u32 {
         self.requests.load(Ordering::Acquire)
@@ -70,7 +71,7 @@ impl StopFlags {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Time to continue after a cut; `None` if no cut is requested.
+    /// Returns the time to continue after a cut; `None` if no cut is requested.
     pub(crate) fn is_cut(&self) -> Option<Span> {
         let linger = self.cut.load(Ordering::Acquire);
         (linger >= 0).then_some(Span(linger))

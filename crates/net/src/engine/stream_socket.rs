@@ -10,20 +10,20 @@ use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Limit of every wait of a packet thread, so that it notices a stop.
+/// Maximum wait of a packet thread, so that it notices a stop.
 const MAX_WAIT: Duration = Duration::from_millis(50);
 
-/// Marks of a sender's packets.
+/// Marks of the packets of a sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marks {
-    /// DSCP.
+    /// DSCP of the packets.
     pub dscp: Dscp,
-    /// Priority within this host (`SO_PRIORITY`); `None`: the default.
+    /// Priority on this host (`SO_PRIORITY`); `None`: the system's default.
     pub priority: Option<u32>,
 }
 
 impl Marks {
-    /// Sets the marks on `socket`; returns notes about those that could not be set.
+    /// Sets the marks on `socket`; returns notes about marks that could not be set.
     fn set(self, socket: &impl AsFd) -> Vec<String> {
         let marked = mark(socket, self.dscp).err().map(|e| e.to_string());
         let preferred = prefer(socket, self.priority).err().map(|e| e.to_string());
@@ -31,9 +31,9 @@ impl Marks {
     }
 }
 
-/// Sets every option that a stream needs, except the peer. Returns the stamps that can be expected, and
-/// notes about settings that were not possible. Call it well before the stream: receive stamps start some
-/// time after they are enabled.
+/// Sets all options that a stream needs, except the peer. Returns the kinds of stamps to expect, and notes
+/// about settings that were not possible. Should be called some time before the stream: the kernel begins to
+/// stamp received packets with a delay.
 pub(crate) fn prepare_udp(
     socket: &UdpSocket,
     stamped: StampedPackets,
@@ -44,6 +44,7 @@ pub(crate) fn prepare_udp(
     let marked = match stamped.sent {
         true => marks.set(socket),
         false => {
+            // Packets dropped by this host would otherwise look like loss on the path.
             let _ = setsockopt(socket, sockopt::RxqOvfl, &1);
             observe(socket, local.is_ipv6());
             Vec::new()
@@ -56,10 +57,11 @@ pub(crate) fn prepare_udp(
     Ok((stamps, notes))
 }
 
-/// Sets every option that a stream needs; returns notes about settings that were not possible. Nagle's
-/// algorithm is off: a record is sent when it is written. `marks` are given for a sender.
+/// Sets all options that a stream needs; returns notes about settings that were not possible. Disables
+/// Nagle's algorithm, so that a record is sent as soon as it is written. `marks` is set for a sender.
 pub(crate) fn prepare_tcp(stream: &TcpStream, marks: Option<Marks>) -> io::Result<Vec<String>> {
     stream.set_nodelay(true)?;
+    // The rendezvous makes its connections non-blocking.
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(MAX_WAIT))?;
     Ok(marks.map(|m| m.set(stream)).unwrap_or_default())
@@ -71,7 +73,8 @@ pub(crate) fn writable(stream: &TcpStream, timeout: PollTimeout) -> bool {
     poll(&mut queue, timeout).is_ok_and(|n| n > 0)
 }
 
-/// Writes as much of the concatenated `parts`, from byte `done` on, as the kernel accepts without blocking.
+/// Writes as much of the concatenated `parts`, starting at byte `done`, as the kernel accepts without
+/// blocking.
 pub(crate) fn write_some(mut stream: &TcpStream, parts: [&[u8]; 2], done: usize) -> io::Result<usize> {
     let [head, tail] = parts;
     let rest = [&head[done.min(head.len())..], &tail[done.saturating_sub(head.len()).min(tail.len())..]];

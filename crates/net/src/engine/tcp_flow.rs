@@ -1,5 +1,4 @@
-//! A TCP flow from start to end: one connection, opened by either side, then the stream in either
-//! direction.
+//! Life of a TCP flow: one connection, opened by either side, then the stream in either direction.
 
 use super::context::{Context, Instruction};
 use super::error::FlowError;
@@ -27,9 +26,9 @@ pub fn run(context: Context, connections: &Sender<Instruction>) {
     }
 }
 
-/// Method by which the connection will be made.
+/// Way in which the connection will be established.
 enum TcpEntrance {
-    /// Registration, held until a connection has arrived.
+    /// Registration, retained until a connection has arrived.
     Rendezvous(#[expect(dead_code, reason = "dropping it withdraws it")] Registration),
     Socket(Socket),
 }
@@ -47,6 +46,7 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
         match context.wait(None, MAX_WAIT_MS) {
             WakeReason::Instructed(Instruction::Connected(stream, head)) => {
                 let greeted = matches!(context.opening.meeting, Meeting::Greeting(_));
+                // A greeting is not part of the stream, but other first bytes are.
                 let from = stream.peer_addr().map_err(FlowError::Gone)?;
                 met =
                     MetConnection { connection: Some(stream), head: if greeted { Vec::new() } else { head } };
@@ -64,7 +64,7 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
                     (Some(TcpEntrance::Socket(socket)), None) => match dial(&context, socket, peer, greeting)
                     {
                         Ok(stream) => stream,
-                        // The attempt ended because of a stop: the next wait returns the reason.
+                        // The attempt ended because of a stop; the next wait returns this reason.
                         Err(_) if context.stop_flags.is_stopped() => continue,
                         Err(error) => return Err(error),
                     },
@@ -87,6 +87,7 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
             return Ok(());
         }
         if let Some(connection) = met.connection.take() {
+            // Withdraws the registration, so that no other peer is assigned to this flow.
             drop(entrance);
             let marked = (context.opening.role == FlowRole::Send).then(|| context.marks());
             let notes = stream_socket::prepare_tcp(&connection, marked);
@@ -101,7 +102,7 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
     }
 }
 
-/// A connection, and the bytes that were read from it before its flow was known.
+/// A connection, with the bytes read from it before its flow was known.
 struct MetConnection {
     connection: Option<TcpStream>,
     head: Vec<u8>,
@@ -136,6 +137,7 @@ fn open(
         }
     };
     match attempt(local) {
+        // The requested port is not available, so let the system choose another one.
         Err(_) if opening.any_port_will_do && local.port() != 0 => {
             local.set_port(0);
             attempt(local)
@@ -145,7 +147,7 @@ fn open(
     .map_err(|source| FlowError::Bind { transport: Tcp, local, source })
 }
 
-/// Timeout for a classic peer to accept.
+/// Timeout for a classic peer to accept the connection.
 const ACCEPT_TIMEOUT: Span = Span::seconds(15);
 
 fn dial(

@@ -1,4 +1,4 @@
-//! Flows under the commands of a control machine, with plain sockets as peers.
+//! Flows under the commands of a control state machine, with plain sockets as peers.
 
 use super::rendezvous::Rendezvous;
 use super::*;
@@ -82,7 +82,7 @@ fn a_dial_that_nobody_answers_ends_with_its_engine() {
     let listener = bind_tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     listener.listen(0).unwrap();
     let peer = listener.local_addr().unwrap().as_socket().unwrap();
-    // The queue is full: further connections are not completed.
+    // The queue is full, so further connections are not completed.
     let filling =
         [(); 2].map(|()| crate::sockets::connect_tcp(None, peer, Duration::from_millis(200), || false));
     for close in [true, false] {
@@ -104,8 +104,8 @@ fn a_dial_that_nobody_answers_ends_with_its_engine() {
     drop(filling);
 }
 
-/// Returns the number of waits of the flow's thread during an idle half second: each lasts up to 50 ms unless
-/// something ends it at once.
+/// Returns how often the flow's thread waits during half a second without events: each wait takes up to 50 ms
+/// unless something ends it at once.
 fn waits_of_half_a_second(engine: &Engine) -> u32 {
     let waits = || engine.flows[0].counters.waits.load(Ordering::Relaxed);
     let before = waits();
@@ -144,7 +144,7 @@ fn the_stamps_of_answers_to_greetings_do_not_keep_the_sender_awake() {
     let mut answer = [0; 12];
     assert_eq!((far.recv(&mut answer).unwrap(), answer), (12, hello));
     assert!(matches!(next_report(&engine), FlowReport::Ready(FLOW)));
-    // The peer did not get that answer and asks again.
+    // The peer did not receive the answer and asks again.
     far.send_to(&hello, ours).unwrap();
     assert_eq!((far.recv(&mut answer).unwrap(), answer), (12, hello));
     let waits = waits_of_half_a_second(&engine);
@@ -161,7 +161,7 @@ fn with_launch_times_packets_say_when_they_are_to_leave() {
     let peer = far.local_addr().unwrap();
     engine.command(FlowCommand::Connect { flow: FLOW, peer, greeting: Some((7, Span::seconds(10))) });
     let mut packet = [0; 80];
-    // The greeting also has a launch time: the queue drops packets without one.
+    // The greeting also has a launch time, because the queue drops packets without one.
     let (length, from) = far.recv_from(&mut packet).unwrap();
     far.send_to(&packet[..length], from).unwrap();
     assert!(matches!(next_report(&engine), FlowReport::Ready(FLOW)));

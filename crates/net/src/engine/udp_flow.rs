@@ -1,4 +1,4 @@
-//! Life of a UDP flow: bind, find the peer, run the stream.
+//! Life of a UDP flow: bind a socket, find the peer, run the stream.
 
 use super::context::{Context, Instruction};
 use super::error::FlowError;
@@ -29,7 +29,8 @@ pub fn run(context: Context) {
     }
 }
 
-/// Source of the flow's socket before the peer is known: a registration at a shared port, or a socket of the flow.
+/// Source of the flow's socket before the peer is known: a registration on a shared port, or the flow's own
+/// socket.
 enum UdpEntrance {
     Rendezvous(Registration),
     Socket(UdpSocket),
@@ -52,6 +53,7 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
     };
     let socket = match entrance {
         UdpEntrance::Socket(socket) => socket,
+        // A separate socket on the shared port: once connected, it receives only the packets of this peer.
         UdpEntrance::Rendezvous(_) => {
             sockets::bind_udp(local).map_err(|source| FlowError::Bind { transport: Udp, local, source })?
         }
@@ -83,8 +85,8 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
     Ok(())
 }
 
-/// Minimum period of a stream with transmit stamps. Transmit stamps cost about one system call per packet and
-/// would limit the rate of faster streams.
+/// Minimum period of a stream with transmit stamps. Transmit stamps cost about one system call per packet,
+/// which would limit the rate of faster streams.
 const STAMPED_PERIOD: Span = Span::micros(20);
 
 fn stamps(context: &Context) -> StampMode {
@@ -120,6 +122,7 @@ fn open(context: &Context) -> Result<UdpEntrance, FlowError> {
         Meeting::Dial | Meeting::Listen => sockets::bind_udp(local).map(UdpEntrance::Socket),
     };
     match attempt(local) {
+        // The requested port is not available, so let the system choose another one.
         Err(_) if opening.any_port_will_do && local.port() != 0 => {
             local.set_port(0);
             attempt(local)
@@ -130,7 +133,7 @@ fn open(context: &Context) -> Result<UdpEntrance, FlowError> {
 }
 
 /// Connects the socket to its peer. If the peer's port is unknown, it is taken from the first packet, which
-/// stays in the socket for the stream.
+/// stays queued for the stream.
 fn connect(
     context: &Context,
     socket: &UdpSocket,
@@ -150,18 +153,16 @@ fn connect(
 
 const PROHIBITED: &str = "a router or firewall on the path reports that this traffic is prohibited (ICMP)";
 
-/// Describes an error that the far host or this one caused by refusing packets; `None` for other errors.
+/// Describes an error that occurs when this host or the far host refuses packets; `None` for other errors.
 fn refusal(error: &io::Error) -> Option<&'static str> {
     match error.raw_os_error() {
         Some(libc::ECONNREFUSED) => Some("the far host reports that nothing listens there"),
-        Some(libc::EPERM) => {
-            Some("this host does not let the packets leave: does its own firewall forbid them?")
-        }
+        Some(libc::EPERM) => Some("this host does not send the packets: does its own firewall block them?"),
         _ => None,
     }
 }
 
-/// Sends a greeting, with a launch time if the socket needs one.
+/// Sends a greeting, with a launch time if the socket requires one.
 fn send_greeting(socket: &UdpSocket, launch: Option<Launch>, hello: &[u8]) -> io::Result<usize> {
     match launch {
         Some(launch) => launch.send_soon(socket.as_fd(), hello),
@@ -191,6 +192,7 @@ fn greet(
         {
             reason = refusal(&e).unwrap_or(reason);
         }
+        // Rounded up to whole milliseconds, so that the wait does not end just before the deadline.
         let left = (greeter.deadline() - steady()).0.max(0) / 1_000_000 + 1;
         match context.wait(Some(socket.as_fd()), left.min(MAX_WAIT_MS.into()) as u16) {
             WakeReason::Over => return Ok(()),
@@ -202,7 +204,7 @@ fn greet(
                 Ok(length) => {
                     greeter.handle(&buffer[..length]);
                 }
-                // An ICMP error from a router; a send also fails if this host has no route.
+                // Either a router sent an ICMP error, or this host has no route.
                 Err(e) if sockets::is_prohibition(&e) => reason = PROHIBITED,
                 Err(e) => reason = refusal(&e).unwrap_or(reason),
             }
@@ -211,8 +213,8 @@ fn greet(
     Ok(())
 }
 
-/// Receives without blocking; `None` if nothing is queued. An error concerns an earlier send and is cleared
-/// by this call; the next datagram is still queued.
+/// Receives a datagram without blocking; `None` if none is queued. An error concerns an earlier send and is
+/// cleared by this call; the next datagram stays queued.
 fn receive(socket: &UdpSocket, buffer: &mut [u8], flags: MsgFlags) -> Option<io::Result<usize>> {
     match recv(socket.as_raw_fd(), buffer, flags | MsgFlags::MSG_DONTWAIT) {
         Ok(length) => Some(Ok(length)),
@@ -221,13 +223,13 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8], flags: MsgFlags) -> Option<io:
     }
 }
 
-/// Returns the length of the next datagram, which stays queued.
+/// Returns the length of the next datagram, which stays queued; `None` if none is queued.
 fn peek(socket: &UdpSocket, buffer: &mut [u8]) -> Option<usize> {
-    // The loop ends, because each error concerns a packet that this socket sent.
+    // The loop ends because each error concerns a packet that this socket has sent.
     std::iter::from_fn(|| receive(socket, buffer, MsgFlags::MSG_PEEK)).find_map(Result::ok)
 }
 
-/// Discards the datagram that was peeked at.
+/// Discards the datagram that was last peeked at.
 fn discard(socket: &UdpSocket) {
     let _ = receive(socket, &mut [], MsgFlags::empty());
 }
@@ -239,8 +241,8 @@ fn answer(socket: &UdpSocket, launch: Option<Launch>, meeting: Meeting) {
     }
 }
 
-/// Answers greetings until the stream begins. A packet that is not a greeting stays queued for the stream.
-/// Returns true if the stream is to begin.
+/// Answers greetings until the stream starts. A packet that is not a greeting stays queued for the stream.
+/// Returns true if the stream is to start.
 fn wait_for_start(
     context: &Context,
     socket: &UdpSocket,
@@ -250,6 +252,8 @@ fn wait_for_start(
     let mut buffer = [0; HEADER_LEN];
     let mut stream_waits = false;
     loop {
+        // The first packet of the stream keeps the socket readable, so polling the socket would return at
+        // once.
         let ready = (!stream_waits).then(|| socket.as_fd());
         match context.wait(ready, if stream_waits { 1 } else { MAX_WAIT_MS }) {
             WakeReason::Instructed(Instruction::Start) => break,
@@ -267,7 +271,7 @@ fn wait_for_start(
     }
 }
 
-/// Answers every queued greeting; returns false if something else is queued.
+/// Answers all queued greetings; returns false if the next packet is not a greeting.
 fn answer_greetings(
     context: &Context,
     socket: &UdpSocket,
@@ -284,15 +288,15 @@ fn answer_greetings(
                 }
             }
             _ if context.opening.role == FlowRole::Receive => return false,
-            // A sender does not need other packets.
+            // A sender needs no other packets.
             _ => discard(socket),
         }
     }
     true
 }
 
-/// For a classic peer that did not specify a port: connects the socket to the source of the first packet, if this
-/// has the peer's address.
+/// Handles a classic peer that did not specify a port: connects the socket to the source of the first packet,
+/// if its address is the peer's.
 fn meet_first(context: &Context, socket: &UdpSocket, peer: SocketAddr) -> bool {
     let until = steady() + context.opening.timeouts.silence;
     let mut buffer = [0; HEADER_LEN];
@@ -313,7 +317,7 @@ fn meet_first(context: &Context, socket: &UdpSocket, peer: SocketAddr) -> bool {
     false
 }
 
-/// Reports the end of a flow that was stopped before its stream.
+/// Reports the end of a flow that was stopped before its stream started.
 fn finish_unstarted(context: &Context) {
     if !context.stop_flags.is_closed() && context.stop_flags.is_stopped() {
         receive::nothing(context);
@@ -332,11 +336,12 @@ mod tests {
         let at = theirs.local_addr().unwrap();
         ours.connect(at).unwrap();
         drop(theirs);
-        // The refusal is queued as an error at the socket. Then a peer starts and sends a packet.
+        // The refusal is queued as an error on the socket. Then a peer starts and sends a packet.
         ours.send(b"hello").unwrap();
         let theirs = UdpSocket::bind(at).unwrap();
         theirs.send_to(b"the first packet", ours.local_addr().unwrap()).unwrap();
-        // A single read must find the datagram behind the error, so the datagram has to be there before.
+        // The error and the datagram must both be queued before the read, because a single read has to find
+        // both.
         jitlat_waiting::while_true("time to arrive", Duration::from_millis(20), || true);
         let mut buffer = [0; 32];
         assert_eq!(peek(&ours, &mut buffer), Some(16));

@@ -1,4 +1,4 @@
-//! [`WatchedFlow`]: running results of a stream for a remote observer.
+//! [`WatchedFlow`]: preliminary results of a running stream, for a remote observer.
 
 use crate::ring::Outlet;
 use jitlat_core::distribution::Precision;
@@ -6,12 +6,11 @@ use jitlat_core::so_far::{ReceivedSoFar, SoFar};
 use jitlat_core::{PacketRecord, SteadyTime};
 use jitlat_proto::jitlat::flow::WATCHED_EVERY;
 
-/// A watched flow, as seen by the thread of the conversation. The receiving thread only copies each record
-/// into a ring.
+/// A watched flow, as seen by the control thread. The receiving thread only copies each record into a ring.
 pub(super) struct WatchedFlow {
     records: Outlet<PacketRecord>,
     so_far: SoFar,
-    /// Number of packets that did not fit into the ring: they are counted, but their delays are unknown.
+    /// Number of packets that did not fit into the ring; they are counted, but their delays are unknown.
     uncounted: u64,
     /// Time at which the last packet was seen; `None` before the first.
     arrived: Option<SteadyTime>,
@@ -20,13 +19,13 @@ pub(super) struct WatchedFlow {
 }
 
 impl WatchedFlow {
-    /// Watches the flow whose receiver fills `records`.
+    /// Creates a watched flow; its receiver fills `records`.
     pub fn new(records: Outlet<PacketRecord>) -> WatchedFlow {
         let so_far = SoFar::new(Precision::FLOW);
         WatchedFlow { records, so_far, uncounted: 0, arrived: None, due: None }
     }
 
-    /// Processes new records; returns the results so far if they are due.
+    /// Processes new records. Returns the preliminary results if they are due.
     pub fn look(&mut self, now: SteadyTime) -> Option<ReceivedSoFar> {
         let WatchedFlow { records, so_far, uncounted, arrived, due } = self;
         records.drain(|records| {
@@ -43,7 +42,8 @@ impl WatchedFlow {
         *due = now + WATCHED_EVERY;
         let mut figures = ReceivedSoFar { silence: arrived.map(|at| now - at), ..so_far.take() };
         if *uncounted > 0 {
-            // Uncounted packets look like losses, and series of them like loss bursts. Correct the counts.
+            // Uncounted packets look like losses, and runs of them like loss bursts, so the counts are
+            // corrected.
             figures.received += *uncounted;
             figures.missing = figures.missing.saturating_sub(*uncounted);
             (figures.runs, figures.longest) = (0, 0);

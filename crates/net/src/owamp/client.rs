@@ -1,5 +1,5 @@
-//! A test with an OWAMP server: agrees on sessions, sends and receives their packets, and fetches the
-//! server's results.
+//! A test with an OWAMP server: requests sessions, sends and receives their packets, and fetches the server's
+//! results.
 
 use super::receiving::{Receiving, RecordedPacket};
 use super::sending::{Departing, SendingSession};
@@ -13,6 +13,7 @@ use crate::stamp::{StampMode, StampedPackets};
 use crate::wake::Waker;
 use crate::{random, sockets};
 use jitlat_core::clock::SyncState;
+use jitlat_core::metrics::seqset::{SeqRun, without};
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 use jitlat_core::observer::{Event, Observer, StreamProgress};
 use jitlat_core::record::Moment;
@@ -26,7 +27,7 @@ use jitlat_proto::jitlat::SentStamps;
 use jitlat_proto::owamp::client::{Client, OwampClientEvent, OwampClientInput, OwampGrant, OwampOptions};
 use jitlat_proto::owamp::{
     DataRecord, OwampSessionSpec, PeerSummary, ScheduleSlot, SessionData, SessionReceiver, SessionSender,
-    packet,
+    SkipRange, packet,
 };
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -38,15 +39,14 @@ use std::thread::JoinHandle;
 const START_DELAY: Span = Span::millis(300);
 /// Maximum number of records of a stream in one event.
 const MAX_RECORDS: usize = 8192;
-/// Error that the kernel reports for an unsynchronised clock.
+/// Clock error that is reported for an unsynchronised clock, like the kernel does.
 const UNSYNCHRONISED_ERROR: Span = Span::seconds(16);
 
 /// Settings of a test with an OWAMP server.
 #[derive(Clone, Debug)]
 pub struct OwampRequest {
-    /// Server, control port, sessions to request (UDP only), and settings for sending and stamping. The
-    /// payload of a session includes the fields of a test packet. Ports are used only for this host; the
-    /// server chooses its own ports.
+    /// Server, control port, sessions to request (UDP only), pacing and timestamps. The payload of a session
+    /// includes the fields of a test packet. Ports apply only to this host; the server chooses its own.
     pub settings: TestRequest,
     /// Security mode to use; `None`: the strongest that both sides support.
     pub mode: Option<SecurityMode>,
@@ -54,12 +54,12 @@ pub struct OwampRequest {
     pub user: Option<(String, Vec<u8>)>,
     /// Time after which a packet counts as lost; `None`: two seconds more than the set-up took.
     pub timeout: Option<Span>,
-    /// Timeout of the server for each step of the conversation.
+    /// Timeout for the server to complete each step of the conversation.
     pub step_timeout: Span,
 }
 
 impl OwampRequest {
-    /// Length of a test packet without padding, in bytes: the shortest payload.
+    /// Returns the length of a test packet without padding, in bytes, which is the shortest payload.
     pub fn header(&self) -> usize {
         packet::len(if self.user.is_some() { SecurityMode::Encrypted } else { SecurityMode::Open })
     }
@@ -71,12 +71,12 @@ pub enum OwampError {
     /// The connection failed, or the system has no more threads or descriptors.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The control conversation failed.
+    /// The control connection failed.
     #[error("OWAMP server {address}: {failure}")]
     Failed {
-        /// The server.
+        /// Address of the server.
         address: SocketAddr,
-        /// Reason, and a suggested action.
+        /// Reason for the failure, and a suggested action.
         failure: jitlat_proto::amp::AmpFailure,
     },
 }
@@ -87,7 +87,7 @@ impl From<io::Error> for OwampError {
     }
 }
 
-/// Returns the schedule slots that space the packets of `spec`.
+/// Returns the schedule slots that produce the gaps between the packets of `spec`.
 fn slots(spec: &TestSpec) -> Vec<ScheduleSlot> {
     let units = |span: Span| NtpTime::from_span(span).0;
     match spec.schedule() {
@@ -103,9 +103,9 @@ fn slots(spec: &TestSpec) -> Vec<ScheduleSlot> {
     }
 }
 
-/// Runs a test to its end; also returns the results of the sessions' receivers, as far as they are known.
-/// Setting `stop` ends it early: results received by then are retained, and the server's are fetched; setting
-/// it again aborts that fetch, too. On return `stop` is set if it was ever set.
+/// Runs a test to its end; also returns the available results of the sessions' receivers. Setting `stop` ends
+/// the test early: results received by then are retained, and the server's results are fetched. Setting it
+/// again also aborts the fetch. On return `stop` is set if it was ever set.
 ///
 /// # Errors
 /// [`OwampError`] if nothing was measured. A test cut short is not an error: see [`Measured::ending`].
@@ -131,9 +131,9 @@ pub fn run(
 
 /// This host's end of a session.
 enum ClientEndpoint {
-    /// The socket is open, but the session has not been granted yet.
+    /// The socket is open, but the server has not accepted the session yet.
     Open(UdpSocket, StampMode),
-    /// Granted; sends once the session starts.
+    /// The session was accepted; packets are sent once it starts.
     Sender(Box<Departing>),
     Receiver(Box<Receiving>),
     Sending(SendingSession),
@@ -147,12 +147,14 @@ struct OwampStream {
     end: ClientEndpoint,
     complete: bool,
     sent: u32,
+    /// Numbers of the packets that this host's system refused, ascending.
+    refused: Vec<u32>,
     stamps: Option<SentStamps>,
     stamps_lost: Option<u32>,
-    /// Packets that arrived at this host.
+    /// Packets that arrived on this host.
     arrived: Vec<PacketRecord>,
     drops: Option<u32>,
-    /// Results of the receiver, or the reason why they are unknown.
+    /// Results of the receiver, or the reason why they are not available.
     data: Result<SessionData, String>,
 }
 
@@ -216,6 +218,7 @@ impl<'a> OwampTest<'a> {
                 end: ClientEndpoint::Open(socket, stamps),
                 complete: false,
                 sent: 0,
+                refused: Vec::new(),
                 stamps: None,
                 stamps_lost: None,
                 arrived: Vec::new(),
@@ -268,7 +271,7 @@ impl<'a> OwampTest<'a> {
             self.driver.wait(Some(&self.waker));
             if stop.swap(false, Ordering::Relaxed) {
                 if self.interrupted {
-                    // Interrupted a second time: stop waiting for results.
+                    // Stopped a second time, so no longer wait for results.
                     break Some("interrupted again".to_owned());
                 }
                 self.interrupted = true;
@@ -301,11 +304,11 @@ impl<'a> OwampTest<'a> {
         Ok(self.conclude(failure.as_deref(), observer))
     }
 
-    /// Executes the machine's requests. Returns `Some` once the conversation is over, with the reason if it
-    /// failed after the sessions had begun.
+    /// Executes the requests of the state machine. Returns `Some` once the conversation is over, with the
+    /// reason if it failed after the sessions had started.
     ///
     /// # Errors
-    /// The conversation failed before the sessions began.
+    /// The conversation failed before the sessions started.
     fn execute(&mut self, observer: &mut dyn Observer) -> Result<Option<Option<String>>, OwampError> {
         while let Some(event) = self.driver.machine.poll_event() {
             match event {
@@ -323,6 +326,7 @@ impl<'a> OwampTest<'a> {
                             ClientEndpoint::Sending(sending) => {
                                 let sent = sending.stop();
                                 (stream.stamps, stream.stamps_lost) = (sent.stamps, sent.stamps_lost);
+                                stream.refused = sent.refused;
                                 self.notes.extend(sent.notes);
                                 sent.summary
                             }
@@ -405,7 +409,7 @@ impl<'a> OwampTest<'a> {
         Ok(())
     }
 
-    /// Reports sessions that have become complete to the machine.
+    /// Informs the state machine about sessions that have become complete.
     fn look(&mut self) {
         let mut complete = Vec::new();
         for stream in &mut self.streams {
@@ -421,7 +425,7 @@ impl<'a> OwampTest<'a> {
         complete.into_iter().for_each(|sid| self.driver.handle(OwampClientInput::Complete(sid)));
     }
 
-    /// The server has ended sending: completes the results of that session.
+    /// Completes the results of a session for which the server has finished sending.
     fn received(&mut self, received: &PeerSummary) {
         let Some(stream) = self.streams.iter_mut().find(|s| s.sid() == Some(received.summary.sid)) else {
             return;
@@ -443,7 +447,7 @@ impl<'a> OwampTest<'a> {
         for stream in &mut self.streams {
             match std::mem::replace(&mut stream.end, ClientEndpoint::Over) {
                 ClientEndpoint::Sending(sending) => stream.sent = sending.stop().summary.next_seq,
-                // The conversation ended first: packets that arrived count as far as possible.
+                // The conversation ended first. The packets that have arrived so far are used.
                 ClientEndpoint::Listening(listening) => {
                     stream.end = ClientEndpoint::Listening(listening);
                     if let Some((mut receiving, arrived)) = stream.stop_listening() {
@@ -501,6 +505,7 @@ impl<'a> OwampTest<'a> {
 
 fn set_hop_limit(socket: &UdpSocket, local: &SocketAddr) -> io::Result<()> {
     if local.is_ipv6() {
+        // The receiver computes the number of hops as 255 minus the TTL that arrived (RFC 4656).
         socket2::SockRef::from(socket).set_unicast_hops_v6(255)
     } else {
         socket.set_ttl(255)
@@ -548,11 +553,14 @@ impl OwampStream {
         session.stamps_lost = self.stamps_lost.map(u64::from);
         match &self.data {
             Ok(data) => {
-                // Packets sent within the timeout before the end are excluded, including their losses.
-                let judged = data.records.iter().map(|r| r.seq + 1).max().unwrap_or(0);
-                session.sent = Some(judged);
-                let within = |first: u32, last: u32| u64::from((last + 1).min(judged).saturating_sub(first));
-                session.unsent = data.skips.iter().map(|skip| within(skip.first, skip.last)).sum();
+                // After an interrupt the last packets are neither sent nor part of the results.
+                let is_complete = session.ending == Ending::Complete;
+                let planned = is_complete.then(|| self.spec.packets());
+                let counted = CountedPackets::of(data, &self.refused, planned);
+                session.sent = Some(counted.end);
+                session.unsent = counted.unsent;
+                session.skipped = counted.skipped;
+                session.unreported = if is_complete { counted.unreported } else { 0 };
                 session.server.sync_before = self.far_clock(&data.records);
                 session.server.sync_after = session.server.sync_before;
             }
@@ -566,7 +574,8 @@ impl OwampStream {
         }
     }
 
-    /// State of the server's clock according to the error estimates in its packets; `None` without packets.
+    /// Returns the state of the server's clock, from the error estimates in its packets; `None` without
+    /// packets.
     fn far_clock(&self, records: &[DataRecord]) -> Option<SyncState> {
         let of = |record: &DataRecord| match self.spec.direction() {
             Direction::Up => record.receive_error,
@@ -586,7 +595,7 @@ impl OwampStream {
         })
     }
 
-    /// Records of the evaluated packets that arrived, in the order of arrival.
+    /// Returns the records of the evaluated packets that arrived, in order of arrival.
     fn records(&self) -> Vec<PacketRecord> {
         let Ok(data) = &self.data else { return Vec::new() };
         let counted = data.records.iter().filter_map(|record| Some((record, record.received?)));
@@ -605,14 +614,59 @@ impl OwampStream {
             };
             return counted.map(record).collect();
         }
-        // The session's records include lost packets and omit the last ones; the records of this host
-        // determine the order.
+        // The session's records include lost packets and omit the last ones. Their order is taken from the
+        // records of this host.
         let mut counted = counted.peekable();
         let is_counted = |packet: &&PacketRecord| {
             let same = counted.next_if(|(record, _)| i64::from(record.seq) == packet.seq);
             same.is_some()
         };
         self.arrived.iter().filter(is_counted).copied().collect()
+    }
+}
+
+/// Packets of a session that its results cover. Packets sent within the timeout before the end are excluded, including
+/// their losses (RFC 4656 §3.8).
+#[derive(Debug, Default, PartialEq, Eq)]
+struct CountedPackets {
+    /// Packets below this number are covered.
+    end: u32,
+    /// Number of them that were not sent.
+    unsent: u64,
+    /// Numbers of those that the sender skipped because it was too late for them.
+    skipped: Vec<SeqRun>,
+    /// Number of packets sent from `end` on.
+    unreported: u64,
+}
+
+impl CountedPackets {
+    /// Returns the packets that `data` covers; the system refused to send `refused`, ascending. `planned`: number of
+    /// packets of a session that was not interrupted. Its sender skipped those from the next one on.
+    fn of(data: &SessionData, refused: &[u32], planned: Option<u32>) -> CountedPackets {
+        let mut skips = data.skips.clone();
+        if let Some((next, planned)) = data.next_seq.zip(planned).filter(|(next, planned)| next < planned) {
+            skips.push(SkipRange { first: next, last: planned - 1 });
+        }
+        let mut end = data.records.iter().map(|r| r.seq + 1).max().unwrap_or(0);
+        for skip in &skips {
+            if (skip.first..=skip.last).contains(&end) {
+                end = skip.last + 1;
+            }
+        }
+        let run = |first: u32, last: u32| SeqRun { start: first.into(), len: u64::from(last - first) + 1 };
+        let below = skips.iter().filter(|skip| skip.first < end).map(|skip| run(skip.first, skip.last));
+        let not_sent: Vec<SeqRun> = below.collect();
+        let unsent: u64 = not_sent.iter().map(|run| run.len).sum();
+        let skipped = without(not_sent.into_iter(), refused.iter().map(|seq| run(*seq, *seq)));
+        let later = skips.iter().filter(|skip| skip.first >= end).map(|skip| skip.last - skip.first + 1);
+        let later: u32 = later.sum();
+        let sent = planned.or(data.next_seq).unwrap_or(end).saturating_sub(end);
+        CountedPackets {
+            end,
+            unsent,
+            skipped: skipped.collect(),
+            unreported: sent.saturating_sub(later).into(),
+        }
     }
 }
 
@@ -631,7 +685,7 @@ struct Listening {
     thread: Option<JoinHandle<(Receiving, Vec<PacketRecord>)>>,
 }
 
-/// Number of records for which memory is allocated before the stream. A longer stream allocates more.
+/// Number of records for which memory is allocated before the stream starts. Longer streams allocate more.
 const RESERVED_RECORDS: usize = 1 << 20;
 
 impl Listening {
@@ -645,7 +699,7 @@ impl Listening {
         Ok(Listening { flags, live, thread: Some(thread) })
     }
 
-    /// Passes the data that arrived since the last call to `each`: records, or the number of records lost
+    /// Passes the data that has arrived since the last call to `each`: records, or the number of records lost
     /// because the ring was full.
     fn live(&mut self, mut each: impl FnMut(Result<&[PacketRecord], u64>)) {
         self.live.drain(|records| each(Ok(records)));
@@ -680,7 +734,7 @@ fn listen(
 ) -> (Receiving, Vec<PacketRecord>) {
     let mut highest = 0;
     loop {
-        // Read the flag before receiving, so that packets which arrived before the end are taken.
+        // Read the flag before receiving, so that packets that arrived before the stop are not missed.
         let stopped = flags.stop.load(Ordering::Acquire);
         let wait = if stopped { libc::MSG_DONTWAIT } else { libc::MSG_WAITFORONE };
         let now: SteadyTime = steady();
@@ -717,3 +771,6 @@ fn packet_record(recorded: &RecordedPacket) -> PacketRecord {
     packet.set_traffic_class(traffic_class);
     packet
 }
+
+#[cfg(test)]
+mod tests;

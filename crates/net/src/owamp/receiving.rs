@@ -11,18 +11,18 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 
-/// Memory for received packets, in bytes; more if a single packet needs more.
+/// Memory for received packets, in bytes. More is used if a single packet needs more.
 const INBOX_BYTES: usize = 1 << 18;
 
 /// Receiving end of one session.
 pub(crate) struct Receiving {
-    /// Socket at which the session's packets arrive.
+    /// Socket that receives the session's packets.
     pub socket: UdpSocket,
     inbox: Inbox,
     /// State machine that records the packets.
     pub receiver: SessionReceiver,
     error: ClockError,
-    /// Number of packets dropped at the socket because its buffer was full; `None` if unknown.
+    /// Number of packets dropped because the socket's buffer was full; `None` if unknown.
     pub drops: Option<u32>,
 }
 
@@ -31,9 +31,9 @@ pub(crate) struct Receiving {
 pub(crate) struct RecordedPacket {
     /// Record of the packet.
     pub record: DataRecord,
-    /// Time of arrival, by the best clock.
+    /// Time of arrival, from the most precise source.
     pub stamp: Stamp,
-    /// Time at which the packet was read; `None` if `stamp` is that time.
+    /// Time at which the packet was read; `None` if `stamp` is this time.
     pub read: Option<WallTime>,
     /// Length of the whole datagram, in bytes.
     pub length: usize,
@@ -43,12 +43,12 @@ pub(crate) struct RecordedPacket {
 }
 
 impl Receiving {
-    /// Memory needed for received packets of `size` bytes, in bytes.
+    /// Returns the memory needed to receive packets of `size` bytes, in bytes.
     pub fn memory(size: usize) -> usize {
         size.max(INBOX_BYTES.min(size * MAX_BATCH))
     }
 
-    /// Receives packets at `socket`, which has arrival stamps enabled.
+    /// Creates the receiving end; arrival stamps must be enabled on `socket`.
     pub fn new(socket: UdpSocket, receiver: SessionReceiver) -> Receiving {
         let size = receiver.size();
         Receiving {
@@ -65,7 +65,7 @@ impl Receiving {
     /// Returns the number of packets received.
     ///
     /// # Errors
-    /// The system's error, also if no packet has arrived.
+    /// Error of the operating system, also if no packet is queued.
     pub fn receive(
         &mut self,
         flags: libc::c_int,
@@ -100,7 +100,7 @@ impl Receiving {
         Ok(count)
     }
 
-    /// Counts overdue packets as lost; returns true if the session is complete.
+    /// Counts overdue packets as lost. Returns true if the session is complete.
     pub fn look(&mut self, now: SteadyTime) -> bool {
         let wall = wall();
         self.receiver.handle_timeout(wall, self.error.at(now));

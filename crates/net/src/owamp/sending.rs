@@ -22,43 +22,45 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
-/// Transmit stamps are fetched if at least this much time is left before the next packet, or if
+/// Transmit stamps are fetched if the next packet is not due for at least this time, or if
 /// [`MAX_STAMPS_AWAITED`] are outstanding.
 const MIN_IDLE: Span = Span::micros(30);
 const MAX_STAMPS_AWAITED: u32 = 16;
-/// Longest wait for the last stamps.
+/// Maximum wait for the last stamps.
 const MAX_STAMP_DELAY: Span = Span::millis(200);
-/// Maximum number of attempts to send a packet while the system reports an error about an earlier one or its
-/// queue is full.
+/// Maximum number of attempts to send a packet, while the system reports an error about an earlier packet or
+/// its queue is full.
 const MAX_ATTEMPTS: usize = 5;
 
-/// A socket, and the packets that leave through it.
+/// A socket, and the packets that are sent through it.
 pub(crate) struct Departing {
     /// Socket, connected to the receiver.
     pub socket: UdpSocket,
     /// State machine that schedules the packets.
     pub sender: SessionSender,
-    /// Number of packets; `padding` is the number of bytes after the fields of each.
+    /// Number of packets. `padding` is the number of bytes after the fields of each packet.
     pub packets: u32,
     pub padding: u32,
     /// Kind of stamps that the socket provides.
     pub stamps: StampMode,
-    /// True if the result is to contain the stamps of the packets.
+    /// True if the result contains the stamps of the packets.
     pub keeps_stamps: bool,
-    /// Scheduling and waiting of the thread.
+    /// Scheduling and waiting method of the thread.
     pub pacing: Pacing,
-    /// Called before each packet with its length; returns whether the packet may leave.
+    /// Called before each packet with its length; returns true if the packet may be sent.
     pub admit: Box<dyn FnMut(usize) -> bool + Send>,
 }
 
 /// Result of a sender.
 #[derive(Debug)]
 pub(crate) struct SenderResult {
-    /// Summary for Stop-Sessions.
+    /// Summary for the Stop-Sessions message.
     pub summary: SentSummary,
-    /// Times at which the packets really left; `None` without stamps.
+    /// Numbers of the packets that the system refused, ascending; they are also among the skipped ones of the summary.
+    pub refused: Vec<u32>,
+    /// Actual departure times of the packets; `None` without stamps.
     pub stamps: Option<SentStamps>,
-    /// Number of packets whose stamp was requested but never arrived; `None` if no stamps were requested.
+    /// Number of packets whose stamp was requested but has not arrived; `None` if no stamps were requested.
     pub stamps_lost: Option<u32>,
     /// Notes about settings that were not possible.
     pub notes: Vec<String>,
@@ -71,7 +73,7 @@ struct SenderFlags {
     sent: AtomicU32,
 }
 
-/// A running sender. If this value is dropped, the thread ends soon.
+/// A running sender. Its thread ends soon after this value is dropped.
 #[derive(Debug)]
 pub(crate) struct SendingSession {
     sid: Sid,
@@ -80,12 +82,13 @@ pub(crate) struct SendingSession {
 }
 
 impl SendingSession {
-    /// Starts the thread. It wakes `waker` once every packet has been sent and has had time to arrive.
+    /// Starts the thread, which wakes `waker` once all packets have been sent and have had time to arrive.
     pub fn start(sid: Sid, departing: Departing, waker: Waker) -> io::Result<SendingSession> {
         let flags = Arc::new(SenderFlags::default());
         let shared = flags.clone();
         let run = move || {
             let sent = departing.run(&shared);
+            // First the flag, then the waker: the woken thread checks the flag.
             shared.complete.store(true, Ordering::Release);
             waker.wake();
             sent
@@ -94,23 +97,24 @@ impl SendingSession {
         Ok(SendingSession { sid, flags, thread: Some(thread) })
     }
 
-    /// True once every packet has been sent and has had time to arrive.
+    /// True once all packets have been sent and have had time to arrive.
     pub fn is_complete(&self) -> bool {
         self.flags.complete.load(Ordering::Acquire)
     }
 
-    /// Number of packets sent so far.
+    /// Returns the number of packets sent so far.
     pub fn sent(&self) -> u32 {
         self.flags.sent.load(Ordering::Relaxed)
     }
 
-    /// Stops sending, within a tenth of a second.
+    /// Stops sending within a tenth of a second.
     pub fn stop(mut self) -> SenderResult {
         self.flags.stop.store(true, Ordering::Release);
         let ended = self.thread.take().map(JoinHandle::join);
-        // A thread that panicked has sent an unknown number of packets: the session has no usable results.
+        // A thread that panicked has sent an unknown number of packets, so the session has no usable results.
         let nothing = || SenderResult {
             summary: SentSummary { sid: self.sid, next_seq: 0, skips: Vec::new() },
+            refused: Vec::new(),
             stamps: None,
             stamps_lost: None,
             notes: vec!["the sending thread failed".to_owned()],
@@ -131,7 +135,7 @@ impl Drop for SendingSession {
 impl Departing {
     fn run(mut self, flags: &SenderFlags) -> SenderResult {
         let mut notes = self.pacing.apply();
-        // The packets have random send times: without a fixed rate, spinning is not chosen automatically.
+        // The packets have random send times. Without a fixed rate, spinning is never chosen automatically.
         let (mode, note) = self.pacing.mode_at(Span(i64::MAX));
         notes.extend(note);
         let mut times = if self.keeps_stamps {
@@ -141,8 +145,9 @@ impl Departing {
         };
         times.restart(&self.socket);
         let stopped = || flags.stop.load(Ordering::Acquire);
+        let mut refused = Vec::new();
         match Padding::new(self.padding as usize) {
-            Ok(padding) => self.send(mode, padding, &mut times, flags),
+            Ok(padding) => refused = self.send(mode, padding, &mut times, flags),
             Err(e) => notes.push(format!("cannot read random bytes for the padding: {e}")),
         }
         let until = steady() + if self.keeps_stamps { MAX_STAMP_DELAY } else { Span::ZERO };
@@ -158,13 +163,22 @@ impl Departing {
         notes.extend(note);
         SenderResult {
             summary: self.sender.stop(),
+            refused,
             stamps,
             stamps_lost: lost.filter(|_| self.keeps_stamps),
             notes,
         }
     }
 
-    fn send(&mut self, mode: PaceMode, padding: Padding, times: &mut SentTimes, flags: &SenderFlags) {
+    /// Sends the packets; returns the numbers of those that the system refused.
+    fn send(
+        &mut self,
+        mode: PaceMode,
+        padding: Padding,
+        times: &mut SentTimes,
+        flags: &SenderFlags,
+    ) -> Vec<u32> {
+        let mut refused = Vec::new();
         let pacer = Pacer::new(mode);
         let stopped = || flags.stop.load(Ordering::Acquire);
         let mut error = ClockError::read();
@@ -172,7 +186,7 @@ impl Departing {
         let to = self.socket.peer_addr().map_or(IpAddr::from([127, 0, 0, 1]), |to| to.ip());
         while let Some(due) = self.sender.poll_timeout() {
             if pacer.wait_until(due, stopped).is_none() {
-                return;
+                break;
             }
             loop {
                 let now = tick();
@@ -186,28 +200,30 @@ impl Departing {
                     times.sent(departure.seq, now.wall);
                 } else {
                     self.sender.not_sent(departure.seq);
+                    refused.push(departure.seq);
                     if admitted {
                         times.restart(&self.socket);
                     }
                 }
                 flags.sent.store(self.sender.sent(), Ordering::Relaxed);
                 if stopped() {
-                    return;
+                    return refused;
                 }
             }
             if self.sender.is_complete(steady()) {
-                return;
+                break;
             }
             let idle = self.sender.poll_timeout().is_none_or(|next| next - steady() > MIN_IDLE);
             if times.awaited() > 0 && (idle || times.awaited() >= MAX_STAMPS_AWAITED) {
                 times.collect(&self.socket);
             }
         }
+        refused
     }
 }
 
-/// Passes a packet to the system; returns true if it was accepted. The packet contains the current time, so
-/// this function must not wait for long.
+/// Passes a packet to the system; returns true if the system accepts it. The packet contains the current
+/// time, so this function must not wait for long.
 fn offer(socket: &UdpSocket, parts: [IoSlice<'_>; 2]) -> bool {
     for _ in 0..MAX_ATTEMPTS {
         match sys::send_batch(socket.as_fd(), &[parts]) {
@@ -218,6 +234,7 @@ fn offer(socket: &UdpSocket, parts: [IoSlice<'_>; 2]) -> bool {
             }
             // The error concerns an earlier packet.
             Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {}
+            Err(e) if crate::sockets::is_mtu_report(&e) => {}
             Err(_) => return false,
         }
     }

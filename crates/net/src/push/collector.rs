@@ -1,4 +1,4 @@
-//! [`PushService`]: receives the tests that other hosts push; each host is served by one thread.
+//! [`PushService`]: receives the tests that other hosts push, with one thread per host.
 
 use crate::accept::{Acceptor, ConnectionService, RunningService};
 use crate::clock::tick;
@@ -21,19 +21,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Timeout for a connection until its host has proved its key.
+/// Timeout for a new connection to prove the key of its host.
 const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Intervals at which a thread checks for completed storage: while something is being stored, and otherwise.
+/// Intervals at which a thread checks whether storing is complete: while data is being stored, and otherwise.
 const POLL_INTERVALS: (Span, Span) = (Span::millis(5), Span::millis(100));
-/// Memory that a host needs while it pushes, in bytes: the tests requested from it, compressed and unpacked.
+/// Memory that a pushing host may use, in bytes: the tests requested from it, compressed and decompressed.
 const HOST_MEMORY: u64 = 16 << 20;
-/// Longest time for which a thread processes input before it sends answers and a sign of life.
+/// Maximum time for which a thread processes input before it sends answers and a keep-alive.
 const MAX_WORK_TIME: Duration = Duration::from_millis(100);
 /// Timeout for writing the last messages.
 const FINAL_WRITE_TIMEOUT: Span = Span::seconds(1);
-/// Longest time for which a host may leave its answers unread.
+/// Maximum time for which a host may leave answers unread.
 const MAX_UNREAD_TIME: Duration = Duration::from_secs(30);
-/// Same as [`MAX_UNREAD_TIME`], while the collector is being stopped.
+/// Like [`MAX_UNREAD_TIME`], while the collector is being stopped.
 const MAX_UNREAD_TIME_STOPPING: Duration = Duration::from_secs(1);
 
 /// Storage for the tests of all hosts.
@@ -41,14 +41,14 @@ pub trait Shelf: Send + Sync + fmt::Debug {
     /// Opens the storage for `host`, which has proved its key.
     ///
     /// # Errors
-    /// Reason why no tests are accepted now, and how long the host is to wait.
+    /// Reason why no tests are accepted now, and time that the host should wait.
     fn open(&self, host: &str) -> Result<Box<dyn PushIntake>, (PushRefusal, String, Span)>;
 }
 
-/// Receives the tests of one host while it is connected. A test that is incomplete when this is dropped is
-/// discarded.
+/// Receives the tests of one host during its connection. An incomplete test is discarded when this value is
+/// dropped.
 pub trait PushIntake: Send {
-    /// Receives the state that the host reports.
+    /// Receives the state of the host's spool.
     fn state(&mut self, state: SpoolState);
     /// Receives the tests that the host offers.
     fn offered(&mut self, offers: Vec<PushOffer>);
@@ -56,9 +56,9 @@ pub trait PushIntake: Send {
     fn begin(&mut self, number: u64, about: About);
     /// Receives a compressed piece of the current log.
     fn piece(&mut self, bytes: &[u8]);
-    /// Handles the end of the log of test `number`: it is complete.
+    /// Marks the log of test `number` as complete.
     fn whole(&mut self, number: u64);
-    /// Handles the report that the host cannot send a requested test, or the rest of it.
+    /// Handles the host's report that it cannot send a requested test, or the rest of it.
     fn gone(&mut self, number: u64);
     /// Returns the messages to send to the host now.
     fn answers(&mut self) -> Vec<PushReply>;
@@ -69,7 +69,7 @@ pub trait PushIntake: Send {
 pub enum PushReply {
     /// Request to send these tests.
     Want(Vec<u64>),
-    /// Outcomes of tests, by number.
+    /// Results of tests, by number.
     Settled(Vec<(u64, PushOutcome)>),
     /// No further tests are accepted for now: reason, details, and time to wait.
     Later(PushRefusal, String, Span),
@@ -84,16 +84,16 @@ pub struct PushService {
     pub shelf: Arc<dyn Shelf>,
 }
 
-/// Reason why a collector cannot start.
+/// Reason why the collector cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PushServiceError {
-    /// The service cannot listen on a port.
+    /// Listening on a port failed.
     #[error("cannot listen for pushing hosts on {address}: {source}")]
     Bind {
-        /// The address.
+        /// Address on which listening failed.
         address: SocketAddr,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The system has no more threads or descriptors.
@@ -102,7 +102,7 @@ pub enum PushServiceError {
 }
 
 impl PushService {
-    /// Listens for hosts at `addresses` next to other services that share `gate`. A connection becomes a
+    /// Listens for hosts at `addresses`, and shares `gate` with other services. A connection becomes a
     /// session once its host has proved its key.
     ///
     /// # Errors
@@ -131,8 +131,8 @@ struct CollectorConnections {
     service: PushService,
     stop: StopSignal,
     gate: Gate,
-    /// Number of each host's newest connection. An older one belongs to a host that was killed, or to a
-    /// network that broke.
+    /// Number of the newest connection of each host. An older connection belongs to a host that was killed,
+    /// or to a network that failed.
     newest: Mutex<HashMap<String, u64>>,
     count: AtomicU64,
 }
@@ -157,7 +157,7 @@ impl ConnectionService for CollectorConnections {
     }
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
-        // Tests of this host take precedence.
+        // Tests run by this host take precedence over the collector.
         pace::yield_to_others();
         if let Err(why) = PushConversation::begin(stream, self, peer, grant).and_then(|mut c| c.run()) {
             tracing::info!(%peer, "pushing host disconnected: {why}");
@@ -185,7 +185,7 @@ struct PushConversation<'a> {
     driver: Driver<PushReceiver>,
     number: u64,
     began: Instant,
-    /// Time since which the host has not read its answers; `None` if it has.
+    /// Time since which the host has not read its answers; `None` if all were read.
     unread: Option<Instant>,
     /// True if more input arrived than was processed in one turn.
     behind: bool,
@@ -248,8 +248,8 @@ impl PushConversation<'_> {
                 _ => POLL_INTERVALS.0,
             };
             self.driver.wait_for(timeout);
-            // Stop reading from a host that does not read its answers, or while earlier input is still to be
-            // processed.
+            // Stop reading from a host that does not read its answers, or while earlier input is waiting to
+            // be processed.
             if !self.driver.is_pending() {
                 self.unread = None;
                 if !self.behind {
@@ -282,8 +282,8 @@ impl PushConversation<'_> {
         self.driver.handle(ReceiverInput::Later(why, text, pause));
     }
 
-    /// Executes the machine's requests, until answers are due. Returns `Some` once the conversation is over,
-    /// with the reason.
+    /// Executes the requests of the state machine until answers are due. Returns `Some` once the conversation
+    /// is over, with the error if it failed.
     fn events(&mut self) -> Option<Option<PushError>> {
         let begun = Instant::now();
         loop {

@@ -19,20 +19,20 @@ const FINAL_WRITE_TIMEOUT: Span = Span::seconds(1);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PushFailure {
-    /// The connection failed.
+    /// Connecting failed.
     #[error("cannot connect to {host}, TCP port {port}: {source}; is `jitlat monitor` running there?")]
     Connect {
-        /// The host.
+        /// Name of the collector's host.
         host: String,
-        /// Its TCP port.
+        /// TCP port of the collector.
         port: u16,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The conversation failed.
     #[error("{source}{}", advice(source))]
     Conversation {
-        /// The reason.
+        /// Reason for the failure.
         #[from]
         source: PushError,
     },
@@ -70,22 +70,22 @@ impl PushConnection {
         Ok(PushConnection { driver })
     }
 
-    /// State machine of this end of the conversation.
+    /// Returns the state machine of this end of the conversation.
     pub fn machine(&self) -> &PushSender {
         &self.driver.machine
     }
 
-    /// Passes an input to the conversation.
+    /// Passes an input to the state machine.
     pub fn give(&mut self, input: SenderInput<'_>) {
         self.driver.handle(input);
     }
 
-    /// True if the next piece of the log being sent is needed.
+    /// True if the state machine needs the next piece of the log being sent.
     pub fn needs_data(&self) -> bool {
         !self.driver.is_pending() && self.driver.machine.needs_data()
     }
 
-    /// Returns the next event, after waiting up to `timeout`; `None` if there is none or data is needed.
+    /// Waits up to `timeout` for the next event; `None` if there is none, or if data is needed first.
     pub fn poll(&mut self, timeout: Span) -> Option<SenderEvent> {
         self.driver.check_timer();
         self.driver.write_output();

@@ -1,4 +1,4 @@
-//! Tests pushed to a collector: a [`PushConnection`] is the sending host's end, a [`PushService`] receives
+//! Tests pushed to a collector: [`PushConnection`] is the end of the sending host, [`PushService`] receives
 //! the tests of other hosts.
 
 mod collector;

@@ -1,4 +1,4 @@
-//! [`ControlConnection`]: common part of the control connections of OWAMP and TWAMP servers.
+//! [`ControlConnection`]: code shared by the control connections of OWAMP and TWAMP servers.
 
 use super::{MAX_WAIT, OpenReflector, ReflectorContext};
 use crate::accept::{Acceptor, ConnectionService, Listener};
@@ -19,18 +19,18 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Timeout of a write: a message, which fits into any socket's buffer, or 16 kB of fetched data.
+/// Timeout of a write: either a message, which fits into any socket's buffer, or 16 kB of fetched data.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
-/// Identifier of the control connection in the kernel's list of ready descriptors.
+/// Identifier of the control connection in the epoll set.
 const CONTROL: u64 = 0;
-/// First identifier of other descriptors.
+/// First identifier of the other descriptors in the epoll set.
 pub(super) const FIRST_OTHER: u64 = 1;
 /// Maximum number of ready descriptors reported per call.
 const MAX_READY: usize = 32;
 /// Number of bytes read per call.
 const READ_BUFFER: usize = 4096;
 
-/// Listens at `at`; the service returned by `make` serves the connections.
+/// Listens on `at`; the service returned by `make` serves the connections.
 pub(super) fn listen<S: ConnectionService>(
     at: SocketAddr,
     shared: &ReflectorContext,
@@ -43,7 +43,7 @@ pub(super) fn listen<S: ConnectionService>(
     Ok(OpenReflector { address, run: Box::new(move || acceptor.run(&service)) })
 }
 
-/// A control connection, with the state machine of its conversation.
+/// A control connection, with the state machine of its protocol.
 pub(super) struct ControlConnection<'a, M> {
     pub machine: M,
     pub shared: &'a ReflectorContext,
@@ -53,14 +53,14 @@ pub(super) struct ControlConnection<'a, M> {
     pub grant: &'a Grant,
     service: Service,
     stream: TcpStream,
-    /// Time at which the duration allowed by the policy ends.
+    /// Time at which the duration granted by the policy ends.
     ends: SteadyTime,
     epoll: Epoll,
     ready: [EpollEvent; MAX_READY],
 }
 
 impl<'a, M: Conversing> ControlConnection<'a, M> {
-    /// Begins the conversation of the machine that `make` creates from this host's address.
+    /// Starts the conversation; `make` creates the state machine, given this host's address.
     pub fn new(
         (stream, peer): (TcpStream, SocketAddr),
         shared: &'a ReflectorContext,
@@ -91,12 +91,12 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         })
     }
 
-    /// Passes an input to the machine, with the current time.
+    /// Passes an input to the state machine, with the current time.
     pub fn handle(&mut self, input: M::Input<'_>) {
         self.machine.handle(tick(), input);
     }
 
-    /// Writes the machine's next message; false if there is none.
+    /// Writes the next message of the state machine; returns false if there is none.
     pub fn write_next(&mut self) -> bool {
         let mut out = Vec::new();
         if !self.machine.poll_transmit(tick(), &mut out) {
@@ -109,7 +109,7 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         true
     }
 
-    /// True if the time allowed by the policy is over; the machine is informed.
+    /// Returns true if the duration granted by the policy is over, and informs the state machine of it.
     pub fn is_expired(&mut self) -> bool {
         let expired = clock::steady() >= self.ends;
         if expired {
@@ -118,21 +118,21 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         expired
     }
 
-    /// Registers `descriptor` under an identifier of at least [`FIRST_OTHER`]. Until it is closed, the
-    /// descriptor is reported when it is ready.
+    /// Adds `descriptor` to the epoll set, under an identifier of at least [`FIRST_OTHER`]. The descriptor is
+    /// reported whenever it is ready, until it is closed.
     pub fn watch(&self, descriptor: &impl AsFd, id: u64) -> io::Result<()> {
         Ok(self.epoll.add(descriptor, EpollEvent::new(EpollFlags::EPOLLIN, id))?)
     }
 
-    /// Waits for a descriptor, `deadline`, or the machine's timer, at most a tenth of a second. Returns the
-    /// identifiers of the ready descriptors.
+    /// Waits for a descriptor, `deadline`, or the state machine's timer, at most a tenth of a second. Returns
+    /// the identifiers of the ready descriptors.
     pub fn wait(
         &mut self,
         deadline: Option<SteadyTime>,
     ) -> io::Result<impl Iterator<Item = u64> + Clone + use<M>> {
         let deadline = deadline.into_iter().chain(self.machine.poll_timeout()).min();
         let left = deadline.map_or(MAX_WAIT, |deadline| deadline - clock::steady());
-        // Rounded up to a millisecond, so that the wait for a deadline is not a busy loop.
+        // Rounded up to whole milliseconds, so that waiting for a deadline is not a busy loop.
         let ms = left.clamp(Span::ZERO, MAX_WAIT).0.unsigned_abs().div_ceil(1_000_000) as u16;
         let count = match self.epoll.wait(&mut self.ready, EpollTimeout::from(ms)) {
             Ok(count) => count,
@@ -158,21 +158,22 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         }
     }
 
-    /// Ends the connection while sessions continue, so that the client sees the end without waiting for the
-    /// last packets of the sessions.
+    /// Closes the connection for writing while sessions continue, so that the client sees the end without
+    /// waiting for the last packets of the sessions.
     pub fn hang_up(&self) {
+        // A closed connection stays readable, and would end every wait at once.
         let _ = self.epoll.delete(&self.stream);
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Ends this direction only. Closing the connection with unread input would reset it before the client
-    /// has read the end.
+    /// Closes only this direction. If the connection were closed with unread input, it would be reset before
+    /// the client has read the end.
     pub fn finish(&self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Admits a session with its resource needs. If users are configured, the client must have `proven` a
-    /// passphrase before.
+    /// Admits a session that needs the resources `ask`. If users are configured, the client must already have
+    /// `proven` a passphrase.
     pub fn admit(&self, ask: Ask, proven: bool) -> Result<Grant, AcceptCode> {
         let gate = &self.shared.gate;
         let grant =
@@ -192,7 +193,7 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         audit::wrong_key(&self.shared.gate, self.service, self.peer);
     }
 
-    /// Binds a session's socket at the connection's local address: on the port `asked` for if possible,
+    /// Binds a session's socket to the local address of the connection: on the port `asked` if possible,
     /// otherwise on one of `ports`; `None`: the system chooses.
     pub fn bind<T>(
         &self,

@@ -12,19 +12,18 @@ use jitlat_proto::policy::{self, Keys, Service, TableGrant};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// Reflector for irtt's clients.
+/// Reflector for IRTT clients.
 #[derive(Clone, Debug)]
 pub struct IrttReflector {
     /// UDP port.
     pub port: u16,
-    /// Keys of packets, by the name of the peer. A peer with a key gets answers only to packets with a valid
-    /// HMAC.
+    /// Keys of packets, by peer name. A peer that has a key only gets answers to packets with a valid HMAC.
     pub keys: Keys<IrttKey>,
     /// Shortest interval granted; requests at a shorter interval are not answered. Zero: no limit. The rate
-    /// limits of a client apply in addition.
+    /// limits per client also apply.
     pub shortest_interval: Span,
-    /// Networks whose addresses cannot be forged: their clients need not prove that they receive packets at
-    /// these addresses.
+    /// Networks whose source addresses cannot be forged: clients in them need not prove that they receive
+    /// packets at their address.
     pub trusted: Vec<Prefix>,
 }
 
@@ -40,7 +39,7 @@ impl Default for IrttReflector {
 }
 
 impl IrttReflector {
-    /// Returns the protocol's rules for a server with this policy, and the memory for its sessions.
+    /// Returns the protocol rules for a server with this policy, and the memory for its sessions.
     fn rules(&self, shared: &ReflectorContext) -> (IrttRules, TableGrant) {
         let usual = IrttRules::default();
         let size = irtt::SESSION_BYTES as usize;
@@ -51,7 +50,7 @@ impl IrttReflector {
             duration: shared.policy().duration(policy::IRTT).unwrap_or(Span::ZERO),
             sessions: table.entries,
             sessions_per_client: table.per_client,
-            // Packets with loopback addresses cannot come from a network.
+            // Packets with loopback source addresses cannot come from a network.
             trusted: self.trusted.iter().copied().chain(loopback()).collect(),
             ..usual
         };
@@ -85,7 +84,7 @@ impl Reflector for IrttReflector {
     }
 }
 
-/// Answers until the server stops. `table` holds the sessions.
+/// Answers until the server stops. `table` contains the sessions.
 fn serve(
     mut socket: AnsweringSocket<()>,
     mut server: Server,

@@ -18,7 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 pub struct LampReflector {
     /// UDP port.
     pub port: u16,
-    /// Networks whose addresses cannot be forged: their clients need not prove their addresses.
+    /// Networks whose source addresses cannot be forged: clients in them need not prove their address.
     pub trusted: Vec<Prefix>,
 }
 
@@ -57,20 +57,20 @@ struct AwaitingFollowUp {
     dscp: u8,
     id: u16,
     seq: u16,
-    /// Times at which the request arrived and the answer was sent; the latter is reported if no stamp
+    /// Times at which the request arrived and the answer was sent; the latter is used if no transmit stamp
     /// arrives.
     arrived: WallTime,
     answered: WallTime,
 }
 
-/// Returns the secret from which a server derives its address proofs.
+/// Returns the secret from which a server derives its proofs of address.
 pub(super) fn secret() -> io::Result<[u8; 32]> {
     let mut secret = [0; 32];
     random::fill(&mut secret)?;
     Ok(secret)
 }
 
-/// Returns memory for the sessions of a server with the rules of `shared`, and these rules.
+/// Returns memory for the sessions of a server with the rules of `shared`, and the rules themselves.
 pub(super) fn table<R: Copy>(rules: ServerRules, shared: &ReflectorContext) -> (ServerRules, TableGrant) {
     let size = lamp::Server::<R>::BYTES_PER_SESSION;
     let table = shared.gate.reserve_table(policy::LAMP, rules.sessions, size, clock::steady());

@@ -1,5 +1,5 @@
-//! LaMP in whole Ethernet frames: with IP and UDP headers built by this program, bypassing this host's
-//! stack, like `LaTe -s -r`; or without IP and UDP.
+//! LaMP in whole Ethernet frames, which bypass this host's network stack: with IP and UDP headers built by
+//! this program, like `LaTe -s -r`, or without IP and UDP.
 
 use super::lamp::{secret as lamp_secret, table as lamp_table};
 use super::udp::MAX_DATAGRAM;
@@ -24,12 +24,12 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 
-/// Reflector for LaMP over IPv4 and IPv6, in whole frames at one interface.
+/// Reflector for LaMP over IPv4 and IPv6, in whole frames on one interface.
 #[derive(Clone, Debug)]
 pub struct LampFrameReflector {
     /// UDP port.
     pub port: u16,
-    /// Interface name.
+    /// Name of the interface.
     pub interface: String,
     /// See [`super::LampReflector::trusted`].
     pub trusted: Vec<Prefix>,
@@ -44,11 +44,11 @@ impl Reflector for LampFrameReflector {
         policy::LAMP
     }
 
-    /// A single address, regardless of the host's addresses.
     fn needs_raw_packets(&self) -> bool {
         true
     }
 
+    /// Returns a single address, because frames are received regardless of the host's addresses.
     fn addresses(&self, _ips: &[IpAddr]) -> Vec<SocketAddr> {
         vec![(Ipv4Addr::UNSPECIFIED, self.port).into()]
     }
@@ -78,11 +78,11 @@ impl Reflector for LampEthernetReflector {
         policy::LAMP
     }
 
-    /// A single address: that of the interface.
     fn needs_raw_packets(&self) -> bool {
         true
     }
 
+    /// Returns a single address: that of the interface.
     fn addresses(&self, _ips: &[IpAddr]) -> Vec<SocketAddr> {
         vec![(Ipv6Addr::UNSPECIFIED, lamp_frame::ETHERTYPE).into()]
     }
@@ -115,10 +115,10 @@ struct LampFrameRequest<'a, W> {
 
 /// Protocol layers below LaMP in a frame.
 trait LowerLayer: Send + 'static {
-    /// Return route to a client, so that the kernel's tables are not needed.
+    /// Return route to a client, which is used instead of the kernel's routing tables.
     type Route: Copy;
 
-    /// Parses the packet in `frame`; `None` if it is not for this host.
+    /// Parses the packet in `frame`; `None` if it is not addressed to this host.
     fn parse<'a>(&self, frame: &'a [u8]) -> Option<LampFrameRequest<'a, Self::Route>>;
 
     /// Builds the frame of an answer.
@@ -129,8 +129,8 @@ trait LowerLayer: Send + 'static {
 struct Datagrams {
     mac: Mac,
     addresses: Vec<IpAddr>,
-    /// Socket that reserves the port, so that the host does not report it as unreachable. The socket's
-    /// filter drops all packets.
+    /// Socket that reserves the port, so that the host does not report the port as unreachable. A filter on
+    /// the socket drops all packets.
     _owner: UdpSocket,
 }
 
@@ -200,7 +200,7 @@ impl LowerLayer for Ethernet {
     }
 }
 
-/// A packet socket that answers requests.
+/// A packet socket on which requests are answered.
 struct Frames<B> {
     socket: Socket,
     beneath: B,
@@ -209,7 +209,7 @@ struct Frames<B> {
 }
 
 impl Frames<Datagrams> {
-    /// Receives packets to `port` at `interface`.
+    /// Receives packets to `port` on `interface`.
     fn open(
         interface: &str,
         port: u16,
@@ -232,8 +232,8 @@ impl Frames<Datagrams> {
     }
 }
 
-/// Binds a socket to `port` for both families, or for IPv4 if the host has no IPv6. The socket drops
-/// all packets.
+/// Binds a socket to `port` for both IP families, or for IPv4 if the host has no IPv6. The socket drops all
+/// packets.
 fn owner(port: u16) -> io::Result<Socket> {
     let of = |domain, any: IpAddr| {
         let owner = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
@@ -251,7 +251,7 @@ fn owner(port: u16) -> io::Result<Socket> {
 }
 
 impl<B: LowerLayer> Frames<B> {
-    /// Answers at `socket`, which belongs to an interface with the address `ip`.
+    /// Answers on `socket`, which belongs to an interface with the address `ip`.
     fn new(socket: Socket, ip: IpAddr, beneath: B, shared: &ReflectorContext) -> io::Result<Frames<B>> {
         enlarge(&socket);
         shared.prefer(&socket);
@@ -326,7 +326,7 @@ impl<B: LowerLayer> Frames<B> {
             Ok(LampReaction::Answer) => self.send(&route, out),
             Ok(LampReaction::AnswerAndFollow(kind)) => {
                 let began = if kind == LampFollowUp::Application { now.wall } else { at };
-                // Measured before sending: sending a frame may deliver it to the client at once.
+                // Measured before sending, because sending a frame may deliver it to the client at once.
                 let took = clock::wall() - began;
                 self.send(&route, out);
                 let Some(h) = LampHeader::parse(out).filter(|_| self.shared.may_follow_up(from)) else {
@@ -340,7 +340,7 @@ impl<B: LowerLayer> Frames<B> {
         }
     }
 
-    /// Sends an answer. A frame that cannot be sent is lost, as on any path.
+    /// Sends an answer. A frame that cannot be sent counts as lost on the path.
     fn send(&mut self, route: &B::Route, payload: &[u8]) {
         self.beneath.fill(&mut self.frame, route, payload);
         if self.socket.send(&self.frame).is_ok() {

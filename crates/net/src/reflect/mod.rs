@@ -1,4 +1,4 @@
-//! Answers two-way tests of other hosts. Each protocol is a file with a [`Reflector`].
+//! Answers two-way tests of other hosts. Each protocol has its own file with a [`Reflector`].
 //!
 //! ```no_run
 //! use jitlat_net::reflect::{Reflectors, StampReflector};
@@ -53,12 +53,12 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Answers the tests of one protocol at one port. New protocols implement this trait.
+/// Answers the tests of one protocol on one port. New protocols implement this trait.
 pub trait Reflector {
-    /// Name of the protocol, for example `STAMP`.
+    /// Returns the name of the protocol, for example `STAMP`.
     fn name(&self) -> &'static str;
 
-    /// Service whose admission rules apply.
+    /// Returns the service whose admission rules apply.
     fn service(&self) -> Service;
 
     /// True if only clients that prove a key are answered.
@@ -66,7 +66,7 @@ pub trait Reflector {
         false
     }
 
-    /// Returns the addresses to answer at, on a host that answers at `ips`.
+    /// Returns the addresses to listen on, for a host that serves the addresses `ips`.
     fn addresses(&self, ips: &[IpAddr]) -> Vec<SocketAddr>;
 
     /// True if the reflector opens packet sockets, which requires `CAP_NET_RAW`.
@@ -74,26 +74,26 @@ pub trait Reflector {
         false
     }
 
-    /// Opens the socket at `at`, one of [`addresses`](Self::addresses). Requests are answered once
-    /// [`OpenReflector::run`] runs. That method must return once the server stops;
+    /// Opens the socket on `at`, one of the [`addresses`](Self::addresses). Requests are answered while
+    /// [`OpenReflector::run`] runs. That function must return once the server stops;
     /// [`ReflectorContext::wait`] waits for packets and for the stop.
     fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector>;
 }
 
 /// A reflector whose socket is open.
 pub struct OpenReflector {
-    /// Local address, with the actual port.
+    /// Local address, with the actual port number.
     pub address: SocketAddr,
-    /// Answers requests; to be run on a separate thread.
+    /// Answers requests; should be called on a separate thread.
     pub run: Box<dyn FnOnce() + Send>,
 }
 
-/// State shared by all reflectors of a server, with the rules of one service. Clones share the same state.
+/// State shared by all reflectors of a server, with the rules of one service. Clones share the state.
 #[derive(Clone)]
 pub struct ReflectorContext {
     /// Admits clients and their sessions.
     pub(crate) gate: Gate,
-    /// Allowed networks of all services, and of this service.
+    /// Allowed networks of all services, and those of this service.
     networks: Arc<[Networks]>,
     /// Rate meters of the answers.
     meters: Meters,
@@ -107,26 +107,26 @@ pub struct ReflectorContext {
 }
 
 impl ReflectorContext {
-    /// True once reflectors must end.
+    /// True once reflectors must stop.
     pub fn is_stopping(&self) -> bool {
         self.stop.is_requested()
     }
 
-    /// Waits until `socket` can be read, or until `deadline`; returns false once reflectors must end.
+    /// Waits until `socket` can be read, or until `deadline`; returns false once reflectors must stop.
     pub fn wait(&self, socket: &impl AsFd, deadline: Option<SteadyTime>) -> bool {
         wake::wait(&[socket.as_fd(), self.stop.as_fd()], deadline);
         !self.is_stopping()
     }
 
-    /// Makes receiving calls on `socket` return once reflectors must end, so that no separate wait is needed
-    /// before each.
+    /// Makes receive calls on `socket` return once reflectors must stop, so that no separate wait is needed
+    /// before each call.
     fn end_waits_on(&self, socket: &Socket) -> io::Result<()> {
         let socket = socket.try_clone()?.into();
         self.waited.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
         Ok(())
     }
 
-    /// Sets the priority of answers on `socket` and returns it; if it cannot be set, logs the reason.
+    /// Sets the priority of answers on `socket` and returns it. If this fails, logs the reason.
     fn prefer(&self, socket: &impl AsFd) -> Option<u32> {
         match sockets::prefer(socket, self.priority) {
             Ok(()) => self.priority,
@@ -137,7 +137,7 @@ impl ReflectorContext {
         }
     }
 
-    /// True if a LaMP follow-up may be sent to `client`; it then counts as an answered packet.
+    /// True if a LaMP follow-up may be sent to `client`; the follow-up then counts as an answered packet.
     fn may_follow_up(&self, client: SocketAddr) -> bool {
         self.take(client.ip(), HEADER_LEN, clock::steady()).is_ok()
     }
@@ -147,7 +147,7 @@ impl ReflectorContext {
         if let Some(packets) = &self.packets
             && let Some(packet) = OneWayPacket::of_lamp(datagram, arrival, last)
         {
-            // If the queue is full the packet is not stored, but the test's report still counts it.
+            // If the queue is full, the packet is not stored, but the report of the test still counts it.
             let _ = packets.try_send(packet);
         }
     }
@@ -170,29 +170,29 @@ impl ReflectorContext {
         self.gate.policy()
     }
 
-    /// Counts an answered, or sent, packet of `bytes` bytes against the limits of `peer`. If a limit is
-    /// reached, returns the time after which to try again.
+    /// Counts a packet of `bytes` bytes, answered or sent, against the limits of `peer`. If a limit is
+    /// reached, returns the time to wait.
     pub fn take(&self, peer: IpAddr, bytes: usize, now: SteadyTime) -> Result<(), Span> {
         self.meters.take(peer, bytes, now)
     }
 }
 
-/// A packet of a one-way test that is recorded only at the receiving host.
+/// A packet of a one-way test that is recorded only on the receiving host.
 #[derive(Clone, Copy, Debug)]
 pub struct OneWayPacket {
     /// Address of the client.
     pub from: SocketAddr,
     /// Number of the test.
     pub id: u16,
-    /// True if this is the test's last packet.
+    /// True if this is the last packet of the test.
     pub last: bool,
     /// Send and arrival time of the packet, and its sequence number.
     pub record: PacketRecord,
 }
 
 impl OneWayPacket {
-    /// Parses the LaMP packet `datagram`, whose arrival is described by `arrival`; `None` if it is not a
-    /// LaMP packet.
+    /// Parses the LaMP packet `datagram`, which arrived as described by `arrival`; `None` if it is not a LaMP
+    /// packet.
     fn of_lamp(datagram: &[u8], arrival: &RequestArrival, last: bool) -> Option<OneWayPacket> {
         let header = LampHeader::parse(datagram)?;
         let mut record = PacketRecord::new(i64::from(header.seq));
@@ -208,12 +208,12 @@ impl OneWayPacket {
     }
 }
 
-/// Number of packets answered, and of packets not answered by reason.
+/// Numbers of packets that were answered, and that were not, by reason.
 #[derive(Debug, Default)]
 pub struct AnswerCounters {
-    /// Number of packets answered.
+    /// Number of answered packets.
     pub answered: AtomicU64,
-    /// Number of packets not answered, by [`Silence`].
+    /// Number of packets without an answer, by reason ([`Silence`]).
     pub silent: [AtomicU64; Silence::ALL.len()],
 }
 
@@ -227,15 +227,15 @@ impl AnswerCounters {
     }
 }
 
-/// A reflector that could not be started; other reflectors run.
+/// A reflector that could not start; the other reflectors are running.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the {name} reflector on {address}: {source}{}", hint(.address, .source))]
 pub struct ReflectorError {
     /// Name of the protocol.
     pub name: &'static str,
-    /// The address.
+    /// Address on which the reflector should have listened.
     pub address: SocketAddr,
-    /// The system's error.
+    /// Error of the operating system.
     pub source: io::Error,
 }
 
@@ -249,10 +249,31 @@ fn hint(address: &SocketAddr, error: &io::Error) -> String {
     }
 }
 
+/// Describes `failures`, one line each. Those that only lack a privilege share a line, because an ordinary user who starts
+/// every reflector would otherwise get six lines of the same advice.
+pub fn describe_failures(failures: &[ReflectorError]) -> Vec<String> {
+    let is_privilege =
+        |f: &&ReflectorError| f.source.kind() == io::ErrorKind::PermissionDenied && f.address.port() < 1024;
+    let (unprivileged, others): (Vec<_>, Vec<_>) = failures.iter().partition(is_privilege);
+    let mut lines: Vec<String> = others.iter().map(ToString::to_string).collect();
+    let mut names: Vec<String> =
+        unprivileged.iter().map(|f| format!("{} (port {})", f.name, f.address.port())).collect();
+    // Addresses of the same reflector follow one another.
+    names.dedup();
+    if !names.is_empty() {
+        lines.push(format!(
+            "not answering {}: a port below 1024 {}",
+            names.join(", "),
+            needs(Capability::NetBindService)
+        ));
+    }
+    lines
+}
+
 /// Maximum time until a connection's thread notices a stop.
 const MAX_WAIT: Span = Span::millis(100);
 
-/// Running reflectors. Dropping them stops them.
+/// Running reflectors. Dropping this value stops them.
 pub struct Reflectors {
     shared: ReflectorContext,
     threads: Vec<JoinHandle<()>>,
@@ -261,7 +282,7 @@ pub struct Reflectors {
 }
 
 impl Reflectors {
-    /// Creates a set without reflectors. Reflectors started later answer the clients that `policy` allows.
+    /// Creates an empty set. Reflectors that are added answer the clients that `policy` allows.
     ///
     /// # Errors
     /// The process has no free descriptors.
@@ -269,12 +290,12 @@ impl Reflectors {
         Reflectors::sharing(Gate::new(policy))
     }
 
-    /// Same as [`new`](Self::new), for reflectors that share `gate` with other services.
+    /// Like [`new`](Self::new), for reflectors that share `gate` with other services.
     ///
     /// # Errors
-    /// Same as [`new`](Self::new).
+    /// The process has no free descriptors.
     pub fn sharing(gate: Gate) -> io::Result<Reflectors> {
-        // A source of a random seed: the hash keys of a new map are random.
+        // The hash keys of a new map are random, so they serve as a seed.
         let seed = RandomState::new().hash_one(());
         let shared = ReflectorContext {
             networks: [gate.policy().networks.clone()].into(),
@@ -289,21 +310,21 @@ impl Reflectors {
         Ok(Reflectors { shared, threads: Vec::new(), listening: Vec::new(), failures: Vec::new() })
     }
 
-    /// Sets the priority within this host (`SO_PRIORITY`) of answers from reflectors started later.
+    /// Sets the priority of answers on this host (`SO_PRIORITY`), for reflectors that are started later.
     pub fn with_priority(mut self, priority: Option<u32>) -> Reflectors {
         self.shared.priority = priority;
         self
     }
 
-    /// Reflectors started later pass the packets of one-way tests to `packets`; packets for which the queue
-    /// has no room are dropped.
+    /// Makes reflectors that are started later pass the packets of one-way tests to `packets`; packets are
+    /// dropped if the queue is full.
     pub fn with_packets(mut self, packets: Option<SyncSender<OneWayPacket>>) -> Reflectors {
         self.shared.packets = packets;
         self
     }
 
-    /// Starts `reflector` on a host that answers at `ips`. An address that is not available (port in use, or
-    /// below 1024 without the privilege) is added to the [failures](Reflectors::failures).
+    /// Starts `reflector` on a host that serves the addresses `ips`. An address that is not available (port
+    /// in use, or below 1024 without privilege) is added to the [failures](Reflectors::failures).
     pub fn start(&mut self, reflector: &dyn Reflector, ips: &[IpAddr]) {
         let name = reflector.name();
         let shared = self.shared.of(reflector.service());
@@ -332,12 +353,12 @@ impl Reflectors {
         &self.failures
     }
 
-    /// Returns the clients' accounts, for services that share their limits.
+    /// Returns the accounts of the clients, for services that share the limits.
     pub fn accounts(&self) -> Arc<Accounts> {
         self.shared.meters.clients()
     }
 
-    /// Returns the numbers of packets answered and not answered.
+    /// Returns the numbers of packets that were answered and that were not.
     pub fn counters(&self) -> &AnswerCounters {
         &self.shared.counters
     }
@@ -347,7 +368,7 @@ impl Drop for Reflectors {
     fn drop(&mut self) {
         self.shared.stop.request();
         for socket in self.shared.waited.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // Linux reports that the socket is not connected, but nevertheless ends present and later waits
+            // Linux reports that the socket is not connected, but nevertheless ends current and later waits
             // for packets.
             let _ = SockRef::from(&socket).shutdown(Shutdown::Read);
         }
@@ -359,13 +380,13 @@ impl Drop for Reflectors {
     }
 }
 
-/// Networks of this host's loopback interface, whose addresses cannot come from another host.
+/// Returns the networks of the loopback interface, whose addresses cannot come from another host.
 fn loopback() -> impl Iterator<Item = Prefix> {
     let networks = [(Ipv4Addr::LOCALHOST.into(), 8), (Ipv6Addr::LOCALHOST.into(), 128)];
     networks.into_iter().filter_map(|(address, length)| Prefix::new(address, length))
 }
 
-/// Combines `port` with each of `ips`.
+/// Combines each of `ips` with `port`.
 fn at_port(ips: &[IpAddr], port: u16) -> Vec<SocketAddr> {
     ips.iter().map(|ip| SocketAddr::new(*ip, port)).collect()
 }

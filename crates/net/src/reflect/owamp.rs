@@ -1,5 +1,5 @@
-//! OWAMP server: one thread per control connection, which also receives the packets of its sessions, and one
-//! thread per session in which the server sends.
+//! OWAMP server: one thread per control connection, which also receives packets of sessions, and one thread
+//! per session in which the server sends.
 
 use super::control::{ControlConnection, FIRST_OTHER, listen};
 use super::{OpenReflector, Reflector, ReflectorContext, at_port};
@@ -30,12 +30,12 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Grants OWAMP sessions over a control connection, sends or receives their packets, and stores the results.
+/// Accepts OWAMP sessions over a control connection, sends or receives their packets, and stores the results.
 #[derive(Clone, Debug)]
 pub struct OwampServer {
     /// TCP port of control connections.
     pub port: u16,
-    /// Users of the keyed modes. If there are any, the open mode is not offered.
+    /// Users for the keyed modes. If there are any, the open mode is not offered.
     pub users: Users,
     /// UDP ports allowed for sessions; `None`: the system chooses.
     pub test_ports: Option<RangeInclusive<u16>>,
@@ -76,7 +76,7 @@ impl Reflector for OwampServer {
     }
 }
 
-/// Returns the limits of one session, within the limits of `policy` for a client.
+/// Returns the limits of one session, which lie within the limits of `policy` for a client.
 fn rules(policy: &Policy, users: &Users) -> OwampRules {
     let usual = OwampRules::default();
     let quotas = Scope::ALL.map(|scope| policy.quota(policy::OWAMP, scope));
@@ -117,8 +117,8 @@ impl OwampService {
     }
 }
 
-/// Results of sessions, with the memory granted for them. A session whose memory is needed by others is
-/// discarded.
+/// Results of sessions, with the memory granted for them. Results are discarded if their memory is needed for
+/// other clients.
 struct StoredSessions {
     store: Store,
     memory: HashMap<Sid, Grant>,
@@ -157,12 +157,12 @@ impl StoredSessions {
         self.memory.remove(&sid);
     }
 
-    /// True if the memory of a running session was needed by others.
+    /// True if the memory of a running session was needed for other clients.
     fn is_evicted(&self, sid: Sid) -> bool {
         self.memory.get(&sid).is_some_and(Grant::is_evicted)
     }
 
-    /// Releases the memory of discarded results; returns the time of the next expiry.
+    /// Releases the memory of expired results; returns the time of the next expiry.
     fn tidy(&mut self, now: SteadyTime) -> Option<SteadyTime> {
         let evicted: Vec<Sid> =
             self.memory.iter().filter(|(_, grant)| grant.is_evicted()).map(|(sid, _)| *sid).collect();
@@ -186,16 +186,16 @@ impl ConnectionService for OwampService {
     fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
         let served = OwampConversation::new(self, stream, peer, grant).and_then(|mut c| {
             let ran = c.run();
-            // End all sessions and store received packets, regardless of how the conversation ended.
+            // End all sessions and store the received packets, no matter how the conversation ended.
             c.abandon();
             ran
         });
         if let Err(error) = served {
-            tracing::debug!(%peer, %error, "an OWAMP control connection broke");
+            tracing::debug!(%peer, %error, "an OWAMP control connection was lost");
         }
     }
 
-    /// Refuses a client as the protocol defines it.
+    /// Refuses a client in the way that the protocol defines.
     fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &PolicyRefusal) {
         self.shared.counters.silent(Silence::of(why));
         let _ = stream.write_all(&Greeting::go_away());
@@ -208,21 +208,21 @@ impl ConnectionService for OwampService {
 
 /// This host's end of a session.
 enum ServerEndpoint {
-    /// Granted; sends once the test begins.
+    /// Accepted; packets are sent once the test starts.
     Waiting(Box<Departing>),
     Sending(SendingSession),
-    /// Receives; before the test begins, packets wait in the socket with the kernel's stamp.
+    /// Receiving. Before the test starts, packets wait in the socket with the kernel's timestamp.
     Receiving(Box<Receiving>),
-    /// Ended: sent packets were reported, or results were stored.
+    /// Ended: the sent packets were reported, or the results were stored.
     Over,
 }
 
 struct OwampSession {
-    /// Identifier in the kernel's list of ready descriptors.
+    /// Identifier in the epoll set.
     id: u64,
     sid: Sid,
     end: ServerEndpoint,
-    /// True while the test runs.
+    /// True while the test is running.
     running: bool,
     complete: bool,
     /// Number of packets sent at the last check.
@@ -233,15 +233,15 @@ struct OwampSession {
 /// Size of the kernel's buffers for the packets of one session, in bytes. The kernel counts twice the
 /// requested size.
 const SOCKET_MEMORY: u64 = 2 << 20;
-/// Memory that a sender needs, in bytes.
+/// Memory that a sending session needs, in bytes.
 const SENDER_MEMORY: u64 = 1 << 20;
-/// Identifier of the waker in the kernel's list; sessions have the following numbers.
+/// Identifier of the waker in the epoll set; the sessions use the following numbers.
 const WAKER: u64 = FIRST_OTHER;
 
 struct OwampConversation<'a> {
     service: &'a OwampService,
     control: ControlConnection<'a, Server>,
-    /// Granted and running sessions.
+    /// Accepted and running sessions.
     sessions: Vec<OwampSession>,
     next_id: u64,
     waker: Waker,
@@ -290,14 +290,14 @@ impl OwampConversation<'_> {
         Ok(())
     }
 
-    /// True if others need the memory of this connection or of its sessions.
+    /// True if the memory of this connection or of its sessions is needed for other clients.
     fn is_evicted(&self) -> bool {
         let kept = self.service.kept();
         self.control.grant.is_evicted()
             || self.sessions.iter().any(|s| s.grant.is_evicted() || kept.is_evicted(s.sid))
     }
 
-    /// Executes the machine's requests.
+    /// Executes the requests of the state machine.
     fn execute(&mut self) {
         while let Some(event) = self.control.machine.poll_event() {
             match event {
@@ -347,6 +347,8 @@ impl OwampConversation<'_> {
         let grant = self.control.admit(Ask::session(memory), proven)?;
         if direction == Direction::Up {
             let memory = SessionReceiver::memory(session.request.packets);
+            // A separate grant, because records are stored beyond the end of the session, and even of the
+            // connection, until the client fetches them.
             let records = self.control.admit(Ask { memory, ..Ask::default() }, proven)?;
             let owner = self.control.machine.owner();
             self.service.kept().claim(&session, &owner, records, clock::steady())?;
@@ -401,6 +403,7 @@ impl OwampConversation<'_> {
             return Ok((port, ServerEndpoint::Receiving(Box::new(Receiving::new(socket, receiver)))));
         }
         if self.control.local.is_ipv6() {
+            // The receiver computes the number of hops as 255 minus the TTL that arrived (RFC 4656).
             socket2::SockRef::from(&socket).set_unicast_hops_v6(255)?;
         } else {
             socket.set_ttl(255)?;
@@ -431,7 +434,7 @@ impl OwampConversation<'_> {
         Ok((port, ServerEndpoint::Waiting(Box::new(departing))))
     }
 
-    /// Starts the sessions that were granted since the last start.
+    /// Starts the sessions that have been accepted since the last start.
     fn start(&mut self) {
         for session in self.sessions.iter_mut().filter(|s| !s.running) {
             session.running = true;
@@ -455,7 +458,7 @@ impl OwampConversation<'_> {
         }
     }
 
-    /// Completes and stores the results of a session that its sender has ended.
+    /// Completes and stores the results of a session for which the client has finished sending.
     fn finish(&mut self, received: &PeerSummary) {
         let Some(index) = self.sessions.iter().position(|s| s.sid == received.summary.sid) else { return };
         let mut session = self.sessions.swap_remove(index);
@@ -489,7 +492,7 @@ impl OwampConversation<'_> {
         }
     }
 
-    /// Reports sessions that have become complete to the machine.
+    /// Informs the state machine about sessions that have become complete.
     fn look(&mut self) {
         let now = clock::steady();
         let mut complete = Vec::new();
@@ -534,10 +537,10 @@ impl OwampConversation<'_> {
     }
 }
 
-/// Maximum number of batches taken from one session before other sessions are checked.
+/// Maximum number of batches taken from one session before the other sessions are checked.
 const MAX_BATCHES: usize = 64;
 
-/// Receives the packets that have arrived for a session; returns true if any was recorded.
+/// Receives the queued packets of a session; returns true if any packet was recorded.
 fn receive(shared: &ReflectorContext, peer: IpAddr, session: &mut OwampSession, now: SteadyTime) -> bool {
     let ServerEndpoint::Receiving(receiving) = &mut session.end else { return false };
     let mut any = false;

@@ -17,14 +17,15 @@ use std::net::{IpAddr, SocketAddr};
 pub struct StampReflector {
     /// UDP port.
     pub port: u16,
-    /// Key of the authenticated mode. With a key, unsigned requests are not answered.
+    /// Key of the authenticated mode. With a key, unauthenticated requests are not answered. `None`:
+    /// unauthenticated mode.
     pub key: Option<stamp::auth::StampKey>,
-    /// Keys of networks, instead of `key`.
+    /// Keys by network, which override `key`.
     pub keys: Vec<(Prefix, stamp::auth::StampKey)>,
     /// Number of sessions whose answers are counted; 0: stateless.
     pub sessions: usize,
     /// Networks whose source addresses cannot be forged, in addition to the loopback networks. Requests from
-    /// these networks get a whole answer even if they are shorter than the answer.
+    /// these networks get a full-length answer even if they are shorter than the answer.
     pub trusted: Vec<Prefix>,
 }
 
@@ -92,7 +93,7 @@ impl Reflector for StampReflector {
     }
 }
 
-/// Answers until the server stops. `table` holds the sessions.
+/// Answers until the server stops. `table` contains the sessions.
 fn reflect(
     mut socket: AnsweringSocket<SentAnswer>,
     rules: ReflectorRules,

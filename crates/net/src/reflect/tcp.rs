@@ -1,4 +1,4 @@
-//! TCP request–response responder.
+//! TCP request-response responder.
 
 use super::control::listen;
 use super::{MAX_WAIT, OpenReflector, Reflector, ReflectorContext, at_port};
@@ -19,8 +19,8 @@ use std::time::Duration;
 pub struct TcpResponder {
     /// TCP port.
     pub port: u16,
-    /// Timeout for a client to send a whole request, and to read the whole response: this prevents a client
-    /// from holding a connection by transferring single bytes. The greeting has a separate timeout of 5 s.
+    /// Timeout for a client to send a whole request and to read the whole response, so that a client cannot
+    /// hold a connection by transferring single bytes. The greeting has its own timeout of 5 s.
     pub timeout: Duration,
 }
 
@@ -66,7 +66,7 @@ impl ConnectionService for Responding {
     }
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
-        // The connection is closed regardless of the result.
+        // The connection is closed in any case.
         let _ = self.respond(&stream, peer, grant);
     }
 
@@ -97,6 +97,7 @@ impl Responding {
             peer.read_exact(&mut request, self.timeout)?;
             let arrived = clock::wall();
             grant.touch(clock::steady());
+            // Limits count the larger direction.
             let bytes = sizes.request().max(sizes.response());
             self.await_turn(|now| own.take(bytes, now))?;
             self.await_turn(|now| self.shared.take(client.ip(), bytes, now))?;
@@ -107,8 +108,8 @@ impl Responding {
         Ok(())
     }
 
-    /// Waits until `take` grants one more answer. A request over TCP cannot be dropped; during the wait TCP's
-    /// flow control holds the client back.
+    /// Waits until `take` permits one more answer. A request over TCP cannot be dropped; meanwhile, TCP's
+    /// flow control slows the client down.
     fn await_turn(&self, take: impl Fn(SteadyTime) -> Result<(), Span>) -> io::Result<()> {
         while let Err(wait) = take(clock::steady()) {
             if self.shared.is_stopping() {

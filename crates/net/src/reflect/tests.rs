@@ -60,8 +60,8 @@ fn address(r: &Reflectors, name: &str) -> SocketAddr {
     r.listening().iter().find(|(n, _)| *n == name).unwrap().1
 }
 
-/// Waits until this many answers are counted. An answer is counted after it was sent: a client may receive it
-/// before, and the last one of a session may be counted only with the next.
+/// Waits until this many answers have been counted. An answer is counted after it was sent, so a client may
+/// receive it before, and the last one of a session may be counted only with the next.
 pub(super) fn await_answers(reflectors: &Reflectors, answers: u64) {
     let limit = std::time::Instant::now() + Duration::from_secs(10);
     while reflectors.counters().answered.load(Ordering::Relaxed) < answers {
@@ -212,8 +212,8 @@ fn a_reader_of_whole_frames_gets_whole_checksums() {
         return eprintln!("skipped: a_reader_of_whole_frames_gets_whole_checksums: no CAP_NET_RAW");
     };
     let reflectors = start("127.0.0.1");
-    // A raw client of LaTe, recognised by its port: acknowledgement, answer, follow-up stamped by the kernel,
-    // report. It proves its address as jitlat does, so that it gets a follow-up.
+    // A raw client of LaTe, recognised by its port: acknowledgement, answer, follow-up with a kernel
+    // timestamp, report. To get a follow-up, it proves its address like jitlat's client.
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let client = UdpSocket::bind((Ipv4Addr::new(127, 64 | high & 63, low, 2), lamp::RAW_PORT)).unwrap();
     client.connect(address(&reflectors, "LaMP")).unwrap();
@@ -244,7 +244,7 @@ fn a_reader_of_whole_frames_gets_whole_checksums() {
     ask(lamp::LampKind::Stop, 2, 0, 1);
     assert_eq!(sums(&mut live, lamp::RAW_PORT, 8)[..8], [true; 8]);
 
-    // A far host whose kernel refuses packets while a program there may read frames: from then on checksums
+    // A far host whose kernel refuses packets while a program on it may read frames: from then on, checksums
     // are complete.
     let port = UdpSocket::bind("127.46.77.3:0").unwrap().local_addr().unwrap();
     let options = lamp::client::LampOptions {
@@ -256,7 +256,7 @@ fn a_reader_of_whole_frames_gets_whole_checksums() {
         follow_up: None,
     };
     let stop = AtomicBool::new(false);
-    // Frames are read while they are sent; those of other tests are among them.
+    // Frames are read while they are sent, and include those of other tests.
     let (result, seen) = std::thread::scope(|scope| {
         let seen = scope.spawn(|| sums(&mut live, port.port(), 30));
         let result = run(|_| lamp::Client::new(options), plan(1, 32), &link(port), &stop);
@@ -272,8 +272,8 @@ fn a_responder_that_stops_at_any_step_is_given_up() {
     use std::io::{Read, Write};
     use std::net::TcpStream;
     let sizes = jitlat_proto::reqresp::ExchangeSizes::new(100, 50).unwrap();
-    // Number of bytes of the conversation (a greeting of 16 bytes, responses of 50) that the server sends
-    // before it falls silent or closes.
+    // Number of bytes in the conversation (a greeting of 16 bytes, responses of 50) that the server sends
+    // before it becomes silent or closes.
     let steps = [0, 7, 16, 16 + 20, 16 + 50, 16 + 3 * 50 + 49];
     std::thread::scope(|scope| {
         for (step, leaves) in steps.into_iter().flat_map(|s| [(s, false), (s, true)]) {
@@ -282,7 +282,7 @@ fn a_responder_that_stops_at_any_step_is_given_up() {
                 let to = listener.local_addr().unwrap();
                 let responder = move || {
                     let mut stream: TcpStream = listener.accept().unwrap().0;
-                    // Unsent data would be lost if the connection were closed before everything is read.
+                    // If the connection were closed before everything is read, unsent data would be lost.
                     stream.set_nodelay(true).unwrap();
                     let mut received = [0; 100];
                     stream.read_exact(&mut received[..16]).unwrap();
@@ -348,13 +348,13 @@ fn reports_leave_from_the_address_that_was_asked() {
         broadcast: false,
         follow_up: None,
     };
-    // Otherwise the system would send from 127.0.0.1.
+    // Without this, the system would send from 127.0.0.1.
     let measured = measure(lamp::Client::new(options), 32, SocketAddr::from(([127, 0, 0, 9], port)));
     assert_eq!(measured.outcome.protocol.report().map(|r| r.received), Some(20));
 }
 
-/// Returns the number of the answer whose departure time an extension of this answer reports; `None` if none
-/// is reported.
+/// Returns the number of the answer whose departure time is reported in an extension of this answer; `None`
+/// if there is none.
 fn reported_departure(answer: &[u8]) -> Option<u32> {
     let tlv = stamp::tlv::Tlvs::new(&answer[44..]).find_map(|step| match step {
         stamp::tlv::TlvStep::Whole(_, t) if t.kind == stamp::tlv::kind::FOLLOW_UP => Some(t.value.to_vec()),
@@ -427,7 +427,7 @@ fn a_byte_now_and_then_does_not_keep_a_connection_of_the_responder() {
         stream.write_all(&greeting[..length]).unwrap();
         let (mut received, mut answer) = (0, [0; 16]);
         let until = std::time::Instant::now() + Duration::from_secs(20);
-        // At most ten bytes arrive in the time allowed for a whole request.
+        // At most ten bytes arrive within the time allowed for a whole request.
         jitlat_waiting::at_pace(Duration::from_millis(20), || {
             assert!(std::time::Instant::now() < until, "the connection lasts");
             match stream.read(&mut answer) {
@@ -442,8 +442,8 @@ fn a_byte_now_and_then_does_not_keep_a_connection_of_the_responder() {
     }
 }
 
-/// Four clients of one host ask as often as they can, with a limit of 10 answers per second: they get at most
-/// that many, and at least `least`.
+/// Four clients on one host send requests as often as they can, with a limit of 10 answers per second. They
+/// get at most this many, and at least `least` in total.
 fn no_more_than_ten_a_second(ask: impl Fn(&Reflectors) + Sync, least: u64) {
     let mut policy = Policy::default();
     policy.client.packets = Some(10);
@@ -494,4 +494,27 @@ fn connections_of_one_client_share_its_limit() {
     };
     // All requests are answered, at the permitted rate.
     no_more_than_ten_a_second(ask, 12);
+}
+
+#[test]
+fn missing_privileges_are_reported_in_one_line() {
+    let failure = |name, port, kind: io::ErrorKind| ReflectorError {
+        name,
+        address: (Ipv4Addr::LOCALHOST, port).into(),
+        source: kind.into(),
+    };
+    let [refused, used] = [io::ErrorKind::PermissionDenied, io::ErrorKind::AddrInUse];
+    let failures = [
+        failure("STAMP", 862, refused),
+        failure("STAMP", 862, refused),
+        failure("LaMP", 46_000, used),
+        failure("OWAMP-Control", 861, refused),
+    ];
+    let lines = describe_failures(&failures);
+    let [other, privilege] = &lines[..] else { panic!("{lines:?}") };
+    assert!(other.contains("the LaMP reflector on 127.0.0.1:46000"), "{other}");
+    assert!(
+        privilege.starts_with("not answering STAMP (port 862), OWAMP-Control (port 861): a port below 1024 ")
+    );
+    assert!(describe_failures(&[]).is_empty());
 }

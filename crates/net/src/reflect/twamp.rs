@@ -21,12 +21,12 @@ use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
 
-/// Grants TWAMP sessions over a control connection, and answers their packets.
+/// Accepts TWAMP sessions over a control connection, and answers their packets.
 #[derive(Clone, Debug)]
 pub struct TwampServer {
     /// TCP port of control connections.
     pub port: u16,
-    /// Users of the keyed modes. If there are any, the unauthenticated mode is not offered.
+    /// Users for the keyed modes. If there are any, the unauthenticated mode is not offered.
     pub users: Users,
     /// UDP ports allowed for sessions; `None`: any above 1023.
     pub test_ports: Option<RangeInclusive<u16>>,
@@ -83,13 +83,13 @@ impl ConnectionService for TwampService {
     }
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
-        // A broken connection ends its sessions; there is no client left to inform.
+        // A lost connection ends its sessions; there is no client left to inform.
         if let Err(error) = TwampConversation::new(self, stream, peer, grant).and_then(|mut c| c.run()) {
-            tracing::debug!(%peer, %error, "a TWAMP control connection broke");
+            tracing::debug!(%peer, %error, "a TWAMP control connection was lost");
         }
     }
 
-    /// Refuses a client as the protocol defines it.
+    /// Refuses a client in the way that the protocol defines.
     fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &PolicyRefusal) {
         self.shared.counters.silent(Silence::of(why));
         let _ = stream.write_all(&Greeting::go_away());
@@ -99,17 +99,17 @@ impl ConnectionService for TwampService {
 /// State of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TwampSessionState {
-    /// Granted. Packets that arrive wait in the socket, with the kernel's stamp.
+    /// Accepted. Packets that arrive wait in the socket, with the kernel's timestamp.
     Waiting,
     Running,
-    /// The sessions were stopped. Late packets are answered until this time.
+    /// Stopped. Late packets are answered until this time.
     Ending(SteadyTime),
 }
 
 struct TwampSession {
-    /// Identifier in the kernel's list of ready descriptors.
+    /// Identifier in the epoll set.
     id: u64,
-    /// Socket; `u32` is the number of an answer.
+    /// Socket; a `u32` identifies an answer.
     socket: AnsweringSocket<u32>,
     reflector: SessionReflector,
     state: TwampSessionState,
@@ -120,13 +120,13 @@ struct TwampSession {
 
 /// Size of the kernel's buffer for the packets of one session, in bytes.
 const RECEIVE_BUFFER: usize = 1 << 20;
-/// Memory that a session may need, in bytes: the kernel counts twice the requested buffer size.
+/// Memory that a session may use, in bytes: the kernel counts twice the requested buffer size.
 const SESSION_MEMORY: u64 = 2 * RECEIVE_BUFFER as u64;
 
 struct TwampConversation<'a> {
     service: &'a TwampService,
     control: ControlConnection<'a, Server>,
-    /// Granted, running and lingering sessions.
+    /// Accepted, running and lingering sessions.
     sessions: Vec<TwampSession>,
     next_id: u64,
     over: bool,
@@ -180,7 +180,7 @@ impl TwampConversation<'_> {
         Ok(())
     }
 
-    /// Executes the machine's requests.
+    /// Executes the requests of the state machine.
     fn execute(&mut self) {
         while let Some(event) = self.control.machine.poll_event() {
             match event {
@@ -192,8 +192,7 @@ impl TwampConversation<'_> {
                     for session in self.sessions.iter_mut().filter(|s| s.state == TwampSessionState::Waiting)
                     {
                         session.state = TwampSessionState::Running;
-                        // If registration fails, the session's socket is not polled and its packets are not
-                        // answered.
+                        // If this fails, the session's socket is not polled, so its packets are not answered.
                         let _ = self.control.watch(session.socket.socket(), session.id);
                     }
                 }
@@ -212,8 +211,8 @@ impl TwampConversation<'_> {
         }
     }
 
-    /// Opens the socket of a session, on the requested port if it is free and allowed, otherwise on another
-    /// port; returns the port.
+    /// Opens the socket of a session: on the requested port if it is free and allowed, otherwise on another
+    /// port. Returns the port.
     fn open(&mut self, asked: &TwampOpenRequest) -> Result<u16, AcceptCode> {
         // The sessions include lingering ones of earlier tests on this connection.
         if self.sessions.len() >= 2 * self.service.rules.sessions {
@@ -224,10 +223,12 @@ impl TwampConversation<'_> {
         let room = asked.request_len.max(128);
         let bound = self.control.bind(
             self.service.test_ports.as_ref(),
+            // Lower ports are reserved for services.
             Some(asked.port).filter(|port| *port >= 1024),
             |at| AnsweringSocket::bind_polled(at, &self.service.shared, room),
         );
         let opened = bound.and_then(|socket| {
+            // Reduced from the usual size to the memory that the session was granted.
             let _ = setsockopt(socket.socket(), sockopt::RcvBuf, &RECEIVE_BUFFER);
             Ok((socket.local_addr()?.port(), socket))
         });
@@ -280,7 +281,7 @@ impl TwampConversation<'_> {
 }
 
 impl TwampSession {
-    /// Answers a batch; returns false if no packet in it belongs to this session.
+    /// Answers a batch of packets; returns false if none of them belongs to this session.
     fn answer(&mut self, error: ErrorEstimate, answer: &mut [u8]) -> bool {
         let (reflector, dscp) = (&mut self.reflector, self.dscp);
         let mut any = false;

@@ -1,5 +1,5 @@
-//! A UDP socket that answers requests: [`AnsweringSocket`] receives them in batches, [`Answers`] sends the
-//! answers.
+//! A UDP socket that answers requests: [`AnsweringSocket`] receives requests in batches, [`Answers`] sends
+//! the answers.
 
 use super::{AnswerCounters, ReflectorContext};
 use crate::clock;
@@ -23,24 +23,23 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum length of a datagram, in bytes.
+/// Maximum length of a datagram, in bytes: an IPv4 packet of 65 535 bytes without its IP and UDP headers.
 pub const MAX_DATAGRAM: usize = 65_507;
-/// Longest wait for a stamp. A driver takes the stamp when the packet is passed to the adapter, nearly always
-/// before the send call returns.
+/// Maximum wait for a transmit stamp. The driver takes the stamp when the packet is passed to the adapter,
+/// nearly always before the send call returns.
 const MAX_STAMP_DELAY: Span = Span::millis(5);
-/// Maximum number of answers that wait for their stamps.
+/// Maximum number of answers that wait for their transmit stamps.
 const MAX_STAMPS_AWAITED: usize = 1024;
-/// Memory for received datagrams, in bytes; more if a single datagram needs more.
+/// Memory for received datagrams, in bytes. More is used if a single datagram needs more.
 const INBOX_BYTES: usize = 4 << 20;
 
-/// A UDP socket that answers requests. The socket reports the fate of tracked answers, which are identified
-/// by `K`.
+/// A UDP socket that answers requests, and reports the outcome of tracked answers, each identified by a `K`.
 pub(crate) struct AnsweringSocket<K> {
     socket: UdpSocket,
     inbox: Inbox,
     shared: ReflectorContext,
     answers: Answers<K>,
-    /// Minimum length of an answer, in bytes: counted against the limits if a request is shorter.
+    /// Minimum length of an answer, in bytes. Counted against the limits if a request is shorter.
     shortest_answer: usize,
     wait: Wait,
 }
@@ -48,19 +47,19 @@ pub(crate) struct AnsweringSocket<K> {
 /// Method by which [`AnsweringSocket::receive`] waits for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
-    /// Do not wait: the caller has waited.
+    /// Do not wait, because the caller has already waited.
     Never,
-    /// Wait in the receiving call (`SO_RCVTIMEO`) for at most this time; `None`: until the server stops.
+    /// Wait in the receive call (`SO_RCVTIMEO`) for at most this time; `None`: until the server stops.
     AtMost(Option<Span>),
 }
 
-/// Permitted timeouts of the receiving call. There are few, so that the option is rarely changed.
+/// Possible timeouts of the receive call: only a few, so that the option is rarely changed.
 const WAITS: [Span; 3] = [Span::seconds(10), Span::seconds(1), Span::millis(100)];
 
-/// The fate of an answer.
+/// Outcome of a tracked answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DepartedAnswer<K> {
-    /// Identifies the answer.
+    /// Identifier of the answer.
     pub which: K,
     /// Outcome of sending the answer.
     pub departure: AnswerFate,
@@ -69,16 +68,16 @@ pub(crate) struct DepartedAnswer<K> {
 /// Outcome of sending an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerFate {
-    /// The kernel stamped the answer's departure with this time.
+    /// The answer left at this time, according to the kernel.
     Stamped(WallTime),
-    /// The answer was sent, but the requested stamp did not arrive.
+    /// The answer was sent, but its transmit stamp did not arrive.
     Unstamped,
     /// The answer could not be sent.
     NotSent,
 }
 
 impl<K: Copy> AnsweringSocket<K> {
-    /// Binds to `at`; the first `slot` bytes of each datagram are stored. [`receive`](Self::receive) waits
+    /// Binds to `at`. The first `slot` bytes of each datagram are stored. [`receive`](Self::receive) waits
     /// for packets until the server stops.
     pub fn bind(at: SocketAddr, shared: &ReflectorContext, slot: usize) -> io::Result<AnsweringSocket<K>> {
         let answering = AnsweringSocket { wait: Wait::AtMost(None), ..Self::bind_polled(at, shared, slot)? };
@@ -86,7 +85,7 @@ impl<K: Copy> AnsweringSocket<K> {
         Ok(answering)
     }
 
-    /// Same as [`bind`](Self::bind), for a caller who polls the socket: [`receive`](Self::receive) does not
+    /// Like [`bind`](Self::bind), for a caller that polls the socket: [`receive`](Self::receive) does not
     /// wait.
     pub fn bind_polled(
         at: SocketAddr,
@@ -101,9 +100,10 @@ impl<K: Copy> AnsweringSocket<K> {
         socket.bind(&at.into())?;
         observe(&socket, v6);
         enlarge(&socket);
+        // Older kernels do not accept a priority for a single answer.
         let priority = shared.prefer(&socket).filter(|_| has_message_priority());
-        // Answers leave from the address that the request was sent to. The hop limit lets the client see the
-        // distance.
+        // Answers are sent from the address to which the request was sent. The hop limit lets the client see
+        // the distance.
         if v6 {
             setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
             socket.set_unicast_hops_v6(255)?;
@@ -132,7 +132,7 @@ impl<K: Copy> AnsweringSocket<K> {
         })
     }
 
-    /// Sets the minimum length at which each answer is counted against a client's limits, in bytes.
+    /// Sets the minimum length, in bytes, with which an answer is counted against the limits of a client.
     pub fn with_shortest_answer(self, bytes: usize) -> AnsweringSocket<K> {
         AnsweringSocket { shortest_answer: bytes, ..self }
     }
@@ -147,13 +147,13 @@ impl<K: Copy> AnsweringSocket<K> {
         self.socket.local_addr()
     }
 
-    /// True if the kernel can report when answers leave.
+    /// True if the kernel can report the departure times of answers.
     pub(crate) fn stamps_answers(&self) -> bool {
         self.answers.stamps
     }
 
-    /// Waits for a batch of packets and passes each to `each`, with its arrival and the address it was sent
-    /// to; then sends all answers. With `due`, the wait ends after that time, or up to a tenth of a second
+    /// Waits for a batch of packets and passes each to `each`, with its arrival and its destination address;
+    /// then sends all answers. If `due` is set, the wait ends at that time, or up to a tenth of a second
     /// later.
     pub fn receive(
         &mut self,
@@ -166,7 +166,7 @@ impl<K: Copy> AnsweringSocket<K> {
                 self.limit_wait(limit, due);
                 libc::MSG_WAITFORONE
             }
-            // The receiving call does not return for a transmit stamp, so wait for packets and stamps.
+            // A transmit stamp does not end the receive call, so wait for packets and stamps here.
             Wait::AtMost(_) => {
                 self.wait_for_stamps();
                 libc::MSG_DONTWAIT
@@ -187,6 +187,7 @@ impl<K: Copy> AnsweringSocket<K> {
                 self.shared.counters.silent(Silence::Broadcast);
                 continue;
             }
+            // Limits count the longer of request and answer, so that short requests gain nothing.
             let answer = datagram.data.len().max(self.shortest_answer);
             if self.shared.take(from.ip(), answer, now.steady).is_err() {
                 self.shared.counters.silent(Silence::Limited);
@@ -206,7 +207,7 @@ impl<K: Copy> AnsweringSocket<K> {
         self.answers.flush(&self.socket);
     }
 
-    /// Changes the timeout of the receiving call if the caller's `due` requires another one.
+    /// Changes the timeout of the receive call if `due` requires a different one.
     fn limit_wait(&mut self, limit: Option<Span>, due: Option<Span>) {
         let wanted = due.map(|due| WAITS.into_iter().find(|wait| *wait <= due).unwrap_or(WAITS[2]));
         if wanted != limit {
@@ -217,13 +218,13 @@ impl<K: Copy> AnsweringSocket<K> {
         }
     }
 
-    /// Sends a packet that is not the answer to one just received.
+    /// Sends a packet that does not answer a request of the current batch.
     pub fn send(&mut self, packet: &[u8], to: SocketAddr, from: Option<LocalAddress>) {
         self.answers.push(packet, to, from, 0);
         self.answers.flush(&self.socket);
     }
 
-    /// Reports the fate of tracked answers, the latest first. `each` can send further packets.
+    /// Reports the outcomes of tracked answers, latest first. `each` can send further packets.
     pub(crate) fn take_departed(&mut self, mut each: impl FnMut(&mut Answers<K>, DepartedAnswer<K>)) {
         let answers = &mut self.answers;
         if answers.departures.awaited() > 0 {
@@ -253,8 +254,9 @@ impl<K: Copy> AnsweringSocket<K> {
     }
 }
 
-/// Returns the stamping options: all received packets, and sent packets that request a stamp.
+/// Returns the timestamping options: stamp all received packets, and sent packets that request a stamp.
 fn stamping() -> F {
+    // With OPT_TSONLY, the error queue does not return the packets themselves.
     F::SOF_TIMESTAMPING_SOFTWARE
         | F::SOF_TIMESTAMPING_RX_SOFTWARE
         | F::SOF_TIMESTAMPING_OPT_ID
@@ -268,21 +270,21 @@ pub struct Answers<K> {
     tracked: Vec<Tracked<K>>,
     departures: TransmitMatcher<Tracked<K>>,
     counters: Arc<AnswerCounters>,
-    /// True if the socket is bound to one address, so that answers need no source address.
+    /// True if the socket is bound to a single address, so that answers need no source address.
     bound: bool,
-    /// Priority set with each answer that has its own traffic class; `None`: the kernel chooses.
+    /// Priority of each answer that has its own traffic class; `None`: the kernel chooses.
     priority: Option<u32>,
     stamps: bool,
-    /// Fates of tracked answers, until [`AnsweringSocket::take_departed`] reports them.
+    /// Outcomes of tracked answers, until [`AnsweringSocket::take_departed`] reports them.
     departed: Vec<DepartedAnswer<K>>,
-    /// Estimate of the time from the clock reading for an answer to its departure.
+    /// Estimator of the time from reading the clock for an answer to its departure.
     lead: Lead,
 }
 
-/// An answer in the outbox.
+/// Tracking data of an answer in the outbox.
 #[derive(Clone, Copy)]
 struct Tracked<K> {
-    /// Identifier if the fate of the answer is to be reported.
+    /// Identifier, if the outcome of the answer is to be reported.
     which: Option<K>,
     stamped: bool,
     /// Clock reading from which the time in the answer was computed.
@@ -295,34 +297,35 @@ impl<K> Tracked<K> {
     }
 }
 
-/// Time at which an answer will probably leave.
+/// Time at which an answer is expected to leave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExpectedDeparture {
     /// Expected time of departure.
     pub at: Tick,
-    /// Clock reading on which the expectation is based.
+    /// Clock reading from which the expected time was computed.
     read: Tick,
 }
 
 impl<K: Copy> Answers<K> {
-    /// Queues `answer` to be sent with the rest of the batch. Each request leaves room for one answer and one
-    /// further packet.
+    /// Queues `answer` for sending with the rest of the batch. There is room for one answer and one further
+    /// packet per request.
     pub fn push(&mut self, answer: &[u8], to: SocketAddr, from: Option<LocalAddress>, dscp: u8) {
         self.add(answer, to, from, dscp, Tracked { which: None, stamped: false, read: None });
     }
 
-    /// Reads the clock for an answer to `to` that is pushed next, to which the result is passed.
+    /// Reads the clock for an answer to `to`, and returns the expected departure time. The result is passed
+    /// to the next push.
     pub(crate) fn leaving(&self, to: SocketAddr) -> ExpectedDeparture {
         let read = clock::tick();
         ExpectedDeparture { at: read + self.lead.of(to.ip()), read }
     }
 
-    /// True if the answer is to be stamped in order to update the lead.
+    /// True if the answer should be stamped to update the lead.
     fn is_lead_due(&mut self, leaving: ExpectedDeparture) -> bool {
         self.stamps && self.lead.is_due(leaving.read.steady)
     }
 
-    /// Same as [`push`](Self::push), for an answer that contains a time.
+    /// Like [`push`](Self::push), for an answer that contains a time.
     pub(crate) fn push_timed(
         &mut self,
         answer: &[u8],
@@ -335,9 +338,9 @@ impl<K: Copy> Answers<K> {
         self.add(answer, to, from, dscp, Tracked { which: None, stamped, read: Some(leaving.read.wall) });
     }
 
-    /// Same as [`push`](Self::push), for a tracked answer, which contains a time if `leaving` is given.
-    /// [`AnsweringSocket::take_departed`] will report if it could not be sent and, if it is `stamped`, when
-    /// it left.
+    /// Like [`push`](Self::push), for a tracked answer, which contains a time if `leaving` is given.
+    /// [`AnsweringSocket::take_departed`] reports if the answer could not be sent and, if `stamped` is set,
+    /// when it left.
     #[expect(clippy::too_many_arguments)]
     pub(crate) fn push_tracked(
         &mut self,
@@ -367,14 +370,14 @@ impl<K: Copy> Answers<K> {
             priority: self.priority,
             stamped: self.stamps && tracked.stamped,
             // LaTe's raw clients, recognised by their port, read whole frames and drop those whose checksum
-            // is left to an adapter.
+            // is left to the adapter.
             summed: to.port() == lamp::RAW_PORT,
         };
         self.outbox.push(answer, to, from.filter(|_| !self.bound), leave);
         self.tracked.push(tracked);
     }
 
-    /// Counts a request that is not answered.
+    /// Counts a request without an answer.
     pub fn silent(&self, why: Silence) {
         self.counters.silent(why);
     }
@@ -398,7 +401,7 @@ impl<K: Copy> Answers<K> {
                         }
                     }
                 }
-                // The request gets no answer, as if it had been lost on the path.
+                // The request stays unanswered, as if it had been lost on the path.
                 Err(rejected) => {
                     let tracked = self.tracked[rejected];
                     self.departed.extend(tracked.fate(AnswerFate::NotSent));
@@ -413,8 +416,8 @@ impl<K: Copy> Answers<K> {
         self.counters.answered(sent);
     }
 
-    /// Restarts the numbering of stamps after a stamped answer could not be sent: the kernel may or may not
-    /// have counted it.
+    /// Restarts the numbering of stamps after a stamped answer could not be sent, because it is unknown
+    /// whether the kernel counted it.
     fn restart(&mut self, socket: &UdpSocket) {
         if self.stamps {
             let departed = &mut self.departed;
@@ -451,7 +454,7 @@ mod tests {
     fn one_answer_that_cannot_be_sent_takes_nobody_elses_stamps() {
         let (mut socket, client, counters) = pair();
         let unreachable = SocketAddr::from(([127, 0, 0, 1], 0));
-        // Answers to the client are numbered; some answers go to an address to which nothing can be sent.
+        // Answers to the client are numbered. Some answers go to an address that cannot be reached.
         let mut known = Vec::new();
         for n in 0..40 {
             client.send(b"?").unwrap();
@@ -460,7 +463,7 @@ mod tests {
                 out.push_tracked(b"!", to, local, 0, n, n % 8 < 4, None);
             });
             let until = Instant::now() + LIMIT;
-            // Answers that are not stamped are reported only if they could not be sent.
+            // Answers without stamps are reported only if they could not be sent.
             while n % 8 < 4 && known.iter().all(|(known, _)| *known != n) {
                 assert!(Instant::now() < until, "{n} is neither stamped nor given up");
                 socket.take_departed(|_, d| known.push((d.which, d.departure)));
@@ -478,7 +481,7 @@ mod tests {
     #[test]
     fn stamps_that_never_come_hold_up_no_answer() {
         let (mut socket, client, _) = pair();
-        // Simulates an adapter without transmit stamps: each answer is awaited, and no stamp arrives.
+        // Simulates an adapter without transmit stamps: each answer is awaited, but no stamp arrives.
         let mut given_up = 0;
         let (requests, mut turns) = (200, 0);
         for n in 0..requests {
@@ -496,7 +499,7 @@ mod tests {
             socket.answers.departures.sent(tracked, clock::wall());
             assert_eq!(client.recv(&mut [0; 8]).unwrap(), 1);
         }
-        // A turn is one receiving call with its answers. Requests are not delayed while a stamp is awaited.
+        // A turn is one receive call with its answers. Waiting for a stamp does not delay requests.
         assert!(turns <= requests + requests / 10, "{turns} turns for {requests} requests");
         let until = Instant::now() + LIMIT;
         while given_up < requests {

@@ -38,7 +38,7 @@ fn packet_option<T>(socket: BorrowedFd<'_>, option: libc::c_int, value: &T) -> i
     .map(drop)
 }
 
-/// Makes a packet socket report each packet's full length and VLAN tag in a control message.
+/// Makes a packet socket report the full length and the VLAN tag of each packet in a control message.
 pub(crate) fn enable_packet_details(socket: BorrowedFd<'_>) -> io::Result<()> {
     const ON: libc::c_int = 1;
     packet_option(socket, libc::PACKET_AUXDATA, &ON)
@@ -55,7 +55,8 @@ pub(crate) fn receive_everything(socket: BorrowedFd<'_>, index: libc::c_int) -> 
     packet_option(socket, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
-/// Number of packets that a packet socket dropped since the last call because its buffer was full.
+/// Returns the number of packets that a packet socket has dropped since the last call because its buffer was
+/// full.
 pub(crate) fn packet_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
@@ -74,14 +75,15 @@ pub(crate) fn packet_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
 
 /// Size of a block of a ring, in bytes.
 const BLOCK: usize = 1 << 20;
-/// Nominal packet size for the kernel's arithmetic, in bytes; packets in the blocks have any length.
+/// Nominal packet size for the kernel's computations, in bytes; the packets in a block have any length.
 const FRAME: usize = 2048;
 /// Milliseconds after which the kernel hands over a block that is not full.
 const HAND_OVER_MS: u32 = 4;
-/// Bytes from the beginning of a packet's header (`struct tpacket3_hdr`, 16-byte aligned) to its `struct sockaddr_ll`.
+/// Distance from the beginning of a packet's header (`struct tpacket3_hdr`, 16-byte aligned) to its
+/// `struct sockaddr_ll`, in bytes.
 const ADDRESS: usize = size_of::<libc::tpacket3_hdr>().next_multiple_of(16);
 
-/// Field offsets in a block: `struct tpacket_block_desc`.
+/// Offsets of the fields of a block (`struct tpacket_block_desc`).
 mod block {
     pub const STATUS: usize = 8;
     pub const PACKETS: usize = 12;
@@ -109,23 +111,23 @@ unsafe impl Send for Ring {}
 /// A captured packet in a [`Ring`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RingPacket<'a> {
-    /// Captured beginning of the packet.
+    /// Captured part of the packet, from its beginning.
     pub data: &'a [u8],
     /// Length on the wire, in bytes.
     pub length: u32,
-    /// Kernel's time of capture: seconds and nanoseconds.
+    /// Kernel's timestamp: seconds and nanoseconds.
     pub time: (u32, u32),
     /// Status flags, `TP_STATUS_…`.
     pub status: u32,
-    /// VLAN tag: tag and tag protocol.
+    /// VLAN tag, and tag protocol.
     pub tag: (u16, u16),
-    /// Protocol in host order (`ETH_P_…`), and packet type (`PACKET_…`).
+    /// EtherType in host order (`ETH_P_…`), and packet type (`PACKET_…`).
     pub link: (u16, u8),
 }
 
 impl Ring {
-    /// Makes the packet socket, which must not be bound yet, deliver packets into a ring of at most `bytes`
-    /// bytes.
+    /// Makes a packet socket deliver packets into a ring of at most `bytes` bytes. The socket must not be
+    /// bound yet.
     pub fn of(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<Ring> {
         const VERSION: libc::c_int = libc::tpacket_versions::TPACKET_V3 as libc::c_int;
         packet_option(socket, libc::PACKET_VERSION, &VERSION)?;
@@ -168,7 +170,8 @@ impl Ring {
     /// Returns the next block if the kernel has handed it over. Dropping the block returns it to the kernel.
     pub fn block(&mut self) -> Option<RingBlock<'_>> {
         let handed_over = self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0;
-        // Not `then_some`, which would always create the block, and dropping it would return it to the kernel.
+        // Not `then_some`: it would always create the block, and dropping the block would return it to the
+        // kernel.
         handed_over.then(|| RingBlock { ring: self })
     }
 }
@@ -220,6 +223,7 @@ impl<'a> Iterator for RingPackets<'a> {
         let head = self.bytes.get(self.at..)?;
         let packet = packet(head);
         match word(head, 0)? {
+            // Zero marks the last packet of a block.
             0 => self.left = 0,
             next => self.at = self.at.checked_add(next as usize)?,
         }

@@ -17,32 +17,31 @@ use std::sync::mpsc::SyncSender;
 /// Settings for reaching the far host and for running the test on this host.
 #[derive(Clone, Debug)]
 pub struct TwoWayLink {
-    /// Address of the far host; ICMP ignores the port.
+    /// Address of the far host; the port is ignored for ICMP.
     pub to: SocketAddr,
     /// Kind of packets.
     pub carrier: Carrier,
     /// Addresses and marks.
     pub marking: Marking,
-    /// Best kind of stamps to use.
+    /// Preferred kind of timestamps.
     pub stamps: StampMode,
-    /// Scheduling and waiting of the thread.
+    /// Scheduling and waiting method of the thread.
     pub pacing: Pacing,
     /// Queue for the events of the test; `None`: not needed. Events that do not fit into the queue are still
-    /// contained in the result. A receiver that polls costs less than a receiver that blocks and has to be
-    /// woken.
+    /// part of the result. A polling receiver costs less than a blocking one, which has to be woken.
     pub live: Option<SyncSender<PingEvent>>,
 }
 
 /// An event of a running test.
 #[derive(Clone, Copy, Debug)]
 pub enum PingEvent {
-    /// An answer, with the data known so far.
+    /// An answer, with the data available so far.
     Answer(PacketRecord),
     /// Progress of the test, a few times per second.
     Progress(TwoWayProgress),
 }
 
-/// Sends the events of a test, each once.
+/// Sends the events of a test, each of them once.
 pub(crate) struct ProgressFeed<'a> {
     to: Option<&'a SyncSender<PingEvent>>,
     answers: usize,
@@ -54,7 +53,7 @@ impl<'a> ProgressFeed<'a> {
         ProgressFeed { to: link.live.as_ref(), answers: 0, progress: SteadyTime(i64::MIN) }
     }
 
-    /// Sends new events without blocking. If the queue is full, they are sent by a later call.
+    /// Sends new events without blocking. If the queue is full, a later call sends them.
     pub(crate) fn send_events<P: Protocol>(&mut self, pinger: &Pinger<P>, now: SteadyTime) {
         let Some(to) = self.to else { return };
         let answers = pinger.answers_since(self.answers).take(MAX_ANSWERS);
@@ -63,7 +62,7 @@ impl<'a> ProgressFeed<'a> {
             self.progress = now;
             let requests = pinger.requests();
             let progress = TwoWayProgress { sent: requests.sent(), answered: requests.answered() };
-            // If the queue is full, the next progress is sent instead.
+            // If the queue is full, a later progress event is sent instead.
             let _ = to.try_send(PingEvent::Progress(progress));
         }
     }
@@ -76,9 +75,9 @@ pub enum PingError {
     /// The socket could not be set up.
     #[error("cannot open a socket to {}: {hint}", host(to))]
     Socket {
-        /// The far host.
+        /// Address of the far host.
         to: SocketAddr,
-        /// Reason, and a suggested action.
+        /// Reason for the failure, and a suggested action.
         hint: String,
     },
     /// No request could be sent.
@@ -87,75 +86,77 @@ pub enum PingError {
         host(to),
         match source.kind() {
             io::ErrorKind::AddrNotAvailable => ": --bind must be an address of this host",
-            io::ErrorKind::PermissionDenied => ": does a firewall of this host forbid it?",
+            io::ErrorKind::PermissionDenied => ": does a firewall on this host block it?",
             _ => "",
         }
     )]
     Send {
-        /// The far host.
+        /// Address of the far host.
         to: SocketAddr,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The conversation failed.
+    /// The exchange with the far host failed.
     #[error("{}: {why}", host(to))]
     Conversation {
-        /// The far host.
+        /// Address of the far host.
         to: SocketAddr,
-        /// Reason, and a suggested action.
+        /// Reason for the failure, and a suggested action.
         why: String,
     },
-    /// The far host refused: nothing listens on the port.
+    /// The far host reports that nothing listens on the port.
     #[error(
-        "{0} refuses: nothing listens on that port there; is the reflector running, and is the port right?"
+        "{0} refused the packets: nothing listens on this port; is the reflector running, and is the port right?"
     )]
     Refused(SocketAddr),
-    /// No request was answered, and a host on the path reported that the packets are prohibited.
+    /// No request was answered, and a host on the path reported that these packets are prohibited.
     #[error(
         "{}: a router or firewall on the path reports that this traffic is prohibited (ICMP); does it let {} through?",
         host(.0), if .0.port() == 0 { "echo requests" } else { "this protocol and port" }
     )]
     Prohibited(SocketAddr),
-    /// A connection cannot be established: this host has no route, or a host on the path reported that it
-    /// has no route or that packets are prohibited.
+    /// No connection can be established: this host has no route, or a host on the path reported that it has
+    /// no route or prohibits these packets.
     #[error("{to}: {source}; is there a route to it, and does a firewall on the path prohibit this port?")]
     Unreachable {
-        /// The far host.
+        /// Address of the far host.
         to: SocketAddr,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
-/// Formats a far host and its port; echo requests have none.
+/// Formats a far host and its port. Echo requests have no port.
 fn host(to: &SocketAddr) -> String {
     if to.port() == 0 { to.ip().to_string() } else { to.to_string() }
 }
 
-/// The result of a test.
+/// Result of a test.
 pub struct TwoWayMeasured<P> {
     /// Records and counts.
     pub outcome: PingOutcome<P>,
     /// Local address and port.
     pub local: SocketAddr,
-    /// Kind of stamps that was used.
+    /// Kind of timestamps in use.
     pub stamps: StampMode,
     /// Facts about this host.
     pub host: HostFacts,
-    /// Ending of the test.
+    /// Way in which the test ended.
     pub ending: Ending,
+    /// Path MTU that the kernel knew after the test, in bytes; `None` if the requests are not larger, or if unknown.
+    pub path_mtu: Option<u32>,
     /// Number of requests that could not be sent.
     pub unsent: u64,
-    /// Number of requests whose transmit stamp was requested but never arrived; `None` if no stamps were
+    /// Number of requests whose transmit stamp was requested but did not arrive; `None` if no stamps were
     /// requested.
     pub stamps_lost: Option<u64>,
     /// Number of "port unreachable" messages received.
     pub refused: u64,
-    /// Number of messages received that report that a filter or policy prohibits these packets.
+    /// Number of received messages that report that a filter or policy prohibits these packets.
     pub prohibited: u64,
 }
 
-/// The progress of a test.
+/// Progress of a test.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoWayProgress {
     /// Number of requests sent.
@@ -164,13 +165,13 @@ pub struct TwoWayProgress {
     pub answered: u64,
 }
 
-/// Maximum number of answers that one call passes on.
+/// Maximum number of answers passed on in one call.
 const MAX_ANSWERS: usize = 32;
 /// Time between two progress events.
 const PROGRESS_INTERVAL: Span = Span::millis(250);
 
-/// Runs `protocol` against `link` according to `plan`, until it is over or `stop` is set; after a stop it
-/// still waits for answers in transit. The argument of `make` is true if the kernel chooses the ICMP
+/// Runs `protocol` against `link` according to `plan`, until the test is complete or `stop` is set. After a
+/// stop, answers in transit are still received. The argument of `make` is true if the kernel chooses the ICMP
 /// identifier.
 pub fn run<P: Protocol>(
     make: impl FnOnce(bool) -> P,
@@ -181,14 +182,14 @@ pub fn run<P: Protocol>(
     run_on(prepare(link, plan.spec.payload().into())?, make, plan, link, stop)
 }
 
-/// Opens the socket of a test with requests of `payload` bytes, so that the port can be sent to the far host
+/// Opens the socket of a test with requests of `payload` bytes, so that its port can be sent to the far host
 /// before [`run_on`].
 pub fn prepare(link: &TwoWayLink, payload: usize) -> Result<PreparedSocket, PingError> {
     socket::open(link.carrier, link.to, &link.marking, link.stamps, payload)
         .map_err(|e| PingError::Socket { to: link.to, hint: hint(link.carrier, &e) })
 }
 
-/// Same as [`run`], on a socket that is already open.
+/// Like [`run`], on a socket that is already open.
 pub fn run_on<P: Protocol>(
     prepared: PreparedSocket,
     make: impl FnOnce(bool) -> P,

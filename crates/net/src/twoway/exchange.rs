@@ -8,7 +8,7 @@ use crate::cmsg::{Passage, ReceivedInfo};
 use crate::departures::{MAX_AWAITED, TransmitMatcher};
 use crate::interface_counters::InterfaceCounters;
 use crate::pace::PaceMode;
-use crate::sockets::is_prohibition;
+use crate::sockets::{exceeded_mtu, is_mtu_report, is_prohibition};
 use crate::stamp::{StampMode, StampedPackets, flags};
 use crate::sys::{self, Inbox, MAX_BATCH};
 use jitlat_core::session::{Ending, HostFacts};
@@ -26,17 +26,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Longest sleep, so that a stop is noticed soon.
+/// Maximum sleep, so that a stop is noticed soon.
 const MAX_SLEEP: Span = Span::millis(100);
 /// Time before the deadline at which [`PaceMode::Hybrid`] stops sleeping.
 const SPIN_TIME: Span = Span::micros(60);
-/// Longest delay of a socket's timeout: the kernel counts it in ticks, at least a hundred per second.
+/// Maximum delay of a socket's timeout: the kernel counts timeouts in ticks, at least a hundred per second.
 const MAX_TIMEOUT_DELAY: Span = Span::millis(12);
-/// Maximum number of requests sent in a row before answers are read again.
+/// Maximum number of consecutive requests sent before answers are read again.
 const MAX_BURST: usize = 32;
-/// Longest wait for the last transmit stamps.
+/// Maximum wait for the last transmit stamps.
 const LAST_STAMPS_LIMIT: Span = Span::millis(20);
-/// Extra bytes for answers that are longer than the requests.
+/// Additional buffer space for answers that are longer than the requests, in bytes.
 const EXTRA_ANSWER_BYTES: usize = 2048;
 
 /// A running test: its socket, its state machine, and its failures so far.
@@ -51,7 +51,7 @@ pub(super) struct Exchange<'a, P> {
     feed: ProgressFeed<'a>,
     /// Time at which packets from other ports were last read.
     checked: SteadyTime,
-    /// Flags of the next receiving call, which determine whether it waits.
+    /// Flags of the next receive call, which determine whether it waits.
     waiting: libc::c_int,
     failures: Failures,
     interrupted: bool,
@@ -60,10 +60,10 @@ pub(super) struct Exchange<'a, P> {
     counters: InterfaceCounters,
 }
 
-/// Sockets of a test, and the headers around its packets.
+/// Sockets of a test, and the framing of its packets.
 struct ExchangeSockets {
     socket: Socket,
-    /// Socket for packets that the far host sends from other ports; `None` if they are not accepted.
+    /// Socket for packets that the far host sends from other ports; `None` if such packets are not accepted.
     elsewhere: Option<Socket>,
     framing: Option<Box<PacketFraming>>,
     /// True if received packets begin with an IPv4 header.
@@ -71,25 +71,26 @@ struct ExchangeSockets {
     local: SocketAddr,
 }
 
-/// Awaited transmit stamps.
+/// State of the transmit stamps.
 struct Stamping {
     stamps: StampMode,
     source: StampSource,
     departures: TransmitMatcher<Option<u32>>,
-    /// Number of requests that the kernel was to stamp.
+    /// Number of requests for which a stamp was requested.
     requested: u64,
-    /// True if the error queue has entries.
+    /// True if the error queue may have entries.
     queued: bool,
 }
 
-/// Requests that could not be sent, and ICMP errors received.
+/// Numbers of requests that could not be sent, and of ICMP errors received.
 #[derive(Default)]
 struct Failures {
     unsent: u64,
     first: Option<io::Error>,
     refused: u64,
     prohibited: u64,
-    /// Number of requests that had been answered when the far host last reported that no program listens.
+    /// Number of requests answered by the time the far host last reported that no program listens on the
+    /// port; `None` without such a report.
     answered_before: Option<u64>,
 }
 
@@ -101,14 +102,14 @@ impl Stamping {
             .collect(socket, |request, passage, stamp| stamped(pinger, source, request, passage, stamp))
     }
 
-    /// Restarts the numbering of stamps: after a failed send it is unknown whether the kernel has numbered
-    /// the packet.
+    /// Restarts the numbering of stamps after a failed send, because it is unknown whether the kernel has
+    /// counted the packet.
     fn restart<P: Protocol>(&mut self, socket: &Socket, pinger: &mut Pinger<P>) {
         let source = self.source;
         if source == StampSource::User {
             return;
         }
-        // If restarting fails, no stamps arrive, and the wait for them is short.
+        // If this fails, no stamps will arrive, and the wait for them is short.
         let _ =
             self.departures.restart(socket, flags(self.stamps, StampedPackets::BOTH), |request, stamp| {
                 if let Some((passage, stamp)) = stamp {
@@ -118,8 +119,8 @@ impl Stamping {
     }
 }
 
-/// Stores a stamp. An adapter's stamps arrive in addition to the kernel's, but a record holds only stamps of
-/// one source.
+/// Stores a stamp. An adapter's stamps arrive in addition to the kernel's, but a record only contains stamps
+/// of one source.
 fn stamped<P: Protocol>(
     pinger: &mut Pinger<P>,
     source: StampSource,
@@ -179,8 +180,8 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         }
     }
 
-    /// Receives packets that have arrived and sends requests that are due; returns the next deadline, or
-    /// `None` once the test is over.
+    /// Receives queued packets and sends requests that are due. Returns the next deadline, or `None` once the
+    /// test is over.
     pub fn turn(&mut self, stop: &AtomicBool) -> Option<SteadyTime> {
         self.collect_stamps();
         self.receive();
@@ -201,7 +202,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             }
             self.pinger.handle_timeout(tick());
         }
-        // Read stamps first: one that has already arrived would end the wait at once.
+        // Read stamps first: a stamp that has already arrived would end the wait at once.
         if self.stamping.departures.awaited() > 0 {
             self.stamping.collect(&self.wire.socket, &mut self.pinger);
         }
@@ -211,7 +212,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
     /// Reads all stamps that have arrived.
     fn collect_stamps(&mut self) {
         let Exchange { stamping, wire, pinger, .. } = self;
-        // Read the queue even if no stamp is awaited, because entries in it would end every wait at once.
+        // Read the queue even if no stamp is awaited, because any entry in it would end every wait at once.
         if stamping.departures.awaited() > 0 || std::mem::take(&mut stamping.queued) {
             while stamping.collect(&wire.socket, pinger) == MAX_BATCH {}
         }
@@ -239,7 +240,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         }
     }
 
-    /// Passes the datagrams in the inbox to the machine.
+    /// Passes the datagrams in the inbox to the state machine.
     fn take_answers(&mut self, now: Tick) {
         let Exchange { inbox, wire, pinger, .. } = self;
         for datagram in inbox.datagrams() {
@@ -257,7 +258,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         }
     }
 
-    /// Receives packets that the far host sent from ports other than the one addressed.
+    /// Receives packets that the far host sent from other ports.
     fn receive_elsewhere(&mut self) {
         let Exchange { inbox, wire, pinger, link, .. } = self;
         let Some(socket) = &wire.elsewhere else { return };
@@ -274,13 +275,13 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         }
     }
 
-    /// Counts a report by the far host that no program listens at the port.
+    /// Counts a report of the far host that no program listens on the port.
     fn refused(&mut self) {
         self.failures.refused += 1;
         self.failures.answered_before = Some(self.pinger.requests().answered());
     }
 
-    /// Sends the next request that is due; false if there is none.
+    /// Sends the next request if one is due; returns false otherwise.
     fn transmit(&mut self) -> bool {
         self.out.clear();
         let now = tick();
@@ -304,8 +305,8 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         true
     }
 
-    /// Sends the packet in `out`. A pending error of an earlier packet makes the send fail without sending,
-    /// so it is tried again.
+    /// Sends the packet in `out`. A pending error about an earlier packet makes the call fail without
+    /// sending, so it is repeated.
     fn send(&mut self) -> io::Result<()> {
         let carrier = self.link.carrier;
         let mut sent = self.send_once(carrier == Carrier::Udp && self.failures.refused > 0);
@@ -313,6 +314,10 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             self.refused();
             self.stamping.restart(&self.wire.socket, &mut self.pinger);
             sent = self.send_once(carrier == Carrier::Udp);
+        }
+        if matches!(&sent, Err(e) if is_mtu_report(e)) {
+            self.stamping.restart(&self.wire.socket, &mut self.pinger);
+            sent = self.send_once(false);
         }
         if matches!(&sent, Err(e) if is_filtered(carrier, e)) {
             self.stamping.restart(&self.wire.socket, &mut self.pinger);
@@ -322,21 +327,24 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         sent
     }
 
-    /// Sends the packet in `out`. If the host `refused`, a program there may still read whole frames (LaTe's
-    /// raw sockets); it would reject frames whose checksum is left to an adapter.
+    /// Sends the packet in `out`. If the host has refused packets (`refused`), a program on it may still read
+    /// whole frames (LaTe's raw sockets). Such a program rejects frames whose checksum is left to the
+    /// adapter, so the checksum is computed before sending.
     fn send_once(&mut self, refused: bool) -> io::Result<()> {
         let ExchangeSockets { socket, framing, .. } = &mut self.wire;
         let bytes = framing.as_mut().map_or(&self.out[..], |framing| framing.wrap(&self.out));
         if refused { sys::send_summed(socket, bytes) } else { socket.send(bytes).map(drop) }
     }
 
-    /// Waits until `due`, or until a packet arrives; at most [`MAX_SLEEP`].
+    /// Waits until `due` or until a packet arrives, at most [`MAX_SLEEP`].
     pub fn wait_until(&mut self, due: SteadyTime) {
         let now = clock::steady();
         self.feed.send_events(&self.pinger, now);
         let span = pause(due, now, self.mode);
         let ExchangeSockets { socket, elsewhere, .. } = &self.wire;
         let any_port = self.link.marking.any_port;
+        // Neither transmit stamps nor packets on the second socket end a receive call, and its timeout is
+        // coarse.
         let coarse = self.stamping.source == StampSource::User && span > MAX_TIMEOUT_DELAY && !any_port;
         if coarse && receive_within(socket, span - MAX_TIMEOUT_DELAY) {
             self.waiting = libc::MSG_WAITFORONE;
@@ -361,13 +369,14 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             stamping,
             interrupted,
             wire,
+            link,
             ..
         } = self;
         host.sync_after = clock::sync_state();
         host.clock_step = Some(clock_steps.check());
         host.notes.extend(counters.note());
-        // The far program ended during the test if no answer arrived after its host reported that, and one is
-        // missing.
+        // The far program ended during the test if its host reported this, no answer arrived afterwards, and
+        // at least one answer is missing.
         let requests = pinger.requests();
         let gone =
             failures.answered_before == Some(requests.answered()) && requests.answered() < requests.sent();
@@ -377,6 +386,13 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             _ => Ending::Complete,
         };
         let outcome = pinger.finish_up();
+        let length = u32::from(outcome.spec.payload());
+        let path_mtu = match link.carrier {
+            Carrier::Udp => exceeded_mtu(&wire.socket, link.to.is_ipv6(), length + 8),
+            Carrier::Icmp => exceeded_mtu(&wire.socket, link.to.is_ipv6(), length),
+            Carrier::Raw | Carrier::Ethernet => None,
+        };
+        // Packets dropped in this host's queue were never sent, so their stamps do not count as lost.
         let dropped = outcome.sent.dropped_in_queue(outcome.records.iter().map(|r| r.seq));
         let lost = stamping.requested.saturating_sub(outcome.sent.known() as u64 + dropped);
         Ok(TwoWayMeasured {
@@ -385,6 +401,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             stamps: stamping.stamps,
             host,
             ending,
+            path_mtu,
             unsent: failures.unsent + dropped,
             stamps_lost: (stamping.source != StampSource::User).then_some(lost),
             refused: failures.refused,
@@ -424,7 +441,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
     }
 }
 
-/// Returns the reception data of a packet of `length` bytes, read at `now`.
+/// Returns the facts about the reception of a packet of `length` bytes, read at `now`.
 fn reception(info: &ReceivedInfo, length: usize, now: Tick, other_port: bool) -> PingReception {
     PingReception {
         stamp: info.stamp.unwrap_or(Stamp { at: now.wall, source: StampSource::User }),
@@ -436,19 +453,18 @@ fn reception(info: &ReceivedInfo, length: usize, now: Tick, other_port: bool) ->
     }
 }
 
-/// True if the error means that no program listens at the far host's port.
+/// True if the error means that no program listens on the far host's port.
 fn is_refusal(carrier: Carrier, error: &io::Error) -> bool {
     carrier != Carrier::Icmp && error.kind() == io::ErrorKind::ConnectionRefused
 }
 
 /// True if the error means that a filter or policy rejects the requests. Echo requests have no port that
-/// could be closed, so "port unreachable" comes from a firewall that rejects them (the default answer of
-/// netfilter's REJECT).
+/// could be closed, so "port unreachable" is sent by a firewall (the default of netfilter's REJECT).
 fn is_filtered(carrier: Carrier, error: &io::Error) -> bool {
     is_prohibition(error) || carrier == Carrier::Icmp && error.kind() == io::ErrorKind::ConnectionRefused
 }
 
-/// Returns the time to sleep if `due` is next, at most a tenth of a second.
+/// Returns the time to sleep if the next deadline is `due`, at most a tenth of a second.
 fn pause(due: SteadyTime, now: SteadyTime, mode: PaceMode) -> Span {
     let wake = match mode {
         PaceMode::Sleep | PaceMode::Etf => due,
@@ -458,28 +474,29 @@ fn pause(due: SteadyTime, now: SteadyTime, mode: PaceMode) -> Span {
     (wake - now).max(Span(0)).min(MAX_SLEEP)
 }
 
-/// Sleeps for `span`, or until a packet or a stamp arrives, or a packet at `elsewhere` if given; returns true
-/// if the error queue has entries.
+/// Sleeps for `span`, or until a packet or a stamp arrives on `socket` or a packet on `elsewhere`. Returns
+/// true if the error queue has entries.
 fn wait(socket: &impl AsFd, elsewhere: Option<&Socket>, span: Span) -> bool {
     if span.0 == 0 {
         return false;
     }
     let other = elsewhere.map_or_else(|| socket.as_fd(), AsFd::as_fd);
     let mut ready = [socket.as_fd(), other].map(|socket| PollFd::new(socket, PollFlags::POLLIN));
-    // The result for a signal or a timeout does not matter, because the caller checks everything again.
+    // A signal or a timeout needs no special treatment, because the caller checks everything again.
     let watched = if elsewhere.is_some() { &mut ready[..] } else { &mut ready[..1] };
     let _ = ppoll(watched, Some(TimeSpec::new(span.0 / SECOND, span.0 % SECOND)), None);
     ready[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR))
 }
 
-/// Makes the next receiving call wait for `span`. This saves a system call between an answer and its stamp
-/// compared with [`wait`], but the timeout is coarser. Returns false on failure.
+/// Makes the next receive call wait for `span`. Compared with [`wait`], this saves a system call between an
+/// answer and its stamp, but the timeout is coarser. Returns false on failure.
 fn receive_within(socket: &impl AsFd, span: Span) -> bool {
     let limit = TimeVal::new(span.0 / SECOND, (span.0 % SECOND) / 1000);
     (limit.tv_sec() > 0 || limit.tv_usec() > 0) && setsockopt(socket, sockopt::ReceiveTimeout, &limit).is_ok()
 }
 
 fn without_ip_header(packet: &[u8]) -> &[u8] {
+    // The header length is in the lower half of the first byte, in 32-bit words.
     let length = packet.first().map_or(0, |b| usize::from(b & 0x0f) * 4);
     packet.get(length..).unwrap_or_default()
 }

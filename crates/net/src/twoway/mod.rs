@@ -1,12 +1,13 @@
 //! Drivers of the two-way protocols.
 //!
-//! * [`client`] – runs one test; `exchange` – the running test: requests on time, answers, stamps
-//! * [`socket`] – sockets of tests; [`raw`] – packet sockets instead
+//! * [`client`] – runs one test; `exchange` – the running test: sends requests on time, receives answers
+//!   and stamps
+//! * [`socket`] – sockets of tests; [`raw`] – packet sockets for whole frames
 //! * [`request_response`] – requests over one TCP connection
 //! * [`twamp`] – negotiates a TWAMP session before a test
 //!
 //! Their reflectors are in [`crate::reflect`]. Each test has one thread, which sleeps until the next request
-//! is due or a packet arrives. With kernel stamps its wake-up delay does not affect the results.
+//! is due or a packet arrives. With kernel timestamps, wake-up delays do not affect the results.
 
 pub mod client;
 mod exchange;

@@ -7,13 +7,13 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Longest wait for the next hop's address.
+/// Maximum wait for the next hop's address.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Interval at which the kernel's neighbour table is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Returns the Ethernet address of the next hop on the route to `to`. A datagram through `owner`, which is
-/// connected to `to`, makes the kernel resolve the address.
+/// Returns the Ethernet address of the next hop on the route to `to`. To make the kernel resolve the address,
+/// a datagram is sent through `owner`, which is connected to `to`.
 pub(super) fn next_hop(owner: &UdpSocket, to: IpAddr, interface: &str) -> io::Result<Mac> {
     let hop = gateway(to, interface)?.unwrap_or(to);
     let index = if_nametoindex(interface).map_err(io::Error::from)?;
@@ -25,8 +25,8 @@ pub(super) fn next_hop(owner: &UdpSocket, to: IpAddr, interface: &str) -> io::Re
         }
         if asked.is_none_or(|a| a.elapsed() > Duration::from_millis(500)) {
             asked = Some(Instant::now());
-            // The datagram is empty, so that no protocol accepts it. Its only purpose is to make the kernel
-            // resolve the address; an error is expected while the address is unknown.
+            // The datagram is empty, so that no program accepts it: its only purpose is to make the kernel
+            // resolve the address. An error is expected while the address is unknown.
             let _ = owner.send(&[]);
         }
         std::thread::sleep(POLL_INTERVAL);
@@ -40,7 +40,8 @@ pub(super) fn next_hop(owner: &UdpSocket, to: IpAddr, interface: &str) -> io::Re
     ))
 }
 
-/// Returns the gateway on the most specific route to `to` through `interface`; `None` if `to` is a neighbour.
+/// Returns the gateway on the most specific route to `to` through `interface`; `None` if `to` is reached
+/// directly.
 pub(super) fn gateway(to: IpAddr, interface: &str) -> io::Result<Option<IpAddr>> {
     Ok(match to {
         IpAddr::V4(to) => gateway_v4(&read("route")?, to, interface).map(IpAddr::from),
@@ -54,6 +55,8 @@ fn read(table: &str) -> io::Result<String> {
 }
 
 fn gateway_v4(routes: &str, to: Ipv4Addr, interface: &str) -> Option<Ipv4Addr> {
+    // The kernel prints the bytes of an address, which are in network order, as a number in this host's
+    // order.
     let of_hex = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::to_ne_bytes);
     let best = routes.lines().skip(1).filter_map(|line| {
         let mut fields = line.split_ascii_whitespace();
@@ -80,25 +83,26 @@ fn gateway_v6(routes: &str, to: Ipv6Addr, interface: &str) -> Option<Ipv6Addr> {
         let fits = name == interface && u128::from(to) & mask == net? && flags & (UP | REJECT) == UP;
         fits.then_some(((length, std::cmp::Reverse(metric?)), Ipv6Addr::from(gate?)))
     });
+    // The longest prefix wins; of equal ones, the smallest metric.
     best.max_by_key(|(rank, _)| *rank).map(|(_, gate)| gate).filter(|gate| !gate.is_unspecified())
 }
 
-/// Returns the Ethernet address of `hop` at the interface `index`, if the kernel has resolved it.
+/// Returns the Ethernet address of `hop` on the interface `index`; `None` if the kernel has not resolved it.
 fn neighbour(hop: IpAddr, index: u32) -> io::Result<Option<Mac>> {
     let mut question = [0; NEIGHBOUR];
     question[0] = if hop.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET } as u8;
     netlink::dump(libc::RTM_GETNEIGH, &question, |entry| mac_of(entry, hop, index))
 }
 
-/// `ndmsg`: family, padding, interface, state, flags, type.
+/// Length of `ndmsg`: family, padding, interface, state, flags, type.
 const NEIGHBOUR: usize = 12;
 const INTERFACE: usize = 4;
 const STATE: usize = 8;
-/// States in which the address can be used: reachable, stale, delay, probe, noarp, permanent.
+/// States in which the address is usable: reachable, stale, delay, probe, noarp, permanent.
 const USABLE: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 
-/// Returns the Ethernet address in an entry of the kernel's table if it belongs to `hop` at the interface
-/// `index`.
+/// Returns the Ethernet address in an entry of the kernel's table, if the entry belongs to `hop` on the
+/// interface `index`.
 fn mac_of(entry: &[u8], hop: IpAddr, index: u32) -> Option<Mac> {
     let usable = netlink::u16_at(entry, STATE)? & USABLE != 0;
     if !usable || netlink::u32_at(entry, INTERFACE)? != index {

@@ -1,8 +1,8 @@
-//! UDP over IPv4 and IPv6 through a packet socket: whole Ethernet frames, built and parsed by this program,
-//! bypassing the host's own IP and UDP.
+//! UDP over IPv4 and IPv6 through a packet socket: this program builds and parses whole Ethernet frames, and
+//! bypasses the host's own IP and UDP.
 //!
-//! The kernel still chooses the route and the source address, resolves the next hop's address, and reserves
-//! the port, so that it does not report the port as unreachable.
+//! The kernel still chooses the route and the source address, and resolves the next hop's address. It also
+//! reserves the port, so that it does not report the port as unreachable.
 
 use crate::frame::{self, Ends, HEADERS, Headers, Mac};
 use crate::lamp_frame;
@@ -19,13 +19,13 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 
-/// `ARPHRD_ETHER`: interfaces whose frames begin with an Ethernet header.
+/// Value of `ARPHRD_ETHER`: interfaces whose frames begin with an Ethernet header.
 const WITH_ETHERNET: u16 = 1;
 
 /// Default TTL.
 pub(crate) const DEFAULT_TTL: u8 = 64;
 
-/// Message for an attempt to send raw frames from a host to itself.
+/// Error message if raw frames are to be sent from a host to itself.
 pub(crate) const LOOPBACK: &str =
     "the kernel accepts no whole frames on its loopback interface: raw sockets reach other hosts only";
 
@@ -33,29 +33,29 @@ pub(crate) const LOOPBACK: &str =
 pub struct PacketFraming {
     beneath: FrameAddressing,
     frame: Vec<u8>,
-    /// Socket that reserves the port. The socket's filter drops all packets.
+    /// Socket that reserves the port. A filter on the socket drops all packets.
     _owner: UdpSocket,
 }
 
-/// Headers around a packet in its frame.
+/// Headers of the frames that carry a test's packets.
 enum FrameAddressing {
-    /// UDP and IP.
+    /// Ethernet, IP and UDP.
     Datagrams { headers: Headers, from: SocketAddr, to: SocketAddr },
-    /// Ethernet.
+    /// Ethernet only.
     Ethernet { from: Mac, to: Mac },
 }
 
 /// A packet extracted from a frame.
 pub(crate) struct Unwrapped<'a> {
     pub payload: &'a [u8],
-    /// Time to live or hop limit; `None` without IP.
+    /// TTL or hop limit; `None` without IP.
     pub ttl: Option<u8>,
     /// TOS or traffic-class octet; `None` without IP.
     pub traffic_class: Option<u8>,
 }
 
 impl PacketFraming {
-    /// Returns the frame that contains `payload`.
+    /// Returns a frame that contains `payload`.
     pub fn wrap(&mut self, payload: &[u8]) -> &[u8] {
         match &self.beneath {
             FrameAddressing::Datagrams { headers, .. } => frame::fill(&mut self.frame, headers, payload),
@@ -83,7 +83,7 @@ impl PacketFraming {
 /// Opens a packet socket for a test with `to`.
 ///
 /// # Errors
-/// A message: no Ethernet, a next hop that does not answer, or requests too large for one frame.
+/// The interface is not Ethernet, the next hop does not answer, or requests are too large for one frame.
 pub fn open(
     to: SocketAddr,
     marking: &Marking,
@@ -92,6 +92,7 @@ pub fn open(
 ) -> io::Result<PreparedSocket> {
     let mut notes = Vec::new();
     let (owner, from) = owner(to, marking, &mut notes)?;
+    // If the kernel does not know the path MTU, that of Ethernet applies.
     let mtu = sys::path_mtu(owner.as_fd(), to.is_ipv6()).map_or(1500, |mtu| mtu as usize);
     let largest = mtu.saturating_sub(frame::beneath(to.ip()));
     if payload > largest {
@@ -103,7 +104,7 @@ pub fn open(
     let packets = packet_socket(&interface, &frame::only_between(to, from.port()))?;
     let owner: UdpSocket = owner.into();
     let next_mac = next_hop(&owner, to.ip(), &interface)?;
-    // Addresses in frames have no scopes.
+    // Addresses in frames have no scope.
     let [from, to] = [from, to].map(|at| SocketAddr::new(at.ip(), at.port()));
     let ends = Ends { from_mac: mac, to_mac: next_mac, from, to };
     let framing = PacketFraming {
@@ -118,11 +119,11 @@ pub fn open(
     prepared(packets, framing, from, marking, stamps, notes)
 }
 
-/// Opens a packet socket for a test without IP with the neighbour `to`, whose address only serves to find its
-/// interface.
+/// Opens a packet socket for a test without IP against the neighbour `to`. Its IP address is used only to
+/// find the interface.
 ///
 /// # Errors
-/// Same as [`open`]; also if the host is behind a router.
+/// Like [`open`]; also if the host is behind a router.
 pub fn open_ethernet(
     to: SocketAddr,
     marking: &Marking,
@@ -138,6 +139,7 @@ pub fn open_ethernet(
             to.ip()
         )));
     }
+    // If the kernel does not know the path MTU, that of Ethernet applies.
     let largest = sys::path_mtu(owner.as_fd(), to.is_ipv6()).map_or(1500, |mtu| mtu as usize);
     if payload > largest {
         return Err(unsupported(format!("{payload} bytes do not fit into a frame, which holds {largest}")));
@@ -157,11 +159,11 @@ fn unsupported(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, why)
 }
 
-/// Returns the socket that reserves the port for frames exchanged with `to`, and the local address of the
+/// Returns a socket that reserves the port for frames exchanged with `to`, and the local address of the
 /// route.
 fn owner(to: SocketAddr, marking: &Marking, notes: &mut Vec<String>) -> io::Result<(Socket, SocketAddr)> {
     let owner = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
-    // Drop all packets: answers are read from the frames.
+    // Drop all packets, because the answers are read from the frames.
     owner.attach_filter(&frame::nothing())?;
     socket::mark(&owner, to, marking, notes)?;
     owner.connect(&to.into())?;
@@ -174,7 +176,7 @@ fn owner(to: SocketAddr, marking: &Marking, notes: &mut Vec<String>) -> io::Resu
     Ok((owner, from))
 }
 
-/// Common part of both kinds of frames: prepares `packets` for stamping and for sending frames made by
+/// Code shared by both kinds of frames: enables timestamps on `packets`, and prepares it for frames built by
 /// `framing`.
 fn prepared(
     packets: Socket,
@@ -184,7 +186,7 @@ fn prepared(
     stamps: StampMode,
     mut notes: Vec<String>,
 ) -> io::Result<PreparedSocket> {
-    // A failure was already noted when the owner was marked.
+    // If this fails, a note was already added when the owner was marked.
     let _ = sockets::prefer(&packets, marking.priority);
     sockets::enlarge(&packets);
     let stamps = socket::stamp(&packets, from.ip(), stamps, &mut notes)?;
@@ -201,7 +203,7 @@ fn prepared(
     })
 }
 
-/// Opens a packet socket at `interface` that receives frames which `filter` passes.
+/// Opens a packet socket on `interface` that receives the frames that `filter` passes.
 pub(crate) fn packet_socket(interface: &str, filter: &[SockFilter]) -> io::Result<Socket> {
     let index = if_nametoindex(interface).map_err(io::Error::from)? as libc::c_int;
     let packets = Socket::new(Domain::PACKET, Type::RAW, None).map_err(|e| match e.kind() {
@@ -216,7 +218,7 @@ pub(crate) fn packet_socket(interface: &str, filter: &[SockFilter]) -> io::Resul
     Ok(packets)
 }
 
-/// Returns the interface's Ethernet address, and its IP addresses with those of IPv4 first.
+/// Returns the interface's Ethernet address, and its IP addresses, IPv4 first.
 pub(crate) fn addresses(interface: &str) -> io::Result<(Mac, Vec<IpAddr>)> {
     let all: Vec<_> = nix::ifaddrs::getifaddrs().map_err(io::Error::from)?.collect();
     let mine = || all.iter().filter(|a| a.interface_name == interface).filter_map(|a| a.address.as_ref());
@@ -231,7 +233,7 @@ fn ip_of(address: &SockaddrStorage) -> Option<IpAddr> {
     v4.or_else(|| address.as_sockaddr_in6().map(|a| IpAddr::from(a.ip())))
 }
 
-/// Returns the requested interface, or the one with the address `local`, and its Ethernet address.
+/// Returns the requested interface, or the one that has the address `local`, with its Ethernet address.
 fn interface(local: IpAddr, marking: &Marking) -> io::Result<(String, Mac)> {
     let all: Vec<_> = nix::ifaddrs::getifaddrs().map_err(io::Error::from)?.collect();
     let has = |a: &&nix::ifaddrs::InterfaceAddress| a.address.as_ref().and_then(ip_of) == Some(local);

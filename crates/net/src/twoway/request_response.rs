@@ -1,4 +1,4 @@
-//! Client's side of TCP request–response tests.
+//! Client's side of TCP request-response tests.
 
 use crate::clock;
 use crate::clock::tick;
@@ -23,9 +23,9 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Timeout of the connection attempt, and of the greeting after it.
+/// Timeout of the connection attempt, and of the greeting that follows.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest sleep, so that a stop is noticed soon.
+/// Maximum sleep, so that a stop is noticed soon.
 const MAX_SLEEP: Span = Span::millis(100);
 
 /// Runs a test of `sizes` against the responder at `to`.
@@ -53,12 +53,12 @@ pub fn run(
 
     let packets = plan.spec.packets();
     let mut pinger = Pinger::new(Requester::new(sizes), plan, StampSource::User);
-    // The kernel's TCP_INFO at each answer. Responses arrive in order, one record each.
+    // The kernel's TCP_INFO at each answer. Responses arrive in order, and each makes one record.
     let mut samples = Vec::with_capacity(packets.min(1 << 20) as usize);
-    // Requests that the connection has not accepted yet: the rest of one request, then whole requests.
+    // Requests that the connection has not accepted yet: the rest of one request, followed by whole requests.
     let mut waiting: Vec<u8> = Vec::with_capacity(4 * sizes.request());
-    // Number of bytes of the response that distinguish a plain echo server from a responder: the shorter size
-    // is enough.
+    // Number of response bytes that distinguish a responder from a plain echo server; the smaller of both
+    // sizes is sufficient.
     let beginning = sizes.response().min(sizes.request().max(MIN_RESPONSE));
     let mut response = vec![0; beginning];
     let (mut filled, mut known) = (0, false);
@@ -111,6 +111,7 @@ pub fn run(
             break;
         }
         pinger.handle_timeout(tick());
+        // Bounded, so that a connection that accepts no data does not make the queue grow without limit.
         while waiting.len() < 64 * sizes.request() {
             match pinger.poll_transmit(tick(), &mut waiting) {
                 Some(Transmit::Request(_) | Transmit::Conversation) => {}
@@ -145,6 +146,7 @@ pub fn run(
         stamps: StampMode::User,
         host,
         ending,
+        path_mtu: None,
         unsent,
         stamps_lost: None,
         refused,
@@ -164,7 +166,7 @@ fn push(stream: &mut TcpStream, waiting: &mut Vec<u8>, lost: &mut bool) {
     }
 }
 
-/// Connects, with the marks set before the first packet; also returns notes about marks that could not be set.
+/// Connects; the marks are set before the first packet. Also returns notes about marks that could not be set.
 fn connect(link: &TwoWayLink, stopped: impl Fn() -> bool) -> io::Result<(TcpStream, Vec<String>)> {
     let socket = Socket::new(Domain::for_address(link.to), Type::STREAM, Some(Protocol::TCP))?;
     let mut notes = Vec::new();

@@ -1,4 +1,4 @@
-//! Sockets of two-way tests: UDP and ICMP, connected to the far host, with stamps in both directions.
+//! Sockets of two-way tests: UDP and ICMP, connected to the far host, with timestamps in both directions.
 
 use crate::sockets::{self, enlarge, observe};
 use crate::stamp::{self, StampMode, StampedPackets};
@@ -11,7 +11,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 
-/// Kind of packets of a test.
+/// Kind of packets in a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// UDP datagrams.
@@ -24,24 +24,25 @@ pub enum Carrier {
     Ethernet,
 }
 
-/// Message for an attempt to measure round trips to a broadcast address.
+/// Error message if round trips to a broadcast address are requested.
 const BROADCAST: &str = "this is a broadcast address: everybody on the segment would be asked, and nobody answers. Name one \
                          host, or flood the segment with requests alone by --proto lamp --broadcast";
 
 /// Addresses and marks of packets.
 #[derive(Clone, Debug, Default)]
 pub struct Marking {
-    /// Local address; `None`: the system chooses.
+    /// Local address; `None`: chosen by the system.
     pub bind: Option<IpAddr>,
     /// Local port; 0: the system chooses.
     pub port: u16,
-    /// Name of the interface to send through; `None`: determined by the route.
+    /// Name of the interface to send through; `None`: chosen by the routing table.
     pub interface: Option<String>,
-    /// DSCP.
+    /// DSCP of the packets.
     pub dscp: Dscp,
-    /// Priority within this host (`SO_PRIORITY`: queueing discipline, Wi-Fi access category); `None`: the default.
+    /// Priority on this host (`SO_PRIORITY`), which determines the queueing discipline and the Wi-Fi access
+    /// category; `None`: the system's default.
     pub priority: Option<u32>,
-    /// Time to live or hop limit; `None`: the system's default.
+    /// TTL or hop limit; `None`: the system's default.
     pub ttl: Option<u8>,
     /// True if the far host may be the broadcast address of the local segment.
     pub broadcast: bool,
@@ -53,7 +54,7 @@ pub struct Marking {
 pub struct PreparedSocket {
     /// Socket, connected to the far host.
     pub socket: Socket,
-    /// Kind of stamps that can be expected.
+    /// Kind of timestamps to expect.
     pub stamps: StampMode,
     /// Notes about settings that were not possible.
     pub notes: Vec<String>,
@@ -61,18 +62,18 @@ pub struct PreparedSocket {
     pub kernel_id: bool,
     /// True if received packets begin with an IPv4 header.
     pub ip_header: bool,
-    /// For datagrams: receives packets that the far host sends from ports other than the one addressed.
+    /// For datagrams: socket for packets that the far host sends from other ports.
     pub elsewhere: Option<Socket>,
-    /// For a packet socket: puts datagrams into frames, and extracts them.
+    /// For a packet socket: puts datagrams into frames and extracts them.
     pub framing: Option<Box<PacketFraming>>,
     /// Local address and port.
     pub local: SocketAddr,
 }
 
-/// Opens, marks and connects a socket to `to`, with stamps enabled, for requests of `payload` bytes.
+/// Opens, marks and connects a socket to `to`, with timestamps enabled, for requests of `payload` bytes.
 ///
 /// # Errors
-/// System errors; `Unsupported` if hardware stamps are requested and the adapter has none.
+/// Errors of the operating system; `Unsupported` if hardware stamps are requested but the adapter has none.
 pub fn open(
     carrier: Carrier,
     to: SocketAddr,
@@ -95,7 +96,7 @@ pub fn open(
             let protocol = if to.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
             match Socket::new(domain, Type::DGRAM, Some(protocol)) {
                 Ok(socket) => (socket, false),
-                // The group may not use ping sockets: use a raw socket, if permitted.
+                // The process may not use ping sockets, so use a raw socket if permitted.
                 Err(denied) => (Socket::new(domain, Type::RAW, Some(protocol)).map_err(|_| denied)?, true),
             }
         }
@@ -105,8 +106,8 @@ pub fn open(
     observe(&socket, v6);
     enlarge(&socket);
     socket.connect(&to.into()).map_err(|e| match e.raw_os_error() {
-        // Here EACCES always means a broadcast address.
         Some(libc::EACCES) if v6 || marking.broadcast => e,
+        // Over IPv4 and without SO_BROADCAST, EACCES always means a broadcast address.
         Some(libc::EACCES) => io::Error::new(io::ErrorKind::Unsupported, BROADCAST),
         _ => e,
     })?;
@@ -115,7 +116,7 @@ pub fn open(
     }
     let mut local = socket.local_addr()?.as_socket().unwrap_or(to);
     if carrier == Carrier::Icmp {
-        // Echo requests have no port: the system returns their identifier, or the protocol number.
+        // Echo requests have no port: the system returns their identifier or the protocol number instead.
         local.set_port(0);
     }
     let stamps = stamp(&socket, local.ip(), stamps, &mut notes)?;
@@ -137,20 +138,21 @@ pub fn open(
     })
 }
 
-/// Opens a second socket at the address and port of `socket`. Because `socket` is connected, it receives
-/// packets from only one port of the far host.
+/// Opens a second socket on the address and port of `socket`, which is connected and so receives packets from
+/// only one port of the far host.
 fn elsewhere(socket: &Socket, local: SocketAddr, marking: &Marking, stamps: StampMode) -> io::Result<Socket> {
     let second = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     if let Some(name) = &marking.interface {
         second.bind_device(Some(name.as_bytes()))?;
     }
-    // Shared only while binding: no other program may share the port.
+    // Shared only while binding, so that no other program can share the port later.
     let share = |share| socket.set_reuse_address(share).and_then(|()| second.set_reuse_address(share));
     share(true)?;
     let bound = second.bind(&local.into());
     share(false)?;
     bound?;
     observe(&second, local.is_ipv6());
+    // Nothing is sent on this socket, so receive stamps are sufficient.
     stamp(&second, local.ip(), stamps.min(StampMode::KernelReceive), &mut Vec::new())?;
     second.set_nonblocking(true)?;
     Ok(second)

@@ -1,5 +1,5 @@
-//! Client's side of a TWAMP control conversation. The conversation pauses before the first test packet and
-//! continues after the last, so it never runs while test packets are in transit.
+//! Client's side of a TWAMP control connection. It is idle while test packets are sent, so it does not
+//! compete with them.
 
 use crate::clock::tick;
 use crate::drive::Driver;
@@ -16,24 +16,24 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Reason why there is no session.
+/// Reason why no session was established.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TwampError {
-    /// The connection failed.
-    #[error("cannot connect to the TWAMP server at {to}: {source}")]
+    /// Connecting failed.
+    #[error("cannot connect to the TWAMP server at {to}: {source}; is one running there, on this port?")]
     Connect {
-        /// The server.
+        /// Address of the server.
         to: SocketAddr,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The conversation failed.
+    /// The control connection failed.
     #[error("TWAMP server {to}: {failure}")]
     Failed {
-        /// The server.
+        /// Address of the server.
         to: SocketAddr,
-        /// Reason, and a suggested action.
+        /// Reason for the failure, and a suggested action.
         failure: AmpFailure,
     },
     /// The user interrupted the test.
@@ -41,12 +41,12 @@ pub enum TwampError {
     Interrupted(SocketAddr),
 }
 
-/// Settings of a request to a server.
+/// Settings of a session request.
 #[derive(Clone, Debug)]
 pub struct SessionRequest {
-    /// The server.
+    /// Address of the server.
     pub to: SocketAddr,
-    /// Local address; `None`: the system chooses.
+    /// Local address; `None`: chosen by the system.
     pub bind: Option<IpAddr>,
     /// Security mode to use; `None`: the strongest that both sides support.
     pub mode: Option<SecurityMode>,
@@ -54,11 +54,11 @@ pub struct SessionRequest {
     pub user: Option<(String, Vec<u8>)>,
     /// Sessions to request.
     pub sessions: Vec<TwampSessionSpec>,
-    /// Timeout of each step.
+    /// Timeout of each step of the conversation.
     pub step_timeout: Span,
 }
 
-/// A control connection with granted sessions.
+/// A control connection with accepted sessions.
 #[derive(Debug)]
 pub struct TwampControl {
     to: SocketAddr,
@@ -98,17 +98,17 @@ impl TwampControl {
         Ok(control)
     }
 
-    /// Security mode in use.
+    /// Returns the security mode in use.
     pub fn mode(&self) -> SecurityMode {
         self.mode
     }
 
-    /// Granted sessions, in the order of the requests.
+    /// Returns the accepted sessions, in the order of the requests.
     pub fn granted(&self) -> &[TwampGrant] {
         &self.granted
     }
 
-    /// Starts the sessions: from now on the server answers packets.
+    /// Starts the sessions: from now on, the server answers packets.
     pub fn start(&mut self, stop: &AtomicBool) -> Result<(), TwampError> {
         self.driver.handle(TwampClientInput::Start);
         self.converse(|c| c.started, Some(stop))
@@ -116,7 +116,7 @@ impl TwampControl {
 
     /// Ends the sessions. An error means that the server had already closed the connection.
     pub fn stop(mut self) -> Result<(), TwampError> {
-        // Notice if the server has closed the connection in the meantime, and why.
+        // Detects that the server has closed the connection in the meantime, and reads its reason.
         self.driver.read_input();
         self.driver.handle(TwampClientInput::Stop);
         self.converse(|c| c.over, None)

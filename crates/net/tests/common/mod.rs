@@ -88,11 +88,11 @@ pub struct RecordCollector {
     pub records: [Vec<PacketRecord>; 2],
     pub live: [Vec<PacketRecord>; 2],
     pub missed: u64,
-    /// Time for which the first rows that arrive block the observer.
+    /// Time for which the observer blocks on the first rows that arrive.
     pub slow: std::time::Duration,
     pub stop_after: Option<u32>,
     pub stop: AtomicBool,
-    /// Function called once at the first progress past `stop_after`, instead of stopping.
+    /// Function that is called once, at the first progress past `stop_after`, instead of stopping.
     pub at_stop: Option<Box<dyn FnOnce()>>,
 }
 
@@ -145,7 +145,7 @@ pub fn measure(request: &TestRequest) -> (Vec<Session>, [Vec<PacketRecord>; 2]) 
     (measured.sessions, collector.records)
 }
 
-/// Returns the sequence numbers, sorted. Loopback does not reorder, but nothing here depends on it.
+/// Returns the sequence numbers, sorted. Loopback does not reorder, but the tests do not depend on this.
 pub fn seqs(records: &[PacketRecord]) -> Vec<i64> {
     let mut seqs: Vec<i64> = records.iter().map(|r| r.seq).collect();
     seqs.sort_unstable();

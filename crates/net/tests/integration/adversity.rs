@@ -47,7 +47,7 @@ fn a_server_that_shuts_down_leaves_the_client_with_what_it_has() {
     assert!(collector.records[0].len() >= 100, "{} records", collector.records[0].len());
 }
 
-/// Forwards control connections, and cuts them on command.
+/// Forwards control connections, and cuts them on request.
 struct Cord {
     address: SocketAddr,
     connections: Arc<Mutex<Vec<TcpStream>>>,
@@ -80,7 +80,7 @@ impl Cord {
         Cord { address, connections, open }
     }
 
-    /// Returns a function that cuts the current connections and, if `for_good`, refuses new ones.
+    /// Returns a function that cuts the current connections and, if `for_good` is true, refuses new ones.
     fn cutter(&self, for_good: bool) -> Box<dyn FnOnce()> {
         let (connections, open) = (Arc::clone(&self.connections), Arc::clone(&self.open));
         Box::new(move || {
@@ -107,7 +107,7 @@ fn a_broken_control_connection_loses_nothing() {
         };
         let measured = run(&request, &mut collector).unwrap();
         assert_eq!(measured.ending, Ending::PeerLost, "{direction:?}: {measured:?}");
-        // The streams end early on both sides, and every packet sent until then is collected.
+        // The streams end early on both sides, and every packet sent before that is collected.
         let records = &collector.records[0];
         assert!(records.len() >= 100, "{direction:?}: {} records, {measured:?}", records.len());
         assert_eq!(seqs(records), all(records.len() as i64), "{direction:?}");

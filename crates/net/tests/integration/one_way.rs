@@ -1,4 +1,4 @@
-//! Whole tests over loopback: packets that are sent arrive, are stamped by the kernel, and are described
+//! Complete tests over loopback: packets that are sent arrive, are stamped by the kernel, and are described
 //! correctly.
 
 use crate::common;
@@ -32,7 +32,7 @@ fn udp_each_way_is_whole_and_stamped_by_the_kernel() {
         for r in &records {
             assert!(r.flags.is_clean(), "{r:?}");
             assert_eq!((r.size(), r.ttl(), r.dscp()), (Some(80), Some(64), Some(46)), "{direction:?}");
-            // Both ends use one clock: a packet cannot arrive before it was sent.
+            // Both ends use the same clock, so a packet cannot arrive before it was sent.
             assert!(r.delay().unwrap() >= Span::ZERO, "{r:?}");
         }
     }
@@ -116,7 +116,7 @@ fn classic_workorders_in_every_combination() {
             for transport in [Transport::Udp, Transport::Tcp] {
                 let mut spec = server.spec(direction, transport, 100, Span::millis(1));
                 if direction == Direction::Down {
-                    // The classic server sends from its own port to a port that the client names.
+                    // The classic server sends from its own port to a port chosen by the client.
                     (spec.src_port, spec.dst_port) = (0, free_port(LOCAL));
                 }
                 let mut request = server.request(vec![spec]);
@@ -143,7 +143,7 @@ fn bursts_and_poisson_streams_are_whole() {
     }
 }
 
-/// At any rate, each sent packet has a stamp, or is counted as a packet whose stamp was lost.
+/// At any rate, each sent packet has a stamp, or counts as a packet whose stamp was lost.
 #[test]
 fn every_stamp_of_a_burst_is_had_or_counted() {
     let server = serve();
@@ -156,7 +156,7 @@ fn every_stamp_of_a_burst_is_had_or_counted() {
         assert_eq!(seqs(&records), all(packets as i64), "{size}");
         let lost = sessions[0].stamps_lost.expect("stamps were asked for");
         assert_eq!(kernel_stamped(&records, Moment::Sent) as u64 + lost, packets, "{size}");
-        // Packets of a measurement never leave as one buffer, which would have only one stamp.
+        // Test packets are never sent in one buffer, which would have only one stamp.
         let left: std::collections::HashSet<_> = records.iter().filter_map(PacketRecord::sent).collect();
         assert!(left.len() * 10 >= records.len() * 9, "{size}: {} times of {packets}", left.len());
         assert!(records.iter().all(|r| r.size() == Some(80)), "{size}");
@@ -222,7 +222,7 @@ fn many_clients_at_once_do_not_mix() {
     let server = serve_with(LOCAL, limits, None);
     let clients: Vec<_> = (0..20_u64)
         .map(|i| {
-            // Each stream has its own packet length, so that a foreign packet would be noticed.
+            // Each stream has its own packet length, so that packets of another stream would be noticed.
             let direction = BOTH[i as usize % 2];
             let mut spec = TestSpec::new(
                 direction,

@@ -1,4 +1,4 @@
-//! Clients that request one thing and do another: a server enforces its limits.
+//! Clients that request one thing and do another: the server must enforce its limits.
 
 use crate::common::{LOCAL, Serving, free_port, serve_with};
 use jitlat_core::{Direction, Schedule, Span, StampSource, TestSpec, Transport};
@@ -67,7 +67,7 @@ impl Conversation {
         }
     }
 
-    /// Starts the granted stream; returns the socket from which its packets are to be sent.
+    /// Starts the accepted stream; returns the socket from which its packets are sent.
     fn start(&mut self, (port, token): (u16, u64)) -> UdpSocket {
         let socket = UdpSocket::bind((LOCAL, 0)).unwrap();
         socket.connect((LOCAL, port)).unwrap();
@@ -98,7 +98,7 @@ fn a_stream_faster_than_agreed_is_ended_with_the_name_of_the_limit() {
     let granted = client.request(&up(100_000, Span::millis(100))).unwrap();
     let socket = client.start(granted);
     for seq in 0..20_000 {
-        // Errors are ignored: the server closes its socket at some time.
+        // Errors are ignored, because the server closes its socket at some time.
         let _ = socket.send(&PacketHeader { sent: jitlat_core::WallTime(1), seq }.to_bytes());
     }
     assert_eq!(client.receive(), Message::Finished(FlowId(0), 0));
@@ -150,7 +150,7 @@ fn a_server_sends_no_burst_beyond_its_limits() {
     let spec = TestSpec::new(Direction::Down, Transport::Udp, 1000, 12, Span::millis(20), burst).unwrap();
     let refused = Conversation::with(&server).request(&spec).unwrap_err().text;
     assert!(refused.starts_with("max-rate is limited to 100 packets/s"), "{refused}");
-    // Six sessions of 20 packets per second each: the sixth exceeds the client's limit.
+    // Six sessions of 20 packets per second each: the sixth one exceeds the client's limit.
     let spec = TestSpec::new(Direction::Down, Transport::Udp, 1000, 12, Span::millis(50), Schedule::Periodic);
     let spec = spec.unwrap();
     let mut held: Vec<_> = (0..5).map(|_| Conversation::with(&server)).collect();

@@ -1,5 +1,5 @@
-//! [`DirectionAnalysis`]: analyses the records of one direction on a separate thread, so that matching packets does not wait
-//! for it.
+//! [`DirectionAnalysis`]: analyses the records of one direction on a separate thread, so that the matching of packets
+//! does not have to wait.
 
 use crate::error::{Context, Error, Result};
 use jitlat_core::analysis::{Analyzer, Samples};
@@ -12,22 +12,22 @@ const RECORDS_PER_BATCH: usize = 1024;
 /// Maximum number of queued batches.
 const MAX_QUEUED_BATCHES: usize = 8;
 
-/// Input of the thread.
+/// Input of the analysis thread.
 enum AnalysisInput {
     Records(Vec<PacketRecord>),
-    /// End of the records, with the complete session.
+    /// End of the records, and the complete session.
     End(Box<Session>),
 }
 
 /// A running analysis.
 pub struct DirectionAnalysis {
     given: SyncSender<AnalysisInput>,
-    /// Records that are not passed on yet.
+    /// Records that have not been passed to the thread.
     next: Vec<PacketRecord>,
     thread: JoinHandle<Option<(Summary, Samples)>>,
 }
 
-/// Analysis that has received all records but has not finished.
+/// An analysis that has received all records but has not finished.
 pub struct Concluding(JoinHandle<Option<(Summary, Samples)>>);
 
 impl DirectionAnalysis {
@@ -58,11 +58,11 @@ impl DirectionAnalysis {
 
     fn hand_over(&mut self) {
         let records = std::mem::replace(&mut self.next, Vec::with_capacity(RECORDS_PER_BATCH));
-        // A failed thread is reported at the end.
+        // If the thread has failed, this is reported at the end.
         let _ = self.given.send(AnalysisInput::Records(records));
     }
 
-    /// Ends the input. The analysis continues in its thread; [`Concluding::wait`] returns the result.
+    /// Ends the input. The analysis continues in its thread, and [`Concluding::wait`] returns its result.
     pub fn end(mut self, session: &Session) -> Concluding {
         self.hand_over();
         let _ = self.given.send(AnalysisInput::End(Box::new(session.clone())));

@@ -1,4 +1,5 @@
-//! [`PairPrinter`], [`EventPrinter`]: print a line on standard output for each pair or event as soon as it is known.
+//! [`PairPrinter`], [`EventPrinter`]: print one line per pair or event on standard output, as soon as the pair or event
+//! is known.
 
 use crate::error::{Context, Error, Result};
 use jitlat_instruments::Stop;
@@ -8,17 +9,18 @@ use std::io::{self, BufWriter, ErrorKind, Stdout, Write};
 
 /// Prints pairs of packets to standard output.
 pub struct PairPrinter {
-    /// `None` if lines are not requested, or if standard output is closed.
+    /// Standard output; `None` if lines are not requested, or if it was closed.
     out: Option<BufWriter<Stdout>>,
     lines: PairLines,
-    /// True if each line is flushed.
+    /// True if standard output is flushed after each line.
     live: bool,
-    /// Error after which lines are missing; `None` if none are missing.
+    /// Error because of which lines are missing; `None` if none are missing.
     failure: Option<io::Error>,
 }
 
 impl PairPrinter {
-    /// Creates a printer of lines with these columns; it prints nothing unless `wanted`. With `live`, each line is flushed.
+    /// Creates a printer of lines with these columns. It prints nothing unless `wanted` is true. If `live` is true, it
+    /// flushes standard output after each line.
     pub fn new(columns: PairColumns, wanted: bool, live: bool) -> PairPrinter {
         PairPrinter {
             out: wanted.then(|| BufWriter::with_capacity(1 << 16, io::stdout())),
@@ -41,7 +43,7 @@ impl PairPrinter {
         self.end_if_failed(flushed);
     }
 
-    /// Ends the lines; returns the reason if some are missing.
+    /// Stops printing. Returns the reason if lines are missing.
     pub fn finish(mut self) -> Option<Error> {
         self.flush();
         self.failure.and_then(|e| Err::<(), _>(e).context("cannot write to standard output").err())
@@ -67,18 +69,18 @@ pub struct EventPrinter {
     failure: Option<io::Error>,
     /// Stop that is requested when standard output is closed.
     stop: Stop,
-    /// True if each line is printed at once.
+    /// True if each line is printed immediately.
     live: bool,
 }
 
 impl EventPrinter {
-    /// Creates a printer of events; `stop` is requested if standard output is closed. With `live`, each line is printed at
-    /// once.
+    /// Creates a printer of events that requests `stop` when standard output is closed. If `live` is true, each line is
+    /// printed immediately.
     pub fn new(stop: Stop, live: bool) -> EventPrinter {
         EventPrinter { out: BufWriter::with_capacity(1 << 16, io::stdout()), failure: None, stop, live }
     }
 
-    /// Ends the lines. A closed pipe (`| head`) is not an error.
+    /// Stops printing. A closed pipe (`| head`) is not an error.
     ///
     /// # Errors
     /// [`Error`] if lines are missing.

@@ -15,12 +15,12 @@ use serde_json::Value;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// Options of reports of captures.
+/// Options for reports of captures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ShownCaptures<'a> {
-    /// Link whose delays explain bands of round trips; `None` if unknown.
+    /// Link whose serialisation delays explain bands of round trips; `None` if unknown.
     pub link: Option<&'a LinkQuestion>,
-    /// Periods to be marked.
+    /// Periods that are marked in figures and tables.
     pub marks: &'a [MarkedPeriod],
     /// Length of the windows that were analysed separately; `None` without windows.
     pub interval: Option<Span>,
@@ -44,8 +44,9 @@ pub struct PassiveReport<'a> {
 }
 
 impl<'a> PassiveReport<'a> {
-    /// Creates the report of `result` with the streams of `recorded`, and figures of `trace`. Round trips of a ping that ran
-    /// at the same time are read from the file `ping`. Also returns errors of reading that file, and of `recorded`.
+    /// Creates the report of `result` with the streams of `recorded`, and figures drawn from `trace`. Round trips of a
+    /// ping that ran at the same time are read from the file `ping`. Also returns the errors of reading this file, and
+    /// those of `recorded`.
     pub fn new(
         mut result: PassiveResult,
         recorded: PointAnalyses,
@@ -112,7 +113,8 @@ impl<'a> PassiveReport<'a> {
         self.with_extras(|extras| text::passive(&self.result, extras))
     }
 
-    /// Returns one screen in `style`. Requested details come before it, so that the screen stays visible.
+    /// Returns the screen report in `style`. Requested details are printed before it, so that the screen report remains
+    /// visible.
     pub fn one_screen(&self, style: TextStyle) -> String {
         let tables = self.with_extras(|extras| text::asked_tables(&self.result, extras));
         let tables = if tables.is_empty() { tables } else { tables + "\n" };
@@ -150,7 +152,7 @@ impl Report for PassiveReport<'_> {
     }
 }
 
-/// Reads round trips of ping from their sources.
+/// Reads round-trip times of ping from the available sources.
 fn pings(
     ping: Option<&Path>,
     result: &PassiveResult,

@@ -18,10 +18,10 @@ const LABELS: [&str; 2] = ["OUT", "IN"];
 pub struct DirectionRecorder {
     options: Options,
     ways: [DirectionRun; 2],
-    /// Output that needs every packet at the end; `None` if there is none.
+    /// Path of an output that needs every packet at the end; `None` if there is none.
     rows: Option<PathBuf>,
     failures: Vec<Error>,
-    /// Folders with temporary logs, removed when this is dropped.
+    /// Folders with temporary logs, which are removed when this value is dropped.
     scratch: Vec<TempDir>,
 }
 
@@ -31,18 +31,18 @@ struct DirectionRun {
     /// Analysis; `None` before the measurement has begun.
     analysis: Option<DirectionAnalysis>,
     log: Option<LogFile>,
-    /// Records for the output that needs every packet, if there is no log.
+    /// Records for the output that needs every packet; empty if there is a log.
     records: Vec<PacketRecord>,
 }
 
-/// Analyses of both directions, OUT first, with errors.
+/// Analyses of both directions, OUT first, and errors.
 #[derive(Default)]
 pub struct PointAnalyses {
-    /// OUT and IN; empty if the measurement never began.
+    /// Analysed streams: OUT, then IN; empty if the measurement never began.
     pub runs: Vec<AnalysedStream>,
-    /// Errors of the analysis and of writing.
+    /// Errors of analysing and writing.
     pub failures: Vec<Error>,
-    /// Folders with temporary logs, removed when this is dropped.
+    /// Folders with temporary logs, which are removed when this value is dropped.
     pub scratch: Vec<TempDir>,
 }
 
@@ -62,10 +62,10 @@ impl DirectionRecorder {
         Ok(DirectionRecorder { options, ways, rows, failures: Vec::new(), scratch: Vec::new() })
     }
 
-    /// Begins to analyse and to write the records of `sessions`.
+    /// Starts analysing and writing the records of `sessions`.
     fn begin(&mut self, sessions: &[Session]) {
         for (way, session) in self.ways.iter_mut().zip(sessions) {
-            // The number of packets is known beforehand only for short captures.
+            // The number of packets is only known beforehand for short captures.
             let streaming = self.options.streaming || session.sent.is_none();
             let options = Options { streaming, ..self.options.clone() };
             match DirectionAnalysis::start(Analyzer::new(session, &options)) {
@@ -98,7 +98,7 @@ impl DirectionRecorder {
     /// Returns the analyses of both directions; empty if the measurement never began.
     pub fn finish(self) -> PointAnalyses {
         let DirectionRecorder { ways, mut failures, scratch, .. } = self;
-        // Both directions are concluded in parallel.
+        // Conclude both directions in parallel.
         let concluding = ways.map(|mut way| {
             let (session, analysis) = way.session.take().zip(way.analysis.take())?;
             let concluding = analysis.end(&session);
@@ -147,7 +147,8 @@ impl Observer for DirectionRecorder {
     }
 }
 
-/// Creates a temporary log, in the folder of `path` or, if that is not a file, in the folder for temporary files.
+/// Creates a temporary log in the folder of `path`, or in the folder for temporary files if `path` is not a regular
+/// file.
 fn scratch_log(path: &Path) -> Result<(TempDir, LogFile)> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty() && path.as_os_str() != "-");
     let mut builder = tempfile::Builder::new();

@@ -13,7 +13,7 @@ use serde_json::Value;
 pub struct ConnectionsReport<'a> {
     /// Result of the analysis.
     pub result: &'a TcpResult,
-    /// Figures of the connection with most bytes; `None` without connections.
+    /// Section with the figures of the connection with the most bytes; `None` without connections.
     pub section: Option<Section>,
 }
 

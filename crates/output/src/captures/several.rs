@@ -1,4 +1,4 @@
-//! [`SeveralCaptures`]: several measurements of a path, as curves in common figures.
+//! [`SeveralCaptures`]: several measurements of a path, drawn as curves in common figures.
 
 use super::passive::ShownCaptures;
 use crate::error::Result;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// A pair of captures that was analysed.
 pub struct FollowedCapture<'a> {
-    /// Name of the pair.
+    /// Label of the pair.
     pub label: &'a str,
     /// Result of the analysis.
     pub result: PassiveResult,
@@ -45,7 +45,7 @@ impl<'a> SeveralCaptures<'a> {
         SeveralCaptures { shown, section: section(&shown, &runs), runs }
     }
 
-    /// Returns a table of all pairs; with `each`, preceded by the report of each pair.
+    /// Returns a table of all pairs. If `each` is true, the report of each pair precedes it.
     pub fn text(&self, each: bool) -> String {
         let mut page = String::new();
         let ShownCaptures { link, top, .. } = self.shown;

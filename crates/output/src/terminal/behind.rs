@@ -1,30 +1,31 @@
-//! [`SenderLag`]: detects that the sender of a stream falls behind its schedule while it runs.
+//! [`SenderLag`]: detects, while a stream runs, that its sender is falling behind its schedule.
 
 use jitlat_verdict::rate;
 use std::time::{Duration, Instant};
 
-/// Minimum lag in seconds; with less, the sender may catch up.
+/// Minimum lag, in seconds. A sender with less lag may still catch up.
 const MIN_LAG: f64 = 0.5;
-/// Minimum lag as a share of the elapsed time, which allows for the error of a timer.
+/// Minimum lag as a share of the elapsed time. It allows for the error of timers.
 const MIN_LAG_SHARE: f64 = 0.02;
 /// Number of consecutive increases of the lag after which it is reported.
 const MIN_CONSECUTIVE: u32 = 4;
 
-/// Lag of a sender behind its schedule.
+/// Lag of a sender compared with its schedule.
 #[derive(Debug, Default)]
 pub struct SenderLag {
-    /// Time of the first call of [`look`](Self::look) with sent packets, and their number.
+    /// Time of the first call of [`look`](Self::look) after packets were sent, and the number of packets at that time.
     first: Option<(Instant, u32)>,
-    /// Lag in seconds at the last call, and number of consecutive increases.
+    /// Lag at the last call, in seconds.
     seconds: f64,
+    /// Number of consecutive calls in which the lag increased.
     growing: u32,
     is_said: bool,
 }
 
 impl SenderLag {
-    /// Returns the message to print, once, when the sender keeps falling behind: `sent` packets have left at `now`, of a
-    /// stream of one packet per `period` seconds. Only a lag of more than a period counts, because the next packet may not
-    /// be due before.
+    /// Returns a message, once, if the sender keeps falling behind: `sent` packets have been sent at `now`, of a stream
+    /// with one packet per `period` seconds. Only a lag of more than one period counts, because the next packet may not
+    /// be due earlier.
     pub fn look(&mut self, now: Instant, sent: u32, period: f64) -> Option<String> {
         let (since, before) = match self.first {
             None if sent == 0 => return None,

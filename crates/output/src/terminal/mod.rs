@@ -7,12 +7,12 @@ use crate::error::{Context, Result};
 use jitlat_report::text::TextStyle;
 use std::io::{self, IsTerminal, Write};
 
-/// Prints to standard output; a closed pipe (`| head`) is not an error.
+/// Prints to standard output. A closed pipe (`| head`) is not an error.
 pub fn print(text: &str) -> Result<()> {
     print_to(io::stdout().lock(), text).context("writing the report to standard output")
 }
 
-/// Prints a report to standard error, because rows go to standard output.
+/// Prints a report to standard error, because rows are printed to standard output.
 pub fn print_to_stderr(text: &str) -> Result<()> {
     print_to(io::stderr().lock(), text).context("writing the report to standard error")
 }
@@ -24,19 +24,19 @@ fn print_to(mut out: impl Write, text: &str) -> io::Result<()> {
     }
 }
 
-/// True if standard output is a terminal.
+/// Returns true if standard output is a terminal.
 pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Number of columns of the terminal: COLUMNS, or its actual width; 80 in a pipe.
+/// Returns the number of columns of the terminal: COLUMNS if set, otherwise its actual width; 80 for a pipe.
 pub fn width() -> usize {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let actual = || terminal_size::terminal_size_of(io::stdout()).map(|(columns, _)| usize::from(columns.0));
     said.filter(|columns| *columns > 0).or_else(actual).unwrap_or(80)
 }
 
-/// True if characters beyond ASCII can be printed: the locale is UTF-8 and the terminal is not dumb.
+/// Returns true if characters beyond ASCII can be printed: the locale is UTF-8, and the terminal is not dumb.
 pub fn shows_unicode() -> bool {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_lowercase();
@@ -44,12 +44,12 @@ pub fn shows_unicode() -> bool {
     utf8 && !is_dumb()
 }
 
-/// True if the terminal declares that it supports no control sequences.
+/// Returns true if the terminal declares that it supports no control sequences.
 pub fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// Colours on a terminal that supports them, unless disabled by NO_COLOR.
+/// Returns the style of text: with colours on a terminal that supports them, unless NO_COLOR disables them.
 pub fn style() -> TextStyle {
     let colour = is_terminal() && !is_dumb() && std::env::var_os("NO_COLOR").is_none();
     if colour { TextStyle::Colour } else { TextStyle::Plain }

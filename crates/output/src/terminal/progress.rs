@@ -1,4 +1,4 @@
-//! One line on the terminal while a test runs; nothing in a pipe.
+//! Progress line on the terminal while a test runs. Nothing is printed to a pipe.
 
 use super::behind::SenderLag;
 use jitlat_core::distribution::Precision;
@@ -17,27 +17,27 @@ use tracing::warn;
 pub struct ProgressLine {
     on: bool,
     shown: bool,
-    /// `Some` if lines are printed below each other, one per second; holds the time of the last one.
+    /// `Some` if lines are printed below each other, at most one per second; contains the time of the last one.
     below: Option<Option<Instant>>,
 }
 
 impl ProgressLine {
-    /// Creates a line that is active only on a terminal that can overwrite it.
+    /// Creates a line that is only active on a terminal that can overwrite it.
     pub fn new() -> ProgressLine {
         ProgressLine { on: io::stderr().is_terminal() && !super::is_dumb(), shown: false, below: None }
     }
 
-    /// Creates a line that shows nothing.
+    /// Creates a line that is never printed.
     pub fn off() -> ProgressLine {
         ProgressLine { on: false, shown: false, below: None }
     }
 
-    /// Creates a line for terminals that cannot overwrite: updates are printed below each other.
+    /// Creates a line for terminals that cannot overwrite lines. Updates are printed below each other.
     pub fn below() -> ProgressLine {
         ProgressLine { on: true, shown: false, below: Some(None) }
     }
 
-    /// Shows `text` instead of the previous one, truncated to the width of the terminal.
+    /// Replaces the displayed text by `text`, truncated to the width of the terminal.
     pub fn show(&mut self, text: &str) {
         if let Some(last) = &mut self.below {
             if last.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
@@ -57,7 +57,7 @@ impl ProgressLine {
         self.clear();
     }
 
-    /// Removes the line.
+    /// Removes the line from the terminal.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             let _ = write!(io::stderr(), "\r\x1b[K").and_then(|()| io::stderr().flush());
@@ -75,38 +75,40 @@ impl Default for ProgressLine {
 pub struct ProgressObserver {
     line: ProgressLine,
     streams: Vec<ProgressStream>,
-    /// Server to name on standard output; `None` if nothing is printed there.
+    /// Server whose name is printed on standard output; `None` if nothing is printed there.
     server: Option<String>,
 }
 
-/// The state shown of one stream.
+/// Displayed state of one stream.
 struct ProgressStream {
     so_far: SoFar,
-    /// Last report of the far host and its time; `None` if there is none.
+    /// Last report of the far host, and the time of its arrival; `None` if there is none.
     far: Option<(ReceivedSoFar, Instant)>,
-    /// Time of the stream's start, and of the last arrival at this host.
+    /// Start of the stream.
     begun: Instant,
+    /// Time of the last arrival at this host.
     arrived: Instant,
-    /// True if this host receives the stream; true if it consists of round trips.
+    /// True if this host receives the stream.
     is_received: bool,
+    /// True if the stream consists of round trips.
     two_way: bool,
     /// True if the far host cannot report what it receives.
     classic: bool,
-    /// Clock offset in ns, subtracted from one-way delays.
+    /// Clock offset, in ns, that is subtracted from one-way delays.
     shift: i64,
-    /// Seconds between packets; `None` if unknown.
+    /// Time between packets, in seconds; `None` if unknown.
     period: Option<f64>,
-    /// Lag of this host as the sender; `None` if it does not send, or sends over a connection that may block it.
+    /// Lag of this host as the sender; `None` if it does not send, or if its connection may block it.
     behind: Option<SenderLag>,
 }
 
 impl ProgressObserver {
-    /// Creates an observer that is active only on a terminal.
+    /// Creates an observer that is only active on a terminal.
     pub fn new() -> ProgressObserver {
         ProgressObserver { line: ProgressLine::new(), streams: Vec::new(), server: None }
     }
 
-    /// Replaces the progress line with `line`.
+    /// Replaces the progress line by `line`.
     #[must_use]
     pub fn by(self, line: ProgressLine) -> ProgressObserver {
         ProgressObserver { line, ..self }
@@ -144,7 +146,7 @@ impl Default for ProgressObserver {
     }
 }
 
-/// Prints a line; a closed pipe is noticed later, when the report is printed.
+/// Prints a line. If the pipe is closed, this is noticed later, when the report is printed.
 fn print(line: &str) {
     let _ = super::print(line);
 }
@@ -199,11 +201,12 @@ impl Observer for ProgressObserver {
     }
 }
 
-/// Time without arrivals after which this is shown; or the same number of periods, if they are longer.
+/// Minimum time without arrivals that is displayed as silence.
 const SILENCE_TIME: Duration = Duration::from_secs(2);
+/// Minimum number of periods without arrivals: packets of a slow stream arrive less often than [`SILENCE_TIME`].
 const SILENCE_PERIODS: f64 = 4.0;
 
-/// Describes each stream, and the time left.
+/// Describes each stream, and the remaining time.
 fn describe(streams: &[ProgressStream], progress: &[StreamProgress], now: Instant) -> String {
     let left = streams.iter().zip(progress).filter_map(|(stream, p)| stream.left(p)).reduce(f64::max);
     let left = left.map_or_else(String::new, |left| format!("{} left", rough(left)));
@@ -241,18 +244,18 @@ impl ProgressStream {
         }
     }
 
-    /// Returns a message if this host sends and falls behind the schedule.
+    /// Returns a message if this host sends and is falling behind the schedule.
     fn falls_behind(&mut self, p: &StreamProgress, now: Instant) -> Option<String> {
         let period = self.period.filter(|_| p.sent < p.packets)?;
         self.behind.as_mut()?.look(now, p.sent, period)
     }
 
-    /// Returns the seconds left; unknown for a stop-and-wait test, whose duration depends on the path.
+    /// Returns the remaining time, in seconds; `None` for a stop-and-wait test, whose duration depends on the path.
     fn left(&self, p: &StreamProgress) -> Option<f64> {
         Some(f64::from(p.packets.saturating_sub(p.sent.max(p.received))) * self.period?)
     }
 
-    /// Describes packets, delay, jitter and losses so far; shortened if there is `another` stream.
+    /// Describes packets, delay, jitter and losses so far. The text is shortened if there is `another` stream.
     fn describe(&self, p: &StreamProgress, another: bool, now: Instant) -> String {
         let count = match (self.two_way, self.is_received) {
             (true, _) => format!("{} of {} sent, {} answered", p.sent, p.packets, p.received),
@@ -278,7 +281,8 @@ impl ProgressStream {
             (_, true) => self.so_far.figures(),
             (Some((far, _)), false) => *far,
             (None, false) if self.classic => {
-                return Some("received packets are known at the end (classic)".to_owned()).filter(|_| !short);
+                return Some("the classic protocol reports received packets at the end".to_owned())
+                    .filter(|_| !short);
             }
             (None, false) => return None,
         };
@@ -295,7 +299,7 @@ impl ProgressStream {
         Some(format!("{} missing{runs}, delay {delay}, jitter 99% {jitter}", figures.missing))
     }
 
-    /// Returns the time since the last arrival, if that is long and something was sent.
+    /// Returns the time since the last arrival if it is unusually long and something was sent; otherwise `None`.
     fn silence(&self, p: &StreamProgress, now: Instant) -> Option<Duration> {
         let since = |at: Instant| now.saturating_duration_since(at);
         let silence = match (&self.far, self.is_received) {
@@ -314,7 +318,7 @@ impl ProgressStream {
     }
 }
 
-/// Formats a time left in the unit that gives a small number.
+/// Formats a remaining time, in the unit that gives a small number.
 fn rough(seconds: f64) -> String {
     match seconds {
         ..120.0 => format!("{seconds:.0} s"),
@@ -367,7 +371,10 @@ mod tests {
         up.classic = true;
         up.far = None;
         let classic = line(&up, progress(50, 0), at(9.0));
-        assert_eq!(classic, "50 of 100 sent, received packets are known at the end (classic), 25 s left");
+        assert_eq!(
+            classic,
+            "50 of 100 sent, the classic protocol reports received packets at the end, 25 s left"
+        );
         let long = |period| line(&stream(Direction::Up, period), progress(0, 0), now);
         assert_eq!(long(864_000_000_000), "0 of 100 sent, 24 h left");
         assert_eq!(long(6_000_000_000), "0 of 100 sent, 10 min left");

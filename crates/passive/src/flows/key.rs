@@ -11,12 +11,12 @@ use std::collections::HashMap;
 
 /// Maximum number of flows with a number of their own; packets of further flows share one number.
 pub const MAX_FLOWS: usize = 1 << 16;
-/// Number of all flows beyond [`MAX_FLOWS`].
+/// Flow number that all flows beyond [`MAX_FLOWS`] share.
 pub const OTHER_FLOWS: u32 = u32::MAX;
 /// Common name of all flows beyond [`MAX_FLOWS`].
 pub const OTHER_FLOWS_NAME: &str = "others";
-/// Number of packets whose flow is unknown at a point, such as a far point that sends digests. The other
-/// point's number is used, and packets that the other point did not see remain without a flow.
+/// Flow number of packets whose flow is unknown at a point, such as a far point that sends digests. The flow
+/// number of the other point then applies; packets that the other point did not see remain without a flow.
 pub const UNKNOWN_FLOW: u32 = u32::MAX - 1;
 
 /// Returns the flow of a packet seen at two points.
@@ -28,7 +28,7 @@ pub(crate) fn known_flow(here: u32, there: u32) -> u32 {
 /// Criterion by which packets are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
-    /// Protocol, both addresses, both ports.
+    /// By protocol, both addresses and both ports.
     Flow,
     /// By the prefixes of both addresses, with these lengths.
     Prefix {
@@ -44,9 +44,9 @@ pub enum Grouping {
 pub struct FlowKey {
     /// Transport protocol; `None` for a pair of prefixes.
     pub protocol: Option<u8>,
-    /// At the reference side: address or prefix, and port if there is one.
+    /// Address or prefix at the reference side, and port if there is one.
     pub reference: (Prefix, Option<u16>),
-    /// At the monitor side: address or prefix, and port if there is one.
+    /// Address or prefix at the monitor side, and port if there is one.
     pub monitor: (Prefix, Option<u16>),
 }
 
@@ -113,7 +113,8 @@ pub struct FlowNumbers {
 }
 
 impl FlowNumbers {
-    /// Returns the number of a flow; [`OTHER_FLOWS`] once there are [`MAX_FLOWS`].
+    /// Returns the flow's number, assigning the next one to a new flow; [`OTHER_FLOWS`] for new flows after the
+    /// first [`MAX_FLOWS`].
     pub fn number(&mut self, key: FlowKey) -> u32 {
         if let Some(n) = self.numbers.get(&key) {
             return *n;
@@ -132,7 +133,7 @@ impl FlowNumbers {
         self.numbers.get(key).copied()
     }
 
-    /// Adds a number assigned elsewhere.
+    /// Adds a flow with a number that another [`FlowNumbers`] assigned.
     pub fn learn(&mut self, key: FlowKey, number: u32) {
         if self.numbers.len() < MAX_FLOWS {
             self.numbers.insert(key, number);

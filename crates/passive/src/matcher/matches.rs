@@ -1,5 +1,5 @@
-//! [`Matches`]: counts and matches in each direction, and the monitor's sightings in order until the fate of
-//! each is known.
+//! [`Matches`]: counts and matches in each direction, and the monitor's sightings in order, until each is
+//! matched or settled.
 
 use super::{MATCHES_PER_UPDATE, MatchObserver};
 use crate::flows::key::known_flow;
@@ -9,8 +9,8 @@ use jitlat_core::time::{SECOND, WallTime};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Maximum number of stored time ranges with drops. Each is one reading of a counter, and is needed for one
-/// window.
+/// Maximum number of stored time ranges with drops. Each is the time between two readings of a drop counter,
+/// and is needed for one window.
 const MAX_DROP_TIMES: usize = 1 << 12;
 /// Tolerance, in ns, of the expected arrival time of a packet that did not arrive.
 const ARRIVAL_TOLERANCE: i64 = SECOND;
@@ -19,26 +19,27 @@ const ARRIVAL_TOLERANCE: i64 = SECOND;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MatchCounts {
-    /// Number of sightings at the reference point, without second captures of one packet.
+    /// Number of sightings at the reference point. A packet captured twice counts once.
     pub seen_at_reference: u64,
-    /// Number of sightings at the monitor point, without second captures of one packet.
+    /// Number of sightings at the monitor point. A packet captured twice counts once.
     pub seen_at_monitor: u64,
     /// Number of packets recognised at both points.
     pub matched: u64,
-    /// Number of packets seen at the source point and not at the far point while the far capture ran.
+    /// Number of packets seen at the source point but not at the far point, although the far capture was
+    /// running.
     pub lost: u64,
-    /// Number of packets seen at the source point while the far capture did not run or dropped packets.
-    /// Whether they were lost is unknown.
+    /// Number of packets seen only at the source point while the far capture was not running or dropped
+    /// packets. Whether they were lost is unknown.
     pub outside: u64,
     /// Number of packets that arrived without having been seen at the source point.
     pub unseen: u64,
     /// Number of duplicates, made by the network, that arrived.
     pub duplicates: u64,
-    /// Number of second captures of a packet within 1 ms at one point.
+    /// Number of packets captured again at the same point within 1 ms.
     pub captured_twice: u64,
     /// Number of sightings dropped because their name was not unique.
     pub ambiguous: u64,
-    /// Number of packets that arrived after one sent later.
+    /// Number of packets that arrived after a packet sent later.
     pub reordered: u64,
     /// Number of sightings given up for lack of memory before their window was over. Whether these packets
     /// were lost is unknown.
@@ -67,9 +68,9 @@ impl MatchCounts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenSighting {
     pub(super) at: i64,
-    /// Lower half of the packet's sequence number at the source point; far fewer packets are open at a time.
-    /// `slot` is the lower half of its position in the output, for sightings at the monitor. An IN packet has
-    /// both.
+    /// Lower half of the packet's sequence number at the source point, which is unambiguous because far fewer
+    /// packets are open at a time. `slot` is the lower half of the position in the output, for sightings at the
+    /// monitor. An IN packet has both.
     pub(super) seq: u32,
     pub(super) slot: u32,
     pub(super) length: u32,
@@ -103,7 +104,7 @@ pub(super) enum OutputSlot {
 pub(super) struct DirectionMatches {
     pub(super) counts: MatchCounts,
     next_seq: u64,
-    /// Source times, on the source's clock, of the first match and of the match that was sent last.
+    /// Send times of the first match and of the match sent last, on the source's clock.
     matched_span: Option<(i64, i64)>,
     /// Delay of the first match, in common time.
     first_delay: i64,
@@ -118,7 +119,7 @@ pub(super) struct DirectionMatches {
 /// Counts, matches and the output queue; see the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Matches {
-    /// Monitor clock minus reference clock, as far as known, in ns.
+    /// Current estimate of monitor clock minus reference clock, in ns.
     pub(super) offset: i64,
     pub(super) slots: VecDeque<OutputSlot>,
     /// Number of the first slot in `slots`.
@@ -229,6 +230,7 @@ impl Matches {
                 state.first_delay = delay;
             }
             Some((first, last)) => {
+                // Reordered: sent before a packet that has already arrived.
                 state.counts.reordered += u64::from(source.at < *last) * one;
                 *first = (*first).min(source.at);
                 *last = (*last).max(source.at);
@@ -277,6 +279,7 @@ impl Matches {
         self.since_tuned = 0;
         let [out, back] = [0, 1].map(|w| self.directions[w].least.take());
         match (out, back) {
+            // Divide first, because the difference may overflow.
             (Some(a), Some(b)) => self.offset = a / 2 - b / 2,
             // Only one direction has packets: the clocks may have drifted by as much as its smallest delay
             // changed.
@@ -303,7 +306,7 @@ impl Matches {
 
     #[inline]
     pub(super) fn resolve(&mut self, slot: u32, state: OutputSlot, out: &mut impl MatchObserver) {
-        // For a slot that was given up, the difference is larger than any queue.
+        // The difference for a slot that was given up exceeds the length of any queue.
         let i = slot.wrapping_sub(self.first_slot as u32);
         match (self.slots.get_mut(i as usize), state) {
             (Some(s), _) => *s = state,
@@ -326,7 +329,7 @@ impl Matches {
         }
     }
 
-    /// Releases all sightings at the head of the queue whose fate is known.
+    /// Outputs the sightings at the head of the queue that are matched or settled.
     pub(super) fn release(&mut self, out: &mut impl MatchObserver) {
         while let Some(s) = self.slots.front() {
             match s {
@@ -363,7 +366,7 @@ impl Matches {
         }
     }
 
-    /// Ends a sighting whose fate remains unknown: it does not count.
+    /// Ends a sighting that remains unknown: the packet is neither arrived nor lost.
     pub(super) fn void(
         &mut self,
         direction: Direction,
@@ -380,8 +383,8 @@ impl Matches {
         }
     }
 
-    /// True if the far capture ran when a packet sent at `sent` should have arrived: between two packets that
-    /// arrived, or after the same delay as the nearest of them, within the capture's span.
+    /// True if the far capture was running, and dropped nothing, when a packet sent at `sent` should have
+    /// arrived. Before the first match and after the last, that time is estimated with their delays.
     fn would_have_been_seen(&self, direction: Direction, sent: i64) -> bool {
         let state = &self.directions[direction as usize];
         let (near, far) = match direction {

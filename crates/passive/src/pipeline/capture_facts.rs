@@ -41,7 +41,7 @@ impl LengthCounts {
         self.total
     }
 
-    /// Returns the lengths that occur, in bytes, each with the share of packets that are not longer.
+    /// Returns each length that occurs, in bytes, with the share of packets up to that length.
     pub fn cumulative(&self) -> Vec<(u32, f64)> {
         let mut sum = 0;
         let occurring = self.counts.iter().zip(0u32..).filter(|(n, _)| **n > 0);
@@ -62,7 +62,7 @@ pub struct CaptureFacts {
     pub frames: u64,
     /// Number of IP packets.
     pub packets: u64,
-    /// Number of IP packets that are not between the two sides.
+    /// Number of IP packets between other addresses than the two sides.
     pub elsewhere: u64,
     /// Number of packets between the two sides that the filter accepts.
     pub ours: u64,
@@ -92,7 +92,7 @@ pub struct CaptureFacts {
     pub drops: u64,
     /// Round trips of ping at this point: time of the request, and round trip.
     pub pings: Vec<(WallTime, Span)>,
-    /// Messages about errors in the files or at the interface.
+    /// Messages about errors in the files or on the interface.
     pub notes: Vec<String>,
 }
 

@@ -7,7 +7,7 @@ use jitlat_core::time::WallTime;
 #[derive(Clone, Debug, Default)]
 pub struct FrameBatch {
     bytes: Vec<u8>,
-    /// For each frame: time, link type, length on the wire, and end of its bytes.
+    /// For each frame: time, link type, length on the wire in bytes, and end of its bytes in `bytes`.
     heads: Vec<(WallTime, LinkType, u32, usize)>,
 }
 
@@ -50,13 +50,13 @@ impl FrameBatch {
 pub enum CapturedBatch {
     /// Captured packets with their first bytes.
     Frames(FrameBatch),
-    /// Previews that another host sends while no plan exists.
+    /// Previews sent by another host while there is no plan yet.
     Previews(Vec<PacketPreview>),
-    /// Sightings that another host sends once a plan exists.
+    /// Sightings sent by another host once there is a plan.
     Sightings(Vec<Sighting>),
     /// Number of packets dropped in this time, on the point's clock.
     Dropped(u64, WallTime, WallTime),
-    /// No data, but time has passed.
+    /// No packets; only the covered time has advanced.
     Nothing,
 }
 
@@ -67,7 +67,7 @@ pub struct PointDelivery {
     pub point: CapturePoint,
     /// Captured data.
     pub what: CapturedBatch,
-    /// Time range that is completely delivered, on the point's clock.
+    /// Time range that is completely delivered, on the point's clock; `None` if unknown.
     pub covered: Option<(WallTime, WallTime)>,
 }
 

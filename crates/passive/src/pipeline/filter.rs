@@ -20,7 +20,7 @@ pub struct PacketFilter {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotAFilter {
-    /// The text has another form.
+    /// The text is not of the form `tcp`, `udp`, `icmp`, `PORT`, `tcp:PORT` or `udp:PORT`.
     #[error("use tcp, udp, icmp, a port, tcp:PORT or udp:PORT")]
     Form,
     /// The port is invalid.

@@ -74,7 +74,7 @@ pub fn join<O: MatchObserver>(
         }
     }
     matcher.finish(observer);
-    // The join is over: a request to stop has no effect.
+    // Ignored: the join is over, so there is nothing to stop.
     let _ = after_round(observer);
     Direction::BOTH.map(|w| matcher.counts(w))
 }
@@ -105,7 +105,7 @@ pub fn join_like_caia<S: StreamSink>(
             break;
         }
     }
-    // The join is over: a request to stop has no effect.
+    // Ignored: the join is over, so there is nothing to stop.
     let _ = after_round(observers);
     while let Some(r) = reference.peek() {
         matcher.reference(r);

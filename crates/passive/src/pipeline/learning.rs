@@ -17,7 +17,7 @@ const MAX_PREVIEWS: usize = 1 << 14;
 const MAX_FRAMES: usize = 1 << 17;
 /// Number of common packets with which a plan is accepted at once.
 const SUFFICIENT_PACKETS: usize = 50;
-/// Time to wait for more packets if fewer have arrived.
+/// Time to wait for more common packets if there are fewer than [`SUFFICIENT_PACKETS`].
 const MORE_PACKETS_WAIT: Span = Span::millis(500);
 /// Time to wait for packets that show the direction while it is unknown.
 const DIRECTION_WAIT: Span = Span::seconds(3);
@@ -27,7 +27,7 @@ const RETRY_INTERVAL: Span = Span::millis(50);
 /// Reason why there is no plan yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotLearnt {
-    /// Reason of the last attempt.
+    /// Reason why the last attempt failed.
     pub why: NoPlan,
     /// Number of packets seen at each point.
     pub seen: [u64; 2],
@@ -50,7 +50,7 @@ pub struct Learner {
     left_out: [u64; 2],
     seen: [u64; 2],
     more_than_echoes: bool,
-    /// True if anything was delivered since the last attempt.
+    /// True if packets were delivered since the last attempt.
     has_news: bool,
     tried: Option<SteadyTime>,
     /// Time of the first successful attempt.
@@ -81,8 +81,8 @@ impl Learner {
         }
     }
 
-    /// Determines [`Self::available`] from the first packets, for captures that may contain fewer bytes per
-    /// packet.
+    /// Makes the learner determine [`Self::available`] from the first packets, for captures that may contain
+    /// fewer bytes per packet.
     pub fn finding_available(self) -> Learner {
         Learner { finds_available: true, ..self }
     }
@@ -139,7 +139,7 @@ impl Learner {
         }
     }
 
-    /// Lowers `available` if less was captured of these packets, and recomputes earlier previews accordingly.
+    /// Lowers `available` if these packets were cut shorter, and recomputes earlier previews accordingly.
     fn find_available(&mut self, frames: &FrameBatch) {
         let least = frames.frames().filter_map(|f| {
             let p = f.packet().ok()?;
@@ -187,14 +187,14 @@ impl Learner {
         self.more_than_echoes
     }
 
-    /// Treats deliveries from before the given time of each point as dropped.
+    /// Treats deliveries of each point from before its time in `times` as dropped.
     pub fn forget_before(&mut self, times: [WallTime; 2]) {
         for (given_up, at) in self.given_up.iter_mut().zip(times) {
             *given_up = (*given_up).max(Some(at - Span(1)));
         }
     }
 
-    /// Time per point since which all its deliveries are still held.
+    /// Returns, for each point, the time from which on all its deliveries are stored.
     pub fn begins(&self) -> [WallTime; 2] {
         self.given_up.map(|last| last.map_or(WallTime(i64::MIN), |last| last + Span(1)))
     }
@@ -204,7 +204,7 @@ impl Learner {
         self.left_out
     }
 
-    /// Returns the held deliveries, in the order they arrived.
+    /// Returns the stored deliveries, in the order they arrived.
     pub fn into_held(self) -> impl Iterator<Item = PointDelivery> {
         self.held.into_iter()
     }

@@ -1,5 +1,5 @@
-//! [`Merger`]: merges the sightings of two live points in common time, as far as both points have delivered
-//! completely.
+//! [`Merger`]: merges the sightings of two live points in common time, up to the time for which both points
+//! have delivered everything.
 
 use crate::matcher::MatchObserver;
 use crate::{CapturePoint, MatchCounts, Matcher, Sighting, TimeQueue};
@@ -18,9 +18,9 @@ pub struct Merger {
     waiting: [TimeQueue<Sighting>; 2],
     /// Time range that each point has completely delivered.
     covered: [Option<(WallTime, WallTime)>; 2],
-    /// Time before which the deliveries of a point are no longer completely held.
+    /// For each point, the time before which its deliveries are incomplete.
     begins: [WallTime; 2],
-    /// True to omit sightings of one point from before the other point begins.
+    /// True to omit sightings from before the time at which both points capture.
     in_common_alone: bool,
 }
 
@@ -31,13 +31,13 @@ impl Merger {
         Merger { matcher, waiting: Default::default(), covered: [None; 2], begins, in_common_alone: true }
     }
 
-    /// Sets the merger up for captures that begin with a packet: the other point may have seen that packet
-    /// before.
+    /// Sets the merger up for captures whose start is the time of their first packet: the other point may have
+    /// seen that packet earlier.
     pub fn from_the_first_packet(self) -> Merger {
         Merger { in_common_alone: false, ..self }
     }
 
-    /// Adds a sighting; those of one point must be nearly in order.
+    /// Adds a sighting; the sightings of one point must be nearly in order.
     pub fn push(&mut self, point: CapturePoint, s: Sighting) {
         self.waiting[point as usize].push(s.at, s);
     }
@@ -64,7 +64,7 @@ impl Merger {
         self.matcher.counts(direction)
     }
 
-    /// Monitor clock minus reference clock, as far as it is known now.
+    /// Current estimate of monitor clock minus reference clock.
     pub fn offset(&self) -> Span {
         self.matcher.offset()
     }
@@ -86,7 +86,7 @@ impl Merger {
             if common > horizon && self.waiting.iter().all(|w| w.len() <= MAX_WAITING) {
                 break;
             }
-            // Only one point was capturing then: a match cannot arrive.
+            // Only one point was capturing then, so no match is possible.
             if common < start && self.in_common_alone {
                 self.waiting[point as usize].pop();
                 continue;

@@ -1,5 +1,5 @@
-//! From the frames of two capture points to matched packets: the steps between reading and results, for files
-//! and live interfaces. Frames and times are arguments; nothing is read here.
+//! Steps from the frames of two capture points to matched packets, for files and live interfaces. Frames and
+//! times are arguments; this module reads nothing.
 //!
 //! Files, read from the beginning: [`CaptureHead`]s (or, if they have nothing in common, [`PreviewSample`]s)
 //! are surveyed to make a [`MatchPlan`](super::MatchPlan); a [`PacketNamer`] per point makes sightings;

@@ -18,11 +18,11 @@ pub struct NamingRule {
     pub identity: IdentityRule,
     /// True to sort slightly disordered packets.
     pub sorted: bool,
-    /// Filter of packets; `None`: all.
+    /// Filter for packets; `None`: all packets.
     pub only: Option<PacketFilter>,
     /// True to exclude ICMP echoes from the pairs, because they are sent by ping and not by the application.
     pub echoes_apart: bool,
-    /// Part of the capture that is read; `None`: all.
+    /// Part of the capture to read; `None`: all.
     pub part: Option<(CapturePart, CapturePoint)>,
     /// Grouping of packets into flows, with the numbers that both points share; `None`: no flows.
     pub flows: Option<(Grouping, SharedFlowNumbers)>,
@@ -33,13 +33,13 @@ pub struct NamingRule {
 pub struct SharedFlowNumbers(Arc<Mutex<FlowNumbers>>);
 
 impl SharedFlowNumbers {
-    /// All flows so far, by number.
+    /// Returns the keys of all flows so far, indexed by flow number.
     pub fn keys(&self) -> Vec<FlowKey> {
         self.with(|numbers| numbers.keys().to_vec())
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut FlowNumbers) -> T) -> T {
-        // After a panic in another thread the numbers are still consistent.
+        // A poisoned lock is usable: the numbers are consistent even after a panic in another thread.
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -48,7 +48,7 @@ impl SharedFlowNumbers {
 pub struct PacketNamer {
     rule: NamingRule,
     facts: CaptureFacts,
-    /// Facts about packets that are read but do not count.
+    /// Facts about packets that are read but not counted, for example in the overlap of a part.
     ignored: CaptureFacts,
     order: InOrder,
     echoes: Echoes,
@@ -70,7 +70,7 @@ impl PacketNamer {
         }
     }
 
-    /// Adds a frame. Its sighting, if it has one, is held until it can be taken in order.
+    /// Adds a frame. Its sighting, if it has one, is stored until it can be taken in order.
     #[inline]
     pub fn push(&mut self, frame: &Frame<'_>) {
         let at = frame.at;
@@ -127,13 +127,13 @@ impl PacketNamer {
         self.order.push(Sighting { at, id, length: p.length, direction, flow });
     }
 
-    /// Number of sightings held, including those that could be taken.
+    /// Number of stored sightings, including those that can be taken.
     pub fn held(&self) -> usize {
         self.order.held()
     }
 
-    /// Returns, in order, the sightings that no later one can precede; `room` is reused for later ones and
-    /// must be empty.
+    /// Returns, in order, the sightings that no later one can precede. `room` must be empty; it becomes the
+    /// buffer for later sightings.
     pub fn take(&mut self, room: Vec<Sighting>) -> Vec<Sighting> {
         self.order.take(room)
     }
@@ -148,7 +148,7 @@ impl PacketNamer {
         &mut self.facts
     }
 
-    /// Returns the last sightings, and the facts about the capture.
+    /// Returns the remaining sightings, and the facts about the capture.
     pub fn finish(mut self) -> (Vec<Sighting>, CaptureFacts) {
         let sightings = self.order.finish();
         self.facts.disordered = self.order.disordered();
@@ -157,7 +157,7 @@ impl PacketNamer {
     }
 }
 
-/// Returns the number of a flow: from this namer's own table, otherwise from the shared one.
+/// Returns the number of a flow. The namer's own table is searched first, because the shared one needs a lock.
 fn flow_number(known: &mut FlowNumbers, shared: &SharedFlowNumbers, key: FlowKey) -> u32 {
     if let Some(n) = known.known(&key) {
         return n;

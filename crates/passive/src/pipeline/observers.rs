@@ -7,7 +7,7 @@ use crate::{
 use jitlat_core::spec::Direction;
 use jitlat_core::time::WallTime;
 
-/// Observers of the matcher: statistics always, the others if requested.
+/// Observers of the matcher. Statistics are always computed, the rest only if requested.
 #[derive(Debug)]
 pub struct MatchObservers<S> {
     /// Pairs and statistics.
@@ -16,9 +16,10 @@ pub struct MatchObservers<S> {
     pub streams: Option<StreamBuilder<S>>,
     /// Results of each flow.
     pub flows: Option<FlowAnalyzer>,
-    /// Matched packets since the caller last took them, in arrival order.
+    /// Matched packets that the caller has not taken yet, in arrival order; `None` if not requested.
     pub matched: Option<Vec<Record>>,
-    /// Packets of a part, in the order of the monitor's clock, if they are to be joined with others.
+    /// Packets of one part, in the order of the monitor's clock, to be joined with other parts; `None` if not
+    /// requested.
     pub part: Option<(CapturePart, Vec<Record>)>,
 }
 

@@ -9,7 +9,7 @@ use jitlat_core::time::WallTime;
 
 /// Maximum number of frames stored from the beginning of a capture.
 const MAX_FRAMES: usize = 1 << 14;
-/// Maximum number of bytes stored per frame: more than any name needs.
+/// Maximum number of bytes stored per frame. No packet name uses more.
 const BYTES_PER_FRAME: usize = 256;
 /// Maximum number of previews stored per capture.
 const MAX_SAMPLE: usize = 1 << 15;
@@ -57,7 +57,7 @@ impl CaptureHead {
         })
     }
 
-    /// Number of bytes that this capture contains of every IP packet at least, unless the packet is shorter.
+    /// Minimum number of bytes that this capture contains of each IP packet; shorter packets are complete.
     pub fn available(&self) -> usize {
         let cut = |k: &FrameStart| {
             let p = k.packet().ok()?;
@@ -79,8 +79,8 @@ impl CaptureHead {
     }
 }
 
-/// A sample of a whole capture for captures that begin at different times. Packets are selected by their
-/// contents, so that both points select the same ones.
+/// A sample of a whole capture. It is used if captures begin at different times, so that their first packets
+/// differ. Packets are selected by their contents, so that both points select the same ones.
 #[derive(Clone, Debug)]
 pub struct PreviewSample {
     rule: IdentityRule,
@@ -105,7 +105,7 @@ impl PreviewSample {
             self.mask = self.mask << 1 | 1;
             self.kept.retain(|(id, _)| id & self.mask == 0);
         }
-        // A capture with the same packet over and over cannot be thinned by content.
+        // A capture that repeats the same packet cannot be thinned by content: cut it.
         self.kept.truncate(2 * MAX_SAMPLE);
     }
 

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 /// Minimum share of the time for which a closed window is reported.
 const MIN_CLOSED_SHARE: f64 = 0.01;
-/// Minimum share of segments at which reordering and duplicates are reported; at least five segments.
+/// Minimum share of segments, and at least five segments, for reordering and duplicates to be reported.
 const MIN_SEGMENT_SHARE: f64 = 0.003;
 const MIN_AFFECTED_SEGMENTS: u64 = 5;
 /// Maximum number of causes in an answer.
@@ -29,13 +29,13 @@ pub struct TcpDirection<'a> {
     pub to: SocketAddr,
     /// Statistics of the data.
     pub data: &'a DirectionFigures,
-    /// Round trip from the capture point to the receiver and back.
+    /// Round trips between capture point and receiver, in ns.
     pub rtt: Option<SpreadFigures>,
     /// Total time for which the receiver's window was closed or full, in ns.
     pub held_ns: i64,
     /// Number of times the receiver closed its window.
     pub zero_windows: u64,
-    /// Problems, the worst first.
+    /// Problems, worst first.
     pub causes: Vec<Cause>,
 }
 
@@ -49,7 +49,7 @@ impl TcpDirection<'_> {
     }
 }
 
-/// Returns the directions with data, the worst first, and of equally bad ones those with most bytes first.
+/// Returns the directions with data, worst first; equally bad ones are sorted by bytes, most first.
 pub fn directions(r: &TcpResult) -> Vec<TcpDirection<'_>> {
     let begin = r.first.connections.iter().map(|c| c.first).min().unwrap_or(WallTime(0));
     let both = |(c, between): (_, Option<&BetweenPoints>)| {
@@ -129,7 +129,7 @@ fn queue(direction: &TcpDirection<'_>) -> Option<Cause> {
     let (usual, most) = (r.median.saturating_sub(r.min), r.p95.saturating_sub(r.min));
     let sure = is_queued(&r)?;
     let because = format!(
-        "round trip {} at least, median {}, 95th percentile {}: a queue{}",
+        "minimum round trip {}, median {}, 95th percentile {}: a queue{}",
         time(r.min as f64),
         time(r.median as f64),
         time(r.p95 as f64),
@@ -154,7 +154,7 @@ fn loss(direction: &TcpDirection<'_>, between: u64) -> Option<Cause> {
     };
     let waited = match data.longest_wait_ns.0 {
         0 => String::new(),
-        longest => format!("; data waited up to {} for them", time(longest as f64)),
+        longest => format!("; the longest repair took {}", time(longest as f64)),
     };
     let location = match (data.lost_before, data.lost_after) {
         _ if between >= lost => " between the two points",
@@ -206,13 +206,16 @@ fn duplicated(direction: &TcpDirection<'_>) -> Option<Cause> {
 
 fn missed(direction: &TcpDirection<'_>) -> Option<Cause> {
     let (n, share) = (direction.data.unfilled_gaps, share(direction.data.unfilled_gaps, direction.data));
-    let because = format!("{} never filled: the capture missed packets, which are not lost", count(n, "gap"));
+    let because = format!(
+        "{} never filled: the capture missed these packets, so they do not count as lost",
+        count(n, "gap")
+    );
     let found = cause(CauseId::IncompleteLog, Severity::Unknown, 0.8, because);
     (n > 0).then_some(Cause { magnitude: Some(share), count: n, ..found })
 }
 
-/// Returns the verdict for all connections, which is that of the worst direction. TCP has neither play-out
-/// buffers nor profiles to be judged.
+/// Returns the verdict for all connections, which is that of the worst direction. It has no play-out buffer and
+/// no profiles, because they do not apply to TCP.
 pub fn answer(r: &TcpResult) -> Answer {
     let directions = directions(r);
     let judged: Vec<&TcpDirection<'_>> =
@@ -250,7 +253,8 @@ fn headline(judged: &[&TcpDirection<'_>], all: usize) -> String {
     let affected = judged.iter().filter(|w| w.severity() > Severity::Good).count();
     let Some(first) = worst.causes.first().filter(|_| affected > 0) else {
         let slowest = judged.iter().filter_map(|w| w.rtt.map(|r| r.median)).max();
-        // Small waits are among the causes: the headline does not deny them.
+        // There is a small queue among the causes, so the headline must not claim that nothing delayed the
+        // data.
         if judged.iter().flat_map(|w| &w.causes).any(|c| c.id == CauseId::Queue) {
             let slowest =
                 slowest.map_or(String::new(), |ns| format!(": round trip {} at the median", time(ns as f64)));
@@ -409,6 +413,6 @@ mod tests {
             "Bad: 20.0 % of the segments are lost, 192.0.2.2:5000 to 198.51.100.7:443; no problems with the other 2."
         );
         assert_eq!((answer.causes[0].id, answer.causes[0].from_s), (CauseId::BurstyLoss, 1.0));
-        assert!(answer.causes[0].because.contains("data waited up to 800 ms for them"));
+        assert!(answer.causes[0].because.contains("the longest repair took 800 ms"));
     }
 }

@@ -1,4 +1,4 @@
-//! [`BetweenPoints`]: facts about a connection that only two capture points together show.
+//! [`BetweenPoints`]: results for a connection that need two capture points.
 
 use super::{DirectionFigures, ObservedConnection};
 use crate::flows::FlowKey;
@@ -8,13 +8,13 @@ use jitlat_core::prefix::Prefix;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// Fate of one direction's segments at two points and between them.
+/// Losses, duplicates and delays of one direction's segments, at and between two points.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DirectionBetween {
     /// Number of segments lost before the first point that the data passes, from the gaps seen there.
     pub lost_before: Option<u64>,
-    /// Number of segments lost between the points: seen at one, not at the other.
+    /// Number of segments lost between the points: seen at the first, not at the second.
     pub lost_between: u64,
     /// Number of segments lost after the last point, from retransmissions of data that had passed it.
     pub lost_after: Option<u64>,
@@ -24,16 +24,17 @@ pub struct DirectionBetween {
     pub at_both: u64,
     /// Median one-way delay of the segments between the points, above the smallest, in ns.
     pub delay_variation_median_ns: Option<i64>,
-    /// 95th percentile of that delay, in ns.
+    /// 95th percentile of the one-way delay above the smallest, in ns.
     pub delay_variation_p95_ns: Option<i64>,
-    /// Largest value of that delay, in ns.
+    /// Largest one-way delay above the smallest, in ns.
     pub delay_variation_max_ns: Option<i64>,
     /// Smallest one-way delay, including the clock offset, in ns.
     pub delay_raw_min_ns: Option<i64>,
 }
 
 impl DirectionBetween {
-    /// Combines the statistics at the point that the data passes first and at the other point; `None` if unknown.
+    /// Combines the statistics of the point that the data passes first with those of the other point; a point's
+    /// statistics are `None` if unknown.
     fn new(
         direction: &FlowDirection,
         first: Option<&DirectionFigures>,

@@ -9,8 +9,8 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use jitlat_core::time::{Span, WallTime};
 use serde::{Deserialize, Serialize};
 
-/// Silence after which a SYN with another number opens a new connection, even if the end of the previous one
-/// was not seen.
+/// Silence after which a SYN with another sequence number opens a new connection, even if the end of the
+/// previous one was not seen.
 const REOPEN_SILENCE: Span = Span::seconds(1);
 
 /// One connection.
@@ -56,7 +56,7 @@ pub(super) fn socket((address, port): TcpEndpoint) -> SocketAddr {
     SocketAddr::new(a.to_ipv4_mapped().map_or(IpAddr::V6(a), IpAddr::V4), port)
 }
 
-/// Time at which a segment of the handshake was sent.
+/// Transmission of a segment of the handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Shake {
     #[default]
@@ -88,7 +88,7 @@ pub(super) struct ConnectionState {
     last: WallTime,
     syn: Shake,
     syn_ack: Shake,
-    /// Round trips to the server and to the client.
+    /// Round trips between capture point and server, and between capture point and client.
     handshake: [Option<Span>; 2],
     /// Data from the client, data from the server.
     directions: [DirectionState; 2],
@@ -143,7 +143,7 @@ impl ConnectionState {
         self.note_handshake(at, from, s);
         let [up, down] = &mut self.directions;
         let (own, peer) = if from == self.client { (up, down) } else { (down, up) };
-        // The acknowledgement is handled first: it may open the window that the data then fills.
+        // Handle the acknowledgement first: it may open the window that the data then fills.
         if peer.take_acknowledgement(at, s, own.window().is_kept_by(s)) {
             own.count_duplicate_ack();
         }

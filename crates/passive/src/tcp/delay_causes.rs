@@ -1,21 +1,21 @@
 //! Causes of the delay of each record in a stream of equal records, from the segments that transported it.
 //!
-//! A record's delay above the smallest is divided into four parts: the time until its bytes left the sender,
-//! the time until the last retransmission of these or earlier bytes, the time that they waited for the
-//! reading program, and the rest, which is attributed to the path. The first part is visible at the sending
-//! end, the third at the receiving end.
+//! A record's delay above the smallest is divided into four parts: the time until its bytes left the sender;
+//! the time until these or earlier bytes were last retransmitted; the time until the receiving program read
+//! them; and the rest, which is attributed to the path. The first part is visible at the sending end, the third
+//! at the receiving end.
 
 use super::event::EventKind;
 use jitlat_core::time::{Span, WallTime};
 use serde::Serialize;
 
-/// Tolerance when times of two hosts' clocks are compared, in ns; in addition a tenth of the compared time.
+/// Tolerance for comparing times of two hosts' clocks, in ns. A tenth of the compared time is added.
 const CLOCK_TOLERANCE_NS: i64 = 1_000_000;
 
 /// Transmission of a range of one direction's data, up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentTimes {
-    /// Number of bytes of the stream up to the end of the range.
+    /// Number of bytes from the beginning of the stream to the end of the range.
     pub end: u64,
     /// Time at which the range, or the gap that it filled, was first seen.
     pub first: WallTime,
@@ -25,7 +25,8 @@ pub struct SegmentTimes {
     pub why: Option<EventKind>,
 }
 
-/// Passage and delivery of one direction's data at the capture point, from the beginning of the connection.
+/// Times at which one direction's data passed the capture point and was acknowledged, from the beginning of the
+/// connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryHistory {
     /// Segments, in the order of the stream.
@@ -34,17 +35,17 @@ pub struct DeliveryHistory {
     pub held_up: Vec<(WallTime, WallTime)>,
 }
 
-/// End of the connection at which the capture point is.
+/// End of the connection at which packets are captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureSide {
     /// The sender's end: delay inside the sender is visible.
     Sender,
-    /// The receiver's end: waiting there is visible.
+    /// The receiver's end: delay inside the receiver is visible.
     Receiver,
 }
 
 impl CaptureSide {
-    /// True if a cause is visible at this end; otherwise it is part of the path's share.
+    /// True if a cause is visible at this end. Invisible causes are counted as the path's share.
     pub fn sees(self, cause: DelayCause) -> bool {
         match cause {
             DelayCause::WindowFull | DelayCause::Sender => self == CaptureSide::Sender,
@@ -63,14 +64,14 @@ pub struct RecordFraming {
     pub length: u64,
 }
 
-/// A record as the test observed it.
+/// Times of a record, as measured by the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservedRecord {
     /// Sequence number, which determines its position in the stream.
     pub seq: u32,
     /// Time at which the record was passed to TCP, on the sender's clock.
     pub sent: WallTime,
-    /// Time until the record was read, including the clock offset.
+    /// Time from `sent` until the record was read, including the clock offset.
     pub delay: Span,
 }
 
@@ -92,12 +93,12 @@ pub enum DelayCause {
     Behind,
     /// The data waited at the receiver until the program read it.
     Receiver,
-    /// The path, and all invisible causes.
+    /// Delay on the path, and by causes that are not visible at this end.
     Path,
 }
 
 impl DelayCause {
-    /// All causes, in the order in which they affect a record.
+    /// All causes, from sender to receiver.
     pub const ALL: [DelayCause; 7] = [
         DelayCause::WindowFull,
         DelayCause::Sender,
@@ -133,7 +134,7 @@ pub struct DelayCauses {
     pub packets: u64,
     /// Total delay of the records above the smallest, in ns.
     pub above_minimum_ns: i64,
-    /// Shares of the causes that are visible at the capture point; they add up to the whole.
+    /// Shares of the causes that are visible at the capture point; their sum is `above_minimum_ns`.
     pub causes: Vec<CauseShare>,
 }
 
@@ -146,7 +147,8 @@ struct PassageTimes {
 }
 
 impl DeliveryHistory {
-    /// Divides the delay above the smallest of `records`; `None` if none of them is in this history.
+    /// Divides the delay of `records` above the smallest among the causes; `None` if this history contains none
+    /// of them.
     pub fn explain(
         &self,
         side: CaptureSide,
@@ -188,7 +190,7 @@ impl DeliveryHistory {
                 take(DelayCause::WindowFull, full);
                 left = take(DelayCause::Sender, waited - full);
             }
-            // A retransmission did not delay data that had arrived before it.
+            // Data that arrived before the retransmission was not delayed by it.
             let credible = |time: i64| (time - time / 10).saturating_sub(CLOCK_TOLERANCE_NS) <= left;
             let (own, behind) = (p.own.saturating_sub(p.left), p.ready.saturating_sub(p.own));
             let (own, behind) = match () {

@@ -12,14 +12,14 @@ use super::window::{TcpWindow, WindowChange, lasted};
 use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
-/// A gap filled within this time is reordering if no round trip is known.
+/// While no round trip is known, a gap that is filled within this time is taken for reordering.
 const MAX_REORDERING_DELAY: Span = Span::millis(3);
 /// Number of duplicate acknowledgements that trigger a fast retransmission (RFC 5681).
 const DUPLICATE_ACKS: u32 = 3;
-/// Minimum distance beyond the data seen, in bytes, at which an acknowledgement is assumed to belong to
-/// another connection or to be damaged.
+/// Minimum distance, in bytes, beyond the highest byte seen from which on an acknowledgement is ignored: it is
+/// damaged, or of another connection.
 const MAX_ACK_LEAD: u64 = 1 << 30;
-/// Maximum number of retransmissions for which a report of a duplicate is awaited.
+/// Maximum number of retransmissions stored in case the receiver reports a duplicate.
 const MAX_UNPROVEN: usize = 64;
 
 /// Data of one side, its acknowledgements, and the window that this side advertises for the other's data.
@@ -55,8 +55,9 @@ pub(super) struct DirectionState {
     history: Option<DeliveredSegments>,
 }
 
-/// True if a host that numbers its packets sent the one with the IP identification `ident` before the one
-/// with `than`: the number is slightly smaller, modulo 2¹⁶. A retransmission gets a new, larger number.
+/// True if the packet with IP identification `ident` was sent before the one with `than`, by a host that
+/// numbers its packets: `ident` is slightly smaller, modulo 2¹⁶. A retransmission gets a new, larger
+/// identification.
 fn is_older(ident: u32, than: u32) -> bool {
     const WINDOW: u16 = 256;
     let behind = (than as u16).wrapping_sub(ident as u16);
@@ -96,10 +97,12 @@ impl DirectionState {
         let mut next = *self.next.get_or_insert(u64::from(s.seq) + (1 << 40));
         let start = unwrap(next, s.seq);
         let end = start + u64::from(s.length());
+        // Data after the probed byte shows that the receiver accepted it.
         if start > next && self.take_probed_byte(next + 1) {
             next += 1;
         }
         let acknowledged = self.acked.is_some_and(|a| a >= next);
+        // A window probe: one byte beyond the closed window.
         if peer_window.is_closed() && acknowledged && start == next && s.payload == 1 && s.length() == 1 {
             self.figures.keep_alives += 1;
             self.probed = true;
@@ -141,8 +144,8 @@ impl DirectionState {
         true
     }
 
-    /// Counts a segment without data whose sequence number is that of the last byte, all data being
-    /// acknowledged: a probe of an idle connection or of a closed window, as sent by Linux and others.
+    /// Counts a probe of an idle connection or of a closed window, as sent by Linux and others: a segment
+    /// without data that has the last byte's sequence number after all data was acknowledged.
     fn note_empty_probe(&mut self, s: &TcpSegment) {
         let Some(next) = self.next else { return };
         let probes = unwrap(next, s.seq) + 1 == next && self.acked.is_some_and(|a| a >= next);
@@ -198,6 +201,7 @@ impl DirectionState {
     ) {
         let opened = filled.iter().map(|g| g.opened).min().unwrap_or(at);
         let waited = at - opened;
+        // A retransmission takes at least a round trip, so what comes sooner was only reordered.
         let soon = self.round_trips.least().map_or(MAX_REORDERING_DELAY, |r| r.min(MIN_TIMEOUT));
         let signalled = self.duplicate_acks >= DUPLICATE_ACKS;
         // A segment with bytes that were already seen is a retransmission, not reordered.
@@ -209,6 +213,7 @@ impl DirectionState {
         } else {
             self.figures.retransmissions += 1;
             self.figures.lost_before += 1;
+            // Neither duplicate acknowledgements nor SACK requested the retransmission.
             if !signalled && self.sacked <= passed.1 && waited >= self.round_trips.timeout() {
                 self.figures.timeouts += 1;
                 EventKind::Timeout
@@ -234,6 +239,7 @@ impl DirectionState {
         events: &mut Vec<TcpEvent>,
     ) {
         self.figures.retransmissions += 1;
+        // The receiver had already acknowledged these bytes.
         if self.acked.is_some_and(|a| range.1 <= a) {
             self.figures.spurious += 1;
             events.push(TcpEvent { at, kind: EventKind::Spurious, bytes: s.payload, waited: None });
@@ -271,6 +277,7 @@ impl DirectionState {
         self.figures.max_in_flight = self.figures.max_in_flight.max(flight);
         if s.payload > 0 && window.is_some_and(|w| w > 0 && flight >= w) {
             self.figures.window_full += 1;
+            // The wait begins with the first segment that fills the window.
             self.full.get_or_insert(at);
             events.push(TcpEvent { at, kind: EventKind::WindowFull, bytes: s.payload, waited: None });
         }
@@ -291,7 +298,8 @@ impl DirectionState {
         if let Some((left, right)) = s.sack {
             let (left, right) = (unwrap(next, left), unwrap(next, right));
             if right <= ack {
-                // RFC 2883, section 4: these bytes arrived twice.
+                // A first SACK block below the acknowledgement reports that these bytes arrived twice (RFC 2883
+                // §4).
                 self.find_spurious((left, right));
             } else if right <= next {
                 self.sacked = self.sacked.max(right);
@@ -300,6 +308,7 @@ impl DirectionState {
         match self.acked {
             Some(known) if ack < known => false,
             Some(known) if ack == known => {
+                // The conditions of RFC 5681 §2.
                 let duplicate = s.payload == 0
                     && s.flags & (SYN | FIN | RST) == 0
                     && next > ack
@@ -324,7 +333,7 @@ impl DirectionState {
         }
     }
 
-    /// Records that everything before `ack` has arrived.
+    /// Records that all data before `ack` has arrived.
     fn advance(&mut self, at: WallTime, s: &TcpSegment, ack: u64) {
         self.acked = Some(ack);
         self.duplicate_acks = 0;
@@ -397,7 +406,8 @@ impl DirectionState {
         self.end.zip(self.acked).is_some_and(|(end, acked)| acked >= end)
     }
 
-    /// True if a reset with this sequence number belongs to this side, as far as its numbers are known.
+    /// True if a reset with this sequence number can come from this side: the number is plausible, or this
+    /// side's numbers are unknown.
     pub(super) fn may_reset(&self, seq: u32) -> bool {
         self.next.is_none_or(|next| (self.acked.unwrap_or(next)..=next).contains(&unwrap(next, seq)))
     }
@@ -427,7 +437,7 @@ impl DirectionState {
         }
     }
 
-    /// Number of segments in flight and of gaps held.
+    /// Number of segments in flight and number of open gaps.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> (usize, usize) {
         (self.flight.iter().count(), self.gaps.list().len())

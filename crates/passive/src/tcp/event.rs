@@ -1,4 +1,4 @@
-//! [`TcpEvent`]: an event that delayed, or seems to have delayed, the data of one direction.
+//! [`TcpEvent`]: an event that delayed, or may have delayed, the data of one direction.
 
 use core::net::SocketAddr;
 use jitlat_core::time::{Span, WallTime};
@@ -13,13 +13,13 @@ pub enum EventKind {
     Fast,
     /// Retransmitted after a timeout.
     Timeout,
-    /// Retransmitted early without a signal: a tail-loss probe.
+    /// Retransmitted before a timeout and without duplicate acknowledgements: a tail-loss probe.
     Probe,
     /// Retransmitted although it had been acknowledged.
     Spurious,
-    /// Arrived after a later segment.
+    /// Arrived after a segment that was sent later.
     OutOfOrder,
-    /// The packet was already seen.
+    /// Seen before as the same packet: a duplicate made by the network or the capture.
     Duplicate,
     /// The receiver's window closed.
     ZeroWindow,
@@ -29,7 +29,7 @@ pub enum EventKind {
     WindowFull,
 }
 
-/// An event that delayed, or indicates a delay of, the data of one direction.
+/// An event that delayed, or may have delayed, the data of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpEvent {

@@ -25,18 +25,19 @@ pub struct DirectionFigures {
     pub timeouts: u64,
     /// Number of unnecessary retransmissions: the original had arrived.
     pub spurious: u64,
-    /// Number of segments that arrived at the capture point after later ones.
+    /// Number of segments that reached the capture point after segments sent later.
     pub out_of_order: u64,
     /// Number of packets seen twice (same IP identification).
     pub duplicates: u64,
     /// Number of segments lost before the capture point: gaps that a retransmission filled.
     pub lost_before: u64,
-    /// Number of segments lost after the capture point: seen here, and necessarily retransmitted.
+    /// Number of segments lost after the capture point: seen here, then retransmitted because they did not
+    /// arrive.
     pub lost_after: u64,
-    /// Number of gaps never filled within the capture: mostly packets that the capture missed.
+    /// Number of gaps not filled within the capture, mostly because the capture missed packets.
     pub unfilled_gaps: u64,
-    /// Number of probes of an idle connection or of a closed window, all data being acknowledged: segments
-    /// that repeat the last byte's number, or contain one byte beyond a closed window.
+    /// Number of probes of an idle connection or of a closed window, sent after all data was acknowledged:
+    /// segments with the last byte's sequence number, or with one byte beyond a closed window.
     pub keep_alives: u64,
     /// Number of duplicate acknowledgements sent in this direction.
     pub duplicate_acks: u64,
@@ -46,21 +47,20 @@ pub struct DirectionFigures {
     pub zero_window_ns: Span,
     /// Number of segments that filled the advertised window completely.
     pub window_full: u64,
-    /// Total time for which the sender waited for room in a full window, in ns.
+    /// Total time for which the sender could not send because the window was full, in ns.
     pub window_full_ns: Span,
-    /// Total time between the transmissions of data retransmitted by fast retransmission, in ns.
+    /// Total time from transmission to fast retransmission, over all fast retransmissions, in ns.
     pub fast_wait_ns: Span,
-    /// Total time between the transmissions of data retransmitted after a timeout, in ns.
+    /// Total time from transmission to retransmission after a timeout, over all timeouts, in ns.
     pub timeout_wait_ns: Span,
-    /// Longest time between the transmissions of retransmitted data, in ns.
+    /// Longest time from transmission to retransmission, in ns.
     pub longest_wait_ns: Span,
     /// Maximum number of bytes in flight.
     pub max_in_flight: u64,
-    /// Round trip from the capture point to the receiver and back, by acknowledgements (Karn's rule: never of
-    /// data sent twice). Includes delayed acknowledgements. Quantiles of more than 2048 values are within 1.6
-    /// %.
+    /// Round trips between capture point and receiver, by acknowledgements of data that was sent once (Karn's
+    /// rule). Includes delayed acknowledgements. Quantiles of more than 2048 values are within 1.6 %.
     pub rtt_ack_ns: Option<SpreadFigures>,
-    /// Round trip from the capture point to the receiver and back, by the timestamp option.
+    /// Round trips between capture point and receiver, by the timestamp option.
     pub rtt_timestamp_ns: Option<SpreadFigures>,
 }
 
@@ -80,7 +80,7 @@ impl DirectionFigures {
 /// State of one direction after a segment. Unknown values are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectionStatus {
-    /// Bytes sent and not acknowledged, as far as the capture point sees.
+    /// Number of bytes that passed the capture point and are not acknowledged.
     pub in_flight: Option<u64>,
     /// Window that the receiver advertised last, in bytes.
     pub window: Option<u64>,

@@ -5,10 +5,9 @@ use super::segment::TcpSegment;
 use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
-/// Maximum number of segments held.
+/// Maximum number of segments stored.
 const MAX_IN_FLIGHT: usize = 1 << 16;
-/// Maximum number of segments held if acknowledgements are not visible, so that the arrival of segments is
-/// unknown.
+/// Maximum number of segments stored if acknowledgements are not captured, so that arrivals are unknown.
 const MAX_UNACKNOWLEDGED: usize = 1 << 12;
 
 /// A range of the stream in transit: sequence numbers from `start` to `end` (exclusive), unwrapped.
@@ -34,7 +33,8 @@ impl InFlight {
         InFlight { start, end, first: at, last: at, again: None, ident: s.ident, timestamp }
     }
 
-    /// Creates a range of bytes that fill a gap which opened at `opened`. They were sent before, unseen here.
+    /// Creates a range of bytes that fill a gap opened at `opened`. They were sent earlier, but not seen at
+    /// this point.
     pub(super) fn late(
         at: WallTime,
         s: &TcpSegment,

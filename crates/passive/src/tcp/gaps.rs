@@ -1,8 +1,8 @@
-//! [`OpenGaps`]: ranges of a stream that later segments skipped, until a segment fills them.
+//! [`OpenGaps`]: ranges of a stream that are missing although later segments were seen.
 
 use jitlat_core::time::WallTime;
 
-/// Maximum number of gaps held in a direction; beyond that the earliest in the stream are given up.
+/// Maximum number of open gaps in a direction; beyond that, the earliest in the stream is counted as unfilled.
 const MAX_GAPS: usize = 256;
 
 /// A skipped range of the stream: sequence numbers from `start` to `end` (exclusive), unwrapped.
@@ -20,12 +20,13 @@ pub(super) struct SequenceGap {
 #[derive(Debug, Default)]
 pub(super) struct OpenGaps {
     open: Vec<SequenceGap>,
-    /// Number of gaps that were acknowledged without having been filled here, or given up for lack of room.
+    /// Number of gaps that were acknowledged although they were never filled here, or given up because there
+    /// were more than [`MAX_GAPS`].
     unfilled: u64,
 }
 
 impl OpenGaps {
-    /// Opens a gap after all others.
+    /// Opens a gap behind all others in the stream.
     pub(super) fn open(&mut self, gap: SequenceGap) {
         self.open.push(gap);
         self.limit();

@@ -1,4 +1,4 @@
-//! [`DeliveredSegments`]: delivery of one direction's data over time, if it is recorded.
+//! [`DeliveredSegments`]: record of the delivery of one direction's data over time.
 
 use super::delay_causes::{DeliveryHistory, SegmentTimes};
 use super::flight::InFlight;
@@ -50,8 +50,8 @@ impl DeliveredSegments {
         remember(&mut self.closed, (since, until));
     }
 
-    /// Returns everything so far, including ranges that are still `open`, given the history of the other
-    /// direction; `None` if the beginning was not seen.
+    /// Returns the history so far, including the ranges `open` that are still in flight; `peer` is the history
+    /// of the other direction. `None` if the beginning of the stream was not seen.
     pub(super) fn delivered<'a>(
         &self,
         open: impl Iterator<Item = &'a InFlight>,
@@ -63,7 +63,7 @@ impl DeliveredSegments {
         let mut held_up = whole.full;
         held_up.extend(peer.iter().flat_map(|p| &p.closed));
         held_up.sort_unstable();
-        // A full window may also close: overlapping times are merged.
+        // A full window may also close: merge overlapping times.
         held_up.dedup_by(|later, earlier| {
             let overlap = later.0 <= earlier.1;
             if overlap {

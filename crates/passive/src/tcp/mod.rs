@@ -60,7 +60,8 @@ pub trait ConnectionObserver {
 pub struct TcpAnalyzer {
     /// Connections, in the order of their first segment.
     connections: Vec<ConnectionState>,
-    /// Index of the connection between two ends, the lesser end first; the latest if there were several.
+    /// Index of the connection between two ends, the smaller endpoint first; if there were several, of the
+    /// latest.
     known: HashMap<(TcpEndpoint, TcpEndpoint), usize, RandomState>,
     segments: u64,
     not_followed: u64,
@@ -118,8 +119,7 @@ impl TcpAnalyzer {
         }
     }
 
-    /// State of both directions of a packet's connection after it: data from the client, data from the
-    /// server.
+    /// Returns the state of a packet's connection after the packet: data from the client, data from the server.
     pub fn status(&self, at: WallTime, p: &IpPacket<'_>) -> Option<[DirectionStatus; 2]> {
         let ((src, dst), (a, b)) = (p.ends(), p.ports()?);
         let (from, to) = ((src, a), (dst, b));

@@ -17,10 +17,13 @@ pub(super) fn describe(found: &ConnectionsPart) -> Vec<String> {
 fn describe_point(p: &PointRead, not_followed: u64) -> Vec<String> {
     let mut notes = p.notes.clone();
     if not_followed > 0 {
-        notes.push(format!("{} of connections beyond 131072 not analysed", count(not_followed, "segment")));
+        notes.push(format!(
+            "{} not analysed, because only 131072 connections are followed",
+            count(not_followed, "segment")
+        ));
     }
     if p.drops > 0 {
-        notes.push(format!("the capture dropped {}, which look like gaps", count(p.drops, "packet")));
+        notes.push(format!("the capture dropped {}, which appear as gaps", count(p.drops, "packet")));
     }
     notes
 }
@@ -35,17 +38,18 @@ fn describe_points(names: [&str; 2], pair: &PointPair) -> Vec<String> {
         list_prefixes(&sides[1].monitor)
     )];
     if pair.direction_assumed {
-        notes.push("which point is nearer to the client is uncertain: it was derived from the clocks of the captures alone".to_owned());
+        notes.push("which point is nearer to the client is uncertain: it was derived only from the clocks of the captures".to_owned());
     }
     if pair.is_translated() {
         notes.push(
-            "addresses are translated between the points: the results of the second cover only packets that passed both"
+            "addresses are translated between the points: results of the second point cover only packets seen at both"
                 .to_owned(),
         );
     }
     if pair.same_times {
-        notes
-            .push("every segment has the same time at both points: is it the same capture twice?".to_owned());
+        notes.push(
+            "every segment has the same timestamp at both points: is this the same capture twice?".to_owned(),
+        );
     }
     for ((long, longest), name) in pair.long.iter().zip(names) {
         if *long > 0 && pair.long.iter().any(|other| other.0 == 0) {

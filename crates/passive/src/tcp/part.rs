@@ -24,7 +24,7 @@ const MAX_PARTS: u32 = 4096;
 /// Upper limit of all counts and times of a capture.
 const MAX_COUNT: u64 = 1 << 62;
 
-/// Selects connections: part `number` of `of`.
+/// Selects the connections of one part of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionShare {
     /// 1-based number of the part.
@@ -74,7 +74,9 @@ impl FromStr for ConnectionShare {
             Some(ConnectionShare { number: number.parse().ok()?, of: of.parse().ok()? })
         });
         parsed.filter(ConnectionShare::is_possible).ok_or_else(|| {
-            format!("'{text}' is not a part: write 1/4 for the first of four ({MAX_PARTS} at most)")
+            format!(
+                "'{text}' is not a part: write 1/4 for the first of four parts (at most {MAX_PARTS} parts)"
+            )
         })
     }
 }
@@ -103,7 +105,7 @@ pub struct PointPair {
     pub sides: [Sides; 2],
     /// True if the direction is a guess from the clocks.
     pub direction_assumed: bool,
-    /// True if every segment has the same time at both points.
+    /// True if every segment has the same timestamp at both points, which suggests the same capture twice.
     pub same_times: bool,
     /// Number of segments at each point that are longer than 1500 bytes, because they were captured before
     /// the adapter segmented them, and length of the longest.
@@ -111,7 +113,7 @@ pub struct PointPair {
 }
 
 impl PointPair {
-    /// True if a connection has other addresses at the second point.
+    /// True if a connection's addresses differ between the points (NAT).
     pub fn is_translated(&self) -> bool {
         self.sides[0] != self.sides[1]
     }
@@ -120,7 +122,7 @@ impl PointPair {
 /// A connection that was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoundConnection {
-    /// Number of the packet in the capture with which the connection begins.
+    /// Number, in the capture, of the connection's first packet.
     pub begins: u64,
     /// Statistics of the connection.
     pub connection: ObservedConnection,
@@ -158,7 +160,7 @@ impl FoundEvent {
 pub struct ConnectionsPart {
     /// Parts that were joined.
     shares: Vec<ConnectionShare>,
-    /// Filter by hosts and ports.
+    /// Filter by hosts and ports, as text.
     pub filter: String,
     /// Facts about the packets read at each of the one or two points.
     pub points: Vec<PointRead>,
@@ -198,7 +200,7 @@ impl ConnectionsPart {
         let part: ConnectionsPart =
             jitlat_core::msgpack::from_slice(body).map_err(|e| PartError::Impossible(e.to_string()))?;
         if !part.is_possible() {
-            return Err(PartError::Impossible("it contains impossible values".to_owned()));
+            return Err(PartError::Impossible("impossible values".to_owned()));
         }
         Ok(part)
     }
@@ -275,7 +277,7 @@ impl ConnectionsPart {
         Ok(())
     }
 
-    /// Returns the result: connections with most bytes first, and of equal ones the one that begins first.
+    /// Returns the result. Connections are sorted by bytes, most first, then by their beginning.
     pub fn result(mut self) -> TcpResult {
         self.connections.sort_by_key(|f| {
             (Reverse(f.connection.up.bytes.saturating_add(f.connection.down.bytes)), f.begins)

@@ -1,10 +1,10 @@
-//! [`RoundTrips`]: round trips from the capture point to the receiver and back, by acknowledgements and by timestamps.
+//! [`RoundTrips`]: round trips between capture point and receiver, by acknowledgements and by timestamps.
 
 use crate::{SpanSpread, SpreadFigures};
 use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
-/// Maximum number of timestamps that wait for their echo.
+/// Maximum number of timestamps stored until their echo is seen.
 const MAX_PENDING_ECHOES: usize = 1 << 12;
 /// Smallest retransmission timeout in use (Linux).
 pub(super) const MIN_TIMEOUT: Span = Span::millis(200);
@@ -77,8 +77,8 @@ impl RoundTrips {
         self.least
     }
 
-    /// Shortest silence that may be a timeout: nine tenths of the timeout of RFC 6298, because the sender's
-    /// round trips differ slightly from those measured here.
+    /// Shortest silence that is taken for a timeout: nine tenths of the timeout of RFC 6298, because the
+    /// sender's round trips differ slightly from those measured here.
     pub(super) fn timeout(&self) -> Span {
         let computed = self.smoothed.map_or(MIN_TIMEOUT.0, |(s, v)| (0.9 * (s + 4.0 * v)) as i64);
         Span(computed.max(MIN_TIMEOUT.0 * 9 / 10))

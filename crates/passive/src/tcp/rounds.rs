@@ -1,5 +1,5 @@
-//! [`SegmentRounds`]: fate of each data segment that left towards the far side: acknowledged, with the time,
-//! or lost beyond the capture point. For captures without an end, in bounded memory.
+//! [`SegmentRounds`]: finds out whether each data segment sent to the far side was acknowledged, and when, or
+//! lost beyond the capture point. Needs bounded memory, so it can run without end.
 
 use super::connection::TcpEndpoint;
 use super::segment::{FIN, RST, SYN, TcpSegment};
@@ -12,12 +12,12 @@ use std::collections::{HashMap, VecDeque};
 /// Maximum number of connections followed at a time; segments of further ones are only counted. Low in unit
 /// tests.
 const MAX_CONNECTIONS: usize = if cfg!(test) { 1 << 4 } else { 1 << 16 };
-/// Maximum number of segments of a connection that wait for their acknowledgement.
+/// Maximum number of unacknowledged segments stored per connection.
 const MAX_IN_FLIGHT: usize = 1 << 12;
 /// Silence after which a connection is considered over.
 const IDLE_TIMEOUT: Span = Span::seconds(120);
-/// Minimum distance beyond the data seen, in bytes, at which an acknowledgement is assumed to belong to
-/// another connection or to be damaged.
+/// Minimum distance, in bytes, beyond the highest byte seen from which on an acknowledgement is ignored: it is
+/// damaged, or of another connection.
 const MAX_ACK_LEAD: u64 = 1 << 30;
 
 /// Fate of a data segment.
@@ -99,7 +99,7 @@ impl SegmentRounds {
         self.fates.drain(..)
     }
 
-    /// Number of data segments of connections beyond those followed.
+    /// Number of data segments of connections that are not followed.
     pub fn not_followed(&self) -> u64 {
         self.not_followed
     }
@@ -147,6 +147,7 @@ impl SegmentRounds {
                 again: false,
                 done: false,
             });
+            // The fate of the oldest segment remains unknown.
             if own.flight.len() > MAX_IN_FLIGHT {
                 own.flight.pop_front();
             }
@@ -192,11 +193,12 @@ impl SegmentRounds {
                         fates.push(SegmentRound { sent: w.first, acknowledged: None, length: w.length });
                     }
                 }
-                // Data acknowledged together with retransmitted data may have waited for that.
+                // Data acknowledged together with retransmitted data may have been delayed by it.
                 (false, false) if clean => fates.push(arrived(&w)),
                 (false, false) => {}
             }
         }
+        // Nothing is left to be acknowledged.
         if s.has(FIN) && own.flight.is_empty() {
             self.connections.remove(&key);
         }
@@ -204,6 +206,7 @@ impl SegmentRounds {
 
     /// Forgets connections that have been silent for [`IDLE_TIMEOUT`].
     fn sweep(&mut self, at: WallTime) {
+        // Visiting all connections for every packet would be slow.
         if self.swept.is_some_and(|swept| (at - swept).0.abs() < IDLE_TIMEOUT.0 / 8) {
             return;
         }

@@ -27,13 +27,13 @@ pub struct TcpSegment {
     pub seq: u32,
     /// Acknowledgement number, if the flag is set.
     pub ack: Option<u32>,
-    /// FIN 1, SYN 2, RST 4, PSH 8, ACK 16, …
+    /// Flags: FIN 1, SYN 2, RST 4, PSH 8, ACK 16, …
     pub flags: u8,
     /// Window field, not scaled.
     pub window: u16,
     /// Payload bytes on the wire.
     pub payload: u32,
-    /// Window scale offered (SYN only).
+    /// Window scale, in bits, offered in a SYN; `None` in other segments.
     pub window_scale: Option<u8>,
     /// TSval and TSecr of the timestamp option.
     pub timestamps: Option<(u32, u32)>,

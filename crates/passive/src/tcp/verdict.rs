@@ -8,7 +8,7 @@ use jitlat_core::units::eng3;
 /// Shortest queue that is reported, in ns.
 const MIN_QUEUE_NS: i64 = 5_000_000;
 
-/// Minimum number of segments with payload from which anything is concluded.
+/// Minimum number of segments with payload for a verdict.
 pub(super) const MIN_SEGMENTS: u64 = 10;
 
 /// Longest delay of an acknowledgement by a receiver, in ns (Linux; RFC 9293 allows 500 ms).
@@ -36,8 +36,8 @@ pub(super) fn round_trip(data: &DirectionFigures) -> Option<SpreadFigures> {
     }
 }
 
-/// Returns `Some(true)` if round trips show a queue, `Some(false)` if delayed acknowledgements would look the
-/// same, `None` if there is no queue.
+/// Returns `Some(true)` if round trips show a queue, `Some(false)` if delayed acknowledgements can explain
+/// them, `None` if there is no queue.
 pub(super) fn is_queued(r: &SpreadFigures) -> Option<bool> {
     let above = r.median.saturating_sub(r.min);
     (above > r.min && above > MIN_QUEUE_NS).then_some(above >= MAX_ACK_DELAY_NS)
@@ -48,20 +48,20 @@ fn path(data: &DirectionFigures, between: Option<&DirectionBetween>) -> Option<S
     let above = r.median.saturating_sub(r.min);
     let mut text = if is_queued(&r) == Some(false) {
         format!(
-            "round trip {} at least, median {}: a queue on the path, or the receiver's delayed acknowledgements",
+            "minimum round trip {}, median {}: a queue on the path, or the receiver's delayed acknowledgements",
             eng3(r.min as f64),
             eng3(r.median as f64)
         )
     } else if is_queued(&r) == Some(true) {
         format!(
-            "the path contributes most: round trip {} when idle, median {}, a queue of {}",
+            "the path contributes most: minimum round trip {}, median {}: a queue of {}",
             eng3(r.min as f64),
             eng3(r.median as f64),
             eng3(above as f64)
         )
     } else {
         format!(
-            "the path adds little: round trip {} at least, median {}",
+            "the path adds little: minimum round trip {}, median {}",
             eng3(r.min as f64),
             eng3(r.median as f64)
         )
@@ -70,7 +70,7 @@ fn path(data: &DirectionFigures, between: Option<&DirectionBetween>) -> Option<S
         && above >= MAX_ACK_DELAY_NS
     {
         let share = (100.0 * v as f64 / above as f64).clamp(0.0, 100.0);
-        text.push_str(&format!(", {share:.0} % of it between the two points"));
+        text.push_str(&format!("; {share:.0} % of the difference between the two points"));
     }
     Some(text)
 }
@@ -104,7 +104,7 @@ fn window(data: &DirectionFigures, peer: &DirectionFigures, duration: i64) -> Op
     let waited = data.window_full_ns.0.saturating_add(peer.zero_window_ns.0);
     let share = 100.0 * waited as f64 / duration as f64;
     match (waited, peer.zero_windows) {
-        (0, 0) => Some("the receiver's window never limited it".to_owned()),
+        (0, 0) => Some("the receiver's window never limited the data".to_owned()),
         (_, 0) => Some(format!(
             "the receiver's window was full for {} ({share:.1} % of the time)",
             eng3(waited as f64)

@@ -8,14 +8,14 @@ use jitlat_core::time::{Span, WallTime};
 pub(super) enum WindowChange {
     /// The window closed.
     Closed,
-    /// The window opened again after it had been closed since this time.
+    /// The window opened again; contains the time at which it had closed.
     Opened(WallTime),
 }
 
 /// Window that one side has advertised last.
 #[derive(Debug, Default)]
 pub(super) struct TcpWindow {
-    /// Window scale from its SYN; `None` if the SYN was not seen.
+    /// Window scale from this side's SYN; `None` if the SYN was not seen.
     scale: Option<u8>,
     bytes: Option<u64>,
     /// Window field of the last segment, not scaled.
@@ -61,7 +61,7 @@ impl TcpWindow {
         self.closed.is_some()
     }
 
-    /// Window in bytes; `None` if its scale is unknown.
+    /// Window in bytes; `None` if the window or its scale is unknown.
     pub(super) fn bytes(&self) -> Option<u64> {
         self.bytes
     }

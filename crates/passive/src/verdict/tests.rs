@@ -87,7 +87,7 @@ fn one_packet_either_way_is_a_measurement() {
 #[test]
 fn packets_between_other_addresses_are_mentioned_where_they_are_many() {
     let elsewhere = |r: &mut PassiveResult, x| r.captures[1].elsewhere = x;
-    assert_eq!(from("not between these addresses", 1000, elsewhere), 201);
+    assert_eq!(from("are between other addresses", 1000, elsewhere), 201);
     assert!(note(|r| elsewhere(r, 250)).starts_with("monitor: 25 % of the packets"));
     assert!(note(|r| r.captures[0].elsewhere = 300).starts_with("reference: 30 %"));
     let given = |r: &mut PassiveResult| (r.captures[1].elsewhere, r.addresses_given) = (900, true);
@@ -192,7 +192,7 @@ fn what_keeps_packets_or_pairs_from_being_found_is_said() {
         unmatched(0),
         "no packet was matched within 5 s; the captures have no packet in common under this rule"
     );
-    assert_eq!(unmatched(1), "no packet was matched within 5 s; try a larger -d, or another -o");
+    assert_eq!(unmatched(1), "no packet was matched within 5 s; try a larger -d or another -o");
     assert!(note(|r| r.summary.pairs = 0).starts_with("no pairs: a pair is an OUT packet"));
 }
 
@@ -225,7 +225,7 @@ fn the_same_times_at_both_points_are_one_capture_twice() {
 #[test]
 fn a_negative_round_trip_shows_a_clock_that_was_set() {
     assert_eq!(notes(|r| r.summary.rtt_ns = spread(0, 5)), [""; 0]);
-    assert!(note(|r| r.summary.rtt_ns = spread(-1, 5)).contains("a clock was set while its capture ran"));
+    assert!(note(|r| r.summary.rtt_ns = spread(-1, 5)).contains("a clock was set during the capture"));
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn captures_that_cannot_be_matched_are_compared_in_time() {
     let explained = |a, b| explain_no_match(&[a, b], None);
     let apart = |a, b| explained(a, b).into_iter().find(|n| n.contains("do not overlap"));
     let gap =
-        "the captures do not overlap in time: 10.0 s lie between them, unless a clock is wrong by that much";
+        "the captures do not overlap in time: they are 10.0 s apart, unless a clock is wrong by that much";
     assert_eq!(apart(captured(0, 10), captured(20, 30)).as_deref(), Some(gap));
     assert_eq!(apart(captured(20, 30), captured(0, 10)).as_deref(), Some(gap));
     assert_eq!(apart(captured(0, 10), captured(10, 30)), None);
@@ -319,6 +319,6 @@ fn the_addresses_of_what_is_common_are_named() {
     let notes = explain_no_match(&[captured(0, 10), captured(0, 10)], Some(&plan));
     assert_eq!(
         notes[2],
-        "the common packets go between 10.0.0.1 and 10.0.0.4; leave out -a and -A to have the addresses found"
+        "the common packets are between 10.0.0.1 and 10.0.0.4; leave out -a and -A to have the addresses found"
     );
 }

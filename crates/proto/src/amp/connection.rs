@@ -6,15 +6,15 @@ use crate::amp::{AcceptCode, SecurityMode, SecurityModes, Sid, TestKeys, Users, 
 use core::fmt;
 use jitlat_core::ntp::NtpTime;
 
-/// One end of a control connection: its mode, its keys, and the bytes of both directions.
+/// One end of a control connection: its mode, its keys, and the bytes in both directions.
 #[derive(Debug)]
 pub struct AmpConnection {
     mode: SecurityMode,
     keys: Option<SessionKeys>,
     user: Option<String>,
-    /// Bytes from the other side.
+    /// Bytes received from the other side.
     pub incoming: IncomingBytes,
-    /// Bytes to the other side.
+    /// Bytes to send to the other side.
     pub outgoing: OutgoingBytes,
 }
 
@@ -36,7 +36,7 @@ impl AmpConnection {
         self.mode
     }
 
-    /// Returns the authenticated user of a server's connection; `None` in the open mode.
+    /// Returns the authenticated user of a server's connection; `None` in open mode.
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
@@ -47,21 +47,21 @@ impl AmpConnection {
     }
 }
 
-/// Settings with which a client connects.
+/// Settings of a client's connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectRequest<'a> {
-    /// Mode to use. `None` selects the open mode without a user, and the first mode of
-    /// [`keyed`](Self::keyed) that the server offers with a user.
+    /// Security mode; `None`: open mode without a user, otherwise the first mode of [`keyed`](Self::keyed)
+    /// that the server offers.
     pub mode: Option<SecurityMode>,
-    /// The protocol's keyed modes in order of preference.
+    /// Keyed modes of the protocol, in order of preference.
     pub keyed: &'static [SecurityMode],
-    /// Name and passphrase for the keyed modes.
+    /// Name and passphrase for the keyed modes; `None`: no user.
     pub user: Option<&'a (String, Vec<u8>)>,
     /// Random bytes for the keys of the connection.
     pub random: &'a [u8; 64],
 }
 
-/// The step during which a client's conversation failed.
+/// Step in which a client's conversation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AmpStep {
     /// Waiting for Server-Greeting.
@@ -70,15 +70,15 @@ pub enum AmpStep {
     SetUp,
     /// Waiting for Accept-Session.
     Request,
-    /// All sessions granted, not started yet.
+    /// All sessions were accepted, but not started yet.
     Granted,
     /// Waiting for Start-Ack.
     Start,
     /// The test is running.
     Running,
-    /// OWAMP: waiting for Stop-Sessions.
+    /// Waiting for Stop-Sessions (OWAMP).
     Stop,
-    /// OWAMP: waiting for the server's records.
+    /// Waiting for the server's records (OWAMP).
     Fetch,
 }
 
@@ -101,7 +101,7 @@ impl fmt::Display for AmpStep {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AmpFailure {
-    /// The greeting offers no mode at all.
+    /// The greeting offers no mode.
     #[error(
         "the server refuses every client (its greeting offers no mode): does it allow this host's address?"
     )]
@@ -109,11 +109,11 @@ pub enum AmpFailure {
     /// Client and server have no mode in common.
     #[error("the server offers the modes {offered}; {}{hint}", not_possible(*.wanted))]
     NoCommonMode {
-        /// The modes in the greeting.
+        /// Modes in the greeting.
         offered: SecurityModes,
-        /// The mode requested by the user; `None`: any.
+        /// Mode requested by the user; `None`: any.
         wanted: Option<SecurityMode>,
-        /// Advice for the user.
+        /// Suggestion for the user.
         hint: &'static str,
     },
     /// The server requests too many rounds of key derivation, or speaks another protocol.
@@ -122,12 +122,12 @@ pub enum AmpFailure {
     /// The server refused a step.
     #[error("the server refused while {step}: {accept}{}", hint(*.step, *.accept))]
     Refused {
-        /// The refused step.
+        /// Step that was refused.
         step: AmpStep,
         /// Code in the server's answer.
         accept: AcceptCode,
     },
-    /// The server granted a session without a port to send to.
+    /// The server accepted a session, but without a port to send to.
     #[error("the server granted a session on port 0, to which no packet can be sent")]
     NoPort,
     /// The HMAC of a message is wrong.
@@ -136,7 +136,7 @@ pub enum AmpFailure {
     /// The server sent a message that was not requested.
     #[error("the server sent an unexpected message (while {0}): does it speak this protocol?")]
     Unexpected(AmpStep),
-    /// No answer in time.
+    /// The server did not answer in time.
     #[error("no answer from the server in time (while {0}): is a server of this protocol running there?")]
     Silent(AmpStep),
     /// The server closed the connection.
@@ -169,7 +169,7 @@ fn closed_hint(step: AmpStep) -> &'static str {
 /// The client's side of the set-up.
 impl AmpConnection {
     /// Reads the greeting once it is complete, and selects the mode. The returned message must be sent next,
-    /// unprotected. Everything after it is protected.
+    /// unprotected; everything after it is protected.
     pub(crate) fn read_greeting(&mut self, wanted: &ConnectRequest<'_>) -> Result<Option<SetUp>, AmpFailure> {
         let Some(bytes) = self.incoming.take(Greeting::LEN) else { return Ok(None) };
         let greeting = Greeting::parse(&bytes).map_err(|_| AmpFailure::Unexpected(AmpStep::Greeting))?;
@@ -195,9 +195,10 @@ impl AmpConnection {
         Ok(Some(SetUp { mode: self.mode as u32, user: users::field(name), token, client_iv }))
     }
 
-    /// Reads Server-Start; true once it is complete.
+    /// Reads Server-Start; returns true once it is complete.
     pub(crate) fn read_server_start(&mut self) -> Result<bool, AmpFailure> {
         let step = AmpStep::SetUp;
+        // Both halves together: the second one is decrypted with the vector in the first one.
         if self.incoming.len() < ServerStart::LEN + ServerStart::TIME_LEN {
             return Ok(false);
         }
@@ -209,7 +210,7 @@ impl AmpConnection {
         if let Some(keys) = &self.keys {
             self.incoming.protect(keys, &start.server_iv);
         }
-        // The server's start time, which is the first block that the HMAC covers.
+        // The server's start time. This is the first block that the HMAC covers.
         self.incoming.take(ServerStart::TIME_LEN);
         Ok(true)
     }
@@ -242,12 +243,12 @@ pub struct ServerRandom {
     pub salt: [u8; 16],
     /// Initialisation vector of the server's stream.
     pub iv: [u8; 16],
-    /// Part of session identifiers that distinguishes sessions of different connections.
+    /// Random part of session identifiers, which distinguishes sessions of different connections.
     pub sid: [u8; 4],
 }
 
 impl ServerRandom {
-    /// Splits 52 random bytes into the fields.
+    /// Splits 52 random bytes into these fields.
     pub fn new(bytes: [u8; 52]) -> ServerRandom {
         let part = |at: usize| {
             let mut block = [0; 16];
@@ -272,11 +273,11 @@ pub enum AmpEndReason {
     Closed,
     /// The client was silent for too long.
     Silent,
-    /// Wrong user or passphrase.
+    /// The user or the passphrase is wrong.
     Denied,
-    /// The client chose a mode that is not offered.
+    /// The client chose a mode that was not offered.
     Mode,
-    /// A message was not signed with the keys of the connection.
+    /// A message was not authenticated with the keys of the connection.
     Forged,
     /// The client sent an unknown command, or one that is not allowed in this state.
     Confused,
@@ -306,7 +307,7 @@ pub struct Admission<'a> {
     pub rounds: u32,
     /// Random bytes for this connection.
     pub random: &'a ServerRandom,
-    /// Time at which this server was started.
+    /// Time at which the server was started.
     pub started: NtpTime,
 }
 

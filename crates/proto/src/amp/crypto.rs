@@ -1,6 +1,6 @@
-//! Keys of the keyed modes, and the control connection as a pair of encrypted streams (RFC 4656 §3.1, §3.4).
-//! Each direction uses AES-128-CBC. Each message ends with an HMAC-SHA1, truncated to 128 bits, of all bytes
-//! since the previous HMAC.
+//! Keys of the keyed modes, and encryption of the two directions of a control connection (RFC 4656 §3.1,
+//! §3.4). Each direction uses AES-128-CBC. Each message ends with an HMAC-SHA1, truncated to 128 bits, of all
+//! bytes since the previous HMAC.
 
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, BlockModeDecrypt, BlockModeEncrypt, KeyInit, KeyIvInit};
@@ -15,8 +15,8 @@ type AesBlock = aes::Block;
 
 /// Minimum number of rounds of key derivation that a server may request.
 pub(crate) const MIN_ROUNDS: u32 = 1024;
-/// Maximum number of rounds of key derivation that a client computes: the default of RFC 4656 §6.1. A higher
-/// number would let a server keep the client busy for minutes.
+/// Maximum number of rounds of key derivation that a client computes: the default of RFC 4656 §6.1. With more
+/// rounds, a server could keep the client busy for minutes.
 pub(crate) const MAX_ROUNDS: u32 = 32_768;
 
 fn encryptor(key: &[u8; 16], iv: &[u8; 16]) -> cbc::Encryptor<Aes128> {
@@ -48,16 +48,17 @@ fn running_mac(key: &[u8; 32]) -> HmacReset<Sha1> {
 }
 
 pub(crate) fn mac(key: &[u8; 32]) -> Hmac<Sha1> {
-    // HMAC accepts keys of any length.
+    // HMAC accepts keys of any length, so this cannot fail.
     <Hmac<Sha1> as KeyInit>::new_from_slice(key).unwrap_or_else(|_| unreachable!("any key length is legal"))
 }
 
-/// Derives a key from a passphrase: PBKDF2 with HMAC-SHA1. The time is proportional to `rounds` on purpose.
+/// Derives a key from a passphrase by PBKDF2 with HMAC-SHA1. It deliberately takes time proportional to
+/// `rounds`, to slow down guessing.
 pub fn derive(passphrase: &[u8], salt: &[u8; 16], rounds: u32) -> [u8; 16] {
     pbkdf2::pbkdf2_hmac_array::<Sha1, 16>(passphrase, salt, rounds)
 }
 
-/// Keys of one control connection, chosen by the client.
+/// Keys of one control connection, which the client chooses.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SessionKeys {
     /// AES key.
@@ -67,7 +68,8 @@ pub struct SessionKeys {
 }
 
 impl SessionKeys {
-    /// Returns the token: the server's challenge and these keys, encrypted with the passphrase's `key`.
+    /// Returns the token: the server's challenge and these keys, encrypted with `key`, which is derived from
+    /// the passphrase.
     pub fn token(&self, key: &[u8; 16], challenge: &[u8; 16]) -> [u8; 64] {
         let mut token = [0; 64];
         token[..16].copy_from_slice(challenge);
@@ -77,17 +79,19 @@ impl SessionKeys {
         token
     }
 
-    /// Returns the keys in `token`; `None` if the token was not made with the passphrase's `key`.
+    /// Returns the keys in `token`; `None` if the token was not encrypted with `key`, which is derived from
+    /// the passphrase.
     pub(crate) fn from_token(token: &[u8; 64], key: &[u8; 16], challenge: &[u8; 16]) -> Option<SessionKeys> {
         let mut plain = *token;
         decrypt(key, &mut plain);
-        // Both ends know the challenge. Only the comparison must take constant time.
+        // Both ends know the challenge, so only the comparison must take constant time.
         let differs = plain[..16].iter().zip(challenge).fold(0, |d, (a, b)| d | (a ^ b));
         let (aes, hmac) = (plain[16..32].try_into().ok()?, plain[32..].try_into().ok()?);
+        // black_box keeps the compiler from ending the comparison at the first difference.
         (core::hint::black_box(differs) == 0).then_some(SessionKeys { aes, hmac })
     }
 
-    /// Returns the keys of the test session `sid`.
+    /// Derives the keys of the test session `sid`.
     pub(crate) fn of_session(&self, sid: &[u8; 16]) -> SessionKeys {
         let cipher = Aes128::new(&(*sid).into());
         let mut block: AesBlock = self.aes.into();
@@ -104,11 +108,11 @@ impl fmt::Debug for SessionKeys {
     }
 }
 
-/// The HMAC of a message is wrong.
+/// Error: the HMAC of a message is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Forged;
 
-/// Encoder of the bytes to be sent. They are unprotected until `protect` is called.
+/// Encoder of bytes to send. Bytes are not encrypted until `protect` is called.
 #[derive(Default)]
 pub struct OutgoingBytes(Option<(cbc::Encryptor<Aes128>, HmacReset<Sha1>)>);
 
@@ -118,7 +122,8 @@ impl OutgoingBytes {
         self.0 = Some((encryptor(&keys.aes, iv), running_mac(&keys.hmac)));
     }
 
-    /// Appends `message`, whole blocks without an HMAC of their own, to `out`. The next HMAC covers them.
+    /// Appends `message`, which consists of whole blocks and has no HMAC of its own, to `out`. The next HMAC
+    /// covers it.
     pub fn put(&mut self, message: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         out.extend(message);
@@ -140,13 +145,13 @@ impl OutgoingBytes {
     }
 }
 
-/// Decoder of received bytes. They are unprotected until `protect` is called.
+/// Decoder of received bytes. Bytes are not encrypted until `protect` is called.
 #[derive(Default)]
 pub struct IncomingBytes {
     cipher: Option<(cbc::Decryptor<Aes128>, HmacReset<Sha1>)>,
-    /// Received bytes that are not decrypted yet: less than a block.
+    /// Received bytes that have not been decrypted yet: less than a block.
     raw: Vec<u8>,
-    /// Decrypted bytes that are not consumed yet.
+    /// Decrypted bytes that have not been consumed yet.
     plain: Vec<u8>,
 }
 
@@ -161,29 +166,32 @@ impl IncomingBytes {
         cbc.decrypt_blocks(AesBlock::slice_as_chunks_mut(&mut self.plain[start..]).0);
     }
 
-    /// Decrypts all bytes that are not consumed yet, and all further ones, with `keys`, starting with `iv`.
+    /// Decrypts all further bytes, and those that have not been consumed yet, with `keys`, starting with
+    /// `iv`.
     pub(crate) fn protect(&mut self, keys: &SessionKeys, iv: &[u8; 16]) {
         self.cipher = Some((decryptor(&keys.aes, iv), running_mac(&keys.hmac)));
+        // Bytes after the last unprotected message are already encrypted.
         let waiting = core::mem::take(&mut self.plain);
         self.feed(&waiting);
     }
 
-    /// Returns the number of bytes that are not consumed yet.
+    /// Returns the number of bytes that have not been consumed yet.
     pub fn len(&self) -> usize {
         self.raw.len() + self.plain.len()
     }
 
-    /// True if no bytes are waiting.
+    /// True if all bytes have been consumed.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the decrypted bytes that are not consumed yet.
+    /// Returns the decrypted bytes that have not been consumed yet.
     pub fn readable(&self) -> &[u8] {
         &self.plain
     }
 
-    /// Returns the first readable byte: the command number of a client's message.
+    /// Returns the first readable byte, which is the command number of a client's message; `None` if there is
+    /// none.
     pub fn first(&self) -> Option<u8> {
         self.plain.first().copied()
     }
@@ -200,8 +208,8 @@ impl IncomingBytes {
         Some(message)
     }
 
-    /// Consumes a message of `len` bytes, HMAC included, once it is complete. Returns it without the HMAC,
-    /// which is not checked in the open mode.
+    /// Consumes a message of `len` bytes, including the HMAC, once it is complete. Returns the message
+    /// without the HMAC, which is not checked in open mode.
     pub(crate) fn take_signed(&mut self, len: usize) -> Option<Result<Vec<u8>, Forged>> {
         if self.plain.len() < len {
             return None;

@@ -1,6 +1,6 @@
-//! The messages after the set-up that both protocols share (RFC 4656 §3.5–3.8, RFC 5357 §3.5–3.8), in plain text.
-//! Messages that end with an HMAC are represented without it: [`crypto`](crate::amp::crypto) appends and checks it, or
-//! sixteen zeros in the open mode.
+//! Messages after the set-up that OWAMP and TWAMP share (RFC 4656 §3.5–3.8, RFC 5357 §3.5–3.8), in plain
+//! text. They are represented without their HMAC, which [`crypto`](crate::amp::crypto) appends and checks; in
+//! open mode it is sixteen zeros.
 //!
 //! Fields that must be zero are written as zero and ignored when read.
 
@@ -12,21 +12,21 @@ use jitlat_core::ntp::NtpTime;
 /// Length in bytes of the HMAC at the end of most messages.
 pub(crate) const HMAC_LEN: usize = 16;
 
-/// A server's answer (RFC 4656 §3.3). Undefined codes mean failure.
+/// Accept code in a server's answer (RFC 4656 §3.3). Undefined codes mean failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum AcceptCode {
-    /// Granted.
+    /// Accepted.
     Ok = 0,
-    /// Refused without a reason; in a set-up, the usual answer to a wrong user or passphrase.
+    /// Refused without a reason. In a set-up, this usually means a wrong user or passphrase.
     Failure = 1,
     /// Internal error of the server.
     Internal = 2,
-    /// Some part of the request is not supported.
+    /// Part of the request is not supported.
     Unsupported = 3,
-    /// Refused permanently: beyond a limit.
+    /// Refused permanently: a limit is exceeded.
     Permanent = 4,
-    /// Refused for now: the server is busy.
+    /// Refused temporarily: the server is busy.
     Temporary = 5,
 }
 
@@ -57,16 +57,16 @@ impl fmt::Display for AcceptCode {
     }
 }
 
-/// Identifier of a session. The receiving or reflecting end makes it from its address, the time and random
+/// Session identifier. The receiving or reflecting end creates it from its address, the time and random
 /// bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sid(pub [u8; 16]);
 
 impl Sid {
-    /// The identifier of no session: all zeros.
+    /// Identifier that stands for no session: all zeros.
     pub const NONE: Sid = Sid([0; 16]);
 
-    /// Makes an identifier for a session on `address` at the time `now`.
+    /// Creates an identifier for a session on `address` at the time `now`.
     pub fn new(address: IpAddr, now: NtpTime, random: [u8; 4]) -> Sid {
         let tail = match address {
             IpAddr::V4(a) => a.octets(),
@@ -103,34 +103,34 @@ pub struct RequestSession {
     pub command: u8,
     /// IP version of the addresses: 4 or 6 from a client that follows the standard.
     pub version: u8,
-    /// True (1) if the server is to send the test packets. Zero in TWAMP.
+    /// 1 if the server should send the test packets. Zero in TWAMP.
     pub conf_sender: u8,
-    /// True (1) if the server is to receive the test packets. Zero in TWAMP.
+    /// 1 if the server should receive the test packets. Zero in TWAMP.
     pub conf_receiver: u8,
     /// Number of schedule slots that follow; zero in TWAMP.
     pub slots: u32,
     /// Number of test packets; zero in TWAMP.
     pub packets: u32,
-    /// Port that the test packets come from.
+    /// Port from which the test packets are sent.
     pub sender_port: u16,
-    /// Port that the test packets go to.
+    /// Port to which the test packets are sent.
     pub receiver_port: u16,
-    /// Address that the test packets come from. In TWAMP, unspecified means the address of the control
+    /// Address from which the test packets are sent. In TWAMP, unspecified means the address of the control
     /// connection.
     pub sender: IpAddr,
-    /// Address that the test packets go to. In TWAMP, unspecified means the address of the control
+    /// Address to which the test packets are sent. In TWAMP, unspecified means the address of the control
     /// connection.
     pub receiver: IpAddr,
-    /// Identifier of the session if the client receives; otherwise zero.
+    /// Session identifier if the client receives; otherwise zero.
     pub sid: Sid,
-    /// Padding bytes after the fields of a test packet.
+    /// Number of padding bytes after the fields of a test packet.
     pub padding: u32,
-    /// Time at which the test is to begin.
+    /// Time at which the test should start.
     pub start: NtpTime,
     /// OWAMP: time after which a packet counts as lost. TWAMP: time for which late packets are still answered
     /// after Stop-Sessions.
     pub timeout: NtpTime,
-    /// Type-P descriptor: in the upper octet two zero bits and the DSCP.
+    /// Type-P descriptor: the upper octet contains two zero bits and the DSCP.
     pub type_p: u32,
 }
 
@@ -211,7 +211,7 @@ impl RequestSession {
         out.extend([0; 8]);
     }
 
-    /// Returns the DSCP of Type-P; `None` if the descriptor is of another kind.
+    /// Returns the DSCP in Type-P; `None` if the descriptor is of another kind.
     pub fn dscp(&self) -> Option<u8> {
         (self.type_p >> 30 == 0).then_some((self.type_p >> 24) as u8)
     }
@@ -220,7 +220,7 @@ impl RequestSession {
 /// Accept-Session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AcceptSession {
-    /// [`AcceptCode::Ok`] if the session is granted.
+    /// [`AcceptCode::Ok`] if the session is accepted.
     pub accept: AcceptCode,
     /// Port to which the test packets should be sent. It may differ from the requested port.
     pub port: u16,

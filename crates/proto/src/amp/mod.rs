@@ -1,15 +1,15 @@
-//! Parts shared by the active measurement protocols OWAMP (RFC 4656) and TWAMP (RFC 5357): the set-up of the
-//! control connection, its protection, and the messages that request, start and stop sessions.
+//! Code shared by the active measurement protocols OWAMP (RFC 4656) and TWAMP (RFC 5357): set-up and
+//! encryption of the control connection, and the messages that request, start and stop sessions.
 //!
 //! * [`modes`] – open, authenticated, encrypted, mixed
-//! * [`setup`], [`message`] – the messages in plain text
-//! * [`crypto`] – keys, and the control connection as a pair of encrypted streams
+//! * [`setup`], [`message`] – messages in plain text
+//! * [`crypto`] – keys, and encryption of the control connection
 //! * [`connection`] – one end of the control connection, from the greeting on
 //! * [`test_keys`] – protection of test packets in the keyed modes
 //! * [`users`] – the users of the keyed modes
 //!
-//! The cryptography is from 2006 (SHA-1, no protection against replay, passphrases that can be guessed from
-//! one recorded set-up): use it for compatibility only.
+//! The cryptography is from 2006 (SHA-1, no protection against replay, and a recorded set-up allows
+//! passphrases to be guessed), so use it for compatibility only.
 
 pub mod connection;
 pub mod crypto;

@@ -2,13 +2,13 @@
 
 use core::fmt;
 
-/// Protection of a connection and its tests.
+/// Protection of a control connection and its tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum SecurityMode {
     /// Unprotected.
     Open = 1,
-    /// Control connection encrypted; in test packets only the sequence number.
+    /// Control connection encrypted; in test packets, only the sequence number is encrypted.
     Authenticated = 2,
     /// Control connection and test packets encrypted, except for padding.
     Encrypted = 4,
@@ -17,11 +17,11 @@ pub enum SecurityMode {
 }
 
 impl SecurityMode {
-    /// All modes, the weakest first.
+    /// All modes, weakest first.
     pub const ALL: [SecurityMode; 4] =
         [SecurityMode::Open, SecurityMode::Authenticated, SecurityMode::Encrypted, SecurityMode::Mixed];
 
-    /// Returns the mode with exactly the given bits; `None` if there is none.
+    /// Returns the mode that has exactly these bits; `None` if none does.
     pub fn from_bits(bits: u32) -> Option<SecurityMode> {
         SecurityMode::ALL.into_iter().find(|m| *m as u32 == bits)
     }
@@ -48,7 +48,7 @@ impl fmt::Display for SecurityMode {
     }
 }
 
-/// Set of modes that a greeting offers. It may contain unknown bits of extensions.
+/// Set of modes offered in a greeting. It may contain unknown bits of extensions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SecurityModes(pub u32);
 
@@ -58,7 +58,7 @@ impl SecurityModes {
         self.0 & mode as u32 != 0
     }
 
-    /// Returns the set of these modes.
+    /// Creates a set that contains `modes`.
     pub fn of(modes: &[SecurityMode]) -> SecurityModes {
         SecurityModes(modes.iter().fold(0, |bits, m| bits | *m as u32))
     }

@@ -50,14 +50,14 @@ impl Greeting {
     }
 }
 
-/// Set-Up-Response: the mode that the client chooses, with its credentials.
+/// Set-Up-Response: the mode that the client selects, with its credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetUp {
-    /// Selected mode; a single bit if the client follows the protocol.
+    /// Selected mode; a single bit if the client complies with the protocol.
     pub mode: u32,
     /// Name of the user in UTF-8, padded with zeros.
     pub user: [u8; 80],
-    /// Challenge and session keys, encrypted with the key of the passphrase.
+    /// Challenge and session keys, encrypted with the key derived from the passphrase.
     pub token: [u8; 64],
     /// Initialisation vector of the client's stream.
     pub client_iv: [u8; 16],
@@ -67,7 +67,7 @@ impl SetUp {
     /// Length on the wire in bytes.
     pub(crate) const LEN: usize = 164;
 
-    /// Returns the response that selects the open mode; all other fields are zero.
+    /// Returns a response that selects open mode; all other fields are zero.
     pub fn open() -> SetUp {
         SetUp { mode: SecurityMode::Open as u32, user: [0; 80], token: [0; 64], client_iv: [0; 16] }
     }
@@ -99,7 +99,7 @@ pub(crate) struct ServerStart {
 impl ServerStart {
     /// Length of this half in bytes.
     pub(crate) const LEN: usize = 32;
-    /// Length in bytes of the second half: start time of the server, then zeros. It is the first encrypted
+    /// Length of the second half in bytes: start time of the server, then zeros. This is the first encrypted
     /// block.
     pub(crate) const TIME_LEN: usize = 16;
 
@@ -117,7 +117,7 @@ impl ServerStart {
         out.extend(self.server_iv);
     }
 
-    /// Returns the second half.
+    /// Encodes the second half.
     pub fn time(started: NtpTime) -> [u8; ServerStart::TIME_LEN] {
         let mut block = [0; ServerStart::TIME_LEN];
         block[..8].copy_from_slice(&started.0.to_be_bytes());

@@ -1,4 +1,4 @@
-//! The protection of test packets by the keyed modes (RFC 5357 §4.1.2, §4.2.1).
+//! Protection of test packets in the keyed modes (RFC 5357 §4.1.2, §4.2.1).
 //!
 //! * authenticated: the first block, which holds the sequence number, is encrypted; the HMAC covers only that
 //!   block
@@ -11,7 +11,7 @@ use crate::amp::crypto::{BLOCK, SessionKeys, decrypt, encrypt, mac};
 use crate::amp::{SecurityMode, Sid};
 use hmac::Mac;
 
-/// End that made a packet.
+/// End that created a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketOrigin {
     /// The session sender.
@@ -21,7 +21,7 @@ pub enum PacketOrigin {
 }
 
 impl PacketOrigin {
-    /// Offset of the HMAC in a packet of this end.
+    /// Returns the offset of the HMAC in a packet of this end.
     const fn hmac_at(self) -> usize {
         match self {
             PacketOrigin::Sender => 32,
@@ -30,7 +30,7 @@ impl PacketOrigin {
     }
 }
 
-/// The keys of one session in the authenticated or encrypted mode.
+/// Keys of one session in the authenticated or encrypted mode.
 #[derive(Clone, Debug)]
 pub struct TestKeys {
     keys: SessionKeys,
@@ -50,7 +50,7 @@ impl TestKeys {
         if self.whole { origin.hmac_at() } else { BLOCK }
     }
 
-    /// Signs and encrypts a packet made by `origin`. A packet that is too short for an HMAC remains
+    /// Authenticates and encrypts a packet made by `origin`. A packet that is too short for an HMAC stays
     /// unchanged.
     pub fn seal(&self, origin: PacketOrigin, packet: &mut [u8]) {
         let at = origin.hmac_at();
@@ -61,7 +61,8 @@ impl TestKeys {
         encrypt(&self.keys.aes, covered);
     }
 
-    /// Decrypts, in place, a packet made by `origin`. Returns false if it was not made with these keys.
+    /// Decrypts, in place, a packet made by `origin`. Returns false if the packet was not made with these
+    /// keys.
     pub fn open(&self, origin: PacketOrigin, packet: &mut [u8]) -> bool {
         let at = origin.hmac_at();
         let Some((head, rest)) = packet.split_at_mut_checked(at) else { return false };

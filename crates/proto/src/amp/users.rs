@@ -1,8 +1,8 @@
-//! The users of the keyed modes with their passphrases.
+//! Users of the keyed modes, with their passphrases.
 
 use core::fmt;
 
-/// Maximum length of a name, in bytes.
+/// Maximum length of a user name, in bytes.
 pub(crate) const NAME_LEN: usize = 80;
 
 /// Users and their passphrases.
@@ -15,14 +15,14 @@ pub struct Users(Vec<(String, Vec<u8>)>);
 pub struct UserFileError {
     /// Line number, counted from 1.
     pub line: usize,
-    /// Description of the fault.
+    /// Description of the error.
     pub what: &'static str,
 }
 
 impl Users {
     /// Parses a file in the format of perfSONAR (`.pfs`): one user per line, with a name and a passphrase in
-    /// hexadecimal. Empty lines and lines that begin with `#` are ignored; a passphrase that repeats one byte
-    /// is refused.
+    /// hexadecimal. Empty lines and lines that begin with `#` are ignored; a passphrase that consists of one
+    /// repeated byte is refused.
     pub fn parse(text: &str) -> Result<Users, UserFileError> {
         let mut users = Vec::new();
         for (i, line) in text.lines().enumerate() {
@@ -47,7 +47,7 @@ impl Users {
         Ok(Users(users))
     }
 
-    /// Creates a list of one user.
+    /// Creates a list with a single user.
     pub fn one(name: &str, passphrase: &[u8]) -> Users {
         Users(vec![(name.to_owned(), passphrase.to_vec())])
     }
@@ -62,24 +62,25 @@ impl Users {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Returns the passphrase of `name`.
+    /// Returns the passphrase of `name`; `None` if there is no such user.
     pub fn passphrase(&self, name: &str) -> Option<&[u8]> {
         self.0.iter().find(|(n, _)| n == name).map(|(_, p)| p.as_slice())
     }
 
-    /// Returns the passphrase of the user named in a message's field, which is padded with zeros.
+    /// Returns the passphrase of the user named in a message field, which is padded with zeros; `None` if
+    /// there is no such user.
     pub(crate) fn of_field(&self, field: &[u8; NAME_LEN]) -> Option<&[u8]> {
         self.passphrase(name_in(field)?)
     }
 }
 
-/// Returns the name in a message's field, which is padded with zeros; `None` if it is not UTF-8.
+/// Returns the name in a message field, which is padded with zeros; `None` if the name is not UTF-8.
 pub(crate) fn name_in(field: &[u8; NAME_LEN]) -> Option<&str> {
     let end = field.iter().position(|b| *b == 0).unwrap_or(NAME_LEN);
     core::str::from_utf8(&field[..end]).ok()
 }
 
-/// Returns the field of a message for `name`, truncated if it is too long.
+/// Returns the message field for `name`, which is truncated if it is too long.
 pub fn field(name: &str) -> [u8; NAME_LEN] {
     let mut field = [0; NAME_LEN];
     let bytes = &name.as_bytes()[..name.len().min(NAME_LEN)];

@@ -26,27 +26,27 @@ pub enum CollectorInput<'a> {
 /// An event of a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CollectorEvent {
-    /// The exporter captures at this interface, and names packets with this salt.
+    /// The exporter captures on this interface, and computes packet identities with this salt.
     Listening {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
-        /// See [`jitlat_passive::identity::salted`].
+        /// Salt of the identities; see [`jitlat_passive::identity::salted`].
         salt: u64,
     },
-    /// A report: packets, or the information that none were captured.
+    /// A report of packets; empty if none were captured.
     Report {
-        /// Number of entries dropped before these because a queue was full.
+        /// Number of entries dropped before this report because a queue was full.
         missing: u64,
         /// Time range that is completely reported.
         covered: Option<(WallTime, WallTime)>,
         /// Counts of the capture so far.
         totals: CaptureTotals,
-        /// The packets.
+        /// Packets in this report.
         entries: Entries,
     },
     /// The exporter ended the capture.
     End {
-        /// Entries dropped since the last report.
+        /// Number of entries dropped since the last report.
         missing: u64,
         /// Counts of the whole capture.
         totals: CaptureTotals,
@@ -66,7 +66,7 @@ enum CollectorPhase {
     Over,
 }
 
-/// State machine of a collector. Its timers run on the steady clock.
+/// State machine of a collector. Its timers use the steady clock.
 #[derive(Debug)]
 pub struct Collector {
     channel: Channel,
@@ -81,7 +81,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts a conversation; `nonce` must be fresh random bytes.
+    /// Starts a conversation. `nonce` must be fresh random bytes.
     pub fn new(ask: Listen, key: Option<PresharedKey>, nonce: [u8; 16], now: Tick) -> Collector {
         let channel = Channel::of_client(key, MAX_FRAME);
         let outbox = VecDeque::from([DigestMessage::Hello(channel.hello(VERSION, nonce))]);
@@ -108,7 +108,7 @@ impl Collector {
 
     fn read(&mut self, now: Tick) -> Result<(), DigestError> {
         while !matches!(self.state, CollectorPhase::Over) {
-            // A proof covers everything before it.
+            // A proof covers all bytes before it.
             let transcript =
                 matches!(self.state, CollectorPhase::Proving(_)).then(|| self.channel.transcript());
             let Some(message) = self.channel.read(DigestMessage::decode)? else { break };

@@ -11,13 +11,14 @@ use jitlat_core::time::{SECOND, Span, WallTime};
 use jitlat_passive::PacketPreview;
 use std::collections::VecDeque;
 
-/// Maximum number of digests waiting to be sent. Further ones are dropped and counted.
+/// Maximum number of digests waiting to be sent. Further digests are dropped and counted.
 const MAX_QUEUED_DIGESTS: usize = 1 << 16;
-/// Maximum number of previews waiting to be sent. Previews are only needed to make a plan.
+/// Maximum number of previews (first bytes of packets) waiting to be sent; they are only needed to decide how
+/// packets are matched.
 const MAX_QUEUED_PREVIEWS: usize = 1 << 12;
-/// Number of entries at which a message is sent without delay.
+/// Number of entries at which a message is sent at once.
 const ENTRIES_PER_MESSAGE: usize = 512;
-/// Maximum time that fewer entries wait.
+/// Maximum time for which a smaller number of entries waits.
 const MAX_ENTRY_DELAY: Span = Span::millis(40);
 
 /// An input of an exporter.
@@ -27,7 +28,7 @@ pub enum ExporterInput<'a> {
     Bytes(&'a [u8]),
     /// The connection ended.
     Closed,
-    /// The capture at this interface has started.
+    /// The capture on this interface has started.
     Listening(String),
     /// The request is refused.
     Refuse(DigestRefusal, String),
@@ -40,11 +41,12 @@ pub enum ExporterInput<'a> {
 pub enum ExporterEvent {
     /// The collector proved that it has the key of this peer.
     Proved(String),
-    /// Start the capture, and name packets with this salt. Answer with `Listening` or `Refuse`.
+    /// Start the capture, and compute packet identities with this salt. The driver answers with `Listening`
+    /// or `Refuse`.
     Listen(Listen, u64),
     /// Report further digests by this rule.
     Rule(DigestRule),
-    /// End the capture; answer with `End`.
+    /// End the capture. The driver answers with `End`.
     Stop,
     /// The conversation is over; contains the error if it failed.
     Over(Option<DigestError>),
@@ -54,7 +56,7 @@ pub enum ExporterEvent {
 enum ExporterPhase {
     Greeting,
     Proving,
-    /// The last unsealed message is in the outbox. Nothing is read before it has been sent.
+    /// The last unsealed message is in the outbox. No input is read before it has been sent.
     Sealing,
     Sealed,
     Asked,
@@ -76,11 +78,11 @@ pub struct Exporter {
     salt: u64,
     previews: VecDeque<(u64, PacketPreview)>,
     digests: VecDeque<(u64, Digest)>,
-    /// Number of entries made, whether reported or dropped.
+    /// Number of entries created, including dropped ones.
     made: u64,
     /// Maximum number of digests per second.
     rate: u32,
-    /// The current second.
+    /// Current second on the steady clock.
     second: i64,
     /// Number of digests in the current second.
     spent: u32,
@@ -91,7 +93,7 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Creates an exporter for a collector that has one of `keys`. It reports at most `rate` digests per
+    /// Creates an exporter for a collector that has one of `keys`. At most `rate` digests are reported per
     /// second. `nonce` must be fresh random bytes.
     pub fn new(keys: PresharedKeys, rate: u32, nonce: [u8; 16], now: Tick) -> Exporter {
         Exporter {
@@ -114,13 +116,13 @@ impl Exporter {
         }
     }
 
-    /// Returns the bytes that refuse a collector before a conversation begins.
+    /// Returns the bytes that refuse a collector before a conversation has started.
     pub fn turn_away(why: DigestRefusal, text: &str) -> Vec<u8> {
         let message = DigestMessage::Refused(why, text.to_owned());
         Channel::frame(message.kind(), |out| message.encode(out))
     }
 
-    /// Adds a packet while no rule has been received.
+    /// Adds a packet; used until a rule has been received.
     pub fn preview(&mut self, g: PacketPreview) {
         if matches!(self.state, ExporterPhase::Previews) {
             if self.previews.len() < MAX_QUEUED_PREVIEWS {
@@ -147,7 +149,7 @@ impl Exporter {
         self.made += 1;
     }
 
-    /// Records that all packets between these times have been added.
+    /// Records that all packets between these two times have been added.
     pub fn covers(&mut self, from: WallTime, to: WallTime, totals: CaptureTotals) {
         self.covered = Some((from, to));
         self.totals = totals;
@@ -212,7 +214,7 @@ impl Exporter {
                 self.events.push_back(ExporterEvent::Listen(ask, self.salt));
             }
             (ExporterPhase::Previews, DigestMessage::Rule(rule)) => {
-                // Unsent previews are no longer needed. They still count as entries.
+                // Unsent previews are no longer needed, but still count as entries.
                 self.previews.clear();
                 self.state = ExporterPhase::Digests;
                 self.covered = None;
@@ -231,13 +233,13 @@ impl Exporter {
         Ok(())
     }
 
-    /// True if it is time for the next message of entries.
+    /// True if the next message with entries is due.
     fn is_due(&self, now: Tick) -> bool {
         let (quiet, waiting) = (now.steady - self.sent_at, self.waiting());
         quiet >= BEAT || waiting >= ENTRIES_PER_MESSAGE || waiting > 0 && quiet >= MAX_ENTRY_DELAY
     }
 
-    /// Returns the next message of entries.
+    /// Returns the next message with entries.
     fn report(&mut self, now: Tick) -> DigestMessage {
         self.sent_at = now.steady;
         let (first, entries) = match self.state {
@@ -250,19 +252,19 @@ impl Exporter {
                 (first, Entries::Previews(list))
             }
         };
-        // The covered times are not reported while entries from these times may still wait.
+        // The covered time range is not reported while some of its entries may still be waiting.
         let covered = self.covered.filter(|_| self.waiting() == 0);
         let first = first.unwrap_or(self.made);
         DigestMessage::Report { first, covered, totals: self.totals, entries }
     }
 }
 
-/// Removes from the front as many entries with consecutive numbers as fit in one message. Returns the first
+/// Removes as many entries with consecutive numbers from the front as fit into one message. Returns the first
 /// number and the entries.
 fn run<T: Copy>(queue: &mut VecDeque<(u64, T)>, at: impl Fn(&T) -> WallTime) -> (Option<u64>, Vec<T>) {
     let Some(&(first, head)) = queue.front() else { return (None, Vec::new()) };
     let base = at(&head);
-    // An entry is not longer on the wire than in memory.
+    // An entry on the wire is never longer than in memory.
     let most = MAX_ENTRIES.min(MAX_FRAME / (size_of::<(u64, T)>()));
     let fitting = queue.iter().zip(first..).take(most);
     let count = fitting.take_while(|((n, e), k)| n == k && fits(base, at(e))).count();

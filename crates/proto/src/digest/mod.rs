@@ -1,5 +1,5 @@
-//! Packet digests between hosts: a capture point on another host reports each packet as a hash, a time, a
-//! length and a direction. No payload leaves that host. Specification: `docs/protocols/digests.md`.
+//! Packet digests between hosts: a capture point on another host reports the hash, time, length and direction
+//! of each packet. Payloads never leave that host. Specification: `docs/protocols/digests.md`.
 //!
 //! * [`wire`] – the messages
 //! * [`channel`](crate::channel) – framing, mutual proof of the key, seals on frames
@@ -33,9 +33,9 @@ pub(crate) const MAX_ENTRIES: usize = 2048;
 pub const MAX_PREFIXES: usize = 255;
 /// Time without a message after which the conversation fails.
 pub const SILENCE: Span = Span::seconds(10);
-/// Maximum interval between an exporter's reports of the time up to which it is complete.
+/// Maximum interval between an exporter's reports of the time up to which its digests are complete.
 pub(crate) const BEAT: Span = Span::millis(200);
 /// Maximum interval between a collector's keep-alives.
 pub const ALIVE: Span = Span::seconds(2);
-/// Label from which the salt of packet names is derived.
+/// Label for deriving the salt of packet identities.
 pub(crate) const SALT: &str = "jitlat digest salt";

@@ -34,14 +34,14 @@ fn rule() -> DigestRule {
     }
 }
 
-/// Both machines, connected to each other.
+/// Both state machines, connected to each other.
 struct Pair {
     collector: Collector,
     exporter: Exporter,
     now: i64,
     received: Vec<CollectorEvent>,
     asked: Vec<ExporterEvent>,
-    /// Index of the first byte to the collector that is changed; all later bytes are changed, too.
+    /// Index of the first byte to the collector that is changed; all later bytes are changed as well.
     tamper: Option<usize>,
     transferred: usize,
 }

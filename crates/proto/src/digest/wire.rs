@@ -1,4 +1,4 @@
-//! The messages and their encoding. Every length is checked before anything is read or allocated.
+//! Messages and their encoding. Every length is checked before anything is read or allocated.
 
 use super::{MAX_ENTRIES, MAX_PREFIXES};
 pub use crate::channel::WireError;
@@ -14,7 +14,7 @@ use jitlat_passive::{Identity, IdentityFields, IdentityRule, PacketPreview, Side
 pub(crate) const MAGIC: [u8; 4] = *b"JLTD";
 /// Maximum number of warnings in the last message.
 const MAX_NOTES: usize = 16;
-/// Value of an unknown time.
+/// Encoding of an unknown time.
 const UNKNOWN: i64 = i64::MIN;
 
 /// The digest of one packet.
@@ -22,7 +22,7 @@ const UNKNOWN: i64 = i64::MIN;
 pub struct Digest {
     /// Capture time on the exporter's clock.
     pub at: WallTime,
-    /// Salted hash that names the packet.
+    /// Salted hash that identifies the packet.
     pub id: Identity,
     /// Length of the IP packet, in bytes; below 2^31.
     pub length: u32,
@@ -35,24 +35,24 @@ pub struct Digest {
 pub struct Listen {
     /// Name of the interface; empty selects the first that is allowed.
     pub interface: String,
-    /// Capture only packets of these hosts; empty: all.
+    /// Capture only packets of these hosts; empty: packets of all hosts.
     pub hosts: Vec<Prefix>,
-    /// Number of bytes of the IP packet that its name may depend on.
+    /// Number of bytes of each IP packet that its identity may depend on.
     pub available: u16,
 }
 
-/// Rule that selects packets and names them.
+/// Rule that selects packets and computes their identities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DigestRule {
     /// Addresses of both sides, as seen by the exporter.
     pub sides: Sides,
-    /// Rule for the names of packets.
+    /// Rule for the identities of packets.
     pub identity: IdentityRule,
     /// Report only these protocols; empty: all.
     pub protocols: Vec<u8>,
     /// Report only this port; `None`: all.
     pub port: Option<u16>,
-    /// Exclude ICMP echoes.
+    /// Exclude ICMP echo requests and replies.
     pub without_echoes: bool,
 }
 
@@ -65,10 +65,10 @@ pub struct CaptureTotals {
     pub drops: u64,
 }
 
-/// The packets of one message.
+/// Packets in one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entries {
-    /// Packets from which a plan is made, before a rule exists.
+    /// Packets from which the collector decides how to match; sent until a rule has been received.
     Previews(Vec<PacketPreview>),
     /// Packets that match the rule.
     Digests(Vec<Digest>),
@@ -92,7 +92,7 @@ impl Entries {
 /// Reason why an exporter refuses a collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DigestRefusal {
-    /// The exporter speaks another version.
+    /// The exporter uses another version of the protocol.
     #[error("it speaks another version of the protocol")]
     Version,
     /// The key is missing or wrong.
@@ -122,26 +122,26 @@ impl DigestRefusal {
 /// A message, numbered as in `docs/protocols/digests.md`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DigestMessage {
-    /// 1, in both directions.
+    /// 1, in both directions: greeting.
     Hello(ChannelHello),
-    /// 2, in both directions: a proof of the key.
+    /// 2, in both directions: proof of the key.
     Proof([u8; 32]),
-    /// 3, to the exporter.
+    /// 3, to the exporter: start a capture.
     Listen(Listen),
-    /// 4, from the exporter: the capture at this interface has started.
+    /// 4, from the exporter: the capture on this interface has started.
     Listening(String),
-    /// 5, to the exporter.
+    /// 5, to the exporter: report packets by this rule.
     Rule(DigestRule),
-    /// 6, from the exporter.
+    /// 6, from the exporter: report of packets.
     Report {
-        /// Number of the first entry. Numbers missing between messages belong to entries dropped because a
-        /// queue was full.
+        /// Number of the first entry. Numbers that are missing between messages belong to entries dropped
+        /// because a queue was full.
         first: u64,
         /// Time range that is completely reported, apart from dropped entries.
         covered: Option<(WallTime, WallTime)>,
         /// Counts of the capture so far.
         totals: CaptureTotals,
-        /// The packets.
+        /// Packets in this report.
         entries: Entries,
     },
     /// 7, to the exporter: keep-alive.
@@ -150,7 +150,7 @@ pub enum DigestMessage {
     Stop,
     /// 9, from the exporter: the last message.
     End {
-        /// Number of entries made, whether reported or dropped.
+        /// Number of entries created, including dropped ones.
         made: u64,
         /// Counts of the whole capture.
         totals: CaptureTotals,
@@ -228,7 +228,7 @@ impl DigestMessage {
         }
     }
 
-    /// Appends the body.
+    /// Appends the body of the message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             DigestMessage::Hello(hello) => hello.encode(MAGIC, out),
@@ -263,8 +263,7 @@ impl DigestMessage {
         }
     }
 
-    /// Parses the body of message `kind`. Bytes after the known fields belong to a later version and are
-    /// ignored.
+    /// Parses the body of message `kind`. Further bytes belong to a later version and are ignored.
     pub fn decode(kind: u8, body: &[u8]) -> Result<DigestMessage, WireError> {
         let r = &mut Reader::new(body);
         Ok(match kind {
@@ -399,6 +398,7 @@ impl Entries {
         };
         match kind {
             0 => {
+                // The count is not trusted: a message can only contain as many entries as it has bytes for.
                 let mut list = Vec::with_capacity(count.min(r.remaining() / 74));
                 for _ in 0..count {
                     let (at, src, dst, ttl) = (at(r)?, address(r)?, address(r)?, r.u8()?);
@@ -485,7 +485,7 @@ mod tests {
         let mut bytes = Vec::new();
         digests(&[1000, 1500, 900]).encode(&mut bytes);
         assert_eq!(Entries::decode(&mut Reader::new(&bytes)).unwrap(), digests(&[1000, 1500, 900]));
-        // Offset of the first entry's time: after kind, count and base.
+        // Offset of the first entry's time, after kind, count and base.
         let first = 1 + 2 + 8;
         bytes[first + 3] ^= 1;
         assert!(Entries::decode(&mut Reader::new(&bytes)).is_err());

@@ -5,7 +5,7 @@ use jitlat_core::WallTime;
 
 /// Length of the ICMP header of an echo, in bytes.
 pub const HEADER_LEN: usize = 8;
-/// Length of the mark that identifies a test, in bytes. Shorter payloads have no mark.
+/// Length of the mark that identifies a test, in bytes. Payloads shorter than this have no mark.
 const MARK_LEN: usize = 8;
 
 mod field {
@@ -52,28 +52,29 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// Makes echo requests and parses replies. On a ping socket the kernel fills in the identifier (and the
-/// checksum of ICMPv6), and delivers only replies with that identifier.
+/// Creates echo requests and parses replies. On a ping socket, the kernel fills in the identifier (and the
+/// checksum of ICMPv6), and delivers only replies with this identifier.
 #[derive(Clone, Debug)]
 pub struct Echo {
     family: IpVersion,
     id: u16,
     /// Start of every payload, mixed with the sequence number. It distinguishes replies to this test from
-    /// replies to other programs.
+    /// those to other programs.
     mark: u64,
     payload: usize,
-    /// True if the identifier of replies is checked. On a ping socket the sender does not know it.
+    /// True if the identifier of replies is checked; false on a ping socket, whose identifier the sender does
+    /// not know.
     check_id: bool,
 }
 
 impl Echo {
-    /// Creates a client that sends `payload` bytes after the ICMP header; `mark` must be random. `id` is
-    /// `None` on sockets whose kernel chooses the identifier.
+    /// Creates a client that sends `payload` bytes after the ICMP header. `mark` must be random. `id` is
+    /// `None` on sockets for which the kernel chooses the identifier.
     pub fn new(family: IpVersion, id: Option<u16>, mark: u64, payload: usize) -> Echo {
         Echo { family, id: id.unwrap_or(0), mark, payload, check_id: id.is_some() }
     }
 
-    /// Returns the full sequence number from the mark of `body`; `Some(None)` if the mark belongs to another
+    /// Returns the full sequence number from the mark in `body`: `Some(None)` if the mark belongs to another
     /// program, `None` if the body is too short for a mark.
     fn marked(&self, body: &[u8]) -> Option<Option<u32>> {
         let mark = body.first_chunk::<MARK_LEN>().filter(|_| self.payload >= MARK_LEN)?;
@@ -98,7 +99,7 @@ impl Protocol for Echo {
         field::TYPE.write(&mut out[start..], self.family.request());
         field::ID.write(&mut out[start..], self.id);
         field::SEQ.write(&mut out[start..], seq as u16);
-        // The full sequence number is mixed into the mark, to distinguish replies that are 65 536 requests
+        // The full sequence number is mixed into the mark, to distinguish replies whose requests are 65 536
         // apart.
         let mark = (self.mark ^ u64::from(seq)).to_be_bytes();
         out.extend(mark.iter().copied().chain((0u8..=255).cycle()).take(self.payload));

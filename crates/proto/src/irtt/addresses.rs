@@ -1,16 +1,17 @@
-//! [`Addresses`]: the clients that have shown that they receive packets at their address. For all other
-//! clients it counts bytes received and sent.
+//! [`Addresses`]: clients that have proved that they receive packets at their address. For other clients,
+//! bytes received and sent are counted.
 //!
-//! The answer that opens a session is a few bytes longer than irtt's request. An address that may be forged
-//! gets the answer only after its requests had at least as many bytes in total.
+//! The answer that opens a session is a few bytes longer than irtt's request. So that the server cannot be
+//! used to amplify a flood, an address that may be forged gets this answer only after its requests contained
+//! at least as many bytes in total.
 
 use crate::access::ClientAddress;
 use jitlat_core::{Span, SteadyTime};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Maximum number of addresses stored. An address replaces an earlier one with the same hash.
+/// Maximum number of addresses stored. An address replaces another one with the same hash.
 const MAX_KNOWN: usize = 1 << 14;
-/// Time for which unanswered requests count.
+/// Time for which unanswered requests are counted.
 const UNANSWERED_LIFETIME: Span = Span::seconds(20);
 /// Time for which a proof that a client receives packets remains valid.
 const PROVEN_LIFETIME: Span = Span::seconds(600);
@@ -19,12 +20,12 @@ const PROVEN_LIFETIME: Span = Span::seconds(600);
 struct Address {
     client: ClientAddress,
     last: SteadyTime,
-    /// Bytes of requests that were not answered, not yet used up by an answer.
+    /// Bytes of unanswered requests that no answer has used up yet.
     unanswered: usize,
     proven: bool,
 }
 
-/// Table of known clients, in constant memory.
+/// Table of known clients, of constant size.
 #[derive(Debug)]
 pub(super) struct Addresses {
     known: Box<[Option<Address>]>,
@@ -32,7 +33,8 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// Creates an empty table. `seed` must be random, so that nobody can predict which clients share a slot.
+    /// Creates an empty table. `seed` must be random, so that an attacker cannot predict which clients share
+    /// a slot.
     pub(super) fn new(seed: u64) -> Addresses {
         Addresses { known: vec![None; MAX_KNOWN].into(), seed }
     }
@@ -43,7 +45,7 @@ impl Addresses {
         &mut self.known[(hasher.finish() % MAX_KNOWN as u64) as usize]
     }
 
-    /// True if a request of `received` bytes may have an answer of `answer` bytes. The answer then counts as
+    /// True if a request of `received` bytes may be answered with `answer` bytes. The answer then counts as
     /// sent.
     pub(super) fn may_answer(
         &mut self,

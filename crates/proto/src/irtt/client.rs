@@ -1,4 +1,4 @@
-//! [`Client`]: opens and closes a session, and makes its requests.
+//! [`Client`]: opens and closes a session, and creates its requests.
 
 use super::fill::{Fill, Filler};
 use super::packet::{
@@ -10,14 +10,14 @@ use crate::twoway::{ConversationState, DatagramKind, Protocol, Reply};
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{Span, SteadyTime, TestSpec, WallTime};
 
-/// Time to wait for the answer to each open request, as in irtt.
+/// Timeouts of successive open requests, as in irtt.
 pub(crate) const OPEN_TIMEOUTS: [Span; 4] =
     [Span::seconds(1), Span::seconds(2), Span::seconds(4), Span::seconds(8)];
 
 /// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct IrttOptions {
-    /// Key to sign packets with. Only packets signed with it are accepted.
+    /// HMAC key; only packets with a valid HMAC are accepted. `None`: no HMAC.
     pub key: Option<IrttKey>,
     /// Parameters to request.
     pub params: IrttParams,
@@ -28,15 +28,15 @@ pub struct IrttOptions {
     /// Seed of random padding.
     pub seed: u64,
     /// True to pad the open request to the length of its answer. Servers that never send more bytes than they
-    /// received then answer at once.
+    /// have received can then answer at once.
     pub padded: bool,
-    /// Time to wait for the answer to each open request.
+    /// Timeouts of successive open requests.
     pub open_timeouts: Vec<Span>,
 }
 
 impl IrttOptions {
-    /// Returns settings for a test of this duration and interval, with all statistics of the server (irtt's
-    /// default).
+    /// Returns settings for a test of this duration and interval, with all server statistics, which is irtt's
+    /// default.
     pub fn new(duration: Span, interval: Span) -> IrttOptions {
         IrttOptions {
             key: None,
@@ -68,7 +68,7 @@ pub enum IrttFailure {
          does it require a key (or another one), and does the firewall allow UDP?"
     )]
     Silent(usize),
-    /// The server granted other parameters.
+    /// The server granted different parameters.
     #[error("the server restricts the test: {}; request these values, or accept what it grants with --loose", .0.join(", "))]
     Restricted(Vec<String>),
     /// The server speaks another version.
@@ -81,7 +81,7 @@ pub enum IrttFailure {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum IrttClientState {
-    /// Number of open requests sent. At the deadline the next one is sent, or the client gives up.
+    /// Number of open requests sent. At the deadline, the next one is sent or the client gives up.
     Opening {
         sent: usize,
         due: Option<SteadyTime>,
@@ -98,12 +98,13 @@ pub struct Client {
     token: u64,
     granted: IrttParams,
     layout: EchoLayout,
-    /// Layout for servers that write both clocks of a midpoint although only one was negotiated.
+    /// Layout for servers that write both clocks of a midpoint although only one was negotiated; `None` if it
+    /// does not apply.
     odd_layout: Option<EchoLayout>,
     filler: Filler,
-    /// Receive window in the last answer.
+    /// Receive window in the last answer; `None` before an answer with one.
     window: Option<u64>,
-    /// The server has ended the session.
+    /// True once the server has ended the session.
     ended: bool,
 }
 
@@ -123,7 +124,7 @@ impl Client {
         }
     }
 
-    /// Returns the granted parameters; all zero before they are granted.
+    /// Returns the granted parameters; all zero until they are granted.
     pub fn granted(&self) -> &IrttParams {
         &self.granted
     }
@@ -134,7 +135,7 @@ impl Client {
         self.layout.packet_len(self.options.key.as_ref()).max(length)
     }
 
-    /// True if the server's limit of the duration ended the session before the test was over.
+    /// True if the server's duration limit ended the session before the test was complete.
     pub fn was_ended(&self) -> bool {
         self.ended
     }
@@ -151,13 +152,13 @@ impl Client {
     fn opened(&mut self, packet: &IrttPacket<'_>) -> DatagramKind {
         let Some((token, rest)) = packet.token() else { return DatagramKind::Malformed };
         let IrttClientState::Opening { sent: 1.., .. } = self.state else {
-            // The answer to a repeated open request, although the first request was also answered, but late.
-            // It belongs to a second session, which is not used.
+            // This answers a repeated open request, although the first one was answered, too, but late. It
+            // belongs to a second session, which is not used.
             return DatagramKind::Conversation;
         };
         let Ok(granted) = IrttParams::parse(rest) else { return DatagramKind::Malformed };
         if granted.length > MAX_PAYLOAD.into() {
-            // Requests would have this length, which exceeds the maximum of a datagram.
+            // Requests would have this length, which exceeds the maximum length of a datagram.
             return DatagramKind::Malformed;
         }
         let restrictions = granted.restrictions(&self.options.params);
@@ -197,13 +198,15 @@ impl Client {
             _ => (echo.received, echo.sent),
         };
         let (arrived, answered) = times(arrived, answered, near);
+        // Bit 0 stands for the request itself; without it, the server has no window.
         self.window = Some(echo.window).filter(|window| window & 1 != 0);
         DatagramKind::Reply(Reply {
             seq: echo.seq,
+            // irtt writes the whole sequence number.
             seq_bits: 32,
             arrived,
             answered,
-            // Each answer has its own number, starting with 1.
+            // Answers are numbered from 1.
             far_seq: self.granted.stats.has_count().then(|| echo.count.wrapping_sub(1)),
             damaged: len < self.size(),
             earlier: None,
@@ -211,14 +214,15 @@ impl Client {
     }
 }
 
-/// Returns the wall times of an answer. If only the monotonic clock was read, the two times have the right
-/// difference but no meaning: they give the server's processing time, but no one-way delays.
+/// Returns the wall times of an answer. If the server read only its monotonic clock, the difference of the
+/// times is correct but the times are not: they give the server's processing time, but no one-way delays.
 fn times(
     arrived: ServerInstant,
     answered: ServerInstant,
     near: WallTime,
 ) -> (Option<WallTime>, Option<WallTime>) {
     match (arrived.wall, answered.wall, arrived.monotonic, answered.monotonic) {
+        // Only the difference of these times is meaningful.
         (None, None, Some(arrived), Some(answered)) => {
             (Some(near - Span(answered.saturating_sub(arrived).max(0))), Some(near))
         }
@@ -226,9 +230,9 @@ fn times(
     }
 }
 
-/// Detects wall-clock times in the field of the monotonic clock. irtt's server writes both clocks of a
-/// midpoint even if only one was negotiated, and the length does not always show it. A monotonic time cannot
-/// exceed fifty years; a wall-clock time does.
+/// Detects wall-clock times in the field of the monotonic clock: irtt's server writes both clocks of a
+/// midpoint even if only one was negotiated, and the length does not always show it. A monotonic time never
+/// exceeds fifty years, but a wall-clock time does.
 fn detect_wall_time(echo: &mut EchoFields, near: WallTime) {
     let midpoint = &mut echo.midpoint;
     if let (None, Some(time)) = (midpoint.wall, midpoint.monotonic)
@@ -259,7 +263,7 @@ impl Protocol for Client {
             Err(IrttPacketError::Forged) => return DatagramKind::Forged,
         };
         match packet.flags & (flag::OPEN | flag::REPLY) {
-            // Our own request that was returned, or a request of another client.
+            // The packet is this client's own request, returned, or a request of another client.
             flags if flags & flag::REPLY == 0 => DatagramKind::Malformed,
             flag::REPLY => self.answered(&packet, near, datagram.len()),
             _ => self.opened(&packet),

@@ -1,4 +1,4 @@
-//! [`Fill`]: the padding of packets.
+//! [`Fill`]: contents of the padding.
 
 use core::fmt;
 use core::str::FromStr;
@@ -9,7 +9,7 @@ const DEFAULT_PATTERN: &[u8] = b"irtt";
 /// Padding of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fill {
-    /// Client: zeros. Server: the bytes of the request.
+    /// Zeros in a client's packets; the bytes of the request in a server's.
     None,
     /// Random bytes.
     Random,
@@ -24,7 +24,7 @@ impl Default for Fill {
     }
 }
 
-/// The text does not name a padding.
+/// Error: the text does not name a fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write none, rand or pattern:HEX")]
 pub struct NoFill;

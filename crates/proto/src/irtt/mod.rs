@@ -1,13 +1,13 @@
-//! IRTT, version 1 of its protocol: round trips over one UDP port, and the server's statistics of each
-//! direction. The protocol has no specification except the reference program.
+//! IRTT, version 1 of its protocol: round trips over one UDP port, and server statistics per direction. The
+//! only specification of the protocol is the reference program.
 //!
 //! * [`params`] – the negotiated parameters
 //! * [`packet`] – the packets, and their HMAC
 //! * [`fill`] – padding
 //! * [`client`] – opens a session, makes requests, parses answers
 //! * [`server`] – answers any number of sessions, within configured limits
-//! * `addresses` – clients that have shown that they receive packets
-//! * [`received`] – the server's statistics of received requests
+//! * `addresses` – clients that have proved that they receive packets
+//! * [`received`] – server statistics of received requests
 
 mod addresses;
 pub mod client;
@@ -23,7 +23,7 @@ pub use packet::IrttKey;
 pub use params::{IrttParams, ReceiveStats, ServerClocks, StampAt};
 pub use server::{AllowStamps, IrttReaction, IrttRules, MAX_KEYS, SESSION_BYTES, Server};
 
-/// UDP port of a server.
+/// Default UDP port of servers.
 pub const PORT: u16 = 2112;
 
 #[cfg(test)]

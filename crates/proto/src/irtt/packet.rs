@@ -1,5 +1,5 @@
-//! Packets: little-endian fields in a fixed order. Optional fields may be absent. The parameters of a session
-//! determine the fields of its echoes.
+//! Packets: little-endian fields in a fixed order; optional fields may be absent. The fields of an echo
+//! depend on the parameters of its session.
 
 use super::params::{IrttParams, ServerClocks, StampAt};
 use crate::wire::{Field, FieldType, LittleEndian};
@@ -22,7 +22,7 @@ pub mod flag {
     pub const OPEN: u8 = 1;
     /// Sent by the server.
     pub const REPLY: u8 = 2;
-    /// Ends a session. Together with [`OPEN`], asks whether a session would be opened.
+    /// Ends a session. With [`OPEN`], asks whether a session could be opened.
     pub const CLOSE: u8 = 4;
     /// An HMAC follows.
     pub const HMAC: u8 = 8;
@@ -36,7 +36,7 @@ mod field {
     use crate::wire::Field;
     pub(crate) const MAGIC: Field<[u8; 3]> = Field::at(0);
     pub const FLAGS: Field<u8> = MAGIC.then();
-    /// Offset of the HMAC, or of the following fields in packets without one.
+    /// Offset of the HMAC, or of the next field in packets without one.
     pub const HMAC: Field<[u8; HMAC_LEN]> = FLAGS.then();
 }
 
@@ -55,7 +55,7 @@ impl IrttKey {
         bytes.collect::<Option<Vec<u8>>>().map(IrttKey)
     }
 
-    /// True if the packet was signed with this key. Takes constant time.
+    /// True if the packet was authenticated with this key. Takes constant time.
     pub(crate) fn has_signed(&self, packet: &[u8]) -> bool {
         let tag = field::HMAC.read(packet);
         tag.is_some_and(|tag| self.mac(packet).verify_slice(&tag).is_ok())
@@ -63,7 +63,7 @@ impl IrttKey {
 
     /// Computes the HMAC of a packet whose HMAC field is zero and whose HMAC flag is set.
     fn mac(&self, packet: &[u8]) -> Hmac<Md5> {
-        // HMAC accepts keys of any length.
+        // HMAC accepts keys of any length, so this cannot fail.
         <Hmac<Md5> as KeyInit>::new_from_slice(&self.0)
             .unwrap_or_else(|_| unreachable!("any key length is legal"))
             .chain_update(&packet[..field::HMAC.start()])
@@ -78,8 +78,8 @@ impl fmt::Debug for IrttKey {
     }
 }
 
-/// Appends the first fields to `out`, with space for the HMAC if there is a `key`. Call [`sign`] once the
-/// packet is complete.
+/// Appends the first fields to `out`, with space for the HMAC if there is a `key`. [`sign`] must be called
+/// once the packet is complete.
 pub fn begin(flags: u8, key: Option<&IrttKey>, out: &mut Vec<u8>) {
     out.extend(MAGIC);
     match key {
@@ -91,7 +91,7 @@ pub fn begin(flags: u8, key: Option<&IrttKey>, out: &mut Vec<u8>) {
     }
 }
 
-/// Signs a packet that was made with [`begin`] and the same key; does nothing without a key.
+/// Writes the HMAC into a packet that was created by [`begin`] with the same key; does nothing without a key.
 pub fn sign(key: Option<&IrttKey>, packet: &mut [u8]) {
     if let Some(key) = key
         && packet.len() >= field::HMAC.end()
@@ -105,13 +105,13 @@ pub fn sign(key: Option<&IrttKey>, packet: &mut [u8]) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IrttPacketError {
-    /// The datagram is of another protocol, or truncated.
+    /// The datagram belongs to another protocol or is truncated.
     Foreign,
-    /// The HMAC is wrong or missing, or there is one although no key was set.
+    /// The HMAC is wrong or missing, or present although no key was set.
     Forged,
 }
 
-/// A packet: its flags except the HMAC flag, and the fields after the HMAC.
+/// A packet: its flags without the HMAC flag, and the fields after the HMAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IrttPacket<'a> {
     /// Bits of [`flag`].
@@ -130,7 +130,7 @@ impl<'a> IrttPacket<'a> {
         }
     }
 
-    /// Parses the first fields without verifying the HMAC. `signed`: the packet has one; see
+    /// Parses the first fields without verifying the HMAC. `signed` is true if the packet has one; see
     /// [`IrttKey::has_signed`].
     pub(crate) fn read(datagram: &'a [u8], signed: bool) -> Result<IrttPacket<'a>, IrttPacketError> {
         let flags = field::FLAGS.read(datagram).ok_or(IrttPacketError::Foreign)?;
@@ -145,7 +145,7 @@ impl<'a> IrttPacket<'a> {
         Ok(IrttPacket { flags: flags & !flag::HMAC, body })
     }
 
-    /// Returns the session's token and the bytes after it.
+    /// Returns the session's token and the bytes after it; `None` if the packet is too short.
     pub fn token(&self) -> Option<(u64, &'a [u8])> {
         let (token, rest) = self.body.split_first_chunk::<TOKEN_LEN>()?;
         Some((u64::from_le_bytes(*token), rest))
@@ -188,7 +188,7 @@ impl ClockFields {
 /// The sequence number is always the first field.
 const SEQ: Field<LittleEndian<u32>> = Field::at(0);
 
-/// Reading of the server's clocks. Absent values are zero on the wire.
+/// Readings of the server's clocks. On the wire, missing values are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerInstant {
     /// Wall clock, ns since 1970 UTC.
@@ -208,20 +208,20 @@ pub struct EchoFields {
     pub window: u64,
     /// Time at which the request was received.
     pub received: ServerInstant,
-    /// Time between reception and answer.
+    /// Time halfway between reception and answer.
     pub midpoint: ServerInstant,
     /// Time at which the answer was sent.
     pub sent: ServerInstant,
 }
 
 impl EchoLayout {
-    /// Returns the layout of a session with these parameters.
+    /// Returns the layout of echoes in a session with these parameters.
     pub fn new(params: &IrttParams) -> EchoLayout {
         EchoLayout::with_clocks(params, params.clocks)
     }
 
-    /// Returns the layout of replies with both clocks of a midpoint although only one was negotiated, as
-    /// irtt's server sends them.
+    /// Returns the layout with both clocks of a midpoint although only one was negotiated, as irtt's server
+    /// sends it; `None` if no midpoint, or both of its clocks, were negotiated.
     pub(crate) fn with_both_midpoints(params: &IrttParams) -> Option<EchoLayout> {
         let odd = params.stamp_at == StampAt::Midpoint && params.clocks != ServerClocks::Both;
         odd.then(|| EchoLayout::with_clocks(params, ServerClocks::Both))
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
     use crate::irtt::params::ReceiveStats;
 
-    /// The lengths are those of the recorded packets.
+    /// The expected lengths are those of recorded packets.
     #[test]
     fn lengths_follow_from_the_parameters() {
         let len = |stats, stamp_at, clocks| {

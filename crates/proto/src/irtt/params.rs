@@ -1,5 +1,5 @@
-//! The parameters that client and server negotiate when a session is opened: a list of numbered parameters,
-//! from which zero values are omitted. Numbers are varints, signed values zigzag.
+//! Parameters that client and server negotiate when a session is opened: a list of numbered parameters
+//! without those that are zero. Numbers are varints; signed values are zigzag-encoded.
 
 use super::packet::{EchoLayout, IrttKey};
 use jitlat_core::{Span, units};
@@ -53,7 +53,7 @@ pub enum StampAt {
     Receive = 2,
     /// When the request is received and when the answer is sent.
     Both = 3,
-    /// One time in the middle between reception and answer.
+    /// Once, halfway between reception and answer.
     Midpoint = 4,
 }
 
@@ -72,7 +72,7 @@ pub enum ServerClocks {
     None = 0,
     /// The wall clock (UTC).
     Wall = 1,
-    /// A clock that never steps, starting with the server.
+    /// A clock that never steps and starts with the server.
     Monotonic = 2,
     /// Both clocks.
     Both = 3,
@@ -99,11 +99,11 @@ impl ServerClocks {
 pub struct IrttParams {
     /// Version of the protocol; [`VERSION`].
     pub version: i64,
-    /// Duration of the test; zero: not stated.
+    /// Duration of the test; zero: not specified.
     pub duration: Span,
-    /// Time between two requests; zero: not stated.
+    /// Time between two requests; zero: not specified.
     pub interval: Span,
-    /// Length of a packet in bytes. Shorter values mean the length of its fields.
+    /// Length of a packet in bytes. A value below the length of the fields means that length.
     pub length: i64,
     /// Statistics that the server reports.
     pub stats: ReceiveStats,
@@ -111,7 +111,7 @@ pub struct IrttParams {
     pub stamp_at: StampAt,
     /// Clocks that the server reads.
     pub clocks: ServerClocks,
-    /// TOS octet of packets, not only the DSCP.
+    /// TOS octet of the packets, including the ECN bits.
     pub tos: i64,
     /// Name of the server's fill; empty: the server's default.
     pub fill: String,
@@ -139,7 +139,7 @@ pub enum BadParams {
     /// The list ends within a parameter, or a number is too long.
     #[error("cut off")]
     Cut,
-    /// The parameter of this number has an invalid value.
+    /// The parameter with this number has an invalid value.
     #[error("parameter {0} has an invalid value")]
     Value(u64),
 }
@@ -199,7 +199,7 @@ impl IrttParams {
             }
             let value = signed(&mut bytes)?;
             let bad = BadParams::Value(tag);
-            // The value is used as an index. Only small values are defined.
+            // The value is used as an index, and only small values are defined.
             let code = usize::try_from(value).map_err(|_| bad);
             match tag {
                 tag::VERSION => params.version = value,
@@ -219,7 +219,7 @@ impl IrttParams {
         Ok(params)
     }
 
-    /// Appends the parameters to `out`, without those that are zero.
+    /// Appends the parameters that are not zero to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         push(tag::VERSION, self.version, out);
         push(tag::DURATION, self.duration.0, out);
@@ -238,14 +238,14 @@ impl IrttParams {
         }
     }
 
-    /// Returns the length of the shortest packet with the fields that these parameters require, with an HMAC
-    /// if there is a `key`, in bytes.
+    /// Returns the length in bytes of the shortest packet that has the fields required by these parameters,
+    /// with an HMAC if there is a `key`.
     pub fn shortest_packet(&self, key: Option<&IrttKey>) -> usize {
         EchoLayout::new(self).packet_len(key)
     }
 
-    /// Appends the parameters like [`write`](IrttParams::write), and a padding parameter that servers ignore.
-    /// The request for a session is then not shorter than its answer.
+    /// Appends the parameters like [`write`](IrttParams::write), and a padding parameter that servers ignore,
+    /// so that the open request is not shorter than its answer.
     pub(crate) fn write_padded(&self, out: &mut Vec<u8>) {
         self.write(out);
         push(tag::PADDING, i64::MIN, out);
@@ -311,7 +311,8 @@ mod tests {
         ] {
             assert_eq!(IrttParams::parse(&unhex(hex)), Err(wanted), "{hex}");
         }
-        // Unknown parameters are skipped. The order is free, and the last of equal numbers counts.
+        // Unknown parameters are skipped. The order is arbitrary; if a number is repeated, the last one
+        // counts.
         let params = IrttParams::parse(&unhex("6406070204100402")).unwrap();
         assert_eq!((params.clocks, params.length), (ServerClocks::Wall, 1));
     }

@@ -1,6 +1,6 @@
-//! [`ReceivedWindow`]: a server's statistics of the requests of a session.
+//! [`ReceivedWindow`]: server statistics about the requests of a session.
 
-/// Requests received so far: their number, and which of the last 64.
+/// Requests received so far: the total number, and a bit for each of the last 64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceivedWindow {
     count: u32,
@@ -32,13 +32,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_recorded_window_but_for_requests_that_were_overtaken() {
+    fn the_recorded_window_except_for_reordered_requests() {
         let mut received = ReceivedWindow::default();
         let windows = |received: &mut ReceivedWindow, seqs: &[u32]| -> Vec<u64> {
             seqs.iter().map(|seq| received.note(*seq).1).collect()
         };
         assert_eq!(windows(&mut received, &[0, 1, 2, 4]), [1, 3, 7, 0x1d]);
-        // irtt's server would forget all other requests at this point and report a single bit: 1, 5, 5, b.
+        // At this point, irtt's server would forget all other requests and report a single bit: 1, 5, 5, b.
         assert_eq!(windows(&mut received, &[3, 5, 5, 6]), [0, 0x3f, 0x3f, 0x7f]);
         assert_eq!(windows(&mut received, &[100, 101, 200]), [1, 3, 1]);
         assert_eq!(received.note(0), (12, 0));

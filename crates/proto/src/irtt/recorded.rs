@@ -1,5 +1,5 @@
-//! Recorded sessions of irtt 0.9.2 (`testdata/irtt`). Our client replaces its client and our server its
-//! server, byte for byte.
+//! Recorded sessions of irtt 0.9.2 (`testdata/irtt`). The client here replaces irtt's client, and the server
+//! irtt's server, byte for byte.
 
 use super::client::IrttFailure;
 use super::packet::{self, EchoLayout, IrttPacket, flag};
@@ -42,8 +42,8 @@ fn capture(name: &str) -> Vec<Datagram> {
     rows
 }
 
-/// Captures on both sides, and the losses after them as numbers of requests and replies. A repeated number
-/// means that the second copy was not lost.
+/// Captures on both sides, and the numbers of the requests and replies lost after the capture points. A
+/// repeated number means that the second copy was not lost.
 struct Case {
     name: &'static str,
     key: Option<&'static str>,
@@ -105,7 +105,7 @@ const CASES: [Case; 39] = [
     lossy("dup-late-replies", &[], &[6, 12]),
 ];
 
-/// Rules like those of irtt's server: no client has to show that it receives packets.
+/// Returns rules like those of irtt's server: no client has to prove that it receives packets.
 fn trusting() -> IrttRules {
     IrttRules { trusted: vec![Prefix::new(Ipv4Addr::UNSPECIFIED.into(), 0).unwrap()], ..IrttRules::default() }
 }
@@ -115,7 +115,8 @@ impl Case {
         self.key.and_then(IrttKey::new)
     }
 
-    /// Returns the datagrams on the wire, except those lost after the capture point.
+    /// Returns the datagrams that arrived, that is, all captured ones except those lost after the capture
+    /// point.
     fn arrived(&self) -> Vec<Datagram> {
         let mut lost = [self.requests_lost.to_vec(), self.replies_lost.to_vec()];
         let key = self.key();
@@ -182,7 +183,7 @@ impl Case {
     }
 }
 
-/// Requests and results of a client that receives the same packets as the recorded client.
+/// Requests and results of a client that receives the packets of the recorded client.
 struct Replayed {
     client: Client,
     requests: RequestTable,
@@ -202,7 +203,7 @@ fn replay_client(case: &Case) -> Replayed {
     let mut arrived = case.arrived();
     arrived.retain(|d| !d.to_server);
     let mut arrived = arrived.into_iter().peekable();
-    // Requests that were repeated by hand are not sent by the client itself.
+    // Requests that were repeated by hand are not sent by the client.
     let mut unique = Vec::new();
     for datagram in recorded.iter().filter(|d| d.to_server) {
         if unique.contains(&datagram.bytes) {
@@ -229,7 +230,7 @@ fn replay_client(case: &Case) -> Replayed {
             }
         }
         if client.options_fill() == &Fill::Random {
-            // All bytes except the payload, which changes the HMAC.
+            // All bytes except the payload, because a different payload changes the HMAC.
             let fields = client.layout().packet_len(None).min(out.len());
             let hmac = if case.key.is_some() { 20..20 + fields - 4 } else { 0..fields };
             let hmac = if flags == 0 { hmac } else { 0..out.len() };
@@ -293,8 +294,8 @@ fn the_client_says_what_every_recorded_client_said() {
     }
 }
 
-/// irtt's own client reported the same direction of each loss, except for losses after the last reply, which
-/// it cannot know.
+/// irtt's own client reported the same direction for each loss, except losses after the last reply, about
+/// which it has no information.
 #[test]
 fn losses_have_the_recorded_direction() {
     let of = |name: &str| {
@@ -323,8 +324,8 @@ fn losses_have_the_recorded_direction() {
     assert_eq!((lost(&d), d.stateful, runs), ((0, 0, 0), false, vec![]));
 }
 
-/// irtt's server sends both clocks of a midpoint although one was negotiated. Its own client reads the wrong
-/// one.
+/// irtt's server sends both clocks of a midpoint although only one was negotiated, and irtt's client reads
+/// the wrong one.
 #[test]
 fn midpoints_of_the_other_clock_are_noticed() {
     for name in ["tstamp-midpoint-clock-wall", "tstamp-midpoint-clock-monotonic", "tstamp-midpoint"] {
@@ -344,7 +345,7 @@ fn arrival(datagram: &Datagram, at: WallTime) -> RequestArrival {
     RequestArrival { from, at, ttl: Some(64), traffic_class: Some(datagram.tos) }
 }
 
-/// Our server gives the same answers as the recorded one for the same times, apart from its own token.
+/// Given the same times, the server gives the same answers as the recorded one, apart from the token.
 #[test]
 fn the_server_answers_as_every_recorded_server_did() {
     let mut answers = 0;
@@ -377,7 +378,7 @@ fn the_server_answers_as_every_recorded_server_did() {
                 );
                 continue;
             }
-            // The times of the reply in the recording.
+            // Times of the reply in the recording.
             let Some(reply) = replies.next() else { panic!("{name}: unanswered in the recording") };
             let recorded = IrttPacket::parse(&reply.bytes, key.as_ref()).unwrap();
             let echo = tokens.and_then(|_| layout.read(recorded.token().unwrap().1)).unwrap_or_default();
@@ -422,7 +423,7 @@ fn with_token(bytes: &[u8], token: Option<u64>, key: Option<&IrttKey>) -> Vec<u8
 fn compare(case: &Case, ours: &[u8], reply: &Datagram, layout: &EchoLayout, asked: usize) {
     let (name, key) = (case.name, case.key());
     if name.starts_with("tstamp-midpoint-clock") && ours.len() < reply.bytes.len() {
-        // Our answer has only the negotiated clock: it is as long as the request.
+        // This server's answer has only the negotiated clock, so it is as long as the request.
         assert_eq!((ours.len(), reply.bytes.len()), (asked, asked + 8), "{name}");
         return;
     }
@@ -431,7 +432,8 @@ fn compare(case: &Case, ours: &[u8], reply: &Datagram, layout: &EchoLayout, aske
         IrttPacket::parse(&reply.bytes, key.as_ref()).unwrap(),
     );
     if name == "refuse-strict-sfill" {
-        // A fill that is not granted is omitted, because the name of another could be longer.
+        // The name of a fill that is not granted is omitted, because the name of another fill could be
+        // longer.
         let params = |packet: &IrttPacket<'_>| IrttParams::parse(&packet.body[packet::TOKEN_LEN..]).unwrap();
         return assert_eq!(params(&mine), IrttParams { fill: String::new(), ..params(&theirs) });
     }
@@ -452,7 +454,7 @@ fn compare(case: &Case, ours: &[u8], reply: &Datagram, layout: &EchoLayout, aske
     (echo.received.monotonic, echo.midpoint.monotonic) = (None, None);
     (their.received.monotonic, their.midpoint.monotonic) = (None, None);
     if name == "dup-late-requests" && their.window == 1 && their.seq > 0 {
-        // After a reordered request irtt's server has forgotten all others.
+        // After a reordered request, irtt's server has forgotten all others.
         their.window = echo.window;
     }
     if name == "dup-late-requests" && (6..=20).contains(&their.seq) {
@@ -469,8 +471,8 @@ fn compare(case: &Case, ours: &[u8], reply: &Datagram, layout: &EchoLayout, aske
     assert!(payload == their_payload || random && payload.len() == their_payload.len(), "{name}");
 }
 
-/// Packets that were sent by hand to the recorded server, and the differences of our server: it never sends
-/// answers that are longer than requests, nor disproportionately many.
+/// Packets that were sent by hand to the recorded server. This server answers differently: never longer than
+/// the request, and never with disproportionately many packets.
 #[test]
 fn hand_made_packets() {
     let granted = |name: &str, key: Option<IrttKey>| {
@@ -491,8 +493,8 @@ fn hand_made_packets() {
     let opens = granted("probe-open", None);
     let params = |k: usize| IrttParams::parse(&opens[k].1[12..]).unwrap();
     let silent: Vec<usize> = (0..opens.len()).filter(|k| opens[*k].0.is_err()).collect();
-    // Neither server answers these, except for two that irtt's answers: no parameters at all, and no
-    // interval, for which our server would have to add one.
+    // Neither server answers these. Two exceptions are answered by irtt's server: no parameters at all, and
+    // no interval, for which this server would have to add one.
     assert_eq!(silent, [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 15, 20, 21, 22, 23]);
     assert_eq!((opens[4].0, opens[11].0), (Err(Silence::Short), Err(Silence::Short)));
     assert_eq!((params(0).version, params(1).version), (1, 1));

@@ -1,6 +1,6 @@
 //! [`Server`]: answers any number of sessions in bounded memory. Answers are never longer than requests, with
 //! one exception: the answer that opens a session is a few bytes longer, and an address that may be forged
-//! must have sent as many bytes before.
+//! must have sent at least as many bytes before.
 
 use super::addresses::Addresses;
 use super::fill::{Fill, Filler};
@@ -21,39 +21,39 @@ use jitlat_core::{Span, SteadyTime, units};
 use sha2::Sha256;
 use std::collections::{HashMap, VecDeque};
 
-/// Time for which a session is answered beyond its maximum duration.
+/// Time beyond its maximum duration for which a session is still answered.
 const DURATION_GRACE: Span = Span::seconds(2);
-/// Time for which a silent session is retained beyond the timeout.
+/// Time beyond the timeout for which a silent session is retained.
 const TIMEOUT_GRACE: Span = Span::seconds(5);
-/// Time for which a session without requests is retained.
+/// Time for which a session is retained before its first request.
 const UNUSED_TIMEOUT: Span = Span::seconds(30);
-/// The interval may be at most the timeout divided by this number.
+/// Ratio of the timeout to the longest interval that is granted.
 const INTERVALS_IN_TIMEOUT: i64 = 4;
-/// Maximum number of open requests answered per address and second, on average: each answer is a few bytes
-/// longer than its request.
+/// Maximum average number of open requests answered per address and second. Limited because each answer is a
+/// few bytes longer than its request.
 const MAX_OPENS: u32 = 100;
 /// Time for which a session must be silent, in addition to four of its intervals, before another client's
 /// session may replace it.
 const MIN_IDLE: Span = Span::seconds(5);
-/// Maximum surplus of the answer that opens a session over its request, in bytes: the token, and an interval
-/// that has more digits after it was restricted.
+/// Maximum number of bytes by which the answer that opens a session exceeds its request: the token, and an
+/// interval that may have more digits after it was restricted.
 pub(super) const OPEN_SURPLUS: usize = TOKEN_LEN + 3;
 
-/// Maximum number of keys of a server: each is tried against every packet that opens a session.
+/// Maximum number of keys of a server, because each of them is tried on every packet that opens a session.
 pub const MAX_KEYS: usize = 64;
-/// Maximum length in bytes of a request that opens a session if there are several keys. Usual requests have a
-/// few dozen bytes.
+/// Maximum length in bytes of a request that opens a session if there are several keys, which bounds the work
+/// of trying them. Usual requests have a few dozen bytes.
 const MAX_OPEN: usize = 512;
 
 /// Maximum memory per session, in bytes.
 pub const SESSION_BYTES: u64 = 1024;
 
-/// Timestamps that a server grants.
+/// Timestamps that a server is willing to grant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllowStamps {
     /// None.
     None,
-    /// One timestamp: a request for both gets the midpoint.
+    /// One timestamp: a client that requests both gets the midpoint.
     Single,
     /// Any.
     #[default]
@@ -63,30 +63,30 @@ pub enum AllowStamps {
 /// Rules of a server.
 #[derive(Clone, Debug)]
 pub struct IrttRules {
-    /// Keys, of which the first [`MAX_KEYS`] are used. Only packets signed with one of them are answered. A
+    /// Keys; only the first [`MAX_KEYS`] are used. Only packets authenticated with one of them are answered. A
     /// session uses the key with which it was opened.
     pub keys: Keys<IrttKey>,
     /// Maximum duration of a test; zero: no limit.
     pub duration: Span,
-    /// Minimum interval. It is granted to clients that request a shorter one; requests that arrive faster are
-    /// not answered.
+    /// Minimum interval. Clients that request a shorter one are granted this one, and requests that arrive
+    /// faster are not answered.
     pub interval: Span,
     /// Number of requests that are answered immediately after a pause, regardless of the interval.
     pub burst: u32,
     /// Maximum length of a packet, in bytes.
     pub length: u32,
-    /// Time without requests after which a session is removed, shortly afterwards.
+    /// Time without requests after which a session is removed, with a short delay.
     pub timeout: Span,
-    /// Timestamps granted.
+    /// Timestamps that clients may request.
     pub stamps: AllowStamps,
     /// True if clients may choose the TOS octet of answers.
     pub tos: bool,
-    /// Padding of answers if the client requests none.
+    /// Fill of answers if the client requests none.
     pub fill: Fill,
     /// Names of fills that clients may request. A name that ends with `*` stands for all names with that
     /// prefix.
     pub fills: Vec<String>,
-    /// Networks whose source addresses cannot be forged: their clients need not show that they receive
+    /// Networks whose source addresses cannot be forged: clients in them need not prove that they receive
     /// packets.
     pub trusted: Vec<Prefix>,
     /// Maximum number of sessions at a time.
@@ -128,10 +128,12 @@ impl IrttRules {
         if self.duration > Span::ZERO {
             granted.duration = asked.duration.min(self.duration);
         }
+        // A longer interval could make the session time out between two requests.
         granted.interval = asked.interval.max(self.interval).min(self.longest_interval());
         granted.length = asked.length.clamp(0, self.length.into());
         granted.stamp_at = match (self.stamps, asked.stamp_at) {
             (AllowStamps::None, _) => StampAt::None,
+            // A single timestamp, halfway between both.
             (AllowStamps::Single, StampAt::Both) => StampAt::Midpoint,
             (_, asked) => asked,
         };
@@ -146,12 +148,12 @@ impl IrttRules {
         Some(granted)
     }
 
-    /// Returns the key with this index.
+    /// Returns the key with this index; `None` without an index.
     fn key(&self, index: Option<usize>) -> Option<&IrttKey> {
         self.keys.get(index?).map(|(_, key)| key)
     }
 
-    /// Returns the name of the peer that has the key with this index.
+    /// Returns the name of the peer that has the key with this index; `None` without an index.
     fn peer(&self, index: Option<usize>) -> Option<&str> {
         self.keys.get(index?).map(|(name, _)| name.as_str())
     }
@@ -178,7 +180,7 @@ struct IrttSession {
     layout: EchoLayout,
     filler: Filler,
     received: ReceivedWindow,
-    /// Time of the first request.
+    /// Time of the first request; `None` before it.
     first: Option<SteadyTime>,
     /// Time of the last request.
     last: SteadyTime,
@@ -192,7 +194,7 @@ impl IrttSession {
         unused || rules.timeout > Span::ZERO && now - self.last > rules.timeout + TIMEOUT_GRACE
     }
 
-    /// True if the session has been silent for longer than its interval explains.
+    /// True if the session has been silent for much longer than its interval.
     fn is_idle(&self, now: SteadyTime) -> bool {
         now - self.last > MIN_IDLE + self.params.interval.times(INTERVALS_IN_TIMEOUT)
     }
@@ -209,12 +211,12 @@ impl IrttSession {
     }
 }
 
-/// The action to take for a datagram.
+/// Action to take for a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IrttReaction {
-    /// Send the appended bytes back to the source of the request, with this TOS octet.
+    /// Send the appended bytes back to the source of the request.
     Answer {
-        /// TOS octet. Its ECN bits are those that the client requested.
+        /// TOS octet of the answer. Its ECN bits are those that the client requested.
         tos: u8,
     },
     /// Send nothing.
@@ -226,9 +228,9 @@ pub enum IrttReaction {
 pub struct IrttTestStart {
     /// Name of the peer that has the key; `None` if no key is required.
     pub peer: Option<String>,
-    /// Duration of the test; zero: not stated.
+    /// Duration of the test; zero: not specified.
     pub duration: Span,
-    /// Time between two requests; zero: not stated.
+    /// Time between two requests; zero: not specified.
     pub interval: Span,
 }
 
@@ -253,7 +255,8 @@ pub struct Server {
     started: SteadyTime,
     sessions: HashMap<u64, IrttSession>,
     per_client: HashMap<access::ClientAddress, usize>,
-    /// Tokens of sessions without requests, the oldest first. Tokens of other sessions are skipped.
+    /// Tokens of sessions without requests, oldest first. Tokens of other sessions may be included and are
+    /// skipped.
     unused: VecDeque<u64>,
     opens: Accounts,
     addresses: Addresses,
@@ -262,8 +265,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates a server without sessions, started at `now`. `secret` must be random, so that tokens cannot be
-    /// guessed.
+    /// Creates a server without sessions, starting at `now`. `secret` must be random, so that tokens cannot
+    /// be guessed.
     pub fn new(rules: IrttRules, secret: [u8; 32], now: SteadyTime) -> Server {
         let [seed, ..] = secret.as_chunks::<8>().0 else { unreachable!("32 bytes are four times eight") };
         let opens = ClientLimits { packets_per_second: MAX_OPENS, bytes_per_second: u64::MAX };
@@ -287,7 +290,7 @@ impl Server {
         self.sessions.len()
     }
 
-    /// Takes the test whose first request was handled since the last call.
+    /// Returns the test whose first request was handled since the last call, if any.
     pub fn take_begun(&mut self) -> Option<IrttTestStart> {
         self.begun.take()
     }
@@ -314,13 +317,14 @@ impl Server {
         let start = out.len();
         let reaction = match packet.flags {
             flag::OPEN => self.open(&packet, key, true, arrival, now, out),
-            // A request with both flags only asks for the parameters that would be granted, without opening a
-            // session.
+            // A packet with both flags asks only for the parameters that would be granted; no session is
+            // opened.
             open if open == flag::OPEN | flag::CLOSE => self.open(&packet, key, false, arrival, now, out),
             flag::CLOSE => self.close(&packet, arrival),
             _ => self.echo(datagram, &packet, arrival, now, out),
         }?;
         packet::sign(self.rules.key(key), &mut out[start..]);
+        // Answers longer than requests would let forged requests amplify traffic.
         if packet.flags & flag::OPEN == 0 && out.len() - start > datagram.len() {
             out.truncate(start);
             return Err(Silence::Short);
@@ -328,14 +332,15 @@ impl Server {
         Ok(reaction)
     }
 
-    /// Returns the index of the key that signed the packet; `None` if no key is required. Packets of a
-    /// session are valid with its own key only.
+    /// Returns the index of the key that authenticates the packet; `None` if no key is required. A packet of
+    /// a session is only valid with the key of this session.
     fn verify(&self, datagram: &[u8], packet: &IrttPacket<'_>) -> Result<Option<usize>, Silence> {
         let keys = &self.rules.keys;
         if keys.is_empty() {
             return Ok(None);
         }
         let has_signed = |key: &IrttKey| key.has_signed(datagram);
+        // The session determines the key, so only one key has to be tried.
         let index = if packet.flags & (flag::OPEN | flag::REPLY) == 0 {
             let (token, _) = packet.token().ok_or(Silence::Foreign)?;
             let session = self.sessions.get(&token).ok_or(Silence::NoSession)?;
@@ -395,12 +400,13 @@ impl Server {
         self.sweep(now.steady);
         let client = access::ClientAddress::of(arrival.from.ip());
         if self.per_client.get(&client).copied().unwrap_or(0) >= self.rules.sessions_per_client {
-            // Otherwise forged requests from a client's address could lock the client out.
+            // Otherwise, requests with a client's address as forged source could lock this client out.
             self.remove_unused(|s| access::ClientAddress::of(s.client.ip()) == client)?;
         }
         if self.sessions.len() >= self.rules.sessions {
             self.remove_unused(|_| true).or_else(|_| self.remove_idle(client, now.steady))?;
         }
+        // 0 stands for "no session" in the protocol.
         let token = loop {
             let token = self.draw();
             if token != 0 && !self.sessions.contains_key(&token) {
@@ -436,7 +442,7 @@ impl Server {
         Ok(())
     }
 
-    /// Removes the session that has been idle longest, of clients with more sessions than `client`.
+    /// Removes the session that has been idle longest, among clients with more sessions than `client`.
     fn remove_idle(&mut self, client: access::ClientAddress, now: SteadyTime) -> Result<(), Silence> {
         let holds = |client| self.per_client.get(&client).copied().unwrap_or(0);
         let own = holds(client);
@@ -506,7 +512,7 @@ impl Server {
             self.remove(token);
             return Err(Silence::NoSession);
         }
-        // This check is first: requests that are not answered must not count as received.
+        // This check comes first, because requests that are not answered must not count as received.
         if !session.may_ask(rules, now.steady) {
             return Err(Silence::Limited);
         }
@@ -514,6 +520,7 @@ impl Server {
             let IrttParams { duration, interval, .. } = session.params;
             let peer = rules.peer(session.key).map(str::to_owned);
             self.begun = Some(IrttTestStart { peer, duration, interval });
+            // The client knows the token, so it has received the answer at its address.
             self.addresses.prove(access::ClientAddress::of(arrival.from.ip()), now.steady);
         }
         let first = *session.first.get_or_insert(now.steady);
@@ -536,7 +543,7 @@ impl Server {
         packet::begin(flag::REPLY | close, rules.key(session.key), out);
         out.extend(token.to_le_bytes());
         session.layout.write(&EchoFields { seq: asked.seq, count, window, received, midpoint, sent }, out);
-        // The payload has the negotiated length, but is not longer than that of the request.
+        // The payload has the negotiated length, but is never longer than that of the request.
         let fields = out.len();
         let agreed = usize::try_from(session.params.length).unwrap_or(0);
         let len = agreed.min(datagram.len()).max(fields - start);
@@ -551,7 +558,7 @@ impl Server {
     }
 }
 
-/// Returns the session with this token if the packet came from its client.
+/// Returns the session that has this token, if the packet was sent by its client.
 fn find<'a>(
     sessions: &'a mut HashMap<u64, IrttSession>,
     token: u64,
@@ -566,7 +573,7 @@ mod tests {
 
     #[test]
     fn a_session_takes_no_more_memory_than_is_counted() {
-        // Entries in three tables, and the fills that the client names.
+        // A session has entries in three tables, and stores the names of the fills.
         let bytes = size_of::<IrttSession>() + 64 + 2 * super::super::params::FILL_LEN;
         assert!(2 * bytes as u64 <= SESSION_BYTES, "{bytes}");
     }

@@ -155,7 +155,7 @@ fn a_session_is_its_clients() {
     let close = packet(flag::CLOSE, Some(token), |_| (), None);
     assert_eq!(host.say(CLIENT, &close, 40), Ok(vec![]));
     assert_eq!(host.echo(CLIENT, token, &params, 1, 50), Err(Silence::NoSession));
-    // Packets from service ports are not answered, nor are messages of other servers.
+    // Packets from service ports and messages of other servers are not answered.
     let open = packet(flag::OPEN, None, |out| asked().write(out), None);
     assert_eq!(host.say("192.0.2.1:53", &open, 60), Err(Silence::Source));
     let reply = packet(flag::OPEN | flag::REPLY, Some(1), |out| asked().write(out), None);
@@ -171,7 +171,7 @@ fn a_burst_and_then_one_an_interval() {
     assert_eq!(answered, [0, 1, 2, 3, 4]);
     assert_eq!(host.echo(CLIENT, token, &params, 12, 105), Err(Silence::Limited));
     let (_, echo) = host.echo(CLIENT, token, &params, 13, 110).unwrap();
-    // Unanswered requests do not count as received. Otherwise their answers would appear as lost.
+    // Unanswered requests do not count as received; otherwise, their answers would appear to be lost.
     assert_eq!((echo.count, echo.window), (6, 0b11_1110_0000_0001));
     let on_time =
         (0..100).filter(|k| host.echo(CLIENT, token, &params, 14 + k, 120 + 10 * i64::from(*k)).is_ok());
@@ -183,7 +183,7 @@ fn a_burst_and_then_one_an_interval() {
 
 #[test]
 fn sessions_end() {
-    // End by duration: the last answer reports it.
+    // End because of the duration limit: the last answer reports it.
     let mut host = Host::new(IrttRules { duration: Span::seconds(1), ..IrttRules::default() });
     let (token, params) = host.open(CLIENT, &asked(), 0).unwrap();
     for (k, ms) in (500..3500).step_by(500).enumerate() {
@@ -191,7 +191,7 @@ fn sessions_end() {
     }
     assert_eq!(host.echo(CLIENT, token, &params, 7, 3600).unwrap().0, flag::REPLY | flag::CLOSE);
     assert_eq!(host.echo(CLIENT, token, &params, 8, 3700), Err(Silence::NoSession));
-    // End by silence, which comes sooner if no request ever arrived.
+    // End because of silence, which comes sooner if no request ever arrived.
     let mut host = Host::new(IrttRules { timeout: Span::seconds(60), ..IrttRules::default() });
     let (token, params) = host.open(CLIENT, &asked(), 0).unwrap();
     let (unused, _) = host.open(CLIENT, &asked(), 0).unwrap();
@@ -210,7 +210,7 @@ fn forged_opens_lock_no_client_out() {
     let mut tokens = Vec::new();
     let (used, params) = host.open(CLIENT, &asked(), 0).unwrap();
     assert!(host.echo(CLIENT, used, &params, 0, 5).is_ok());
-    // More sessions than one client may have: those never used are replaced, the oldest first.
+    // More sessions than one client may have: unused ones are replaced, oldest first.
     for k in 0..10 {
         tokens.push(host.open(CLIENT, &asked(), 20 + 10 * k).unwrap().0);
     }
@@ -220,14 +220,14 @@ fn forged_opens_lock_no_client_out() {
             && host.echo(CLIENT, tokens[9], &params, 0, 131).is_ok()
     );
     assert_eq!(host.echo(CLIENT, tokens[7], &params, 0, 132), Err(Silence::NoSession));
-    // More sessions than the server has room for, from any address.
+    // More sessions than the server can hold, from any address.
     for k in 0..200 {
         let from = format!("198.51.100.{k}:5000");
         tokens.push(host.open(&from, &asked(), 140 + k).unwrap().0);
     }
     assert_eq!(host.server.sessions(), 8);
     assert!(host.echo(CLIENT, used, &params, 2, 350).is_ok(), "a session in use stays");
-    // If all sessions are in use there is no room.
+    // If all sessions are in use, there is no room for another one.
     let mut host = Host::new(IrttRules { sessions: 2, ..IrttRules::default() });
     for k in 0..2 {
         let from = format!("198.51.100.{k}:5000");
@@ -313,8 +313,8 @@ fn a_session_stays_with_the_key_that_opened_it() {
     assert_eq!(host.server.sessions(), sessions);
 }
 
-/// The cost of one packet is bounded: keys beyond the maximum are not tried, nor are several keys against
-/// long packets.
+/// The cost of one packet is bounded: keys beyond the maximum are not tried, and several keys are not tried
+/// against long packets.
 #[test]
 fn few_keys_are_tried_against_short_packets() {
     let key = |k: usize| IrttKey::new(&format!("key {k}")).unwrap();
@@ -406,9 +406,9 @@ fn any_params() -> impl Strategy<Value = IrttParams> {
 }
 
 proptest! {
-    /// Property: for any input from any host there is at most one answer, not longer than the request. Before
-    /// an address has shown that it receives packets, it gets no more bytes in total than it sent. Memory is
-    /// bounded.
+    /// Property: for any input from any host, there is at most one answer, which is not longer than the
+    /// request. Before an address has proved that it receives packets, it gets no more bytes in total than it
+    /// sent. Memory is bounded.
     #[test]
     fn of_no_use_against_others(
         key in any::<bool>(),
@@ -451,7 +451,7 @@ proptest! {
         }
     }
 
-    /// Property: a client survives any input, and takes none of it for an answer.
+    /// Property: a client survives any input, and regards none of it as an answer.
     #[test]
     fn any_answer_is_survived(
         inputs in prop::collection::vec((0u8..16, any::<bool>(), prop::collection::vec(any::<u8>(), 0..90)), 0..30),

@@ -1,9 +1,10 @@
-//! Mutual proof of a pre-shared key, and the seals on all later messages (version 3).
+//! Mutual authentication by a pre-shared key, and the seals (message authentication codes) on all later
+//! frames (version 3).
 //!
 //! The key is never sent. Each side proves that it has the key with an HMAC-SHA-256 over its role and all
-//! bytes sent so far, including both nonces. So a proof cannot be reflected, replayed, or used in another
-//! conversation. After the proofs every frame carries a truncated HMAC that depends on its direction and its
-//! position in the sequence.
+//! bytes sent so far, including both nonces. A proof can therefore not be reflected, replayed, or used in
+//! another conversation. After the proofs every frame carries a truncated HMAC that depends on its direction
+//! and its position in the sequence.
 
 use core::fmt;
 use hmac::{Hmac, KeyInit, Mac};
@@ -22,10 +23,10 @@ pub(crate) const MIN_KEY_LEN: usize = 16;
 #[derive(Clone, PartialEq, Eq)]
 pub struct PresharedKey(Vec<u8>);
 
-/// Maximum length of a key in bytes. Longer files are probably not key files.
+/// Maximum length of a key in bytes. A longer file is probably not a key file.
 pub(crate) const MAX_KEY_LEN: usize = 4096;
 
-/// Reason why bytes cannot be a key.
+/// Reason why bytes cannot be used as a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadKey {
@@ -37,7 +38,7 @@ pub enum BadKey {
     /// The bytes are too long for a key.
     #[error("the key has {0} bytes, more than the maximum of {MAX_KEY_LEN}: is it the right file?")]
     Long(usize),
-    /// The key repeats a single byte.
+    /// The key consists of one repeated byte.
     #[error(
         "the key repeats one byte, which is easy to guess: make one with `head -c 32 /dev/urandom | base64`"
     )]
@@ -103,8 +104,7 @@ impl ConnectionSide {
     }
 }
 
-/// Hash of all bytes sent so far on a control connection, in both directions, in the order of the
-/// conversation.
+/// Hash of all bytes sent so far on a control connection, in both directions, in conversation order.
 #[derive(Clone, Default)]
 pub(crate) struct Transcript(Sha256);
 
@@ -118,24 +118,24 @@ impl Transcript {
         self.0.clone().finalize().into()
     }
 
-    /// Returns the proof that `side` has `key`, at this point of the conversation.
+    /// Returns the proof, at this point of the conversation, that `side` has `key`.
     pub fn prove(&self, key: &PresharedKey, side: ConnectionSide) -> [u8; PROOF_LEN] {
         mac(&key.0, &[side.proof_label(), &self.digest()]).finalize().into_bytes().into()
     }
 
-    /// True if `proof` is that of `side`. Takes constant time.
+    /// True if `proof` is the proof of `side`. Takes constant time.
     pub(crate) fn verify(&self, key: &PresharedKey, side: ConnectionSide, proof: &[u8]) -> bool {
         mac(&key.0, &[side.proof_label(), &self.digest()]).verify_slice(proof).is_ok()
     }
 
-    /// Derives a value that is bound to this conversation and can only be computed with `key`. Without a
-    /// key, anyone who observed the conversation can compute it.
+    /// Derives a value that is bound to this conversation and requires `key` to compute. Without a key,
+    /// anyone who has observed the conversation can compute it.
     pub fn secret(&self, key: Option<&PresharedKey>, label: &str) -> [u8; 32] {
         let key = key.map_or(&[][..], |k| &k.0);
         mac(key, &[label.as_bytes(), &self.digest()]).finalize().into_bytes().into()
     }
 
-    /// Returns the seal for all further frames of `side`.
+    /// Returns the generator of seals for all further frames of `side`.
     pub fn seal(&self, key: &PresharedKey, side: ConnectionSide) -> Seal {
         let derived = mac(&key.0, &[side.seal_label(), &self.digest()]).finalize().into_bytes();
         Seal { key: derived.into(), counter: 0 }
@@ -148,7 +148,7 @@ impl fmt::Debug for Transcript {
     }
 }
 
-/// Makes or checks the seals of one direction, frame by frame.
+/// Creates or verifies the seals of one direction, frame by frame.
 #[derive(Clone)]
 pub struct Seal {
     key: [u8; 32],

@@ -1,4 +1,4 @@
-//! [`Codec`]: the encoder and decoder of either dialect.
+//! [`Codec`]: encoder and decoder of either dialect.
 
 use super::auth::{ConnectionSide, PresharedKey};
 use super::dialect::Dialect;
@@ -16,7 +16,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// Creates the codec of `side` for a connection between these addresses.
+    /// Creates the codec of `side` for a connection between these two addresses.
     pub fn new(dialect: Dialect, side: ConnectionSide, local: SocketAddr, peer: SocketAddr) -> Codec {
         match dialect {
             Dialect::Classic => Codec::Classic(Box::new(classic::ClassicCodec::new(side, local, peer))),
@@ -24,7 +24,7 @@ impl Codec {
         }
     }
 
-    /// Returns the dialect.
+    /// Returns the dialect of the connection.
     pub fn dialect(&self) -> Dialect {
         match self {
             Codec::Classic(_) => Dialect::Classic,
@@ -32,7 +32,7 @@ impl Codec {
         }
     }
 
-    /// Appends the encoding of `message` to `out`. In the classic dialect some messages have none.
+    /// Appends the encoding of `message` to `out`. In the classic dialect, some messages have no encoding.
     pub fn encode(&mut self, message: &Message, out: &mut Vec<u8>) {
         match self {
             Codec::Classic(c) => c.encode(message, out),
@@ -40,7 +40,7 @@ impl Codec {
         }
     }
 
-    /// Adds received bytes; then call [`decode`](Codec::decode) until it returns `None`.
+    /// Adds received bytes. Afterwards, [`decode`](Codec::decode) must be called until it returns `None`.
     pub fn feed(&mut self, bytes: &[u8]) {
         match self {
             Codec::Classic(c) => c.feed(bytes),
@@ -48,7 +48,7 @@ impl Codec {
         }
     }
 
-    /// Returns the next message. After an error no more messages can be read.
+    /// Returns the next message; `None` if there is none yet. After an error, no more messages can be read.
     pub fn decode(&mut self) -> Result<Option<Message>, DecodeError> {
         match self {
             Codec::Classic(c) => c.decode(),
@@ -56,7 +56,7 @@ impl Codec {
         }
     }
 
-    /// Returns the proof of `key` to be sent next; `None` in the classic dialect, which has no proofs.
+    /// Returns the proof of `key` to send next; `None` in the classic dialect, which has no proofs.
     pub(super) fn prove(&mut self, key: &PresharedKey) -> Option<Message> {
         match self {
             Codec::Classic(_) => None,
@@ -107,7 +107,7 @@ mod tests {
         let mut plain = Vec::new();
         Codec::new(Dialect::V3, ConnectionSide::Client, at, at).encode(&Message::Start, &mut plain);
         assert!(plain.len() < bytes.len(), "a seal has a length");
-        // A frame without a seal is refused once seals are in use.
+        // Once seals are in use, a frame without one is refused.
         plain.extend_from_slice(&[0; 64]);
         let mut other = Codec::new(Dialect::V3, ConnectionSide::Server, at, at);
         other.seal(&key);

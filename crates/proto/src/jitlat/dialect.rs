@@ -1,4 +1,4 @@
-//! Dialects of a control connection.
+//! Dialect of a control connection.
 
 use super::message::DecodeError;
 use super::v3::frame::PREFACE;
@@ -23,8 +23,8 @@ impl fmt::Display for Dialect {
     }
 }
 
-/// Detects the dialect from the first bytes of a connection, which are the preface `JLT3`, or a workorder's
-/// command 1…7. Returns `None` while both are possible.
+/// Detects the dialect from the first bytes of a connection: the preface `JLT3`, or a workorder's command
+/// 1…7. Returns `None` while both are possible.
 pub(crate) fn sniff(first: &[u8]) -> Result<Option<Dialect>, DecodeError> {
     let head = &first[..first.len().min(4)];
     let v3 = PREFACE.starts_with(head);

@@ -1,4 +1,4 @@
-//! Test packets in a TCP stream: records of one fixed length, regardless of the segmentation.
+//! Test packets in a TCP stream: records of a fixed length, regardless of how TCP segments them.
 
 /// Splits a byte stream into records of a fixed length. Buffers at most one incomplete record.
 #[derive(Clone, Debug)]

@@ -6,11 +6,11 @@ use core::ops::RangeInclusive;
 use jitlat_core::schedule::peak;
 use jitlat_core::{Span, TestSpec, units};
 
-/// Rates are limited within every window of this length, so that no burst passes a limit.
+/// Rates are limited within every window of this length, so that no burst can exceed a limit.
 pub const WINDOW: Span = Span::millis(100);
 
 /// Limits of a server: for one request, for all sessions together, and for waiting. The defaults are safe for
-/// a host on the open Internet with 4 GB of memory.
+/// a host with 4 GB of memory on the open Internet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
     /// Maximum number of flows in a session; two for both directions at once.
@@ -35,7 +35,7 @@ pub struct ServerLimits {
     /// Maximum number of sessions per client address (IPv6: per /64).
     pub sessions_per_client: usize,
     /// Maximum memory for the sessions of all services, including stored results, in bytes. A test reserves
-    /// as much as it needs if every packet is duplicated; most tests use half of that.
+    /// the memory that it needs if every packet is duplicated; most tests use half of that.
     pub memory: u64,
     /// Maximum memory per client address (IPv6: per /64), in bytes.
     pub memory_per_client: u64,
@@ -43,11 +43,11 @@ pub struct ServerLimits {
     pub probes: u32,
     /// Time for which a control connection may be silent while the server waits for its next message.
     pub idle: Span,
-    /// Time for which results that the client has not fetched are stored.
+    /// Time for which results are stored if the client does not fetch them.
     pub keep: Span,
     /// True if classic workorders are accepted.
     pub classic: bool,
-    /// Ports that clients may name for test streams, on either host.
+    /// Ports that clients may request for test streams, on either host.
     pub ports: RangeInclusive<u16>,
 }
 
@@ -75,7 +75,7 @@ impl Default for ServerLimits {
     }
 }
 
-/// Maximum transfer of streams within any [`WINDOW`].
+/// Maximum number of packets and bits that streams transfer within any [`WINDOW`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransferLoad {
     /// Number of packets.
@@ -101,7 +101,7 @@ impl core::iter::Sum for TransferLoad {
     }
 }
 
-/// A request that exceeds a limit. Displays as a sentence with the limit, its value and the request.
+/// A request that exceeds a limit. Formatted as a sentence with the limit, its value and the request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{limit} is limited to {allowed} on this server ({asked} requested)")]
 pub struct LimitRefusal {
@@ -114,14 +114,14 @@ pub struct LimitRefusal {
 }
 
 impl LimitRefusal {
-    /// Creates a refusal by `limit`.
+    /// Creates a refusal because of `limit`.
     pub fn new(limit: &'static str, allowed: impl fmt::Display, asked: impl fmt::Display) -> LimitRefusal {
         LimitRefusal { limit, allowed: allowed.to_string(), asked: asked.to_string() }
     }
 }
 
 impl ServerLimits {
-    /// Adds these limits to `policy`, as far as a policy has such rules.
+    /// Copies the limits for which policies have rules into `policy`.
     pub fn apply_to(&self, policy: &mut Policy) {
         let rules = policy.service(ONE_WAY);
         rules.total.connections = Some(self.connections);
@@ -135,7 +135,7 @@ impl ServerLimits {
         policy.client.memory = Some(self.memory_per_client);
     }
 
-    /// Adopts the rates and the duration of `policy` that differ from these limits.
+    /// Adopts the rates and the duration in `policy` that differ from these limits.
     pub fn follow(&mut self, policy: &Policy) {
         let quota = policy.quota(ONE_WAY, Scope::ServiceClient);
         self.rate = quota.packets.unwrap_or(self.rate);
@@ -156,7 +156,7 @@ impl ServerLimits {
         Gate::new(policy)
     }
 
-    /// Checks one flow against the limits, and returns its load.
+    /// Checks one flow against the limits, and returns its maximum transfer.
     pub fn check(&self, spec: &TestSpec) -> Result<TransferLoad, LimitRefusal> {
         let (packets, payload, period) = (spec.packets(), spec.payload(), spec.period().0.max(1));
         if packets > self.packets {
@@ -169,7 +169,7 @@ impl ServerLimits {
                 ByteCount(payload.into()),
             ));
         }
-        // rate > limit ⇔ 10⁹ > limit × period, without rounding.
+        // Equivalent to rate > limit: 10⁹ > limit × period, without rounding.
         let second = 1_000_000_000_i128;
         if second > i128::from(self.rate) * i128::from(period) {
             let asked = PerSecond((second / i128::from(period)) as u64);
@@ -187,7 +187,7 @@ impl ServerLimits {
             return Err(LimitRefusal::new("max-duration", &texts[0], asked));
         }
         let load = self.load(spec);
-        // At least one packet fits in a window. The mean rate is limited above.
+        // At least one packet always fits into a window, because the mean rate is limited above.
         let (rate, bandwidth) = (self.packets_in_a_window(), self.bits_in_a_window());
         if load.packets > rate.max(1) {
             return Err(LimitRefusal::new(
@@ -206,24 +206,26 @@ impl ServerLimits {
         Ok(load)
     }
 
-    /// Checks whether a client whose streams have the load `used` may have one more with the load `asked`.
+    /// Checks whether a client that already has streams with the load `used` may add one with the load
+    /// `asked`.
     pub(crate) fn check_together(&self, used: TransferLoad, asked: TransferLoad) -> Result<(), LimitRefusal> {
         if used == TransferLoad::default() {
             return Ok(());
         }
-        let beside = |used, asked, unit| format!("{} in addition to {used} in use", InAWindow(asked, unit));
+        let in_addition =
+            |used, asked, unit| format!("{} in addition to {used} in use", InAWindow(asked, unit));
         if used.packets.saturating_add(asked.packets) > self.packets_in_a_window() {
-            let asked = beside(used.packets, asked.packets, "packets");
+            let asked = in_addition(used.packets, asked.packets, "packets");
             return Err(LimitRefusal::new("max-rate", PerSecond(self.rate.into()), asked));
         }
         if used.bits.saturating_add(asked.bits) > self.bits_in_a_window() {
-            let asked = beside(used.bits, asked.bits, "bits");
+            let asked = in_addition(used.bits, asked.bits, "bits");
             return Err(LimitRefusal::new("max-bandwidth", Bits(self.bandwidth), asked));
         }
         Ok(())
     }
 
-    /// Returns the maximum transfer of `spec` within any window. A load above the limit may be understated,
+    /// Returns the maximum transfer of `spec` within any window. A result above the limit may be too small,
     /// but still exceeds the limit.
     pub(crate) fn load(&self, spec: &TestSpec) -> TransferLoad {
         let enough = u32::try_from(self.packets_in_a_window()).unwrap_or(u32::MAX);
@@ -239,7 +241,7 @@ impl ServerLimits {
         self.bandwidth.div_ceil(WINDOWS_A_SECOND)
     }
 
-    /// Checks whether clients may request `port`.
+    /// Checks that clients may request `port`.
     pub fn check_port(&self, port: u16) -> Result<(), LimitRefusal> {
         if self.ports.contains(&port) {
             return Ok(());
@@ -248,8 +250,8 @@ impl ServerLimits {
         Err(LimitRefusal::new("test-ports", allowed, port))
     }
 
-    /// Returns the number of records that a receiver of `spec` may store: twice the number of packets, and
-    /// some more.
+    /// Returns the number of records that a receiver of `spec` may store: twice the number of packets, and a
+    /// reserve.
     pub fn record_limit(spec: &TestSpec) -> usize {
         (spec.packets() as usize).saturating_mul(2).saturating_add(1024)
     }

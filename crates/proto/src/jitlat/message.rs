@@ -1,5 +1,5 @@
-//! Control messages, independent of the dialect. The classic codec generates messages that its dialect does
-//! not have, so one machine per side serves both.
+//! Control messages, independent of the dialect. The classic codec generates the messages that its dialect
+//! lacks, so that one state machine per side serves both dialects.
 
 use super::auth::{NONCE_LEN, PROOF_LEN};
 use super::flow::FlowId;
@@ -7,12 +7,13 @@ use super::session_table::SessionId;
 use super::stream::Finish;
 use jitlat_core::session::HostFacts;
 use jitlat_core::so_far::ReceivedSoFar;
+use jitlat_core::tcp::TcpMoment;
 use jitlat_core::{PacketRecord, Span, StampSource, TestSpec, WallTime};
 
-/// Version of the protocol that this program speaks.
+/// Version of the protocol that this program uses.
 pub const VERSION: u8 = 3;
-/// Capability in both greetings: the client requests FEEDBACK messages while a stream runs, and the server
-/// sends them.
+/// Capability bit in both greetings: the client requests FEEDBACK messages while a stream is running, and the
+/// server sends them.
 pub const FEEDBACK: u64 = 1;
 /// Maximum number of flows in a session.
 pub const MAX_FLOWS: usize = 8;
@@ -32,28 +33,28 @@ pub enum Message {
     Probe(Probe),
     /// Client: the flows to run.
     Request(Request),
-    /// Server: the request is granted. Contains the port of each flow.
+    /// Server: the request is accepted; with the port of each flow.
     Accept(Accept),
-    /// Client: the test paths are open; start.
+    /// Client: the test paths are open, so the streams can start.
     Start,
     /// Server: the streams have started.
     Started,
-    /// Receiver: the flow is over. Contains the number of packets received.
+    /// Receiver: the flow is over; with the number of packets received.
     Finished(FlowId, u64),
-    /// Sender: the last data packet was sent. Contains the number of packets sent.
+    /// Sender: the last data packet was sent; with the number of packets sent.
     End(FlowId, u32),
     /// Client as receiver: end the flow early.
     Stop(FlowId),
-    /// Client: send the results of a flow, starting with this chunk.
+    /// Client: request for the results of a flow, starting with a given chunk.
     Fetch(Fetch),
     /// Server: one chunk of results.
     Chunk(Chunk),
     /// Server: end of the results, with a summary of the flow.
     Results(Results),
-    /// Client: everything was fetched; the results can be discarded.
+    /// Client: everything was fetched, so the results can be discarded.
     Bye,
-    /// Server as receiver: packets of a flow received so far. At most once per second, and only if both sides
-    /// have the capability.
+    /// Server as receiver: packets of a flow received so far. Sent at most once per second, and only if both
+    /// sides have the capability.
     Feedback(FlowId, ReceivedSoFar),
     /// Either: keep-alive.
     KeepAlive,
@@ -90,39 +91,39 @@ impl Message {
 /// Greeting of the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
-    /// Oldest version that the client speaks.
+    /// Oldest version that the client supports.
     pub min_version: u8,
-    /// Newest version that the client speaks.
+    /// Newest version that the client supports.
     pub max_version: u8,
     /// Bit set of capabilities: [`FEEDBACK`]. Other bits are ignored.
     pub capabilities: u64,
-    /// Random bytes for the proofs.
+    /// Random bytes that the proofs cover.
     pub nonce: [u8; NONCE_LEN],
     /// True if the client has a key and requires mutual proof.
     pub authenticate: bool,
-    /// Program and version.
+    /// Program and version; `None` if not sent.
     pub software: Option<String>,
 }
 
 /// Server's answer to [`Hello`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Welcome {
-    /// Version spoken after this message.
+    /// Version used after this message.
     pub version: u8,
     /// Bit set of capabilities: [`FEEDBACK`]. Other bits are ignored.
     pub capabilities: u64,
-    /// Random bytes for the proofs.
+    /// Random bytes that the proofs cover.
     pub nonce: [u8; NONCE_LEN],
     /// True if the client must prove its key.
     pub authenticate: bool,
-    /// Program and version.
+    /// Program and version; `None` if not sent.
     pub software: Option<String>,
 }
 
 /// A clock probe: the client sets T1, and the server adds T2 and T3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Sequence number from 0, which matches answers to probes.
+    /// Sequence number, starting at 0, which matches answers to probes.
     pub id: u32,
     /// T1: time at which the client sent the probe, on its clock.
     pub sent: WallTime,
@@ -146,11 +147,11 @@ pub struct Request {
 pub struct FlowRequest {
     /// Specification of the stream. The port on the client's side is already bound.
     pub spec: TestSpec,
-    /// Best timestamps that the server should use.
+    /// Preferred kind of timestamps on the server.
     pub stamps: StampSource,
 }
 
-/// Grant of a server.
+/// Acceptance of a request by the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accept {
     /// Identifier under which the results are stored; `None` from classic servers.
@@ -164,13 +165,13 @@ pub struct Accept {
 /// One flow of an [`Accept`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowAccept {
-    /// Port of the server.
+    /// Port of the server for this flow.
     pub port: u16,
-    /// Token for greetings to that port; `None` in the classic dialect.
+    /// Token for greetings to this port; `None` in the classic dialect.
     pub token: Option<u64>,
 }
 
-/// A request for results.
+/// Request for results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
     /// Identifier of the session; `None` in the classic dialect, where the connection identifies it.
@@ -181,7 +182,7 @@ pub struct Fetch {
     pub chunk: u32,
 }
 
-/// Part of a flow's results, bounded in size.
+/// Part of a flow's results; limited in size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chunk {
     /// Number of the flow.
@@ -191,7 +192,7 @@ pub struct Chunk {
     /// CRC-32 of the data in version-3 encoding (`v3::checksum`), checked when decoding. 0 in the classic
     /// dialect.
     pub crc: u32,
-    /// The data.
+    /// Contents of the chunk.
     pub data: ChunkData,
 }
 
@@ -201,12 +202,12 @@ pub enum ChunkData {
     /// Packets that the server received: 1024 records per chunk, possibly fewer in the last one.
     Records(Vec<PacketRecord>),
     /// Transmit times of the server's packets by sequence number, with `i64::MIN` for unknown: 4096 per
-    /// chunk, possibly fewer in the last one. Then the times at which they entered the queue of the
-    /// interface; empty if none is known.
+    /// chunk, possibly fewer in the last one. The second list has the times at which the packets entered the
+    /// queue of the interface; empty if none is known.
     Stamps(StampSource, Vec<i64>, Vec<i64>),
 }
 
-/// The end of a flow's results.
+/// End of a flow's results, with a summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Results {
     /// Number of the flow.
@@ -215,23 +216,28 @@ pub struct Results {
     pub chunks: u32,
     /// Number of records or timestamps.
     pub count: u64,
-    /// CRC-32 over the CRC-32s (big-endian) of the chunks sent in answer to this fetch.
+    /// CRC-32 over the CRC-32s (big-endian) of the chunks sent in this fetch.
     pub crc: u32,
-    /// Number of packets that the server sent; `None` if it was the receiver.
+    /// Number of packets that the server sent; `None` if the server was the receiver.
     pub sent: Option<u32>,
-    /// Number of these packets that its operating system refused.
+    /// Number of these packets that the server's operating system refused.
     pub failed: u32,
-    /// Number of datagrams that its kernel dropped because a buffer was full; `None` if unknown.
+    /// Number of datagrams that the server's kernel dropped because a buffer was full; `None` if unknown.
     pub drops: Option<u64>,
-    /// Number of packets that it did not record because the recording was full.
+    /// Number of packets that the server did not record because the recording was full.
     pub refused: u64,
-    /// Number of packets whose requested transmit timestamp never arrived; `None` if none were requested, or
-    /// unknown.
+    /// Number of packets whose transmit timestamp was requested but did not arrive; `None` if none were
+    /// requested, or if unknown.
     pub stamps_lost: Option<u32>,
-    /// Longest time for which it left arrived packets in the socket intentionally; `None` if it did not, or
-    /// if unknown.
+    /// Path MTU that its kernel knew after the stream, in bytes; `None` if the packets are not larger, or if
+    /// unknown.
+    pub path_mtu: Option<u32>,
+    /// States of its sending TCP connection; empty over UDP, or if unknown.
+    pub tcp: Vec<TcpMoment>,
+    /// Longest time for which the server intentionally left packets in the socket's buffer; `None` if it did
+    /// not, or if unknown.
     pub pause: Option<Span>,
-    /// Reason why its reception ended; `None` if it was the sender.
+    /// Reason why the server's reception ended; `None` if the server was the sender.
     pub finish: Option<Finish>,
     /// Reason why the flow failed; `None` if it did not.
     pub failure: Option<String>,
@@ -252,6 +258,8 @@ impl Results {
             drops: None,
             refused: 0,
             stamps_lost: None,
+            path_mtu: None,
+            tcp: Vec::new(),
             pause: None,
             finish: None,
             failure: None,
@@ -265,7 +273,7 @@ impl Results {
 pub struct Nak {
     /// Reason, for programs.
     pub code: NakCode,
-    /// Reason, for people. Names the limit and its value if a limit is the reason.
+    /// Reason, for people. If it is a limit, the text contains the limit and its value.
     pub text: String,
 }
 
@@ -293,7 +301,7 @@ pub enum NakCode {
     Limit,
     /// The server is full.
     Busy,
-    /// There are no such results, or they have expired.
+    /// The results do not exist, or have expired.
     NotFound,
     /// The server failed.
     Failed,
@@ -333,7 +341,7 @@ impl NakCode {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The connection does not begin like a jitlat conversation.
+    /// The connection does not begin with a known preface.
     #[error("not a jitlat control connection (it begins with {})", hex(.0))]
     Preface([u8; 4]),
     /// The peer answered in the other dialect.
@@ -345,7 +353,7 @@ pub enum DecodeError {
     /// A field is missing or has the wrong length or value.
     #[error("{0} message: bad or missing {1}")]
     Field(&'static str, &'static str),
-    /// The command of a workorder is not 1…7, or came from the wrong side.
+    /// The command of a workorder is not 1…7, or was sent by the wrong side.
     #[error("workorder command {0} is not valid here")]
     Command(u32),
     /// The request is impossible.
@@ -364,7 +372,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl DecodeError {
-    /// Returns the refusal that answers such bytes.
+    /// Returns the refusal to send in answer to such bytes.
     pub(crate) fn to_nak(&self) -> Nak {
         let code = match self {
             DecodeError::Invalid(_) => NakCode::Invalid,

@@ -2,8 +2,9 @@
 //! and docs/protocols/jitlat-v3.md).
 //!
 //! * [`client`], [`server`] – the two sides of the conversation
-//! * [`message`] – its messages; [`classic`], [`v3`] – their encoding; [`auth`] – proof of a shared key
-//! * [`flow`] – interface between the machines and the driver's flow engine
+//! * [`message`] – its messages; [`classic`], [`v3`] – their encoding; [`auth`] – mutual authentication by
+//!   a shared key
+//! * [`flow`] – interface between the state machines and the driver's flow engine
 //! * [`packet`], [`framing`], [`stream`] – the test stream: header, TCP records, sender, receiver
 //! * [`recording`] – received records and transmit timestamps, and their combination
 //! * [`limits`], [`session_table`] – limits of a server, per request and over all sessions

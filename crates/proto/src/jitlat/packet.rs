@@ -1,21 +1,22 @@
-//! The test packet: 8 bytes transmit time, 4 bytes sequence number, padding (seed §4.3.4).
+//! The test packet: 8 bytes transmit time, 4 bytes sequence number, padding (section 4.3.4 of the source
+//! document).
 
 use jitlat_core::WallTime;
 
 /// Length of the header in bytes, which is also the minimum length of a packet.
 pub const HEADER_LEN: usize = jitlat_core::spec::HEADER_LEN as usize;
-/// Sequence number that ends a stream.
+/// Sequence number of the packets that end a stream.
 pub(crate) const SENTINEL: i32 = -1;
-/// Sequence number of the greeting that opens a version-3 test path. Its time field contains the flow's
-/// token.
+/// Sequence number of a greeting, which opens a version-3 test path. The time field of a greeting contains
+/// the flow's token.
 pub const HELLO: i32 = -2;
 
 /// Header of a test packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketHeader {
-    /// Time at which the sender read its clock, ns since 1970 UTC.
+    /// Time at which the sender read its clock, in ns since 1970 UTC.
     pub sent: WallTime,
-    /// Sequence number from 0. `SENTINEL` and [`HELLO`] are not data.
+    /// Sequence number, counted from 0. `SENTINEL` and [`HELLO`] are not data packets.
     pub seq: i32,
 }
 
@@ -50,7 +51,7 @@ impl PacketHeader {
         bytes
     }
 
-    /// Writes the header to the front of `packet` and leaves the padding unchanged. Does nothing if the
+    /// Writes the header to the front of `packet`, and leaves the padding unchanged. Does nothing if the
     /// buffer is too short.
     #[inline]
     pub fn write(self, packet: &mut [u8]) {
@@ -64,7 +65,8 @@ impl PacketHeader {
 mod tests {
     use super::*;
 
-    /// Worked example of docs/protocols/jitlat-classic.md: the first packet of the seed's Figure 6.
+    /// Worked example in docs/protocols/jitlat-classic.md: the first packet in Figure 6 of the source
+    /// document.
     const FIRST: [u8; 12] = [0x11, 0x4c, 0xfd, 0xdf, 0x13, 0x0d, 0xb4, 0x90, 0, 0, 0, 0];
 
     #[test]

@@ -1,13 +1,13 @@
-//! Results of a test in memory: the receiver's records, the kernel's transmit timestamps of the sender, and
-//! their combination.
+//! Results of a test in memory: the records of the receiver, the kernel's transmit timestamps of the sender,
+//! and both combined.
 
 use jitlat_core::record::Moment;
 use jitlat_core::{PacketRecord, Stamp, StampSource, WallTime};
 use std::collections::VecDeque;
 
-/// Number of records in a chunk of results (version 3), and the unit of delivery.
+/// Number of records per chunk of results (version 3); also the unit of delivery.
 pub const CHUNK: usize = 1024;
-/// Number of records in a block: a multiple of [`CHUNK`], so that a chunk never straddles two blocks.
+/// Number of records per block: a multiple of [`CHUNK`], so that no chunk spans two blocks.
 const BLOCK: usize = 16 * CHUNK;
 
 /// Received records in arrival order, in blocks that are freed as they are consumed. Memory is bounded:
@@ -23,13 +23,13 @@ pub struct Recording {
 
 impl Recording {
     /// Creates an empty recording of at most `limit` records. Memory is allocated block by block, because a
-    /// peer may claim any number; see [`reserve`](Recording::reserve).
+    /// peer may request any number; see [`reserve`](Recording::reserve).
     pub fn new(limit: usize) -> Recording {
         Recording { limit, ..Recording::default() }
     }
 
-    /// Returns the bytes that a full recording of `limit` records takes. A server counts them against its
-    /// memory.
+    /// Returns the memory of a full recording of `limit` records, in bytes. A server counts it against its
+    /// memory limit.
     pub fn cost(limit: usize) -> u64 {
         limit as u64 * size_of::<PacketRecord>() as u64
     }
@@ -57,8 +57,8 @@ impl Recording {
         match self.blocks.back_mut() {
             Some(block) if block.len() < BLOCK && block.len() < block.capacity() => block.push(record),
             Some(block) if block.len() < BLOCK => {
-                // The reserved block is full but shorter than a whole block, because it was the last: grow it
-                // once.
+                // The reserved block is full, but shorter than a whole block because it was the last one, so
+                // it grows once.
                 block.reserve_exact(BLOCK - block.len());
                 block.push(record);
             }
@@ -91,8 +91,8 @@ impl Recording {
         self.len.div_ceil(CHUNK)
     }
 
-    /// Returns chunk `k`, counted from 0; empty beyond the end. Only valid before blocks are
-    /// [taken](Recording::take_block).
+    /// Returns chunk `k`, counted from 0; empty beyond the end. Only valid until the first call of
+    /// [`take_block`](Recording::take_block).
     pub fn chunk(&self, k: usize) -> &[PacketRecord] {
         let per_block = BLOCK / CHUNK;
         let Some(block) = self.blocks.get(k / per_block) else { return &[] };
@@ -105,13 +105,13 @@ impl Recording {
         self.blocks.iter().flatten()
     }
 
-    /// Returns the records from index `k` on, in arrival order. Only valid before blocks are
-    /// [taken](Recording::take_block).
+    /// Returns the records from index `k` to the end, in arrival order. Only valid until the first call of
+    /// [`take_block`](Recording::take_block).
     pub fn since(&self, k: usize) -> impl Iterator<Item = &PacketRecord> {
         self.blocks.iter().skip(k / BLOCK).flatten().skip(k % BLOCK)
     }
 
-    /// Removes and returns the oldest block.
+    /// Removes and returns the oldest block; `None` if there is none.
     pub fn take_block(&mut self) -> Option<Vec<PacketRecord>> {
         let block = self.blocks.pop_front()?;
         self.len -= block.len();
@@ -128,7 +128,7 @@ impl Extend<PacketRecord> for Recording {
 /// Value of a missing timestamp.
 const MISSING: i64 = i64::MIN;
 
-/// Times by sequence number; [`MISSING`] if unknown. Takes 8 bytes per packet.
+/// Times by sequence number; [`MISSING`] if unknown. Needs 8 bytes per packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct TimesBySeq(Vec<i64>);
 
@@ -140,7 +140,7 @@ impl TimesBySeq {
         }
     }
 
-    /// Sets a time. Grows up to the largest sequence number seen.
+    /// Sets the time of a packet. Memory grows up to the largest sequence number seen.
     #[inline]
     fn set(&mut self, seq: u32, at: WallTime) {
         let seq = seq as usize;
@@ -167,7 +167,7 @@ pub struct SentStamps {
 }
 
 impl SentStamps {
-    /// Creates an empty table for timestamps of the kind `source`.
+    /// Creates an empty table for timestamps from `source`.
     pub fn new(source: StampSource) -> SentStamps {
         SentStamps { stamps: TimesBySeq::default(), entries: TimesBySeq::default(), source }
     }
@@ -177,7 +177,7 @@ impl SentStamps {
         self.stamps.reserve(packets);
     }
 
-    /// Records that packet `seq` left at `at`. Grows up to the largest number seen.
+    /// Records that packet `seq` left at `at`. Memory grows up to the largest sequence number seen.
     #[inline]
     pub fn set(&mut self, seq: u32, at: WallTime) {
         self.stamps.set(seq, at);
@@ -211,7 +211,7 @@ impl SentStamps {
         self.stamps.get(seq)
     }
 
-    /// Returns the kind of timestamps.
+    /// Returns the source of the timestamps.
     pub fn source(&self) -> StampSource {
         self.source
     }
@@ -236,15 +236,16 @@ impl SentStamps {
         self.stamps.0.iter().filter(|&&at| at != MISSING).count()
     }
 
-    /// Returns the raw timestamps from sequence number `first` on, at most `count`; `i64::MIN`: missing.
+    /// Returns at most `count` raw timestamps, starting with sequence number `first`; `i64::MIN`: missing.
     pub fn raw(&self, first: usize, count: usize) -> &[i64] {
         let start = first.min(self.stamps.0.len());
         &self.stamps.0[start..start.saturating_add(count).min(self.stamps.0.len())]
     }
 
-    /// Returns the number of packets that the host's own queue dropped: they entered it, the kernel saw none
-    /// of them leave, and none is among `arrived` (sequence numbers without duplicates). Returns 0 if
-    /// timestamps of arrived packets are missing, too, because then a missing timestamp proves nothing.
+    /// Returns the number of packets dropped in the host's own queue: their entry into the queue is recorded,
+    /// but they did not leave according to the kernel, and they are not in `arrived` (sequence numbers
+    /// without duplicates). Returns 0 if timestamps of arrived packets are missing, because a missing
+    /// timestamp then proves nothing.
     pub fn dropped_in_queue(&self, arrived: impl Iterator<Item = i64>) -> u64 {
         let stays = |seq: i64| self.entry(seq).is_some() && self.get(seq).is_none();
         let (mut all, mut unstamped) = (0u64, 0u64);
@@ -256,8 +257,8 @@ impl SentStamps {
         if unstamped * 100 > all { 0 } else { stay.saturating_sub(unstamped) }
     }
 
-    /// Returns `count` raw queue times from sequence number `first` on; `i64::MIN`: missing. Empty if the
-    /// stream has none.
+    /// Returns `count` raw queue times, starting with sequence number `first`; `i64::MIN`: missing. Empty if
+    /// the stream has no queue times.
     pub(crate) fn raw_entries(&self, first: usize, count: usize) -> Vec<i64> {
         let known = if self.entries.0.is_empty() { 0 } else { count };
         (first..first.saturating_add(known))
@@ -275,9 +276,9 @@ impl SentStamps {
         self.stamps.0.extend(stamps);
     }
 
-    /// Replaces the sender's own clock reading in `record` by the timestamp of the packet, if there is one.
-    /// Stores the difference between the two as [`send_lag`](PacketRecord::send_lag), and the time from the
-    /// reading to the queue as [`entry_lag`](PacketRecord::entry_lag).
+    /// Replaces the sender's own clock reading in `record` by the packet's timestamp, if there is one. Stores
+    /// the time from the reading to departure as [`send_lag`](PacketRecord::send_lag), and the time from the
+    /// reading until the packet entered the queue as [`entry_lag`](PacketRecord::entry_lag).
     #[inline]
     pub fn join(&self, record: &mut PacketRecord) {
         let (Some(read), Some(left)) = (record.sent(), self.get(record.seq)) else { return };
@@ -325,7 +326,7 @@ mod tests {
         r.extend((0..2 * n as i64).map(PacketRecord::new));
         assert!(r.blocks.iter().rev().skip(1).all(|b| b.len() == BLOCK));
         assert_eq!(r.iter().map(|r| r.seq).collect::<Vec<_>>(), (0..2 * n as i64).collect::<Vec<_>>());
-        // A large limit alone allocates nothing.
+        // A large limit by itself allocates nothing.
         assert_eq!(Recording::new(usize::MAX).spare.len(), 0);
     }
 

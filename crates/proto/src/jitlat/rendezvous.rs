@@ -1,4 +1,4 @@
-//! [`WaitingFlows`]: assigns a peer that arrives at a port shared by many flows to its flow.
+//! [`WaitingFlows`]: finds the flow of a peer that arrives on a port shared by many flows.
 
 use super::packet::{HEADER_LEN, PacketHeader};
 use core::net::{IpAddr, SocketAddr};
@@ -24,7 +24,7 @@ struct WaitingFlow<N> {
     notify: N,
 }
 
-/// Flows that wait for peers with unknown ports, each with a value `N` by which the caller notifies it.
+/// Flows that wait for peers with unknown ports. The caller uses the value `N` of a flow to notify it.
 ///
 /// ```
 /// use jitlat_core::Transport;
@@ -53,7 +53,7 @@ impl<N> Default for WaitingFlows<N> {
 }
 
 impl<N> WaitingFlows<N> {
-    /// Adds a flow that waits at `local` for `expected` from `peer`. Returns its number for [`Self::remove`].
+    /// Adds a flow that waits on `local` for `expected` from `peer`. Returns a number for [`Self::remove`].
     pub fn add(
         &mut self,
         local: SocketAddr,
@@ -73,12 +73,12 @@ impl<N> WaitingFlows<N> {
         self.waiting.retain(|w| w.number != number);
     }
 
-    /// True if any flow waits at this port.
+    /// True if any flow waits on this port.
     pub fn waits_at(&self, local: SocketAddr, transport: Transport) -> bool {
         self.waiting.iter().any(|w| w.local == local && w.transport == transport)
     }
 
-    /// Returns the flow that waits for the greeting `packet`, which arrived at `local` over UDP. The flow
+    /// Returns the flow that waits for the greeting `packet`, which arrived on `local` over UDP. The flow
     /// continues to wait, because the greeting may be repeated.
     pub fn greeted(&self, local: SocketAddr, from: SocketAddr, packet: &[u8]) -> Option<&N> {
         let expected = ExpectedPeer::Token(greeting(packet)?);
@@ -106,7 +106,7 @@ impl<N> WaitingFlows<N> {
     }
 }
 
-/// Returns the token of a greeting; `None` unless the length is exact.
+/// Returns the token of a greeting; `None` if `bytes` does not have the exact length.
 fn greeting(bytes: &[u8]) -> Option<u64> {
     (bytes.len() == HEADER_LEN).then(|| PacketHeader::parse(bytes)?.hello_token()).flatten()
 }

@@ -1,4 +1,4 @@
-//! [`SessionTable`]: the resources shared by all sessions of a server, and the stored results.
+//! [`SessionTable`]: resources shared by all sessions of a server, and stored results.
 
 use super::flow::{ReceiveReport, SendReport};
 use super::limits::{ServerLimits, TransferLoad};
@@ -22,7 +22,7 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// The text is not a session identifier.
+/// Error: the text is not a session identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a session identifier has 16 hexadecimal digits")]
 pub struct NotASession;
@@ -43,10 +43,10 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// Server's results of one finished flow.
+/// Server's results of a finished flow.
 #[derive(Clone, Debug)]
 pub struct FlowResults {
-    /// Specification of the stream, as agreed.
+    /// Agreed specification of the stream.
     pub spec: TestSpec,
     /// Records or transmit timestamps.
     pub outcome: FlowOutcome,
@@ -55,15 +55,15 @@ pub struct FlowResults {
 /// Result of a flow, depending on the server's role.
 #[derive(Clone, Debug)]
 pub enum FlowOutcome {
-    /// The server received: records.
+    /// The server was the receiver: records.
     Received(ReceiveReport),
-    /// The server sent: transmit timestamps.
+    /// The server was the sender: transmit timestamps.
     Sent(SendReport),
-    /// The flow failed; contains the reason.
+    /// The flow failed for this reason.
     Failed(String),
 }
 
-/// Server's results of one finished session.
+/// Server's results of a finished session.
 #[derive(Clone, Debug)]
 pub struct SessionResults {
     /// Results by flow number.
@@ -72,7 +72,7 @@ pub struct SessionResults {
     pub host: HostFacts,
 }
 
-/// Resources that a session needs, for [`SessionTable::admit`].
+/// Resources that a session needs; see [`SessionTable::admit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Identifier of the session.
@@ -81,34 +81,34 @@ pub struct Claim {
     pub client: IpAddr,
     /// Maximum memory for records and timestamps, in bytes.
     pub memory: u64,
-    /// Load of the streams that the server sends.
+    /// Maximum transfer of the streams that the server sends.
     pub sent: TransferLoad,
-    /// Load of the streams that the server receives.
+    /// Maximum transfer of the streams that the server receives.
     pub received: TransferLoad,
-    /// True if the client has proven a key.
+    /// True if the client has proved a key.
     pub proven: bool,
 }
 
-/// Result of a look-up by identifier.
+/// Result of looking up a session by its identifier.
 #[derive(Clone, Debug)]
 pub enum Lookup {
-    /// The test is over; these are its results.
+    /// The test is over and has these results.
     Finished(Arc<SessionResults>),
-    /// The test is not over yet: retry later.
+    /// The test is not over yet, so the client should retry later.
     Running,
-    /// There is no such session, or it has been removed.
+    /// The session does not exist, or was removed.
     Unknown,
 }
 
 impl Lookup {
-    /// True if there are results.
+    /// True if the session has results.
     pub fn has_results(&self) -> bool {
         matches!(self, Lookup::Finished(_))
     }
 }
 
-/// Sessions of a server, admitted by its [`Gate`] and within the rates of its [`ServerLimits`]. Uncollected
-/// results are stored for a limited time. A server has one table behind a lock; every call is short.
+/// Sessions of a server, admitted by its [`Gate`] within the rates of its [`ServerLimits`]. Results that are
+/// not fetched are stored for a limited time. A server has one table behind a lock, and every call is short.
 #[derive(Debug)]
 pub struct SessionTable {
     limits: ServerLimits,
@@ -121,15 +121,15 @@ struct SessionEntry {
     client: ClientAddress,
     memory: u64,
     grant: Grant,
-    /// Zero once the test is over.
+    /// Maximum transfer of the sent streams; zero once the test is over.
     sent: TransferLoad,
     received: TransferLoad,
-    /// Results, and the time at which they are dropped; `None` while the test runs.
+    /// Results, and the time at which they are removed; `None` while the test is running.
     stored: Option<(Arc<SessionResults>, SteadyTime)>,
 }
 
 impl SessionTable {
-    /// Creates an empty table with a gate of its own.
+    /// Creates an empty table with its own gate.
     pub fn new(limits: ServerLimits) -> SessionTable {
         let gate = limits.gate();
         SessionTable::sharing(limits, gate)
@@ -145,8 +145,8 @@ impl SessionTable {
         &self.limits
     }
 
-    /// Reserves room for a session, or returns the rule that forbids it. If necessary, the client's own
-    /// stored results are removed, the oldest first. The gate removes those of clients that have more.
+    /// Reserves resources for a session, or returns the rule that forbids it. If necessary, the client's own
+    /// stored results are removed, oldest first. The gate removes results of clients that store more.
     pub fn admit(&mut self, claim: Claim, now: SteadyTime) -> Result<(), PolicyRefusal> {
         self.expire(now);
         let client = ClientAddress::of(claim.client);
@@ -164,7 +164,7 @@ impl SessionTable {
         Ok(())
     }
 
-    /// The limits apply to all streams of a client together, in each direction.
+    /// Checks the limits, which apply to all streams of a client together, in each direction.
     fn check_rates(&self, client: ClientAddress, claim: &Claim) -> Result<(), PolicyRefusal> {
         let own = || self.sessions.values().filter(|e| e.client == client);
         self.limits.check_together(own().map(|e| e.sent).sum(), claim.sent)?;
@@ -189,7 +189,7 @@ impl SessionTable {
         stored.min_by_key(|k| k.0).is_some_and(|(_, id)| self.sessions.remove(&id).is_some())
     }
 
-    /// Ends the test of `id`, and stores its results for [`ServerLimits::keep`].
+    /// Ends the test `id`, and stores its results for [`ServerLimits::keep`].
     pub fn keep(&mut self, id: SessionId, results: Arc<SessionResults>, now: SteadyTime) {
         let until = now + self.limits.keep;
         if let Some(entry) = self.sessions.get_mut(&id) {
@@ -201,8 +201,8 @@ impl SessionTable {
         }
     }
 
-    /// Reports that the test of `id` was last used at `used`; `None`: not in use. Returns true if the session
-    /// must make room for another.
+    /// Records that the test `id` was last used at `used`; `None`: not in use. Returns true if the session
+    /// must make room for another one.
     pub fn is_evicted(&self, id: SessionId, used: Option<SteadyTime>) -> bool {
         let Some(entry) = self.sessions.get(&id) else { return false };
         if let Some(now) = used {
@@ -211,15 +211,15 @@ impl SessionTable {
         entry.grant.is_evicted()
     }
 
-    /// Records a keep-alive of the client of `id` at `now`.
+    /// Records a keep-alive that the client of `id` sent at `now`.
     pub fn keep_alive(&self, id: SessionId, now: SteadyTime) {
         if let Some(entry) = self.sessions.get(&id) {
             entry.grant.keep_alive(now);
         }
     }
 
-    /// Returns the results of `id`. The identifier alone gives access to them, because a client's address may
-    /// have changed.
+    /// Returns the results of `id`. The identifier alone is sufficient for access, because the client's
+    /// address may have changed.
     pub fn find(&self, id: SessionId) -> Lookup {
         match self.sessions.get(&id) {
             None => Lookup::Unknown,
@@ -228,13 +228,13 @@ impl SessionTable {
         }
     }
 
-    /// Removes a session whose results were collected, or that failed before it had any.
+    /// Removes a session whose results were fetched, or that failed before it had results.
     pub fn forget(&mut self, id: SessionId) {
         self.sessions.remove(&id);
     }
 
-    /// Drops results that have expired or whose memory was needed. Returns the time at which the next results
-    /// expire. [`admit`](SessionTable::admit) does the same.
+    /// Removes results that have expired or whose memory was needed. Returns the time at which the next
+    /// results expire. [`admit`](SessionTable::admit) also does this.
     pub fn expire(&mut self, now: SteadyTime) -> Option<SteadyTime> {
         let lasts = |e: &SessionEntry| {
             e.stored.as_ref().is_none_or(|(_, until)| now < *until && !e.grant.is_evicted())
@@ -248,7 +248,7 @@ impl SessionTable {
         self.sessions.values().map(|e| e.memory).sum()
     }
 
-    /// Returns the number of sessions that run or have stored results.
+    /// Returns the number of sessions that are running or have stored results.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }

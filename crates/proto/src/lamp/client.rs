@@ -1,4 +1,4 @@
-//! [`Client`]: opens and closes a LaMP session, and makes its requests.
+//! [`Client`]: opens and closes a LaMP session, and creates its requests.
 
 use crate::lamp::packet::{HEADER_LEN, LampFollowUp, LampHeader, LampKind, push_payload};
 use crate::lamp::proof;
@@ -9,15 +9,17 @@ use jitlat_core::{Span, SteadyTime, WallTime};
 
 /// Time between repetitions of INIT and FOLLOWUP_CTRL.
 const REPEAT_INTERVAL: Span = Span::millis(100);
-/// Maximum number of repetitions of either.
+/// Maximum number of repetitions of INIT, and of FOLLOWUP_CTRL.
 const MAX_REPEATS: u32 = 30;
-/// Time to wait after the last INIT, and for the answer to a follow-up request. LaTe servers may start
+/// Time to wait after the last INIT, and for the answer to a follow-up request: LaTe servers may start
 /// slowly.
 const LAST_ANSWER_GRACE: Span = Span::seconds(2);
-/// Maximum time to wait for a REPORT. A LaTe server that lost the STOP sends it after 4 s of silence.
+/// Maximum time to wait for a REPORT. A LaTe server that did not receive the STOP sends its REPORT after 4 s
+/// of silence.
 const REPORT_TIMEOUT: Span = Span::seconds(7);
 /// Time between repetitions of STOP.
 const STOP_REPEAT_INTERVAL: Span = Span::seconds(1);
+/// Maximum number of repetitions of STOP.
 const MAX_STOP_REPEATS: u32 = 3;
 /// Time for which repeated REPORTs are acknowledged: two repetition intervals of the server.
 const REPORT_LINGER: Span = Span::millis(450);
@@ -27,24 +29,24 @@ const REPORT_LINGER: Span = Span::millis(450);
 pub enum LampMode {
     /// Round trips: every request is answered.
     PingLike,
-    /// One-way test: only requests, and a report of the server at the end. Needs synchronised clocks.
+    /// One-way test: requests only, and a report of the server at the end. Needs synchronised clocks.
     Unidirectional,
 }
 
 /// Settings of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct LampOptions {
-    /// Random identifier of the session.
+    /// Random session identifier.
     pub id: u16,
     /// Kind of test.
     pub mode: LampMode,
     /// Payload length, in bytes.
     pub payload: usize,
-    /// True to send requests without a time. The client's own records have it. LaTe does the same with kernel
-    /// transmit timestamps.
+    /// True to send requests without a time, which is only in the client's own records. LaTe does the same
+    /// with kernel transmit timestamps.
     pub timeless: bool,
-    /// Kind of timestamps from which the server computes the processing times that it reports; `None`: no
-    /// reports are requested.
+    /// Source of the timestamps from which the server computes the processing times that it reports; `None`:
+    /// no reports are requested.
     pub follow_up: Option<LampFollowUp>,
     /// True to send requests to a broadcast address, without a session and without expecting answers.
     pub broadcast: bool,
@@ -55,7 +57,7 @@ pub struct LampOptions {
 pub enum FollowUpState {
     /// Follow-up was not requested.
     NotRequested,
-    /// There is no answer yet.
+    /// The server has not answered yet.
     Requested,
     /// The server sends its processing times.
     Accepted,
@@ -70,7 +72,7 @@ enum LampClientState {
     Init,
     Negotiate,
     Ready,
-    /// All requests are sent. In follow-up mode, waits for the last processing time.
+    /// All requests have been sent. In follow-up mode, the last processing time is awaited.
     Drain,
     AwaitReport,
     Reported,
@@ -85,7 +87,7 @@ pub struct Client {
     state: LampClientState,
     follow_up: FollowUpState,
     report: Option<LampReport>,
-    /// Value from the server's ACK that the next INIT returns, as a proof that the ACK arrived; 0: none yet.
+    /// Value in the server's ACK that the next INIT returns, to prove that the ACK was received; 0: none yet.
     proof: u64,
     /// Number of repetitions in this state.
     repeats: u32,
@@ -197,7 +199,7 @@ impl Protocol for Client {
                 let answer = match LampFollowUp::from(header.length_or_type) {
                     LampFollowUp::Accept => FollowUpState::Accepted,
                     LampFollowUp::Deny | LampFollowUp::Unknown => FollowUpState::Denied,
-                    // A follow-up request: our own, which was returned.
+                    // The packet is the client's own follow-up request, which was returned.
                     _ => return DatagramKind::Malformed,
                 };
                 if self.state == LampClientState::Negotiate {
@@ -239,8 +241,9 @@ impl Protocol for Client {
                 let Some(report) = text.and_then(|t| t.parse::<LampReport>().ok()) else {
                     return DatagramKind::Malformed;
                 };
+                // A repeated report is acknowledged again, because the first acknowledgement may be lost.
                 self.ack_due = true;
-                // The last report counts. It replaces one that was sent early because of a pause.
+                // The last report counts: it replaces one that was sent early because of a pause in the test.
                 self.report = Some(report);
                 DatagramKind::Conversation
             }
@@ -279,8 +282,8 @@ impl Protocol for Client {
                 self.due = (self.repeats < MAX_STOP_REPEATS).then_some(now + STOP_REPEAT_INTERVAL);
                 let seq = self.last.unwrap_or(0);
                 let length = u16::try_from(self.options.payload).unwrap_or(u16::MAX);
-                // A repeated STOP with a time would give a wrong latency at a server that lost the first.
-                // Without a time that server counts an error instead.
+                // If a server lost the first STOP, a repeated STOP with a time would produce a wrong latency.
+                // Without a time, such a server counts an error instead.
                 out.extend(LampHeader::new(LampKind::Stop, id, seq, length).to_bytes());
                 push_payload(out, self.options.payload);
                 true

@@ -17,7 +17,7 @@ pub use packet::{LampFollowUp, LampHeader, LampKind};
 pub use report::LampReport;
 pub use server::{LampReaction, LampTestStart, Server, ServerRules};
 
-/// UDP port of LaTe servers.
+/// Default UDP port of LaTe servers.
 pub const PORT: u16 = 46_000;
 /// Fixed UDP port of LaTe clients that use raw sockets.
 pub const RAW_PORT: u16 = 46_772;

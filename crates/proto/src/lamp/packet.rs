@@ -5,12 +5,13 @@ use jitlat_core::{Span, WallTime};
 
 /// Length of the header, in bytes.
 pub const HEADER_LEN: usize = 24;
-/// Maximum payload length over UDP and IPv4, in bytes.
+/// Maximum payload length over UDP and IPv4, in bytes: an IPv4 packet has at most 65 535 bytes, including
+/// 28 bytes of headers.
 pub const MAX_PAYLOAD: usize = 65_507 - HEADER_LEN;
 
 /// First byte of every packet.
 const RESERVED: u8 = 0xaa;
-/// High half of the second byte. Its low half is the [`LampKind`].
+/// High half of the second byte; its low half is the [`LampKind`].
 const CONTROL: u8 = 0xa0;
 
 mod field {
@@ -24,7 +25,7 @@ mod field {
     pub(crate) const MICROS: Field<u64> = SECONDS.then();
 }
 
-/// Kind of a packet: the low half of byte 1.
+/// Kind of a packet; encoded in the low half of byte 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum LampKind {
@@ -40,7 +41,7 @@ pub enum LampKind {
     Continue = 4,
     /// Last data packet of a unidirectional test.
     Stop = 5,
-    /// Server's result of a unidirectional test.
+    /// Server's report of a unidirectional test.
     Report = 6,
     /// Acknowledgement of an INIT or a REPORT.
     Ack = 7,
@@ -91,29 +92,29 @@ impl LampKind {
         })
     }
 
-    /// True if this kind ends a session's data.
+    /// True if this kind ends the data of a session.
     pub fn ends(self) -> bool {
         matches!(self, LampKind::EndRequest | LampKind::EndRequestTimeless | LampKind::Stop)
     }
 }
 
-/// Values of the length-or-type field in the negotiation of follow-up. A request names the kind of the
+/// Values of the length-or-type field when follow-up is negotiated. A request specifies the source of the
 /// server's two timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LampFollowUp {
-    /// Request: both timestamps by the program.
+    /// Request: both timestamps from the program.
     Application,
-    /// Request: reception by the kernel, transmission by the program.
+    /// Request: reception from the kernel, transmission from the program.
     KernelReceive,
-    /// Request: both timestamps by the kernel.
+    /// Request: both timestamps from the kernel.
     Kernel,
-    /// Request: both timestamps by the network adapter.
+    /// Request: both timestamps from the network adapter.
     Hardware,
     /// Reply: denied.
     Deny,
     /// Reply: accepted.
     Accept,
-    /// Reply: unknown kind of timestamps. (LaTe can neither send nor interpret it.)
+    /// Reply: unknown source of timestamps. LaTe neither sends nor understands it.
     Unknown,
     /// Any other value.
     Other(u16),
@@ -157,18 +158,18 @@ pub struct LampHeader {
     pub kind: LampKind,
     /// Identifier of the session.
     pub id: u16,
-    /// Sequence number, wrapping.
+    /// Sequence number, which wraps.
     pub seq: u16,
-    /// Payload length in bytes. In INIT the connection type, in FOLLOWUP_CTRL the code.
+    /// Payload length in bytes; the connection type in INIT, the code in FOLLOWUP_CTRL.
     pub length_or_type: u16,
     /// Seconds since 1970 UTC, or 0.
     pub seconds: u64,
-    /// Microseconds of the second, or 0.
+    /// Microseconds within the second, or 0.
     pub micros: u64,
 }
 
 impl LampHeader {
-    /// Returns the length of the whole packet in bytes, according to its kind and length field.
+    /// Returns the length of the whole packet in bytes, derived from its kind and length field.
     pub fn packet_length(&self) -> usize {
         match self.kind {
             LampKind::Init | LampKind::Ack | LampKind::FollowUpControl | LampKind::FollowUpData => HEADER_LEN,
@@ -181,20 +182,19 @@ impl LampHeader {
         LampHeader { kind, id, seq, length_or_type, seconds: 0, micros: 0 }
     }
 
-    /// Adds a time, truncated to microseconds as in the format. A time before 1970 is omitted.
+    /// Adds a time, truncated to the format's microseconds. A time before 1970 is omitted.
     pub fn at(self, t: WallTime) -> LampHeader {
         let t = t.0.max(0);
         LampHeader { seconds: (t / SECOND) as u64, micros: (t % SECOND / 1000) as u64, ..self }
     }
 
-    /// Adds a duration in the field of the time. LaTe takes zero for an error, so the minimum is one
-    /// microsecond.
+    /// Adds a duration in the time field. LaTe treats zero as an error, so the minimum is one microsecond.
     pub fn took(self, span: Span) -> LampHeader {
         self.at(WallTime(span.0.max(1000)))
     }
 
-    /// Parses the header at the front of `packet`. Checks all twelve fixed bits, and the length (which LaTe
-    /// itself does not check).
+    /// Parses the header at the front of `packet`; `None` if invalid. Checks all twelve fixed bits, and the
+    /// length (which LaTe does not check).
     pub fn parse(packet: &[u8]) -> Option<LampHeader> {
         let control = field::CONTROL.read(packet)?;
         if field::RESERVED.read(packet) != Some(RESERVED) || control & 0xf0 != CONTROL {
@@ -223,7 +223,7 @@ impl LampHeader {
         bytes
     }
 
-    /// Returns the time in the header; `None` if it is absent or invalid.
+    /// Returns the time in the header; `None` if it is missing or invalid.
     pub fn time(&self) -> Option<WallTime> {
         if (self.seconds == 0 && self.micros == 0) || self.micros >= 1_000_000 {
             return None;
@@ -233,8 +233,8 @@ impl LampHeader {
     }
 }
 
-/// Turns the request in `packet` into its answer, by changing byte 1 only. Returns false and changes nothing
-/// if `packet` is not a request.
+/// Converts the request in `packet` to its answer, by changing byte 1 only. Returns false, without any
+/// change, if `packet` is not a request.
 pub(crate) fn turn_into_reply(packet: &mut [u8]) -> bool {
     match LampHeader::parse(packet).and_then(|h| h.kind.reply()) {
         Some(reply) => {

@@ -1,8 +1,8 @@
 //! Proof that a client receives packets at its address.
 //!
-//! A client that supports it puts [`PROOF_OFFER`] in the seconds of its INIT, which LaTe sets to 0. The
-//! server stores nothing. Its ACK has the same value in the seconds and a proof in the microseconds. The
-//! client repeats its INIT with that proof. Only then does the server create a session and send an ACK
+//! A client that supports proofs writes [`PROOF_OFFER`] into the seconds of its INIT, which LaTe sets to 0.
+//! The server stores nothing. Its ACK contains the same value in the seconds and a proof in the microseconds.
+//! The client repeats its INIT with that proof. Only then does the server create a session and send an ACK
 //! without a time.
 
 use crate::lamp::packet::{LampHeader, LampKind};
@@ -11,12 +11,12 @@ use hmac::{Hmac, KeyInit, Mac};
 use jitlat_core::{Span, SteadyTime};
 use sha2::Sha256;
 
-/// Value of the seconds in INIT and ACK: the ASCII letters `jitproof`.
+/// Value of the seconds in INIT and ACK: `jitproof` in ASCII.
 const PROOF_OFFER: u64 = u64::from_be_bytes(*b"jitproof");
-/// Minimum validity of a proof. The maximum is twice as long.
+/// Minimum lifetime of a proof; the maximum is twice as long.
 const PROOF_LIFETIME: Span = Span::seconds(10);
 
-/// Returns the INIT of session `id` with the `proof` from the server's ACK. 0 requests a proof.
+/// Returns the INIT of session `id` with `proof`, the value in the server's ACK; 0 requests a proof.
 pub(super) fn init(id: u16, seq: u16, mode: u16, proof: u64) -> LampHeader {
     LampHeader { seconds: PROOF_OFFER, micros: proof, ..LampHeader::new(LampKind::Init, id, seq, mode) }
 }
@@ -26,12 +26,12 @@ pub(super) fn ack(id: u16, proof: u64) -> LampHeader {
     LampHeader { seconds: PROOF_OFFER, micros: proof, ..LampHeader::new(LampKind::Ack, id, 0, 0) }
 }
 
-/// Returns the proof in an INIT or an ACK; `None` if the sender does not support proofs, such as LaTe.
+/// Returns the proof in an INIT or ACK; `None` if the sender, like LaTe, does not support proofs.
 pub(super) fn of(header: &LampHeader) -> Option<u64> {
     (header.seconds == PROOF_OFFER).then_some(header.micros)
 }
 
-/// Makes and checks proofs.
+/// Creates and checks proofs.
 #[derive(Clone, Debug)]
 pub(super) struct Prover {
     secret: [u8; 32],

@@ -1,4 +1,4 @@
-//! REPORT of a unidirectional test: ASCII numbers separated by `-`.
+//! Report of a unidirectional test: ASCII numbers separated by `-`.
 
 use core::fmt;
 use core::str::FromStr;
@@ -6,36 +6,36 @@ use jitlat_core::Span;
 use jitlat_core::time::StampSource;
 use jitlat_core::twoway::FarReport;
 
-/// Statistics of the server. Times are in microseconds, as in the format.
+/// Statistics of the server. As in the format, times are in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LampReport {
     /// Minimum latency in µs; `None` if no packet with a valid time arrived.
     pub min_us: Option<u64>,
-    /// Mean latency, µs.
+    /// Mean latency in µs.
     pub mean_us: f64,
-    /// Maximum latency, µs.
+    /// Maximum latency in µs.
     pub max_us: u64,
     /// Number of unique packets received.
     pub received: u64,
-    /// Number of packets that arrived after a later packet.
+    /// Number of packets that arrived after a packet sent later.
     pub out_of_order: u64,
     /// Number of packets with a zero or negative latency.
     pub errors: u64,
     /// Kind of the server's timestamps; `None` if not reported.
     pub stamps: Option<StampSource>,
-    /// Sample variance, µs².
+    /// Sample variance of the latency in µs².
     pub variance_us2: f64,
-    /// Highest sequence number (wrapping); `None` if no packet arrived.
+    /// Highest sequence number, which wraps; `None` if no packet arrived.
     pub highest_seq: Option<u16>,
     /// Number of times that the sequence number wrapped.
     pub wraps: u64,
-    /// True if the session ended by silence, not by a STOP.
+    /// True if the session ended because of silence, not because of a STOP.
     pub timed_out: bool,
     /// Number of duplicates; `None` if the server does not count them.
     pub duplicates: Option<u64>,
 }
 
-/// The text is not a report.
+/// Error: the text is not a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a LaMP report")]
 pub struct NotAReport;
@@ -73,7 +73,7 @@ impl From<&LampReport> for FarReport {
 }
 
 impl fmt::Display for LampReport {
-    /// Writes the thirteen fields of revision 2.0.
+    /// Formats the thirteen fields of revision 2.0.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let highest = self.highest_seq.map_or(-1, i64::from);
         write!(
@@ -99,11 +99,11 @@ impl fmt::Display for LampReport {
 impl FromStr for LampReport {
     type Err = NotAReport;
 
-    /// Accepts the 13 fields of the current LaTe and the 6, 7 or 8 of older releases, with or without a NUL
-    /// at the end.
+    /// Parses the 13 fields of the current LaTe, and the 6, 7 or 8 fields of older releases, with or without
+    /// a final NUL.
     fn from_str(text: &str) -> Result<LampReport, NotAReport> {
         let text = text.trim_end_matches('\0');
-        // The ninth field may be negative: then an empty part precedes its digits.
+        // The ninth field may be negative; an empty part then precedes its digits.
         let mut fields: Vec<String> = Vec::new();
         let mut minus = false;
         for piece in text.split('-') {
@@ -118,7 +118,7 @@ impl FromStr for LampReport {
         if minus || ![6, 7, 8, 13].contains(&count) {
             return Err(NotAReport);
         }
-        // Older releases lack the errors (6 or 7 fields), the variance (6), and all later fields.
+        // Older releases lack the errors (6 or 7 fields), the variance (6 fields), and all later fields.
         let has_errors = count >= 8;
         let mut next = fields.into_iter();
         let mut field = || next.next().ok_or(NotAReport);
@@ -183,7 +183,7 @@ mod tests {
         let far = FarReport::from(&report);
         let us = |us: f64| Some(Span((us * 1e3) as i64));
         assert_eq!((far.min, far.mean, far.max, far.stddev), (us(71.0), us(112.25), us(161.0), us(4.0)));
-        // Five packets with four errors have a single latency, which has no deviation.
+        // Five packets with four errors leave a single latency, which has no deviation.
         let lone = FarReport::from(&LampReport { errors: 4, ..report });
         assert_eq!((lone.mean, lone.stddev), (us(112.25), None));
         let none = FarReport::from(&LampReport { min_us: None, ..report });

@@ -1,7 +1,7 @@
 //! [`Server`]: answers any number of LaMP sessions in bounded memory.
 //!
-//! A client that has not proven that it receives packets at its address (module `proof`) never gets more
-//! packets or bytes than it has sent in the same session. So forged packets cannot be used to amplify
+//! A client that has not proved that it receives packets at its address (module `proof`) never gets more
+//! packets or bytes than it has sent in the same session, so forged packets cannot be used to amplify
 //! traffic.
 
 use crate::access::{ClientAddress, answerable};
@@ -19,44 +19,47 @@ use std::collections::BTreeSet;
 
 /// Time between repetitions of a REPORT.
 const REPORT_REPEAT_INTERVAL: Span = Span::millis(200);
+/// Number of times that a REPORT is sent before it is given up.
 const MAX_REPORT_REPEATS: u32 = 15;
-/// Silence after which a one-way test is reported, because its STOP may be lost. LaTe's clients wait 5 s for
-/// a report.
+/// Silence after which a one-way test is reported, because its STOP may be lost. Must be below 5 s, for which
+/// LaTe's clients wait for a report.
 const MIN_SILENCE: Span = Span::seconds(3);
-/// For tests with long intervals, additional time after the next packet should have arrived before it counts
-/// as silence.
+/// For tests with long intervals: additional time after the next packet was due, before this counts as
+/// silence.
 const OVERDUE_GRACE: Span = Span::seconds(1);
-/// Time for which a session is retained after its last packet: late duplicates and repetitions may follow.
+/// Time for which a session is retained after its last packet, because late duplicates and repetitions may
+/// follow.
 const ENDED_LINGER: Span = Span::seconds(3);
-/// Silence after which a session of a client without proof is removed while its interval is unknown.
+/// Silence after which a session of a client without proof is removed if its interval is not known yet.
 const UNKNOWN_INTERVAL_TIMEOUT: Span = Span::seconds(30);
-/// Number of its longest intervals without a packet after which a session with a known interval is removed.
+/// Number of the session's longest intervals without a packet after which the session is removed, if its
+/// interval is known.
 const IDLE_INTERVALS: i64 = 3;
-/// Minimum silence before such a session is removed.
+/// Minimum silence before a session with a known interval is removed.
 const MIN_IDLE: Span = Span::seconds(10);
 /// Number of bytes that a client without proof must have sent in excess before its unidirectional test
-/// begins. Together with the shortest test, which is one STOP, these bytes are enough for a report. LaTe,
-/// which repeats its INIT every 100 ms, has sent them after 400 ms.
+/// starts. With the shortest test, which is a single STOP, these bytes are sufficient for a report. LaTe
+/// repeats its INIT every 100 ms, and so has sent them after 400 ms.
 const MIN_EXCESS_BYTES: i64 = 96;
 
 /// Rules of a server.
 #[derive(Clone, Debug)]
 pub struct ServerRules {
-    /// Maximum number of sessions. A new session replaces the one that was idle longest, those without proof
-    /// first.
+    /// Maximum number of sessions. A new session replaces the one that has been idle longest, beginning with
+    /// those without proof.
     pub sessions: usize,
     /// Maximum number of sessions per [`ClientAddress`].
     pub sessions_per_client: usize,
-    /// Longest supported time between packets. A session silent for longer is removed; most are removed much
-    /// sooner.
+    /// Longest supported time between packets. Sessions that are silent for longer are removed, most of them
+    /// much sooner.
     pub idle: Span,
     /// True if follow-up is granted.
     pub follow_up: bool,
-    /// Networks whose source addresses cannot be forged: their clients need no proof.
+    /// Networks whose source addresses cannot be forged: clients in them need no proof.
     pub trusted: Vec<Prefix>,
-    /// Best kind of receive timestamps on this host.
+    /// Most precise source of receive timestamps on this host.
     pub receive_stamps: StampSource,
-    /// Best kind of transmit timestamps on this host. They are reported through [`Server::follow_up`].
+    /// Most precise source of transmit timestamps on this host, which are reported by [`Server::follow_up`].
     pub send_stamps: StampSource,
 }
 
@@ -79,8 +82,8 @@ impl Default for ServerRules {
 pub enum LampReaction {
     /// Send the appended bytes back to the source.
     Answer,
-    /// Send the appended bytes back. Then call [`Server::follow_up`] with the time that the answer took, and
-    /// send that packet, too.
+    /// Send the appended bytes back. Then call [`Server::follow_up`] with the processing time of the answer,
+    /// and send the resulting packet as well.
     AnswerAndFollow(LampFollowUp),
     /// Send nothing.
     Taken,
@@ -98,7 +101,7 @@ pub struct LampTestStart {
     pub id: u16,
     /// True if only the client sends.
     pub unidirectional: bool,
-    /// True if the client has proven that it receives packets at its address, or needs no proof.
+    /// True if the client has proved that it receives packets at its address, or needs no proof.
     pub proven: bool,
 }
 
@@ -112,7 +115,7 @@ impl core::fmt::Display for LampTestStart {
 
 #[derive(Clone, Debug)]
 struct LampSession<R> {
-    /// Route of the client's last packet, which is used for packets to it.
+    /// Return route to the client, taken from its last packet.
     route: R,
     unidirectional: Option<Box<LampTally>>,
     follow_up: Option<LampFollowUp>,
@@ -126,16 +129,16 @@ struct LampSession<R> {
     ended: bool,
     credit: Credit,
     phase: OneWayPhase,
-    /// Time under which the session is listed in the [`Server`]'s agenda.
+    /// Time of this session's entry in the [`Server`]'s agenda.
     look: SteadyTime,
 }
 
-/// Amount that may still be sent to a client in a session.
+/// Packets and bytes that may still be sent to a client in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Credit {
-    /// No limit: the client has proven that it receives packets.
+    /// No limit, because the client has proved that it receives packets.
     Proven,
-    /// Packets and bytes received minus those sent.
+    /// Packets and bytes received, minus those sent.
     Of { packets: i64, bytes: i64 },
 }
 
@@ -152,7 +155,7 @@ impl Credit {
         }
     }
 
-    /// True if a packet of `length` may be sent. The packet then counts as sent.
+    /// Returns true if a packet of `length` bytes may be sent; the packet then counts as sent.
     fn spend(&mut self, length: usize) -> bool {
         match self {
             Credit::Proven => true,
@@ -201,7 +204,7 @@ impl<R> LampSession<R> {
         (self.packets == 1).then_some(LampTestStart { id, unidirectional, proven })
     }
 
-    /// Returns the time at which the session is removed if no packet arrives.
+    /// Returns the time at which the session is removed if no more packets arrive.
     fn forget(&self, idle: Span) -> SteadyTime {
         let over = self.ended || self.phase == (OneWayPhase::Reported { stopped: true });
         self.seen
@@ -213,7 +216,7 @@ impl<R> LampSession<R> {
             }
     }
 
-    /// Returns the time of the next action without a packet: a report, or the removal.
+    /// Returns the time of the next action if no packet arrives: a report, or removal.
     fn next_look(&self, idle: Span) -> SteadyTime {
         let forget = self.forget(idle);
         match (&self.unidirectional, self.phase) {
@@ -230,8 +233,8 @@ impl<R> LampSession<R> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OneWayPhase {
     Open,
-    /// The report is repeated until it is acknowledged. If `stopped` is `None` it was sent because of
-    /// silence, and more packets may follow.
+    /// The report is repeated until it is acknowledged. If `stopped` is `None`, the report was sent because
+    /// of silence, and more packets may follow.
     Reporting {
         stopped: bool,
         sent: u32,
@@ -243,7 +246,8 @@ enum OneWayPhase {
     },
 }
 
-/// True if only servers send this kind. Two servers that answered it would answer each other forever.
+/// True if only servers send this kind, which must not be answered: two servers would answer each other
+/// forever.
 fn is_answer(kind: LampKind, word: LampFollowUp) -> bool {
     match kind {
         LampKind::Reply | LampKind::EndReply | LampKind::ReplyTimeless | LampKind::EndReplyTimeless => true,
@@ -255,8 +259,8 @@ fn is_answer(kind: LampKind, word: LampFollowUp) -> bool {
     }
 }
 
-/// Server of all sessions. `R` is the route to a client, in addition to its address. The server stores the
-/// route of each session's last packet, and returns it with a report.
+/// Server of all sessions. `R` is the return route to a client, in addition to its address. The server stores
+/// the route of each session's last packet, and returns it with a report.
 #[derive(Clone, Debug)]
 pub struct Server<R = ()> {
     rules: ServerRules,
@@ -279,8 +283,8 @@ impl<R: Copy> Server<R> {
         }
     }
 
-    /// Takes the test that the last datagram began; `None` if that was not the first packet of a test, or on
-    /// a second call.
+    /// Returns the test that the last datagram started, once; `None` if the datagram was not the first packet
+    /// of a test.
     pub fn take_begun(&mut self) -> Option<LampTestStart> {
         self.begun.take()
     }
@@ -307,7 +311,7 @@ impl<R: Copy> Server<R> {
             }
     }
 
-    /// Handles a datagram that was received at `arrival` by `route`, and appends the answer to `out`.
+    /// Handles a datagram that arrived at `arrival` over `route`, and appends the answer to `out`.
     pub fn handle(
         &mut self,
         datagram: &[u8],
@@ -316,6 +320,7 @@ impl<R: Copy> Server<R> {
         now: Tick,
         out: &mut Vec<u8>,
     ) -> Result<LampReaction, Silence> {
+        // First of all: a forged source port could make this server and another service answer each other.
         if !answerable(arrival.from) {
             return Err(Silence::Source);
         }
@@ -341,15 +346,16 @@ impl<R: Copy> Server<R> {
         session.credit.add(datagram.len());
         match (header.kind, &mut session.unidirectional) {
             (LampKind::FollowUpControl, _) => {
-                // Every follow-up request gets the same answer as the first. (LaTe answers the first only.)
+                // Every follow-up request gets the same answer as the first one. LaTe answers only the first
+                // one.
                 if !session.negotiated {
                     session.negotiated = true;
-                    // Follow-up doubles the number of packets, so it needs a proof.
+                    // Follow-up doubles the number of packets sent to a client, so it requires a proof.
                     session.follow_up = granted.filter(|_| session.credit == Credit::Proven);
                 }
                 let word =
                     if session.follow_up.is_some() { LampFollowUp::Accept } else { LampFollowUp::Deny };
-                // The request was credited with as many bytes.
+                // The request was credited with the same number of bytes.
                 session.credit.spend(HEADER_LEN);
                 out.extend(LampHeader::new(LampKind::FollowUpControl, header.id, 0, word.code()).to_bytes());
                 Ok(LampReaction::Answer)
@@ -361,6 +367,7 @@ impl<R: Copy> Server<R> {
                 Ok(LampReaction::Taken)
             }
             (LampKind::Continue | LampKind::Stop, Some(tally)) => {
+                // The report was acknowledged or given up, so its counts are final.
                 if session.phase == (OneWayPhase::Reported { stopped: true }) {
                     return Ok(LampReaction::Taken);
                 }
@@ -416,7 +423,7 @@ impl<R: Copy> Server<R> {
         let proof = proof::of(header);
         let proven = proof.is_some_and(|p| self.prover.is_valid(p, name.client, name.id, now.steady));
         if proof.is_some() && !proven {
-            // Nothing is stored for a client until it has proven its address.
+            // Nothing is stored for a client until it has proved its address.
             let proof = self.prover.proof(name.client, name.id, now.steady);
             out.extend(proof::ack(name.id, proof).to_bytes());
             return Ok(LampReaction::Answer);
@@ -425,10 +432,10 @@ impl<R: Copy> Server<R> {
         let known = self.sessions.get_mut(&name);
         let known = known.map(|s| (s.credit == Credit::Proven, s.unidirectional.is_some() == unidirectional));
         match known {
-            // Anyone can forge an INIT, so it changes nothing for a proven client.
+            // Anyone can forge an INIT, so it changes nothing for a client with proof.
             Some((true, _)) if !proven => return Err(Silence::Forged),
-            // A repeated INIT: the ACK was lost. (LaTe acknowledges only once, and the client can never
-            // start.)
+            // A repeated INIT means that the ACK was lost. LaTe acknowledges only once, so that its client
+            // could never start.
             Some((was_proven, true)) if was_proven == proven => {}
             _ => {
                 self.insert(name, LampSession::new(route, unidirectional, Credit::of(proven), now.steady))?;
@@ -438,7 +445,8 @@ impl<R: Copy> Server<R> {
         session.seen = now.steady;
         session.route = route;
         session.credit.add(length);
-        // A one-way client without proof must send more before its test begins, so that it can get a report.
+        // A one-way client without proof must send more bytes before its test starts, so that it can get a
+        // report.
         let begun = session.packets > 0 || session.credit.covers(HEADER_LEN as i64 + MIN_EXCESS_BYTES);
         if unidirectional && !begun || !session.credit.spend(HEADER_LEN) {
             return Ok(LampReaction::Taken);
@@ -452,8 +460,9 @@ impl<R: Copy> Server<R> {
         self.rules.trusted.iter().any(|network| network.contains(ip))
     }
 
-    /// Adds a session. It may replace another.
+    /// Adds a session, which may replace another one.
     fn insert(&mut self, name: SessionName, mut session: LampSession<R>) -> Result<(), Silence> {
+        // The interval is not known yet, so the session is checked again soon.
         session.look = session.next_look(self.rules.idle).min(session.seen + MIN_IDLE);
         let look = session.look;
         let (client, rank) = (ClientAddress::of(name.client.ip()), session.credit.rank());
@@ -465,7 +474,7 @@ impl<R: Copy> Server<R> {
         Ok(())
     }
 
-    /// Updates the agenda if the next check of session `name` is now earlier.
+    /// Updates the agenda if the next check of session `name` is earlier now.
     fn look_sooner(&mut self, name: SessionName) {
         let Some(session) = self.sessions.get_mut(&name) else { return };
         let look = session.next_look(self.rules.idle);
@@ -476,12 +485,13 @@ impl<R: Copy> Server<R> {
         }
     }
 
-    /// Appends the follow-up to the answer to request `seq` of session `id`; `took` is the processing time.
+    /// Appends the follow-up to the answer to request `seq` of session `id`. `took` is the processing time.
     pub fn follow_up(&self, id: u16, seq: u16, took: Span, out: &mut Vec<u8>) {
         out.extend(LampHeader::new(LampKind::FollowUpData, id, seq, 0).took(took).to_bytes());
     }
 
-    /// Appends the next report that is due. Returns the address and the route to send it to.
+    /// Appends the next report that is due. Returns the address and the route to which to send it; `None` if
+    /// no report is due.
     pub fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> Option<(SocketAddr, R)> {
         while let Some(&(due, name)) = self.agenda.first().filter(|(due, _)| *due <= now.steady) {
             self.agenda.remove(&(due, name));
@@ -500,8 +510,8 @@ impl<R: Copy> Server<R> {
         None
     }
 
-    /// Returns the latest time for the next call of [`poll_transmit`](Self::poll_transmit), on the steady
-    /// clock.
+    /// Returns the time at which to call [`poll_transmit`](Self::poll_transmit) again at the latest, on the
+    /// steady clock.
     pub fn poll_timeout(&self) -> Option<SteadyTime> {
         self.agenda.first().map(|(due, _)| *due)
     }
@@ -521,11 +531,12 @@ impl<R> LampSession<R> {
         }
         let text = tally.report(stamps, !stopped).to_string();
         let length = HEADER_LEN + text.len() + 1;
+        // A client without proof must not get more than it has sent, however often the report is lost.
         if sent >= MAX_REPORT_REPEATS || !self.credit.spend(length) {
             self.phase = OneWayPhase::Reported { stopped };
             return false;
         }
-        // The length includes a NUL at the end, because LaTe parses the text without checking its length.
+        // The length includes a final NUL, because LaTe parses the text without checking its length.
         let header = LampHeader::new(LampKind::Report, id, sent as u16, (text.len() + 1) as u16).at(now.wall);
         out.extend(header.to_bytes());
         out.extend(text.as_bytes());

@@ -17,7 +17,7 @@ fn server() -> Server {
     Server::new(ServerRules::default(), SECRET)
 }
 
-/// A server and one client.
+/// A server and a client.
 struct Bench {
     server: Server,
     from: SocketAddr,
@@ -42,7 +42,7 @@ impl Bench {
         }
     }
 
-    /// Sends a packet that arrives 5 ms later. Returns the kind of the answer, if there is one.
+    /// Sends a packet that arrives 5 ms later. Returns the kind of the answer, if any.
     fn ask(&mut self, at: i64, kind: LampKind, seq: u16, word: u16) -> Option<LampKind> {
         let mut out = Vec::new();
         let packet = LampHeader::new(kind, 7, seq, word).at(tick(at).wall).to_bytes();
@@ -52,7 +52,7 @@ impl Bench {
         LampHeader::parse(&out).map(|h| h.kind)
     }
 
-    /// Returns the reports sent in this period with their times, as sent by a driver that follows the
+    /// Returns the reports sent between `from` and `to`, with their times, by a driver that follows the
     /// timeouts.
     fn reports(&mut self, from: i64, to: i64) -> Vec<(i64, LampReport)> {
         let mut sent = Vec::new();
@@ -116,7 +116,7 @@ fn a_lost_stop_is_reported_before_late_gives_up() {
     let mut bench = Bench::new();
     bench.open(0, 2);
     (0..9).for_each(|k| assert_eq!(bench.ask(100 + 100 * k, LampKind::Continue, k as u16, 0), None));
-    // The STOP at 1000 is lost; LaTe waits for 5 s from then.
+    // The STOP at 1000 is lost. From then on, LaTe waits for 5 s.
     let sent = bench.reports(1000, 30_000);
     assert!((3900..=4500).contains(&sent[0].0) && sent.len() >= 5, "{sent:?}");
     assert_eq!((sent[0].1.received, sent[0].1.timed_out, sent[0].1.highest_seq), (9, true, Some(8)));
@@ -131,7 +131,7 @@ fn rare_packets_are_no_silence_and_a_pause_is_not_the_end() {
         bench.ask(at, LampKind::Continue, k, 0);
         assert_eq!(bench.reports(at + 5, at + 20_000), [], "20 s between packets");
     }
-    // Silence is reported. Packets that follow are counted as well.
+    // Silence causes a report. Packets that follow are also counted.
     let sent = bench.reports(120_000, 122_000);
     assert!(sent.iter().all(|s| s.1.received == 5 && s.1.timed_out) && !sent.is_empty());
     bench.ask(122_000, LampKind::Ack, 0, 0);
@@ -193,7 +193,7 @@ fn reports_go_the_way_the_last_packet_came() {
 
 #[test]
 fn sessions_end_soon_after_their_clients() {
-    // Times of the packets of a test in ms, its kind, and the latest time at which it is removed.
+    // Times of the packets in a test in ms, their kind, and the latest time at which the session is removed.
     let cases: [(&[i64], LampKind, i64); 5] = [
         (&[], LampKind::Request, 120_000),
         (&[100, 200, 300], LampKind::Request, 10_300),
@@ -272,7 +272,7 @@ fn clients_in_a_trusted_network_need_no_proof() {
         [("192.0.2.15:4000", true), ("192.0.2.16:4000", false), ("[::ffff:192.0.2.1]:4000", true)]
     {
         bench.from = host.parse().unwrap();
-        // A unidirectional test begins at once only with trust.
+        // A unidirectional test starts at once only for trusted clients.
         assert_eq!(bench.ask(0, LampKind::Init, 0, 2).is_some(), granted, "{host}");
         bench.ask(0, LampKind::Init, 0, 1);
         let mut out = Vec::new();
@@ -284,7 +284,8 @@ fn clients_in_a_trusted_network_need_no_proof() {
     }
 }
 
-/// LaTe repeats its INIT every 100 ms until the ACK arrives. These bytes are enough for a report of any test.
+/// LaTe repeats its INIT every 100 ms until the ACK arrives. These bytes are sufficient for the report of any
+/// test.
 #[test]
 fn late_gets_its_report_for_what_it_sent() {
     for packets in [1, 2, 5, 100] {
@@ -307,7 +308,7 @@ fn forged_inits_disturb_no_proven_session() {
     let mut bench = Bench::new();
     bench.open(0, 2);
     bench.ask(10, LampKind::Continue, 0, 0);
-    // For a wrong or expired proof the server sends the right one to the claimed address.
+    // In answer to a wrong or expired proof, the server sends the correct one to the claimed address.
     for (at, wrong) in [(20, 1), (30_000, Prover::new(SECRET).proof(bench.from, 7, tick(0).steady))] {
         let arrival = RequestArrival { from: bench.from, at: tick(at).wall, ttl: None, traffic_class: None };
         let mut out = Vec::new();
@@ -323,7 +324,7 @@ fn forged_inits_disturb_no_proven_session() {
     assert_eq!(bench.reports(45, 46)[0].1.received, 2);
 }
 
-/// Kinds of packets with their length or type, mostly of unidirectional tests.
+/// Kinds of packets, mostly of unidirectional tests, each with a length or type.
 fn kinds() -> impl Strategy<Value = (LampKind, u16)> {
     let any = proptest::sample::select(&LampKind::ALL[..]);
     prop_oneof![
@@ -335,7 +336,7 @@ fn kinds() -> impl Strategy<Value = (LampKind, u16)> {
     ]
 }
 
-/// No proof, another time, or a wrong proof.
+/// No proof, a time instead of one, or a wrong proof.
 fn proofs() -> impl Strategy<Value = u64> {
     prop_oneof![8 => Just(0), 1 => Just(1), 1 => any::<u64>()]
 }

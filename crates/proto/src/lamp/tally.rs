@@ -1,10 +1,10 @@
-//! [`LampTally`]: a server's statistics of a unidirectional session.
+//! [`LampTally`]: server statistics about a unidirectional session.
 
 use crate::lamp::report::LampReport;
 use jitlat_core::Span;
 use jitlat_core::time::StampSource;
 
-/// Number of sequence numbers remembered to recognise duplicates.
+/// Number of recent sequence numbers stored to recognise duplicates.
 const DUPLICATE_WINDOW: usize = 4096;
 
 /// Latencies, order and duplicates of the packets of one session.
@@ -40,10 +40,10 @@ impl LampTally {
         }
     }
 
-    /// Counts a packet with this sequence number, and with this latency if it has a time.
+    /// Counts a packet with the sequence number `seq`, and its latency if the packet has a time.
     pub(super) fn note(&mut self, seq: u16, latency: Option<Span>) {
         let number = match self.highest {
-            // Number with the low 16 bits `seq` that is nearest to the highest so far.
+            // The number nearest to the highest one so far whose low 16 bits are `seq`.
             Some(h) => h + i64::from(seq.wrapping_sub(h as u16) as i16),
             None => seq.into(),
         };
@@ -60,7 +60,7 @@ impl LampTally {
             self.errors += 1;
             return;
         };
-        // Errors do not enter the mean. (In LaTe they do, which biases it.)
+        // Errors are excluded from the mean. LaTe includes them, which biases the mean.
         self.good += 1;
         self.min = self.min.min(us);
         self.max = self.max.max(us);
@@ -95,7 +95,7 @@ impl LampTally {
         seen
     }
 
-    /// Returns the report so far.
+    /// Returns the report on the packets so far.
     pub(super) fn report(&self, stamps: StampSource, timed_out: bool) -> LampReport {
         let highest = self.highest.filter(|_| self.received > 0);
         LampReport {

@@ -1,4 +1,4 @@
-//! Parses every packet of the captures of the reference program.
+//! Parses every packet in the captures of the reference program.
 
 use super::*;
 use crate::lamp::packet::{HEADER_LEN, push_payload, turn_into_reply};

@@ -17,17 +17,17 @@ use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Dscp, Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 
-/// Maximum length of unread messages in bytes: a Stop-Sessions, or the fetched data of one read.
+/// Maximum number of buffered bytes: a Stop-Sessions message, or the data fetched by one read.
 const MAX_UNREAD: usize = 8 << 20;
-/// Maximum time that a test may last beyond its schedule.
+/// Maximum time for which a test may exceed its schedule.
 const MAX_OVERRUN: Span = Span::seconds(60);
-/// Default timeout of a session, in addition to the duration of the set-up, as in owping.
+/// Default timeout of a session, to which the duration of the set-up is added, as in owping.
 const LOSS_TIMEOUT: Span = Span::seconds(2);
 
 /// Specification of a session to request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwampSessionSpec {
-    /// Direction of the packets. Up: this end sends. Down: it receives.
+    /// Direction of the packets. Up: this end sends. Down: this end receives.
     pub direction: Direction,
     /// Address and port of this end.
     pub near: SocketAddr,
@@ -37,7 +37,7 @@ pub struct OwampSessionSpec {
     pub packets: u32,
     /// Schedule of the packets.
     pub slots: Vec<ScheduleSlot>,
-    /// Padding bytes after the fields of a test packet.
+    /// Number of padding bytes after the fields of a test packet.
     pub padding: u32,
     /// Time after which a packet counts as lost; `None`: two seconds plus the duration of the set-up.
     pub timeout: Option<Span>,
@@ -48,40 +48,40 @@ pub struct OwampSessionSpec {
 /// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct OwampOptions {
-    /// Mode to use. `None` selects the strongest mode that both sides support: with a passphrase encrypted,
-    /// then authenticated; without one open.
+    /// Security mode; `None`: the strongest that both sides support. With a passphrase this is encrypted or
+    /// else authenticated mode, without one open mode.
     pub mode: Option<SecurityMode>,
-    /// Name and passphrase for the keyed modes.
+    /// Name and passphrase for the keyed modes; `None`: no user.
     pub user: Option<(String, Vec<u8>)>,
-    /// Sessions to request on one connection, all with the same start. The server's records of them are
-    /// fetched.
+    /// Sessions to request on one connection, all with the same start time. The server's records of these
+    /// sessions are fetched.
     pub sessions: Vec<OwampSessionSpec>,
-    /// Time from the requests to the start of the sessions, in addition to a round trip for each message in
+    /// Time from the requests to the start of the sessions, in addition to one round trip for each message in
     /// between.
     pub lead: Span,
     /// Data of earlier sessions to fetch.
     pub fetches: Vec<FetchSession>,
     /// Maximum number of records to read per fetched session.
     pub most_records: usize,
-    /// Time that the server may take for each step.
+    /// Timeout for the server to complete each step.
     pub step_timeout: Span,
     /// Random bytes for the keys of the connection.
     pub random: [u8; 64],
-    /// Random bytes for the identifiers of sessions that this end receives. The n-th identifier is their sum
-    /// with n.
+    /// Random bytes in the identifiers of sessions that this end receives; n is added for the n-th
+    /// identifier.
     pub sid: [u8; 4],
 }
 
-/// An input of a client.
+/// Input of a client.
 #[derive(Clone, Debug)]
 pub enum OwampClientInput<'a> {
     /// Bytes were received on the control connection.
     Bytes(&'a [u8]),
     /// The connection was closed.
     Closed,
-    /// Begin the test. Accepted once all sessions are granted.
+    /// Start the test. Accepted once the server has accepted all sessions.
     Start,
-    /// One end of a session has no more to send or to wait for.
+    /// One end of a session has nothing more to send or to wait for.
     Complete(Sid),
     /// A sender has ended after [`OwampClientEvent::StopSending`].
     Sent(SentSummary),
@@ -89,14 +89,14 @@ pub enum OwampClientInput<'a> {
     Stop,
 }
 
-/// A granted session.
+/// A session that the server has accepted.
 #[derive(Clone, Debug)]
 pub struct OwampGrant {
-    /// Index of the request.
+    /// Index of the session in the request.
     pub index: usize,
-    /// The session as granted.
+    /// The session with the accepted parameters.
     pub session: TestSession,
-    /// Address and port of the other end's packets.
+    /// Address and port of the other end of the session.
     pub far: SocketAddr,
     /// Keys of the packets; `None` if the mode does not protect them.
     pub keys: Option<TestKeys>,
@@ -105,17 +105,17 @@ pub struct OwampGrant {
 /// Report or request of a client.
 #[derive(Clone, Debug)]
 pub enum OwampClientEvent {
-    /// The connection is set up in this mode.
+    /// The connection was set up in this mode.
     Mode(SecurityMode),
-    /// A session is granted. Its packets may arrive at any time.
+    /// A session was accepted. Its packets may arrive at any time.
     Granted(Box<OwampGrant>),
-    /// All sessions are granted. [`OwampClientInput::Start`] begins the test.
+    /// All sessions were accepted. [`OwampClientInput::Start`] starts the test.
     Ready,
-    /// The sessions begin, each by its own schedule.
+    /// The sessions have started, each with its own schedule.
     Started,
-    /// End all sending. Answer with [`OwampClientInput::Sent`] for each sender.
+    /// End all sending. Answered by [`OwampClientInput::Sent`] for each sender.
     StopSending,
-    /// A session that this end received was stopped: finish it.
+    /// A session that this end receives was stopped and must be finished.
     Received(PeerSummary),
     /// Records of a session, or the reason why they are not available.
     Fetched(Sid, Box<Result<SessionData, Unusable>>),
@@ -137,7 +137,7 @@ enum OwampClientState {
     Over,
 }
 
-/// Client of one control conversation.
+/// Client of one control connection.
 #[derive(Debug)]
 pub struct Client {
     config: OwampOptions,
@@ -147,7 +147,7 @@ pub struct Client {
     set_up: Option<SetUp>,
     /// Time at which Set-Up-Response was sent.
     set_up_sent: SteadyTime,
-    /// Time from Set-Up-Response to its answer.
+    /// Time from sending Set-Up-Response to its answer.
     round_trip: Span,
     /// Start time of the sessions; `None` before the first request.
     start: Option<NtpTime>,
@@ -155,7 +155,7 @@ pub struct Client {
     asked: Option<TestSession>,
     granted: Vec<TestSession>,
     say_start: bool,
-    /// True if the test must end as soon as it has begun.
+    /// True if the test must end as soon as it has started.
     stop: bool,
     fetches: VecDeque<(FetchSession, usize)>,
     say_fetch: Option<FetchSession>,
@@ -163,7 +163,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client whose connection was opened at `now`.
+    /// Creates a client whose connection was established at `now`.
     pub fn new(config: OwampOptions, now: Tick) -> Client {
         let fetches = config.fetches.iter().map(|fetch| (*fetch, config.most_records)).collect();
         Client {
@@ -209,7 +209,7 @@ impl Client {
         self.events.push_back(event);
     }
 
-    /// Reads one message. Returns `Ok(false)` if it is not complete yet.
+    /// Reads one message; returns `Ok(false)` if the message is not complete yet.
     fn advance(&mut self, now: Tick) -> Result<bool, AmpFailure> {
         let Some(step) = self.step() else { return Ok(false) };
         let incoming = &mut self.connection.incoming;
@@ -248,7 +248,7 @@ impl Client {
                 if self.granted.len() == self.config.sessions.len() {
                     self.events.push_back(OwampClientEvent::Ready);
                     self.enter(OwampClientState::Granted, now);
-                    // The caller decides when to start, but within a limit.
+                    // The caller decides when to start, but only within this limit.
                     self.deadline = now.steady + self.longest(now.wall);
                 } else {
                     self.enter(OwampClientState::Request, now);
@@ -293,6 +293,7 @@ impl Client {
                 let sid = reader.sid();
                 let before = incoming.len();
                 let read = reader.poll(incoming);
+                // Many records take long to arrive, so only silence is a failure.
                 if incoming.len() < before {
                     self.deadline = now.steady + self.config.step_timeout;
                 }
@@ -320,7 +321,7 @@ impl Client {
         Ok(true)
     }
 
-    /// Returns the time until the test should be over, with a margin.
+    /// Returns the time by which the test should be over, with a margin.
     fn longest(&self, now: WallTime) -> Span {
         let wait = self.start.map_or(Span::ZERO, |start| start.to_nanos(now) - now);
         let longest = self.granted.iter().map(TestSession::longest).max().unwrap_or(Span::ZERO);
@@ -335,6 +336,7 @@ impl Client {
         }
         let index = self.granted.len();
         session = session.with_server_port(answer.port);
+        // This end sends, so only the server has the records of this session.
         if session.direction() == Some(Direction::Up) {
             session.request.sid = answer.sid;
             let most = (session.request.packets as usize).saturating_mul(2).saturating_add(1024);
@@ -348,8 +350,10 @@ impl Client {
     }
 
     fn request(&mut self, spec: &OwampSessionSpec, now: Tick) -> TestSession {
+        // One round trip per request, and one for Start-Sessions.
         let messages = self.config.sessions.len() as i64 + 1;
         let lead = self.config.lead + self.round_trip.times(messages);
+        // All sessions of a test start at the same time.
         let start = *self.start.get_or_insert(NtpTime::from(now.wall + lead));
         let timeout = spec.timeout.unwrap_or(LOSS_TIMEOUT + self.round_trip);
         let far = SocketAddr::new(spec.far, 0);
@@ -437,8 +441,9 @@ impl Machine for Client {
             OwampClientInput::Stop => match self.state {
                 OwampClientState::Running(_) => self.stop_sending(),
                 OwampClientState::Start => self.stop = true,
+                // The test is already over; its results are still fetched.
                 OwampClientState::Fetch(_) => {}
-                // No session runs, so there is no Stop-Sessions to send.
+                // No session is running, so there is no Stop-Sessions to send.
                 _ => return self.over(OwampClientEvent::Over),
             },
         }

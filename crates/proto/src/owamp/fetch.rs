@@ -1,4 +1,5 @@
-//! Data after a positive Fetch-Ack (RFC 4656 §3.9), in pieces: the request, its slots, skip ranges, records.
+//! Data after a Fetch-Ack that accepts the fetch (RFC 4656 §3.9), in pieces: the request, its slots, skip
+//! ranges, records.
 
 use super::message::{
     DataRecord, FetchAck, FetchSession, ScheduleSlot, SessionFinish, SkipRange, pad, padded,
@@ -9,16 +10,16 @@ use crate::amp::message::RequestSession;
 use crate::amp::{AcceptCode, Sid};
 use std::sync::Arc;
 
-/// Number of records in one piece of about 16 kB. They fill whole blocks.
+/// Number of records in one piece of about 16 kB; they fill whole encryption blocks.
 const RECORDS_PER_PIECE: usize = 640;
-/// Smallest number of records that fill whole blocks.
+/// Smallest number of records that fill whole encryption blocks: a record has 25 bytes, a block 16.
 const MIN_RECORDS_PER_BLOCK: usize = 16;
 const _: () = assert!(
     (MIN_RECORDS_PER_BLOCK * DataRecord::LEN).is_multiple_of(BLOCK)
         && RECORDS_PER_PIECE.is_multiple_of(MIN_RECORDS_PER_BLOCK)
 );
 
-/// Writes the answer to a fetch.
+/// Encodes the answer to a fetch.
 #[derive(Debug)]
 pub struct DataWriter {
     data: Arc<SessionData>,
@@ -37,8 +38,8 @@ enum FetchStage {
 }
 
 impl DataWriter {
-    /// Creates the answer to `fetch`, or returns the refusal. A whole session is only sent once it has
-    /// stopped normally.
+    /// Creates the answer to `fetch`, or returns a refusal. A whole session is only sent once it has stopped
+    /// normally.
     pub fn new(fetch: FetchSession, data: Arc<SessionData>) -> Result<DataWriter, AcceptCode> {
         let refused = data.finished == SessionFinish::No
             || fetch.is_whole() && data.finished != SessionFinish::Normally;
@@ -112,7 +113,7 @@ pub enum Unusable {
     /// An HMAC is wrong.
     #[error("the data is not signed with the keys of this connection")]
     Forged,
-    /// The server answered with another session.
+    /// The answer is for another session.
     #[error("the server answered with another session")]
     Other,
     /// There are more records, slots or skip ranges than the session can have.
@@ -120,7 +121,7 @@ pub enum Unusable {
     TooMany,
 }
 
-/// Reads the answer to a fetch.
+/// Decodes the answer to a fetch.
 #[derive(Debug)]
 pub struct DataReader {
     sid: Sid,
@@ -136,7 +137,7 @@ pub struct DataReader {
 const MAX_SLOTS: u32 = 65_536;
 
 impl DataReader {
-    /// Creates a reader of the answer for session `sid`, with at most this many records.
+    /// Creates a decoder of the answer for session `sid`, with at most `most_records` records.
     pub fn new(sid: Sid, most_records: usize) -> DataReader {
         DataReader {
             sid,

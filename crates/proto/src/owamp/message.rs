@@ -1,13 +1,13 @@
-//! Messages of OWAMP-Control in addition to those of [`amp`](crate::amp::message): slots after a request, the
-//! summary of each session in Stop-Sessions, Fetch-Session and its answer (RFC 4656 §3.5–3.9). All are in
-//! plain text and without their HMACs.
+//! Messages of OWAMP-Control in addition to those of [`amp`](crate::amp::message): slots after a request,
+//! session summaries in Stop-Sessions, and Fetch-Session with its answer (RFC 4656 §3.5–3.9). All are in
+//! plain text and without HMACs.
 
 use crate::amp::message::{HMAC_LEN, command, write_stop};
 use crate::amp::{AcceptCode, Sid};
 use crate::wire::{Reader, Truncated};
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 
-/// Entry of a schedule: the time between a packet and the previous one, in units of 2⁻³² s.
+/// Entry of a schedule: time between a packet and the previous one, in units of 2⁻³² s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScheduleSlot {
     /// Exponentially distributed with this mean.
@@ -50,12 +50,12 @@ impl ScheduleSlot {
     }
 }
 
-/// Range of sequence numbers that were never sent because their time had passed, both ends inclusive.
+/// Range of sequence numbers that were not sent because they were overdue; includes both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SkipRange {
-    /// First number.
+    /// First sequence number.
     pub first: u32,
-    /// Last number.
+    /// Last sequence number.
     pub last: u32,
 }
 
@@ -75,7 +75,7 @@ impl SkipRange {
         out.extend(self.last.to_be_bytes());
     }
 
-    /// True if `ranges` are ascending, not adjacent, and below `end`.
+    /// True if `ranges` are ascending, not adjacent, and end below `end`.
     pub fn are_in_order(ranges: &[SkipRange], end: u32) -> bool {
         let apart = ranges.is_sorted_by(|a, b| a.last < b.first);
         apart && ranges.iter().all(|r| r.first <= r.last) && ranges.last().is_none_or(|r| r.last < end)
@@ -87,7 +87,7 @@ pub(super) const fn padded(len: usize) -> usize {
     len.next_multiple_of(16)
 }
 
-/// Pads `out` with zeros to whole blocks, counted from `start`.
+/// Pads `out` with zeros, so that its length after `start` is a whole number of blocks.
 pub(super) fn pad(out: &mut Vec<u8>, start: usize) {
     out.resize(start + padded(out.len() - start), 0);
 }
@@ -99,12 +99,12 @@ pub struct SentSummary {
     pub sid: Sid,
     /// First sequence number that was neither sent nor skipped.
     pub next_seq: u32,
-    /// Skipped numbers, ascending.
+    /// Skipped sequence numbers, in ascending order.
     pub skips: Vec<SkipRange>,
 }
 
 impl SentSummary {
-    /// Length before the skip ranges, in bytes.
+    /// Length of the fields before the skip ranges, in bytes.
     const FIXED: usize = 24;
 
     /// Returns the length of a summary with this number of skip ranges, in bytes.
@@ -113,24 +113,24 @@ impl SentSummary {
     }
 }
 
-/// Stop-Sessions (RFC 4656 §3.8). Either side sends it, with summaries of the sessions in which it sent
+/// Stop-Sessions (RFC 4656 §3.8), which either side sends with the summaries of the sessions in which it sent
 /// packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopSessions {
     /// [`AcceptCode::Ok`] if the test ended normally.
     pub accept: AcceptCode,
-    /// Summaries of the sessions in which the side that sends this message sent packets.
+    /// Summaries of the sessions in which the sender of this message sent packets.
     pub sessions: Vec<SentSummary>,
 }
 
-/// The message is too long to be read.
+/// Error: the message is too long to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageTooLong;
 
 impl StopSessions {
-    /// Length before the first session, in bytes.
+    /// Length of the fields before the first session, in bytes.
     const FIXED: usize = 16;
-    /// Maximum number of skip ranges per session. A sender that is never late has none.
+    /// Maximum number of skip ranges per session; a sender that is never late has none.
     pub const MOST_SKIPS: usize = 16_384;
 
     /// Returns the length of the whole message that begins with `start`, HMAC included, in bytes; `None` if
@@ -201,12 +201,12 @@ impl FetchSession {
     /// Length on the wire in bytes, HMAC included.
     pub const LEN: usize = 48;
 
-    /// Returns a request for all records of `sid`, once the session is finished.
+    /// Returns a request for all records of `sid`, once the session has finished.
     pub fn whole(sid: Sid) -> FetchSession {
         FetchSession { sid, begin: 0, end: u32::MAX }
     }
 
-    /// True if the whole session is requested, which is refused while it runs.
+    /// True if the whole session is requested, which is refused while the session is running.
     pub fn is_whole(&self) -> bool {
         self.begin == 0 && self.end == u32::MAX
     }
@@ -232,12 +232,12 @@ impl FetchSession {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SessionFinish {
-    /// The session failed; its data is unusable.
+    /// The session failed, and its data is not usable.
     No = 0,
     /// Both sides stopped the session.
     #[default]
     Normally = 1,
-    /// The session still runs, or ended without Stop-Sessions.
+    /// The session is still running, or ended without Stop-Sessions.
     Incomplete = 2,
 }
 
@@ -270,7 +270,7 @@ impl FetchAck {
     /// Length on the wire in bytes, HMAC included.
     pub const LEN: usize = 32;
 
-    /// Creates a Fetch-Ack that refuses.
+    /// Creates a Fetch-Ack that refuses the fetch.
     pub fn refusal(accept: AcceptCode) -> FetchAck {
         FetchAck { accept, finished: SessionFinish::No, next_seq: 0, skips: 0, records: 0 }
     }
@@ -301,11 +301,11 @@ pub struct DataRecord {
     pub send_error: ErrorEstimate,
     /// Error estimate of the receiver's clock.
     pub receive_error: ErrorEstimate,
-    /// Send time from the packet, or from the schedule if the packet was lost.
+    /// Send time: from the packet, or from the schedule if the packet was lost.
     pub sent: NtpTime,
-    /// Arrival time; `None`: lost.
+    /// Arrival time; `None` if the packet was lost.
     pub received: Option<NtpTime>,
-    /// Time to live or hop limit on arrival; 255 if unknown.
+    /// TTL or hop limit on arrival; 255 if unknown.
     pub ttl: u8,
 }
 
@@ -313,10 +313,10 @@ impl DataRecord {
     /// Length on the wire, in bytes.
     pub const LEN: usize = 25;
 
-    /// Returns the record of a packet that should have been sent at `scheduled` and never arrived.
-    /// `receive_error` is the error estimate of the receiver's clock when it gave the packet up.
+    /// Returns the record of a packet that should have been sent at `scheduled` but never arrived.
+    /// `receive_error` is the error estimate of the receiver's clock when the packet was given up.
     pub fn lost(seq: u32, scheduled: NtpTime, receive_error: ErrorEstimate) -> DataRecord {
-        // The RFC requires multiplier 1 and scale 64, but 64 does not fit in the field. Peers write 1.
+        // The RFC requires multiplier 1 and scale 64, but 64 does not fit into the field. Peers write 1.
         let send_error = ErrorEstimate::UNKNOWN;
         DataRecord { seq, send_error, receive_error, sent: scheduled, received: None, ttl: 255 }
     }

@@ -1,11 +1,12 @@
 //! OWAMP (RFC 4656): a control conversation over TCP that negotiates test sessions, and test packets in one
-//! direction per session. Delays compare times of both hosts, so they are as accurate as the clocks.
+//! direction per session. Delays are differences of times on both hosts, so they are only as accurate as the
+//! clocks.
 //!
 //! * [`message`] – messages in addition to those shared with TWAMP ([`amp`](crate::amp))
 //! * [`client`] – requests sessions, starts and stops them, and fetches the server's records
-//! * [`server`] – grants sessions by its [`rules`], and sends records from its [`store`]
-//! * [`session`] – the parameters of a session, and its receiver's records
-//! * [`schedule`] – the send times of its packets
+//! * [`server`] – accepts sessions by its [`rules`], and sends records from its [`store`]
+//! * [`session`] – parameters of a session, and records of its receiver
+//! * [`schedule`] – send times of its packets
 //! * [`sender`], [`receiver`] – the two ends of a session
 //! * [`packet`] – the test packet
 //! * [`fetch`] – recorded data sent to the client

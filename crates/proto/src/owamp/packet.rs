@@ -1,11 +1,11 @@
-//! Test packet (RFC 4656 §4.1.2): its fields, and their positions in the keyed modes. The padding after them
-//! is neither encrypted nor signed.
+//! Test packet (RFC 4656 §4.1.2): its fields, and their positions in the keyed modes. The padding after the
+//! fields is neither encrypted nor authenticated.
 
 use crate::amp::{PacketOrigin, SecurityMode, TestKeys};
 use crate::wire::Field;
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 
-/// Fields of one layout.
+/// Positions of the fields in one layout.
 struct OwampFields {
     seq: Field<u32>,
     time: Field<u64>,
@@ -40,11 +40,11 @@ pub struct TestPacket {
     pub seq: u32,
     /// Send time on the sender's clock.
     pub sent: NtpTime,
-    /// Error estimate of that clock.
+    /// Error estimate of the sender's clock.
     pub error: ErrorEstimate,
 }
 
-/// Reason why a datagram is not a packet of a session.
+/// Reason why a datagram is not a packet of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OwampPacketError {
@@ -55,8 +55,8 @@ pub enum OwampPacketError {
 }
 
 impl TestPacket {
-    /// Writes the fields to the front of `packet`, signed and encrypted if there are keys. Returns their
-    /// length in bytes.
+    /// Writes the fields to the front of `packet`; authenticates and encrypts them if there are keys. Returns
+    /// their length in bytes.
     pub fn write(&self, keys: Option<&TestKeys>, packet: &mut [u8; MAX_LEN]) -> usize {
         let OwampFields { seq, time, error, len } = fields(keys.is_some());
         packet[..*len].fill(0);
@@ -69,7 +69,7 @@ impl TestPacket {
         *len
     }
 
-    /// Parses the front of `datagram`.
+    /// Parses the fields at the front of `datagram`.
     pub fn parse(keys: Option<&TestKeys>, datagram: &[u8]) -> Result<TestPacket, OwampPacketError> {
         let OwampFields { seq, time, error, len } = fields(keys.is_some());
         let front = datagram.get(..*len).ok_or(OwampPacketError::Short)?;

@@ -12,7 +12,7 @@ use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 use jitlat_core::{Span, WallTime};
 use std::collections::VecDeque;
 
-/// Maximum number of duplicates recorded.
+/// Number of duplicates that are recorded in addition to one per packet, so that short sessions may have more.
 const MAX_DUPLICATES: usize = 1024;
 /// Maximum number of records for which memory is allocated before the first packet.
 const RESERVED_RECORDS: usize = 1 << 20;
@@ -33,9 +33,9 @@ pub enum Ignored {
     Corrupt,
     /// The packet had already been given up.
     Late,
-    /// The packet was sent too long before or after its arrival: the clocks differ by more than the timeout.
+    /// The send time is too long before or after the arrival: the clocks differ by more than the timeout.
     Clock,
-    /// The packet was sent too far from its scheduled time.
+    /// The send time is too far from the scheduled time.
     Schedule,
     /// There are more duplicates than can be recorded.
     Full,
@@ -78,7 +78,7 @@ struct ExpectedPacket {
     arrived: bool,
 }
 
-/// The sender's summary contradicts the received packets, so the data is unusable.
+/// Error: the sender's summary contradicts the received packets, so the data is not usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the sender's summary contradicts the received packets")]
 pub struct Contradiction;
@@ -89,14 +89,17 @@ pub struct SessionReceiver {
     session: TestSession,
     keys: Option<TestKeys>,
     host: IpAddr,
-    /// Source port of the packets. If it is not known in advance, `None` until the first packet.
+    /// Source port of the packets; if it is not known in advance, `None` until the first packet.
     port: Option<u16>,
     size: usize,
     timeout: i64,
     schedule: OwampSchedule,
-    /// Latest send time of the schedule that was computed.
+    /// Latest send time in the part of the schedule computed so far.
     latest: NtpTime,
-    /// Packets that may still arrive, as far as computed. The first has the number `given_up`.
+    /// Latest send time of the packets received; it is after `latest` if the sender was late.
+    latest_sent: NtpTime,
+    /// Packets that may still arrive, from the part of the schedule computed so far. The first has the
+    /// sequence number `given_up`.
     expected: VecDeque<ExpectedPacket>,
     given_up: u32,
     records: Vec<DataRecord>,
@@ -104,8 +107,8 @@ pub struct SessionReceiver {
 }
 
 impl SessionReceiver {
-    /// Creates the receiver of a granted session. Its packets have `len` bytes before the padding, and come
-    /// from `host` and, if known, `port`.
+    /// Creates the receiver of an accepted session. Its packets have `len` bytes before the padding, and are
+    /// sent from `host` and, if known, `port`.
     pub fn new(
         session: &TestSession,
         keys: Option<TestKeys>,
@@ -123,6 +126,7 @@ impl SessionReceiver {
             timeout: bounded(session.request.timeout),
             schedule: session.schedule(),
             latest: session.request.start,
+            latest_sent: session.request.start,
             expected: VecDeque::with_capacity(packets.min(4096)),
             given_up: 0,
             records: Vec::with_capacity(packets.saturating_add(MAX_DUPLICATES).min(RESERVED_RECORDS)),
@@ -130,7 +134,7 @@ impl SessionReceiver {
         }
     }
 
-    /// Returns the maximum memory for a receiver of `packets` packets, in bytes, including memory for
+    /// Returns the maximum memory of a receiver of `packets` packets, in bytes, including memory for
     /// duplicates.
     pub fn memory(packets: u32) -> u64 {
         let records = 2 * u64::from(packets) + MAX_DUPLICATES as u64;
@@ -153,26 +157,32 @@ impl SessionReceiver {
     }
 
     /// True if every packet has arrived or was given up by `now` (wall clock), and even a sender whose clock
-    /// is behind should have stopped.
+    /// is slow should have stopped.
     pub fn is_complete(&self, now: WallTime) -> bool {
-        let waited = distance(NtpTime::from(now), self.latest);
+        let waited = distance(NtpTime::from(now), self.last_sent());
         let wait = self.timeout.saturating_add(NtpTime::from_span(END_DELAY).0 as i64);
         self.given_up >= self.session.request.packets && waited > wait
     }
 
+    /// Returns the latest send time, of the schedule or of a late packet. Results do not contain packets sent
+    /// within the timeout before the end (RFC 4656 §3.8), so late packets postpone it.
+    fn last_sent(&self) -> NtpTime {
+        if distance(self.latest_sent, self.latest) > 0 { self.latest_sent } else { self.latest }
+    }
+
     /// Returns the time on the wall clock at which to call [`handle_timeout`](Self::handle_timeout) and
-    /// [`is_complete`](Self::is_complete). `near` is a time on that clock.
+    /// [`is_complete`](Self::is_complete). `near` is any time close to the present.
     pub fn poll_timeout(&mut self, near: WallTime) -> WallTime {
         let (at, delay) = match self.first_expected() {
             Some(first) => (first.at, Span::ZERO),
-            None => (self.latest, END_DELAY),
+            None => (self.last_sent(), END_DELAY),
         };
         let due = NtpTime(at.0.wrapping_add(self.timeout as u64));
-        // One nanosecond later the time has passed in either format.
+        // One nanosecond later, the time has passed in either time format.
         due.to_nanos(near) + delay + Span(1)
     }
 
-    /// Returns the next packet of the schedule.
+    /// Returns the next packet of the schedule; `None` at its end.
     fn expect(&mut self) -> Option<ExpectedPacket> {
         let expected = ExpectedPacket { at: self.schedule.next()?, arrived: false };
         self.latest = expected.at;
@@ -185,7 +195,7 @@ impl SessionReceiver {
     }
 
     /// Gives up the packets that should have arrived by `now` (wall clock). `error` is the error estimate of
-    /// that clock.
+    /// this clock.
     pub fn handle_timeout(&mut self, now: WallTime, error: ErrorEstimate) {
         let now = NtpTime::from(now);
         while let Some(first) = self.first_expected() {
@@ -211,6 +221,7 @@ impl SessionReceiver {
         arrival: &RequestArrival,
         error: ErrorEstimate,
     ) -> Result<DataRecord, Ignored> {
+        // First of all, so that a packet that arrives after its timeout counts as lost.
         self.handle_timeout(arrival.at, error);
         let result = self.examine(datagram, arrival, error);
         match &result {
@@ -253,12 +264,17 @@ impl SessionReceiver {
         if distance(packet.sent, expected.at).unsigned_abs() > self.timeout as u64 {
             return Err(Ignored::Schedule);
         }
+        // Bounded, so that duplicates cannot exceed the memory that the session was granted.
         let most = (self.session.request.packets as usize).saturating_mul(2).saturating_add(MAX_DUPLICATES);
         if expected.arrived && self.records.len() >= most {
             return Err(Ignored::Full);
         }
         expected.arrived = true;
+        // The first valid packet determines the port if it was not known before.
         self.port = Some(from.port());
+        if distance(packet.sent, self.latest_sent) > 0 {
+            self.latest_sent = packet.sent;
+        }
         Ok(DataRecord {
             seq: packet.seq,
             send_error: packet.error,
@@ -269,8 +285,8 @@ impl SessionReceiver {
         })
     }
 
-    /// Computes the schedule up to the packet that is `behind` the first expected one. It stops at the latest
-    /// packet that can have been sent by now, so that forged sequence numbers cost no time.
+    /// Computes the schedule up to the packet at distance `behind` from the first expected one. Stops at the
+    /// latest packet that can have been sent by now, so that forged sequence numbers cause no work.
     fn look_ahead(&mut self, behind: usize, received: NtpTime) {
         let furthest = self.timeout.saturating_mul(2);
         while self.expected.len() <= behind
@@ -282,9 +298,9 @@ impl SessionReceiver {
         }
     }
 
-    /// Finishes a session that was stopped at `stopped`, when Stop-Sessions arrived; `summary` is the sender's
-    /// summary. Packets that have not arrived by then are given up. Packets sent within the timeout before
-    /// `stopped` are omitted, because more of them might have arrived (RFC 4656 §3.8).
+    /// Finishes a session that was stopped at `stopped`, when Stop-Sessions arrived; `summary` is that of the
+    /// sender. Packets that have not arrived by then are given up. Packets sent less than the timeout before
+    /// `stopped` are omitted, because more of them might still have arrived (RFC 4656 §3.8).
     pub fn finish(
         mut self,
         summary: &SentSummary,
@@ -316,7 +332,7 @@ impl SessionReceiver {
     }
 
     /// Finishes a session that ended at `ended` without a summary of its sender. Losses after the last
-    /// arrival are omitted, because those packets may never have been sent.
+    /// arrival are omitted, because these packets may never have been sent.
     pub fn abandon(mut self, ended: WallTime, error: ErrorEstimate) -> SessionData {
         self.handle_timeout(ended, error);
         let latest = self.latest_counted(ended);

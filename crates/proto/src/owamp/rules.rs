@@ -1,4 +1,4 @@
-//! [`OwampRules`]: the limits of a server.
+//! [`OwampRules`]: limits of a server.
 
 use super::message::ScheduleSlot;
 use super::packet;
@@ -12,7 +12,7 @@ use jitlat_core::{Direction, Span, WallTime};
 /// Limits of a server, and its users.
 #[derive(Clone, Debug)]
 pub struct OwampRules {
-    /// Users of the keyed modes. If there are any, the open mode is not offered.
+    /// Users for the keyed modes. If there are any, open mode is not offered.
     pub users: Users,
     /// Rounds of key derivation: a power of two, at least 1024.
     pub rounds: u32,
@@ -34,11 +34,11 @@ pub struct OwampRules {
     pub ahead: Span,
     /// Maximum timeout after which a packet counts as lost.
     pub timeout: Span,
-    /// Time that a client may take for the set-up.
+    /// Timeout for a client to complete the set-up.
     pub set_up_wait: Span,
     /// Time for which a connection may be idle while no test runs (SERVWAIT).
     pub idle: Span,
-    /// Time that a client may take to end a test after this side has ended it.
+    /// Timeout for a client to end a test after the server has ended it.
     pub stop_wait: Span,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct ControlEnds {
 }
 
 impl OwampRules {
-    /// Returns the modes offered.
+    /// Returns the offered modes.
     pub fn modes(&self) -> SecurityModes {
         if self.users.is_empty() {
             SecurityModes::of(&[SecurityMode::Open])
@@ -82,7 +82,7 @@ impl OwampRules {
         }
     }
 
-    /// Checks `session` for the client at `hosts` in `mode` against all rules, except for available
+    /// Checks `session` of the client at `hosts` in `mode` against all rules, except those on available
     /// resources.
     pub(super) fn check(
         &self,
@@ -101,13 +101,13 @@ impl OwampRules {
             Direction::Up => (asked.sender, asked.receiver, asked.sender_port),
             Direction::Down => (asked.receiver, asked.sender, asked.receiver_port),
         };
-        // No client may request packets to or from a third host. An unspecified address means that of the
-        // connection.
+        // A client must not request packets to or from a third host. An unspecified address means the address
+        // of the connection.
         let is = |asked: IpAddr, actual: IpAddr| asked.is_unspecified() || asked.to_canonical() == actual;
         if !is(theirs, hosts.peer) || !is(ours, hosts.local) {
             return Err(AcceptCode::Unsupported);
         }
-        // No client may request packets to a service port of its host.
+        // A client must not request packets to a service port of its host.
         let to_service = !answerable(SocketAddr::new(hosts.peer, port));
         if direction == Direction::Down && (to_service || asked.dscp().is_none()) {
             return Err(AcceptCode::Unsupported);
@@ -125,20 +125,21 @@ impl OwampRules {
         Ok(direction)
     }
 
-    /// True if packets of `size` bytes are within the limits of rate, bandwidth and duration with the
-    /// schedule of `session`.
+    /// True if, with the schedule of `session`, packets of `size` bytes stay within the limits of rate,
+    /// bandwidth and duration.
     fn paces(&self, session: &TestSession, size: u32) -> bool {
         let packets = u128::from(session.request.packets);
         let length = session.mean_length();
-        // rate ≤ limit ⇔ packets ≤ limit × length, without rounding; a single packet has no rate.
+        // Equivalent to rate ≤ limit: packets ≤ limit × length, without rounding. A single packet has no
+        // rate.
         let paced = |amount: u128, limit: u128| packets == 1 || (packets * amount) << 32 <= limit * length;
         paced(1, self.rate.into())
             && paced(u128::from(size) * 8, self.bandwidth.into())
             && length <= NtpTime::from_span(self.duration).0.into()
     }
 
-    /// Returns the length of the slots that follow a request, HMAC included, in bytes; `None` if there are
-    /// too many.
+    /// Returns the length of the slots that follow a request, including the HMAC, in bytes; `None` if there
+    /// are too many slots.
     pub(super) fn slots_len(&self, slots: u32) -> Option<usize> {
         (slots <= self.slots).then_some(slots as usize * ScheduleSlot::LEN + crate::amp::message::HMAC_LEN)
     }

@@ -1,6 +1,6 @@
 //! [`RunningSessions`]: the sessions of a test on either side, from Start-Sessions until both sides have sent
-//! Stop-Sessions (RFC 4656 §3.8). Either side may send Stop-Sessions first, even while the other still sends
-//! packets.
+//! Stop-Sessions (RFC 4656 §3.8). Either side may send Stop-Sessions first, even while the other side is
+//! still sending packets.
 
 use super::message::{SentSummary, StopSessions};
 use super::session::TestSession;
@@ -58,7 +58,7 @@ pub(super) struct RunningSessions {
     /// True if sending must end or has ended.
     stopping: bool,
     stop_sent: bool,
-    /// Time at which the peer's Stop-Sessions began to arrive.
+    /// Time at which the peer's Stop-Sessions began to arrive; `None` before that.
     peer_stop: Option<WallTime>,
     /// True once the peer's Stop-Sessions is complete.
     peer_stop_complete: bool,
@@ -84,7 +84,7 @@ impl RunningSessions {
         }
     }
 
-    /// Records that one end on this side is complete. Returns true when the last one is.
+    /// Records that one end of a session on this side is complete. Returns true for the last one.
     pub(super) fn complete(&mut self, sid: Sid) -> bool {
         if let Some(end) = self.ends.iter_mut().find(|end| end.sid == sid) {
             end.complete = true;
@@ -104,7 +104,7 @@ impl RunningSessions {
         }
     }
 
-    /// Returns this side's Stop-Sessions once, as soon as it can be sent.
+    /// Returns this side's Stop-Sessions as soon as it can be sent, and only once.
     pub(super) fn poll_stop(&mut self) -> Option<StopSessions> {
         if self.stop_sent || !self.stopping || self.ends.iter().any(|end| end.sends && end.sent.is_none()) {
             return None;

@@ -1,6 +1,6 @@
-//! Send times of the packets of a session (RFC 4656 §5, §3.6). Both ends compute them from the session's
-//! identifier and slots: the sender follows them, and the receiver uses them to detect losses. The arithmetic
-//! is fixed point, so both ends get identical results.
+//! Send times of the packets of a session (RFC 4656 §5, §3.6). Both ends compute the send times from the
+//! session's identifier and slots: the sender follows them, and the receiver needs them to detect losses. The
+//! arithmetic is fixed-point, so that both ends get identical results.
 
 use super::message::ScheduleSlot;
 use crate::amp::Sid;
@@ -8,7 +8,7 @@ use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use jitlat_core::ntp::NtpTime;
 
-/// Sums of ln2ⁱ / i! up to the k-th, in units of 2⁻³². The first is ln 2.
+/// Partial sums of ln2ⁱ / i!, in units of 2⁻³². The first is ln 2.
 const Q: [u32; 11] = [
     0xb172_17f8,
     0xeef1_93f7,
@@ -23,12 +23,12 @@ const Q: [u32; 11] = [
     0xffff_ffff,
 ];
 
-/// Generator of random numbers that are equal at both ends: AES in counter mode, keyed with the session's
+/// Generator of random numbers that are the same at both ends: AES in counter mode, keyed with the session
 /// identifier.
 #[derive(Clone)]
 struct Uniform {
     cipher: Aes128,
-    /// Number of 32-bit words drawn so far (not blocks).
+    /// Number of 32-bit words drawn so far; a block contains several.
     drawn: u128,
     block: [u8; 16],
 }
@@ -55,7 +55,7 @@ impl Uniform {
         let ln2 = u64::from(Q[0]);
         let u = self.draw();
         let ones = u.leading_ones();
-        // Also removes the zero after the leading ones.
+        // Also removes the zero that follows the leading ones.
         let u = u.checked_shl(ones + 1).unwrap_or(0);
         if u < Q[0] {
             return u64::from(ones) * ln2 + u64::from(u);
@@ -71,7 +71,7 @@ fn multiply(x: u64, y: u64) -> u64 {
     ((u128::from(x) * u128::from(y)) >> 32) as u64
 }
 
-/// Send times of one session, in order. The first packet leaves one step after the start.
+/// Send times of one session, in order. The first packet is sent one step after the start.
 #[derive(Clone)]
 pub struct OwampSchedule {
     slots: Box<[ScheduleSlot]>,
@@ -82,8 +82,8 @@ pub struct OwampSchedule {
 }
 
 impl OwampSchedule {
-    /// Creates the schedule of a session with this identifier: `packets` packets from `start` on, with
-    /// `slots` in turn. Slots beyond the number of packets are never used.
+    /// Creates the schedule of the session `sid`: `packets` packets from `start` on, with gaps according to
+    /// `slots`, which are used in turn. If there are more slots than packets, the last ones are not used.
     pub fn new(sid: &Sid, start: NtpTime, slots: &[ScheduleSlot], packets: u32) -> OwampSchedule {
         let used = slots.len().min(packets as usize);
         OwampSchedule {
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    /// Schedule of a recorded session. Its sender sent each packet 76 to 144 µs late.
+    /// Schedule of a recorded session. The sender sent each packet 76 to 144 µs late.
     #[test]
     fn a_recorded_schedule() {
         let offsets =
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_first_word_of_ones_is_thirty_two_doublings() {
-        // The algorithm's result for the rarest number, which published sums may not contain.
+        // Result of the algorithm for the rarest number, which may not occur in the published sums.
         assert_eq!(u32::MAX.leading_ones(), 32);
         assert_eq!(u32::MAX.checked_shl(33), None);
     }

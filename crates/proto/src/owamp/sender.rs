@@ -9,8 +9,8 @@ use crate::machine::Tick;
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 use jitlat_core::{Span, SteadyTime, WallTime};
 
-/// Time after the last packet and its timeout before either end considers its session complete, because the
-/// other end's clock may be behind.
+/// Time after the last packet and its timeout before an end considers its session complete, because the clock
+/// of the other end may be slow.
 pub(super) const END_DELAY: Span = Span::seconds(1);
 
 /// Sender of one session: schedules packets, and skips those that are too late.
@@ -24,14 +24,16 @@ pub struct SessionSender {
     keys: Option<TestKeys>,
     schedule: OwampSchedule,
     timeout: Span,
-    /// Time on both clocks at one instant. It converts the schedule, which is in wall time, to the steady
+    /// Readings of both clocks at one instant, for converting the schedule from wall time to the steady
     /// clock.
     anchor: Tick,
     /// Sequence number of the next packet.
     next: u32,
-    /// Time to send the next packet.
+    /// Time at which to send the next packet; `None` if there is none.
     due: Option<SteadyTime>,
     last_due: SteadyTime,
+    /// Time at which the last packet left; it is after `last_due` if the sender was late.
+    last_departure: SteadyTime,
     skips: Vec<SkipRange>,
     stopped: bool,
 }
@@ -47,8 +49,9 @@ pub struct DuePacket {
 }
 
 impl SessionSender {
-    /// Creates the sender of a granted session. The schedule follows the steady clock from `now` on: a step
-    /// of the wall clock during the session changes the times in the packets, but not when they are sent.
+    /// Creates the sender of an accepted session. The schedule follows the steady clock from `now` on: a step
+    /// of the wall clock during the session changes the times in the packets, but not the instants at which
+    /// they are sent.
     pub fn new(session: &TestSession, keys: Option<TestKeys>, now: Tick) -> SessionSender {
         let mut sender = SessionSender {
             session: session.clone(),
@@ -59,6 +62,7 @@ impl SessionSender {
             next: 0,
             due: None,
             last_due: now.steady,
+            last_departure: now.steady,
             skips: Vec::with_capacity(64),
             stopped: false,
         };
@@ -75,19 +79,25 @@ impl SessionSender {
         self.last_due = self.due.unwrap_or(self.last_due);
     }
 
-    /// Returns the time of the next call; `None` once stopped.
+    /// Returns the time of the next call of `poll_transmit`; `None` once stopped.
     pub fn poll_timeout(&self) -> Option<SteadyTime> {
-        (!self.stopped).then(|| self.due.unwrap_or(self.last_due + self.timeout + END_DELAY))
+        (!self.stopped).then(|| self.due.unwrap_or_else(|| self.end()))
+    }
+
+    /// Returns the time after which every packet has arrived or counts as lost. Results do not contain packets
+    /// sent within the timeout before the end (RFC 4656 §3.8), so late packets postpone it.
+    fn end(&self) -> SteadyTime {
+        self.last_due.max(self.last_departure) + self.timeout + END_DELAY
     }
 
     /// True if every packet has been sent, and has arrived or counts as lost by now.
     pub fn is_complete(&self, now: SteadyTime) -> bool {
-        self.due.is_none() && now >= self.last_due + self.timeout + END_DELAY
+        self.due.is_none() && now >= self.end()
     }
 
-    /// Writes the packet that is due at `now` to the front of `packet`. Read the clocks for every call, and
-    /// send the packet at once. Packets later than the session's timeout are skipped. `error` is the error
-    /// estimate of this host's clock.
+    /// Writes the packet that is due at `now` to the front of `packet`. The clocks must be read for every
+    /// call, and the packet must be sent at once. Packets that are overdue by more than the session's timeout
+    /// are skipped. `error` is the error estimate of this host's clock.
     pub fn poll_transmit(
         &mut self,
         now: Tick,
@@ -102,6 +112,7 @@ impl SessionSender {
                 self.skip(seq);
                 continue;
             }
+            self.last_departure = now.steady;
             let sent = NtpTime::from(now.wall);
             let len = TestPacket { seq, sent, error }.write(self.keys.as_ref(), packet);
             return Some(DuePacket { seq, len });
@@ -109,8 +120,8 @@ impl SessionSender {
         None
     }
 
-    /// Records that the system did not accept the last packet, `seq`. It counts as skipped, not as lost on
-    /// the path.
+    /// Records that the system did not accept the last packet, `seq`, which then counts as skipped, not as
+    /// lost on the path.
     pub fn not_sent(&mut self, seq: u32) {
         if self.skips.len() < StopSessions::MOST_SKIPS {
             self.skip(seq);

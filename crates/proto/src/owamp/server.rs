@@ -1,4 +1,4 @@
-//! The control server (RFC 4656 §3): grants test sessions within limits, starts and stops them, and sends
+//! The control server (RFC 4656 §3): accepts test sessions within limits, starts and stops them, and sends
 //! their records.
 
 use super::fetch::DataWriter;
@@ -18,18 +18,18 @@ use jitlat_core::{Direction, Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Maximum length of unread messages in bytes; the longest is a Stop-Sessions.
+/// Maximum number of buffered bytes; the longest message is a Stop-Sessions.
 const MAX_UNREAD: usize = 4 << 20;
-/// Maximum time that a test may last beyond its schedule.
+/// Maximum time for which a test may exceed its schedule.
 const MAX_OVERRUN: Span = Span::seconds(60);
 
 /// A requested session, for which the driver must reserve resources and open a socket.
 #[derive(Clone, Debug)]
 pub struct OwampOpenRequest {
     /// Session with its identifier. Unspecified addresses are replaced by those of the connection. The port
-    /// of this end is the requested one.
+    /// of this end is the requested port.
     pub session: TestSession,
-    /// Direction of the packets. Up: this end receives. Down: it sends.
+    /// Direction of the packets. Up: this end receives. Down: this end sends.
     pub direction: Direction,
     /// Address and port of the other end. Port 0: the source port of the first packet.
     pub far: SocketAddr,
@@ -39,38 +39,38 @@ pub struct OwampOpenRequest {
     pub keys: Option<TestKeys>,
 }
 
-/// An input of a server.
+/// Input of a server.
 #[derive(Debug)]
 pub enum OwampServerInput<'a> {
     /// Bytes were received on the control connection.
     Bytes(&'a [u8]),
     /// The connection was closed.
     Closed,
-    /// The requested socket ([`OwampServerEvent::Open`]) is open on this port, or is not available.
+    /// The socket requested by [`OwampServerEvent::Open`] is open on this port, or is not available.
     Opened(Result<u16, AcceptCode>),
-    /// One end of a session has no more to send or to wait for.
+    /// One end of a session has nothing more to send or to wait for.
     Complete(Sid),
     /// A sender has ended after [`OwampServerEvent::StopSending`].
     Sent(SentSummary),
-    /// Answer to [`OwampServerEvent::Fetch`]; `None` if there are no such records.
+    /// Answer to [`OwampServerEvent::Fetch`]; `None` if these records do not exist.
     Found(Option<Arc<SessionData>>),
 }
 
 /// Request of a server to its driver.
 #[derive(Clone, Debug)]
 pub enum OwampServerEvent {
-    /// Open a socket. Answer with [`OwampServerInput::Opened`] before any other input.
+    /// Open a socket. Must be answered by [`OwampServerInput::Opened`] before any other input.
     Open(Box<OwampOpenRequest>),
-    /// The sessions granted since the last test begin. Their packets may have arrived before.
+    /// Start the sessions that were accepted since the last test. Their packets may already have arrived.
     Start,
-    /// End all sending. Answer with [`OwampServerInput::Sent`] for each sender.
+    /// End all sending. Answered by [`OwampServerInput::Sent`] for each sender.
     StopSending,
-    /// A session that this end received was stopped: finish it, and store its records.
+    /// A session that this end receives was stopped: finish it, and store its records.
     Received(PeerSummary),
-    /// Find the records of a session that belongs to this [`Owner`]. Answer with [`OwampServerInput::Found`].
+    /// Find the records of a session that belongs to this [`Owner`]. Answered by [`OwampServerInput::Found`].
     Fetch(FetchSession, Owner),
-    /// The conversation is over: close the connection once everything is written. Sessions that still run end
-    /// now; their receivers are [abandoned](super::SessionReceiver::abandon).
+    /// The conversation is over: close the connection once everything has been written. Sessions that are
+    /// still running end now; their receivers are [abandoned](super::SessionReceiver::abandon).
     Over(AmpEndReason),
 }
 
@@ -82,7 +82,7 @@ enum OwampServerState {
     Idle,
     /// Waiting for the driver to open a socket for this session.
     Opening(Box<TestSession>),
-    /// A test runs.
+    /// A test is running.
     Running(RunningSessions),
     /// Waiting for the driver to find records.
     Finding(FetchSession),
@@ -91,7 +91,7 @@ enum OwampServerState {
     Over,
 }
 
-/// Server of one control conversation.
+/// Server of one control connection.
 #[derive(Debug)]
 pub struct Server {
     rules: OwampRules,
@@ -101,17 +101,17 @@ pub struct Server {
     state: OwampServerState,
     deadline: SteadyTime,
     connection: AmpConnection,
-    /// Encrypted messages in the order in which they must be written.
+    /// Encrypted messages, in the order in which they must be written.
     queued: VecDeque<Vec<u8>>,
-    /// Sessions that are granted but not started yet.
+    /// Sessions that were accepted but not started yet.
     sessions: Vec<TestSession>,
     named: u32,
     events: VecDeque<OwampServerEvent>,
 }
 
 impl Server {
-    /// Creates a server for the connection from `peer` to `local`, accepted at `now`. The host has been
-    /// serving since `started`.
+    /// Creates a server for the connection from `peer` to `local`, which was accepted at `now`. The server
+    /// program was started at `started`.
     pub fn new(
         rules: OwampRules,
         peer: SocketAddr,
@@ -157,7 +157,7 @@ impl Server {
         self.queued.push_back(bytes);
     }
 
-    /// Reads one message. Returns `Ok(false)` if it is not complete yet.
+    /// Reads one message; returns `Ok(false)` if the message is not complete yet.
     fn advance(&mut self, now: Tick) -> Result<bool, AmpEndReason> {
         match &mut self.state {
             OwampServerState::SetUp => {
@@ -174,7 +174,8 @@ impl Server {
                 Ok(true)
             }
             OwampServerState::Idle => self.command(now),
-            // Messages after the client's Stop-Sessions are read once this side's has been sent.
+            // Messages after the client's Stop-Sessions are read once this side's Stop-Sessions has been
+            // sent.
             OwampServerState::Running(running) if running.has_peer_stopped() => Ok(false),
             OwampServerState::Running(running) => {
                 match self.connection.incoming.first() {
@@ -227,7 +228,7 @@ impl Server {
         }
     }
 
-    /// The length of the rest is unknown, so the conversation cannot continue.
+    /// Refuses an unknown command. Its length is unknown, so the conversation cannot continue.
     fn refuse_command(&mut self) -> Result<bool, AmpEndReason> {
         self.send_signed(|out| write_start_ack(AcceptCode::Unsupported, out));
         Err(AmpEndReason::Confused)
@@ -282,7 +283,7 @@ impl Server {
         };
         let request = RequestSession::parse(request).map_err(|_| AmpEndReason::Confused)?;
         let Some(slots) = self.rules.slots_len(request.slots) else {
-            // There are too many slots to be read, so the conversation cannot continue.
+            // There are too many slots to read, so the conversation cannot continue.
             self.refuse(AcceptCode::Permanent);
             return Err(AmpEndReason::Confused);
         };

@@ -7,17 +7,17 @@ use crate::amp::message::RequestSession;
 use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Span};
 
-/// A session as requested or granted: the request with its slots.
+/// A requested or accepted session: the request with its slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestSession {
-    /// The request. Once granted, it has the actual ports and the identifier.
+    /// Request. Once accepted, it contains the actual ports and the identifier.
     pub request: RequestSession,
     /// Schedule of the packets.
     pub slots: Vec<ScheduleSlot>,
 }
 
 impl TestSession {
-    /// Returns the direction of the packets: up is from the client. `None` if the request names both
+    /// Returns the direction of the packets; up is from the client. `None` if the request specifies both
     /// directions or neither.
     pub fn direction(&self) -> Option<Direction> {
         match (self.request.conf_sender != 0, self.request.conf_receiver != 0) {
@@ -27,7 +27,7 @@ impl TestSession {
         }
     }
 
-    /// Returns the session with this port at the server's end.
+    /// Returns the session with `port` at the server's end.
     pub fn with_server_port(mut self, port: u16) -> TestSession {
         match self.direction() {
             Some(Direction::Down) => self.request.sender_port = port,
@@ -36,7 +36,7 @@ impl TestSession {
         self
     }
 
-    /// Returns the identifier.
+    /// Returns the session identifier.
     pub fn sid(&self) -> Sid {
         self.request.sid
     }
@@ -52,7 +52,7 @@ impl TestSession {
         round * u128::from(self.request.packets) / (self.slots.len().max(1) as u128)
     }
 
-    /// Returns the time from the start until the last packet must have arrived or be lost, with a margin.
+    /// Returns the time from the start until the last packet has arrived or counts as lost, with a margin.
     pub(super) fn longest(&self) -> Span {
         // The sum of many exponential steps stays near its mean, and no step is longer than 32 ln2 = 22.2
         // times the mean.
@@ -63,34 +63,33 @@ impl TestSession {
     }
 }
 
-/// Returns the signed distance from `b` to `a` in units of 2⁻³² s. Correct for times within 68 years of each
-/// other.
+/// Returns `a` − `b` in units of 2⁻³² s. Correct for times within 68 years of each other.
 pub(super) fn distance(a: NtpTime, b: NtpTime) -> i64 {
     a.0.wrapping_sub(b.0) as i64
 }
 
-/// Converts a timeout to a distance.
+/// Converts a timeout to the units of [`distance`].
 pub(super) fn bounded(timeout: NtpTime) -> i64 {
     i64::try_from(timeout.0).unwrap_or(i64::MAX)
 }
 
-/// A session with its receiver's records: the answer to Fetch-Session.
+/// A session with the records of its receiver, as sent in answer to Fetch-Session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionData {
-    /// Parameters of the session, as granted.
+    /// Accepted parameters of the session.
     pub session: TestSession,
     /// End of the session.
     pub finished: SessionFinish,
     /// First sequence number that was neither sent nor skipped; `None` unless the session stopped normally.
     pub next_seq: Option<u32>,
-    /// Sequence numbers that were never sent. They are also among the records, as lost.
+    /// Sequence numbers that were never sent. The records also contain them, as lost.
     pub skips: Vec<SkipRange>,
-    /// Records in the order in which packets arrived or were given up. Duplicates have records of their own.
+    /// Records in the order in which packets arrived or were given up. Each duplicate has its own record.
     pub records: Vec<DataRecord>,
 }
 
 impl SessionData {
-    /// Returns the records with sequence numbers from `begin` to `end`, both included.
+    /// Returns the records with sequence numbers from `begin` to `end`, both inclusive.
     pub fn between(&self, begin: u32, end: u32) -> impl Iterator<Item = &DataRecord> {
         self.records.iter().filter(move |r| (begin..=end).contains(&r.seq))
     }

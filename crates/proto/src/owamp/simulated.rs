@@ -27,7 +27,7 @@ fn tally(seqs: impl Iterator<Item = u32>) -> BTreeMap<u32, usize> {
 }
 
 /// Checks that a test that ended normally has correct records of every session: each packet that arrived,
-/// with its times, and each that did not.
+/// with its times, and each packet that did not.
 fn check(outcome: &OwampSimOutcome, sessions: usize) {
     assert_eq!(outcome.client, Ok(()));
     assert_eq!(outcome.server, Some(AmpEndReason::Closed));
@@ -47,7 +47,7 @@ fn check(outcome: &OwampSimOutcome, sessions: usize) {
             assert_eq!(record.sent, NtpTime::from(sent[&record.seq]));
             assert_eq!((record.send_error, record.ttl), (crate::sim::owamp::ERROR, 255));
         }
-        // Every number up to the last that counts is present: once per arrival, or once as lost.
+        // Every sequence number up to the last one that counts is present: once per arrival, or once as lost.
         let arrivals = tally(truth.came.iter().map(|c| c.0));
         assert_eq!(tally(came.iter().map(|r| r.seq)), arrivals);
         let next = data.next_seq.unwrap();
@@ -125,7 +125,8 @@ fn clocks_apart_move_delays_alone() {
             }
         }
     }
-    // With a larger offset everything counts as lost: the protocol cannot distinguish the two.
+    // With a larger offset, everything counts as lost, because the protocol cannot distinguish offset and
+    // delay.
     let clocks = [SimClock::default(), SimClock { offset: Span::seconds(2), skew_ppb: 0 }];
     let outcome =
         OwampWorld { clocks, ..OwampWorld::new(SecurityMode::Open, both(50, ScheduleSlot::Fixed(10 * MS))) }
@@ -158,6 +159,23 @@ fn a_paused_sender_reports_the_packets_it_skips() {
     }
 }
 
+/// The last packets leave more than a second late, but within the timeout: both ends wait for their results.
+#[test]
+fn packets_that_leave_late_are_part_of_the_results() {
+    for host in [SimHost::Client, SimHost::Server] {
+        let mut world = OwampWorld::new(SecurityMode::Open, both(50, ScheduleSlot::Fixed(20 * MS)));
+        world.timeout = Span::seconds(2);
+        world.troubles = vec![(Span::millis(600), OwampTrouble::Pause(host, Span::millis(1900)))];
+        let outcome = world.run();
+        for (sid, data) in &outcome.data {
+            let data = data.as_ref().unwrap();
+            assert_eq!((outcome.truth[sid].sent.len(), data.next_seq), (50, Some(50)), "{host:?}");
+            let lost = data.records.iter().filter(|r| r.received.is_none()).count();
+            assert_eq!((data.records.len(), lost), (50, 0), "{host:?} {:?}", outcome.truth[sid].direction);
+        }
+    }
+}
+
 #[test]
 fn an_interrupt_ends_the_test_and_keeps_what_there_is() {
     for ms in [0, 5, 20, 40, 60, 100, 200, 700, 1200, 1900] {
@@ -168,7 +186,7 @@ fn an_interrupt_ends_the_test_and_keeps_what_there_is() {
         assert!(outcome.took < Span::seconds(5), "{ms} ms: {:?}", outcome.took);
         for (sid, data) in &outcome.data {
             let (data, truth) = (data.as_ref().unwrap(), &outcome.truth[sid]);
-            // Packets sent within the timeout before the end are omitted (RFC 4656 §3.8).
+            // Packets sent less than the timeout before the end are omitted (RFC 4656 §3.8).
             let counted = data.records.len() as u64;
             let sent = truth.sent.len() as u64;
             assert!(
@@ -230,8 +248,8 @@ fn trouble() -> impl Strategy<Value = OwampTrouble> {
     ]
 }
 
-/// Checks that a conversation ends under any conditions, that the server sends only to its client and no more
-/// than was granted, and that memory is bounded.
+/// Checks that a conversation always ends, that the server sends only to its client and no more than was
+/// accepted, and that memory is bounded.
 fn survive(outcome: &OwampSimOutcome, granted: u64) {
     assert!(outcome.took < Span::seconds(1100), "{:?}", outcome.took);
     assert_eq!(outcome.misdirected, 0);
@@ -276,7 +294,7 @@ proptest! {
     }
 }
 
-/// Every kind of trouble at every step of a short conversation.
+/// Every kind of fault, at every step of a short conversation.
 #[test]
 fn anything_at_any_step_is_survived() {
     let world = || OwampWorld::new(SecurityMode::Encrypted, both(5, ScheduleSlot::Fixed(20 * MS)));

@@ -1,8 +1,8 @@
 //! [`Statistics`]: prints a session's results exactly like perfSONAR's tools: `owping -v` and `owstats -v`
 //! ([`Statistics::text`]), and `-R` ([`Statistics::raw`]).
 //!
-//! The definitions differ from jitlat's: delays are differences of times in double precision, percentiles are
-//! counted in buckets and include lost packets, and minimum and maximum include duplicates.
+//! The definitions differ from those of jitlat: delays are differences of times in double precision,
+//! percentiles are counted in buckets and include lost packets, and minimum and maximum include duplicates.
 
 use super::message::DataRecord;
 use super::session::SessionData;
@@ -20,7 +20,7 @@ const MAX_REORDERING: usize = 1000;
 pub struct OwpingOptions {
     /// Width of the buckets in which delays are counted for median and percentiles, in seconds (`-b`).
     pub bucket: f64,
-    /// Further percentiles, in percent (`-a`).
+    /// Additional percentiles, in percent (`-a`).
     pub percentiles: Vec<f64>,
 }
 
@@ -30,16 +30,16 @@ impl Default for OwpingOptions {
     }
 }
 
-/// Results of a session, with their format.
+/// Results of a session, with their output format.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statistics {
     /// Records of the session.
     pub data: SessionData,
-    /// Format of the text.
+    /// Format of the output.
     pub style: OwpingOptions,
 }
 
-/// Counts by the rules of owping.
+/// Counts according to the definitions of owping.
 #[derive(Default)]
 struct OwpingCounts {
     /// Number of records of received packets, by sequence number.
@@ -48,13 +48,14 @@ struct OwpingCounts {
     arrivals: u64,
     least: Option<f64>,
     most: Option<f64>,
-    /// Delays in buckets, without duplicates.
+    /// Number of packets by delay bucket, without duplicates.
     buckets: BTreeMap<i64, u64>,
-    /// Times to live, without duplicates.
+    /// Number of packets by TTL, without duplicates.
     ttls: BTreeMap<u8, u64>,
-    /// Number of arrivals that were preceded by at least n packets with higher numbers, at index n − 1.
+    /// Number of arrivals that were preceded by at least n packets with higher sequence numbers, at index n −
+    /// 1.
     reordered: Vec<u64>,
-    /// Largest sum of the errors of both clocks, in seconds.
+    /// Largest sum of both clocks' errors, in seconds.
     error: f64,
     unsynchronised: bool,
 }
@@ -84,8 +85,8 @@ impl Statistics {
         out
     }
 
-    /// Returns the lines of `owping -R`, one per record: number; time, synchronisation and error of both
-    /// clocks; time to live. Lost packets have no arrival.
+    /// Returns the lines of `owping -R`, one per record: sequence number; time, synchronisation and error of
+    /// both clocks; TTL. Lost packets have no arrival time.
     pub fn raw(&self) -> String {
         let mut out = String::new();
         for record in &self.data.records {
@@ -204,7 +205,7 @@ impl Statistics {
 }
 
 impl OwpingCounts {
-    /// Returns the upper edge of the bucket at which `share` of all sent packets have arrived, in seconds;
+    /// Returns the upper edge of the bucket by which `share` of all sent packets have arrived, in seconds;
     /// `None` if fewer have arrived.
     fn percentile(&self, share: f64, sent: u64, bucket: f64) -> Option<f64> {
         let mut arrived = 0;
@@ -216,8 +217,8 @@ impl OwpingCounts {
     }
 }
 
-/// Returns the delay of a received packet in seconds, as these tools compute it: the last bits of the times
-/// are lost.
+/// Returns the delay of a received packet in seconds, computed like in these tools, which lose the last bits
+/// of the times; `None` if the packet was lost.
 fn delay(record: &DataRecord) -> Option<f64> {
     let seconds = |at: NtpTime| at.0 as f64 / UNITS;
     Some(seconds(record.received?) - seconds(record.sent))
@@ -267,6 +268,7 @@ fn time_of_day(at: NtpTime) -> String {
     // Eras of 2^32 s begin in 1900 and 2036. Times without the highest bit belong to the later era.
     let era = i64::from(at.0 >> 63 == 0) << 32;
     let thousandths = ((u128::from(at.0) * 1000 + (1 << 31)) >> 32) as i64;
+    // 2 208 988 800 s lie between the beginning of the NTP era in 1900 and 1970.
     let seconds = thousandths.div_euclid(1000) + era - 2_208_988_800;
     let thousandths = thousandths.rem_euclid(1000);
     let (year, month, day) = civil(seconds.div_euclid(86_400));

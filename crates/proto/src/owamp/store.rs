@@ -8,12 +8,12 @@ use jitlat_core::{Span, SteadyTime};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Owner of a session. The identifier of a session alone does not give access to its data.
+/// Owner of a session. The session identifier alone does not give access to the data.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
-    /// A user of the keyed modes.
+    /// User of the keyed modes.
     User(String),
-    /// The host that requested the session, in the open mode.
+    /// Host that requested the session, in open mode.
     Host(IpAddr),
 }
 
@@ -38,7 +38,7 @@ impl Default for StoreLimits {
 struct StoredSession {
     owner: Owner,
     bytes: u64,
-    /// `None` while the session runs.
+    /// Records, and the time at which they expire; `None` while the session is running.
     data: Option<(Arc<SessionData>, SteadyTime)>,
 }
 
@@ -66,7 +66,8 @@ impl Store {
     }
 
     /// Reserves memory for a session of `packets` that is about to run, one record per packet. If necessary,
-    /// the owner's oldest data is removed. Refused if the identifier is in use or there is no room.
+    /// the owner's oldest data is removed. Refused if the identifier is in use or the memory is not
+    /// sufficient.
     pub fn claim(
         &mut self,
         sid: Sid,
@@ -125,7 +126,7 @@ impl Store {
         records as u64 * size_of::<DataRecord>() as u64 + 1024
     }
 
-    /// True if `sid` runs or its records are stored.
+    /// True if `sid` is running or its records are stored.
     pub fn contains(&self, sid: Sid) -> bool {
         self.sessions.contains_key(&sid)
     }

@@ -1,4 +1,5 @@
-//! Tests of the server's grants, of the access to its records, and of messages with any content.
+//! Tests of the sessions that the server accepts, of access to its records, and of messages with arbitrary
+//! content.
 
 use super::fetch::{DataReader, DataWriter};
 use super::message::{MessageTooLong, StopSessions};
@@ -23,7 +24,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Returns owping's default request in this direction.
+/// Returns owping's default request in `direction`.
 fn session(direction: Direction) -> TestSession {
     let up = direction == Direction::Up;
     let (sender, receiver) = if up { (ip(PEER), ip(LOCAL)) } else { (ip(LOCAL), ip(PEER)) };
@@ -47,7 +48,7 @@ fn session(direction: Direction) -> TestSession {
     TestSession { request, slots: vec![ScheduleSlot::Exponential(0x1999_9999)] }
 }
 
-/// Returns a server on whose connection the open mode was selected.
+/// Returns a server on whose connection open mode was selected.
 fn server(rules: OwampRules) -> Server {
     let (peer, local) = ((ip(PEER), 50_000).into(), (ip(LOCAL), PORT).into());
     let mut server = Server::new(rules, peer, local, NOW.wall, ServerRandom::new([7; 52]), NOW);
@@ -116,14 +117,14 @@ fn what_is_granted() {
         (Up, |s| (s.request.packets, s.slots) = (2, vec![ScheduleSlot::Fixed(50_000 << 32)]), Permanent),
         (Up, |s| s.slots = vec![ScheduleSlot::Fixed(1 << 32); 100], Ok),
         // Packets are only allowed between the two ends of the control connection. An unspecified address
-        // means one of them.
+        // means one of these ends.
         (Up, |s| s.request.sender = ip("198.51.100.1"), Unsupported),
         (Up, |s| s.request.receiver = ip("198.51.100.1"), Unsupported),
         (Down, |s| s.request.receiver = ip("198.51.100.1"), Unsupported),
         (Down, |s| s.request.sender = ip("198.51.100.1"), Unsupported),
         (Up, |s| s.request.sender = ip("0.0.0.0"), Ok),
         (Down, |s| (s.request.sender, s.request.receiver) = (ip("0.0.0.0"), ip("0.0.0.0")), Ok),
-        // They are not allowed to a service of the client.
+        // Packets to a service port of the client are not allowed.
         (Down, |s| s.request.receiver_port = 53, Unsupported),
         (Down, |s| s.request.receiver_port = 0, Unsupported),
         (Down, |s| s.request.receiver_port = 861, Ok),
@@ -167,7 +168,7 @@ fn what_has_no_place_ends_the_conversation() {
             _ => None,
         }
     };
-    // Stop-Sessions without a test, the request of TWAMP, an unknown command.
+    // Stop-Sessions without a test, a request of TWAMP, an unknown command.
     for number in [0, 3, 5, 200] {
         assert_eq!(over(&[number; 32]), Some(AmpEndReason::Confused));
     }
@@ -311,7 +312,7 @@ fn fetching_is_for_the_owner() {
         say(&mut server, |out| fetch.write(out));
         let Some(OwampServerEvent::Fetch(asked, owner)) = server.poll_event() else { panic!() };
         assert_eq!((asked, owner), (fetch, Owner::Host(ip(PEER))));
-        // Messages received meanwhile are read afterwards.
+        // Messages received in the meantime are read afterwards.
         say(&mut server, |out| fetch.write(out));
         assert!(server.poll_event().is_none());
         server.handle(NOW, OwampServerInput::Found(found));
@@ -346,7 +347,7 @@ proptest! {
         prop_assert_eq!(bytes.len() % 16, 0);
         prop_assert_eq!(StopSessions::len_of(&bytes, 3), Ok(Some(bytes.len() + HMAC_LEN)));
         prop_assert_eq!(StopSessions::parse(&bytes), Ok(stop.clone()));
-        // After any truncation the length is unknown or the same.
+        // After any truncation, the length is unknown or unchanged.
         let known = StopSessions::len_of(&bytes[..cut.min(bytes.len())], 3).unwrap();
         prop_assert!(known.is_none_or(|len| len == bytes.len() + HMAC_LEN));
         if stop.sessions.len() == 3 {

@@ -1,7 +1,8 @@
-//! Path discovery: finds the routers on a path from their ICMP errors about packets whose TTL expired.
+//! Path discovery: finds the routers on a path by the ICMP errors that they send about packets with an
+//! expired TTL.
 //!
-//! * [`quotation`] – parses ICMP errors: the packet they quote (RFC 792, 4443, 1812) and the MPLS labels in
-//!   their extensions (RFC 4884, 4950)
+//! * [`quotation`] – parses ICMP errors: the packet that they quote (RFC 792, 4443, 1812) and the MPLS
+//!   labels in their extensions (RFC 4884, 4950)
 //! * [`tracer`] – schedules probes and assigns answers to hops
 
 pub mod quotation;

@@ -1,17 +1,17 @@
 //! [`Quotation`]: the packet that an ICMP error quotes.
 //!
-//! ICMP errors may come from any host. So every length is checked, and each kind of invalid message has an
-//! error of its own. The kernel verifies the checksums of the messages.
+//! ICMP errors may come from any host, so every length is checked, and each kind of invalid message has its
+//! own error. The kernel verifies the checksums of the messages.
 
 use crate::echo::checksum;
 use crate::wire::Field;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use jitlat_core::path::Label;
 
-/// Maximum number of MPLS labels stored per packet; more than any network uses.
+/// Maximum number of MPLS labels stored per packet, more than any network uses.
 pub const MAX_LABELS: usize = 16;
-/// Length to which a sender without a length field pads the quoted packet before extensions (RFC 4884 §5.5),
-/// in bytes.
+/// Length in bytes to which routers that send no length field pad the quoted packet before extensions (RFC
+/// 4884 §5.5).
 const PADDED_BYTES: usize = 128;
 
 mod icmp {
@@ -54,7 +54,7 @@ mod transport {
     use super::Field;
     pub const SOURCE: Field<u16> = Field::at(0);
     pub const DESTINATION: Field<u16> = SOURCE.then();
-    /// Length of UDP header and payload.
+    /// Length of the UDP header and payload.
     pub(crate) const UDP_LENGTH: Field<u16> = DESTINATION.then();
 }
 
@@ -65,12 +65,12 @@ mod extension {
     pub const VERSION: Field<u8> = Field::at(0);
     pub const CHECKSUM: Field<u16> = Field::at(2);
     pub const HEADER: usize = CHECKSUM.end();
-    /// Length of an object, with this header.
+    /// Length of an object, including this header.
     pub const LENGTH: Field<u16> = Field::at(0);
     pub(crate) const CLASS: Field<u8> = LENGTH.then();
     pub const KIND: Field<u8> = CLASS.then();
     pub(crate) const OBJECT: usize = KIND.end();
-    /// Class and type of the MPLS label stack of the packet when it arrived (RFC 4950).
+    /// Class and type of the object with the packet's MPLS label stack on arrival (RFC 4950).
     pub const MPLS: (u8, u8) = (1, 1);
 }
 
@@ -88,9 +88,9 @@ pub enum IcmpFamily {
 pub enum IcmpCause {
     /// The TTL expired.
     TimeExceeded,
-    /// No program listens at the port.
+    /// No program listens on the port.
     PortUnreachable,
-    /// The packet cannot be delivered for another reason. Contains the ICMP or ICMPv6 code.
+    /// The packet cannot be delivered for another reason; with the ICMP or ICMPv6 code.
     Unreachable(u8),
 }
 
@@ -103,7 +103,7 @@ pub struct Quotation {
     pub source: IpAddr,
     /// Destination address of the quoted packet.
     pub destination: IpAddr,
-    /// Protocol: 17 for UDP, 6 for TCP.
+    /// Transport protocol: 17 for UDP, 6 for TCP.
     pub protocol: u8,
     /// TTL or hop limit of the packet when it reached the router.
     pub ttl: u8,
@@ -113,11 +113,11 @@ pub struct Quotation {
     pub ports: [u16; 2],
     /// UDP payload length in bytes, according to the header; `None` for TCP.
     pub payload: Option<u16>,
-    /// MPLS labels, the outermost first.
+    /// MPLS labels, outermost first.
     pub labels: Vec<Label>,
 }
 
-/// Reason why bytes are not a quotation.
+/// Reason why an ICMP message cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuotationError {
@@ -127,7 +127,7 @@ pub enum QuotationError {
     /// The message is not an error about a packet.
     #[error("ICMP type {0} is not an error that quotes a packet")]
     NoError(u8),
-    /// The quoted packet has another IP version, or a header that is too short.
+    /// The quoted packet has another IP version, or its header is too short.
     #[error("an ICMP error does not quote an IP packet of its family")]
     NotIp,
     /// The quoted packet is a later fragment, which has no ports.
@@ -142,7 +142,7 @@ impl Quotation {
     /// Parses an ICMP or ICMPv6 message, which begins with its type.
     ///
     /// # Errors
-    /// [`QuotationError`] if the quotation is invalid. Invalid extensions are ignored.
+    /// [`QuotationError`] if the message is invalid. Invalid extensions are ignored.
     pub fn parse(family: IcmpFamily, message: &[u8]) -> Result<Quotation, QuotationError> {
         let truncated = QuotationError::Truncated("its header");
         let kind = icmp::TYPE.read(message).ok_or(truncated)?;
@@ -162,7 +162,7 @@ impl Quotation {
             IcmpFamily::V4 => ipv4(cause, body)?,
             IcmpFamily::V6 => ipv6(cause, body)?,
         };
-        // Routers older than RFC 4884 pad to 128 bytes and state no length.
+        // Routers that do not support RFC 4884 pad to 128 bytes and state no length.
         let at = if stated == 0 { PADDED_BYTES } else { stated };
         quotation.labels = body.get(at..).and_then(labels).unwrap_or_default();
         Ok(quotation)
@@ -199,7 +199,8 @@ fn ipv4(cause: IcmpCause, packet: &[u8]) -> Result<Quotation, QuotationError> {
     })
 }
 
-/// Our own probes have no extension headers, so a quoted packet with extension headers is not ours.
+/// Parses a quoted IPv6 packet. Probes have no extension headers, so a packet with extension headers is not a
+/// probe.
 fn ipv6(cause: IcmpCause, packet: &[u8]) -> Result<Quotation, QuotationError> {
     let truncated = QuotationError::Truncated("the quoted IPv6 header");
     let first = v6::FIRST.read(packet).ok_or(truncated)?;
@@ -242,12 +243,12 @@ fn ports(protocol: u8, header: &[u8]) -> Result<Ports, QuotationError> {
     Ok((ports, payload))
 }
 
-/// Returns the labels among the extension objects; `None` if this is not an extension structure.
+/// Returns the labels in the extension objects; `None` if the bytes are not an extension structure.
 fn labels(structure: &[u8]) -> Option<Vec<Label>> {
     if extension::VERSION.read(structure)? >> 4 != 2 {
         return None;
     }
-    // Zero means that there is no checksum. Otherwise the sum over all bytes must be zero.
+    // Zero means that there is no checksum. Otherwise, the sum over all bytes must be zero.
     if extension::CHECKSUM.read(structure)? != 0 && checksum(structure) != 0 {
         return None;
     }
@@ -266,7 +267,7 @@ fn labels(structure: &[u8]) -> Option<Vec<Label>> {
     Some(labels)
 }
 
-/// A label stack entry (RFC 3032): label (20 bits), traffic class (3), bottom of stack (1), time to live (8).
+/// Parses a label stack entry (RFC 3032): label (20 bits), traffic class (3), bottom of stack (1), TTL (8).
 fn label(entry: &[u8]) -> Option<Label> {
     let entry = u32::from_be_bytes(entry.try_into().ok()?);
     Some(Label {
@@ -324,12 +325,12 @@ mod tests {
                 let bytes = message(&quoted(family), [kind, 0], stated, &stack);
                 assert_eq!(Quotation::parse(family, &bytes).unwrap().labels, stack, "{family:?} {stated:?}");
             }
-            // With a wrong checksum the bytes are not an extension.
+            // With a wrong checksum, the bytes are not an extension.
             let mut bytes = message(&quoted(family), [kind, 0], Some(128), &stack);
             *bytes.last_mut().unwrap() ^= 1;
             assert_eq!(Quotation::parse(family, &bytes).unwrap().labels, []);
         }
-        // RFC 4950's own layout, written by hand: one label, 16, at the bottom of the stack.
+        // Layout of RFC 4950, written by hand: a single label, 16, at the bottom of the stack.
         let mut object = vec![0x20, 0, 0, 0, 0, 8, 1, 1, 0x00, 0x01, 0x01, 0x40];
         let sum = checksum(&object).to_be_bytes();
         object[2..4].copy_from_slice(&sum);

@@ -28,8 +28,8 @@ pub fn addresses(family: IcmpFamily) -> [IpAddr; 2] {
     }
 }
 
-/// Returns the ICMP error about `quoted`. If `stated` is given, the quoted packet is padded to this many
-/// bytes and the message states the length; otherwise it is padded to 128.
+/// Returns the ICMP error about `quoted`. If `stated` is given, the quoted packet is padded to this length in
+/// bytes, which the message states; otherwise, it is padded to 128 bytes.
 pub fn message(q: &Quoted, kind: [u8; 2], stated: Option<usize>, labels: &[Label]) -> Vec<u8> {
     let mut packet = match q.family {
         IcmpFamily::V4 => {
@@ -82,12 +82,12 @@ struct Router {
     delay: Span,
     /// Traffic class that the router writes into forwarded packets; `None`: unchanged.
     rewrites: Option<u8>,
-    /// The router answers one of this many probes; 0: none.
+    /// Number of probes per answer of the router; 0: the router never answers.
     answers_each: u32,
     labels: Vec<Label>,
 }
 
-/// Traces a path of `routers` with the destination after the last.
+/// Traces a path through `routers` to a destination behind the last one.
 fn trace(plan: &TracePlan, routers: &[Router], destination_answers: bool) -> Path {
     const PORT: u16 = 50_000;
     let family = if plan.destination.is_ipv4() { IcmpFamily::V4 } else { IcmpFamily::V6 };

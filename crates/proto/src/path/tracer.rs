@@ -1,8 +1,8 @@
 //! [`Tracer`]: schedules probes and assigns answers to hops.
 //!
-//! All UDP probes have the same addresses and ports, so load-balancing routers send them along one path. They
-//! are distinguished by their lengths. TCP probes are connection attempts, distinguished by their source
-//! ports.
+//! All UDP probes have the same addresses and ports, so that routers with load balancing send them along one
+//! path. UDP probes are distinguished by their lengths. TCP probes are connection attempts, distinguished by
+//! their source ports.
 
 use super::quotation::{IcmpCause, Quotation};
 use core::net::IpAddr;
@@ -11,9 +11,9 @@ use jitlat_core::{Dscp, Span, SteadyTime, Transport, WallTime};
 
 /// Minimum payload of a UDP probe, in bytes.
 pub const MIN_PAYLOAD: u16 = 32;
-/// Maximum number of probes that can be distinguished at a time, by lengths or ports.
+/// Maximum number of probes that can be distinguished at a time, by their lengths or ports.
 pub const MAX_PROBES: u16 = 128;
-/// Number of silent hops after which no further hops are probed.
+/// Number of consecutive silent hops after which no further hops are probed.
 const MAX_SILENT_HOPS: usize = 4;
 
 /// Settings of a trace.
@@ -31,13 +31,13 @@ pub struct TracePlan {
     pub dscp: Dscp,
     /// Number of probes per hop.
     pub probes: u32,
-    /// Time between two probes to the same hop. Routers limit the rate of their answers.
+    /// Time between two probes to the same hop, because routers limit the rate of their answers.
     pub period: Span,
     /// Time between probes to neighbouring hops.
     pub spacing: Span,
-    /// Maximum time to live.
+    /// Maximum TTL.
     pub hops: u8,
-    /// Time to wait for an answer.
+    /// Timeout of an answer.
     pub timeout: Span,
 }
 
@@ -64,7 +64,7 @@ impl TracePlan {
 pub struct DueProbe {
     /// Slot of the probe, which determines its length or source port.
     pub slot: u16,
-    /// Time to live.
+    /// TTL of the probe.
     pub ttl: u8,
 }
 
@@ -75,7 +75,7 @@ impl DueProbe {
     }
 }
 
-/// An answer to one of our probes.
+/// An answer to a probe of this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeAnswer {
     /// Source address of the answer.
@@ -86,13 +86,13 @@ pub struct ProbeAnswer {
     pub traffic_class: Option<u8>,
     /// MPLS labels in the quotation.
     pub labels: Vec<Label>,
-    /// Kind of the end of the path, if the path ends at this hop.
+    /// Reason why the path ends at this hop; `None` if it does not.
     pub end: Option<PathEnd>,
 }
 
 impl ProbeAnswer {
-    /// Creates the answer for `quotation`, in an error from `from`. "Port unreachable" is the destination's
-    /// own answer.
+    /// Creates an answer from `quotation`, received in an error from `from`. "Port unreachable" is the answer
+    /// of the destination itself.
     pub fn of_quotation(quotation: Quotation, from: IpAddr, at: WallTime) -> ProbeAnswer {
         let end = match quotation.cause {
             IcmpCause::TimeExceeded => None,
@@ -105,7 +105,7 @@ impl ProbeAnswer {
     }
 }
 
-/// A probe that was sent.
+/// A probe that was sent and may still be answered.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     ttl: u8,
@@ -113,7 +113,7 @@ struct Outstanding {
     until: SteadyTime,
 }
 
-/// Probes all hops of a path in turn, round by round. See the module's documentation.
+/// Probes all hops of a path in turn, in several rounds. See the module's documentation.
 ///
 /// ```text
 /// while !tracer.is_over(now) { send tracer.poll_probe(now); wait until tracer.deadline() or an answer; tracer.answer(…) }
@@ -124,13 +124,13 @@ pub struct Tracer {
     /// Start time of the current round.
     round_start: SteadyTime,
     round: u32,
-    /// Time to live of the next probe.
+    /// TTL of the next probe.
     next_ttl: u8,
     next_at: SteadyTime,
     slot: u16,
     outstanding: Vec<Option<Outstanding>>,
     replies: Vec<HopReplies>,
-    /// The last hop to probe.
+    /// TTL of the last hop to probe.
     last: u8,
     over_at: SteadyTime,
 }
@@ -158,7 +158,7 @@ impl Tracer {
         &self.plan
     }
 
-    /// Returns the next probe, if one is due. Send it, then call [`Tracer::sent`].
+    /// Returns the next probe, if one is due. The caller sends it, then calls [`Tracer::sent`].
     pub fn poll_probe(&mut self, now: SteadyTime) -> Option<DueProbe> {
         if self.round == self.plan.probes || now < self.next_at {
             return None;
@@ -193,8 +193,9 @@ impl Tracer {
         self.over_at = self.over_at.max(until);
     }
 
-    /// Returns the slot of the probe that `quotation` is about, if the probe is ours. `from_port` is the
-    /// source port of our UDP probes; `slot_of_port` returns the slot of a TCP probe's source port.
+    /// Returns the slot of the probe that `quotation` quotes; `None` if it quotes another packet. `from_port`
+    /// is the source port of this program's UDP probes; `slot_of_port` returns the slot of a TCP probe by its
+    /// source port.
     pub fn slot(
         &self,
         quotation: &Quotation,
@@ -217,7 +218,7 @@ impl Tracer {
         }
     }
 
-    /// Records an answer to the probe of `slot`. A second answer, or a late one, is ignored.
+    /// Records an answer to the probe of `slot`. Repeated and late answers are ignored.
     pub fn answer(&mut self, slot: u16, answer: ProbeAnswer, now: SteadyTime) {
         let Some(entry) = self.outstanding.get_mut(usize::from(slot)) else { return };
         let Some(probe) = entry.take_if(|p| now <= p.until) else { return };
@@ -234,13 +235,14 @@ impl Tracer {
         if self.round == self.plan.probes { self.over_at } else { self.next_at }
     }
 
-    /// True if no probes are left to send, and no answers to wait for.
+    /// True if no more probes are to be sent, and no answers are awaited.
     pub fn is_over(&self, now: SteadyTime) -> bool {
         let waits = |p: &Option<Outstanding>| p.is_some_and(|p| p.ttl <= self.last && now < p.until);
         self.round == self.plan.probes && !self.outstanding.iter().any(waits)
     }
 
-    /// Limits probing to `MAX_SILENT_HOPS` hops beyond the last one that answered. Called after the first round.
+    /// Limits probing to `MAX_SILENT_HOPS` hops beyond the last one that has answered. Called after the first
+    /// round.
     pub fn forget_silence(&mut self) {
         let answered = self.replies.iter().rposition(|r| !r.replies.is_empty()).map_or(0, |k| k + 1);
         self.last = self.last.min((answered + MAX_SILENT_HOPS).min(usize::from(u8::MAX)) as u8);

@@ -26,13 +26,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// A policy file. Rules that the file does not contain remain unchanged.
+/// A policy file. Rules that are not in the file stay unchanged.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PolicyFile {
     allow: Vec<String>,
     deny: Vec<String>,
-    /// File with the key for one-way tests and digests.
+    /// File with the key for one-way tests and digests; `None`: not set.
     pub key_file: Option<PathBuf>,
     client: QuotaTable,
     total: QuotaTable,
@@ -48,9 +48,9 @@ pub struct ServiceTable {
     open: Option<bool>,
     allow: Vec<String>,
     deny: Vec<String>,
-    /// File with the service's key or users.
+    /// File with the service's key or users; `None`: not set.
     pub key_file: Option<PathBuf>,
-    /// Key files by the name of the peer (one-way tests, IRTT, digests), or by network (STAMP).
+    /// Key files, by peer name (one-way tests, IRTT, digests) or by network (STAMP).
     pub keys: BTreeMap<String, PathBuf>,
     client: QuotaTable,
     total: QuotaTable,
@@ -91,7 +91,7 @@ pub enum FileError {
     /// The file is not TOML, or contains unknown names.
     #[error(transparent)]
     Toml(#[from] toml::de::Error),
-    /// There is no such service.
+    /// The service does not exist.
     #[error("there is no service '{name}'; the services are: {services}")]
     Service {
         /// Name in the file.
@@ -102,7 +102,7 @@ pub enum FileError {
     /// The text is not a network.
     #[error("'{0}' is not a network: write an address or a network: 192.0.2.7, 192.0.2.0/24, 2001:db8::/32")]
     Network(String),
-    /// The service has no limits per connection.
+    /// This service does not support limits per connection.
     #[error("services.{0}.connection: only {TCP} limits each connection; use services.{0}.client instead")]
     Connection(String),
     /// An amount cannot be parsed.
@@ -110,15 +110,15 @@ pub enum FileError {
     Amount {
         /// Table that contains the amount.
         table: String,
-        /// Reason why the value cannot be parsed.
+        /// Reason why the amount cannot be parsed.
         source: QuantityError,
     },
 }
 
-/// Returns the service of `services` with this name.
+/// Returns the service in `services` that has this name.
 ///
 /// # Errors
-/// [`FileError::Service`] if there is none.
+/// [`FileError::Service`] if it does not exist.
 pub fn service(name: &str, services: &[Service]) -> Result<Service, FileError> {
     let unknown = || FileError::Service { name: name.to_owned(), services: services.join(", ") };
     services.iter().copied().find(|s| *s == name).ok_or_else(unknown)
@@ -142,8 +142,8 @@ impl PolicyFile {
         Ok(toml::from_str(text)?)
     }
 
-    /// Resolves the names of key files relative to `folder`.
-    pub fn beside(mut self, folder: &Path) -> PolicyFile {
+    /// Makes the names of key files relative to `folder`.
+    pub fn relative_to(mut self, folder: &Path) -> PolicyFile {
         let resolve = |path: &mut PathBuf| *path = folder.join(&*path);
         self.key_file.iter_mut().for_each(resolve);
         for rules in self.services.values_mut() {
@@ -225,8 +225,8 @@ impl QuotaTable {
     }
 }
 
-/// Writes `policy` in the format of a policy file, with a section for each of `services`. `serves` returns
-/// true for the services that this server offers. `files` provides the names of key files.
+/// Formats `policy` as a policy file, with a section for each of `services`. `serves` returns true for
+/// services that this server offers. `files` provides the names of key files.
 pub fn write(
     policy: &Policy,
     services: &[Service],
@@ -274,7 +274,7 @@ fn lists(networks: &Networks) -> String {
 }
 
 fn quota(name: &str, quota: &Quota) -> String {
-    // Exact, because fractional seconds would be rounded after some months.
+    // Formatted exactly: as fractional seconds, durations of more than some months would be rounded.
     let time = |span: Span| match span.0 % SECOND {
         0 => format!("\"{}s\"", span.0 / SECOND),
         _ => format!("\"{}ns\"", span.0),
@@ -290,7 +290,7 @@ fn quota(name: &str, quota: &Quota) -> String {
     rows(name, limits)
 }
 
-/// Formats a number, limited to the largest integer of TOML.
+/// Formats a number, limited to the largest integer in TOML.
 fn most(n: u64) -> String {
     n.min(i64::MAX as u64).to_string()
 }
@@ -306,7 +306,7 @@ fn entries<const N: usize>(rows: [(&str, Option<String>); N]) -> String {
     rows.into_iter().filter_map(|(key, value)| Some(format!("{key} = {}\n", value?))).collect()
 }
 
-/// Formats the name of a file as a TOML string.
+/// Formats a file name as a TOML string.
 fn name_of(path: &Path) -> String {
     quoted(&path.to_string_lossy())
 }

@@ -20,35 +20,36 @@ pub struct Ask {
     pub sessions: usize,
     /// Memory in bytes.
     pub memory: u64,
-    /// True if the client has proven a key. Clients without a key cannot take the resources of such a client.
+    /// True if the client has proved a key. Clients without a key cannot take resources from such a client.
     pub proven: bool,
 }
 
 impl Ask {
-    /// A request for one connection.
+    /// Request for one connection.
     pub const CONNECTION: Ask = Ask { connections: 1, sessions: 0, memory: 0, proven: false };
 
-    /// Returns a request for one session with this many bytes of memory.
+    /// Returns a request for one session with `memory` bytes of memory.
     pub fn session(memory: u64) -> Ask {
         Ask { connections: 0, sessions: 1, memory, proven: false }
     }
 
-    /// Returns the same request, for a client that has proven a key if `proven`.
+    /// Returns the same request, for a client that has proved a key if `proven` is true.
     pub fn proven(self, proven: bool) -> Ask {
         Ask { proven, ..self }
     }
 }
 
-/// An idle grant can be evicted after as long as it was in use, clamped to this range.
+/// Range of the idle time after which a grant can be evicted. Within this range, a grant can be evicted after
+/// it has been idle for as long as it was in use.
 const IDLE_LIMITS: (Span, Span) = (Span::millis(500), Span::seconds(10));
-/// Lower end of that range for clients that recently wasted a grant, if another client without waste needs
-/// the room.
+/// Lower end of this range for clients that recently wasted a grant, if the resource is needed for another
+/// client that did not.
 const MIN_IDLE_AFTER_WASTE: Span = Span::millis(50);
 /// Time that a session with keep-alives may wait for its first packet: several round trips.
 const FIRST_PACKET_TIMEOUT: Span = Span::seconds(2);
 
-/// Callback after the eviction of a grant, called on the thread of the client that needed the resource. It
-/// must return at once.
+/// Callback after the eviction of a grant. It is called on the thread of the client that needed the resource,
+/// so it must return at once.
 pub type OnEviction = Arc<dyn Fn() + Send + Sync>;
 
 /// Grants resources within the policy, and counts them until they are released. Clones share the same counts.
@@ -73,7 +74,7 @@ struct GateState {
     next: u64,
     proofs: WrongProofs,
     wasted: WastedGrants,
-    /// Latest time of any call so far.
+    /// Latest time passed to any call so far.
     now: Option<SteadyTime>,
 }
 
@@ -90,9 +91,9 @@ struct HeldGrant {
 #[derive(Debug)]
 struct Activity {
     granted: SteadyTime,
-    /// Time of the last use, ns on the steady clock.
+    /// Time of the last use, in ns on the steady clock.
     used: AtomicI64,
-    /// Time of the client's last sign of life, ns on the steady clock.
+    /// Time of the client's last keep-alive, in ns on the steady clock.
     alive: AtomicI64,
     busy: AtomicBool,
     proven: AtomicBool,
@@ -111,13 +112,14 @@ impl Activity {
         }
     }
 
-    /// True if the grant was ever used.
+    /// True if the grant has ever been used.
     fn was_used(&self) -> bool {
         self.busy.load(Relaxed) || self.used.load(Relaxed) != self.granted.0
     }
 
     /// Returns the idle time in thousandths of the permitted idle time; `None` if the grant must not be
-    /// evicted. `begin`: time that it may be unused at first. `again`: the client recently wasted a grant.
+    /// evicted. `begin` is the time for which a new grant may be unused. `again` is true if the client
+    /// recently wasted a grant.
     fn idle(&self, now: SteadyTime, begin: Span, again: bool) -> Option<i64> {
         if self.busy.load(Relaxed) {
             return None;
@@ -127,7 +129,7 @@ impl Activity {
         let (least, longest) = (if again { MIN_IDLE_AFTER_WASTE } else { IDLE_LIMITS.0 }, IDLE_LIMITS.1);
         let of = |idle: Span, timeout: Span| (idle >= timeout).then_some(idle.0 / (timeout.0 / 1000));
         let silent = of(now - alive, (alive - self.granted).clamp(least, longest));
-        // Keep-alives extend the time only to this limit.
+        // Keep-alives extend the time only up to this limit.
         let unused_limit = match (self.was_used(), again) {
             (true, _) => longest,
             (false, true) => least,
@@ -152,12 +154,12 @@ impl Grant {
         self.activity.used.store(now.0, Relaxed);
     }
 
-    /// Records a sign of life of the client now. Without use, that extends the grant by at most ten seconds.
+    /// Records a keep-alive of the client. If the grant is not used, this extends it by at most ten seconds.
     pub fn keep_alive(&self, now: SteadyTime) {
         self.activity.alive.store(now.0, Relaxed);
     }
 
-    /// Records that the client has proven a key: clients without a key can no longer evict the grant.
+    /// Records that the client has proved a key, so that clients without a key can no longer evict the grant.
     pub fn set_proven(&self) {
         self.activity.proven.store(true, Relaxed);
     }
@@ -172,7 +174,7 @@ impl Grant {
         self.activity.evicted.load(Relaxed)
     }
 
-    /// Reduces the memory to this many bytes.
+    /// Reduces the granted memory to `memory` bytes.
     pub fn shrink(&self, memory: u64) {
         let mut state = self.gate.state();
         if let Some(held) = state.granted.iter_mut().find(|h| h.number == self.number) {
@@ -198,11 +200,11 @@ impl Drop for Grant {
 /// Grant of memory for a table of sessions.
 #[derive(Debug)]
 pub struct TableGrant {
-    /// Maximum number of sessions.
+    /// Maximum number of sessions in the table.
     pub entries: usize,
     /// Maximum number of sessions per client.
     pub per_client: usize,
-    /// Grant of the memory.
+    /// Grant of the table's memory.
     pub memory: Grant,
 }
 
@@ -236,14 +238,14 @@ const RESOURCES: [Resource; 3] = [
 ];
 
 impl Scope {
-    /// True if resources of `client` for `service` are counted together with `held`.
+    /// True if `held` counts towards the same limit as resources of `client` for `service`.
     fn includes(self, held: &HeldGrant, service: Service, client: ClientAddress) -> bool {
         (!self.is_of_a_service() || held.service == service)
             && (!self.is_of_a_client() || held.client == client)
     }
 }
 
-/// A limit that is reached.
+/// A limit that has been reached.
 struct Reached {
     scope: Scope,
     resource: &'static Resource,
@@ -251,7 +253,7 @@ struct Reached {
 }
 
 impl Gate {
-    /// Creates a gate without any grants.
+    /// Creates a gate without grants.
     pub fn new(policy: Policy) -> Gate {
         Gate(Arc::new(GateShared { policy, state: Mutex::default() }))
     }
@@ -261,7 +263,7 @@ impl Gate {
         &self.0.policy
     }
 
-    /// Calls `on_eviction` after each further eviction, as long as the caller holds it.
+    /// Calls `on_eviction` after each further eviction, for as long as the caller retains `on_eviction`.
     pub fn notify_of_evictions(&self, on_eviction: &OnEviction) {
         let mut state = self.state();
         state.on_eviction.retain(|other| other.strong_count() > 0);
@@ -272,10 +274,10 @@ impl Gate {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Grants `ask` of `service` to `address`. If all clients together have reached a limit, an idle grant of
-    /// a client with more grants than this one is evicted: the one that has been idle longest, relative to
-    /// its time in use. Clients that wasted a grant within the last minute are evicted sooner in favour of
-    /// others. Clients with a proven key are evicted last, and only in favour of others with one.
+    /// Grants `ask` of `service` to `address`. If all clients together have reached a limit, an idle grant is
+    /// evicted: among clients that have more grants than this one, the grant that has been idle longest,
+    /// relative to its time in use. Clients that wasted a grant within the last minute lose idle grants
+    /// sooner. Grants of clients that have proved a key are evicted last, and only for other such clients.
     ///
     /// # Errors
     /// The rule that forbids the grant.
@@ -291,6 +293,7 @@ impl Gate {
         let client = ClientAddress::of(address);
         let mut state = self.state();
         state.now = state.now.max(Some(now));
+        // Only new connections have to wait: sessions belong to connections that are already admitted.
         if let Some(wait) = state.proofs.wait(client, now).filter(|_| ask.connections > 0) {
             return Err(PolicyRefusal::WrongKeys(wait));
         }
@@ -318,7 +321,7 @@ impl Gate {
     }
 
     /// Reserves memory for a table of at most `entries` sessions of `service`, each of `size` bytes, which
-    /// are not admitted one by one. The table gets at most a sixteenth of the total memory, to leave room for
+    /// are not admitted one by one. A table gets at most a sixteenth of the total memory, to leave room for
     /// others.
     pub fn reserve_table(
         &self,
@@ -343,19 +346,22 @@ impl Gate {
         };
         let free =
             of_all.map(|scope| policy.quota(service, scope).memory.map(|m| m.saturating_sub(used(scope))));
+        // No single table may take the memory of the other services.
         let share = policy.total.memory.map_or(u64::MAX, |memory| memory / 16);
         let entries = (entries as u64).min(sessions(of_all)).min(least(free).min(share) / size);
         let per_client = entries.min(sessions(of_client)).min(memory(of_client) / size);
         let ask = Ask { memory: entries * size, ..Ask::default() };
-        // The memory belongs to no client.
+        // The memory is not assigned to a client.
         let grant =
             self.grant(&mut state, service, ClientAddress::of(Ipv4Addr::UNSPECIFIED.into()), ask, now);
+        // A table is in use as long as the server runs, so it must never be evicted.
         grant.set_busy();
         TableGrant { entries: entries as usize, per_client: per_client as usize, memory: grant }
     }
 
-    /// Records that `address` gave a wrong key. After the second wrong key it must wait before it may connect
-    /// again. Returns true if the failure should be logged; repeated failures are logged less and less often.
+    /// Records that `address` gave a wrong key. After the second wrong key, the client must wait before it
+    /// may connect again. Returns true if the failure should be logged, which becomes less frequent with each
+    /// failure.
     pub fn wrong_key(&self, address: IpAddr, now: SteadyTime) -> bool {
         self.state().proofs.failed(ClientAddress::of(address), now)
     }
@@ -402,9 +408,9 @@ impl GateState {
         Ok(())
     }
 
-    /// Evicts the grant that has been idle longest, relative to its permitted time, of a client with more
-    /// grants than `client`. Returns false if there is none, or if the limit is the client's own. `proven`:
-    /// `client` has proven a key.
+    /// Evicts the grant that has been idle longest, relative to its permitted idle time, among clients with
+    /// more grants than `client`. Returns false if there is none, or if the limit applies to `client` alone.
+    /// `proven` is true if `client` has proved a key.
     fn make_room(
         &mut self,
         reached: &Reached,
@@ -413,13 +419,14 @@ impl GateState {
         now: SteadyTime,
     ) -> bool {
         let Reached { scope, resource, .. } = reached;
+        // A client's own limit is not relieved by evicting grants of others.
         if scope.is_of_a_client() {
             return false;
         }
         let of = |held: &HeldGrant| {
             if scope.includes(held, service, client) { (resource.asked)(&held.ask) } else { 0 }
         };
-        // For each client: the amount, and the number of grants.
+        // Amount and number of grants, by client.
         let mut holds: HashMap<ClientAddress, (u64, u64)> = HashMap::new();
         for (held, amount) in self.granted.iter().map(|held| (held, of(held))).filter(|(_, n)| *n > 0) {
             let (sum, count) = holds.entry(held.client).or_default();
@@ -430,11 +437,13 @@ impl GateState {
         let idle = self.granted.iter().enumerate().filter_map(|(index, held)| {
             let (sum, count) = *holds.get(&held.client).filter(|_| of(held) > 0)?;
             let has_proven = held.activity.proven.load(Relaxed);
+            // Only clients with more than the requesting one lose grants, so that two clients cannot evict
+            // each other in turn.
             if held.client == client || sum <= own || has_proven && !proven {
                 return None;
             }
             let again = is_better && self.wasted.has(held.client, now);
-            // A client with several unused grants shares the time among them.
+            // A client with several unused grants shares this time among them.
             let begin = if held.ask.sessions > 0 { FIRST_PACKET_TIMEOUT } else { IDLE_LIMITS.1 };
             let begin = Span(begin.0 / i64::try_from(count.max(1)).unwrap_or(i64::MAX));
             let idle = held.activity.idle(now, begin, again)?;
@@ -457,6 +466,7 @@ impl Resource {
         if !self.is_memory {
             return LimitRefusal::new(name, allowed, "one more");
         }
+        // Rounded up, so that no amount is shown as 0 MB.
         let mb = |bytes: u64| bytes.div_ceil(1 << 20);
         let beside = format!("{} MB in addition to {} MB in use", mb(asked), mb(used));
         LimitRefusal::new(name, format_args!("{} MB", mb(allowed)), beside)

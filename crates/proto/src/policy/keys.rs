@@ -1,11 +1,11 @@
-//! [`Keys`]: the keys of a service, by peer.
+//! [`Keys`]: keys of a service, by peer.
 
-/// Keys of a service, each with the name of the peer that has it. Without keys, no proof is required.
+/// Keys of a service, each with the name of the peer that has it. If there are none, no key has to be proved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys<K>(Vec<(String, K)>);
 
 impl<K> Keys<K> {
-    /// Name of a key that does not belong to a single peer.
+    /// Name of a key that all peers share.
     pub const ANY: &str = "any";
 
     /// Adds the key of the peer `name`.
@@ -51,7 +51,7 @@ impl<K> Default for Keys<K> {
 }
 
 impl<K> From<Option<K>> for Keys<K> {
-    /// Creates a list of one key for all peers, or an empty list.
+    /// Creates a list with one key for all peers, or an empty list.
     fn from(key: Option<K>) -> Keys<K> {
         Keys(key.into_iter().map(|key| (Keys::<K>::ANY.to_owned(), key)).collect())
     }

@@ -1,4 +1,4 @@
-//! [`Meters`]: limits the rates of a service's answers by all quotas.
+//! [`Meters`]: limits the rates of a service's answers according to all quotas.
 
 use super::{Policy, Quota, Scope, Service};
 use crate::access::ClientAddress;
@@ -7,8 +7,8 @@ use core::net::{IpAddr, Ipv4Addr};
 use jitlat_core::{Span, SteadyTime};
 use std::sync::Arc;
 
-/// Limits the packets and bytes of one service's answers. The meters of all services share the accounts that
-/// count over all services.
+/// Limits the packets and bytes of one service's answers. The meters of all services share the accounts for
+/// limits across services.
 #[derive(Clone, Debug)]
 pub struct Meters {
     all: MeterAccounts,
@@ -16,7 +16,7 @@ pub struct Meters {
     total: Option<Arc<Accounts>>,
 }
 
-/// Accounts that count over all services.
+/// Accounts for limits across all services.
 #[derive(Clone, Debug)]
 struct MeterAccounts {
     client: Arc<Accounts>,
@@ -38,7 +38,7 @@ fn if_limited(quota: &Quota, seed: u64) -> Option<Arc<Accounts>> {
 }
 
 impl Meters {
-    /// Creates the meters that count over all services. `seed` must be random: see [`Accounts::new`].
+    /// Creates meters for the limits across all services. `seed` must be random: see [`Accounts::new`].
     pub fn new(policy: &Policy, seed: u64) -> Meters {
         let all = MeterAccounts {
             client: Arc::new(accounts(&policy.client, seed)),
@@ -48,7 +48,7 @@ impl Meters {
         Meters { all, client: None, total: None }
     }
 
-    /// Returns the meters of `service`, which share the limits over all services.
+    /// Returns the meters of `service`, which share the limits across all services.
     pub fn of(&self, policy: &Policy, service: Service) -> Meters {
         let accounts = |scope| if_limited(&policy.quota(service, scope), self.all.seed);
         Meters {
@@ -58,7 +58,7 @@ impl Meters {
         }
     }
 
-    /// Returns the accounts of each client over all services.
+    /// Returns the accounts per client across all services.
     pub fn clients(&self) -> Arc<Accounts> {
         Arc::clone(&self.all.client)
     }
@@ -66,8 +66,8 @@ impl Meters {
     /// Counts a packet of `bytes` bytes for `peer`.
     ///
     /// # Errors
-    /// A limit is reached. The error is the time after which to retry. A refused packet may count against
-    /// other limits.
+    /// A limit has been reached. The error is the time after which to retry. A refused packet may count
+    /// against other limits.
     pub fn take(&self, peer: IpAddr, bytes: usize, now: SteadyTime) -> Result<(), Span> {
         let (client, everyone) = (ClientAddress::of(peer), ClientAddress::of(Ipv4Addr::UNSPECIFIED.into()));
         self.all.client.take(client, bytes, now)?;

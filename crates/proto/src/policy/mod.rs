@@ -1,6 +1,6 @@
-//! Access policy of a server: which clients may use which service, and how much of it. A [`Policy`] contains
-//! the rules of all services. One [`Gate`] counts the use of resources, and every listener calls
-//! [`Gate::admit`].
+//! Access policy of a server: the clients that may use each service, and the resources that they may use. A
+//! [`Policy`] contains the rules of all services. One [`Gate`] counts the use of resources, and every
+//! listener calls [`Gate::admit`].
 //!
 //! ```
 //! use jitlat_core::SteadyTime;
@@ -40,15 +40,15 @@ use std::collections::BTreeMap;
 /// Name of a service, as in `--only` and in policy files.
 pub type Service = &'static str;
 
-/// One-way tests: control connections and test sessions.
+/// One-way tests: control connections and sessions.
 pub const ONE_WAY: Service = "jitlat";
-/// Test ports of one-way tests, at which TCP connections begin with a greeting.
+/// Test ports of one-way tests, on which TCP connections begin with a greeting.
 pub const TEST_PORT: Service = "test-port";
 /// STAMP and TWAMP Light.
 pub const STAMP: Service = "stamp";
-/// TWAMP: control connections and test sessions.
+/// TWAMP: control connections and sessions.
 pub const TWAMP: Service = "twamp";
-/// OWAMP: control connections, test sessions and their records.
+/// OWAMP: control connections, sessions and their records.
 pub const OWAMP: Service = "owamp";
 /// LaMP, over UDP and in Ethernet frames.
 pub const LAMP: Service = "lamp";
@@ -69,14 +69,14 @@ pub const SERVICES: &[Service] =
 /// Networks that are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networks {
-    /// Only these networks are served; empty: all.
+    /// Networks that are served; empty: all.
     pub allow: Vec<Prefix>,
     /// Networks that are not served, even if allowed.
     pub deny: Vec<Prefix>,
 }
 
 impl Networks {
-    /// True if `address` is served.
+    /// Returns true if `address` is served.
     pub fn admit(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let within = |networks: &[Prefix]| networks.iter().any(|network| network.contains(address));
@@ -89,9 +89,9 @@ impl Networks {
 pub struct ServiceRules {
     /// True if the service is switched off.
     pub off: bool,
-    /// True if no proof is required although a key is configured.
+    /// True if no key has to be proved although one is configured.
     pub open: bool,
-    /// Networks served, in addition to the restrictions of all services.
+    /// Networks that the service serves, within those that the server serves.
     pub networks: Networks,
     /// Limits of one client.
     pub client: Quota,
@@ -104,18 +104,18 @@ pub struct ServiceRules {
 /// Rules of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Networks that are served by any service.
+    /// Networks that the server serves, for all services.
     pub networks: Networks,
-    /// Limits of one client over all services.
+    /// Limits of one client across all services.
     pub client: Quota,
-    /// Limits of all clients together over all services.
+    /// Limits of all clients together across all services.
     pub total: Quota,
-    /// Rules of each service. A service without an entry only has the rules of all services.
+    /// Rules of each service. A service without an entry has only the rules for all services.
     pub services: BTreeMap<Service, ServiceRules>,
 }
 
 impl Default for Policy {
-    /// Returns rules that are safe for a host on the open Internet with 4 GB of memory.
+    /// Returns rules that are safe for a host with 4 GB of memory on the open Internet.
     fn default() -> Policy {
         let rules = |connections: Option<(usize, usize)>, sessions: Option<(usize, usize)>| ServiceRules {
             client: Quota {
@@ -134,12 +134,14 @@ impl Default for Policy {
             networks: Networks::default(),
             client: Quota {
                 packets: Some(200_000),
+                // 1 Gbit/s.
                 bytes: Some(125_000_000),
                 memory: Some(3 << 29),
                 ..Quota::default()
             },
             total: Quota { memory: Some(3 << 30), ..Quota::default() },
             services: [
+                // Connections, then sessions: in total, and per client.
                 (ONE_WAY, rules(Some((256, 40)), Some((128, 32)))),
                 (TEST_PORT, rules(Some((256, 32)), None)),
                 (TWAMP, rules(Some((64, 16)), Some((256, 64)))),
@@ -148,9 +150,9 @@ impl Default for Policy {
                 (LAMP, rules(None, Some((16_384, 256)))),
                 (IRTT, rules(None, Some((4096, 64)))),
                 (TCP, rules(Some((64, 16)), None)),
-                // A session is a capture. Connections that do not request one end soon.
+                // A session is a capture. Connections that do not request a capture end soon.
                 (DIGESTS, rules(Some((64, 8)), Some((4, 2)))),
-                // A session is a host that has proven its key. Several hosts may share an address.
+                // A session is a host that has proved its key. Several hosts may share an address.
                 (COLLECT, rules(Some((256, 64)), Some((128, 32)))),
             ]
             .into(),
@@ -161,7 +163,7 @@ impl Default for Policy {
 /// Reason why a resource is not granted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyRefusal {
-    /// The address is not in a network that is served.
+    /// The address is not in a served network.
     #[error("this server does not serve this address")]
     Network,
     /// The service is off.
@@ -170,13 +172,13 @@ pub enum PolicyRefusal {
     /// A limit would be exceeded.
     #[error(transparent)]
     Limit(#[from] LimitRefusal),
-    /// This address gave wrong keys. Contains the time to wait.
+    /// This address gave wrong keys and must wait for this time.
     #[error("this address gave wrong keys; try again in {} s", .0.0.div_euclid(1_000_000_000) + 1)]
     WrongKeys(Span),
 }
 
 impl Policy {
-    /// Returns the rules of `service` to be changed.
+    /// Returns the rules of `service`, for modification.
     pub fn service(&mut self, service: Service) -> &mut ServiceRules {
         self.services.entry(service).or_default()
     }
@@ -186,12 +188,12 @@ impl Policy {
         self.services.get(service).is_some_and(|rules| rules.off)
     }
 
-    /// True if `service` is served without proof of a key although a key is configured.
+    /// True if `service` requires no proof of a key although a key is configured.
     pub fn is_open(&self, service: Service) -> bool {
         self.services.get(service).is_some_and(|rules| rules.open)
     }
 
-    /// Checks whether `service` is available to `address` at all.
+    /// Checks that `service` is available to `address`, apart from limits.
     pub fn admits(&self, service: Service, address: IpAddr) -> Result<(), PolicyRefusal> {
         let rules = self.services.get(service);
         if rules.is_some_and(|r| r.off) {

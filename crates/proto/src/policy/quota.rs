@@ -16,26 +16,26 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// All scopes, the narrowest first.
+    /// All scopes, narrowest first.
     pub const ALL: [Scope; 4] = [Scope::ServiceClient, Scope::ServiceTotal, Scope::Client, Scope::Total];
 
-    /// True if the scope is one service.
+    /// True if the scope is limited to one service.
     pub fn is_of_a_service(self) -> bool {
         matches!(self, Scope::ServiceClient | Scope::ServiceTotal)
     }
 
-    /// True if the scope is one client.
+    /// True if the scope is limited to one client.
     pub fn is_of_a_client(self) -> bool {
         matches!(self, Scope::ServiceClient | Scope::Client)
     }
 }
 
-/// Limits; `None`: no limit.
+/// Limits on resources; `None`: no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Answers in packets per second, within every 100 ms.
+    /// Packets per second in answers, enforced within every 100 ms.
     pub packets: Option<u32>,
-    /// Answers in bytes per second, within every 100 ms.
+    /// Bytes per second in answers, enforced within every 100 ms.
     pub bytes: Option<u64>,
     /// Number of TCP connections.
     pub connections: Option<usize>,
@@ -48,7 +48,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// True if there is a limit on a rate.
+    /// True if a rate is limited.
     pub(super) fn limits_rates(&self) -> bool {
         self.packets.is_some() || self.bytes.is_some()
     }

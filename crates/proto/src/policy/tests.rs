@@ -157,7 +157,7 @@ fn when_full_the_longest_idle_of_those_who_hold_more_makes_room() {
     // Both clients have two connections now.
     assert_eq!(limit_of(admit(A, 30)), "max-connections");
     assert_eq!(limit_of(admit(B, 30)), "max-connections");
-    // A third client has none yet. The longest idle grant of the others is evicted, but never a busy one.
+    // A third client has none yet, so the longest idle grant of the others is evicted, but never a busy one.
     first.set_busy();
     second.set_busy();
     let third = admit("198.51.100.1", 40).unwrap();
@@ -204,12 +204,12 @@ fn clients_without_a_key_never_replace_clients_with_one() {
     let trusted = admit(A, 0, true).unwrap();
     let other = admit(B, 50, false).unwrap();
     assert!(admit("198.51.100.1", 50, false).is_err(), "one is not idle, the other has proven a key");
-    // Idle grants of clients without a key are evicted first, however long the others have been idle.
+    // Idle grants of clients without a key are evicted first, no matter how long the others have been idle.
     let second_trusted = admit("198.51.100.1", 52, true).unwrap();
     assert!(other.is_evicted() && !trusted.is_evicted());
     assert!(admit("198.51.100.2", 99, false).is_err());
     assert!(admit("198.51.100.2", 99, true).is_ok() && trusted.is_evicted() && !second_trusted.is_evicted());
-    // A connection counts as keyed as soon as the key is proven.
+    // A connection counts as keyed as soon as its key has been proved.
     let mut policy = Policy::default();
     policy.service(ONE_WAY).total.connections = Some(1);
     let gate = Gate::new(policy);
@@ -222,8 +222,8 @@ fn clients_without_a_key_never_replace_clients_with_one() {
 #[test]
 fn keep_alives_extend_a_grant_by_two_seconds_and_by_ten_between_packets() {
     let at = |ms: i64| SteadyTime(ms * 1_000_000);
-    // Returns how long the first client keeps all its `count` grants, in ms, with a keep-alive every 100 ms
-    // and a packet every `period` ms from 100 ms to `last`; `None`: for the whole minute.
+    // Returns how long the first client retains all its `count` grants, in ms, if it sends a keep-alive every
+    // 100 ms and a packet every `period` ms from 100 ms to `last`; `None`: for the whole minute.
     let kept = |count: usize, period: i64, last: i64| {
         let mut policy = Policy::default();
         policy.service(ONE_WAY).total.sessions = Some(count);
@@ -245,14 +245,14 @@ fn keep_alives_extend_a_grant_by_two_seconds_and_by_ten_between_packets() {
     assert_eq!(kept(1, 0, 0), Some(2000), "two for the first packet");
     assert_eq!(kept(1, 4000, 20_100), Some(30_100), "ten seconds after the last packet");
     assert_eq!(kept(1, 4000, 60_000), None, "a packet in four seconds");
-    // A client with many unused grants keeps each for a share of the time. A client that uses them keeps
-    // them.
+    // A client with many unused grants retains each of them for a share of the time. A client that uses its
+    // grants retains all of them.
     assert_eq!((kept(2, 0, 0), kept(32, 0, 0)), (Some(1000), Some(500)));
     assert_eq!(kept(32, 4000, 60_000), None);
 }
 
-/// Attackers with many addresses at a server of one-way tests with its usual 128 sessions. An honest client
-/// arrives every 90 ms; it sends its first packet 150 ms after admission, then one every 4 s.
+/// Attackers with many addresses, and a server of one-way tests with its default of 128 sessions. An honest
+/// client arrives every 90 ms. It sends its first packet 150 ms after admission, then one every 4 s.
 struct Crowd {
     gate: Gate,
     now: SteadyTime,
@@ -265,9 +265,9 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// Runs attackers that request `asking` sessions per second, from `addresses` in turn, for `seconds`. If
-    /// `kept_alive`, they send keep-alives. They release each session after `given_back`. Honest clients start
-    /// after 5 s.
+    /// Runs attackers that request `asking` sessions per second, from `addresses` addresses in turn, for
+    /// `seconds`. If `kept_alive` is true, they send keep-alives. They release each session after
+    /// `given_back`. Honest clients start after 5 s.
     fn run(asking: i64, addresses: u32, kept_alive: bool, given_back: Span, seconds: i64) -> Crowd {
         let mut crowd = Crowd {
             gate: Gate::new(Policy::default()),

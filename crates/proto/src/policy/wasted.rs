@@ -4,13 +4,12 @@ use crate::access::ClientAddress;
 use jitlat_core::{Span, SteadyTime};
 use std::collections::HashMap;
 
-/// Maximum number of clients stored. If it is exceeded, the oldest entry is removed.
+/// Maximum number of clients stored. Above it, the oldest entry is removed.
 const MAX_CLIENTS: usize = 4096;
-/// Time for which a client is remembered.
+/// Time after which a client's entry expires.
 const MAX_AGE: Span = Span::seconds(60);
 
-/// Clients that recently had a grant that they never used: a grant that was evicted, or a session that was
-/// released.
+/// Clients that recently wasted a grant: it was never used before it was evicted or, for a session, released.
 #[derive(Debug, Default)]
 pub(super) struct WastedGrants(HashMap<ClientAddress, SteadyTime>);
 

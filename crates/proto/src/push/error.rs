@@ -26,7 +26,7 @@ pub enum PushError {
     #[error("the far host does not have the key")]
     Proof,
     /// The collector refused; reason and details.
-    #[error("the collector refuses: {0}{dash}{1}", dash = if .1.is_empty() { "" } else { ": " })]
+    #[error("the collector refused: {0}{dash}{1}", dash = if .1.is_empty() { "" } else { ": " })]
     Refused(PushRefusal, String),
     /// No message was received for [`SILENCE`](super::SILENCE).
     #[error("no message from the far host for 30 s")]

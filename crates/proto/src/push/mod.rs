@@ -35,20 +35,20 @@ pub const VERSION: u16 = 1;
 pub const MAX_FRAME: usize = 1 << 16;
 /// Maximum number of bytes of a log in a frame.
 pub const MAX_PIECE: usize = 60_000;
-/// Maximum number of tests that are offered and not settled.
+/// Maximum number of tests that are offered but not settled.
 pub const MAX_OPEN: usize = 256;
 /// Maximum number of tags of a test.
 pub const MAX_TAGS: usize = 64;
-/// Time without a message from the far host after which a conversation fails.
+/// Time without a message from the far host after which the conversation fails.
 pub const SILENCE: Span = Span::seconds(30);
 /// Time without a message to send after which each side sends a keep-alive.
 pub(crate) const ALIVE: Span = Span::seconds(5);
 /// Maximum pause that a collector may request.
 pub(crate) const MAX_PAUSE: Span = Span::seconds(3600);
-/// Label from which, together with the transcript, the keys of the seals are derived.
+/// Label for deriving the seals' keys from the transcript.
 pub(crate) const LABEL: &str = "jitlat push";
 
-/// Returns the maximum compressed size of a log of `length` bytes: an upper bound for data that cannot be compressed, in bytes.
+/// Returns the maximum compressed size of a log of `length` bytes, for data that cannot be compressed.
 pub fn most_packed(length: u64) -> u64 {
     length.saturating_add(length / 128).saturating_add(1024)
 }

@@ -18,7 +18,7 @@ pub enum ReceiverInput<'a> {
     Closed,
     /// The host that proved its key may offer tests.
     Welcome,
-    /// Numbers of offered tests to request, for which there is room.
+    /// Numbers of offered tests to request; there is room for all of them.
     Want(&'a [u64]),
     /// Outcomes of offered tests, by number.
     Settled(Vec<(u64, PushOutcome)>),
@@ -35,13 +35,13 @@ pub enum ReceiverEvent {
     State(SpoolState),
     /// Offered tests. Answer for each with `Want` or `Settled`, in any order, now or later.
     Offered(Vec<PushOffer>),
-    /// Number and description of the requested test whose log follows.
+    /// A requested test follows: its number and description.
     Test(u64, About),
     /// Compressed piece of the log.
     Piece(Vec<u8>),
     /// The log of this test is complete. Answer with `Settled`.
     Whole(u64),
-    /// The requested test, or the rest of it, cannot be sent. No answer is expected.
+    /// The requested test, or the rest of it, cannot be sent. Requires no answer.
     Gone(u64),
     /// The conversation is over; with the error if it failed.
     Over(Option<PushError>),
@@ -51,7 +51,7 @@ pub enum ReceiverEvent {
 enum PushReceiverPhase {
     Greeting,
     Proving,
-    /// The last message without a seal is in the outbox. Input is not read until it is sent.
+    /// The last message without a seal is in the outbox. Input is not read until this message has been sent.
     Sealing,
     Sealed,
     Open,
@@ -60,7 +60,7 @@ enum PushReceiverPhase {
     Over,
 }
 
-/// Progress of a test that was offered and is not settled.
+/// Progress of a test that was offered but not settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Offered,
@@ -108,7 +108,7 @@ impl PushReceiver {
         Channel::frame(message.kind(), |out| message.encode(out))
     }
 
-    /// Returns the number of tests that were offered and are not settled.
+    /// Returns the number of tests that were offered but not settled.
     pub fn unsettled(&self) -> usize {
         self.open.len()
     }
@@ -178,7 +178,8 @@ impl PushReceiver {
                     if self.open.len() >= MAX_OPEN {
                         return Err(PushError::TooMuch("tests offered at a time"));
                     }
-                    // Otherwise pieces of a refused test would be added to a new test with the same number.
+                    // Without this check, pieces of a refused test would be added to a new test with the same
+                    // number.
                     let again = self.coming == Some(offer.number);
                     let new = (offer.length, Stage::Offered);
                     if again || self.open.insert(offer.number, new).is_some() {
@@ -280,7 +281,8 @@ impl Machine for PushReceiver {
                         PushReceiverPhase::Open => PushMessage::Later(why, text, pause),
                         _ => PushMessage::Refused(why, text),
                     };
-                    // Settled tests are still reported, so the outbox is retained, except for a proof that is not sent yet.
+                    // Reports of settled tests are still sent, so the outbox is retained, except for a proof
+                    // that has not been sent yet.
                     if matches!(self.state, PushReceiverPhase::Sealing) {
                         self.outbox.clear();
                     }
@@ -292,7 +294,7 @@ impl Machine for PushReceiver {
     }
 
     fn handle_timeout(&mut self, now: Tick) {
-        // While the driver has events to process it reads no input, so the host only seems silent.
+        // A driver that still has to process events reads no input, so the host only seems silent.
         if now.steady - self.received_at >= SILENCE && self.events.is_empty() {
             self.over(Some(PushError::Silent));
         } else if matches!(self.state, PushReceiverPhase::Open)

@@ -21,14 +21,16 @@ impl Retry {
         Retry { failures: 0, random: seed | 1, until: None }
     }
 
-    /// Records a failed attempt at `now`; `pause`: pause that the collector requested. Returns the pause until the next attempt.
+    /// Records a failed attempt at `now`; `pause` is the pause that the collector requested. Returns the
+    /// pause until the next attempt.
     pub fn failed(&mut self, now: SteadyTime, pause: Span) -> Span {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         let grown = PAUSE_RANGE.0.times(1 << self.failures.min(10)).min(PAUSE_RANGE.1).max(pause);
         self.failures = self.failures.saturating_add(1);
-        // Shorten it at random by up to a quarter, but not below the pause that the collector requested.
+        // Shorten the pause at random by up to a quarter, but not below the pause that the collector
+        // requested.
         let shorter = Span((grown.0 / 4 / 1000) * (self.random % 1000) as i64);
         let wait = Span(grown.0 - shorter.0).max(pause);
         self.until = Some(now + wait);

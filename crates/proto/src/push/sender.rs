@@ -18,7 +18,8 @@ pub enum SenderInput<'a> {
     Closed,
     /// State of this host, to be reported to the collector.
     State(SpoolState),
-    /// Tests to offer: at most [`PushSender::room`], in the order in which [`SenderEvent::Settled`] returns them.
+    /// Tests to offer: at most [`PushSender::room`], in the order in which [`SenderEvent::Settled`] will
+    /// return them.
     Offer(&'a [PushOffer]),
     /// Description of the requested test, before its log.
     Test(About),
@@ -37,10 +38,11 @@ pub enum SenderInput<'a> {
 pub enum SenderEvent {
     /// The collector has proved the key: tests may be offered.
     Open,
-    /// The collector requests this test: answer with [`SenderInput::Test`] or [`SenderInput::Gone`]. The next request follows
-    /// after that test.
+    /// The collector requests this test, to be answered with [`SenderInput::Test`] or [`SenderInput::Gone`].
+    /// The next request follows after this test.
     Wanted(u64),
-    /// Outcomes of tests, in the order in which they were offered. `None`: the collector requested a test that could not be read.
+    /// Outcomes of tests, in the order in which the tests were offered. `None`: the collector requested a
+    /// test that could not be read.
     Settled(Vec<(u64, Option<PushOutcome>)>),
     /// The conversation is over; with the error if it failed, and the minimum time before the next attempt.
     Over(Option<PushError>, Span),
@@ -55,13 +57,13 @@ enum PushSenderPhase {
     Over,
 }
 
-/// Test that was offered.
+/// A test that was offered.
 #[derive(Debug)]
 struct Offered {
     number: u64,
     /// True if the collector has requested it.
     wanted: bool,
-    /// `None` until it is known; `Some(None)`: the test could not be read.
+    /// Outcome of the test; `None` until it is known, `Some(None)` if the test could not be read.
     outcome: Option<Option<PushOutcome>>,
 }
 
@@ -69,9 +71,9 @@ struct Offered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogTransfer {
     Nothing,
-    /// The driver was asked for the log of this test.
+    /// The driver was asked for the log of the test with this number.
     Asked(u64),
-    /// Pieces of the log of this test are being sent.
+    /// Pieces of the log of the test with this number are being sent.
     Pieces(u64),
 }
 
@@ -81,7 +83,7 @@ pub struct PushSender {
     channel: Channel,
     state: PushSenderPhase,
     offered: VecDeque<Offered>,
-    /// Requested tests that are not sent yet.
+    /// Numbers of requested tests that have not been sent yet.
     wanted: VecDeque<u64>,
     sending: LogTransfer,
     finishing: bool,
@@ -110,7 +112,7 @@ impl PushSender {
         }
     }
 
-    /// Returns the number of tests that may be offered now.
+    /// Returns the number of tests that may currently be offered.
     pub fn room(&self) -> usize {
         match self.state {
             PushSenderPhase::Open if !self.finishing => MAX_OPEN - self.offered.len().min(MAX_OPEN),
@@ -118,12 +120,12 @@ impl PushSender {
         }
     }
 
-    /// Returns the number of tests that were offered and are not settled.
+    /// Returns the number of tests that were offered but not settled.
     pub fn unsettled(&self) -> usize {
         self.offered.len()
     }
 
-    /// Returns the number of the test whose log is being sent.
+    /// Returns the number of the test whose log is being sent; `None` if there is none.
     pub fn sending(&self) -> Option<u64> {
         match self.sending {
             LogTransfer::Nothing => None,
@@ -338,7 +340,7 @@ impl Machine for PushSender {
 
 #[cfg(test)]
 impl PushSender {
-    /// Sends a message that is not allowed in the present state.
+    /// Sends a message that is not allowed in the current state.
     pub(super) fn forge(&mut self, message: PushMessage) {
         self.outbox.push_back(message);
     }

@@ -22,7 +22,7 @@ fn keys() -> PresharedKeys {
     keys
 }
 
-/// Host that pushes: the state that survives on its disk.
+/// A host that pushes: the state that survives on its disk.
 #[derive(Default)]
 struct Host {
     /// Stored logs by number.
@@ -49,7 +49,7 @@ impl Host {
         self.logs.insert(self.made, log(self.made));
     }
 
-    /// Removes the oldest test, sent or not.
+    /// Removes the oldest test, whether it was sent or not.
     fn drop_oldest(&mut self) {
         let Some((number, _)) = self.logs.pop_first() else { return };
         if number > self.settled {
@@ -75,7 +75,7 @@ impl Host {
     }
 }
 
-/// Collector: the number of copies of each test on its disk, and the state of this conversation in memory.
+/// A collector: the number of copies of each test on its disk, and the state of the conversation in memory.
 #[derive(Default)]
 struct Store {
     disk: BTreeMap<u128, u32>,
@@ -96,7 +96,7 @@ struct World {
     offered_up_to: u64,
     /// Maximum number of tests that the collector requests at a time.
     window: usize,
-    /// End of each side's last conversation.
+    /// Result of each side's last conversation.
     ended: Option<(Option<PushError>, Span)>,
     served: Option<Option<PushError>>,
     events: usize,
@@ -583,7 +583,8 @@ fn pauses_grow_to_five_minutes_and_end_with_success() {
     assert!(retry.failed(now, Span::ZERO) <= Span::seconds(5));
 }
 
-/// In virtual time: a collector is unreachable for a day; the host makes a test every five minutes and may store 100 of them.
+/// In virtual time: a collector is unreachable for a day; the host creates a test every five minutes and may
+/// store 100 of them.
 #[test]
 fn a_day_without_the_collector_costs_only_what_there_is_no_room_for() {
     let mut world = World::new(16);
@@ -616,7 +617,8 @@ fn a_day_without_the_collector_costs_only_what_there_is_no_room_for() {
     world.finish();
     world.check();
     assert_eq!(world.host.made, 3 * 288);
-    // The tests of that day, and the first of the next, which is made just before the collector is reachable again.
+    // The tests of that day, and the first one of the next day, created just before the collector is
+    // reachable again.
     assert_eq!(world.host.dropped, 289 - 100);
     assert!((250..400).contains(&tries), "{tries} tries within a day");
 }

@@ -6,7 +6,7 @@ use crate::channel::{ChannelHello, put_text, text};
 use crate::wire::Reader;
 use jitlat_core::time::Span;
 
-/// First bytes of a conversation.
+/// Magic number in the first message.
 pub(crate) const MAGIC: [u8; 4] = *b"JLTP";
 
 /// Test that a host offers.
@@ -14,13 +14,13 @@ pub(crate) const MAGIC: [u8; 4] = *b"JLTP";
 pub struct PushOffer {
     /// Number of the test at the sender; identifies it in this conversation.
     pub number: u64,
-    /// XXH3-128 checksum of its log.
+    /// XXH3-128 checksum of the test's log.
     pub hash: u128,
-    /// Length of its log in bytes; 0 for a test that the sender no longer has.
+    /// Length of the test's log in bytes; 0 for a test that the sender no longer has.
     pub length: u64,
 }
 
-/// Description sent before a log.
+/// Description of a test, sent before its log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
     /// Name of the log.
@@ -29,10 +29,10 @@ pub struct About {
     pub tags: Vec<(String, String)>,
 }
 
-/// State that a sender reports.
+/// State of the spool, as reported by the sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpoolState {
-    /// Number of tests that wait to be pushed.
+    /// Number of tests waiting to be pushed.
     pub waiting: u64,
     /// Number of tests that were removed before they were pushed, since pushing to this collector began.
     pub dropped: u64,
@@ -41,11 +41,11 @@ pub struct SpoolState {
 /// Outcome of a test that was offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushOutcome {
-    /// The collector has stored it.
+    /// The collector has stored the test.
     Stored,
-    /// The collector already had it.
+    /// The collector already had the test.
     Known,
-    /// The collector will never accept it, for this reason.
+    /// The collector will never accept the test, for this reason.
     Refused(String),
 }
 
@@ -95,7 +95,7 @@ impl PushRefusal {
 /// Message of the protocol; `docs/protocols/push.md` describes each type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushMessage {
-    /// Type 1, both directions: version, and whether the sender has a key.
+    /// Type 1, both directions: version, and true if the sender has a key.
     Hello(ChannelHello),
     /// Type 2, both directions: proof of the key.
     Proof([u8; 32]),
@@ -117,8 +117,8 @@ pub enum PushMessage {
     Gone(u64),
     /// Type 11, from the collector: outcomes of tests, by number.
     Settled(Vec<(u64, PushOutcome)>),
-    /// Type 12, from the collector: it accepts no more tests on this connection; reason, details, and pause before the next
-    /// attempt.
+    /// Type 12, from the collector: no more tests are accepted on this connection; reason, details, and pause
+    /// before the next attempt.
     Later(PushRefusal, String, Span),
     /// Type 13, both directions: keep-alive.
     Alive,
@@ -128,7 +128,7 @@ pub enum PushMessage {
     Refused(PushRefusal, String),
 }
 
-/// Appends `text`, cut to 65 535 bytes at a character boundary.
+/// Appends `text`, truncated to 65 535 bytes at a character boundary.
 fn put_long(out: &mut Vec<u8>, text: &str) {
     let mut end = text.len().min(usize::from(u16::MAX));
     while !text.is_char_boundary(end) {
@@ -268,7 +268,8 @@ impl PushMessage {
         }
     }
 
-    /// Parses the body of a message of type `kind`. Bytes after the known fields belong to a later version and are ignored.
+    /// Parses the body of a message of type `kind`. Bytes after the known fields belong to a later version
+    /// and are ignored.
     pub fn decode(kind: u8, body: &[u8]) -> Result<PushMessage, WireError> {
         let r = &mut Reader::new(body);
         Ok(match kind {

@@ -1,9 +1,9 @@
-//! TCP request–response: one connection, fixed sizes, no Nagle algorithm. It measures the delay of an
+//! TCP request-response: one connection, fixed sizes, no Nagle algorithm. Measures the delay of an
 //! application that sends a request and waits for the response (TCPMon in the source documents).
 //!
-//! The client starts with a greeting of 16 bytes that contains both sizes; the server returns it if it
-//! accepts (and closes otherwise). Then requests and responses follow, each of its fixed size: sequence
-//! number, times, padding; big-endian.
+//! The client starts with a greeting of 16 bytes that contains both sizes. The server returns the greeting if
+//! it accepts the sizes, and closes the connection otherwise. Then requests and responses of these sizes
+//! follow: sequence number, times, padding; big-endian.
 
 use crate::twoway::{DatagramKind, Protocol, Reply};
 use crate::wire::Field;
@@ -23,13 +23,13 @@ mod greeting {
     pub(crate) const RESPONSE: Field<u32> = REQUEST.then();
 }
 
-/// First fields of a request or a response; a response has one more time.
+/// First fields of a request or response; a response has one more time.
 mod field {
     use crate::wire::Field;
     pub(crate) const SEQ: Field<u32> = Field::at(0);
     /// T1: send time of the request.
     pub const SENT: Field<i64> = SEQ.then();
-    /// T2, arrival time of the request; T3, the send time of the response, follows.
+    /// T2: arrival time of the request. It is followed by T3, the send time of the response.
     pub(crate) const ARRIVED: Field<i64> = SEQ.then();
     pub(crate) const ANSWERED: Field<i64> = ARRIVED.then();
 }
@@ -38,10 +38,10 @@ mod field {
 pub const MIN_REQUEST: usize = 12;
 /// Minimum length of a response in bytes: sequence number, T2, T3.
 pub const MIN_RESPONSE: usize = 20;
-/// Maximum length of either, in bytes.
+/// Maximum length of a request or response, in bytes.
 pub const MAX_LEN: usize = 65_535;
 
-/// Lengths of request and response, in bytes. They are always valid.
+/// Valid lengths of requests and responses, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExchangeSizes {
     request: u16,
@@ -49,7 +49,7 @@ pub struct ExchangeSizes {
 }
 
 impl ExchangeSizes {
-    /// Creates sizes; `None` unless both are between their minimum and the maximum.
+    /// Creates sizes; `None` unless both are within their limits.
     pub fn new(request: usize, response: usize) -> Option<ExchangeSizes> {
         let fits = (MIN_REQUEST..=MAX_LEN).contains(&request) && (MIN_RESPONSE..=MAX_LEN).contains(&response);
         fits.then_some(ExchangeSizes { request: request as u16, response: response as u16 })
@@ -65,7 +65,7 @@ impl ExchangeSizes {
         self.response.into()
     }
 
-    /// Returns the greeting that contains these sizes.
+    /// Returns the greeting with these sizes.
     pub fn greeting(self) -> [u8; GREETING_LEN] {
         let mut bytes = [0; GREETING_LEN];
         greeting::MAGIC.write(&mut bytes, MAGIC);
@@ -83,8 +83,8 @@ impl ExchangeSizes {
     }
 }
 
-/// Writes the response to `request` into `response`. The request arrived at `arrived` and is answered at
-/// `answered`. Returns false and writes nothing if either slice is too short.
+/// Writes the response to `request`, which arrived at `arrived` and is answered at `answered`, into
+/// `response`. Returns false and writes nothing if either slice is too short.
 pub fn respond(request: &[u8], arrived: WallTime, answered: WallTime, response: &mut [u8]) -> bool {
     let Some(seq) = field::SEQ.read(request) else { return false };
     if response.len() < MIN_RESPONSE {
@@ -96,7 +96,7 @@ pub fn respond(request: &[u8], arrived: WallTime, answered: WallTime, response: 
     true
 }
 
-/// Client that makes requests and parses complete responses.
+/// Client that creates requests and parses complete responses.
 #[derive(Clone, Debug)]
 pub struct Requester {
     sizes: ExchangeSizes,
@@ -111,9 +111,9 @@ impl Requester {
 }
 
 impl Requester {
-    /// True if the first `response` equals the request sent at `sent`: a plain echo server returned it, and
-    /// earlier the greeting. From then on responses have the length of requests, and contain no times of the
-    /// server.
+    /// True if the first `response` equals the request sent at `sent`: the server is a plain echo server,
+    /// which also returned the greeting. From then on, responses have the length of requests and contain no
+    /// times of the server.
     pub fn finds_echo(&mut self, response: &[u8], sent: Option<WallTime>) -> bool {
         let same = sent.is_some_and(|sent| field::ARRIVED.read(response) == Some(sent.0));
         self.echoed |= same && field::SEQ.read(response) == Some(0);

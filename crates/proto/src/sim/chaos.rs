@@ -1,9 +1,9 @@
-//! Machines under arbitrary operations: a peer that sends anything at any time, a driver that reports
-//! anything in any order, clocks that step. Used by property tests and by the fuzz targets.
+//! State machines under arbitrary operations: the peer sends anything at any time, the driver reports
+//! anything in any order, and clocks step. Used by property tests and by the fuzz targets.
 //!
-//! For any input, a machine must not panic, must not send forever, and must end by itself once there is no
-//! more input: it always has a timer, or it is over. A server sends packets only to the host of its control
-//! connection.
+//! For any input, a state machine must not panic, must not send forever, and must end by itself once there is
+//! no more input: either it has a timer, or it is over. A server sends packets only to the host of its
+//! control connection.
 
 use super::SimClock;
 use crate::jitlat::auth::{ConnectionSide, PresharedKey};
@@ -28,14 +28,15 @@ use jitlat_core::{
     Direction, PacketRecord, Schedule, Span, StampSource, SteadyTime, TestSpec, Transport, WallTime,
 };
 
-/// An operation on a machine. Numbers are taken modulo the valid range, so any value is an operation.
+/// An operation on a state machine. Numbers are taken modulo the valid range, so that any value is an
+/// operation.
 #[derive(Clone, Debug)]
 pub enum Op {
     /// The peer sends a well-formed message.
     Say(u8, u32),
     /// The peer sends these bytes.
     Raw(Vec<u8>),
-    /// The flow engine reports something about a flow.
+    /// The flow engine reports an event of a flow.
     FlowReport(u8, u8, u32),
     /// This many milliseconds pass; a timeout is handled if one is due.
     Wait(u32),
@@ -47,21 +48,22 @@ pub enum Op {
     Close,
     /// Client: Ctrl-C. Server: shutdown.
     Stop,
-    /// True: from now on the harness executes the machine's requests like a driver. False: it ignores them.
+    /// True: from now on, the harness executes the state machine's requests like a driver. False: it ignores
+    /// them.
     Obey(bool),
 }
 
-/// Configuration of a machine.
+/// Configuration of a state machine.
 #[derive(Clone, Copy, Debug)]
 pub struct ChaosSetup {
-    /// True if the peer speaks classic workorders.
+    /// True if the peer uses classic workorders.
     pub classic: bool,
-    /// Bits: 0 = first flow down, 1 = second flow in the other direction, 2 = TCP, 3 = a key on our side, 4 =
-    /// the client probes the clocks, 5 = greetings come only from [`Op::FlowReport`], from any host.
+    /// Bits: 0 = first flow down, 1 = second flow in the other direction, 2 = TCP, 3 = this side has a key, 4
+    /// = the client probes the clocks, 5 = greetings come only from [`Op::FlowReport`], from any host.
     pub shape: u8,
 }
 
-/// Maximum number of messages or requests of a machine after one operation.
+/// Maximum number of messages or requests of a state machine after one operation.
 const MAX_OUTPUT: usize = 20_000;
 
 impl ChaosSetup {
@@ -122,7 +124,7 @@ impl HarnessState {
         self.pass(Span((at - self.now.steady).0.max(0)));
     }
 
-    /// Encodes the peer's message that `kind` stands for.
+    /// Encodes a message of the peer, selected by `kind`.
     fn say(&mut self, kind: u8, n: u32) -> Vec<u8> {
         let message = any_message(kind, n, &self.flows);
         let mut bytes = Vec::new();
@@ -214,7 +216,14 @@ fn so_far(n: u32) -> ReceivedSoFar {
 fn send_report(n: u32) -> SendReport {
     let mut stamps = SentStamps::new(StampSource::Kernel);
     (0..n % 9000).for_each(|seq| stamps.set(seq, WallTime(seq.into())));
-    SendReport { sent: n, failed: 0, stamps: Some(stamps), stamps_lost: Some(0) }
+    SendReport {
+        sent: n,
+        failed: 0,
+        stamps: Some(stamps),
+        stamps_lost: Some(0),
+        path_mtu: None,
+        tcp: Vec::new(),
+    }
 }
 
 fn receive_report(n: u32) -> ReceiveReport {
@@ -223,7 +232,7 @@ fn receive_report(n: u32) -> ReceiveReport {
     ReceiveReport { recording, finish: Finish::Sentinel, drops: None, pause: None }
 }
 
-/// Returns the immediate answer of a correct flow engine to `command`.
+/// Returns the answer that a correct flow engine gives to `command` immediately.
 fn obedient(command: &FlowCommand, roles: &mut Vec<FlowRole>) -> Vec<FlowReport> {
     match command {
         FlowCommand::Open(opening) => {
@@ -246,7 +255,7 @@ fn obedient(command: &FlowCommand, roles: &mut Vec<FlowRole>) -> Vec<FlowReport>
     }
 }
 
-/// Applies `ops` to a server machine. Panics if the machine misbehaves.
+/// Applies `ops` to a server's state machine. Panics if the state machine misbehaves.
 pub fn server(setup: ChaosSetup, ops: &[Op]) {
     let [client, local] = addresses();
     let mut around = HarnessState::new(setup, ConnectionSide::Client);
@@ -304,8 +313,8 @@ pub fn server(setup: ChaosSetup, ops: &[Op]) {
     panic!("never ends: {machine:?}");
 }
 
-/// True if packets that a server's flow engine sends for this command go to the host of the control
-/// connection, whose address is proven, and only after that host has sent a packet.
+/// True if the packets that a server's flow engine sends because of this command go to the host of the
+/// control connection, whose address is proved, and only after that host has sent a packet.
 fn is_to_client(command: &FlowCommand) -> bool {
     let [client, _] = addresses();
     match command {
@@ -361,7 +370,7 @@ fn settle_server(
     panic!("talks without end: {machine:?}");
 }
 
-/// Applies `ops` to a client machine. Panics if the machine misbehaves.
+/// Applies `ops` to a client's state machine. Panics if the state machine misbehaves.
 pub fn client(setup: ChaosSetup, ops: &[Op]) {
     let [local, server] = addresses();
     let mut around = HarnessState::new(setup, ConnectionSide::Server);

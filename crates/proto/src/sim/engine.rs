@@ -1,4 +1,4 @@
-//! [`SimEngine`]: a flow engine in virtual time. It replaces the threads and sockets of `jitlat-net`.
+//! [`SimEngine`]: flow engine in virtual time, which replaces the threads and sockets of `jitlat-net`.
 
 use crate::Tick;
 use crate::jitlat::flow::{
@@ -29,12 +29,12 @@ pub struct SimPacket {
     pub tcp: bool,
 }
 
-/// All flows of one machine.
+/// All flows of one state machine.
 #[derive(Debug, Default)]
 pub struct SimEngine {
     flows: Vec<SimFlow>,
     reports: VecDeque<FlowReport>,
-    /// Reports in transit to the machine, with their arrival times.
+    /// Reports in transit to the state machine, with their arrival times.
     posted: VecDeque<(SteadyTime, FlowReport)>,
     latency: Span,
     /// Source address of the peer's packets.
@@ -71,7 +71,7 @@ enum FlowWork {
 }
 
 impl SimEngine {
-    /// Creates an engine. The peer's packets come from `far`, and reports take `latency` to reach the
+    /// Creates an engine. The peer's packets come from `far`, and reports take `latency` to reach the state
     /// machine.
     pub fn new(far: SocketAddr, latency: Span) -> SimEngine {
         SimEngine { far: Some(far), latency, ..SimEngine::default() }
@@ -198,7 +198,7 @@ impl SimEngine {
         flows.chain(self.posted.front().map(|(at, _)| *at)).min()
     }
 
-    /// Returns the next report that has arrived by `now`.
+    /// Returns the next report that has arrived by `now`; `None` if there is none.
     pub(crate) fn poll_report(&mut self, now: SteadyTime) -> Option<FlowReport> {
         self.posted.extend(self.reports.drain(..).map(|report| (now + self.latency, report)));
         if self.posted.front().is_none_or(|(at, _)| *at > now) {
@@ -277,6 +277,8 @@ impl SimFlow {
                             failed: sender.failures(),
                             stamps,
                             stamps_lost: None,
+                            path_mtu: None,
+                            tcp: Vec::new(),
                         },
                     )
                 })

@@ -1,5 +1,5 @@
-//! A client and a server on an impaired network in virtual time: both machines, both ends of streams, wrong
-//! clocks, and peers that vanish. An hour of traffic takes about a second to simulate.
+//! A client and a server on an impaired network in virtual time: both state machines, both ends of streams,
+//! wrong clocks, and peers that vanish. An hour of traffic takes about a second to simulate.
 //!
 //! All random numbers are seeded: the same [`SimWorld`] always gives the same [`SimOutcome`].
 
@@ -47,13 +47,13 @@ pub struct SimWorld {
     pub client_clock: SimClock,
     /// Clock of the server.
     pub server_clock: SimClock,
-    /// Key of the client.
+    /// Key of the client; `None`: no key.
     pub client_key: Option<PresharedKey>,
-    /// Key of the server.
+    /// Key of the server; `None`: no key.
     pub server_key: Option<PresharedKey>,
     /// Limits of the server.
     pub limits: ServerLimits,
-    /// Time that reports of a host's streams take to reach its control machine (threads, queues).
+    /// Time that reports of a host's streams take to reach its control state machine (threads, queues).
     pub latency: Span,
     /// Fault of a host or the control connection.
     pub trouble: SimTrouble,
@@ -61,7 +61,7 @@ pub struct SimWorld {
     pub ending: EndTrouble,
     /// Facts about the client and the server, such as the state of their clocks.
     pub hosts: [HostFacts; 2],
-    /// True if the client requests progress reports while streams run.
+    /// True if the client requests progress reports while streams are running.
     pub feedback: bool,
     /// True times at which the user presses Ctrl-C.
     pub interrupt: Vec<Span>,
@@ -71,7 +71,7 @@ pub struct SimWorld {
     pub horizon: Span,
 }
 
-/// Fault of a host or the control connection. "Step n" is the n-th event at the host: bytes, a packet, or a
+/// Fault of a host or the control connection. "Step n" is the n-th event on the host: bytes, a packet, or a
 /// timer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SimTrouble {
@@ -82,7 +82,7 @@ pub enum SimTrouble {
     ServerVanishes(u64),
     /// The client is switched off at its step n.
     ClientVanishes(u64),
-    /// The first control connection breaks at this true time, and both sides notice.
+    /// The control connection is lost at this true time, and both sides notice.
     ControlBreaks(Span),
     /// The server's program ends at this true time. Connections close, and new ones are refused.
     ServerDies(Span),
@@ -94,7 +94,7 @@ pub struct EndTrouble {
     /// Number of sentinels lost, starting with the first.
     pub sentinels: u32,
     /// Number of times that the segment with the receiver's answer to the first sentinel is lost. TCP
-    /// retransmits it after 1, 2, 4 … s.
+    /// retransmits the segment after 1, 2, 4 … s.
     pub answers: u32,
 }
 
@@ -141,19 +141,19 @@ impl SimWorld {
 pub struct SimOutcome {
     /// End of the client's test, with the reason if it is not complete.
     pub client: Result<(Ending, Option<String>), ConversationFailure>,
-    /// Sessions by flow.
+    /// Session of each flow.
     pub sessions: Vec<Session>,
-    /// Records by flow, in arrival order.
+    /// Records of each flow, in arrival order.
     pub records: Vec<Vec<PacketRecord>>,
-    /// Progress reports of the server by flow, with true times.
+    /// Progress reports of the server for each flow, with true times.
     pub feedback: Vec<Vec<(Span, ReceivedSoFar)>>,
     /// Log message at the end of each of the server's connections.
     pub server: Vec<Option<String>>,
-    /// Packets impaired on the path to the server.
+    /// Impairments of packets to the server.
     pub up: PathTally,
-    /// Packets impaired on the path to the client.
+    /// Impairments of packets to the client.
     pub down: PathTally,
-    /// True time at which the client had ended.
+    /// True time at which the client ended.
     pub client_took: Span,
     /// True time at which nothing was left to do.
     pub took: Span,
@@ -161,7 +161,7 @@ pub struct SimOutcome {
     pub sentinels: Vec<Span>,
     /// Number of steps of the client and of the server.
     pub steps: [u64; 2],
-    /// True if the horizon was reached first, which means that a machine hung.
+    /// True if the horizon was reached first, which means that a state machine hung.
     pub hung: bool,
     /// Number of sessions in the server's table at the end.
     pub kept: usize,
@@ -214,7 +214,7 @@ struct Simulation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SentinelAnswer {
     NotDue,
-    /// The answer is due at this host.
+    /// The answer of this host is due.
     Due(usize),
     Given,
 }
@@ -281,7 +281,7 @@ impl Simulation {
         simulation
     }
 
-    /// Accepts a control connection at the server.
+    /// Accepts a control connection on the server.
     fn accept(&mut self) {
         let connection = self.servers.len();
         let config = ServerConfig {
@@ -421,7 +421,7 @@ impl Simulation {
         }
     }
 
-    /// True if `host` notices an event.
+    /// Returns true if `host` handles an event.
     fn step(&mut self, host: usize) -> bool {
         self.misfortunes();
         self.steps[host] += 1;
@@ -433,7 +433,7 @@ impl Simulation {
             return;
         }
         let now = self.tick(to);
-        // Segments have arbitrary lengths, because machines must not depend on them.
+        // Segments have arbitrary lengths, because state machines must not depend on them.
         let cut = (self.counter as usize * 7) % (bytes.len() + 1);
         for part in [&bytes[..cut], &bytes[cut..]] {
             if to == SERVER {
@@ -469,7 +469,7 @@ impl Simulation {
             self.client_engine.arrived(now, packet, &mut out);
             self.send_packets(CLIENT, out);
         } else {
-            // Streams belong to the first connection. Later ones only fetch results.
+            // Streams belong to the first connection; later connections only fetch results.
             self.servers[0].engine.arrived(now, packet, &mut out);
             self.send_packets(SERVER, out);
         }
@@ -548,8 +548,8 @@ impl Simulation {
         }
     }
 
-    /// Returns the time at which bytes of a reliable connection arrive that would have arrived at `passed`.
-    /// Lost bytes are retransmitted after three delays and 0.2 s.
+    /// Returns the arrival time of bytes on a reliable connection. `passed` is their arrival time on the
+    /// path, or `None` if the path loses them: they are then retransmitted after three delays plus 0.2 s.
     fn in_order(&self, to: usize, passed: Option<SteadyTime>) -> Span {
         let again = self.now + self.paths[to].config().delay.times(3) + Span::millis(200);
         passed.map_or(again, |at| Span(at.0))
@@ -571,7 +571,7 @@ impl Simulation {
         self.at(at, SimEvent::Bytes { connection, to, bytes });
     }
 
-    /// Lets every machine send and execute its requests now.
+    /// Lets every state machine send and execute its requests now.
     fn settle(&mut self) {
         let mut busy = true;
         while busy {

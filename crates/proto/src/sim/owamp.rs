@@ -1,6 +1,6 @@
-//! An OWAMP client and server on an impaired network in virtual time: both machines, both ends of every
-//! session, wrong clocks, peers that vanish, unrelated packets. It records what really happened, for
-//! comparison with the results of the test.
+//! An OWAMP client and server on an impaired network in virtual time: both state machines, both ends of every
+//! session, wrong clocks, peers that vanish, and unrelated packets. Records the actual events, for comparison
+//! with the results of the test.
 
 mod ends;
 mod world;
@@ -80,7 +80,7 @@ fn address(host: usize, port: u16) -> SocketAddr {
 
 impl OwampSimulation {
     fn new(world: OwampWorld) -> OwampSimulation {
-        let wishes =
+        let requests =
             world.sessions.iter().enumerate().map(|(k, (direction, packets, slots))| OwampSessionSpec {
                 direction: *direction,
                 near: address(CLIENT, 8760 + k as u16),
@@ -94,7 +94,7 @@ impl OwampSimulation {
         let config = OwampOptions {
             mode: Some(world.mode),
             user: world.mode.is_keyed().then(|| ("user".to_owned(), b"secret".to_vec())),
-            sessions: wishes.collect(),
+            sessions: requests.collect(),
             lead: Span::millis(100),
             fetches: Vec::new(),
             most_records: 0,
@@ -192,7 +192,7 @@ impl OwampSimulation {
         panic!("the conversation does not end: {:?} {:?}", self.client, self.server);
     }
 
-    /// Returns the time of the next event; `None` once both machines are over or gone.
+    /// Returns the time of the next event; `None` once both state machines are over or gone.
     fn next_time(&mut self) -> Option<Span> {
         let mut next = Vec::new();
         for host in [CLIENT, SERVER] {
@@ -339,7 +339,7 @@ impl OwampSimulation {
 
     // ---- drivers of both hosts ------------------------------------------------------------------
 
-    /// Lets both hosts execute actions that are due.
+    /// Lets both hosts execute all actions that are due.
     fn timers(&mut self) {
         for host in [CLIENT, SERVER] {
             if !self.is_awake(host) {
@@ -412,7 +412,7 @@ impl OwampSimulation {
         self.datagrams.push(datagram);
     }
 
-    /// Transfers what both sides send, and executes their requests.
+    /// Transfers the data sent by both sides, and executes their requests.
     fn settle(&mut self) {
         loop {
             let mut quiet = true;
@@ -501,7 +501,7 @@ impl OwampSimulation {
                     self.outcome.data.insert(data.session.sid().0, Ok(data));
                 }
                 self.outcome.client_ended = true;
-                // The connection is closed once everything is sent.
+                // The connection is closed once everything has been sent.
                 let after = self.pipes[SERVER].max(self.now) + CONTROL_DELAY;
                 self.at(after, OwampSimEvent::Closed(SERVER));
             }

@@ -1,5 +1,5 @@
-//! Analysis of simulated paths, compared with what really happened. The tables are snapshots, so any change
-//! of behaviour shows as a readable difference. `cargo insta review` accepts an intended one.
+//! Analysis of simulated paths, compared with the actual impairments. The tables are snapshots, so that any
+//! change of behaviour is a readable difference; `cargo insta review` accepts an intended one.
 
 use super::*;
 use jitlat_core::analysis::{Options, analyze};
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 const UP: Direction = Direction::Up;
 const DOWN: Direction = Direction::Down;
 
-/// A row: a name, a path in the syntax of a scenario file, and other parameters.
+/// A row: a name, a path in the syntax of scenario files, and other parameters.
 struct Case {
     path: &'static str,
     direction: Direction,
@@ -45,7 +45,7 @@ impl Case {
         (out, summary)
     }
 
-    /// Returns what the path really did to the stream.
+    /// Returns the actual impairments of the stream.
     fn truth<'a>(&self, out: &'a SimOutcome) -> &'a PathTally {
         if self.direction == UP { &out.up } else { &out.down }
     }
@@ -134,8 +134,8 @@ fn wrong_clocks_are_found_out_in_both_directions() {
             case.clocks = clocks;
             let (out, s) = case.run();
             let [client, server] = clocks;
-            // θ at the start of the stream, as accurately as drifting clocks allow: the best probe may be
-            // after the stream, up to 50 s later.
+            // Clock offset at the start of the stream, as accurate as drifting clocks allow: the best probe
+            // may be after the stream, up to 50 s later.
             let truth = (server.offset - client.offset).0;
             let drift = (server.skew_ppb - client.skew_ppb).abs() * 50;
             let theta = s.clock.offset_ns.unwrap();
@@ -166,8 +166,8 @@ fn wrong_clocks_are_found_out_in_both_directions() {
     insta::assert_snapshot!("clocks", table);
 }
 
-/// Like the seed's Examples 2 and 3: over TCP on a long path with a narrow link, a stream waits for lost
-/// segments, but arrives in order.
+/// Like Examples 2 and 3 of the source document: over TCP on a long path with a narrow link, a stream waits
+/// for lost segments, but arrives in order.
 #[test]
 fn tcp_hides_loss_and_shows_delay() {
     let mut table =
@@ -214,7 +214,7 @@ fn both_directions_at_once_do_not_disturb_each_other() {
     assert_eq!(summaries[1].latency.min, Some(40_000_000 - SEND_LAG.0));
 }
 
-/// Paths that the kernel tests' emulators also use.
+/// Paths that are also used by the emulators in the kernel tests.
 #[test]
 fn the_shared_scenarios() {
     let mut table = format!(

@@ -75,7 +75,8 @@ fn a_perfect_path_loses_nothing() {
 
 #[test]
 fn sentinels_are_repeated_until_they_are_answered() {
-    // Seed §4.3.3: ten periods after the last packet, at one tenth of the rate, until the acknowledgement arrives.
+    // Section 4.3.3 of the source document: from ten periods after the last packet, at one tenth of the rate,
+    // until the acknowledgement arrives.
     let troubles = [(0, 0), (1, 0), (7, 0), (0, 1), (0, 2), (3, 1)];
     for (name, world) in kinds().into_iter().filter(|(name, w)| name.contains("UDP") && w.flows.len() == 1) {
         for (sentinels, answers) in troubles {
@@ -198,14 +199,14 @@ fn a_broken_control_connection_loses_nothing_that_was_received() {
                 out.client_took
             );
             match &out.client {
-                // Before the streams ran there were no results to lose.
+                // Before the streams had run, there were no results to lose.
                 Err(ConversationFailure::Closed { .. }) => assert!(ms < 1000, "{direction:?} {ms}"),
                 Err(other) => panic!("{direction:?} {ms}: {other}"),
                 Ok((ending, _)) => {
                     let received = out.records[0].len();
                     let sent = out.sessions[0].sent.unwrap_or_default() as usize;
                     assert!(received > 0, "{direction:?} {ms}");
-                    // The stream was cut, but everything sent until then is recorded.
+                    // The stream was cut, but everything sent before that is recorded.
                     if direction == Direction::Up {
                         assert_eq!(received, sent, "{ms}");
                     }
@@ -280,9 +281,10 @@ fn a_stream_that_takes_too_long_is_ended() {
                     (Ending::Complete, None) => assert_eq!(out.records[0].len(), 100, "{name}"),
                     (ending, reason) => {
                         assert_eq!(ending, Ending::Interrupted, "{name}");
-                        assert!(reason.unwrap().contains("duration was over"), "{name}");
+                        assert!(reason.unwrap().contains("time limit was reached"), "{name}");
                         early += 1;
-                        // A classic sender on the far host does not report its count.
+                        // A classic sender on the far host does not report the number of packets that it
+                        // sent.
                         if let Some(sent) = out.sessions[0].sent {
                             assert_eq!(sent as usize, out.records[0].len(), "{name}");
                             assert!(sent < 100, "{name}: all had been sent");
@@ -298,7 +300,7 @@ fn a_stream_that_takes_too_long_is_ended() {
 #[test]
 fn a_second_interrupt_ends_at_once() {
     let mut world = short(Direction::Up);
-    // The client's messages are no longer answered, for an unknown reason.
+    // From then on, the client's messages are not answered.
     world.trouble = SimTrouble::ServerVanishes(60);
     world.interrupt = vec![Span::seconds(2), Span::seconds(5)];
     let out = world.run();
@@ -354,12 +356,12 @@ fn a_refusal_names_the_limit() {
 
 #[test]
 fn a_path_that_carries_nothing_is_measured_as_such() {
-    // Only the control connection works. Greetings do not pass, so the test is refused before the stream.
+    // Only the control connection works. Greetings are lost, so the test is refused before the stream.
     let mut world = short(Direction::Up);
     world.up.outages = vec![];
     world.up.loss = Choice::Bernoulli(1.0);
     let out = world.run();
-    // The model does not treat greetings as test packets. The stream runs, and all its packets are lost.
+    // The model does not treat greetings as test packets, so the stream runs and all its packets are lost.
     assert_eq!(out.client.map(|e| e.0), Ok(Ending::Complete));
     assert_eq!((out.records[0].len(), out.sessions[0].sent), (0, Some(100)));
 }
@@ -386,7 +388,7 @@ fn an_hour_of_traffic() {
 fn ops(usual: &[u8]) -> impl Strategy<Value = Vec<chaos::Op>> + use<> {
     use chaos::Op;
     let op = prop_oneof![
-        // Mostly valid next messages of the peer, so that deep states are reached.
+        // Mostly valid next messages of the peer, so that later states are reached.
         8 => (prop::sample::select(usual.to_vec()), 0u32..200).prop_map(|(k, n)| Op::Say(k, n)),
         1 => (any::<u8>(), any::<u32>()).prop_map(|(k, n)| Op::Say(k, n)),
         1 => prop::collection::vec(any::<u8>(), 0..60).prop_map(Op::Raw),
@@ -443,8 +445,8 @@ fn trouble() -> impl Strategy<Value = SimTrouble> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Property: under any path, clocks, faults and user actions, every side ends, and only things that
-    /// happened are reported.
+    /// Property: under any path, clocks, faults and user actions, every side ends, and reports only events
+    /// that happened.
     #[test]
     fn any_world_comes_to_its_end(
         kind in 0usize..20,
@@ -485,7 +487,7 @@ proptest! {
 #[test]
 fn progress_reports_arrive_every_second() {
     for (name, world) in kinds() {
-        // Ten seconds to the server, of which packets 100 to 149 (two seconds) are lost.
+        // Ten seconds of packets to the server; packets 100 to 149 (two seconds) are lost.
         let mut world = SimWorld { feedback: true, ..world };
         let dialect = world.dialect;
         for spec in &mut world.flows {

@@ -1,5 +1,5 @@
-//! The authenticated mode (RFC 8762 §4.4, RFC 8972 §4.8): HMAC-SHA-256 truncated to 128 bits. It protects
-//! against modification, but not against reading or replay.
+//! The authenticated mode (RFC 8762 §4.4, RFC 8972 §4.8): HMAC-SHA-256 truncated to 128 bits. Protects
+//! packets against modification, but not against reading or replay.
 
 use crate::stamp::tlv::{HEADER_LEN, TlvStep, Tlvs, kind};
 use core::fmt;
@@ -8,7 +8,7 @@ use sha2::Sha256;
 
 /// Length of a truncated HMAC, in bytes.
 pub(crate) const LEN: usize = 16;
-/// Number of bytes of a base packet that its HMAC covers. The HMAC follows them.
+/// Number of bytes of a base packet that are covered by the HMAC, which follows them.
 pub(crate) const COVERED: usize = 96;
 
 /// A shared key.
@@ -22,11 +22,11 @@ impl StampKey {
     }
 
     fn mac(&self) -> Hmac<Sha256> {
-        // HMAC accepts keys of any length.
+        // HMAC accepts keys of any length, so this cannot fail.
         Hmac::<Sha256>::new_from_slice(&self.0).unwrap_or_else(|_| unreachable!("any key length is legal"))
     }
 
-    /// Signs the base packet at the front of `packet`, which must have at least 112 bytes.
+    /// Writes the HMAC of the base packet at the front of `packet`, which must have at least 112 bytes.
     pub(crate) fn sign_base(&self, packet: &mut [u8]) {
         let Some((base, rest)) = packet.split_at_mut_checked(COVERED) else { return };
         let Some(slot) = rest.first_chunk_mut::<LEN>() else { return };
@@ -34,7 +34,7 @@ impl StampKey {
         slot.copy_from_slice(&tag[..LEN]);
     }
 
-    /// True if the base packet at the front of `packet` is signed with this key. Takes constant time.
+    /// True if the HMAC of the base packet at the front of `packet` is valid. Takes constant time.
     pub(crate) fn verify_base(&self, packet: &[u8]) -> bool {
         let Some((base, rest)) = packet.split_at_checked(COVERED) else { return false };
         let Some(tag) = rest.first_chunk::<LEN>() else { return false };
@@ -61,7 +61,8 @@ impl StampKey {
         }
     }
 
-    /// True if the extensions are unchanged since the sender of `seq` wrote them: signed, or only padding.
+    /// True if the extensions are unchanged since the sender of `seq` wrote them: either their HMAC is valid,
+    /// or they are only padding.
     pub(crate) fn verify_tlvs(&self, seq: u32, tlvs: &[u8]) -> bool {
         match find(tlvs) {
             Some(at) => {
@@ -73,7 +74,7 @@ impl StampKey {
     }
 }
 
-/// Returns the offset of the HMAC extension.
+/// Returns the offset of the HMAC extension; `None` if there is none.
 fn find(tlvs: &[u8]) -> Option<usize> {
     Tlvs::new(tlvs).find_map(|step| match step {
         TlvStep::Whole(at, t) if t.kind == kind::HMAC && t.value.len() == LEN => Some(at),
@@ -128,11 +129,11 @@ mod tests {
         assert!(!key.verify_tlvs(5, &altered));
         key.sign_tlvs(5, &mut altered);
         assert!(key.verify_tlvs(5, &altered));
-        // Padding alone needs no signature.
+        // Padding alone needs no HMAC.
         let mut padding = Vec::new();
         crate::stamp::tlv::push(&mut padding, kind::PADDING, &[0; 9]);
         assert!(key.verify_tlvs(5, &padding) && key.verify_tlvs(5, &[]));
-        // An HMAC extension with another length is not a signature.
+        // An HMAC extension of another length is not valid.
         crate::stamp::tlv::push(&mut padding, kind::HMAC, &[0; LEN - 1]);
         assert!(!key.verify_tlvs(5, &padding));
     }

@@ -1,10 +1,10 @@
 //! STAMP (RFC 8762, 8972), TWAMP-Test and TWAMP Light (RFC 5357). All have the same packet layout.
 //!
-//! * [`packet`] – the request and the answer, in the unauthenticated and the keyed layout
+//! * [`packet`] – request and answer, in the unauthenticated and the keyed layout
 //! * [`tlv`] – extensions after the base packet
 //! * [`auth`] – HMAC-SHA-256 of the authenticated mode
 //! * [`reflector`] – answers requests, stateless or with bounded state
-//! * [`sender`] – makes requests and parses answers
+//! * [`sender`] – creates requests and parses answers
 
 pub mod auth;
 pub mod packet;

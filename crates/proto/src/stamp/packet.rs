@@ -1,14 +1,14 @@
 //! Test packets (RFC 5357 §4.1.2 and §4.2.1, RFC 8762 §4.2 and §4.3): one codec for STAMP, TWAMP Light and
 //! TWAMP-Test.
 //!
-//! Times are the 64-bit fields on the wire. The error estimate of each determines its format.
+//! Times are the 64-bit fields on the wire; their format is determined by the error estimates.
 
 use crate::wire::Field;
 use core::ops::Range;
 use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 
-/// Layout of the fields.
+/// Layout of the fields in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StampLayout {
     /// Unauthenticated mode.
@@ -18,8 +18,8 @@ pub enum StampLayout {
 }
 
 impl StampLayout {
-    /// Returns the length of a STAMP base packet in bytes, the same in both directions. Longer packets carry
-    /// TLVs or padding.
+    /// Returns the length of a STAMP base packet in bytes, which is the same in both directions. Longer
+    /// packets carry TLVs or padding.
     pub const fn base(self) -> usize {
         match self {
             StampLayout::Clear => 44,
@@ -36,8 +36,8 @@ impl StampLayout {
     }
 
     /// Returns the length in bytes of the shortest answer that a sender can assign to a request, and that a
-    /// reflector can recognise as an answer. (The next field is the TTL of the request, which a widely used
-    /// reflector omits.)
+    /// reflector can recognise as an answer. The next field is the TTL of the request, which a widely used
+    /// reflector omits.
     pub(crate) const fn least_answer(self) -> usize {
         match self {
             StampLayout::Clear => 38,
@@ -54,21 +54,21 @@ impl StampLayout {
     }
 }
 
-/// Fields of both packets in one layout. An answer begins with the fields of a request.
+/// Fields of requests and answers in one layout. An answer begins with the same fields as a request.
 struct StampFields {
     /// Sequence number: the sender's in a request, the reflector's in an answer.
     seq: Field<u32>,
-    /// T1 of a request, T3 of an answer.
+    /// T1 in a request, T3 in an answer.
     time: Field<u64>,
     error: Field<u16>,
     ssid: Field<u16>,
-    /// In answers: T2, then copies of fields of the request.
+    /// T2 in an answer; copies of the request's fields follow.
     arrived: Field<u64>,
     sender_seq: Field<u32>,
     sender_time: Field<u64>,
     sender_error: Field<u16>,
     sender_ttl: Field<u8>,
-    /// Bytes that are zero in a STAMP request and padding in a TWAMP request.
+    /// Bytes that are zero in a STAMP request, and padding in a TWAMP request.
     reserved: Range<usize>,
 }
 
@@ -112,12 +112,12 @@ impl StampLayout {
 pub struct StampRequest {
     /// Sequence number.
     pub seq: u32,
-    /// T1, in the format given by [`error`](Self::error).
+    /// T1, in the format that [`error`](Self::error) determines.
     pub sent: u64,
     /// Error estimate of the sender's clock.
     pub error: ErrorEstimate,
-    /// STAMP session identifier (RFC 8972). In TWAMP, the first two bytes of padding. 0 if the packet is too
-    /// short.
+    /// STAMP session identifier (RFC 8972). In TWAMP, these are the first two bytes of padding. 0 if the
+    /// packet is too short.
     pub ssid: u16,
 }
 
@@ -136,8 +136,8 @@ impl StampRequest {
         })
     }
 
-    /// Writes the fields into `packet`. Other bytes (reserved, padding, TLVs) do not change. Fields beyond
-    /// the end of `packet` are omitted.
+    /// Writes the fields into `packet`, and leaves other bytes (reserved, padding, TLVs) unchanged. Fields
+    /// beyond the end of `packet` are omitted.
     pub fn write(&self, layout: StampLayout, packet: &mut [u8]) {
         let f = layout.fields();
         f.seq.write(packet, self.seq);
@@ -146,7 +146,7 @@ impl StampRequest {
         f.ssid.write(packet, self.ssid);
     }
 
-    /// Returns the send time; `None` if the time field is invalid.
+    /// Returns the send time; `None` if the time field is not valid.
     pub fn sent_at(&self, near: WallTime) -> Option<WallTime> {
         self.error.decode(self.sent, near)
     }
@@ -155,31 +155,31 @@ impl StampRequest {
 /// Fields of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampAnswer {
-    /// Number of the answer, counted by the reflector. A reflector without a count copies the request's
+    /// Number of the answer, as counted by the reflector. A reflector without a count copies the request's
     /// number.
     pub seq: u32,
-    /// T3, in the format given by [`error`](Self::error).
+    /// T3, in the format that [`error`](Self::error) determines.
     pub answered: u64,
-    /// Error estimate of the reflector's clock, for both its times.
+    /// Error estimate of the reflector's clock, for T2 and T3.
     pub error: ErrorEstimate,
     /// Copy of the request's session identifier.
     pub ssid: u16,
-    /// T2, in the format given by [`error`](Self::error).
+    /// T2, in the format that [`error`](Self::error) determines.
     pub arrived: u64,
     /// Copy of the request's sequence number.
     pub sender_seq: u32,
-    /// Copy of T1, in the format given by [`sender_error`](Self::sender_error).
+    /// Copy of T1, in the format that [`sender_error`](Self::sender_error) determines.
     pub sender_sent: u64,
     /// Copy of the request's error estimate.
     pub sender_error: ErrorEstimate,
-    /// TTL of the request on arrival. `None` if the reflector could not read it (255 on the wire may mean
-    /// either), or if the answer ends before this field, as some do.
+    /// TTL of the request on arrival; `None` if the reflector could not read the TTL (255 on the wire may
+    /// also mean this), or if the answer ends before this field, as some do.
     pub sender_ttl: Option<u8>,
 }
 
 impl StampAnswer {
     /// Parses the answer at the front of `packet`; `None` if it ends before the copy of the sender's error
-    /// estimate. (That is 38 bytes: a widely used reflector omits the rest.)
+    /// estimate, which takes 38 bytes. A widely used reflector omits the rest.
     pub fn parse(layout: StampLayout, packet: &[u8]) -> Option<StampAnswer> {
         let f = layout.fields();
         Some(StampAnswer {
@@ -195,7 +195,8 @@ impl StampAnswer {
         })
     }
 
-    /// Writes the fields into `packet`. Its other bytes do not change. Fields beyond its end are omitted.
+    /// Writes the fields into `packet`, and leaves other bytes unchanged. Fields beyond the end of `packet`
+    /// are omitted.
     pub fn write(&self, layout: StampLayout, packet: &mut [u8]) {
         let f = layout.fields();
         f.seq.write(packet, self.seq);
@@ -210,28 +211,28 @@ impl StampAnswer {
     }
 }
 
-/// True if the reserved bytes of a request are present and zero. Then the request is STAMP, and contains a
-/// session identifier. A TWAMP sender has padding there.
+/// True if the reserved bytes of a request are present and zero: the request is then STAMP and contains a
+/// session identifier. TWAMP senders have padding there.
 pub(crate) fn is_stamp(layout: StampLayout, request: &[u8]) -> bool {
     let reserved = request.get(layout.fields().reserved.clone());
     request.len() >= layout.base() && reserved.is_some_and(|reserved| reserved.iter().all(|b| *b == 0))
 }
 
-/// Error estimate of answers shorter than [`StampLayout::least_answer`], in either time format: nothing is
-/// known about the clock. It is also the only mark of such an answer: a reflector takes a request this short
-/// with one of these two estimates for an answer.
+/// Error estimate in answers shorter than [`StampLayout::least_answer`], in either time format: it means that
+/// nothing is known about the clock. It is also the only mark of such an answer: a reflector regards a packet
+/// this short as an answer if it has one of these two estimates.
 pub(crate) const TRUNCATED: ErrorEstimate = ErrorEstimate(0x3ffe);
 
-/// True if `packet`, sent to a reflector, is itself an answer. Two reflectors must not answer each other
-/// forever. An answer has T2, at most a second before its T3, where a request has zeros or padding. Random
-/// padding looks like that in one of two thousand million packets.
+/// True if `packet`, which was sent to a reflector, is itself an answer: two reflectors must not answer each
+/// other forever. An answer has T2, at most a second before its T3, where a request has zeros or padding.
+/// Random padding looks like this in one of two thousand million packets.
 pub(crate) fn is_answer(layout: StampLayout, packet: &[u8]) -> bool {
     let f = layout.fields();
     if packet.len() < layout.least_answer() {
         let error = f.error.read(packet).map(ErrorEstimate);
         return error.is_some_and(|error| error == TRUNCATED.with_format(error.format()));
     }
-    // Whole seconds of both times.
+    // Whole seconds of T2 and T3.
     let seconds = |time: Field<u64>| time.read(packet).map(|t| (t >> 32) as u32);
     match (seconds(f.time), seconds(f.arrived)) {
         (Some(t3), Some(t2)) => t2 != 0 && t3.wrapping_sub(t2) <= 1,

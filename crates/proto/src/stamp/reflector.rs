@@ -18,13 +18,14 @@ use jitlat_core::{Span, StampSource, SteadyTime, WallTime};
 /// Rules of a reflector.
 #[derive(Clone, Debug)]
 pub struct ReflectorRules {
-    /// Key to answer with. Only packets signed with it are answered.
+    /// Key of the authenticated mode; only packets authenticated with it are answered. `None`:
+    /// unauthenticated mode.
     pub key: Option<StampKey>,
-    /// Keys by network, instead of `key`; the longest prefix that contains the client's address is used. If there are
-    /// keys, addresses without a key are not answered.
+    /// Keys by network, which override `key`. The longest prefix that contains the client's address is used.
+    /// If there are keys, addresses without a key are not answered.
     pub keys: Vec<(Prefix, StampKey)>,
-    /// Maximum number of sessions with a packet count; 0: stateless. A new session replaces the one that was
-    /// idle longest.
+    /// Maximum number of sessions with a packet count; 0: stateless. A new session replaces the one that has
+    /// been idle longest.
     pub sessions: usize,
     /// Maximum number of sessions per [`ClientAddress`].
     pub sessions_per_client: usize,
@@ -32,10 +33,10 @@ pub struct ReflectorRules {
     pub idle: Span,
     /// True if the class-of-service extension may choose the DSCP of answers.
     pub choose_dscp: bool,
-    /// Synchronisation source reported while the clock is synchronised: 1 NTP, 2 PTP, 3 SSU/BITS, 4 GNSS. Otherwise 5,
-    /// free running, is reported.
+    /// Synchronisation source reported while the clock is synchronised: 1 NTP, 2 PTP, 3 SSU/BITS, 4 GNSS.
+    /// Otherwise, 5 (free running) is reported.
     pub sync_source: u8,
-    /// Best receive timestamps of this host.
+    /// Most precise source of receive timestamps on this host.
     pub stamps: StampSource,
     /// Networks whose source addresses cannot be forged. Their requests may be shorter than an answer.
     pub trusted: Vec<Prefix>,
@@ -57,8 +58,8 @@ impl Default for ReflectorRules {
     }
 }
 
-/// Pause after which a lower number begins another test of the same sender. No packet is reordered by so
-/// much.
+/// Pause after which a lower sequence number begins another test of the same sender. No packet is reordered
+/// by as much as this.
 const MIN_RESTART_GAP: Span = Span::seconds(1);
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,9 +67,9 @@ struct ReflectorSession {
     answers: u32,
     received: u32,
     last_seen: i64,
-    /// Highest number of a request.
+    /// Highest sequence number of a request.
     highest: u32,
-    /// Send time of that request, on the sender's clock.
+    /// Send time of the request with the highest number, on the sender's clock.
     highest_sent: i64,
     last_answer: u32,
     last_sent: Option<i64>,
@@ -77,7 +78,7 @@ struct ReflectorSession {
 /// An answer that must be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampReflection {
-    /// Length of the answer in bytes. It exceeds that of the request only for trusted networks.
+    /// Length of the answer in bytes. It exceeds the length of the request only for trusted networks.
     pub len: usize,
     /// DSCP of the answer.
     pub dscp: u8,
@@ -115,8 +116,8 @@ impl StampSessionReflector {
     /// Writes the answer to `request` into `answer`, which must be as long as the request and as a complete
     /// answer. `error` is the error estimate of this host's clock.
     ///
-    /// A request of TWAMP Light can be shorter than an answer. Trusted networks get a complete answer; others
-    /// get one truncated to the length of the request.
+    /// A request of TWAMP Light can be shorter than an answer. Clients in trusted networks get a complete
+    /// answer; others get an answer truncated to the length of the request.
     pub fn reflect(
         &mut self,
         request: &[u8],
@@ -149,7 +150,7 @@ impl StampSessionReflector {
         if is_answer(layout, request) {
             return Err(Silence::Loop);
         }
-        // The answer has the time format of the request, which the sender can certainly read.
+        // The answer uses the time format of the request, which the sender is sure to understand.
         let error = error.with_format(asked.error.format());
 
         let base = layout.base().min(len);
@@ -167,7 +168,7 @@ impl StampSessionReflector {
                 s.received = s.received.wrapping_add(1);
                 let before = (s.last_answer, s.last_sent, s.received);
                 s.last_answer = seq;
-                // The departure time is not known yet: see `left`.
+                // The departure time is not known yet; it is recorded by `left`.
                 s.last_sent = None;
                 (seq, Some(before))
             }
@@ -203,8 +204,8 @@ impl StampSessionReflector {
         Ok(reflected)
     }
 
-    /// Records that answer `seq` to `from` left at `at`. The follow-up extension of the next answer reports
-    /// it. Ignored if another answer of the session was made meanwhile.
+    /// Records that answer `seq` to `from` left at `at`, which the follow-up extension of the next answer
+    /// reports. Ignored if the session has had another answer in the meantime.
     pub fn left(&mut self, from: SocketAddr, ssid: u16, seq: u32, at: WallTime) {
         if let Some(session) =
             self.sessions.get_mut(&SessionName { client: from, id: ssid }).filter(|s| s.last_answer == seq)
@@ -213,8 +214,8 @@ impl StampSessionReflector {
         }
     }
 
-    /// Records that answer `seq` to `from` could not be sent. Numbers count answers sent (RFC 8762 §4.2), so
-    /// the next answer gets the same number, unless a later one has been sent.
+    /// Records that answer `seq` to `from` could not be sent. Numbers count the answers sent (RFC 8762 §4.2),
+    /// so the next answer gets the same number unless a later one has been sent.
     pub fn not_sent(&mut self, from: SocketAddr, ssid: u16, seq: u32) {
         let session = self.sessions.get_mut(&SessionName { client: from, id: ssid });
         if let Some(session) = session.filter(|s| s.answers == seq.wrapping_add(1)) {
@@ -224,7 +225,7 @@ impl StampSessionReflector {
 }
 
 impl ReflectorRules {
-    /// True if only signed packets are answered.
+    /// True if only authenticated packets are answered.
     fn is_keyed(&self) -> bool {
         self.key.is_some() || !self.keys.is_empty()
     }
@@ -235,7 +236,7 @@ impl ReflectorRules {
         self.trusted.iter().any(|network| network.contains(address))
     }
 
-    /// Returns the key of the client at `address`.
+    /// Returns the key of the client at `address`; `None` if there is none.
     fn key_of(&self, address: IpAddr) -> Option<&StampKey> {
         let address = address.to_canonical();
         let own = self.keys.iter().filter(|(network, _)| network.contains(address));
@@ -256,6 +257,7 @@ impl ReflectorRules {
         if let Some(key) = key
             && !key.verify_tlvs(asked.seq, tlvs)
         {
+            // Extensions whose HMAC is wrong are returned with this flag and not processed (RFC 8972 §4.8).
             mark_all(tlvs, flag::INTEGRITY);
             return;
         }
@@ -349,14 +351,16 @@ fn session<'a>(
         Some(at) => at,
         None => {
             let client = ClientAddress::of(name.client.ip());
-            // No client proves its address, so all sessions have the same rank and there is always room.
+            // No client proves its address, so all sessions have the same rank, and there is always room for
+            // one more.
             sessions.insert(name, client, Rank::Unproven, ReflectorSession::default()).ok()?;
             sessions.touch(&name)?
         }
     };
     let session = sessions.at(at)?;
     let silent = Span(now.0.saturating_sub(session.last_seen));
-    // The same port begins another test: numbers restart, with a later time on the sender's clock or after a pause.
+    // The same port begins another test: numbers restart, either with a later time on the sender's clock or
+    // after a pause.
     let later = sent.is_some_and(|sent| sent.0 > session.highest_sent) && session.received > 0;
     let begins_anew = seq < session.highest && (later || silent >= MIN_RESTART_GAP);
     if silent >= rules.idle || begins_anew {
@@ -365,6 +369,7 @@ fn session<'a>(
     session.last_seen = now.0;
     if seq >= session.highest {
         session.highest = seq;
+        // Without a send time, only a pause shows that another test has begun.
         session.highest_sent = sent.map_or(i64::MAX, |sent| sent.0);
     }
     Some(session)
@@ -376,7 +381,7 @@ fn direct_measurement(
     counters: Option<(u32, Option<i64>, u32)>,
 ) -> Option<()> {
     let mut d = DirectMeasurement::parse(value)?;
-    // A reflector without a count reports zeros, as in the request.
+    // A reflector without a count reports zeros, like the request.
     if let Some((_, _, received)) = counters {
         d.reflector_received = received;
         d.reflector_sent = written.seq.wrapping_add(1);

@@ -1,4 +1,4 @@
-//! The session sender (RFC 8762 §4.2): makes requests of STAMP or TWAMP Light, and parses their answers.
+//! The session sender (RFC 8762 §4.2): creates requests of STAMP or TWAMP Light, and parses the answers.
 
 use crate::stamp::auth::StampKey;
 use crate::stamp::packet::{StampAnswer, StampLayout, StampRequest, is_answer};
@@ -6,26 +6,28 @@ use crate::stamp::tlv::{self, ClassOfService, DirectMeasurement, FollowUpTelemet
 use crate::twoway::{DatagramKind, DepartureNotice, Protocol, Reply};
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Span, Stamp, StampSource, WallTime};
+use std::collections::BTreeMap;
 
 /// Settings of a sender.
 #[derive(Clone, Debug)]
 pub struct StampOptions {
-    /// Length of a request in bytes. It is increased if the base packet and the extensions need more.
+    /// Length of a request in bytes. It is increased if base packet and extensions need more.
     pub size: usize,
-    /// True to allow requests of 14 to 43 bytes, shorter than STAMP's (TWAMP Light).
+    /// True to allow requests of 14 to 43 bytes (TWAMP Light), which are shorter than those of STAMP.
     pub light: bool,
     /// Session identifier.
     pub ssid: u16,
-    /// Key to sign requests with. Only answers signed with it are accepted.
+    /// Key of the authenticated mode; only answers authenticated with it are accepted. `None`:
+    /// unauthenticated mode.
     pub key: Option<StampKey>,
-    /// Error estimate of this host's clock, with the format of its times.
+    /// Error estimate of this host's clock, which also determines the format of times.
     pub error: ErrorEstimate,
-    /// DSCP that answers should have, and request to report the DSCP of requests on arrival; `None`: no
-    /// request.
+    /// DSCP that answers should have; also requests a report of the requests' DSCP on arrival. `None`:
+    /// neither.
     pub class_of_service: Option<u8>,
     /// True to request the reflector's packet counts.
     pub direct_measurement: bool,
-    /// True to request the time at which the previous answer really left.
+    /// True to request the actual departure time of the previous answer.
     pub follow_up: bool,
     /// True to request the source of the reflector's timestamps.
     pub timestamp_info: bool,
@@ -47,39 +49,60 @@ impl Default for StampOptions {
     }
 }
 
-/// Makes requests and parses answers.
+/// Creates requests and parses answers.
 #[derive(Clone, Debug)]
 pub struct StampSender {
     options: StampOptions,
     layout: StampLayout,
     size: usize,
     fixed_tlvs: Vec<u8>,
-    /// DSCP of the last answered request on arrival.
+    /// DSCP of the last answered request on arrival; `None` if unknown.
     far_dscp: Option<u8>,
+    marks: RequestMarks,
     counters: Option<DirectMeasurement>,
     last: Option<Last>,
     lag: FollowUpLag,
     far_stamps: Option<[u8; 4]>,
 }
 
-/// The last answer.
+/// Facts about the last answer.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     /// Number of the request.
     asked: u32,
     /// Number of the answer.
     seq: u32,
-    /// Transmit time in the answer.
+    /// Transmit time stated in the answer.
     stated: WallTime,
 }
 
-/// Maximum difference between a reported departure and the time in the answer. Larger ones are ignored.
+/// Marks with which requests arrived at the reflector, each with the number of answers that report it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestMarks {
+    /// DSCP.
+    pub dscp: BTreeMap<u8, u64>,
+    /// ECN field.
+    pub ecn: BTreeMap<u8, u64>,
+    /// Number of answers whose DSCP the reflector's policy did not let the sender choose.
+    pub refused: u64,
+}
+
+impl RequestMarks {
+    fn add(&mut self, cos: ClassOfService) {
+        *self.dscp.entry(cos.received).or_default() += 1;
+        *self.ecn.entry(cos.ecn).or_default() += 1;
+        self.refused += u64::from(cos.refused != 0);
+    }
+}
+
+/// Maximum plausible time between a reported departure and the transmit time in the answer; larger values are
+/// ignored.
 const MAX_DEPARTURE_DIFFERENCE: Span = Span::seconds(1);
 
-/// Time from the transmit times in answers to their real departure, from the follow-up extension.
+/// Time from the transmit times in answers to their actual departure, as reported in the follow-up extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FollowUpLag {
-    /// Number of answers for which the real departure is known.
+    /// Number of answers whose actual departure is known.
     pub known: u64,
     /// Sum of the times over these answers.
     pub sum: Span,
@@ -112,6 +135,7 @@ impl StampSender {
             size,
             fixed_tlvs,
             far_dscp: None,
+            marks: RequestMarks::default(),
             counters: None,
             last: None,
             lag: FollowUpLag::default(),
@@ -131,30 +155,36 @@ impl StampSender {
         self.far_dscp
     }
 
+    /// Returns the marks with which requests arrived; empty if the reflector did not report them.
+    pub fn marks(&self) -> &RequestMarks {
+        &self.marks
+    }
+
     /// Returns the reflector's packet counts; `None` if it did not report them.
     pub fn counters(&self) -> Option<DirectMeasurement> {
         self.counters
     }
 
-    /// Returns the time from transmit times to real departure, as far as the reflector reported it.
+    /// Returns the time from transmit times to actual departure, for the answers about which the reflector
+    /// reported it.
     pub fn lag(&self) -> FollowUpLag {
         self.lag
     }
 
     /// Returns the source of the reflector's timestamps: synchronisation source and method for reception,
-    /// then for transmission (RFC 8972 §4.3). `None` if it did not report them.
+    /// then for transmission (RFC 8972 §4.3). `None` if not reported.
     pub fn far_stamps(&self) -> Option<[u8; 4]> {
         self.far_stamps
     }
 
-    /// Parses an answer that is truncated to the length of its request. It does not describe the clock of its
-    /// send time. Its number is that of the request, or the reflector's own.
+    /// Parses an answer that was truncated to the length of its request, and so does not describe the clock
+    /// of its send time. The answer's number is that of the request, or the reflector's own.
     fn truncated(&self, datagram: &[u8]) -> DatagramKind {
         let short = |bytes: usize| bytes < self.layout.least_answer();
         let fields =
             StampRequest::parse(self.layout, datagram).filter(|_| short(self.size) && short(datagram.len()));
         match fields {
-            // Our own request that was returned.
+            // This is the sender's own request, returned.
             Some(fields) if fields.error == self.options.error => DatagramKind::Foreign,
             Some(fields) => DatagramKind::Reply(Reply {
                 seq: fields.seq,
@@ -169,7 +199,7 @@ impl StampSender {
         }
     }
 
-    /// Returns the departure time of the previous answer.
+    /// Returns the departure time of the previous answer; `None` if not reported.
     fn follow_up(
         &mut self,
         report: FollowUpTelemetry,
@@ -182,7 +212,7 @@ impl StampSender {
         self.lag.known += 1;
         self.lag.sum = Span(self.lag.sum.0.saturating_add(lag.0));
         self.lag.largest = self.lag.largest.max(lag);
-        // RFC 8972 §4.3: by the adapter; by software at departure; in the control plane.
+        // Methods in RFC 8972 §4.3: by the adapter, by software at departure, in the control plane.
         let source = match report.method {
             1 => StampSource::Hardware,
             2 => StampSource::Kernel,
@@ -219,7 +249,8 @@ impl Protocol for StampSender {
             key.push_tlv(seq, &mut tlvs);
         }
         out.extend(tlvs);
-        // The rest becomes a padding extension. One to three bytes are too short for that and are omitted.
+        // The remaining bytes become a padding extension, for which one to three bytes are too short; these
+        // are omitted.
         if room >= tlv::HEADER_LEN {
             tlv::push(out, tlv::kind::PADDING, &ZEROS[..(room - tlv::HEADER_LEN).min(ZEROS.len())]);
         }
@@ -245,8 +276,8 @@ impl Protocol for StampSender {
             return DatagramKind::Forged;
         }
         if answer.sender_error != self.options.error {
-            // Not an answer to our request, but our own request that was returned, or an answer to another
-            // sender.
+            // This is not an answer to a request of this sender: it is the sender's own request, returned, or
+            // an answer to another sender.
             return if is_answer(self.layout, datagram) {
                 DatagramKind::Malformed
             } else {
@@ -260,7 +291,10 @@ impl Protocol for StampSender {
             match t.kind {
                 _ if t.flags & (tlv::flag::UNRECOGNISED | tlv::flag::MALFORMED) != 0 => {}
                 tlv::kind::CLASS_OF_SERVICE => {
-                    self.far_dscp = ClassOfService::parse(t.value).map(|c| c.received).or(self.far_dscp);
+                    if let Some(cos) = ClassOfService::parse(t.value) {
+                        self.far_dscp = Some(cos.received);
+                        self.marks.add(cos);
+                    }
                 }
                 tlv::kind::FOLLOW_UP => {
                     if let Some(report) = FollowUpTelemetry::parse(t.value) {
@@ -289,6 +323,6 @@ impl Protocol for StampSender {
     }
 }
 
-/// Padding is zeros, because a reflector may interpret other values as a session identifier (see the
-/// protocol's page).
+/// Padding consists of zeros, because a reflector may interpret other values as a session identifier (see
+/// docs/protocols).
 static ZEROS: [u8; 65_507] = [0; 65_507];

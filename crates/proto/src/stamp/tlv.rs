@@ -25,7 +25,7 @@ pub mod kind {
     pub const CLASS_OF_SERVICE: u8 = 4;
     /// Packet counts of both sides.
     pub const DIRECT_MEASUREMENT: u8 = 5;
-    /// Access links.
+    /// Access links of the sender.
     pub const ACCESS_REPORT: u8 = 6;
     /// Departure time of the previous answer.
     pub const FOLLOW_UP: u8 = 7;
@@ -47,7 +47,7 @@ pub struct Tlv<'a> {
 /// Step of the iteration over the extensions of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlvStep<'a> {
-    /// A complete extension, and the offset of its flags octet.
+    /// A complete extension, with the offset of its flags octet.
     Whole(usize, Tlv<'a>),
     /// The rest is not an extension: its header is truncated, or its length exceeds the packet.
     Malformed(usize),
@@ -90,8 +90,8 @@ impl<'a> Iterator for Tlvs<'a> {
     }
 }
 
-/// Appends an extension as a sender writes it, with the unrecognised bit set. Values longer than 65 535 bytes
-/// are truncated.
+/// Appends an extension as a sender writes it, with the U bit (unrecognised) set. Values longer than 65 535
+/// bytes are truncated.
 pub fn push(out: &mut Vec<u8>, kind: u8, value: &[u8]) {
     let value = &value[..value.len().min(u16::MAX.into())];
     let [hi, lo] = (value.len() as u16).to_be_bytes();
@@ -102,7 +102,7 @@ pub fn push(out: &mut Vec<u8>, kind: u8, value: &[u8]) {
 /// Class of service (§4.4): changes of the DSCP on the path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassOfService {
-    /// DSCP1: requested for the answer.
+    /// DSCP1: DSCP requested for the answer.
     pub wanted: u8,
     /// DSCP2: DSCP of the request on arrival.
     pub received: u8,
@@ -158,7 +158,7 @@ mod follow_up {
 /// Direct measurement (§4.5): packet counts of both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectMeasurement {
-    /// Number of packets sent by the sender, including this one.
+    /// Number of packets sent by the sender, including the request.
     pub sender_sent: u32,
     /// Number of packets received by the reflector.
     pub reflector_received: u32,

@@ -1,4 +1,4 @@
-//! Parses every test packet of the captures: STAMP of two programs, TWAMP Light, TWAMP of perfSONAR.
+//! Parses every test packet in the captures: STAMP of two programs, TWAMP Light, TWAMP of perfSONAR.
 
 use super::*;
 use crate::stamp::auth::StampKey;

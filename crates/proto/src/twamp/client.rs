@@ -17,12 +17,12 @@ use std::collections::VecDeque;
 /// Specification of a session to request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TwampSessionSpec {
-    /// Port that the test packets come from.
+    /// Port from which the test packets are sent.
     pub sender_port: u16,
-    /// Requested port at the reflector, which may grant another.
+    /// Requested port of the reflector, which may accept the session on another port.
     pub receiver_port: u16,
-    /// Addresses of sender and reflector. Unspecified ones mean those of the control connection, which also
-    /// works with address translation.
+    /// Addresses of sender and reflector. Unspecified addresses mean those of the control connection, which
+    /// also works with address translation.
     pub addresses: (IpAddr, IpAddr),
     /// Length of a request in bytes. Many servers refuse requests that are shorter than answers; see
     /// [`least_size`](crate::twamp::sender::least_size).
@@ -36,14 +36,14 @@ pub struct TwampSessionSpec {
 /// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct TwampOptions {
-    /// Mode to use. `None` selects the strongest mode that both sides support: with a passphrase encrypted,
-    /// then authenticated, then mixed; without one open.
+    /// Security mode; `None`: the strongest that both sides support. With a passphrase this is encrypted,
+    /// authenticated or mixed, in this order; without one open.
     pub mode: Option<SecurityMode>,
-    /// Name and passphrase for the keyed modes.
+    /// Name and passphrase for the keyed modes; `None`: no user.
     pub user: Option<(String, Vec<u8>)>,
     /// Sessions to request on one connection.
     pub sessions: Vec<TwampSessionSpec>,
-    /// Time that the server may take for each step.
+    /// Timeout for the server to complete each step.
     pub step_timeout: Span,
     /// Random bytes for the keys of the connection.
     pub random: [u8; 64],
@@ -60,25 +60,25 @@ impl TwampOptions {
     }
 }
 
-/// An input of a client.
+/// Input of a client.
 #[derive(Clone, Copy, Debug)]
 pub enum TwampClientInput<'a> {
     /// Bytes were received on the control connection.
     Bytes(&'a [u8]),
     /// The connection was closed.
     Closed,
-    /// Begin the test. Accepted once all sessions are granted.
+    /// Start the test. Accepted once the server has accepted all sessions.
     Start,
     /// End the test.
     Stop,
 }
 
-/// A granted session.
+/// A session that the server has accepted.
 #[derive(Clone, Debug)]
 pub struct TwampGrant {
-    /// Index of the request.
+    /// Index of the session in the request.
     pub index: usize,
-    /// Port that the packets go to.
+    /// Port to which the packets are sent.
     pub port: u16,
     /// Identifier of the session.
     pub sid: Sid,
@@ -89,11 +89,11 @@ pub struct TwampGrant {
 /// Report of a client.
 #[derive(Clone, Debug)]
 pub enum TwampClientEvent {
-    /// The connection is set up in this mode.
+    /// The connection was set up in this mode.
     Mode(SecurityMode),
-    /// A session is granted.
+    /// A session was accepted.
     Granted(TwampGrant),
-    /// All sessions are granted. [`TwampClientInput::Start`] begins the test.
+    /// All sessions were accepted. [`TwampClientInput::Start`] starts the test.
     Ready,
     /// The test has started: packets are answered.
     Started,
@@ -109,7 +109,7 @@ enum TwampClientState {
     Over,
 }
 
-/// Client of one control conversation.
+/// Client of one control connection.
 #[derive(Debug)]
 pub struct Client {
     config: TwampOptions,
@@ -119,19 +119,19 @@ pub struct Client {
     set_up: Option<SetUp>,
     /// Number of requests sent.
     asked: usize,
-    /// Number of sessions granted.
+    /// Number of sessions accepted.
     granted: usize,
     say_start: bool,
     say_stop: bool,
     events: VecDeque<TwampClientEvent>,
 }
 
-/// Maximum duration of a test. The client does not determine the duration of a test, but a conversation
-/// without events must have a limit.
+/// Maximum duration of a test. The client does not determine the duration, but a conversation without events
+/// must have a limit.
 const MAX_DURATION: Span = Span::seconds(32 * 86_400);
 
 impl Client {
-    /// Creates a client whose connection was opened at `now`.
+    /// Creates a client whose connection was established at `now`.
     pub fn new(config: TwampOptions, now: Tick) -> Client {
         Client {
             deadline: now.steady + config.step_timeout,
@@ -161,7 +161,7 @@ impl Client {
         self.events.push_back(TwampClientEvent::Failed(failure));
     }
 
-    /// Reads one message. Returns `Ok(false)` if it is not complete yet.
+    /// Reads one message; returns `Ok(false)` if the message is not complete yet.
     fn advance(&mut self, step: AmpStep, now: Tick) -> Result<bool, AmpFailure> {
         match step {
             AmpStep::Greeting => {
@@ -244,7 +244,8 @@ impl Client {
             receiver,
             sid: Sid::NONE,
             padding: spec.size.saturating_sub(layout(self.connection.mode()).shortest_request()) as u32,
-            // Some servers delay a session until this time on their own clock, so it is not in the future.
+            // Some servers delay a session until this time on their own clock, so it must not be in the
+            // future.
             start: NtpTime::from(now.wall),
             timeout: NtpTime::from_span(spec.timeout),
             type_p: u32::from(spec.dscp.value()) << 24,
@@ -267,7 +268,7 @@ impl Machine for Client {
             }
             TwampClientInput::Stop if step == AmpStep::Running => self.say_stop = true,
             TwampClientInput::Start => {}
-            // No session runs, so there is nothing to send.
+            // No session is running, so there is nothing to send.
             TwampClientInput::Stop => {
                 self.state = TwampClientState::Over;
                 self.events.push_back(TwampClientEvent::Over);

@@ -1,12 +1,12 @@
 //! TWAMP (RFC 5357 on RFC 4656, with the mixed mode of RFC 5618): a control conversation over TCP that
-//! negotiates test sessions, and test packets in the layouts of [`stamp`](crate::stamp::packet), which the
-//! keyed modes encrypt.
+//! negotiates test sessions, and test packets in the layouts of [`stamp`](crate::stamp::packet), encrypted in
+//! the keyed modes.
 //!
 //! * [`client`] – requests sessions, starts and stops them
-//! * [`server`] – grants sessions
-//! * [`sender`], [`reflector`] – the two ends of a granted session
+//! * [`server`] – accepts sessions
+//! * [`sender`], [`reflector`] – the two ends of a session
 //!
-//! The parts shared with OWAMP, mainly the protection of the keyed modes, are in [`amp`](crate::amp).
+//! The code shared with OWAMP, mainly for the keyed modes, is in [`amp`](crate::amp).
 
 pub mod client;
 pub mod reflector;
@@ -22,8 +22,8 @@ pub use server::{Server, TwampRules};
 /// TCP port of the control server (RFC 5357 §8, RFC 8545).
 pub const PORT: u16 = 862;
 
-/// Returns the padding that makes request and answer equally long. It is the default, and the minimum that is
-/// granted.
+/// Returns the padding with which request and answer have the same length. This is the default, and the
+/// minimum that is accepted.
 pub(crate) const fn least_padding(mode: SecurityMode) -> u32 {
     match mode {
         SecurityMode::Open | SecurityMode::Mixed => 27,

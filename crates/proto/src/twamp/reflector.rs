@@ -1,4 +1,4 @@
-//! The session reflector (RFC 5357 §4.2): one granted session.
+//! The session reflector (RFC 5357 §4.2): one accepted session.
 
 use crate::access::answerable;
 use crate::amp::SecurityMode;
@@ -19,7 +19,7 @@ pub struct TwampReflection {
     pub seq: u32,
 }
 
-/// Answers the packets of one session, from its client only.
+/// Answers the packets of one session, and only those from its client.
 #[derive(Clone, Debug)]
 pub struct SessionReflector {
     layout: StampLayout,
@@ -31,8 +31,8 @@ pub struct SessionReflector {
 }
 
 impl SessionReflector {
-    /// Creates a reflector for a session in `mode` with packets from `host` and `port`. Without a port, that
-    /// of the first packet is used.
+    /// Creates a reflector for a session in `mode` with packets from `host` and `port`. If `port` is `None`,
+    /// that of the first packet is used.
     pub fn new(
         mode: SecurityMode,
         keys: Option<TestKeys>,
@@ -59,7 +59,7 @@ impl SessionReflector {
     }
 
     /// Records that answer `seq` could not be sent. Answers are numbered in the order in which they left (RFC
-    /// 5357 §4.2.1), so the next one gets the same number, unless a later one has left.
+    /// 5357 §4.2.1), so the next one gets the same number unless a later one has left.
     pub fn not_sent(&mut self, seq: u32) {
         if self.answers == seq.wrapping_add(1) {
             self.answers = seq;
@@ -73,7 +73,7 @@ impl SessionReflector {
 
     /// Writes the answer to `request` into `answer`, which must be long enough
     /// ([`answer_len`](SessionReflector::answer_len)). The answer may be longer than the request, because the
-    /// control connection has shown that the client receives packets at its address. `now` is the time and
+    /// control connection has proved that the client receives packets at its address. `now` is the time, and
     /// `error` the error estimate of this host's wall clock.
     pub fn reflect(
         &mut self,
@@ -113,7 +113,7 @@ impl SessionReflector {
         self.answers = self.answers.wrapping_add(1);
 
         let answer = &mut answer[..len];
-        // The rest of the sender's padding, after the longer fields, is returned.
+        // The sender's padding is returned, shortened by the longer fields of an answer.
         answer[..request.len()].copy_from_slice(request);
         answer[..fields].fill(0);
         let written = StampAnswer {

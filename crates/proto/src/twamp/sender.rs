@@ -8,7 +8,7 @@ use crate::twoway::{DatagramKind, Protocol, Reply};
 use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 
-/// Makes the requests of a granted session and parses the answers.
+/// Creates the requests of a session, and parses the answers.
 #[derive(Clone, Debug)]
 pub struct TwampSender {
     mode: SecurityMode,
@@ -19,7 +19,7 @@ pub struct TwampSender {
     open: Vec<u8>,
 }
 
-/// Returns the length of a test packet in `mode` with this padding, in bytes.
+/// Returns the length of a test packet in `mode` with `padding` bytes of padding, in bytes.
 pub const fn size(mode: SecurityMode, padding: u32) -> usize {
     layout(mode).shortest_request() + padding as usize
 }
@@ -38,7 +38,7 @@ pub(super) const fn layout(mode: SecurityMode) -> StampLayout {
 
 impl TwampSender {
     /// Creates a sender of requests of `size` bytes. `keys` are those of the session, and `error` is the
-    /// error estimate of the clock.
+    /// error estimate of this host's clock.
     pub fn new(mode: SecurityMode, keys: Option<TestKeys>, size: usize, error: ErrorEstimate) -> TwampSender {
         let layout = layout(mode);
         TwampSender { mode, layout, keys, size: size.max(layout.shortest_request()), error, open: Vec::new() }
@@ -58,7 +58,7 @@ impl TwampSender {
 impl Protocol for TwampSender {
     fn request(&mut self, seq: u32, _last: bool, sent: WallTime, out: &mut Vec<u8>) {
         let start = out.len();
-        // Padding is zeros, because other values may be interpreted as a STAMP session identifier.
+        // Padding consists of zeros, because other values may be interpreted as a STAMP session identifier.
         out.resize(start + self.size, 0);
         let packet = &mut out[start..];
         StampRequest { seq, sent: self.error.encode(sent), error: self.error, ssid: 0 }
@@ -92,8 +92,8 @@ impl Protocol for TwampSender {
             return DatagramKind::Malformed;
         };
         if answer.sender_error != self.error {
-            // Not an answer to our request, but our own request that was returned, or an answer to another
-            // sender.
+            // This is not an answer to a request of this sender: it is the sender's own request, returned, or
+            // an answer to another sender.
             return if is_answer(self.layout, &self.open) {
                 DatagramKind::Malformed
             } else {

@@ -1,4 +1,4 @@
-//! The control server (RFC 5357 §3): grants test sessions, starts and stops them, within limits.
+//! The control server (RFC 5357 §3): accepts test sessions, starts and stops them, within limits.
 
 use crate::amp::connection::Admission;
 use crate::amp::crypto::BLOCK;
@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 /// Limits of a server, and its users.
 #[derive(Clone, Debug)]
 pub struct TwampRules {
-    /// Users of the keyed modes. If there are any, the open mode is not offered.
+    /// Users for the keyed modes. If there are any, open mode is not offered.
     pub users: Users,
     /// Rounds of key derivation: a power of two, at least 1024.
     pub rounds: u32,
@@ -24,11 +24,11 @@ pub struct TwampRules {
     pub sessions: usize,
     /// Maximum padding, in bytes.
     pub padding: u32,
-    /// Time that a client may take for the set-up.
+    /// Timeout for a client to complete the set-up.
     pub set_up_wait: Span,
-    /// Time for which a connection may be idle while no test runs (SERVWAIT).
+    /// Time for which a connection may be idle while no test is running (SERVWAIT).
     pub idle: Span,
-    /// Time for which a test may be without a packet (REFWAIT).
+    /// Maximum time without a packet in a running test (REFWAIT).
     pub silence: Span,
     /// Maximum time for which late packets are answered, even if the client requests more.
     pub linger: Span,
@@ -40,6 +40,7 @@ impl Default for TwampRules {
             users: Users::default(),
             rounds: 2048,
             sessions: 16,
+            // The longest datagram, minus the fields of an answer in the keyed modes.
             padding: 65_507 - 112,
             set_up_wait: Span::seconds(30),
             idle: Span::seconds(900),
@@ -50,7 +51,7 @@ impl Default for TwampRules {
 }
 
 impl TwampRules {
-    /// Returns the modes offered.
+    /// Returns the offered modes.
     pub fn modes(&self) -> SecurityModes {
         if self.users.is_empty() {
             SecurityModes::of(&[SecurityMode::Open])
@@ -67,10 +68,10 @@ impl TwampRules {
 /// A requested session for which the driver must open a socket.
 #[derive(Clone, Debug)]
 pub struct TwampOpenRequest {
-    /// Source port of the packets. `None` if the client is behind address translation or does not know its
-    /// port: then the source port of the first packet is used.
+    /// Source port of the packets; `None` if the client is behind address translation or does not know the
+    /// port. The source port of the first packet is used then.
     pub sender_port: Option<u16>,
-    /// Port that the client requests; 0: any.
+    /// Port requested by the client; 0: any.
     pub port: u16,
     /// Identifier of the session.
     pub sid: Sid,
@@ -86,14 +87,14 @@ pub struct TwampOpenRequest {
     pub linger: Span,
 }
 
-/// An input of a server.
+/// Input of a server.
 #[derive(Clone, Copy, Debug)]
 pub enum TwampServerInput<'a> {
     /// Bytes were received on the control connection.
     Bytes(&'a [u8]),
     /// The connection was closed.
     Closed,
-    /// The requested socket ([`TwampServerEvent::Open`]) is open on this port, or is not available.
+    /// The socket requested by [`TwampServerEvent::Open`] is open on this port, or is not available.
     Opened(Result<u16, AcceptCode>),
     /// A packet of a session was answered.
     Reflected,
@@ -102,13 +103,14 @@ pub enum TwampServerInput<'a> {
 /// Request of a server to its driver.
 #[derive(Clone, Debug)]
 pub enum TwampServerEvent {
-    /// Open a socket. Answer with [`TwampServerInput::Opened`] before any other input.
+    /// Open a socket. Must be answered by [`TwampServerInput::Opened`] before any other input.
     Open(TwampOpenRequest),
     /// Begin to answer packets of all sessions.
     Start,
-    /// Stop answering, for each session after its [`linger`](TwampOpenRequest::linger).
+    /// Stop answering: each session after its [`linger`](TwampOpenRequest::linger).
     Stop,
-    /// The conversation is over: close the sessions, and close the connection once everything is written.
+    /// The conversation is over: close the sessions, and close the connection once everything has been
+    /// written.
     Over(AmpEndReason),
 }
 
@@ -120,12 +122,12 @@ enum TwampServerState {
     Idle,
     /// Waiting for the driver to open a socket for this session.
     Opening(Sid),
-    /// A test runs.
+    /// A test is running.
     Running,
     Over,
 }
 
-/// Server of one control conversation.
+/// Server of one control connection.
 #[derive(Debug)]
 pub struct Server {
     rules: TwampRules,
@@ -136,7 +138,7 @@ pub struct Server {
     state: TwampServerState,
     deadline: SteadyTime,
     connection: AmpConnection,
-    /// Encrypted messages in the order in which they must be written.
+    /// Encrypted messages, in the order in which they must be written.
     queued: VecDeque<Vec<u8>>,
     sessions: usize,
     named: u32,
@@ -144,8 +146,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates a server for the connection from `peer` to `local`, accepted at `now`. The host has been
-    /// serving since `started`.
+    /// Creates a server for the connection from `peer` to `local`, which was accepted at `now`. The server
+    /// program was started at `started`.
     pub fn new(
         rules: TwampRules,
         peer: SocketAddr,
@@ -186,7 +188,7 @@ impl Server {
         self.queued.push_back(bytes);
     }
 
-    /// Reads one message. Returns `Ok(false)` if it is not complete yet.
+    /// Reads one message; returns `Ok(false)` if the message is not complete yet.
     fn advance(&mut self, now: Tick) -> Result<bool, AmpEndReason> {
         match self.state {
             TwampServerState::SetUp => {
@@ -275,7 +277,7 @@ impl Server {
         }
     }
 
-    /// Returns the source port of the packets, if known, or the reason why the session is not granted.
+    /// Returns the source port of the packets, if known, or the reason why the session is not accepted.
     fn examine(&self, asked: &RequestSession) -> Result<Option<u16>, AcceptCode> {
         let family = if self.peer.is_ipv6() { 6 } else { 4 };
         if (asked.conf_sender, asked.conf_receiver) != (0, 0)
@@ -290,7 +292,7 @@ impl Server {
         }
         match asked.sender {
             a if a.is_unspecified() => Ok(None),
-            // No client may request packets to a third host.
+            // A client must not request packets to a third host.
             a if a == self.peer && asked.sender_port != 0 => Ok(Some(asked.sender_port)),
             _ => Err(AcceptCode::Unsupported),
         }

@@ -1,4 +1,4 @@
-//! Tests of both machines with each other, with a silent peer, and with invalid data.
+//! Tests of both state machines with each other, with a silent peer, and with invalid data.
 
 use crate::amp::message::*;
 use crate::amp::setup::*;
@@ -55,13 +55,13 @@ fn server(rules: TwampRules) -> Server {
     Server::new(rules, PEER.parse().unwrap(), LOCAL.parse().unwrap(), WallTime(WALL), random, tick(0))
 }
 
-/// Both sides, with the events of each.
+/// Both sides, with the events of each of them.
 struct Pair {
     client: Client,
     server: Server,
     client_events: Vec<client::TwampClientEvent>,
     server_events: Vec<server::TwampServerEvent>,
-    /// The driver's answer to a request for a socket.
+    /// Answer of the driver to a request for a socket.
     ports: Result<u16, AcceptCode>,
 }
 
@@ -76,8 +76,8 @@ impl Pair {
         }
     }
 
-    /// Transfers bytes in pieces in both directions until neither side sends. After `messages` messages the
-    /// rest is lost. Returns the number transferred.
+    /// Transfers bytes in pieces in both directions until neither side sends more. All messages after the
+    /// first `messages` are lost. Returns the number of messages transferred.
     fn run(&mut self, now: Tick, piece: usize, messages: usize) -> usize {
         let mut transferred = 0;
         loop {

@@ -1,4 +1,4 @@
-//! Recorded sessions of twping with twampd, open and keyed: every message and every packet.
+//! Recorded sessions of twping with twampd, open and keyed: tests of every message and every packet.
 
 use crate::amp::PacketOrigin;
 use crate::amp::SecurityMode;
@@ -27,7 +27,7 @@ const OPEN: [&str; 5] = [
     "twamp-open-natmode",
 ];
 
-/// Returns the payloads of one capture sent over `carrier`, each with true if the client sent it.
+/// Returns the payloads in one capture sent over `carrier`; each has true if the client sent it.
 fn payloads(capture: &str, carrier: &str) -> Vec<(bool, Vec<u8>)> {
     let rows = VECTORS.lines().filter_map(|line| {
         let f: Vec<&str> = line.split('\t').collect();
@@ -77,7 +77,7 @@ fn known_answers() {
     assert!(TestKeys::new(SecurityMode::Mixed, &keys, &sid).is_none());
 }
 
-/// Decodes each message, encodes it again and compares the bytes.
+/// Decodes each message, encodes it again, and compares the bytes.
 fn again(capture: &str) -> Vec<String> {
     let tcp = payloads(capture, "tcp");
     let (greeting, set_up, keys) = agreement(&tcp);
@@ -167,7 +167,8 @@ fn every_control_message_decodes_and_re_encodes() {
     assert_eq!(start, ServerStart { accept: AcceptCode::Failure, server_iv: [0; 16] });
 }
 
-/// Runs a client with the recorded one's settings on the recorded answers. Returns its events and messages.
+/// Runs a client with the settings of the recorded one on the recorded answers. Returns its events and
+/// messages.
 fn replayed_client(capture: &str) -> (Vec<TwampClientEvent>, Vec<Vec<u8>>) {
     let tcp = payloads(capture, "tcp");
     let (_, set_up, keys) = agreement(&tcp);

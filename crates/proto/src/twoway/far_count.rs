@@ -1,27 +1,28 @@
-//! [`FarCount`]: derives losses by direction from the far host's numbering of its answers.
+//! [`FarCount`]: derives losses by direction from the numbers that the far host gives its answers.
 //!
 //! A number that is never received belongs to an answer that was lost. Between two received answers, the
 //! number of requests without an answer is compared with the number of missing numbers. If no number is
-//! missing, the far host did not receive these requests. If as many numbers are missing as requests, it
-//! answered them all. Otherwise the losses in each direction are known, but not which request was lost where.
+//! missing, the far host did not receive these requests. If as many numbers are missing as there are requests
+//! without an answer, it answered all of them. Otherwise the losses in each direction are known, but not
+//! which request was lost where.
 
 use jitlat_core::twoway::{Directions, LossRun, LossSide};
 
 /// Maximum number of loss bursts whose direction is recorded. Further bursts are counted with unknown
 /// direction.
 const MAX_RUNS: usize = 1 << 16;
-/// Maximum lead of a number over the requests sent that duplicates can explain. A number further ahead is not
-/// a count.
+/// Maximum number by which duplicates can make the far host's count exceed the number of requests sent. A
+/// number further ahead is not a count.
 const MAX_AHEAD: i64 = 1024;
 
-/// Count of one far host in one test. Memory is allocated once.
+/// Count of one far host in one test. Memory is allocated only once.
 #[derive(Clone, Debug)]
 pub(super) struct FarCount {
     has_answers: bool,
-    /// True if it is known in advance that the far host counts, from 0 on.
+    /// True if the far host is known in advance to count its answers, from 0.
     declared: bool,
     stateful: bool,
-    /// True if it is known that the far host does not count.
+    /// True if the far host is known not to count.
     copies: bool,
     broken: bool,
     /// Number with which the count began.
@@ -30,7 +31,7 @@ pub(super) struct FarCount {
     highest_seq: i64,
     /// Number of different numbers received.
     distinct: u64,
-    /// Bits for the latest numbers, set if received.
+    /// Bits of the latest numbers, set if received.
     received: Box<[u64]>,
     /// Number of settled requests without an answer.
     unanswered: u64,
@@ -45,9 +46,10 @@ pub(super) struct FarCount {
 }
 
 impl FarCount {
-    /// Creates a count for a test of `packets`, with a table that remembers `room` requests (a power of two).
+    /// Creates a count for a test of `packets` requests, with a table of the last `room` requests (a power of
+    /// two).
     pub(super) fn new(room: usize, packets: u32) -> FarCount {
-        // Allocated in advance, so that recording bursts during the test needs no allocation.
+        // Allocated in advance, so that recording loss bursts during the test needs no allocation.
         let early = if packets as usize > room { MAX_RUNS } else { 0 };
         FarCount {
             has_answers: false,
@@ -74,18 +76,19 @@ impl FarCount {
         self.stateful = true;
     }
 
-    /// True if the far host may count, but has not shown it.
+    /// True if the far host may count, but this has not been shown yet.
     pub(super) fn may_count(&self) -> bool {
         self.has_answers && !self.stateful && !self.copies && !self.broken
     }
 
-    /// Handles the answer to a probe: a request with a number beyond any possible count. If the answer
-    /// contains the same number or none, the far host does not count; if it contains another number, the far
-    /// host counts.
+    /// Handles the answer to a probe, that is, a request with a number beyond any possible count. If the
+    /// answer contains the same number or none, the far host does not count; if it contains another number,
+    /// the far host does.
     pub(super) fn note_probe(&mut self, seq: u32, far: Option<u32>) {
         match far {
             Some(far) if far != seq => self.stateful = true,
-            // The number is a copy or missing: the far host does not count, and no further probe is needed.
+            // The number is a copy or missing, so the far host does not count, and no further probe is
+            // needed.
             _ => self.copies = true,
         }
     }
@@ -94,7 +97,7 @@ impl FarCount {
         self.broken
     }
 
-    /// Returns the full number: the one nearest to the highest so far.
+    /// Returns the full number: of the possible ones, the nearest to the highest so far.
     fn unwrap(&self, far: u32) -> i64 {
         self.highest + i64::from(far.wrapping_sub(self.highest as u32) as i32)
     }
@@ -103,7 +106,7 @@ impl FarCount {
         self.received.len() as i64 * 64
     }
 
-    /// True if `number` was received, as far as recorded.
+    /// True if `number` is recorded as received; false for numbers that the record no longer covers.
     fn was_received(&self, number: i64) -> bool {
         let bit = number.rem_euclid(self.window());
         number <= self.highest
@@ -126,16 +129,16 @@ impl FarCount {
         self.received[bit as usize / 64] |= 1 << (bit % 64);
     }
 
-    /// Records answer `far` to request `seq`. `before` is the number of an earlier answer to the request, and
-    /// `sent` the number of requests made so far.
+    /// Records answer `far` to request `seq`. `before` is the number of an earlier answer to the same
+    /// request, and `sent` the number of requests sent so far.
     pub(super) fn note(&mut self, seq: u32, far: u32, before: Option<u32>, sent: u64) {
         if self.broken {
             return;
         }
         if !self.has_answers {
             self.has_answers = true;
-            // A count begins at 0. A count ahead of the sender's number began before this test; but if it is
-            // known to belong to this test, requests were reordered or duplicated.
+            // A count begins at 0. A count ahead of the sender's number began before this test, unless the
+            // count is known to belong to this test: then requests were reordered or duplicated.
             let of_this_test = self.declared && u64::from(far) < 2 * sent;
             self.base = if of_this_test { 0 } else { (i64::from(far) - i64::from(seq)).max(0) };
             self.highest = i64::from(far);
@@ -148,12 +151,13 @@ impl FarCount {
         let number = self.unwrap(far);
         self.stateful |= far != seq;
         if self.was_received(number) {
-            // The number was already received: the answer is a duplicate, or, for another request, the count
-            // was restarted.
+            // The number was already received: either the answer is a duplicate or, if the request differs,
+            // the count was restarted.
             self.counts.down_duplicates += u64::from(before.is_some());
             self.broken |= before.is_none() && self.stateful;
             return;
         }
+        // Not even duplication of every request explains this number, so it is not a count.
         if number > self.base + 2 * sent as i64 + MAX_AHEAD {
             self.broken = true;
             return;
@@ -184,7 +188,7 @@ impl FarCount {
                 (front + 1..number).filter(|n| !self.was_received(*n)).take(length as usize).count() as u32;
             self.unanswered += u64::from(length);
             self.answers_lost += u64::from(missing);
-            // If the count began before the test, its start is estimated, and conclusions from the order of
+            // If the count began before the test, its start is estimated, so conclusions from the order of
             // reordered packets are uncertain.
             let known = number > front && (first > 0 || self.base == 0);
             let way = match missing {
@@ -206,8 +210,8 @@ impl FarCount {
         }
         let numbers = (self.highest - self.base + 1).max(0) as u64;
         let missing = numbers.saturating_sub(self.distinct);
-        // Numbers of answers to duplicates, or to reordered requests, may be missing without an unanswered
-        // request. Reordered requests would reduce the losses of requests by the same number.
+        // Numbers of answers to duplicates, or to reordered requests, may be missing although every request
+        // was answered. Reordered requests would reduce the losses of requests by the same number.
         let up_lost = self.unanswered.saturating_sub(missing);
         let either = self.unanswered - up_lost - self.answers_lost.min(self.unanswered - up_lost);
         let behind = sent.saturating_sub((self.highest_seq + 1).max(0) as u64);

@@ -1,9 +1,9 @@
-//! [`FarWindow`]: derives the direction of each loss from the far host's reports of the latest requests
-//! received.
+//! [`FarWindow`]: derives the direction of each loss from the far host's receive windows, which report the
+//! latest requests received.
 //!
 //! If the request was received, its answer was lost; otherwise the request was lost. A host may forget
-//! requests that it received, like irtt's server when a request is reordered: if a window does not contain a
-//! request that was answered, other requests missing in it do not count as lost.
+//! received requests, like irtt's server does when a request is reordered. So if a window does not contain a
+//! request that was answered, the other requests missing in it do not count as lost.
 
 use jitlat_core::twoway::{LossRun, LossSide};
 
@@ -23,7 +23,7 @@ enum RequestFate {
     Received,
 }
 
-/// Windows of one far host in one test. Memory is allocated once.
+/// Receive windows of one far host in one test. Memory is allocated only once.
 #[derive(Clone, Debug)]
 pub(super) struct FarWindow {
     has_windows: bool,
@@ -35,9 +35,10 @@ pub(super) struct FarWindow {
 }
 
 impl FarWindow {
-    /// Creates windows for a test of `packets`, with a table that remembers `room` requests (a power of two).
+    /// Creates windows for a test of `packets` requests, with a table of the last `room` requests (a power of
+    /// two).
     pub(super) fn new(room: usize, packets: u32) -> FarWindow {
-        // Allocated in advance, so that recording bursts during the test needs no allocation.
+        // Allocated in advance, so that recording loss bursts during the test needs no allocation.
         let early = if packets as usize > room { MAX_RUNS } else { 0 };
         let fates = vec![RequestFate::Unknown; room].into();
         FarWindow { has_windows: false, fates, runs: Vec::with_capacity(early), lost: [0; 3] }
@@ -53,7 +54,7 @@ impl FarWindow {
         self.fates[slot] = RequestFate::Unknown;
     }
 
-    /// Records the window in the answer to `seq`: bit k is about request seq − k.
+    /// Records the window in the answer to `seq`: bit k stands for request seq − k.
     pub(super) fn note(&mut self, seq: u32, window: u64) {
         self.has_windows = true;
         let covered = WIDTH.min(seq.saturating_add(1)).min(u32::try_from(self.fates.len()).unwrap_or(WIDTH));
@@ -73,7 +74,7 @@ impl FarWindow {
         self.fates[slot] = RequestFate::Received;
     }
 
-    /// Settles request `seq`, the next in order: it was answered, or never.
+    /// Settles request `seq`, the next in order; `answered` is true if it was answered.
     pub(super) fn settle(&mut self, seq: u32, answered: bool) {
         if !self.has_windows || answered {
             return;
@@ -114,7 +115,8 @@ mod tests {
 
     #[test]
     fn each_loss_has_its_way() {
-        // 1 and 2 never arrived, and the answer to 4 was lost. The fate of the last is unknown.
+        // Requests 1 and 2 never arrived, and the answer to 4 was lost. The fate of the last request is
+        // unknown.
         let losses = runs(&[
             (0, 1),
             (3, 0b1001),

@@ -1,10 +1,10 @@
-//! Parts shared by all two-way protocols: the sender of requests, open-loop or stop-and-wait, and the
-//! matching of answers to requests.
+//! Code shared by all two-way protocols: sending requests, open-loop or stop-and-wait, and matching answers
+//! to requests.
 //!
-//! * [`Protocol`] – interface of one protocol: packets, and the conversation around the test if there is one
-//! * [`Pinger`] – runs one test, from bytes and times
+//! * [`Protocol`] – interface of a protocol: packets, and the conversation around the test, if any
+//! * [`Pinger`] – state machine of one test
 //! * [`request_table`] – matches answers to requests, and derives losses by direction
-//! * [`reflect`] – requests at a reflector, and the reasons not to answer
+//! * [`reflect`] – arrival of requests at a reflector, and reasons not to answer
 
 mod far_count;
 mod far_window;
@@ -24,7 +24,7 @@ use jitlat_core::{Stamp, SteadyTime, TestSpec, WallTime};
 /// Contents of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Sequence number of the request, with as many bits as are on the wire.
+    /// Sequence number of the request, with the bits that are on the wire.
     pub seq: u32,
     /// Number of bits of [`seq`](Self::seq) on the wire: 16 or 32.
     pub seq_bits: u8,
@@ -32,15 +32,15 @@ pub struct Reply {
     pub arrived: Option<WallTime>,
     /// T3 on the far host's clock; `None` if not reported.
     pub answered: Option<WallTime>,
-    /// Far host's own number of this answer; `None` if the host does not count.
+    /// Far host's own number of the answer; `None` if the host does not count.
     pub far_seq: Option<u32>,
-    /// True if part of the answer is invalid. Its record is flagged.
+    /// True if part of the answer is not valid; its record is then flagged.
     pub damaged: bool,
     /// Departure time of an earlier answer ([`Protocol::amends`]); `None` if not reported.
     pub earlier: Option<DepartureNotice>,
 }
 
-/// Real departure time of an answer.
+/// Actual departure time of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DepartureNotice {
     /// Number of the request.
@@ -54,11 +54,11 @@ pub struct DepartureNotice {
 pub enum DatagramKind {
     /// An answer to a request.
     Reply(Reply),
-    /// A later report on request `seq` (16 bits): the time that the far host took to answer.
+    /// A later report on request `seq` (16 bits): processing time of the far host.
     Took {
         /// Number of the request.
         seq: u16,
-        /// Time from reception to answer in the far host.
+        /// Time from reception to answer on the far host.
         took: jitlat_core::Span,
     },
     /// Part of the conversation around the test.
@@ -80,15 +80,15 @@ pub enum ConversationState {
     Opening,
     /// Requests may be sent.
     Ready,
-    /// All requests are sent, but the far host still has something to send.
+    /// All requests have been sent, but the far host may still send packets.
     Closing,
     /// The conversation is over.
     Over,
-    /// The conversation failed; contains the reason.
+    /// The conversation failed for this reason.
     Failed(String),
 }
 
-/// Interface of a two-way protocol.
+/// Interface of a two-way protocol. The defaults are for protocols without a conversation around the test.
 pub trait Protocol {
     /// Appends request `seq`, sent at `sent`, to `out`. `last` is true for the last request.
     fn request(&mut self, seq: u32, last: bool, sent: WallTime, out: &mut Vec<u8>);
@@ -101,13 +101,13 @@ pub trait Protocol {
         false
     }
 
-    /// Appends the packet that ends the conversation, once, when no packets are left to send or to wait for.
+    /// Appends the packet that ends the conversation, once, after everything else has been sent and received.
     fn poll_farewell(&mut self, _out: &mut Vec<u8>) -> bool {
         false
     }
 
-    /// Returns the time for the next call of [`poll_conversation`](Self::poll_conversation), on the steady
-    /// clock.
+    /// Returns the time of the next call of [`poll_conversation`](Self::poll_conversation), on the steady
+    /// clock; `None`: not needed.
     fn conversation_timeout(&self) -> Option<SteadyTime> {
         None
     }
@@ -117,8 +117,8 @@ pub trait Protocol {
         ConversationState::Ready
     }
 
-    /// Returns the test that the far host grants, once requests may be sent. It may restrict period, duration
-    /// or size of `planned`. `None`: as planned.
+    /// Returns the test that the far host accepts, once requests may be sent. Its period, duration or size
+    /// may be restricted compared with `planned`. `None`: as planned.
     fn granted_test(&self, _planned: &TestSpec) -> Option<TestSpec> {
         None
     }
@@ -131,8 +131,8 @@ pub trait Protocol {
         false
     }
 
-    /// True if the far host must number its answers itself, from 0. Then numbers equal to those of the
-    /// requests mean that no request was lost.
+    /// True if the far host is required to number its answers itself, from 0. Numbers that equal those of the
+    /// requests then mean that no request was lost.
     fn counts_answers(&self) -> bool {
         false
     }
@@ -142,7 +142,7 @@ pub trait Protocol {
         false
     }
 
-    /// Returns the requests that the far host had received when it made the last answer: bit k is about the
+    /// Returns the receive window of the far host at the time of the last answer: bit k stands for the
     /// request k numbers before the answered one. `None` if not reported.
     fn far_window(&self) -> Option<u64> {
         None
@@ -158,7 +158,7 @@ pub trait Protocol {
         false
     }
 
-    /// True if requests are answered. Otherwise the numbers of received packets are only reported in the
+    /// True if requests are answered. If false, the number of received packets is only reported in the
     /// conversation.
     fn expects_replies(&self) -> bool {
         true

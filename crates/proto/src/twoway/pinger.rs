@@ -1,5 +1,5 @@
-//! [`Pinger`]: one two-way test. Requests are sent on a fixed schedule, independent of earlier ones (open
-//! loop, the default: no coordinated omission), or each request waits for the answer to the previous one.
+//! [`Pinger`]: one two-way test. Requests are sent either on a fixed schedule, regardless of earlier answers
+//! (open loop; the default, because it avoids coordinated omission), or after the answer to the previous one.
 
 use crate::jitlat::Recording;
 use crate::jitlat::SentStamps;
@@ -15,10 +15,10 @@ use std::collections::VecDeque;
 /// Maximum number of answers that wait for a later report.
 const MAX_PENDING: usize = 256;
 /// Time for which an answer waits for a later report.
-const REFUSAL_GRACE: Span = Span::millis(500);
-/// Maximum number of requests that are sent after the test to determine whether the far host counts.
+const LATER_REPORT_TIMEOUT: Span = Span::millis(500);
+/// Maximum number of requests sent after the test to determine whether the far host counts.
 const MAX_PROBES: u32 = 3;
-/// Time to wait for the answer to each of these requests.
+/// Timeout of the answer to each of these requests.
 const PROBE_TIMEOUT: Span = Span::millis(250);
 
 /// Schedule of requests, and timeout of answers.
@@ -26,26 +26,27 @@ const PROBE_TIMEOUT: Span = Span::millis(250);
 pub struct PingPlan {
     /// Number of packets, period and schedule.
     pub spec: TestSpec,
-    /// Stop and wait: time from the answer to the previous request, or from its [`timeout`](Self::timeout),
-    /// to the next request. The period of `spec` is not used. `None`: open loop.
+    /// Stop and wait: time from the answer to a request, or from its [`timeout`](Self::timeout), to the next
+    /// request. The period of `spec` is not used. `None`: open loop.
     pub wait: Option<Span>,
-    /// Maximum time that an answer may take.
+    /// Time after which a missing answer counts as lost.
     pub timeout: Span,
-    /// Treatment of requests that became overdue while this host stalled.
+    /// Handling of requests that became overdue while this host was stalled.
     pub overdue: Overdue,
 }
 
-/// Treatment of overdue requests, which are late by more than a period and more than `MAX_LATENESS` (5 ms) after a
-/// stall of this host. A burst of them may exceed a rate limit on the path or at the far host: irtt's server
-/// answers only one request every 10 ms by default, apart from a few.
+/// Handling of overdue requests, that is, requests that are late by more than a period and more than
+/// `MAX_LATENESS` (5 ms) after a stall of this host. A burst of them may exceed a rate limit on the path or
+/// the far host: irtt's server, for example, answers only one request every 10 ms by default, apart from a
+/// small burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overdue {
-    /// The rest of the schedule is delayed by the length of the stall. All requests are sent, and the test takes
-    /// longer.
+    /// The rest of the schedule is delayed by the duration of the stall. All requests are sent, and the test
+    /// takes longer.
     #[default]
     Space,
-    /// Overdue requests are not sent. The test has fewer requests and its planned duration. Random schedules are
-    /// delayed instead.
+    /// Overdue requests are not sent. The test has fewer requests, and its planned duration. Random schedules
+    /// are delayed instead.
     Skip,
     /// Overdue requests are sent at once.
     Send,
@@ -58,26 +59,26 @@ const MAX_LATENESS: Span = Span::millis(5);
 /// A packet that the driver must send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmit {
-    /// Request with this number. Its kernel timestamp is requested.
+    /// Request with this number, for which a kernel timestamp should be requested.
     Request(u32),
     /// Packet of the conversation.
     Conversation,
 }
 
-/// Facts about a received datagram in addition to its bytes.
+/// Facts about a received datagram, in addition to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PingReception {
-    /// Best timestamp of the datagram's arrival.
+    /// Most precise timestamp of the datagram's arrival.
     pub stamp: Stamp,
-    /// The program's own clock reading after reception.
+    /// This program's own clock reading after reception.
     pub read: WallTime,
     /// Length in bytes.
     pub length: usize,
-    /// Time to live or hop limit.
+    /// TTL or hop limit; `None` if unknown.
     pub ttl: Option<u8>,
-    /// TOS or traffic-class octet.
+    /// TOS or traffic-class octet; `None` if unknown.
     pub traffic_class: Option<u8>,
-    /// True if the datagram came from another port than the one that requests are sent to.
+    /// True if the datagram came from a port other than the one to which requests are sent.
     pub other_port: bool,
 }
 
@@ -96,7 +97,7 @@ pub struct Pinger<P> {
     next: u32,
     due: SteadyTime,
     start: Option<SteadyTime>,
-    /// Time at which the answer to the last request, or to the request being waited for, is given up.
+    /// Time at which the answer to the last request, or to the request that is being waited for, is given up.
     until: Option<SteadyTime>,
     requests: RequestTable,
     records: Recording,
@@ -104,7 +105,7 @@ pub struct Pinger<P> {
     not_answers: NotAnswers,
     /// Answers that may get a later report, in order of arrival.
     pending: VecDeque<PacketRecord>,
-    /// True if the protocol determines the end of the test, because it waits for a packet.
+    /// True if the protocol determines the end of the test, because it is waiting for a packet.
     closing: bool,
     /// True if answers are accepted from any port of the far host.
     any_port: bool,
@@ -115,17 +116,19 @@ enum PingerState {
     Opening,
     Sending,
     Draining,
-    /// Determining whether the far host counts its answers. Contains the number of requests so far.
+    /// Probing whether the far host counts its answers; with the number of probes so far.
     Probing(u32),
     Over,
     Failed(String),
 }
 
 impl<P: Protocol> Pinger<P> {
-    /// Creates a test that begins when it is first polled. Allocates all memory: per request 64 bytes for the
-    /// record and 16 for the transmit timestamps.
+    /// Creates a test that starts when it is first polled. Allocates memory now, for up to a million requests:
+    /// per request, 64 bytes for the record and 16 for the transmit timestamps. Longer tests allocate more
+    /// while they run.
     pub fn new(protocol: P, plan: PingPlan, stamps: StampSource) -> Pinger<P> {
         let packets = plan.spec.packets();
+        // Twice the number of requests, for duplicates, and a reserve for short tests.
         let limit = (packets as usize).saturating_mul(2).saturating_add(1024);
         let mut records = Recording::new(limit);
         records.reserve(packets.min(1 << 20) as usize);
@@ -136,6 +139,7 @@ impl<P: Protocol> Pinger<P> {
         }
         let deadlines = Deadlines::new(&plan.spec);
         let mut requests = RequestTable::new(packets);
+        // Known in advance, so that equal numbers already mean that no request was lost.
         if protocol.counts_answers() {
             requests.declare_stateful();
         }
@@ -161,8 +165,8 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
-    /// Accepts answers from any port of the far host if `any`. Otherwise packets from other ports are
-    /// counted, but are not answers.
+    /// Accepts answers from any port of the far host if `any` is true. Otherwise, packets from other ports
+    /// are counted, but do not count as answers.
     pub fn take_any_port(&mut self, any: bool) {
         self.any_port = any;
     }
@@ -172,7 +176,7 @@ impl<P: Protocol> Pinger<P> {
         &self.protocol
     }
 
-    /// Returns the protocol, to inform it about the far host.
+    /// Returns the protocol, so that it can be informed about the far host.
     pub fn protocol_mut(&mut self) -> &mut P {
         &mut self.protocol
     }
@@ -182,7 +186,8 @@ impl<P: Protocol> Pinger<P> {
         &self.requests
     }
 
-    /// Returns the answers from index `k` on, in arrival order, with the transmit timestamps known so far.
+    /// Returns the answers from index `k` on, in arrival order, with the transmit timestamps that are
+    /// available.
     pub fn answers_since(&self, k: usize) -> impl Iterator<Item = PacketRecord> + '_ {
         self.records.since(k).map(|record| {
             let mut record = *record;
@@ -204,12 +209,12 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
-    /// True if there is nothing more to send or to wait for.
+    /// True if nothing more is to be sent or awaited.
     pub fn is_over(&self) -> bool {
         matches!(self.state, PingerState::Over | PingerState::Failed(_))
     }
 
-    /// Stops sending requests. Answers to earlier requests are still waited for.
+    /// Stops sending requests. Answers to earlier requests are still awaited.
     pub fn interrupt(&mut self, now: Tick) {
         if matches!(self.state, PingerState::Opening) {
             self.state = PingerState::Over;
@@ -224,7 +229,7 @@ impl<P: Protocol> Pinger<P> {
         self.protocol.all_sent(now.steady);
     }
 
-    /// Handles due timeouts. Call it before [`poll_transmit`](Self::poll_transmit).
+    /// Handles due timeouts. Must be called before [`poll_transmit`](Self::poll_transmit).
     pub fn handle_timeout(&mut self, now: Tick) {
         let stage = match &self.state {
             PingerState::Over | PingerState::Failed(_) => return,
@@ -233,14 +238,16 @@ impl<P: Protocol> Pinger<P> {
         self.closing = stage == ConversationState::Closing;
         // A report in the next answer may arrive at any time.
         if !self.protocol.amends() {
-            let late =
-                |r: &PacketRecord| r.time(Moment::Returned).is_none_or(|at| now.wall - at > REFUSAL_GRACE);
+            let late = |r: &PacketRecord| {
+                r.time(Moment::Returned).is_none_or(|at| now.wall - at > LATER_REPORT_TIMEOUT)
+            };
             let settled = self.pending.iter().take_while(|r| late(r)).count();
             self.settle(self.pending.len() - settled);
         }
         match (&self.state, stage) {
             (_, ConversationState::Failed(why)) => self.state = PingerState::Failed(why),
             (PingerState::Opening, ConversationState::Ready) => {
+                // The far host may restrict the test, so the schedule is computed again.
                 if let Some(spec) = self.protocol.granted_test(&self.plan.spec) {
                     self.deadlines = Deadlines::new(&spec);
                     self.plan.spec = spec;
@@ -267,7 +274,7 @@ impl<P: Protocol> Pinger<P> {
             && self.plan.wait.is_some()
             && self.until.is_some_and(|u| now.steady >= u)
         {
-            // No answer arrived: continue with the next request.
+            // No answer arrived, so continue with the next request.
             self.until = None;
             self.due = now.steady;
             if self.next >= self.plan.spec.packets() {
@@ -280,15 +287,16 @@ impl<P: Protocol> Pinger<P> {
         self.protocol.expects_replies() && self.requests.answered() >= self.requests.sent()
     }
 
-    /// True if answers were lost, all others have the numbers of their requests, and the far host may number
-    /// them itself. Then a probe can show the direction of the losses.
+    /// True if answers were lost, all received ones have the numbers of their requests, and the far host may
+    /// number them itself. A probe can then show the direction of the losses.
     fn needs_probe(&self) -> bool {
         self.protocol.may_count()
             && self.requests.may_count()
             && self.requests.answered() < self.requests.sent()
     }
 
-    /// Returns the number of a probe, which a count cannot have reached unless packets were duplicated.
+    /// Returns a number for a probe, beyond any count unless packets were duplicated; `None` when not
+    /// probing.
     fn probe(&self) -> Option<u32> {
         u32::try_from(self.requests.sent() + 1).ok().filter(|_| matches!(self.state, PingerState::Probing(_)))
     }
@@ -298,8 +306,8 @@ impl<P: Protocol> Pinger<P> {
         self.state = PingerState::Over;
     }
 
-    /// Appends the next packet to send, if one is due at `now`. Read the clocks for every call, and send the
-    /// packet at once.
+    /// Appends the next packet to send, if one is due at `now`. The clocks must be read for every call, and
+    /// the packet must be sent at once.
     pub fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> Option<Transmit> {
         if self.is_over() {
             return self.protocol.poll_farewell(out).then_some(Transmit::Conversation);
@@ -336,6 +344,7 @@ impl<P: Protocol> Pinger<P> {
         let seq = self.next;
         let last = self.deadlines.len() == 0;
         self.protocol.request(seq, last, now.wall, out);
+        // Before the packet is sent, so that even an immediate answer finds its request.
         self.requests.note_sent(seq, now.wall);
         self.next += 1;
         if self.plan.wait.is_some() {
@@ -353,14 +362,14 @@ impl<P: Protocol> Pinger<P> {
         self.plan.wait.is_none() && now - self.due > self.plan.spec.period().max(MAX_LATENESS)
     }
 
-    /// Delays the next request and all later ones.
+    /// Delays the next request and all later ones by `by`.
     fn move_schedule(&mut self, by: Span) {
         self.due = self.due + by;
         self.moved = self.moved + by;
         self.shifts.push(ScheduleShift { seq: self.next, by });
     }
 
-    /// Skips the requests that were due before `now`. The last request is always sent, because protocols mark it.
+    /// Skips the requests that were due before `now`, except the last one, because protocols mark it.
     fn skip_to(&mut self, now: SteadyTime) {
         let (Some(start), due) = (self.start, self.due) else { return };
         while self.due < now
@@ -429,6 +438,7 @@ impl<P: Protocol> Pinger<P> {
                 self.pending.push_back(record);
                 self.settle(match () {
                     () if self.protocol.follows_up() => MAX_PENDING,
+                    // The next answer may correct the departure time of this one.
                     () if self.protocol.amends() => 1,
                     () => 0,
                 });
@@ -445,8 +455,8 @@ impl<P: Protocol> Pinger<P> {
             }
             DatagramKind::Took { seq, took } => {
                 // Only the processing time of the far host is known. It is stored as two times in the middle
-                // of the round trip with that difference. They give the right round-trip and processing
-                // times, but no one-way delays (`Protocol::far_clock`).
+                // of the round trip: these give the right round-trip and processing times, but no one-way
+                // delays (`Protocol::far_clock`).
                 let has_times = |r: &PacketRecord| r.time(Moment::Answered).is_some();
                 let record = self.pending.iter_mut().find(|r| r.seq as u16 == seq && !has_times(r));
                 if let Some(record) = record
@@ -469,6 +479,7 @@ impl<P: Protocol> Pinger<P> {
 
     /// Corrects the departure time of an answer that is still pending.
     fn amend(&mut self, DepartureNotice { seq, stamp }: DepartureNotice) {
+        // Searched from the end, because the report concerns one of the latest answers.
         let record = self.pending.iter_mut().rev().find(|r| r.seq == i64::from(seq));
         if let Some(record) = record.filter(|r| r.time(Moment::Answered).is_some()) {
             record.set(Moment::Answered, stamp);
@@ -481,7 +492,7 @@ impl<P: Protocol> Pinger<P> {
         self.pending.drain(..done).for_each(|record| self.records.push(record));
     }
 
-    /// Returns the latest time for the next poll on the steady clock; `None` when over.
+    /// Returns the time of the next poll at the latest, on the steady clock; `None` once the test is over.
     pub fn poll_timeout(&self) -> Option<SteadyTime> {
         if self.is_over() {
             return None;
@@ -494,12 +505,12 @@ impl<P: Protocol> Pinger<P> {
             _ => None,
         };
         let conversation = self.protocol.conversation_timeout();
-        // Without a timeout the state is about to change, so poll again at once.
+        // Without a timeout, the state is about to change, so poll again at once.
         Some([own, conversation].into_iter().flatten().min().unwrap_or(SteadyTime(i64::MIN)))
     }
 
-    /// Returns the test's results: records in arrival order, with kernel timestamps as their sent times if
-    /// there are any, and the protocol.
+    /// Returns the results of the test: records in arrival order, in which the kernel's timestamps replace
+    /// the send times where available, and the protocol.
     pub fn finish_up(mut self) -> PingOutcome<P> {
         self.settle(0);
         PingOutcome {
@@ -518,7 +529,7 @@ impl<P: Protocol> Pinger<P> {
 /// Results of a test.
 #[derive(Clone, Debug)]
 pub struct PingOutcome<P> {
-    /// Specification of the test, as planned or as the far host granted it.
+    /// Specification of the test, as planned or as accepted by the far host.
     pub spec: TestSpec,
     /// Answers in arrival order.
     pub records: Recording,
@@ -532,7 +543,7 @@ pub struct PingOutcome<P> {
     pub requests: RequestTable,
     /// Counts of datagrams that were not answers.
     pub not_answers: NotAnswers,
-    /// The protocol with its state.
+    /// Protocol, with its state.
     pub protocol: P,
 }
 

@@ -1,4 +1,4 @@
-//! Requests at a reflector, and the reasons not to answer.
+//! Arrival of requests at a reflector, and reasons not to answer.
 
 use crate::policy::PolicyRefusal;
 use core::net::SocketAddr;
@@ -9,35 +9,35 @@ use jitlat_core::WallTime;
 pub struct RequestArrival {
     /// Source address and port.
     pub from: SocketAddr,
-    /// Best timestamp of the arrival, on this host's wall clock.
+    /// Most precise timestamp of the arrival, on this host's wall clock.
     pub at: WallTime,
-    /// Time to live or hop limit.
+    /// TTL or hop limit; `None` if unknown.
     pub ttl: Option<u8>,
-    /// TOS or traffic-class octet.
+    /// TOS or traffic-class octet; `None` if unknown.
     pub traffic_class: Option<u8>,
 }
 
-/// Reason why a reflector does not answer, in the order of its counters.
+/// Reason why a reflector does not answer; in the order of its counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Silence {
     /// The packet is not a request of this protocol.
     Foreign,
-    /// The request is too short: the answer would be longer.
+    /// The request is too short: the answer would be longer than the request.
     Short,
     /// The packet is an answer from a reflector.
     Loop,
-    /// The source port belongs to a service that would answer back, or no host has the source address.
+    /// The source port belongs to a service that would answer back, or the source address belongs to no host.
     Source,
     /// The integrity check failed or was missing.
     Forged,
-    /// The session does not exist, or the packet is not from its client.
+    /// The session does not exist, or the packet was not sent by its client.
     NoSession,
     /// The client's limit is exceeded.
     Limited,
-    /// The source is not among the hosts that are served.
+    /// The source is not a host that is served.
     NotAllowed,
-    /// The request was sent to a broadcast or multicast address. All hosts would answer at once, to an
+    /// The request was sent to a broadcast or multicast address: all hosts would answer at once, to an
     /// address that may be forged.
     Broadcast,
 }
@@ -51,7 +51,7 @@ impl core::fmt::Display for Silence {
 impl core::error::Error for Silence {}
 
 impl Silence {
-    /// Returns the reason for a refused connection.
+    /// Converts a refusal by the policy to a reason for not answering.
     pub fn of(why: &PolicyRefusal) -> Silence {
         match why {
             PolicyRefusal::Network | PolicyRefusal::Off => Silence::NotAllowed,

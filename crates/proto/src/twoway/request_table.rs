@@ -6,9 +6,9 @@ use crate::twoway::far_window::FarWindow;
 use jitlat_core::WallTime;
 pub use jitlat_core::twoway::{Directions, LossRun};
 
-/// Maximum number of requests stored until their answers can no longer arrive; a power of two. The limit is
-/// 2.6 s at 100 000 requests per second, and more than four minutes at 1000 per second. Each request takes 24
-/// bytes.
+/// Maximum number of requests stored until their answers can no longer arrive; a power of two. This is
+/// sufficient for 2.6 s at 100 000 requests per second, and for more than four minutes at 1000 per second.
+/// Each request takes 24 bytes.
 const MAX_ENTRIES: usize = 1 << 18;
 
 #[derive(Clone, Copy, Debug)]
@@ -28,11 +28,12 @@ pub(crate) enum AnswerMatch {
     First(u32, WallTime),
     /// Further answer to this request.
     Again(u32, WallTime),
-    /// Answer to a request that was never sent, or so long ago that it is no longer stored.
+    /// Answer to a request that was never sent, or is no longer stored.
     Unknown,
 }
 
-/// Requests of one test and their answers. Memory is allocated once and does not depend on received packets.
+/// Requests of one test and their answers. Memory is allocated only once and does not depend on received
+/// packets.
 #[derive(Clone, Debug)]
 pub struct RequestTable {
     entries: Box<[RequestEntry]>,
@@ -40,7 +41,7 @@ pub struct RequestTable {
     answered: u64,
     far: FarCount,
     far_window: FarWindow,
-    /// Requests below this number are settled and no longer in the table.
+    /// Number below which requests are settled and no longer in the table.
     settled: u32,
     unmatched: u64,
 }
@@ -48,6 +49,7 @@ pub struct RequestTable {
 impl RequestTable {
     /// Creates a table for a test of `packets` requests.
     pub fn new(packets: u32) -> RequestTable {
+        // A power of two, so that a slot is found by a mask.
         let room = (packets as usize).clamp(1, MAX_ENTRIES).next_power_of_two();
         RequestTable {
             entries: vec![EMPTY; room].into(),
@@ -64,6 +66,7 @@ impl RequestTable {
     pub fn note_sent(&mut self, seq: u32, at: WallTime) {
         let room = self.entries.len();
         if let Some(oldest) = (seq as usize + 1).checked_sub(room) {
+            // The slot of the oldest request is about to be reused.
             self.settle(oldest as u32);
         }
         self.entries[seq as usize & (room - 1)] = RequestEntry { seq, sent: at.0, ..EMPTY };
@@ -87,12 +90,13 @@ impl RequestTable {
         AnswerMatch::Unknown
     }
 
-    /// Returns the number of answers to requests that were never sent or are no longer remembered.
+    /// Returns the number of answers to requests that were never sent or are no longer stored.
     pub fn unmatched(&self) -> u64 {
         self.unmatched
     }
 
-    /// Returns the full number of a request from its low `bits`: the latest request sent that matches.
+    /// Returns the full number of a request from its low `bits` bits: of the requests sent, the latest with
+    /// these bits. `None` if there is none.
     pub(crate) fn unwrap_number(&self, seq: u32, bits: u8) -> Option<u32> {
         if bits >= 32 {
             return Some(seq);
@@ -103,7 +107,7 @@ impl RequestTable {
         u32::try_from(last.checked_sub(behind)?).ok()
     }
 
-    /// Returns the send time of request `seq`, if remembered.
+    /// Returns the send time of request `seq`; `None` if it is not stored.
     pub fn sent_at(&self, seq: u32) -> Option<WallTime> {
         let entry = &self.entries[seq as usize & (self.entries.len() - 1)];
         (entry.seq == seq && entry.sent != i64::MIN).then_some(WallTime(entry.sent))
@@ -149,39 +153,39 @@ impl RequestTable {
         self.far_window.note(seq, window);
     }
 
-    /// Returns the result by direction, and the direction of each loss burst. Call it once no more answers
-    /// can arrive.
+    /// Returns the result by direction, and the direction of each loss burst. Must be called once no more
+    /// answers can arrive.
     pub fn directions(&mut self) -> (Directions, Vec<LossRun>) {
         self.settle(u32::try_from(self.sent).unwrap_or(u32::MAX));
         let (counted, counted_runs) = self.far.clone().finish(self.sent);
         let Some(([up, down, either], runs)) = self.far_window.finish() else {
             return (counted, counted_runs);
         };
-        // The windows show each loss that they cover. The count also includes losses beyond them.
+        // The windows show each loss that they cover; the count also includes losses that they do not cover.
         let (up_lost, down_lost) = (counted.up_lost.max(up), counted.down_lost.max(down));
         let unknown_lost = (up + down + either).saturating_sub(up_lost + down_lost);
         let totals = Directions { stateful: true, up_lost, down_lost, unknown_lost, ..counted };
         (totals, runs.to_vec())
     }
 
-    /// True if the far host's count was restarted during the test, so that it cannot be used.
+    /// True if the far host's count was restarted during the test and so cannot be used.
     pub fn far_count_broken(&self) -> bool {
         self.far.is_broken()
     }
 
-    /// True if all answers had numbers of their own that equal those of their requests.
+    /// True if all answers were numbered, and their numbers equal those of the requests.
     pub(crate) fn may_count(&self) -> bool {
         self.far.may_count()
     }
 
-    /// Records the answer to a probe, a request whose number `seq` is beyond all requests of the test;
+    /// Records the answer to a probe, a request whose number `seq` is beyond all requests of the test.
     /// `far_seq` is the number of the answer.
     pub(crate) fn note_probe(&mut self, seq: u32, far_seq: Option<u32>) {
         self.far.note_probe(seq, far_seq);
     }
 
-    /// Declares that the far host numbers its answers itself (TWAMP requires it). Then equal numbers mean
-    /// that no request was lost, rather than that there is no count.
+    /// Declares that the far host numbers its answers itself, as TWAMP requires. Equal numbers then mean that
+    /// no request was lost, rather than that there is no count.
     pub(crate) fn declare_stateful(&mut self) {
         self.far.declare_stateful();
     }
@@ -201,7 +205,7 @@ mod tests {
     #[test]
     fn loss_by_direction() {
         let mut l = sent(10);
-        // 2 and 3 never arrived. The answers to 5 and 8 were lost. 9 is unknown.
+        // Requests 2 and 3 never arrived, the answers to 5 and 8 were lost, and 9 is unknown.
         for (seq, far) in [(0, 0), (1, 1), (4, 2), (6, 4), (7, 5)] {
             assert_eq!(l.match_answer(seq, Some(far)), AnswerMatch::First(seq, WallTime(seq.into())));
         }

@@ -11,7 +11,7 @@ use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 
-/// Lead of the far clock over ours, ns.
+/// Lead of the far clock over the near one, in ns.
 const AHEAD: i64 = 250_000_000;
 
 fn plan(packets: u64, wait: Option<Span>) -> PingPlan {
@@ -20,10 +20,10 @@ fn plan(packets: u64, wait: Option<Span>) -> PingPlan {
     PingPlan { spec: spec.unwrap(), wait, timeout: Span::seconds(1), overdue: Overdue::Space }
 }
 
-/// Effect of the path on the k-th packet of one direction: the delay of each copy, ns.
+/// Effect of the path on the k-th packet in one direction: the delays of its copies, in ns.
 type Path<'a> = &'a dyn Fn(usize) -> Vec<i64>;
 
-/// Runs a test to its end. Returns it with the virtual time it took.
+/// Runs a test to its end. Returns the test and the virtual time that it took.
 fn run<P: Protocol>(
     protocol: P,
     plan: PingPlan,
@@ -165,7 +165,7 @@ fn directions_are_distinguished_by_a_counting_reflector() {
         8 => vec![15_000_000],
         _ => vec![1_000_000],
     };
-    // The answer to 10 (k = 9) is lost. That to 5 (k = 3) is duplicated.
+    // The answer to 10 (k = 9) is lost; the answer to 5 (k = 3) is duplicated.
     let down: Path<'_> = &|k| match k {
         9 => vec![],
         3 => vec![1_000_000, 4_000_000],
@@ -183,7 +183,7 @@ fn directions_are_distinguished_by_a_counting_reflector() {
 
 #[test]
 fn twamp_sessions_in_every_mode_over_a_bad_path() {
-    // 2 and 3 are lost, 5 is duplicated, 8 is late.
+    // Requests 2 and 3 are lost, 5 is duplicated, and 8 is late.
     let up: Path<'_> = &|k| match k {
         2 | 3 => vec![],
         5 => vec![1_000_000, 2_000_000],
@@ -304,7 +304,7 @@ fn lamp_sequence_numbers_wrap() {
     assert_eq!(out.records.len(), 65_600);
 }
 
-/// Every third answer comes from another port.
+/// Runs a test in which every third answer comes from another port.
 fn with_other_ports(any: bool) -> PingOutcome<crate::stamp::StampSender> {
     let mut pinger = Pinger::new(stamp_sender(), plan(30, None), StampSource::User);
     pinger.take_any_port(any);
@@ -322,7 +322,7 @@ fn with_other_ports(any: bool) -> PingOutcome<crate::stamp::StampSender> {
             let meta =
                 PingReception { stamp, read: at, length: 44, ttl: None, traffic_class: None, other_port };
             pinger.handle(&answer, &meta, tick(now + 3000));
-            // The datagram is not an answer in either case.
+            // In either case, the datagram is not an answer.
             pinger.handle(b"no answer", &PingReception { length: 9, ..meta }, tick(now + 3000));
         }
     }

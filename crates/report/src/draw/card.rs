@@ -10,19 +10,22 @@ use crate::FirstScreen;
 use crate::figure::Figure;
 use jitlat_core::summary::Level;
 
-/// Font size of the verdicts.
+/// Font size of the verdicts, in drawing units.
 const LEAD: f32 = 14.0;
-/// Maximum numbers of verdicts, table lines, causes, and lines about the measurement.
+/// Maximum number of verdicts.
 const LEADS: usize = 8;
+/// Maximum number of lines of the table.
 const LINES: usize = 16;
+/// Maximum number of causes.
 const CAUSES: usize = 4;
+/// Maximum number of lines that describe the measurement.
 const WHAT: usize = 4;
 /// Minimum distance between two columns.
 const GAP: f32 = 14.0;
 /// Width between the margins.
 const INSIDE: f32 = WIDTH - 2.0 * EDGE;
 
-/// Lays out `first`: 760 units wide, as high as needed.
+/// Lays out `first` as a drawing that is 760 units wide and as high as needed.
 pub fn card(first: &FirstScreen) -> Drawing {
     let mut sheet = CardSheet { frame: Vec::new(), labels: Vec::new(), y: EDGE };
     sheet.heading(first);
@@ -134,7 +137,7 @@ impl CardSheet {
             self.text(&name, at, y, LABEL, Anchor::Start, TEXT);
             at += name_width + PAD;
             self.text(&word, at, y, LABEL, Anchor::Start, paint(level(of.level), 1.0));
-            // A line below the word, for readers who cannot see its colour.
+            // Underline the word, for readers who cannot see its colour.
             self.frame.push(line(
                 [(at, y + 3.5), (at + word_width, y + 3.5)],
                 paint(level(of.level), 1.0),
@@ -147,8 +150,8 @@ impl CardSheet {
         self.y += HIGH + 5.0;
     }
 
-    /// Lays out the figure, with its title and number of packets in one line; also returns the distance by which the
-    /// figure is moved down.
+    /// Lays out the figure, with its title and number of packets in one line. Returns it with the distance by
+    /// which to move it down.
     fn figure(&mut self, figure: &Figure) -> (Drawing, f32) {
         let subtitle = format!("{} · {}", figure.title, figure.subtitle);
         let drawing = layout(&Figure { title: String::new(), subtitle, ..figure.clone() });

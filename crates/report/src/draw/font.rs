@@ -8,7 +8,8 @@ const DEJAVU: &[u8] = include_bytes!("../../assets/DejaVuSans-subset.ttf");
 /// Font families for SVG viewers: the same font, then one with the same widths.
 pub const FAMILY: &str = "DejaVu Sans,Verdana,sans-serif";
 
-// The font is part of the program and its parsing is tested. If parsing failed, text would have a width but no outline.
+// Parsed font; `None` cannot occur, because the font is part of the program and a test parses it. Without it,
+// text would have a width but no outline.
 static FACE: LazyLock<Option<Face>> = LazyLock::new(|| Face::parse(DEJAVU));
 
 /// Width of `text` in font size `size`.
@@ -53,8 +54,8 @@ pub struct ContourPoint {
 /// Maximum depth of composite glyphs; the font only has one level.
 const MAX_NESTING: u8 = 3;
 
-/// Tables of a TrueType font, as far as drawing text needs them. Supported are the features of this font: characters of
-/// the Basic Multilingual Plane, short offsets, composite glyphs whose parts are moved but not scaled.
+/// Tables of a TrueType font that are needed to draw text. Supports only the features of this font: characters
+/// of the Basic Multilingual Plane, short offsets, composite glyphs whose parts are moved but not scaled.
 struct Face {
     units_per_em: f32,
     /// Segments of character codes: last code, first code, difference between code and glyph.
@@ -87,7 +88,7 @@ impl Face {
         })
     }
 
-    /// Number of the glyph of a character; 0, an empty box, if the font has none.
+    /// Number of a character's glyph; 0, an empty box, if the font lacks the character.
     fn glyph(&self, c: char) -> u16 {
         let Ok(code) = u16::try_from(u32::from(c)) else { return 0 };
         let segment = self.segments.iter().find(|(last, _, _)| code <= *last);
@@ -146,7 +147,7 @@ fn segments(table: &[u8]) -> Option<Vec<(u16, u16, u16)>> {
     let segment = |k: usize| {
         let at = |array: usize| u16_at(table, array + 2 * k);
         let (last, first, delta) = (at(14)?, at(16 + twice)?, at(16 + 2 * twice)?);
-        // This font has no lists of glyphs.
+        // Reject segments with a list of glyphs, which this font does not use.
         (at(16 + 3 * twice)? == 0).then_some((last, first, delta))
     };
     (u16_at(table, 0)? == 4).then(|| (0..twice / 2).map(segment).collect())?
@@ -203,7 +204,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
     bytes.get(at..)?.first_chunk().map(|four| u32::from_be_bytes(*four) as usize)
 }
 
-/// Bytes that are not read yet.
+/// Unread bytes of the font.
 struct FontBytes(&'static [u8]);
 
 impl FontBytes {

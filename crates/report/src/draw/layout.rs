@@ -17,9 +17,9 @@ pub(super) const TITLE: f32 = 17.0;
 pub(super) const BODY: f32 = 12.0;
 pub(super) const LABEL: f32 = 11.5;
 pub(super) const LINE: f32 = 16.0;
-/// Width of the bar for values beyond the axis, with its margins.
+/// Width of the bar for values beyond the axis, including margins.
 const OVERFLOW: f32 = 54.0;
-/// Height of a strip in which losses are marked.
+/// Height of a rug: a strip in which losses are marked.
 const RUG: f32 = 22.0;
 /// Height of a row.
 const ROW: f32 = 44.0;
@@ -41,7 +41,7 @@ pub struct Rect {
     pub h: f32,
 }
 
-/// Point of a text line that is placed at its position.
+/// Part of a text line that is at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// Start of the text.
@@ -63,9 +63,9 @@ pub struct TextBox {
     pub y: f32,
     /// Font size.
     pub size: f32,
-    /// Point of the text that is at (x, y).
+    /// Part of the text that is at (x, y).
     pub anchor: Anchor,
-    /// True if rotated by 90°, to be read from the right side.
+    /// True if rotated by 90°, reading upwards.
     pub upright: bool,
     /// Colour.
     pub fill: Paint,
@@ -126,9 +126,9 @@ pub enum Shape {
     Cells {
         /// The whole grid.
         rect: Rect,
-        /// Cells across.
+        /// Number of cells per row.
         columns: usize,
-        /// Cells down.
+        /// Number of rows.
         rows: usize,
         /// Opacity of each cell, row by row from the top.
         levels: Vec<u8>,
@@ -154,7 +154,7 @@ impl Shape {
     }
 }
 
-/// A figure with its layout: 760 units wide, as high as needed.
+/// A figure converted to shapes, 760 units wide and as high as needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drawing {
     /// Name of the figure, valid as an identifier in SVG and HTML.
@@ -217,7 +217,7 @@ pub fn layout(figure: &Figure) -> Drawing {
     }
 }
 
-/// The part of the plot with the horizontal axis; the rest holds the overflow bar.
+/// Returns the part of the plot above the horizontal axis; the rest holds the overflow bar.
 fn data_area(figure: &Figure, plot: Rect) -> Rect {
     let side = if figure.overflow.is_some() { OVERFLOW } else { 0.0 };
     let rugs = figure.series.iter().filter(|s| matches!(s.mark, Mark::Rug { .. })).count();
@@ -253,7 +253,8 @@ impl FigureSheet {
         y - LINE + 8.0
     }
 
-    /// Draws the legend in rows that wrap, left to right. A single or unnamed series has no legend.
+    /// Draws the legend in rows that wrap, left to right. A single series, or one without a name, has no
+    /// legend. Returns the lower edge.
     fn legend(&mut self, figure: &Figure, top: f32) -> f32 {
         const KEY: f32 = 22.0;
         let named: Vec<&MarkSeries> = figure.legend().collect();
@@ -398,7 +399,7 @@ impl Panel<'_> {
         (self.plot.x + px * self.plot.w, self.plot.y + self.plot.h - py * self.plot.h)
     }
 
-    /// Draws `series`; a rug is the `rugs`-th from the top.
+    /// Draws `series`. If it is a rug, it is number `rugs` from the top.
     fn series(&self, series: &MarkSeries, rugs: usize, out: &mut Vec<Shape>) {
         let color = ink(series.tone);
         let stroke = paint(color, 1.0);
@@ -600,7 +601,8 @@ fn level(count: f32, most: f32) -> u8 {
 /// Returns horizontal ticks whose labels do not overlap.
 fn fitting(axis: &Axis, width: f32) -> Vec<AxisTick> {
     if !axis.names.is_empty() {
-        // Readers could not guess an omitted name: shorten each name to the available width instead.
+        // Names, unlike numbers, cannot be interpolated: shorten each to the available width instead of
+        // omitting some.
         let room = width / axis.names.len() as f32 - 6.0;
         let short = |t: AxisTick| AxisTick { label: shortened(&t.label, LABEL, room), ..t };
         return axis.ticks(0).into_iter().map(short).collect();
@@ -625,7 +627,7 @@ fn staircase(points: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> {
     points.first().copied().into_iter().chain(corners)
 }
 
-/// Draws the legend symbol of a series.
+/// Returns the shapes of a series' legend symbol.
 fn key(series: &MarkSeries, x: f32, y: f32, w: f32) -> Vec<Shape> {
     let color = ink(series.tone);
     match &series.mark {

@@ -1,8 +1,8 @@
 //! Draws figures as SVG and PNG.
 //!
-//! [`layout`] turns a [`Figure`] into a list of shapes once; SVG and PNG are two forms of that list, so they cannot
-//! differ. Text is measured, and in PNG drawn, with an embedded subset of DejaVu Sans: nothing depends on the fonts of
-//! the machine.
+//! [`layout`] turns a [`Figure`] into a list of shapes once; SVG and PNG are written from the same list, so
+//! they cannot differ. Text is measured, and in PNG drawn, with an embedded subset of DejaVu Sans, so nothing
+//! depends on the fonts of the machine.
 
 mod card;
 mod font;
@@ -40,12 +40,13 @@ pub fn inline_svg(figure: &Figure) -> String {
 /// Draws a figure as a PNG file with `scale` pixels per unit of the SVG (2 for screens and print).
 ///
 /// # Errors
-/// If `scale` is not within 0.1…16, or if the image cannot be encoded.
+/// If `scale` is outside 0.1…16, or if the image cannot be encoded.
 pub fn png(figure: &Figure, scale: f32) -> Result<Vec<u8>, DrawError> {
     png::write(&layout(figure), scale)
 }
 
-/// Returns the files that `--plots DIR` writes: name and content, an SVG and a PNG of each figure, generated one at a time.
+/// Returns name and content of the files that `--plots DIR` writes: an SVG and a PNG of each figure, generated
+/// one at a time.
 pub fn files(figures: &[Figure]) -> impl Iterator<Item = Result<(String, Vec<u8>), DrawError>> + '_ {
     figures.iter().flat_map(|figure| {
         let stem = layout(figure).id;

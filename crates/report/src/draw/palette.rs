@@ -17,7 +17,7 @@ pub enum Ink {
 pub struct Paint {
     /// The colour.
     pub ink: Ink,
-    /// 0 transparent … 1 opaque.
+    /// Opacity, from 0 (transparent) to 1 (opaque).
     pub opacity: f32,
 }
 

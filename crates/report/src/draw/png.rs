@@ -88,7 +88,7 @@ impl PixelCanvas {
                 }
             }
             Shape::Dots { points, radius, fill } => {
-                // One path per dot, so that overlapping dots add up as they do in SVG.
+                // Draw one path per dot, so that overlapping dots look darker, as in SVG.
                 let mut path = PathBuilder::new();
                 for (x, y) in points {
                     path.push_circle(*x, *y, *radius);

@@ -41,8 +41,8 @@ pub struct Axis {
     pub lo: f64,
     /// The upper end, greater than `lo`.
     pub hi: f64,
-    /// Value that is subtracted from the labels, so that they show enough digits of a small spread at a large value,
-    /// such as 200 µs of jitter at 1.6 s of delay. Zero otherwise.
+    /// Value subtracted from the labels; zero if there is none. It leaves enough digits for a small spread at a
+    /// large value, such as 200 µs of jitter at 1.6 s of delay.
     pub origin: f64,
     /// Names instead of numbers: the k-th name is at k. Empty for a numeric axis.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -68,7 +68,7 @@ impl Axis {
     /// Creates a linear axis over `lo…hi`. An empty or inverted range is widened so that it can be drawn.
     pub fn linear(quantity: impl Into<String>, unit: AxisUnit, lo: f64, hi: f64) -> Axis {
         let (lo, hi) = if lo.is_finite() && hi.is_finite() { (lo, hi) } else { (0.0, 1.0) };
-        // A range smaller than the rounding error of its ends cannot be drawn either.
+        // A range below the rounding error of its ends cannot be drawn either.
         let drowned = (hi - lo).is_nan() || hi - lo <= lo.abs().max(hi.abs()) * 1e-12;
         let (lo, hi) = if drowned { widened(lo, unit) } else { (lo, hi) };
         let origin = if unit == AxisUnit::Time { origin(lo, hi) } else { 0.0 };
@@ -172,7 +172,7 @@ impl Axis {
             .map(|i| {
                 let v = (first + f64::from(i)) * step;
                 let at = (v * factor + self.origin).clamp(self.lo, self.hi);
-                // Adding zero turns −0 into 0.
+                // Adding zero avoids `-0`.
                 let text = format!("{:.decimals$}", v + 0.0);
                 let text = if text.trim_matches(['-', '0', '.']).is_empty() { "0".into() } else { text };
                 AxisTick { at, label: minus(&group_thousands(&text)) }
@@ -281,7 +281,8 @@ fn widened(v: f64, unit: AxisUnit) -> (f64, f64) {
     }
 }
 
-/// Returns a round value at or below `lo` as origin, if the range is small compared with its values.
+/// Returns the origin of the labels: a round value at or below `lo` if the range is small compared with its
+/// values, otherwise 0.
 fn origin(lo: f64, hi: f64) -> f64 {
     let span = hi - lo;
     if lo.abs().max(hi.abs()) < 400.0 * span {

@@ -1,4 +1,5 @@
-//! Figures that compare several runs: distributions in one plot, and side by side. They need summaries only.
+//! Figures that compare several runs: distributions in one plot, and side by side. Summaries are sufficient for
+//! most.
 
 use super::{Axis, AxisUnit, Figure, Mark, MarkSeries, SpreadRow, Tone, group_thousands, value_label};
 use jitlat_core::distribution::sample::Sample;
@@ -23,12 +24,12 @@ pub enum ComparedQuantity {
 pub struct ComparedRun<'a> {
     /// Name of the run.
     pub name: &'a str,
-    /// Latency.
+    /// Latency from which `correction` has not been subtracted.
     pub latency: &'a Distribution,
     /// Delay above the minimum of the run.
     pub pdv: &'a Distribution,
-    /// Latency, and delay above the minimum, of each packet in order, for the exact distribution; `None` if only the
-    /// summary is known.
+    /// Latency and delay above the minimum of each packet, in order, for the exact distribution; `None` if only
+    /// the summary is known.
     pub samples: Option<(&'a Sample, &'a Sample)>,
     /// Delay variation between consecutive packets, with its values; `None` if they are not available.
     pub ipdv: Option<(&'a Ipdv, &'a Sample)>,
@@ -39,7 +40,7 @@ pub struct ComparedRun<'a> {
 }
 
 impl<'a> ComparedRun<'a> {
-    /// Creates a run of which only the summary is known.
+    /// Creates a run from its summary, without packets.
     pub fn new(name: &'a str, summary: &'a Summary) -> ComparedRun<'a> {
         ComparedRun {
             name,
@@ -87,7 +88,7 @@ impl ComparedQuantity {
         if self == ComparedQuantity::Latency { run.correction.unwrap_or(0) } else { 0 }
     }
 
-    /// Returns a note if the absolute delays of `runs` are not reliable; otherwise `None`.
+    /// Returns a note if the absolute delays of `runs` are unreliable; otherwise `None`.
     fn position(self, runs: &[ComparedRun<'_>]) -> Option<String> {
         if self == ComparedQuantity::Jitter {
             return None;
@@ -155,8 +156,8 @@ pub fn cdfs(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Figur
     if subject == ComparedQuantity::Latency && !comparable(&curves.iter().map(|c| &c.1).collect::<Vec<_>>()) {
         return None;
     }
-    // The axis is logarithmic if the run with smaller values would otherwise be a vertical line, unless a logarithmic
-    // axis, which has no 0, would hide more than a tenth of a run.
+    // Use a logarithmic axis if the run with smaller values would otherwise be a vertical line, but not if it
+    // would hide more than a tenth of a run, because it has no 0.
     let tenth = |points: &[(f64, f64)]| points.iter().find(|p| p.1 >= 0.1).map_or(0.0, |p| p.0);
     let tenth = curves.iter().map(|c| tenth(&c.2)).fold(f64::INFINITY, f64::min);
     let by_ratio = subject == ComparedQuantity::Jitter && tenth > 0.0 && least > 0.0 && high / least > 25.0;
@@ -176,7 +177,8 @@ pub fn cdfs(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Figur
     }
     let series = curves.into_iter().take(MAX_CURVES).zip(0u8..).map(|((name, d, points), k)| {
         let name = format!("{name} (n = {})", group_thousands(&d.n.to_string()));
-        // A straight line over a wide bin would become a curve on a logarithmic axis and suggest too much precision.
+        // Draw steps on a logarithmic axis: straight lines over wide bins would become curves and suggest too
+        // much precision.
         let mark = if by_ratio { Mark::Step { points } } else { Mark::Line { points, dashed: false } };
         MarkSeries::new(name, Tone::Run(k), mark)
     });
@@ -279,7 +281,7 @@ fn exact(sample: &Sample, correction: i64) -> Option<Vec<(f64, f64)>> {
         (0..n).collect()
     } else {
         let body = (0..PLACES).map(|i| (i as u128 * n as u128 / PLACES as u128) as usize);
-        // The last fiftieth, with finer steps.
+        // Use finer steps for the last fiftieth, the tail.
         let tail = (0..TAIL).map(|i| n - 1 - i * (n / 50).div_ceil(TAIL));
         body.chain(tail).collect()
     };
@@ -289,7 +291,8 @@ fn exact(sample: &Sample, correction: i64) -> Option<Vec<(f64, f64)>> {
     Some(std::iter::once((first, 0.0)).chain(places.into_iter().filter_map(at)).collect())
 }
 
-/// Returns the cumulative distribution of a summary: the edges of its histogram, then its highest percentiles.
+/// Returns the cumulative distribution of a summary, from the edges of its histogram and its highest
+/// percentiles.
 fn cumulative(d: &Distribution) -> Option<Vec<(f64, f64)>> {
     let h = d.histogram.as_ref()?;
     let mut sum = 0;
@@ -298,7 +301,7 @@ fn cumulative(d: &Distribution) -> Option<Vec<(f64, f64)>> {
         sum = u64::saturating_add(sum, *count);
         points.push((h.lo as f64 + h.binsize as f64 * (k + 1) as f64, sum as f64 / d.n as f64));
     }
-    // If the last bin is only partly below the limit, the curve reaches the limit's share at the limit.
+    // The last bin may be only partly below the limit: end the curve at the limit, with its share.
     if let Some(last) = points.last_mut() {
         last.0 = last.0.min((h.hi as f64).max(h.lo as f64 + 1.0));
     }

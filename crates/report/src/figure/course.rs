@@ -8,7 +8,7 @@ use jitlat_core::summary::Summary;
 /// Maximum number of streams in a figure; more cannot be distinguished.
 const MAX_STREAMS: usize = 7;
 
-/// A stream to be drawn with others.
+/// A stream drawn in the same figure as others.
 #[derive(Clone, Copy, Debug)]
 pub struct DrawnStream<'a> {
     /// Name of the stream in the legend; empty for a single stream.

@@ -9,13 +9,13 @@ pub struct DensityCells {
     pub x0: f64,
     /// Width of a cell.
     pub dx: f64,
-    /// Number of cells across.
+    /// Number of columns.
     pub columns: usize,
     /// Lower edge.
     pub y0: f64,
     /// Height of a cell.
     pub dy: f64,
-    /// Number of cells upwards.
+    /// Number of rows.
     pub rows: usize,
     /// Non-empty cells: index `column × rows + row` and count, ascending. Serialised as a flat list of the distance to the
     /// previous cell and the count.

@@ -1,8 +1,8 @@
 //! [`PointGrid`]: counts points in cells, in one pass and constant memory, without knowing their range beforehand.
 //!
-//! Cells are aligned to multiples of a power of two nanoseconds. If a point is outside, cells of that axis are merged in
-//! pairs until it fits. The points therefore use between a quarter and all of the grid's resolution, and two grids of the
-//! same stream can be added.
+//! Cells are aligned to multiples of a power of two nanoseconds. If a point lies outside, cells of that axis
+//! are merged in pairs until it fits. The points therefore always use at least a quarter of the grid's
+//! resolution, and two grids of the same stream can be added.
 
 use super::density::DensityCells;
 
@@ -42,8 +42,8 @@ impl CellAxis {
 }
 
 impl PointGrid {
-    /// Creates an empty grid of at most `columns × rows` cells. `x_range` is the expected limit of x; a wrong value
-    /// only costs some time or resolution.
+    /// Creates an empty grid of at most `columns × rows` cells. `x_range` is the expected range of x; a wrong
+    /// value only costs some time or resolution.
     pub fn new(columns: usize, rows: usize, x_range: i64) -> PointGrid {
         let (columns, rows) = (columns.max(2), rows.max(2));
         let width = (x_range / columns as i64).max(1) as u64;
@@ -141,7 +141,7 @@ impl PointGrid {
         if self.n == 0 {
             return None;
         }
-        // Empty cells before the first point result from moving and are not data.
+        // Skip the empty cells before the first point: they result from moving cells, and are not data.
         let column = |c: usize| &self.cells[c * self.y.cells..][..self.y.used];
         let left = (0..self.x.used).find(|c| column(*c).iter().any(|n| *n > 0))?;
         let low = (left..self.x.used).filter_map(|c| column(c).iter().position(|n| *n > 0)).min()?;
@@ -166,7 +166,7 @@ impl PointGrid {
         })
     }
 
-    /// Returns the counts along the vertical axis alone: lower edge, width of a cell, counts.
+    /// Returns the counts summed over columns: lower edge, height of a cell, count of each row.
     pub fn marginal(&self) -> (f64, f64, Vec<u64>) {
         let mut counts = vec![0u64; self.y.used];
         for column in self.cells.chunks_exact(self.y.cells).take(self.x.used) {
@@ -178,8 +178,8 @@ impl PointGrid {
     }
 }
 
-/// Returns the number of cells by which to move the used cells up so that `v`, which is below the first, fits; 0 if it
-/// cannot fit. The number is at least half of the free cells, so that a falling sequence needs few moves.
+/// Returns the number of cells by which to move the used cells up so that `v`, which is below the first, fits;
+/// 0 if it cannot fit. Uses at least half of the free cells, so that a falling sequence needs few moves.
 fn room_below(scale: &CellAxis, v: i64) -> usize {
     let free = scale.cells - scale.used;
     let missing = scale.first.saturating_sub(v >> scale.shift);

@@ -48,7 +48,7 @@ fn distribution(subject: &HistogramText, d: &Distribution, shift: i64) -> Option
     let h = d.histogram.as_ref()?;
     let (start, width) = (h.lo.checked_sub(shift)? as f64, h.binsize as f64);
     let heights: Vec<f64> = h.counts.iter().map(|c| *c as f64).collect();
-    // The last bins may lie completely above p99; the axis ends with the counted range.
+    // The last bins may lie completely above p99: end the axis with the counted range.
     let end = (start + width * heights.len() as f64).min((h.hi.checked_sub(shift)? as f64) + width);
     let cumulative = cumulative(start, width, 0, &heights, d.n);
     let mut figure = frame(subject, start, end, d.n, width, heights);
@@ -74,7 +74,8 @@ fn distribution(subject: &HistogramText, d: &Distribution, shift: i64) -> Option
     Some(figure)
 }
 
-/// Cumulative share of `n` values at the edges of bars; `before` values are below the first.
+/// Returns the cumulative share of `n` values at the edges of the bars; `before` is the number of values below
+/// the first bar.
 fn cumulative(start: f64, width: f64, before: u64, heights: &[f64], n: u64) -> MarkSeries {
     let n = n as f64;
     let mut sum = before as f64;
@@ -94,7 +95,7 @@ pub fn latency_full(run: &DrawnRun<'_>) -> Option<Figure> {
         id: "latency-full",
         title: run.titled("Latency, full range"),
         quantity: run.delay(),
-        about: "The latency histogram with every packet: it shows how far the tail really reaches.",
+        about: "The latency histogram with all packets, which shows the whole tail.",
     };
     let (min, max) = (run.summary.latency.min? as f64, run.summary.latency.max? as f64);
     let mut bars = rebinned(&trace.delays, min, max, BARS);
@@ -170,7 +171,7 @@ pub fn send_error(run: &DrawnRun<'_>) -> Option<Figure> {
         about: "Delay of the sender behind its schedule. If this is as wide as the jitter, the jitter is caused \
                 by the sending host, not by the path.",
     };
-    // The reference is the first percentile, so earlier packets are rare by definition.
+    // The reference is the first percentile, so at most 1 % of packets are earlier.
     let (p99, min) = (error.p99.max(1) as f64, error.min as f64);
     let (low, high) = (min.max(-p99 / 4.0) + offset, p99 + offset);
     let bars = rebinned(&trace.lateness, low, high, BARS);

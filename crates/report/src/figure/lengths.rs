@@ -44,7 +44,7 @@ pub fn losses(run: &DrawnRun<'_>) -> Option<Figure> {
     Some(figure)
 }
 
-/// Expected number of runs of each length if every packet were lost independently with the same probability.
+/// Expected number of loss bursts of each length if packets were lost independently with the same probability.
 fn if_independent(sent: u64, lost: u64, bars: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let longest = bars.last().map_or(0.0, |b| b.0);
     let p = lost as f64 / sent.max(1) as f64;

@@ -1,14 +1,14 @@
-//! Figures of a running test: from the packets that arrived at this host, or from the far host's reports about packets
-//! that arrive at it.
+//! Figures of a running test, from packets that this host received, or from the far host's reports about
+//! packets that it received.
 
 use super::{Axis, AxisUnit, DrawnRun, Figure, Mark, MarkSeries, Tone, Trace, group_thousands};
 use super::{histogram, lengths, series};
 use jitlat_core::live::{FigureSource, Function, HistoryBucket, StreamState};
 use jitlat_core::summary::Summary;
 
-/// Number of parts into which the time is divided.
+/// Number of columns into which the time is divided.
 const COLUMNS: usize = 240;
-/// Minimum length of a part, ns.
+/// Minimum width of a column, in ns.
 const MIN_COLUMN_NS: i64 = 10_000_000;
 
 /// A stream of a running test.
@@ -18,8 +18,8 @@ pub struct LiveStream<'a> {
     pub label: &'a str,
     /// State of the stream.
     pub state: &'a StreamState,
-    /// Analysis of the stream's packets so far, and the packets; `None` if they arrive at another host, or if none has
-    /// arrived.
+    /// Summary and packets of the stream so far; `None` if another host receives them, or if none has arrived
+    /// yet.
     pub seen: Option<(&'a Summary, &'a Trace)>,
 }
 
@@ -109,7 +109,7 @@ fn quantity(streams: &[LiveStream<'_>]) -> String {
     if raw { format!("{what}, not corrected") } else { what.to_owned() }
 }
 
-/// Returns the columns of the time so far: width in ns, and contents.
+/// Divides the time so far into columns. Returns their width in ns, and the contents of each for every stream.
 fn columns(streams: &[LiveStream<'_>]) -> Option<(i64, Vec<Vec<HistoryBucket>>)> {
     let end = streams.iter().map(|s| s.state.history.end()).max().filter(|end| *end > 0)?;
     let width = (end / COLUMNS as i64).max(MIN_COLUMN_NS);
@@ -191,7 +191,7 @@ fn delay(streams: &[LiveStream<'_>]) -> Option<Figure> {
     Some(figure)
 }
 
-/// Returns the intervals in which packets are missing: start and end, ns, and the share missing.
+/// Returns the intervals in which packets are missing: start and end in ns, and the share missing.
 fn stretches(buckets: &[HistoryBucket], width: i64) -> Vec<(f64, f64, f64)> {
     let at = |c: usize| c as f64 * width as f64;
     let missing = buckets.iter().enumerate().filter(|(_, b)| b.missing > 0);
@@ -321,15 +321,15 @@ mod tests {
         let (live, trace) = both();
         let summary = summary(live.streams[1].analysis().unwrap());
         let streams = [
-            LiveStream { label: "to server", state: &live.streams[0], seen: None },
-            LiveStream { label: "from server", state: &live.streams[1], seen: Some((&summary, &trace)) },
+            LiveStream { label: "up", state: &live.streams[0], seen: None },
+            LiveStream { label: "down", state: &live.streams[1], seen: Some((&summary, &trace)) },
         ];
         let drawn = |id: &str| (LIVE_PLOTS.iter().find(|p| p.id == id).unwrap().draw)(&streams);
         let names = |figure: &Figure| figure.legend().map(|s| s.name.clone()).collect::<Vec<_>>().join(", ");
         let delay = drawn("delay").remove(0);
         assert_eq!(
             names(&delay),
-            "to server: mean, to server: largest, to server: 5 missing, from server: mean, from server: largest, from server: \
+            "up: mean, up: largest, up: 5 missing, down: mean, down: largest, down: \
              10 missing"
         );
         assert!(
@@ -337,8 +337,8 @@ mod tests {
             "{}",
             delay.subtitle
         );
-        assert_eq!(names(&drawn("losses")[0]), "to server: 5 missing, from server: 10 missing");
-        assert_eq!(names(&drawn("distribution")[0]), "to server, from server");
+        assert_eq!(names(&drawn("losses")[0]), "up: 5 missing, down: 10 missing");
+        assert_eq!(names(&drawn("distribution")[0]), "up, down");
         // Single packets are only known for the direction that arrived here.
         for id in ["jitter", "variation", "packets", "runs", "buffer"] {
             let figures = drawn(id);

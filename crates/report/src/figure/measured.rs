@@ -1,4 +1,5 @@
-//! Hosts and time of a figure's measurement as text, because figures are shared without the page around them.
+//! Describes the hosts and the time of a figure's measurement, because figures are shared without the page
+//! around them.
 
 use super::Figure;
 

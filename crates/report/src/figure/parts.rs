@@ -89,7 +89,7 @@ pub enum Tone {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Mark {
-    /// Adjoining bars of equal width from `start` on: a histogram.
+    /// Adjacent bars of equal width from `start` on: a histogram.
     Bars {
         /// Left edge of the first bar.
         start: f64,

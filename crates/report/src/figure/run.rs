@@ -36,7 +36,7 @@ impl DrawnRun<'_> {
         }
     }
 
-    /// Note on the reliability of absolute one-way delays; `None` for round trips.
+    /// Returns a note on the reliability of absolute one-way delays; `None` for round trips.
     pub(super) fn position(&self) -> Option<String> {
         let clock = &self.summary.clock;
         if self.is_round_trip() {

@@ -76,7 +76,8 @@ fn verdict_words(verdict: TrendVerdict) -> &'static str {
     }
 }
 
-/// Draws the time that packets spent in the queue of the sending host's interface; `None` if all were faster than 1 ms.
+/// Draws the time that packets spent in the queue of the sending host's interface; `None` if it was always
+/// below 1 ms.
 pub fn local_queue(run: &DrawnRun<'_>) -> Option<Figure> {
     let (trace, queue) = (run.trace?, run.summary.local_queue.as_ref()?);
     let (cloud, how) = drawn(&trace.queue, 0.0)?;
@@ -172,7 +173,7 @@ pub fn dejitter(run: &DrawnRun<'_>) -> Option<Figure> {
     let worst = losses.iter().map(|l| l.1).fold(floor, f64::max);
     let shown = curve.curve.iter().filter(|p| x(p.buffer_ms) <= reach * 1.000_1);
     let quality: Vec<_> = shown.map(|p| (x(p.buffer_ms), p.mos)).collect();
-    // The line to the next size ends outside the figure.
+    // Continue the line to the edge of the figure, which lies before the next size.
     let mut clipped = quality.clone();
     let beyond = curve.curve.iter().find(|p| x(p.buffer_ms) > reach * 1.000_1);
     if let Some((&(from, mos), next)) = quality.last().zip(beyond).filter(|((from, _), _)| *from < reach) {
@@ -279,7 +280,8 @@ fn fine_losses(run: &DrawnRun<'_>, reach: f64, floor: f64) -> Option<Vec<(f64, f
     Some(points)
 }
 
-/// Draws a cloud as single points if there are few, otherwise as density; also returns a text that names the form.
+/// Draws a cloud as single points if there are few, otherwise as a density. Returns the mark, and a text that
+/// names its form.
 pub(super) fn drawn(cloud: &Cloud, minus: f64) -> Option<(Mark, String)> {
     if let Some(points) = &cloud.points {
         let points = points.iter().map(|(x, y)| (*x as f64, *y as f64 - minus)).collect();
@@ -297,7 +299,7 @@ pub(super) fn drawn(cloud: &Cloud, minus: f64) -> Option<(Mark, String)> {
     Some((Mark::Density(density), how))
 }
 
-/// First and last position of a cloud on the horizontal axis.
+/// Returns the first and last position of a cloud on the horizontal axis; `None` without points.
 pub(super) fn extent(cloud: &Cloud) -> Option<(f64, f64)> {
     if let Some(points) = &cloud.points {
         let xs = points.iter().map(|p| p.0);

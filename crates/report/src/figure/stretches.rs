@@ -1,11 +1,12 @@
-//! [`TimeBins`]: a value per time bin, in constant size: the width of the bins doubles as time goes on.
+//! [`TimeBins`]: one value per time bin, in constant size. The width of the bins doubles whenever the time
+//! exceeds them.
 
 use std::marker::PhantomData;
 
 /// Maximum number of bins.
 const MAX_BINS: usize = 512;
 
-/// Rule that combines the values in a bin.
+/// Combines the values in a bin.
 pub trait Join {
     /// Combines two values.
     fn join(a: i64, b: i64) -> i64;

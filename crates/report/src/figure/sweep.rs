@@ -24,11 +24,11 @@ pub struct Sweep<'a> {
     pub points: &'a [SweepPoint],
     /// Confidence level of the intervals.
     pub confidence: ConfidenceLevel,
-    /// `round trip` or `one-way delay`.
+    /// Name of the quantity: `round trip` or `one-way delay`.
     pub quantity: &'a str,
     /// Notes for the reader.
     pub notes: &'a [String],
-    /// Packets of each combination, as far as they were stored.
+    /// Packets of the combinations whose packets were stored.
     pub packets: &'a [CellPackets],
 }
 
@@ -71,7 +71,7 @@ pub fn of_sweep(sweep: &Sweep<'_>) -> Vec<Figure> {
         .collect()
 }
 
-/// Draws the distributions of the combinations, once in one plot and once as rows.
+/// Draws the distributions of the combinations, in one plot and as rows.
 fn distributions(sweep: &Sweep<'_>) -> Vec<Figure> {
     let names: Vec<String> = sweep.packets.iter().map(|p| sweep.grid.name(p.cell, None)).collect();
     let runs: Vec<ComparedRun<'_>> =
@@ -99,7 +99,7 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
     };
     let (low, high) = (reach(f64::min, 0, f64::INFINITY), reach(f64::max, 1, f64::NEG_INFINITY));
     let room = (high - low).max(high.abs() * 0.02) * 0.06;
-    // From zero, unless that would hide the differences.
+    // Begin at zero, unless that would hide the differences.
     let from = if low >= 0.0 && low < (high - low) * 3.0 { 0.0 } else { low - room };
     let value = Axis::linear(name.clone(), unit, from, high + room);
     let blank = Axis::linear("", AxisUnit::Plain, 0.0, 1.0);
@@ -124,7 +124,7 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
                 sweep.confidence
             )
         }
-        _ => format!("error bars: {} % confidence of the mean over repetitions", sweep.confidence),
+        _ => format!("error bars: {} % confidence interval of the mean over repetitions", sweep.confidence),
     };
     if single {
         notes
@@ -207,7 +207,7 @@ fn histograms(sweep: &Sweep<'_>, names: &[String]) -> Option<Figure> {
         .then(|| format!("The first {ROWS} of {} combinations are drawn.", sweep.packets.len()));
     let end = low as f64 + width * BARS as f64;
     let beyond =
-        "The axis ends at the largest 99th percentile; the last bar of each row also holds what lies beyond.";
+        "The axis ends at the largest 99th percentile; the last bar of each row includes all larger values.";
     let mark = Mark::Histograms { start: low as f64, width, rows: all.iter().zip(names).map(row).collect() };
     Some(Figure {
         id: "sweep-distributions".into(),

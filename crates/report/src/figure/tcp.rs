@@ -20,7 +20,7 @@ pub struct TcpTrace {
     window: TimeBins<MinJoin>,
     /// Latest time of bytes in flight, and their number.
     latest: Option<(i64, i64)>,
-    /// Time of each retransmission, and delay of its data, in ns.
+    /// Time of each retransmission, and time by which its data was delayed, in ns.
     again: Vec<(i64, i64)>,
     more: u64,
 }
@@ -61,7 +61,7 @@ impl TcpTrace {
     pub fn flight(&mut self, at: i64, bytes: u64, window: Option<u64>) {
         let (x, bytes) = (self.x(at), bytes.min(i64::MAX as u64) as i64);
         if let Some((then, held)) = self.latest.replace((x, bytes)) {
-            // Nothing changed in between: draw a level line, not a ramp to the next value.
+            // The value was constant since the previous point: draw a horizontal line, not a ramp.
             let width = self.flight.width();
             let between = [then.saturating_add(width), x.saturating_sub(width)];
             between.iter().filter(|at| (then..x).contains(*at)).for_each(|at| self.flight.add(*at, held));
@@ -194,13 +194,13 @@ fn flight(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
         return None;
     }
     let mut series =
-        vec![MarkSeries::new("in flight, most", Tone::Data, Mark::Line { points: flight, dashed: false })];
+        vec![MarkSeries::new("in flight, maximum", Tone::Data, Mark::Line { points: flight, dashed: false })];
     let mut notes = Vec::new();
-    // A much larger window would flatten the relevant line.
+    // A much larger window would flatten the line of bytes in flight.
     let least = window.iter().map(|p| p.1).fold(f64::INFINITY, f64::min);
     let reach = if least < most * 4.0 {
         series.push(MarkSeries::new(
-            "receiver's window, least",
+            "receiver's window, minimum",
             Tone::Bound,
             Mark::Line { points: window, dashed: true },
         ));

@@ -16,12 +16,12 @@ const COLUMNS: usize = 512;
 const ROWS: usize = 2048;
 /// Maximum number of cells of a distribution.
 const MAX_CELLS: usize = 1 << 16;
-/// Maximum distance, in sequence numbers, between arrivals that are compared as neighbours.
+/// Maximum difference of the sequence numbers of consecutive arrivals that are compared.
 const NEIGHBOUR_WINDOW: usize = 4096;
 /// Number of bins of sequence numbers for which losses are shown.
 const LOSS_BINS: usize = 2048;
 
-/// Points, stored individually while they are few, and always counted in cells.
+/// Points that are always counted in cells, and also stored individually while there are few.
 #[derive(Clone, Debug)]
 pub struct Cloud {
     /// The counts in cells.
@@ -56,14 +56,15 @@ pub struct Trace {
     earliest_sent: i64,
     /// Delay over arrival time since the first arrival.
     pub delay: Cloud,
-    /// Send time − sequence number × period − [`Trace::schedule_base`], over send time since the first.
+    /// Schedule error over send time since the first packet. The error is send time − sequence number × period
+    /// − [`Trace::schedule_base`].
     pub schedule: Cloud,
     /// Time in the queue of the sending host's interface, if at least a millisecond, over send time since the first
     /// packet.
     pub queue: Cloud,
-    /// Delays; the horizontal axis is unused.
+    /// Delays alone, in finer cells; the horizontal axis is unused.
     pub delays: PointGrid,
-    /// Vertical values of [`Trace::schedule`] alone, in finer cells.
+    /// Schedule errors alone, in finer cells; the horizontal axis is unused.
     pub lateness: PointGrid,
     /// Delay variation of consecutive packets.
     pub ipdv: PointGrid,
@@ -158,13 +159,14 @@ impl Trace {
         self.periodic
     }
 
-    /// Zero of the schedule's vertical axis, in ns since 1970, to be subtracted from the analysis's anchor. `None`
-    /// without packets.
+    /// Zero of the vertical axis of [`Trace::schedule`], in ns since 1970. Subtract it from the anchor of the
+    /// analysis to compare the two. `None` without packets.
     pub fn schedule_base(&self) -> Option<i64> {
         self.start.map(|s| s.schedule)
     }
 
-    /// Zero of the horizontal axis of [`Trace::delay`]: arrival of the first packet, ns since 1970. `None` without packets.
+    /// Zero of the horizontal axis of [`Trace::delay`]: arrival time of the first packet, in ns since 1970.
+    /// `None` without packets.
     pub fn start(&self) -> Option<i64> {
         self.start.map(|s| s.arrived)
     }
@@ -200,7 +202,7 @@ struct TraceCell {
 }
 
 impl Arrivals {
-    /// Returns the bin of packet `seq`.
+    /// Returns the bin that contains packet `seq`.
     fn stretch(&mut self, seq: u32) -> &mut TraceCell {
         while (seq >> self.shift) as usize >= LOSS_BINS {
             self.stretches = self.stretches.chunks(2).map(|pair| pair.iter().copied().sum()).collect();

@@ -61,7 +61,7 @@ fn title(grid: &ComparisonGrid) -> String {
     format!("{cells} runs side by side").replacen("1 runs", "1 run", usize::from(cells == 1))
 }
 
-/// Describes the basis on which the runs are compared.
+/// Describes the quantity by which the runs are compared.
 fn basis(grid: &ComparisonGrid) -> &'static str {
     match grid.basis {
         Basis::Pdv => {
@@ -99,7 +99,7 @@ fn verdict(row: &str, c: &Comparison) -> Markup {
     }
 }
 
-/// Describes changes, effect and tests of a comparison; empty if it was refused.
+/// Describes changes, effect and tests of a comparison; empty if the runs are not comparable.
 fn details(c: &Comparison) -> Vec<String> {
     let mut items = Vec::new();
     if c.outcome == ComparisonOutcome::Refused {
@@ -178,7 +178,7 @@ fn table(grid: &ComparisonGrid) -> Markup {
     }
 }
 
-/// Formats a figure of a cell; empty for latencies between clocks whose offset is unknown.
+/// Formats a figure of a cell; returns an empty string for latencies between clocks whose offset is unknown.
 fn value(figure: &Scalar, cell: &Cell) -> String {
     let known = cell.latency_trusted || !figure.key.starts_with("latency");
     let value = cell.scalar(figure.key).filter(|_| known);

@@ -168,8 +168,8 @@ fn parameters(s: &Summary) -> Facts {
             (false, _) => "unknown: not in logs of this version".into(),
             (true, Direction::Up) if super::is_passive(s) => "OUT: reference point to monitor point".into(),
             (true, Direction::Down) if super::is_passive(s) => "IN: monitor point to reference point".into(),
-            (true, Direction::Up) => "client to server".into(),
-            (true, Direction::Down) => "server to client".into(),
+            (true, Direction::Up) => "up, client to server".into(),
+            (true, Direction::Down) => "down, server to client".into(),
         },
     );
     if super::is_passive(s) {
@@ -322,7 +322,7 @@ fn random(gaps: Gaps, batch: u32, seed: u64) -> String {
             format!("normal, mean {}, standard deviation {}", exact(mean.0), exact(deviation.0))
         }
     };
-    let same = if batch > 1 { format!(", {batch} alike in a row") } else { String::new() };
+    let same = if batch > 1 { format!(", each used for {batch} packets") } else { String::new() };
     format!("gaps {law}{same}, seed {seed}")
 }
 

@@ -1,9 +1,9 @@
 //! The HTML report: one file that needs no network.
 //!
-//! It begins with the screen report, with delay over time as a figure or the table of an instrument. Then come the
-//! other figures, interactive with scripts, static without them and in print. Collapsed sections contain the
-//! reliability of the figures, all figures in tables, and the facts needed to repeat and assess the test: parameters,
-//! hosts, clocks.
+//! It begins with the screen report, with delay over time as a figure or the table of an instrument. The other
+//! figures follow, interactive with scripts, static without them and in print. Collapsed sections contain the
+//! reliability of the figures, all figures in tables, and the facts needed to repeat and assess the test:
+//! parameters, hosts, clocks.
 
 mod comparison;
 mod evidence;
@@ -20,6 +20,7 @@ pub use shell::{PageFrame, SCRIPT, STYLE, document};
 
 use crate::figure::{self, DrawnRun, DrawnStream, Figure};
 use crate::text::screen::{Relation, Screen, ScreenStream, shown_shift};
+use crate::text::short_label;
 use crate::{FirstScreen, Section};
 use jitlat_core::analysis::Samples;
 use jitlat_core::summary::Summary;
@@ -60,7 +61,7 @@ fn framed(report: &HtmlReport<'_>, frame: Option<&PageFrame<'_>>) -> String {
     let directions = are_directions(report.parts);
     let groups = groups(report, directions);
     let screen = answer(report);
-    // An instrument with figures has its own figure over time.
+    // An instrument with figures replaces the figure of delay over time.
     let drawn = report.section.is_some_and(|section| !section.figures.is_empty());
     let course = if drawn { None } else { course(report.parts) };
 
@@ -117,7 +118,7 @@ pub fn first_screen(report: &HtmlReport<'_>) -> Option<FirstScreen> {
     let own = report.section.and_then(|section| section.figures.first().cloned());
     let mut figure = own.or_else(|| course(report.parts));
     if report.parts.len() == 1 || are_directions(report.parts) {
-        // The title names the hosts, and the line below it the time.
+        // Clear the host and time of the figures: the title and the line below it contain them.
         figure.iter_mut().for_each(|figure| figure.measured.clear());
     }
     let first = FirstScreen::new(title(report), what(report), &screen, figure);
@@ -131,7 +132,7 @@ fn answer(report: &HtmlReport<'_>) -> Option<Screen> {
     own.or_else(|| Some(screen(parts?, are_directions(report.parts))))
 }
 
-/// Describes what was measured, one line per run; one line for both directions of a test.
+/// Describes the measurement, with one line per run; both directions of a test share a line.
 fn what(report: &HtmlReport<'_>) -> Vec<String> {
     let (alone, directions) = (report.parts.len() == 1, are_directions(report.parts));
     let shown = if directions { &report.parts[..1] } else { report.parts };
@@ -154,7 +155,7 @@ fn are_directions(parts: &[ReportPart<'_>]) -> bool {
         && a.direction() != b.direction()
 }
 
-/// Returns the screen report without delay over time, which is a figure on pages.
+/// Returns the screen report without its line of delay over time, which is a figure on pages.
 fn screen(parts: &[ReportPart<'_>], directions: bool) -> Screen {
     let samples = Samples::default();
     let streams: Vec<ScreenStream<'_>> = parts
@@ -166,12 +167,7 @@ fn screen(parts: &[ReportPart<'_>], directions: bool) -> Screen {
 
 /// Draws delay over time of all parts; `None` without packets.
 fn course(parts: &[ReportPart<'_>]) -> Option<Figure> {
-    let name = |label| match label {
-        "Client to server" => "to server",
-        "Server to client" => "to client",
-        label => label,
-    };
-    let known = parts.iter().filter_map(|part| Some((name(part.label), part.summary, part.trace?)));
+    let known = parts.iter().filter_map(|part| Some((short_label(part.label), part.summary, part.trace?)));
     let drawn: Vec<DrawnStream<'_>> = known
         .map(|(label, summary, trace)| DrawnStream { label, summary, trace, minus: shown_shift(summary) })
         .collect();

@@ -73,7 +73,7 @@ pub(super) fn sentence(text: &str) -> String {
     chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
 }
 
-/// The class of a level.
+/// Returns the CSS class of a level.
 pub(super) fn level_word(level: Level) -> &'static str {
     match level {
         Level::Good => "good",
@@ -111,7 +111,7 @@ pub(super) struct FigureGroup {
     pub printed: Printed,
 }
 
-/// Figures of a group that are printed.
+/// Selects the figures of a group that are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Printed {
     All,
@@ -120,7 +120,7 @@ pub(super) enum Printed {
     None,
 }
 
-/// Figures of a stream that are printed. The other figures only explain details.
+/// Names of the principal figures of a stream; the other figures explain details.
 const PRINCIPAL: [&str; 3] = ["jitter", "dejitter", "loss-lengths"];
 
 impl FigureGroup {
@@ -146,8 +146,8 @@ const TABS: [(FigureView, &str, &str, &str); 4] = [
     (FigureView::Loss, "loss", "loss", "No packet was lost, duplicated or reordered."),
 ];
 
-/// Renders the figures as static drawings, which the script replaces by interactive ones behind tabs. The static ones are
-/// for print and for readers without scripts.
+/// Renders the figures as static drawings, for print and for readers without scripts. The script replaces them
+/// with interactive figures behind tabs.
 pub(super) fn plots(groups: &[FigureGroup]) -> Markup {
     if groups.iter().all(|g| g.figures.is_empty()) {
         return html! {

@@ -63,7 +63,7 @@ pub fn document(
     }
 }
 
-/// Renders the program that made the page, its command and time.
+/// Renders the footer: command, program, and time of creation.
 pub fn footer(command: Option<&str>, program: &str, written: Option<WallTime>) -> Markup {
     html! {
         footer {

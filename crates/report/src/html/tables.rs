@@ -23,7 +23,7 @@ pub fn what(s: &Summary) -> String {
         None => "requests",
     };
     let date = s.header.date.as_ref().map_or(String::new(), |d| format!(" · {d}"));
-    // Zero stands for a value that an invalid header leaves unknown.
+    // A length of zero means unknown: the header was invalid.
     let size = if s.header.pktlen > 0 { format!(" of {} bytes", s.header.pktlen) } else { String::new() };
     let every = match s.periods.target {
         Some(target) => format!(", one every {}", time(target.period_ns)),
@@ -194,7 +194,7 @@ fn rates(s: &Summary) -> Markup {
     scrolling("Table", &html! { (head(&columns)) (rows) })
 }
 
-/// Renders headline figures that are not in the tables above, and results of metrics without a table of their
+/// Renders headline figures that are not in the other tables, and results of metrics without a table of their
 /// own.
 fn more(s: &Summary) -> Markup {
     let above = |f: &Scalar| {

@@ -1,10 +1,10 @@
-//! Sections that only two-way tests have: each direction on its own, and how requests were sent.
+//! Sections that only two-way tests have: each direction separately, and the sending of requests.
 
 use super::{ReportPart, heading, tables};
 use crate::text;
 use maud::{Markup, html};
 
-/// Renders the directions and the remarks; empty for a one-way test.
+/// Renders both directions and the remarks; returns nothing for a one-way test.
 pub fn section(part: &ReportPart<'_>, alone: bool) -> Markup {
     let s = part.summary;
     let Some(t) = s.two_way.as_deref() else { return Markup::default() };

@@ -8,7 +8,8 @@ use maud::{Markup, html};
 /// Maximum number of rows of each of these tables on a page; the JSON has all rows.
 const MAX_ROWS: usize = 1000;
 
-/// Renders both tables; empty if the test has neither windows nor several segments.
+/// Renders the tables of windows and segments; returns nothing if the test has neither windows nor several
+/// segments.
 pub fn section(part: &ReportPart<'_>, alone: bool) -> Markup {
     let s = part.summary;
     html! {
@@ -26,7 +27,7 @@ fn names(columns: &[&str]) -> Vec<String> {
     columns.iter().map(|c| (*c).to_owned()).collect()
 }
 
-/// Formats `number`, or a dash.
+/// Returns `number`, or a dash if it is undefined.
 fn or_dash(number: Option<String>) -> String {
     number.unwrap_or_else(|| "–".to_owned())
 }

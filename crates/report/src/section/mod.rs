@@ -1,4 +1,4 @@
-//! [`Section`]: an instrument's part of the report of streams.
+//! [`Section`]: part of a report that an instrument adds to those of the streams.
 
 mod passive;
 
@@ -14,8 +14,8 @@ pub struct Section {
     pub title: String,
     /// Description of the measurement, in one line.
     pub what: String,
-    /// Screen report of the instrument; `None` if it has no verdict of its own. Then the verdict of the parts
-    /// is shown.
+    /// Screen report of the instrument; `None` if it has no verdict of its own, so that the verdict of the
+    /// parts is shown.
     pub screen: Option<Screen>,
     /// Remarks, one paragraph each.
     pub remarks: Vec<String>,

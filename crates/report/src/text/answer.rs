@@ -1,4 +1,5 @@
-//! The verdict, the first lines of every report: what is wrong, since when, how much, how certain, and what it means.
+//! The verdict, the first lines of every report: the problem with its time, size and certainty, and its
+//! consequences.
 
 use super::{Page, TextOptions, count, mark};
 use jitlat_core::answer::{Answer, Cause, Severity};
@@ -57,7 +58,7 @@ fn uses(answer: &Answer) -> Option<String> {
     (!groups.is_empty()).then(|| groups.iter().map(group).collect::<Vec<_>>().join("; ") + ".")
 }
 
-/// Returns the evidence of a cause, its location and its certainty.
+/// Returns the evidence for a cause, its location and its certainty.
 pub fn why(cause: &Cause) -> String {
     evidence(cause)
 }

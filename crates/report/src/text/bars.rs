@@ -43,7 +43,7 @@ pub(super) fn write(page: &mut Page, s: &Summary) {
             count(c.out_of_sequence, "packet"),
             count(extent, "other")
         ));
-        // Packets in order would dwarf all others.
+        // Omit packets in order, which would dwarf all others.
         bars(page, ["moved by", "packets"], &s.reordering.rd_fd, |moved| moved != 0);
         let in_place = s.reordering.rd_fd.get(&0).copied().unwrap_or(0);
         page.item(&format!("in place: {}", share(in_place, c.unique_valid)));
@@ -68,7 +68,7 @@ fn bars(page: &mut Page, titles: [&str; 2], histogram: &BTreeMap<i64, u64>, show
     page.line(&format!("{}{:>11}  {:>9}", Page::INDENT, titles[0], titles[1]));
     for (first, last, n) in lines {
         let label = if first == last { first.to_string() } else { format!("{first} to {last}") };
-        // Every value that occurs is visible.
+        // Round up, so that every value that occurs is visible.
         let length = (n * MAX_BAR_CHARS).div_ceil(most) as usize;
         page.line(&format!("{}{label:>11}  {n:>9}  {}", Page::INDENT, "#".repeat(length)));
     }

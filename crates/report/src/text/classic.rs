@@ -94,8 +94,8 @@ fn spread(page: &mut Page, d: &Distribution) {
     page.line(&format!("mode at {}", dash(mode(d).map(eng4_f64))));
 }
 
-/// Returns the mode: the centre of the fullest bin. If the median is in the same bin, bins are too wide to distinguish
-/// the two; then the mode is found by repeatedly taking the densest half of the sample.
+/// Returns the mode: the centre of the fullest bin. If the median is in the same bin, the bins are too wide to
+/// distinguish the two; the mode is then the value found by repeatedly taking the densest half of the sample.
 fn mode(d: &Distribution) -> Option<f64> {
     let h = d.histogram.as_ref()?;
     let half = h.binsize as f64 / 2.0;

@@ -1,4 +1,4 @@
-//! Several runs on the console: a table, then whether the differences are significant.
+//! Comparison of several runs on the console: a table, and the significance of the differences.
 
 use super::{Page, TextOptions, WordStyle, dash, printable};
 use jitlat_core::scalars::{SCALARS, Scalar};
@@ -6,9 +6,11 @@ use jitlat_core::units::eng4_f64;
 use jitlat_verdict::compare::{Basis, Cell, Comparison, ComparisonGrid, ComparisonOutcome};
 use jitlat_verdict::comparison::{change, effect, outcome, p_value, points, sentence, signed};
 
-/// Width of the row's name, of the figure's name, of a column, in characters.
+/// Width of a row's name, in characters.
 const ROW: usize = 16;
+/// Width of a figure's name, in characters.
 const FIGURE: usize = 16;
+/// Width of a column, in characters.
 const COLUMN: usize = 12;
 
 /// Returns the table and the verdicts.
@@ -27,7 +29,7 @@ pub fn comparison(grid: &ComparisonGrid, options: &TextOptions) -> String {
 /// A line of the table: its name, and a function for the text of a cell.
 type ComparisonLine<'a> = (&'a str, Box<dyn Fn(&Cell) -> Option<String>>);
 
-/// Returns the number of runs, if there are several, then the headline figures.
+/// Returns the lines of the table: the number of runs, if there are several, then the headline figures.
 fn lines_of_table() -> Vec<ComparisonLine<'static>> {
     let runs: ComparisonLine<'_> =
         ("runs", Box::new(|c| (c.sources.len() > 1).then(|| c.sources.len().to_string())));
@@ -46,7 +48,7 @@ fn table(page: &mut Page, grid: &ComparisonGrid) {
         grid.columns.iter().map(|c| c.chars().count().clamp(COLUMN - 2, 24) + 2).collect();
     let mut from = 0;
     while from < grid.columns.len() {
-        // Each table has as many columns as fit on the page; further tables follow below.
+        // A table has as many columns as fit the width; the rest follow in further tables.
         let mut to = from;
         let mut width = lead;
         while to < widths.len() && (to == from || width + widths[to] <= page.width) {
@@ -70,7 +72,7 @@ fn table(page: &mut Page, grid: &ComparisonGrid) {
         for row in &grid.rows {
             let mut name = printable(&row.name);
             for (figure, of) in &lines {
-                // A line is present for all columns of a row or for none.
+                // Omit a line that is undefined for all columns.
                 if row.cells.iter().flatten().all(|c| of(c).is_none()) {
                     continue;
                 }
@@ -124,8 +126,8 @@ pub(super) fn notes_on(grid: &ComparisonGrid) -> Vec<&'static str> {
     notes
 }
 
-/// Describes the measurement error that the change of `c` is compared with; `None` if the error is unknown or
-/// does not matter.
+/// Describes the measurement error that limits the comparison `c`; `None` if the error is unknown or
+/// negligible.
 pub(super) fn floor(c: &Comparison) -> Option<String> {
     if c.floor > 0.0 && c.floor.is_finite() {
         return Some(format!("combined measurement error: {}", eng4_f64(c.floor)));

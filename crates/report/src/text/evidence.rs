@@ -6,7 +6,9 @@ use jitlat_core::clock::SyncState;
 use jitlat_core::scalars::{ExactNumber, Selector, selectors};
 use jitlat_core::session::Ending;
 use jitlat_core::spec::{Direction, Dscp, Transport};
-use jitlat_core::summary::{Coverage, HostClock, LossPattern, OffsetEstimator, Summary, TrendVerdict};
+use jitlat_core::summary::{
+    Coverage, HostClock, LossPattern, NoInterval, OffsetEstimator, ShareInterval, Summary, TrendVerdict,
+};
 use jitlat_core::units::{eng4, eng4_f64, full, full_f64};
 use jitlat_verdict::Opinion;
 use std::collections::BTreeMap;
@@ -28,8 +30,8 @@ pub(super) fn write_but_figures(page: &mut Page, s: &Summary) {
     verdicts(page, s);
 }
 
-/// Adds the meaning of the figures, worst first. It is printed last, where it remains visible after
-/// scrolling.
+/// Adds the meaning of the figures, worst first. It is printed last, because the end of the output remains
+/// visible.
 fn verdicts(page: &mut Page, s: &Summary) {
     let opinion = Opinion::of(s);
     if opinion.findings.is_empty() {
@@ -92,11 +94,7 @@ fn variation(page: &mut Page, s: &Summary) {
         ));
     }
     if let Some(ratio) = s.loss.ratio.filter(|_| s.reordering.observable) {
-        let interval = s.loss.wilson95_correlated.or(s.loss.wilson95);
-        let interval = interval.map(|[lo, hi]| {
-            format!(", between {:.3}% and {:.3}% with 95% confidence", lo * 100.0, hi * 100.0)
-        });
-        page.item(&format!("loss {:.3}%{}", ratio * 100.0, interval.unwrap_or_default()));
+        page.item(&format!("loss {:.3}%{}", ratio * 100.0, loss_interval(&s.loss.events)));
         loss_pattern(page, s);
     }
     mean::intervals(s).iter().for_each(|line| page.item(line));
@@ -109,16 +107,28 @@ fn variation(page: &mut Page, s: &Summary) {
     }
     if let Some(b) = &s.inference.bootstrap {
         page.item(&format!(
-            "by block bootstrap (seed {}), with 95% confidence: mean latency between {} and {}, median between {} and \
-             {}, 99% between {} and {}",
+            "by block bootstrap (seed {}), with 95% confidence: mean latency between {} and {}, median between {} and {}",
             b.seed,
             eng4_f64(b.mean[0]),
             eng4_f64(b.mean[1]),
             eng4_f64(b.median[0]),
-            eng4_f64(b.median[1]),
-            eng4_f64(b.p99[0]),
-            eng4_f64(b.p99[1])
+            eng4_f64(b.median[1])
         ));
+    }
+}
+
+/// Describes the interval of the loss ratio, or why there is none.
+fn loss_interval(events: &ShareInterval) -> String {
+    let plural = if events.events == 1 { "" } else { "s" };
+    match (events.ci95, events.absent) {
+        (Some([low, high]), _) => format!(
+            ", between {:.3}% and {:.3}% with 95% confidence, from {} event{plural}",
+            low * 100.0,
+            high * 100.0,
+            events.events
+        ),
+        (None, Some(NoInterval::OneEvent)) => ", in one event: no interval".to_owned(),
+        _ => String::new(),
     }
 }
 
@@ -159,9 +169,9 @@ fn clocks(page: &mut Page, s: &Summary) {
         page.item(&format!("relative clock error, server minus client = {}{of}", full(offset)));
     }
     if let Some([lo, hi]) = c.interval_ns {
-        page.item(&format!("it lies between {} and {} for any path", full(lo), full(hi)));
+        page.item(&format!("it lies between {} and {}, even if the path is asymmetric", full(lo), full(hi)));
     } else if let Some(bound) = c.bound_ns {
-        page.item(&format!("it is known to +/- {} for any path", eng4_f64(bound)));
+        page.item(&format!("it is known to +/- {}, even if the path is asymmetric", eng4_f64(bound)));
     }
     match c.estimator {
         Some(OffsetEstimator::MinimumRtt) => {
@@ -192,7 +202,7 @@ fn clocks(page: &mut Page, s: &Summary) {
         let verdict = match trend.verdict {
             TrendVerdict::None => "no trend in latency",
             TrendVerdict::Skew => "latency drifts with clock skew",
-            TrendVerdict::Overload => "latency climbs by overload",
+            TrendVerdict::Overload => "latency rises because of overload",
             TrendVerdict::Draining => "latency falls as a queue drains",
             TrendVerdict::Undecided => "latency drifts, cause undecided",
         };
@@ -201,7 +211,7 @@ fn clocks(page: &mut Page, s: &Summary) {
     }
 }
 
-/// Describes a host's own report about its clock; `None` if it has none.
+/// Describes the clock state that a host reported; `None` if it reported none.
 fn account(host: &HostClock) -> Option<String> {
     let state = |s: &SyncState| {
         if s.synchronised {
@@ -231,7 +241,7 @@ fn account(host: &HostClock) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Describes unknowns about the queues of the hosts' own interfaces.
+/// Lists what is unknown about the queues of the hosts' own interfaces.
 fn unknown_queues(s: &Summary) -> Vec<&'static str> {
     let mut said = Vec::new();
     if s.session.tags.contains_key("instrument") {
@@ -330,7 +340,7 @@ fn hosts(page: &mut Page, s: &Summary) {
     }
     if let Some(i) = &s.intended_latency {
         page.item(&format!(
-            "latency from scheduled send times: min {}, mean {}, largest {}; jitter 99% {}, 99.9% {}",
+            "delay counted from due times: min {}, mean {}, largest {}; jitter 99% {}, 99.9% {}",
             eng4(i.min),
             eng4_f64(i.mean),
             eng4(i.max),
@@ -387,14 +397,13 @@ fn coverage(c: &Coverage) -> String {
     if parts.is_empty() { "-".to_owned() } else { parts.join(", ") }
 }
 
-/// Adds the header fields that the receiver saw.
+/// Adds the IP header fields of received packets.
 fn far_end(page: &mut Page, s: &Summary) {
     let f = &s.far_end;
     if f.dscp.is_empty() && f.ttl.is_empty() && f.odd_sizes == 0 {
         return;
     }
     page.heading(if s.two_way.is_some() { "In the answers" } else { "At the far end" });
-    let dscp = |value: u8| Dscp::new(value.into()).map_or_else(|| value.to_string(), |d| d.to_string());
     let of_answers = s.two_way.as_ref().and_then(|t| t.answer_dscp);
     let (asked, how) = of_answers.map_or((s.header.dscp, "sent"), |dscp| (dscp, "asked for"));
     if !f.dscp.is_empty() {
@@ -408,21 +417,31 @@ fn far_end(page: &mut Page, s: &Summary) {
         });
     }
     if f.ecn.keys().any(|ecn| *ecn != 0) {
-        let name = |v: &u8| ["Not-ECT", "ECT(1)", "ECT(0)", "CE"][usize::from(v & 3)].to_owned();
-        page.item(&format!("ECN {}", mixture(&f.ecn, name)));
+        page.item(&format!("ECN {}", mixture(&f.ecn, |v| ecn(*v))));
     }
     if !f.ttl.is_empty() {
         let several = if f.ttl.len() > 1 { ": paths of different length" } else { "" };
         page.item(&format!("TTL {}{several}", mixture(&f.ttl, u8::to_string)));
     }
-    // A far host may answer all requests with another size.
+    // In two-way tests, the far host may answer all requests with another size.
     if f.odd_sizes > 0 && (s.two_way.is_none() || f.odd_sizes < s.counts.received) {
-        page.item(&format!("{} with another size than agreed", count(f.odd_sizes, "packet")));
+        page.item(&format!("{} of a size other than agreed", count(f.odd_sizes, "packet")));
     }
 }
 
-/// Returns the single value, such as `EF`, or each value with its share, the most frequent first.
-fn mixture<K>(counts: &BTreeMap<K, u64>, name: impl Fn(&K) -> String) -> String {
+/// Returns the name of a DSCP, or its number if it has no name.
+pub(super) fn dscp(value: u8) -> String {
+    Dscp::new(value.into()).map_or_else(|| value.to_string(), |d| d.to_string())
+}
+
+/// Returns the name of an ECN field.
+pub(super) fn ecn(value: u8) -> String {
+    ["Not-ECT", "ECT(1)", "ECT(0)", "CE"][usize::from(value & 3)].to_owned()
+}
+
+/// Returns the value, such as `EF`, if it is the only one, otherwise each value with its share, most frequent
+/// first.
+pub(super) fn mixture<K>(counts: &BTreeMap<K, u64>, name: impl Fn(&K) -> String) -> String {
     const SHOWN: usize = 6;
     let total = counts.values().sum();
     let mut all: Vec<(&K, &u64)> = counts.iter().collect();

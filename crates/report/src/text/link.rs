@@ -1,4 +1,4 @@
-//! Round trips compared with an access link, or the link suggested by the results of a sweep.
+//! Round trips compared with an access link, or the link that fits the results of a sweep.
 
 use jitlat_core::link::AccessLink;
 use jitlat_core::link::{Layer, LinkFit, milliseconds};
@@ -14,10 +14,10 @@ const MAX_SIZES: usize = 12;
 fn heading(link: &AccessLink) -> String {
     let tunnel = if link.tunnel > 0 { format!(", {} B of tunnel", link.tunnel) } else { String::new() };
     let (up, down) = (units::bit_rate(link.up as f64), units::bit_rate(link.down as f64));
-    format!("Link {}{tunnel}: {up} from the reference, {down} to it\n", link.encapsulation)
+    format!("Link {}{tunnel}: {up} from the reference, {down} to the reference\n", link.encapsulation)
 }
 
-/// Returns the model compared with the measured round trips, or the link that they suggest.
+/// Returns the link's model next to the measured round trips, or the link that fits them.
 pub fn answer(question: &LinkQuestion, sizes: &[SizeFigures]) -> String {
     let mut t = String::from("\n");
     match question {
@@ -103,16 +103,16 @@ fn describe(t: &mut String, fit: Option<&LinkFit>, sizes: &[SizeFigures]) {
     };
     if f.cells_assumed {
         t.push_str(
-            "  too few sizes to find steps by: ATM cells are assumed, as they leave far less unexplained than a line\n",
+            "  too few sizes to detect steps: ATM cells are assumed, because they fit far better than a line\n",
         );
     } else if f.coarse && f.steps.is_none() {
         t.push_str(
-            "  sizes so few or so far apart cannot show steps, if there are any: sweep 200 bytes, 8 or fewer apart\n",
+            "  too few sizes, or too far apart, to detect steps: sweep 200 bytes in steps of 8 or fewer\n",
         );
     }
     let _ = writeln!(
         t,
-        "  both rates in series, 1/(1/up + 1/down): {rate}; unexplained {} rms",
+        "  both rates in series, 1/(1/up + 1/down): {rate}; residual {} rms",
         units::eng4_f64(f.residual_ns)
     );
     if f.steps.is_some_and(|s| s.0 == 48) {
@@ -122,7 +122,7 @@ fn describe(t: &mut String, fit: Option<&LinkFit>, sizes: &[SizeFigures]) {
     }
 }
 
-/// Returns tables of the link for some UDP payloads: sizes layer by layer, and delays.
+/// Returns tables of the sizes in each layer and the delays on the link, for UDP payloads of the given sizes.
 pub fn tables(link: &AccessLink, payloads: &[u64]) -> String {
     let mut t = heading(link);
     let wires: Vec<_> = payloads.iter().map(|p| link.of_payload(*p)).collect();
@@ -132,7 +132,7 @@ pub fn tables(link: &AccessLink, payloads: &[u64]) -> String {
             names.push(l.name);
         }
     }
-    // A layer that only some sizes need (padding) is inserted at its position among the others.
+    // Take the layers of the size with most layers: small packets have additional padding.
     let longest = wires.iter().max_by_key(|w| w.layers.len());
     let names: Vec<&str> = longest.map_or(names, |w| w.layers.iter().map(|l| l.name).collect());
     let mut row = |name: &str, cell: &dyn Fn(usize) -> String| {

@@ -34,7 +34,7 @@ fn of_flow(t: &mut String, flow: &OnePointFlow) {
     let _ = writeln!(
         t,
         "  {:<24}{:>8}{:>11}{:>11}{:>11}{:>11}",
-        "round trip from here", "number", "least", "median", "95 %", "most"
+        "round trip from here", "number", "min", "median", "p95", "max"
     );
     let mut row = |name: &str, figures: Option<SpreadFigures>| {
         let Some(f) = figures else { return };

@@ -32,7 +32,7 @@ impl Default for TextOptions {
     }
 }
 
-/// Removes terminal control characters from text of a log or a peer.
+/// Removes terminal control characters from a text that comes from a log or a peer.
 pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -130,7 +130,7 @@ impl Page {
         self.marked("", None, text);
     }
 
-    /// Adds the first sentence, wrapped, in the colour of `level`.
+    /// Adds the first sentence of a verdict, wrapped, in the colour of `level`.
     pub fn lead(&mut self, level: Level, text: &str) {
         let (_, look) = mark(level);
         let mut line = String::new();

@@ -14,11 +14,11 @@ use std::fmt::Write as _;
 /// Sections printed in addition to the result.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PassiveExtras<'a> {
-    /// Round trips of ping in the same time.
+    /// Round trips of ping during the captures.
     pub ping: PingFigures,
     /// Question about the link; `None` if there is none.
     pub link: Option<&'a LinkQuestion>,
-    /// Figures of both directions, each with its heading, for their windows.
+    /// Heading and summary of each direction, whose windows are printed.
     pub ways: &'a [(&'a str, &'a Summary)],
     /// Number of flows printed, those with most bytes first.
     pub top: usize,
@@ -170,11 +170,13 @@ pub fn captures(runs: &[(&str, &PassiveResult)]) -> String {
 pub fn describe_band(l: &BandSpacing) -> String {
     let apart = units::eng4_f64(l.spacing_ns);
     let mut text = match l.of_differences {
-        true => format!("{:.0} % of the moves between neighbouring pairs are {apart}", 100.0 * l.strength),
+        true => {
+            format!("{:.0} % of the differences between neighbouring pairs are {apart}", 100.0 * l.strength)
+        }
         false => format!("{apart} apart (strength {:.2})", l.strength),
     };
     if let Some(k) = l.steps_per_coarser {
-        let _ = write!(text, ", {k} to each of the coarser");
+        let _ = write!(text, ", {k} per coarser band");
     }
     if !l.explained.is_empty() {
         let _ = write!(text, ": {}", l.explained.join("; "));

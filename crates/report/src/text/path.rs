@@ -1,4 +1,4 @@
-//! The routers of a path, one line each.
+//! Table of the routers of a path.
 
 use super::{Page, TextOptions, count};
 use jitlat_core::path::{Hop, Path, PathEnd};

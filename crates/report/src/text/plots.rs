@@ -5,7 +5,7 @@ use jitlat_core::analysis::Samples;
 use jitlat_core::summary::Distribution;
 use jitlat_core::units::eng4;
 
-/// Number of lines of a histogram, without its title and the line for values beyond the limit.
+/// Number of lines of a histogram, excluding its title and the line for values beyond the limit.
 const HISTOGRAM_LINES: usize = 8;
 
 /// Area for plots.
@@ -26,7 +26,8 @@ impl PlotCanvas {
         }
     }
 
-    /// Returns a bar for `n` of `most`, the longest of which has `room` columns; every `n` above 0 is visible.
+    /// Returns a bar whose length is `room` columns for `most`, and proportionally less for `n`; every `n`
+    /// above 0 is visible.
     fn bar(self, n: u64, most: u64, room: u64) -> String {
         if !self.unicode {
             return "#".repeat((n * room).div_ceil(most) as usize);
@@ -56,7 +57,7 @@ pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, c
             (eng4(from.saturating_add(shift)), counts.iter().sum())
         })
         .collect();
-    // Bins above the largest value are empty.
+    // Omit the empty bins above the largest value.
     while lines.len() > 1 && lines.last().is_some_and(|(_, n)| *n == 0) {
         lines.pop();
     }
@@ -77,8 +78,8 @@ pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, c
     text
 }
 
-/// Returns delay over time: latency by arrival time, one column per slice of the run, with the largest and the median value,
-/// and the missing packets. `name` describes the values; `shift` is added to each, in ns. Empty if nothing arrived.
+/// Draws delay over arrival time, one column per slice of the run, with the largest and the median value and
+/// the missing packets. `name` describes the values; `shift` is added to each, in ns. Empty if nothing arrived.
 pub fn burstiness(name: &str, samples: &Samples, shift: i64, packets: u64, canvas: PlotCanvas) -> String {
     let arrivals = || (0..samples.len()).map(|k| samples.arrived(k));
     let (Some(first), Some(last)) = (arrivals().min(), arrivals().max()) else { return String::new() };
@@ -95,7 +96,7 @@ pub fn burstiness(name: &str, samples: &Samples, shift: i64, packets: u64, canva
     order.sort_unstable_by_key(|k| samples.seq[*k as usize]);
     let mut due = 0;
     for k in order {
-        // A missing packet would have arrived at about the time of the next one.
+        // Place missing packets at the arrival time of the next packet that arrived.
         let seq = u64::from(samples.seq[k as usize]);
         lost[column(samples.arrived(k as usize))] += seq.saturating_sub(due);
         due = seq + 1;

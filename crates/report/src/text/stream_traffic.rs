@@ -1,4 +1,4 @@
-//! A test's own stream as captured at this host.
+//! Capture of a test's own stream on this host.
 
 use jitlat_core::spec::Direction;
 use jitlat_core::units::eng4;
@@ -7,10 +7,10 @@ use jitlat_passive::tcp::{DelayCause, DelayCauses};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Formats the captured packets, and the delays that they explain. `saved` is the file that contains the
-/// packets.
+/// Formats the captured packets, and the causes of delay that they reveal. `saved` is the file that contains
+/// the packets.
 pub fn stream_traffic(s: &StreamTraffic, saved: Option<&Path>) -> String {
-    let mut text = format!("\nThe stream at {} of this host\n", s.interface);
+    let mut text = format!("\nThe stream on interface {} of this host\n", s.interface);
     // Writing to a string cannot fail.
     for (counts, name) in [(s.sent, "sent"), (s.received, "received")] {
         if counts.packets > 0 {
@@ -18,7 +18,7 @@ pub fn stream_traffic(s: &StreamTraffic, saved: Option<&Path>) -> String {
         }
         if counts.fragments > 0 {
             let n = counts.fragments;
-            let _ = writeln!(text, "  of these {n} fragments: the packets do not fit the path");
+            let _ = writeln!(text, "  of these, {n} fragments: the packets exceed the path MTU");
         }
     }
     if !s.tcp.first.connections.is_empty() {
@@ -33,10 +33,10 @@ pub fn stream_traffic(s: &StreamTraffic, saved: Option<&Path>) -> String {
 }
 
 fn delay_causes(t: &mut String, direction: Direction, e: &DelayCauses) {
-    let which = if direction == Direction::Up { "to the server" } else { "from the server" };
+    let which = if direction == Direction::Up { "up" } else { "down" };
     let _ = writeln!(
         t,
-        "\nCauses of delay {which}: {} of latency above the minimum, of {} packets\n  {:<47}{:>8}{:>9}{:>11}",
+        "\nCauses of delay, {which}: {} of latency above the minimum, of {} packets\n  {:<47}{:>8}{:>9}{:>11}",
         eng4(e.above_minimum_ns),
         e.packets,
         "",
@@ -46,12 +46,12 @@ fn delay_causes(t: &mut String, direction: Direction, e: &DelayCauses) {
     );
     for c in &e.causes {
         let what = match c.cause {
-            DelayCause::WindowFull => "waited here for the receiver's full window",
+            DelayCause::WindowFull => "waited here: the receiver's window was full",
             DelayCause::Sender => "waited here for another reason",
             DelayCause::Fast => "retransmitted after duplicate acknowledgements",
             DelayCause::Timeout => "retransmitted after silence",
             DelayCause::Behind => "waited behind retransmitted data",
-            DelayCause::Receiver => "read late at this host",
+            DelayCause::Receiver => "read late on this host",
             DelayCause::Path => "the path and the far host",
         };
         let share = c.share.map_or("-".to_owned(), |s| format!("{:.1} %", 100.0 * s));

@@ -1,5 +1,5 @@
-//! Sections that only two-way tests have: how requests were sent, each direction on its own, and datagrams that were not
-//! part of the measurement.
+//! Sections that only two-way tests have: the sending of requests, each direction separately, and datagrams
+//! that do not belong to the test.
 
 use super::{Page, TextOptions, count, dash, printable};
 use jitlat_core::Schedule;
@@ -51,7 +51,7 @@ pub(super) fn write(page: &mut Page, s: &Summary) {
     further_lines(page, s, t);
 }
 
-/// True if both ends are one host, with one clock.
+/// True if both ends are the same host, with one clock.
 pub fn is_one_host(s: &Summary) -> bool {
     s.header.src_ip.is_some() && s.header.src_ip == s.header.dst_ip
 }
@@ -85,6 +85,11 @@ fn further_lines(page: &mut Page, s: &Summary, t: &TwoWayFigures) {
     }
     if let Some(tcp) = &t.tcp {
         connection(page, tcp);
+    }
+    if !t.request_dscp.is_empty() {
+        let dscp = super::evidence::mixture(&t.request_dscp, |value| super::evidence::dscp(*value));
+        let ecn = super::evidence::mixture(&t.request_ecn, |value| super::evidence::ecn(*value));
+        page.item(&format!("requests arrived at the far host with DSCP {dscp}, ECN {ecn}"));
     }
     t.remarks.iter().for_each(|r| page.item(&printable(r)));
     not_answers(page, &t.not_answers);
@@ -205,7 +210,7 @@ fn delay(page: &mut Page, name: &str, way: &DirectionResult, clocks: &str) {
     }
 }
 
-/// Adds both directions without the offset of the clocks, as far as round trips can determine it.
+/// Adds the delay in both directions, corrected by the clock offset that round trips allow to estimate.
 fn corrected(page: &mut Page, t: &TwoWayFigures) {
     let both = t.up.as_ref().zip(t.down.as_ref());
     let Some((up, down)) = both.and_then(|(u, d)| u.latency_corrected.zip(d.latency_corrected)) else {
@@ -234,7 +239,7 @@ fn connection(page: &mut Page, tcp: &TcpStats) {
 }
 
 fn not_answers(page: &mut Page, n: &NotAnswers) {
-    // The warnings report what hosts refused or prohibited.
+    // Refused and prohibited requests are in the warnings.
     if n.foreign + n.malformed + n.forged + n.unmatched > 0 {
         page.item(&format!(
             "received but not counted: {} foreign, {} malformed, {} forged, {} without a request",

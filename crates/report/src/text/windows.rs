@@ -38,7 +38,7 @@ fn stretches(page: &mut Page, s: &Summary) {
     }
 }
 
-/// Adds the windows, except those that begin at `except`, without the segments.
+/// Adds only the windows, without those that begin at a time in `except`.
 pub(super) fn alone(page: &mut Page, intervals: &[Interval], except: &[i64]) {
     let mut shown: Vec<&Interval> = intervals.iter().filter(|w| !except.contains(&w.start_ns)).collect();
     let Some(first) = shown.first() else { return };
@@ -59,7 +59,7 @@ pub(super) fn alone(page: &mut Page, intervals: &[Interval], except: &[i64]) {
     shown.into_iter().for_each(|w| page.line(&line(w)));
 }
 
-/// The head of the table.
+/// Two lines of column headings.
 const HEAD: [&str; 2] = [
     "        from    sent   lost  in a    latency     jitter",
     "                               row       mean        50%        99%       100%",

@@ -118,7 +118,7 @@ fn unicode() -> text::TextOptions {
 #[test]
 fn one_direction() {
     let m = queued(1000);
-    let screen = Screen::new(&[m.stream("Client to server")], Relation::Separate)
+    let screen = Screen::new(&[m.stream("Up (client to server)")], Relation::Separate)
         .logged_to(&["jitlat.0faqgu".into()])
         .followed_by("jitlat path 198.51.100.7", "where on the path");
     insta::assert_snapshot!(shown(&screen, &unicode()));
@@ -131,7 +131,7 @@ fn one_direction() {
 #[test]
 fn a_path_that_is_fine() {
     let m = clean(1000, Direction::Up);
-    let screen = Screen::new(&[m.stream("Client to server")], Relation::Separate)
+    let screen = Screen::new(&[m.stream("Up (client to server)")], Relation::Separate)
         .logged_to(&["jitlat.0faqgu".into()])
         .followed_by("jitlat -f jitlat.0faqgu -v", "every figure");
     insta::assert_snapshot!(shown(&screen, &unicode()));
@@ -142,7 +142,7 @@ fn lost_stamps_are_said_where_it_says_how_far_to_trust_it() {
     let trust = |lost| {
         let session = Session { stamps_lost: lost, ..session(Direction::Up, 1000) };
         let m = Measured::of(&session, records(1000, |_| Some(5 * MS)));
-        let screen = Screen::new(&[m.stream("Client to server")], Relation::Separate);
+        let screen = Screen::new(&[m.stream("Up (client to server)")], Relation::Separate);
         shown(&screen, &plain()).split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let said = trust(Some(3));
@@ -156,13 +156,13 @@ fn lost_stamps_are_said_where_it_says_how_far_to_trust_it() {
 #[test]
 fn both_directions() {
     let (up, down) = (queued(1000), clean(1000, Direction::Down));
-    let streams = [up.stream("Client to server"), down.stream("Server to client")];
+    let streams = [up.stream("Up (client to server)"), down.stream("Down (server to client)")];
     let screen = Screen::new(&streams, Relation::Directions)
         .logged_to(&["jitlat.0faqgu.up".into(), "jitlat.0faqgu.down".into()])
         .followed_by("jitlat path 198.51.100.7", "where on the path");
     insta::assert_snapshot!(shown(&screen, &unicode()));
     let narrow = shown(&screen, &text::TextOptions { width: 60, ..plain() });
-    assert!(narrow.is_ascii() && narrow.contains("to client"), "{narrow}");
+    assert!(narrow.is_ascii() && narrow.contains("down"), "{narrow}");
 }
 
 fn round_trips(n: u32) -> Measured {

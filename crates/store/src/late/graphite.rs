@@ -23,7 +23,8 @@ pub struct GraphiteInterval {
     highest: Option<u64>,
 }
 
-/// Maximum number of gaps tracked in an interval; with more, the path is down rather than reordering.
+/// Maximum number of gaps tracked in an interval. With more gaps, the path is down and packets are not merely
+/// reordered.
 const MAX_OPEN_GAPS: u64 = 100_000;
 
 impl GraphiteInterval {
@@ -57,8 +58,8 @@ impl GraphiteInterval {
         self.squares += delta * (latency as f64 - self.mean);
     }
 
-    /// Returns the lines of this interval, with timestamp `at` (seconds since 1970), and starts a new interval. `None`
-    /// if no sample arrived.
+    /// Returns the lines of this interval with the timestamp `at` (seconds since 1970), and starts a new interval.
+    /// `None` if no sample arrived.
     pub fn flush(&mut self, path: &str, at: i64) -> Option<String> {
         let done = std::mem::take(self);
         self.highest = done.highest;
@@ -78,8 +79,7 @@ impl GraphiteInterval {
         add("outoforder", done.late.to_string());
         let local = done.open.len() as i64;
         add("packetloss.local", local.to_string());
-        // Packets of earlier intervals that arrived late are subtracted, so that the sum over all intervals is the
-        // total loss.
+        // Late packets of earlier intervals are subtracted, so that all intervals together give the total loss.
         add("packetloss.net", (local - done.of_before as i64).to_string());
         add("dupcount", done.duplicates.to_string());
         Some(lines)

@@ -1,12 +1,13 @@
 //! Outputs in LaTe's own formats, byte for byte, for existing tools.
 //!
-//! * [`SampleHistory`] – turns records into samples
+//! * [`SampleHistory`] – converts records to samples
 //! * [`summary`] – one line per test: 34 columns
 //! * [`packets`] – one line per packet
 //! * [`stream`] – messages to a listening program, one per sample
 //! * [`graphite`] – lines for Carbon
 //!
-//! Two errors of LaTe are not reproduced: errors do not enter the mean, and timestamps are taken from the record.
+//! Two errors of LaTe are not reproduced: invalid latencies do not count in the mean, and timestamps are taken from the
+//! record.
 
 pub mod graphite;
 pub mod packets;
@@ -20,9 +21,9 @@ use jitlat_core::{PacketRecord, Span, WallTime};
 /// A sample, as in LaTe's outputs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LateSample {
-    /// Sequence number without wraps.
+    /// Sequence number, counted across wraps.
     pub seq: u64,
-    /// Latency in ns; missing, zero or negative values count as errors.
+    /// Latency in ns. A missing, zero or negative value counts as an error.
     pub latency: Option<i64>,
     /// Processing time of the server in ns; `None` unless it reports one.
     pub processing: Option<i64>,
@@ -46,7 +47,7 @@ impl LateSample {
         self.latency.is_none_or(|l| l <= 0)
     }
 
-    /// Sequence number on the wire, which wraps.
+    /// Sequence number as sent, modulo 2¹⁶.
     pub fn wire_seq(&self) -> u16 {
         self.seq as u16
     }
@@ -65,12 +66,12 @@ pub struct SampleHistory {
     missing: u64,
     min: Option<i64>,
     max: Option<i64>,
-    /// One bit for each sequence number that has arrived.
+    /// Bitmap of the sequence numbers that have arrived.
     seen: Vec<u64>,
 }
 
 impl SampleHistory {
-    /// Returns the sample of `record`; `None` if the record has no send time or an impossible number.
+    /// Returns the sample of `record`; `None` if the record has no send time or an impossible sequence number.
     pub fn sample(&mut self, record: &PacketRecord) -> Option<LateSample> {
         let (seq, sent) = (u64::from(u32::try_from(record.seq).ok()?), record.time(Moment::Sent)?);
         let latency = latency(record).map(|s| s.0).filter(|_| record.flags.is_clean());
@@ -103,8 +104,8 @@ impl SampleHistory {
         })
     }
 
-    /// Marks `seq` as arrived; returns true if it had already arrived. Uses one bit per number up to the highest,
-    /// which is limited by the number of packets sent.
+    /// Marks `seq` as arrived. Returns true if it had already arrived. Uses one bit per sequence number up to the
+    /// highest, which is limited by the number of packets sent.
     fn note(&mut self, seq: u64) -> bool {
         let (word, bit) = ((seq / 64) as usize, 1u64 << (seq % 64));
         if word >= self.seen.len() {
@@ -116,7 +117,7 @@ impl SampleHistory {
     }
 }
 
-/// Values that `-X` adds to each sample.
+/// Additional values in each sample (LaTe's `-X`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtraFields {
     /// `p`: loss so far.
@@ -130,7 +131,7 @@ pub struct ExtraFields {
 }
 
 impl ExtraFields {
-    /// All of them.
+    /// All additional values.
     pub const ALL: ExtraFields = ExtraFields { lost_so_far: true, seq: true, min: true, max: true };
 }
 
@@ -156,7 +157,7 @@ impl core::str::FromStr for ExtraFields {
     }
 }
 
-/// Formats nanoseconds as milliseconds with three decimals, rounded like the figures of a test.
+/// Formats nanoseconds as milliseconds with three decimals, rounded like the figures in the line of a test.
 fn ms(ns: i64) -> String {
     format!("{:.3}", ns as f64 / 1e6)
 }

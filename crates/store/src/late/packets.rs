@@ -1,8 +1,8 @@
-//! One line per packet, as written by LaTe's `-W` with `-X`.
+//! One line per packet, as written by LaTe's options `-W` and `-X`.
 
 use super::{ExtraFields, LateSample, values};
 
-/// Returns the line of column names, without line feed.
+/// Returns the line of column names, without its line feed.
 pub fn header(follow_up: bool, extra: ExtraFields) -> String {
     let mut names = vec!["Sequence Number", "RTT/Latency"];
     names.extend(follow_up.then_some("Est server processing time"));
@@ -14,7 +14,7 @@ pub fn header(follow_up: bool, extra: ExtraFields) -> String {
     names.join(",")
 }
 
-/// Returns the line of one sample, without line feed.
+/// Returns the line of one sample, without its line feed.
 pub fn row(sample: &LateSample, follow_up: bool, extra: ExtraFields) -> String {
     values(sample, follow_up, extra).join(",")
 }

@@ -1,5 +1,5 @@
-//! Messages to a listening program, as sent by LaTe's `-w`: one over TCP at the start and one at the end, and one over UDP
-//! for each sample.
+//! Messages to a listening program, as sent by LaTe's option `-w`: one over TCP at the start, one over UDP for each
+//! sample, and one over TCP at the end.
 
 use super::summary::{LateFigures, Setting, intervals};
 use super::{ExtraFields, LateSample, values};
@@ -10,7 +10,7 @@ use jitlat_core::time::SECOND;
 /// UDP and TCP port of the listening program.
 pub const PORT: u16 = 46_001;
 
-/// First message over TCP, which lists the fields that follow.
+/// Returns the first message over TCP, which lists the fields of the messages that follow.
 pub fn start(id: u16, follow_up: bool, extra: ExtraFields) -> String {
     let mut names = vec!["seq", "latency"];
     names.extend(follow_up.then_some("est_proctime"));
@@ -22,12 +22,12 @@ pub fn start(id: u16, follow_up: bool, extra: ExtraFields) -> String {
     format!("LaTeINIT,{id},fields={}", names.join(";"))
 }
 
-/// Message about one sample, a datagram.
+/// Returns the datagram about one sample.
 pub fn sample(id: u16, sample: &LateSample, follow_up: bool, extra: ExtraFields) -> String {
     format!("LaTe,{id},{}", values(sample, follow_up, extra).join(","))
 }
 
-/// Last message over TCP, with the figures of the test. `ended` is in ns since 1970.
+/// Returns the last message over TCP, which contains the figures of the test. `ended` is in ns since 1970.
 pub fn end(id: u16, s: &Summary, setting: &Setting, highest: Option<u64>, ended: WallTime) -> String {
     let f = LateFigures::of(s, highest);
     let mut all = format!("LaTeEND,{id},timestamp={}", ended.0.div_euclid(SECOND));

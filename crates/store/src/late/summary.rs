@@ -1,4 +1,4 @@
-//! One line per test, as written by LaTe's `-f`: 34 columns.
+//! One line per test, as written by LaTe's option `-f`: 34 columns.
 
 use super::ExtraFields;
 use jitlat_core::WallTime;
@@ -8,23 +8,23 @@ use jitlat_core::time::SECOND;
 use jitlat_core::units::civil;
 use jitlat_core::{Schedule, Span};
 
-/// Line of column names, without line feed.
+/// Line of column names, without its line feed.
 pub const HEADER: &str = "Date,Time,ClientMode,SocketType,Protocol,UP,PayloadLen-B,TotReqPackets,TestDuration-s,Interval-ms,\
      Interval-type,Interval-Distrib-Param,Interval-Distrib-Batch-Size,LatencyType,FollowUp,MinLatency-ms,\
      MaxLatency-ms,AvgLatency-ms,LostPackets-Perc,ErrorsCount,OutOfOrderCountDecr,StDev-ms,SeqNumberResets,\
      TimeoutOccurred,HighestSeqNumber,HighestSeqNumber-reconstructed-noncyclical,LostPacketHighestSeq-Perc,\
      reportingSuccessful,ConfInt90l,ConfInt90u,ConfInt95l,ConfInt95u,ConfInt99l,ConfInt99u";
 
-/// LaTe's names for the sources of timestamps.
+/// LaTe's names for sources of timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatencyType {
-    /// Both stamps by the program.
+    /// The program read both timestamps.
     User,
-    /// Reception stamped by the kernel.
+    /// The kernel stamped reception, the program stamped sending.
     Krt,
-    /// Both stamps by the kernel.
+    /// The kernel made both timestamps.
     Software,
-    /// Both stamps by the adapter.
+    /// The network adapter made both timestamps.
     Hardware,
 }
 
@@ -40,14 +40,14 @@ impl LatencyType {
     }
 }
 
-/// Settings of a test that LaTe's line contains in addition to the figures.
+/// Settings of a test, which LaTe's line contains in addition to the figures.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// True for a test in one direction, client to server.
+    /// True for a test in one direction, from client to server.
     pub unidirectional: bool,
     /// True if the test uses `AF_PACKET` sockets.
     pub raw: bool,
-    /// The protocol: `UDP`, or the name of another of jitlat's protocols.
+    /// Protocol: `UDP`, or jitlat's name of another protocol.
     pub protocol: String,
     /// Priority; 0 when unset.
     pub priority: u32,
@@ -55,28 +55,28 @@ pub struct Setting {
     pub payload: u64,
     /// Number of requests to send, if the test is limited by number.
     pub packets: Option<u64>,
-    /// Duration in seconds, if the test is limited by time.
+    /// Duration in seconds, if the test is limited by duration.
     pub duration: Option<u64>,
     /// Time between requests, in ns; for random gaps, the value of LaTe's `-t`.
     pub interval: i64,
     /// Distribution of random gaps; `None` for a fixed interval.
     pub random: Option<LateGaps>,
-    /// Source of timestamps.
+    /// Source of the time stamps.
     pub latency: LatencyType,
     /// True if the server reports its processing time.
     pub follow_up: bool,
     /// Start of the test.
     pub began: WallTime,
-    /// Confidence levels (90, 95 and 99 %) whose intervals the last message to a listener contains (LaTe's `-C`).
+    /// Confidence levels (90, 95 and 99 %) whose intervals are in the last message to a listener (LaTe's `-C`).
     pub levels: [bool; 3],
     /// Additional values of each sample (LaTe's `-X`).
     pub extra: ExtraFields,
 }
 
-/// LaTe's default levels: 95 % only.
+/// LaTe's default confidence level: 95 % only.
 pub const USUAL_LEVELS: [bool; 3] = [false, true, false];
 
-/// Random gaps as LaTe describes them.
+/// Random gaps in LaTe's terms.
 #[derive(Clone, Copy, Debug)]
 pub struct LateGaps {
     /// LaTe's name of the distribution.
@@ -88,8 +88,8 @@ pub struct LateGaps {
 }
 
 impl LateGaps {
-    /// Converts `schedule` with the mean `period` to LaTe's terms, with the value of LaTe's `-t` in ns; `None` if the
-    /// schedule is not random.
+    /// Converts `schedule` with the mean `period` to LaTe's terms; the second value is that of LaTe's `-t`, in ns.
+    /// `None` if the schedule is not random.
     pub fn of(schedule: Schedule, period: Span) -> Option<(LateGaps, i64)> {
         let (name, interval, parameter, batch) = match schedule {
             Schedule::Poisson { .. } => ("RAND_EXPONENTIAL", period, period, 1),
@@ -109,7 +109,7 @@ impl Setting {
         self.random.map_or("fixed periodic", |r| r.name)
     }
 
-    /// Parameter in ms; −1 if the distribution has none.
+    /// Returns the parameter in ms; −1 if the distribution has none.
     pub(super) fn parameter(&self) -> f64 {
         self.random.map_or(-1.0, |r| r.parameter as f64 / 1e6)
     }
@@ -119,7 +119,7 @@ impl Setting {
     }
 }
 
-/// Figures as LaTe defines them.
+/// Figures of a test as LaTe defines them.
 pub(super) struct LateFigures {
     pub min: f64,
     pub max: f64,
@@ -165,7 +165,7 @@ impl LateFigures {
         let short = due.saturating_sub(s.counts.unique_valid);
         let timed_out = match report {
             Some(r) => r.timed_out,
-            // The last packets of the test were not answered.
+            // Answers to the last packets of the test are missing.
             None => highest.is_none_or(|h| h + 1 < s.counts.sent),
         };
         LateFigures {
@@ -184,14 +184,14 @@ impl LateFigures {
     }
 }
 
-/// Student-t confidence intervals (90, 95 and 99 %) of the mean in ms, limited to zero or more; `None` below two
-/// samples. They are valid for independent samples only: see `summary.inference.t_valid`.
+/// Returns the Student-t confidence intervals (90, 95 and 99 %) of the mean in ms, limited to zero or more; `None`
+/// below two samples. They are only valid for independent samples: see `summary.inference.t_valid`.
 pub fn intervals(s: &Summary) -> [Option<[f64; 2]>; 3] {
     let i = &s.inference;
     [i.mean_ci90, i.mean_ci95, i.mean_ci99].map(|ci| ci.map(|[lo, hi]| [(lo / 1e6).max(0.0), hi / 1e6]))
 }
 
-/// Returns the line of one test, without line feed. `highest` is the highest sequence number that was answered.
+/// Returns the line of one test, without its line feed. `highest` is the highest sequence number that was answered.
 pub fn row(s: &Summary, setting: &Setting, highest: Option<u64>) -> String {
     line(&LateFigures::of(s, highest), intervals(s), setting)
 }

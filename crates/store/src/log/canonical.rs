@@ -1,5 +1,5 @@
-//! [`CanonicalLog`]: the canonical log of a finished test, whose session and packets are all known. A measured test is
-//! archived, hashed and exported in this form.
+//! [`CanonicalLog`]: the canonical log of a finished test, when its session and all packets are known. Measured tests
+//! are archived, hashed and exported in this form.
 
 use super::compat::{LogVersion, RowLayout};
 use super::exact::RowText;
@@ -25,7 +25,8 @@ impl<'a> CanonicalLog<'a> {
         CanonicalLog { session, layout }
     }
 
-    /// Returns the session as known before the end: a log without its closing lines must not claim to be complete.
+    /// Returns the session as known before the end of the test: the header of a log that lacks its closing lines must
+    /// not claim that the test was complete.
     fn begun(&self) -> Session {
         Session { ending: Ending::Unknown, reason: None, ..self.session.clone() }
     }

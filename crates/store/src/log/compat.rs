@@ -1,14 +1,14 @@
-//! [`LogVersion`] and [`RowLayout`]: all differences between versions of a log and layouts of its rows. Other code calls
-//! these methods and never matches on a version or a layout.
+//! [`LogVersion`] and [`RowLayout`]: all differences between versions of a log and between layouts of its rows. Other
+//! code calls these methods and never matches on a version or a layout.
 
 /// Version of the format to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogVersion {
     /// Eleven header lines, five columns.
     V1,
-    /// Version 1 with two more lines about the clocks.
+    /// Version 1, and two more lines about the clocks.
     V2,
-    /// All known facts.
+    /// The current version, which stores all known facts.
     #[default]
     V3,
 }
@@ -28,8 +28,7 @@ impl LogVersion {
         [LogVersion::V1, LogVersion::V2, LogVersion::V3].into_iter().find(|v| v.number() == number)
     }
 
-    /// Returns the version of a log that does not state its version: 2 if the log has lines about the clocks, otherwise
-    /// 1.
+    /// Returns the version of a log that does not state it: 2 if the log has lines about the clocks, otherwise 1.
     pub(super) fn unnamed(has_clock_error: bool) -> LogVersion {
         if has_clock_error { LogVersion::V2 } else { LogVersion::V1 }
     }
@@ -39,13 +38,13 @@ impl LogVersion {
         if self == LogVersion::V3 { RowLayout::OneWay { queue: true } } else { RowLayout::Classic }
     }
 
-    /// True if the header has all known facts, and facts learnt during the test follow the rows.
+    /// True if the header contains all known facts, and facts that become known during the test follow the rows.
     pub(super) fn has_all_facts(self) -> bool {
         self == LogVersion::V3
     }
 
-    /// True if two lines after the classic ones contain the clock error. The error is known only at the end of the
-    /// test, when the header is rewritten.
+    /// True if the clock error is in two lines after the classic ones. It is only known at the end of the test, so the
+    /// header is then rewritten.
     pub(super) fn has_clock_error(self) -> bool {
         self == LogVersion::V2
     }
@@ -56,11 +55,11 @@ impl LogVersion {
 pub(super) enum RowLayout {
     /// `rx_index tx_ns seq rx_ns flags`
     Classic,
-    /// The classic five, then `stamps send_lag receive_lag ttl tos size`; then `local_queue`, unless an older program
-    /// wrote it.
+    /// The five classic columns, then `stamps send_lag receive_lag ttl tos size`, then `local_queue` unless an older
+    /// program wrote the log.
     OneWay { queue: bool },
-    /// The eleven columns of `OneWay` before `local_queue`, with four letters of stamps, then `answered_ns
-    /// returned_ns`. Then `local_queue`, as in `OneWay`.
+    /// The eleven columns of `OneWay` before `local_queue`, but with four letters for the stamps, then `answered_ns
+    /// returned_ns`, then `local_queue` as in `OneWay`.
     TwoWay { queue: bool },
     /// The thirteen columns of `TwoWay` before `local_queue`, then `retransmissions srtt_us cwnd`.
     TwoWayTcp,
@@ -91,12 +90,13 @@ impl RowLayout {
         }
     }
 
-    /// Number of times in a row.
+    /// Returns how many times (moments of a packet) a row contains.
     pub(super) fn moments(self) -> usize {
         if matches!(self, RowLayout::TwoWay { .. } | RowLayout::TwoWayTcp) { 4 } else { 2 }
     }
 
-    /// True if rows have the classic five columns: both times are present, and a truncated row can be recognised.
+    /// True if rows have only the classic five columns. Both times are then always present, and a truncated row can be
+    /// recognised.
     pub(super) fn is_classic(self) -> bool {
         self == RowLayout::Classic
     }
@@ -111,13 +111,13 @@ impl RowLayout {
         self == RowLayout::TwoWayTcp
     }
 
-    /// Returns the layout of a `columns` line; unknown columns at its end are ignored.
+    /// Returns the layout that a `columns` line describes; unknown columns at its end are ignored.
     pub(super) fn of_columns(columns: &str) -> Option<RowLayout> {
         let starts = |l: RowLayout| {
             let mut theirs = columns.split_ascii_whitespace();
             l.columns().split(' ').all(|c| theirs.next() == Some(c))
         };
-        // Longest first, because the shorter layouts are prefixes of longer ones.
+        // The longest layout comes first, because shorter layouts are prefixes of longer ones.
         let layouts = [
             RowLayout::TwoWayTcp,
             RowLayout::TwoWay { queue: true },

@@ -1,6 +1,6 @@
 //! Escaping of free text within one line.
 
-/// Escapes text so that it fits on one line and cannot be confused with a single `-` or with a tag's `=`.
+/// Escapes text so that it fits on one line, and cannot be mistaken for a single `-` or for the `=` of a tag.
 pub(super) fn escape(text: &str) -> String {
     if text == "-" {
         return "\\-".to_owned();

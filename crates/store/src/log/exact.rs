@@ -10,13 +10,13 @@ use jitlat_core::twoway::TcpSample;
 pub struct LogRow {
     /// Index of the row, from 0 in order of arrival.
     pub index: u64,
-    /// The packet.
+    /// The packet that the row describes.
     pub record: PacketRecord,
     /// The kernel's TCP_INFO, without the segment size; `None` if the row has none.
     pub tcp: Option<TcpSample>,
 }
 
-/// Reads and writes rows with the columns of one log: [`LogReader::row_text`](super::LogReader::row_text).
+/// Reads and writes rows with the columns of a given log, see [`LogReader::row_text`](super::LogReader::row_text).
 #[derive(Debug)]
 pub struct RowText {
     layout: RowLayout,
@@ -48,8 +48,8 @@ impl RowText {
         (written && self.buffer == line).then_some(row)
     }
 
-    /// Appends `row` with its line feed. Returns `false` and appends nothing if the row lacks one of its two times and the
-    /// layout is the classic one.
+    /// Appends `row` and a line feed. Returns `false` and appends nothing if the layout is the classic one and the row
+    /// lacks one of its two times.
     pub fn write(&self, out: &mut Vec<u8>, row: &LogRow) -> bool {
         row::push(out, row.index, &row.record, row.tcp.as_ref(), self.layout)
     }

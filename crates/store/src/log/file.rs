@@ -1,4 +1,4 @@
-//! Log files and their names. A name that is in use is never overwritten.
+//! Log files and their names. An existing file is never overwritten.
 
 use super::LogVersion;
 use super::write::{LogOutput, LogWriter, WriteError, WrittenLog};
@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 pub enum Naming {
     /// `jitlat.` and six random characters in this directory, like mkstemp.
     Random(PathBuf),
-    /// This path (`-o`); an existing file at this path is an error. Devices and named pipes are written to; `-` is
-    /// standard output.
+    /// The path given by `-o`. An existing regular file at this path is an error; devices and named pipes are written
+    /// to. `-` is standard output.
     Given(PathBuf),
 }
 
@@ -49,7 +49,7 @@ impl RowKind {
     }
 }
 
-/// Reason why a log could not be created. Nothing has been measured or written at that point.
+/// Reason why a log could not be created. Nothing has been measured or written at this point.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
@@ -59,7 +59,7 @@ pub enum CreateError {
     /// No file can be created in the folder.
     #[error("cannot create a log in {}: {source}", folder(.path))]
     Folder {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,
@@ -67,22 +67,22 @@ pub enum CreateError {
     /// The file cannot be created.
     #[error("cannot create the log {}: {source}", .path.display())]
     Create {
-        /// The file.
+        /// Path of the log.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,
     },
 }
 
-/// A log being written to a file. Create it before the measurement, so that an existing file is reported before
-/// anything is sent. The file is removed if this value is dropped before [`LogFile::begin`].
+/// A log that is written to a file. Create it before the measurement: an existing file is then reported before anything
+/// is sent. The file is removed if this value is dropped before [`LogFile::begin`].
 #[derive(Debug)]
 pub struct LogFile {
     path: PathBuf,
     writer: LogWriter<UnusedFileGuard>,
 }
 
-/// Suffix of the file that holds a log's final form until it replaces the log.
+/// Suffix of the temporary file with the final form of a log, which replaces the log.
 const FINAL: &str = ".final";
 
 /// Name of standard output.
@@ -130,23 +130,26 @@ impl LogFile {
         LogFile::create_for(naming, RowKind::TwoWayTcp)
     }
 
-    /// Creates the two files of a test in both directions: the same name with `.up` and `.down` appended.
+    /// Creates the two files of a test in both directions: `.up` and `.down` are appended to the name.
     ///
     /// # Errors
-    /// [`CreateError`]; neither file exists then.
+    ///
+    /// [`CreateError`]; neither file exists in this case.
     pub fn create_pair(naming: &Naming, version: LogVersion) -> Result<[LogFile; 2], CreateError> {
         LogFile::create_two(naming, RowKind::OneWay(version), [".up", ".down"])
     }
 
-    /// Creates two related files: the same name with each of `endings` appended.
+    /// Creates two related files: each of `endings` is appended to the name.
     ///
     /// # Errors
-    /// [`CreateError`]; neither file exists then.
+    ///
+    /// [`CreateError`]; neither file exists in this case.
     pub fn create_two(
         naming: &Naming,
         rows: RowKind,
         [first, second]: [&str; 2],
     ) -> Result<[LogFile; 2], CreateError> {
+        // Another process may create the second name between the two calls; a new random name is then tried.
         const ATTEMPTS: usize = 16;
         let mut attempt = 0;
         let both = loop {
@@ -193,12 +196,13 @@ impl LogFile {
         Ok(LogFile { path, writer: self.writer.another(output) })
     }
 
-    /// True if the name still refers to this log, not to another file or none.
+    /// True if the path still refers to this log. False if the file was removed, or another file has its name.
     pub fn is_there(&self) -> bool {
         self.is_stdout() || platform::is_named(&self.writer.output().file, &self.path)
     }
 
-    /// Closes this log and renames it to `path`, replacing that file. If this fails, this log is removed.
+    /// Closes this log and renames it to `path`, where it replaces the existing file. If this fails, this log is
+    /// removed.
     ///
     /// # Errors
     /// [`WriteError`] if the log is not complete or cannot be renamed.
@@ -247,7 +251,7 @@ impl LogFile {
     /// Closes the log; returns the file's name and a description of its contents.
     ///
     /// # Errors [`WriteError`] with the first failure; rows that could be written stay in the file. It is also an error
-    /// if the name no longer refers to the log, because its rows are lost with the file.
+    /// if the path no longer refers to the log, because the rows are lost with the removed file.
     pub fn close(mut self) -> Result<(PathBuf, WrittenLog), WriteError> {
         let is_there = self.is_there();
         let better = self.writer.better_header().filter(|_| self.is_own());
@@ -291,13 +295,13 @@ impl LogOutput for UnusedFileGuard {
 impl Drop for UnusedFileGuard {
     fn drop(&mut self) {
         if let Some(path) = &self.unused {
-            // Our own empty file, created with O_EXCL; an error is ignored, and the file stays.
+            // This is our own empty file, created with O_EXCL. If removing it fails, it stays.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Replaces the first `old` bytes of the log at `path` by `text`, using a new file that is renamed, so that the log is
+/// Replaces the first `old` bytes of the log at `path` by `text`. A new file is written and renamed, so that the log is
 /// complete at every moment.
 fn change_header(path: &Path, old: u64, text: &str) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
@@ -316,7 +320,7 @@ fn change_header(path: &Path, old: u64, text: &str) -> io::Result<()> {
     written.inspect_err(|_| drop(fs::remove_file(&name)))
 }
 
-/// Describes a folder in a message.
+/// Names a folder in a message.
 fn folder(path: &Path) -> String {
     match path == Path::new(".") || path.as_os_str().is_empty() {
         true => "the current folder".to_owned(),
@@ -359,7 +363,7 @@ fn random(dir: &Path, suffix: &str) -> Result<(PathBuf, UnusedFileGuard), Create
         builder.permissions(permissions);
     }
     let (file, path) = builder.tempfile_in(dir).map_err(fail)?.keep().map_err(|e| fail(e.error))?;
-    // `File::open("")` fails: use the bare name for a file in the working directory.
+    // `File::open("")` fails, so use the bare name for a file in the working directory.
     let path = if dir == Path::new(".") {
         path.file_name().map_or_else(|| path.clone(), PathBuf::from)
     } else {

@@ -1,7 +1,8 @@
 //! The `# key value` lines of a log, before and after its rows: [`Session`] ⇄ text.
 //!
-//! A line holds one fact. A later line with the same key replaces it, or adds to it if the key holds a list; the value `-`
-//! removes it. Facts known only at the end are therefore written after the rows, without changing anything already written.
+//! A line holds one fact. A later line with the same key replaces the fact, or adds to it if it is a list; the value
+//! `-` removes it. Facts that are only known at the end can therefore be written after the rows, without changing any
+//! line that is already written.
 
 use super::compat::{LogVersion, RowLayout};
 use super::date::parse_date;
@@ -10,25 +11,27 @@ use super::two_way;
 use core::str::FromStr;
 use jitlat_core::clock::SyncState;
 use jitlat_core::gaps::Gaps;
+use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::noise::NoNoise;
-use jitlat_core::session::{Ending, HostFacts};
+use jitlat_core::session::{Ending, HostFacts, SizeLimit};
 use jitlat_core::spec::{HEADER_LEN, MAX_PACKETS, MAX_PAYLOAD};
 use jitlat_core::summary::ClockEstimate;
+use jitlat_core::tcp::TcpMoment;
 use jitlat_core::twoway::ScheduleShift;
 use jitlat_core::{
     ClockProbe, Direction, Dscp, Schedule, Session, Span, TestSpec, Transport, WallTime, units,
 };
 
-/// Keys of lines 2 to 11, in order.
+/// Keys of lines 2 to 11, in the order of the lines.
 const CLASSIC: [&str; 10] =
     ["command", "npkts", "pktlen", "proto", "period", "src_ip", "dst_ip", "src_port", "dst_port", "dscp"];
 /// Text for an unknown date.
 const NO_DATE: &str = "date unknown";
 
-/// Value of `dialect` for a test with classic workorders; other tests have no such line.
+/// Value of `dialect` for a test with classic workorders. Other tests have no such line.
 const CLASSIC_DIALECT: &str = "classic";
 
-/// Facts from the lines read so far.
+/// Facts in the lines read so far.
 #[derive(Debug)]
 pub(super) struct LogHeader {
     packets: Option<u64>,
@@ -41,14 +44,14 @@ pub(super) struct LogHeader {
     ports: [u16; 2],
     format: Option<u8>,
     seen: [bool; CLASSIC.len()],
-    /// Facts that need no consistency check.
+    /// Facts that need no consistency check with others.
     facts: Session,
     pub layout: RowLayout,
-    /// Number of rows as stated by the log after its last row.
+    /// Number of rows as stated in the log after its last row.
     pub rows: Option<u64>,
     /// True if the log states its ending before the rows.
     ended_early: bool,
-    /// Lines that could not be parsed, with their number and the reason.
+    /// Lines that could not be parsed: their number, and the reason.
     pub problems: Vec<(u64, String)>,
 }
 
@@ -73,8 +76,8 @@ impl LogHeader {
         }
     }
 
-    /// True if the line `line` can only be the first line of another log. After the rows, a number of packets belongs
-    /// to the current log.
+    /// True if `line` can only be the first line of another log. After the rows, a line with a number of packets still
+    /// belongs to the current log.
     pub fn begins_a_log(line: &str, after_rows: bool) -> bool {
         split(line).is_some_and(|(key, _)| key == "command" || key == "npkts" && !after_rows)
     }
@@ -148,6 +151,15 @@ impl LogHeader {
                 self.ended_early = self.rows.is_none();
             }
             "unsent" => s.unsent = unless(forget, || parse("a number of packets", value))?.unwrap_or(0),
+            "skips" if forget => s.skipped.clear(),
+            "skips" => s.skipped.extend(runs(value)?),
+            "unreported" => {
+                s.unreported = unless(forget, || parse("a number of packets", value))?.unwrap_or(0);
+            }
+            "path_mtu" => s.path_mtu = unless(forget, || parse("a number of bytes", value))?,
+            "size_limit" => s.size_limit = unless(forget, || size_limit(value))?,
+            "tcp_state" if forget => s.tcp.clear(),
+            "tcp_state" => s.tcp.extend(tcp_moments(value)?),
             "shifts" if forget => s.schedule_shifts.clear(),
             "shifts" => s.schedule_shifts.extend(shifts(value)?),
             "reason" => s.reason = unless(forget, || Ok(unescape(value)))?,
@@ -162,7 +174,7 @@ impl LogHeader {
         Ok(())
     }
 
-    /// The two lines of version 2, whose keys are sentences: `… clock error … = -80.000 us`.
+    /// Parses one of the two additional lines of version 2, whose keys are sentences: `… clock error … = -80.000 us`.
     fn clock_label(&mut self, key: &str, value: &str) -> Result<(), String> {
         let Some((label, amount)) = value.rsplit_once('=') else { return Ok(()) };
         let label = format!("{key} {label}").to_ascii_lowercase();
@@ -195,7 +207,7 @@ impl LogHeader {
             "pktlen" => self.payload = Some(parse("a number of bytes", value)?),
             "proto" => {
                 let number = parse("an IP protocol number", value)?;
-                // Echo requests (ICMP, ICMPv6): see `session`.
+                // Echo requests (ICMP, ICMPv6) are handled in `session`.
                 self.transport = match number {
                     1 | 58 => Transport::Udp,
                     _ => Transport::from_number(number)
@@ -212,7 +224,7 @@ impl LogHeader {
         Ok(())
     }
 
-    /// Returns the session described by the lines so far, and warnings about implausible facts.
+    /// Returns the session that the lines so far describe, and warnings about implausible facts.
     ///
     /// # Errors
     /// A message if the number of packets, which is required, is missing.
@@ -247,7 +259,7 @@ impl LogHeader {
         }
         let direction = self.direction.unwrap_or(Direction::Up);
         let two_way = self.facts.two_way.as_ref();
-        // Echo requests are datagrams, whatever `proto` says: each arrives or is lost on its own.
+        // Echo requests are datagrams, regardless of `proto`: each of them arrives or is lost separately.
         let transport =
             if two_way.is_some_and(|t| t.protocol == "icmp") { Transport::Udp } else { self.transport };
         let spec = |period| TestSpec::new(direction, transport, packets, payload, period, self.schedule);
@@ -261,6 +273,11 @@ impl LogHeader {
         let mut spec = asked.or_else(|| spec(Span(1)).ok()).unwrap_or_default();
         (spec.dscp, [spec.src_port, spec.dst_port]) = (self.dscp, self.ports);
         let clocks = self.facts.classic_offset.is_some() || self.facts.classic_rtt.is_some();
+        let mut skipped = self.facts.skipped.clone();
+        if !are_ascending(&skipped) {
+            warnings.push("the ranges of skipped packets are not in order, so they are ignored".to_owned());
+            skipped.clear();
+        }
         let version = self.format.unwrap_or(LogVersion::unnamed(clocks).number());
         if version > LogVersion::default().number() {
             warnings.push(format!(
@@ -274,6 +291,7 @@ impl LogHeader {
             payload_known,
             period_known,
             direction_known: self.direction.is_some(),
+            skipped,
             ending: if self.is_ended() { self.facts.ending } else { Ending::Unknown },
             ..self.facts.clone()
         };
@@ -282,15 +300,16 @@ impl LogHeader {
 }
 
 impl LogHeader {
-    /// True if the stated ending is the real one, not an expectation written at the start. If a log states its ending
-    /// before the rows, the ending counts only if the closing lines contain facts that are known only after a test.
+    /// True if the stated ending is the actual one, rather than an expectation written at the start. If a log states
+    /// its ending before the rows, the ending only counts if the closing lines contain facts that are known only after
+    /// a test.
     fn is_ended(&self) -> bool {
         !self.ended_early
             || self.rows.is_some() && (self.facts.two_way.is_some() || self.facts.sent.is_some())
     }
 }
 
-/// Splits a `#` line into key and value; the value is everything after the space that follows the key.
+/// Splits a `#` line into a key and a value: everything after the space that follows the key.
 fn split(line: &str) -> Option<(&str, &str)> {
     let line = line.strip_prefix('#')?.trim_start().trim_end_matches(['\r', '\n']);
     Some(line.split_once([' ', '\t']).unwrap_or((line, "")))
@@ -455,14 +474,14 @@ fn quantity(text: &str) -> Option<Span> {
     Some(Span(if negative { -scaled } else { scaled }))
 }
 
-/// A key with its values: none, one, or several if the key holds a list.
+/// A key and its values: none, one, or several if the fact is a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fact {
     key: String,
     values: Vec<String>,
 }
 
-/// Returns all facts of `session` in a version 3 log, including the eleven classic lines but not the date.
+/// Returns all facts of `session` that a version 3 log contains, including the eleven classic lines except the date.
 pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
     let spec = &session.spec;
     let ip = |ip: Option<core::net::IpAddr>| vec![ip.map_or_else(|| "-".to_owned(), |ip| ip.to_string())];
@@ -521,7 +540,7 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
         all.extend(facts.map(|(key, values)| (format!("{name}.{key}"), values)));
     }
     all.extend(session.two_way.iter().flat_map(|t| two_way::facts(t)));
-    // The result of the probes is written for people and scripts; log readers compute it again.
+    // The result of the probes is only written for people and scripts. Log readers compute it again.
     let clock = match session.probes.as_slice() {
         [] => ClockEstimate::default(),
         _ => ClockEstimate::new(session, None),
@@ -534,6 +553,14 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
         ("control_rtt".to_owned(), clock.min_rtt_ns.iter().map(i64::to_string).collect()),
         ("sent".to_owned(), session.sent.iter().map(u32::to_string).collect()),
         ("unsent".to_owned(), Some(session.unsent).filter(|n| *n > 0).iter().map(u64::to_string).collect()),
+        ("skips".to_owned(), session.skipped.chunks(RUNS_PER_LINE).map(runs_text).collect()),
+        (
+            "unreported".to_owned(),
+            Some(session.unreported).filter(|n| *n > 0).iter().map(u64::to_string).collect(),
+        ),
+        ("path_mtu".to_owned(), session.path_mtu.iter().map(u32::to_string).collect()),
+        ("size_limit".to_owned(), session.size_limit.iter().map(size_limit_text).collect()),
+        ("tcp_state".to_owned(), session.tcp.chunks(MOMENTS_PER_LINE).map(tcp_text).collect()),
         ("shifts".to_owned(), session.schedule_shifts.chunks(SHIFTS_PER_LINE).map(shifts_text).collect()),
         ("stamps_lost".to_owned(), session.stamps_lost.iter().map(u64::to_string).collect()),
         ("read_pause".to_owned(), session.read_pause.iter().map(|pause| pause.0.to_string()).collect()),
@@ -556,8 +583,9 @@ fn sync_text(s: &SyncState) -> String {
     )
 }
 
-/// Returns the lines before the first row, with the facts known so far. `stream` is the first and last time of the stream on
-/// the client's clock, if there are rows: a version 2 log contains the clock estimates of probes and stream together.
+/// Returns the lines before the first row, with the facts known so far. `stream` is the first and the last time of the
+/// stream on the client's clock, if there are rows: a version 2 log contains clock estimates that depend on both the
+/// probes and the stream.
 pub(super) fn header_text(
     session: &Session,
     version: LogVersion,
@@ -583,7 +611,7 @@ pub(super) fn header_text(
             out += &format!("# Estimated relative clock error = {}\n", units::full(offset));
         }
         if let Some(rtt) = clock.min_rtt_ns {
-            // Four digits, as in the source document, if they are exact.
+            // Four digits, as the original tool printed them, if they are exact.
             let short = units::eng4(rtt);
             let text = if quantity(&short) == Some(Span(rtt)) { short } else { units::full(rtt) };
             out += &format!("# Estimated control channel minimum RTT = {text}\n");
@@ -599,7 +627,7 @@ pub(super) fn trailer_text(rows: u64, before: &[Fact], now: &[Fact]) -> String {
         let written: &[String] = before.iter().find(|f| f.key == *key).map_or(&[], |f| &f.values);
         let news = match values.strip_prefix(written) {
             Some(added) => added,
-            // Readers of every version let a later classic line replace an earlier one.
+            // In every version, a later classic line replaces an earlier one, so write its values again.
             None if CLASSIC.contains(&key.as_str()) => values,
             None => {
                 out += &format!("# {key} -\n");
@@ -613,9 +641,97 @@ pub(super) fn trailer_text(rows: u64, before: &[Fact], now: &[Fact]) -> String {
     out
 }
 
+fn size_limit_text(limit: &SizeLimit) -> String {
+    let SizeLimit { packet, passes, fails, payload } = limit;
+    format!("packet={packet} passes={passes} fails={fails} payload={payload}")
+}
+
+fn size_limit(text: &str) -> Result<SizeLimit, String> {
+    let field = |name: &str| {
+        let found = text.split_ascii_whitespace().find_map(|w| w.strip_prefix(name)?.strip_prefix('='));
+        found.and_then(|n| n.parse().ok()).ok_or_else(|| format!("'{}' lacks {name}=", text.trim()))
+    };
+    Ok(SizeLimit {
+        packet: field("packet")?,
+        passes: field("passes")?,
+        fails: field("fails")?,
+        payload: field("payload")?,
+    })
+}
+
+const MOMENTS_PER_LINE: usize = 8;
+
+/// Formats moments as numbers separated by commas, in the order of the fields.
+fn tcp_text(moments: &[TcpMoment]) -> String {
+    let one = |m: &TcpMoment| {
+        let TcpMoment { at, window, slow_start, unacknowledged, unsent, round_trip_us, .. } = *m;
+        let TcpMoment { retransmissions, busy_us, receive_window_us, send_buffer_us, .. } = *m;
+        format!(
+            "{},{window},{},{unacknowledged},{unsent},{round_trip_us},{retransmissions},{busy_us},{receive_window_us},\
+             {send_buffer_us}",
+            at.0,
+            u8::from(slow_start)
+        )
+    };
+    moments.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+fn tcp_moments(text: &str) -> Result<Vec<TcpMoment>, String> {
+    let one = |text: &str| {
+        let numbers: Option<Vec<i64>> = text.split(',').map(|n| n.parse().ok()).collect();
+        let &[at, window, slow_start, unacknowledged, unsent, rtt, retransmissions, busy, receive, send, ..] =
+            numbers?.as_slice()
+        else {
+            return None;
+        };
+        let small = |n: i64| u32::try_from(n).ok();
+        let large = |n: i64| u64::try_from(n).ok();
+        Some(TcpMoment {
+            at: Span(at),
+            window: small(window)?,
+            slow_start: slow_start != 0,
+            unacknowledged: small(unacknowledged)?,
+            unsent: small(unsent)?,
+            round_trip_us: small(rtt)?,
+            retransmissions: small(retransmissions)?,
+            busy_us: large(busy)?,
+            receive_window_us: large(receive)?,
+            send_buffer_us: large(send)?,
+        })
+    };
+    let read = |text| one(text).ok_or_else(|| format!("'{text}' is not the state of a TCP connection"));
+    text.split_ascii_whitespace().map(read).collect()
+}
+
+const RUNS_PER_LINE: usize = 16;
+
+/// Formats runs as first and last number: `100-224 300-300`.
+fn runs_text(runs: &[SeqRun]) -> String {
+    let runs: Vec<String> =
+        runs.iter().map(|run| format!("{}-{}", run.start, run.start + run.len.max(1) - 1)).collect();
+    runs.join(" ")
+}
+
+fn runs(text: &str) -> Result<Vec<SeqRun>, String> {
+    let one = |text: &str| {
+        let (first, last) = text.split_once('-')?;
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        let len = u64::from(last.checked_sub(first)?) + 1;
+        Some(SeqRun { start: first.into(), len })
+    };
+    let read = |text| one(text).ok_or_else(|| format!("'{text}' is not a range of packets (100-224)"));
+    text.split_ascii_whitespace().map(read).collect()
+}
+
+/// True if `runs` are ascending and do not overlap.
+fn are_ascending(runs: &[SeqRun]) -> bool {
+    runs.windows(2).all(|pair| pair[0].start + pair[0].len <= pair[1].start)
+}
+
 const SHIFTS_PER_LINE: usize = 16;
 
-/// `20+400000000 60+35000000`: first number, and how much later it and all later ones are due, in ns.
+/// Formats shifts as `20+400000000 60+35000000`: the first sequence number to which a shift applies, and by how much
+/// later than before all packets from it on are due, in ns.
 fn shifts_text(shifts: &[ScheduleShift]) -> String {
     let shifts: Vec<String> = shifts.iter().map(|shift| format!("{}+{}", shift.seq, shift.by.0)).collect();
     shifts.join(" ")
@@ -663,6 +779,33 @@ mod tests {
             assert!(!line.contains('\n') && line != "-", "{line:?}");
             assert_eq!(unescape(&line), text);
         }
+    }
+
+    #[test]
+    fn skipped_packets_and_sizes_come_back() {
+        let mut before = Session::new(TestSpec::default());
+        before.skipped = vec![SeqRun { start: 3, len: 4 }, SeqRun { start: 90, len: 1 }];
+        (before.unsent, before.unreported, before.path_mtu) = (5, 12, Some(1280));
+        before.size_limit = Some(SizeLimit { packet: 1428, passes: 1280, fails: 1281, payload: 1252 });
+        let moment =
+            |k: u32| TcpMoment { at: Span(i64::from(k) * 5), window: k, unsent: 9, ..TcpMoment::default() };
+        before.tcp = (0..20).map(moment).collect();
+        before.tcp[3] = TcpMoment { slow_start: true, busy_us: 7, send_buffer_us: 8, ..before.tcp[3] };
+        let mut h = LogHeader::new();
+        for (line, Fact { key, values }) in
+            facts(&before, RowLayout::OneWay { queue: true }).iter().enumerate()
+        {
+            values.iter().for_each(|value| h.line(line as u64 + 2, &format!("# {key} {value}")));
+        }
+        let (after, warnings) = h.session().unwrap();
+        assert_eq!((&after.skipped, after.unsent, after.unreported), (&before.skipped, 5, 12));
+        assert_eq!((after.path_mtu, after.size_limit), (Some(1280), before.size_limit));
+        assert_eq!(after.tcp, before.tcp);
+        assert_eq!((warnings, h.problems), (Vec::<String>::new(), Vec::new()));
+        let mut twisted = LogHeader::new();
+        ["# npkts 9", "# skips 5-6 3-4"].iter().for_each(|line| twisted.line(2, line));
+        let (session, warnings) = twisted.session().unwrap();
+        assert!(session.skipped.is_empty() && warnings.iter().any(|w| w.contains("not in order")));
     }
 
     #[test]

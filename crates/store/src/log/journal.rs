@@ -1,5 +1,5 @@
-//! [`Journals`]: the logs of a test. Rows are written as packets arrive at this host, so that a crash loses nothing. If
-//! the records are completed at the end (by the sender's stamps), a final log replaces the first one.
+//! [`Journals`]: writes the logs of a test. Rows are written as packets arrive at this host, so that a crash loses
+//! nothing. If the records are completed at the end (by the sender's stamps), a final log replaces the first one.
 
 use super::file::{LogFile, STDOUT};
 use super::write::WriteError;
@@ -23,7 +23,7 @@ impl Journals {
         Journals { journals: logs.into_iter().map(Journal::new).collect(), sessions: Vec::new() }
     }
 
-    /// Completes and closes the logs.
+    /// Completes and closes all logs.
     pub fn close(self) -> Vec<Closed> {
         self.journals
             .into_iter()
@@ -32,7 +32,7 @@ impl Journals {
             .collect()
     }
 
-    /// Returns the log of a stream, with its header written.
+    /// Returns the log of a stream, after writing its header if necessary.
     fn begun(&mut self, stream: usize) -> Option<&mut Journal> {
         let journal = self.journals.get_mut(stream)?;
         journal.begin(self.sessions.get(stream)?);
@@ -45,7 +45,7 @@ impl Observer for Journals {
         match *event {
             Event::Started(sessions) | Event::Concluding(sessions) | Event::Finished(sessions) => {
                 self.sessions = sessions.to_vec();
-                // From now on the server has stored the state of a one-way test, and its results can be fetched with
+                // At this point the server has stored the state of a one-way test, and its results can be fetched with
                 // the log. A two-way test without answers leaves no log.
                 for stream in (0..sessions.len()).filter(|k| sessions[*k].two_way.is_none()) {
                     self.begun(stream);
@@ -71,20 +71,20 @@ impl Observer for Journals {
     }
 }
 
-/// A log, and the successor that will replace it.
+/// A log, and the successor that replaces it if its records are completed later.
 struct Journal {
     log: LogFile,
-    /// Path of the log, for messages.
+    /// Path of the log, used in messages.
     path: PathBuf,
-    /// Session in the header; `None` before the header is written.
+    /// Session in the header; `None` until the header is written.
     begun: Option<Session>,
     /// True if rows were written before the records were complete.
     grew: bool,
     /// True if the file was removed or replaced during the test.
     gone: bool,
-    /// Number of complete records that could not be written, because the file was removed or replaced.
+    /// Number of complete records that could not be written because the file was removed or replaced.
     unwritten: u64,
-    /// Number of packets without a row, because writing was too slow.
+    /// Number of packets without a row because writing was too slow.
     missed: u64,
     successor: Option<LogFile>,
     troubles: Vec<String>,
@@ -93,11 +93,11 @@ struct Journal {
 /// A log after its end.
 #[derive(Default)]
 pub struct Closed {
-    /// Path of the log; `None` if there is none.
+    /// Path of the log; `None` if no log exists.
     pub log: Option<PathBuf>,
     /// Reason why the log is not complete; `None` if it is.
     pub broken: Option<String>,
-    /// Messages for the user, including that reason.
+    /// Messages for the user; they include the reason in `broken`.
     pub troubles: Vec<String>,
 }
 
@@ -117,7 +117,7 @@ impl Journal {
         }
     }
 
-    /// Writes the header. If called again, changes the header of a successor.
+    /// Writes the header. A second call changes the header of the successor.
     fn begin(&mut self, session: &Session) {
         if self.begun.replace(session.clone()).is_none() {
             self.log.begin(session);
@@ -136,7 +136,7 @@ impl Journal {
     }
 
     /// Counts packets that arrived faster than they could be written. The successor that replaces the log will contain
-    /// them. In a log left by a crash, these packets must not count as lost on the path.
+    /// them. After a crash, only this log remains, in which they must not count as lost on the path.
     fn miss(&mut self, packets: u64) {
         if !self.log.is_own() {
             return;
@@ -168,7 +168,7 @@ impl Journal {
     }
 
     /// Returns the log for complete records: a successor if rows were already written before the records were complete,
-    /// else the log itself. `None` if the log file has been removed or replaced.
+    /// otherwise the log itself. `None` if the log file has been removed or replaced.
     fn last_log(&mut self) -> Option<&mut LogFile> {
         if self.grew && !self.gone && self.successor.is_none() {
             match self.log.successor() {
@@ -192,7 +192,7 @@ impl Journal {
         if self.gone { None } else { Some(self.successor.as_mut().unwrap_or(&mut self.log)) }
     }
 
-    /// Writes the facts learnt since the beginning, and closes the log.
+    /// Writes the facts that became known since the header was written, and closes the log.
     fn close(mut self, session: &Session) -> Closed {
         self.begin(session);
         let path = self.path;
@@ -236,7 +236,7 @@ impl Journal {
             (Err(e), _) => (is_there.then_some(path), Some(e.to_string())),
         };
         troubles.extend(broken.clone());
-        // Standard output cannot be read again, and a log without any line is removed.
+        // Standard output cannot be read again. A log without any line was removed.
         let log = log.filter(|path| path.as_os_str() != STDOUT && path.exists());
         Closed { log, broken, troubles }
     }

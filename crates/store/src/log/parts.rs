@@ -8,19 +8,19 @@ use jitlat_core::PacketRecord;
 use jitlat_core::helpers::Helpers;
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of the log that each thread parses at a time.
+/// Number of bytes of the log that each thread parses at once.
 const BYTES_PER_SHARE: usize = 512 * 1024;
-/// More threads would only wait for the thread that consumes the rows.
+/// Maximum number of parsing threads. More threads would only wait for the thread that consumes the rows.
 const MAX_THREADS: usize = 4;
 
-/// Consecutive plain rows.
+/// Consecutive plain rows in the buffer.
 #[derive(Default)]
 struct RowRun {
-    /// Start of the text in the buffer.
+    /// Offset of the first byte of the rows in the buffer.
     start: usize,
-    /// End of the text, after a line feed.
+    /// Offset of the end of the rows, after a line feed.
     end: usize,
-    /// End of the rows parsed so far; less than `end` if a line is not a plain row.
+    /// Offset up to which rows have been parsed; less than `end` if a line is not a plain row.
     read: usize,
     indices: Vec<u64>,
     records: Vec<PacketRecord>,
@@ -44,8 +44,8 @@ impl RowRun {
 
 impl LogReader {
     /// Parses the next plain rows on `threads` threads and passes them on, up to a line that is not a plain row, or
-    /// until little input is left. Returns the offset in the input from which another call is worthwhile: the end of
-    /// the buffer's contents, because lines that are not plain rows usually occur together.
+    /// until little input is left. Returns the offset in the input from which another call is worthwhile. This is the
+    /// end of the buffer's contents, because lines that are not plain rows usually occur together.
     pub(super) fn each_part(&mut self, threads: Threads, mut take: impl FnMut(&[PacketRecord])) -> u64 {
         let mut parts: Vec<RowRun> = Vec::new();
         parts.resize_with(threads.0.get().min(MAX_THREADS), RowRun::default);
@@ -85,7 +85,7 @@ impl LogReader {
         u64::MAX
     }
 
-    /// Splits the whole lines in the buffer into about equal parts; false if there are too few.
+    /// Divides the complete lines in the buffer into about equal parts. Returns false if there are too few.
     fn cut(&self, parts: &mut [RowRun]) -> bool {
         let each = (self.end - self.start) / parts.len();
         let (mut start, last) = (self.start, parts.len() - 1);

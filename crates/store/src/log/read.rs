@@ -12,15 +12,15 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::Path;
 
-/// Number of bytes read at a time, and the length of the longest valid line.
+/// Number of bytes read at a time, which is also the maximum length of a valid line.
 const BLOCK_BYTES: usize = 256 * 1024;
 /// Number of records passed on at a time.
 const RECORDS_PER_BATCH: usize = 512;
 /// Maximum number of lines of a header.
 const MAX_HEADER_LINES: u64 = 10_000;
-/// Number of bytes at the end of a file that are searched for the lines after its rows.
+/// Number of bytes at the end of a file that are searched for closing lines.
 const TAIL_BYTES: u64 = 64 * 1024;
-/// Start of a line that stands for rows that were not written; the number of rows follows.
+/// Start of a line that stands for rows that were not written. The number of rows follows.
 pub(super) const UNRECORDED: &str = "# unrecorded ";
 /// Maximum number of warnings of one kind that are listed individually.
 const MAX_SINGLE_WARNINGS: usize = 5;
@@ -34,7 +34,7 @@ pub enum LogReadError {
     /// The file could not be opened.
     #[error("cannot open the log {name}: {source}")]
     Open {
-        /// The file.
+        /// Name of the log.
         name: String,
         /// Error of the system.
         source: io::Error,
@@ -42,50 +42,50 @@ pub enum LogReadError {
     /// Reading failed.
     #[error("reading the log {name} after line {line}: {source}")]
     Read {
-        /// The file.
+        /// Name of the log.
         name: String,
         /// Number of lines read before.
         line: u64,
         /// Error of the system.
         source: io::Error,
     },
-    /// Another kind of file, or a log without any readable row.
+    /// The file is of another kind, or a log without any readable row.
     #[error("{name} is not a jitlat log: line {line} is {found}; expected {expected}")]
     NotALog {
-        /// The file.
+        /// Name of the file.
         name: String,
         /// The first invalid line, counted from 1.
         line: u64,
         /// Beginning of that line, quoted.
         found: String,
-        /// Description of what was expected.
+        /// Description of the expected contents.
         expected: &'static str,
     },
     /// The header lacks a fact without which the rows have no meaning.
     #[error("cannot analyse {name}: {problem}")]
     Header {
-        /// The file.
+        /// Name of the log.
         name: String,
         /// Description of the missing fact.
         problem: String,
     },
 }
 
-/// Findings while reading a log; complete after the last row.
+/// Findings about a log that is being read; complete after the last row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogReading {
     /// Number of rows that were read.
     pub rows: u64,
     /// Number of rows that could not be parsed.
     pub unreadable: u64,
-    /// True if the log ends in the middle of a line, or (version 3) before its own closing lines.
+    /// True if the log ends within a line or, in version 3, before its closing lines.
     pub truncated: bool,
-    /// Warnings about the log file, for the user.
+    /// Warnings about the log file for the user.
     pub warnings: Vec<String>,
 }
 
 impl LogReading {
-    /// Adds the warnings to `summary`, the summary of this log, so that every report contains them.
+    /// Adds the warnings to `summary`, which is the summary of this log. Every report then contains them.
     pub fn add_to(&self, summary: &mut Summary) {
         summary.warnings.extend(self.warnings.iter().map(|text| Warning::new("log", text.clone())));
     }
@@ -93,10 +93,10 @@ impl LogReading {
 
 /// Reads a log row by row, in bounded memory.
 ///
-/// The iterator yields the records in arrival order. Rows that cannot be parsed are skipped and counted. The only errors are
-/// a failing input and a log without any readable row; an error is the last item. If the input is a file,
-/// [`LogReader::session`] includes the lines after the rows of a version 3 log from the beginning; for a pipe, once the rows
-/// are read.
+/// The iterator yields the records in arrival order. Rows that cannot be parsed are skipped and counted. The only
+/// errors are a failing input and a log without any readable row; an error is the last item. If the input is a file,
+/// [`LogReader::session`] includes the closing lines of a version 3 log from the beginning, otherwise only after all
+/// rows have been read.
 pub struct LogReader {
     name: String,
     input: Box<dyn Read + Send>,
@@ -108,21 +108,21 @@ pub struct LogReader {
     pub(super) start: usize,
     pub(super) end: usize,
     pub(super) input_ended: bool,
-    /// Error of the input, reported after the rows before it.
+    /// Error of the input; it is reported after the rows that precede it.
     pub(super) failure: Option<io::Error>,
     /// Number of lines read so far.
     pub(super) line: u64,
     pub(super) header: LogHeader,
     scanner: Scanner,
     session: Session,
-    /// True if the lines after the rows are already parsed.
+    /// True if the closing lines have already been parsed.
     tail_known: bool,
-    /// True while lines after the rows are read: some of them change facts of the header.
+    /// True while closing lines are read: some of them change facts of the header.
     after_rows: bool,
     first_unreadable: Option<(u64, String)>,
     next_index: u64,
     index_gaps: Vec<String>,
-    /// Number of rows that are missing according to jumps in their numbering.
+    /// Number of rows that are missing according to gaps in their numbering.
     skipped: u64,
     unrecorded: Unrecorded,
     header_warnings: Vec<String>,
@@ -136,7 +136,7 @@ pub(super) enum ReadState {
     Done,
 }
 
-/// A line in the buffer: its range without the line feed, and true if it had one.
+/// A line in the buffer: its range without the line feed, and whether it ended with one.
 struct BufferedLine {
     start: usize,
     end: usize,
@@ -146,8 +146,7 @@ struct BufferedLine {
 impl LogReader {
     /// Opens the log at `path` (`-` is standard input) and reads its header.
     ///
-    /// # Errors
-    /// [`LogReadError`]; the message names the file, the line and what was expected there.
+    /// # Errors [`LogReadError`]; the message contains the file, the line, and the expected contents.
     pub fn open(path: &Path) -> Result<LogReader, LogReadError> {
         if path.as_os_str() == "-" {
             return LogReader::from_reader("standard input", Box::new(io::stdin()));
@@ -202,8 +201,8 @@ impl LogReader {
         Ok(log)
     }
 
-    /// Reads a log from an input whose last bytes, `end`, are known beforehand, as they are for a file: the facts in them
-    /// are part of the session from the beginning. `end` begins with a whole line.
+    /// Reads a log from an input whose last bytes, `end`, are known beforehand. As for a file, the session contains the
+    /// facts in these bytes from the beginning. `end` must begin with a whole line.
     ///
     /// # Errors
     /// [`LogReadError`], see [`LogReader::open`].
@@ -213,12 +212,12 @@ impl LogReader {
         Ok(log)
     }
 
-    /// Session of the records.
+    /// Session to which the records belong.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Findings so far. Its warnings are complete once the iterator has ended.
+    /// Findings so far. The warnings are complete after the iterator has ended.
     pub fn reading(&self) -> &LogReading {
         &self.reading
     }
@@ -233,12 +232,12 @@ impl LogReader {
         self.header.layout.has_tcp()
     }
 
-    /// TCP_INFO of the last record read, without the segment size; `None` if its row has no TCP_INFO.
+    /// TCP_INFO in the row of the last record, without the segment size; `None` if the row has none.
     pub fn tcp(&self) -> Option<TcpSample> {
         self.scanner.tcp
     }
 
-    /// Passes on the remaining records, several hundred at a time.
+    /// Passes the remaining records to `take`, several hundred at a time.
     ///
     /// # Errors
     /// [`LogReadError`], after the records before it.
@@ -257,7 +256,7 @@ impl LogReader {
         mut take: impl FnMut(&[PacketRecord]),
     ) -> Result<(), LogReadError> {
         let mut records = Vec::with_capacity(RECORDS_PER_BATCH);
-        // Up to this offset in the input, only this thread parses.
+        // Offset in the input up to which only this thread parses.
         let mut alone = if threads == Threads::ONE { u64::MAX } else { 0 };
         loop {
             if self.base + self.start as u64 >= alone {
@@ -274,7 +273,7 @@ impl LogReader {
         }
     }
 
-    /// Reads the next records; false if there are no more.
+    /// Reads the next records. Returns false if there are no more.
     fn read_some(&mut self, records: &mut Vec<PacketRecord>) -> Result<bool, LogReadError> {
         while records.len() < RECORDS_PER_BATCH {
             if let Some(record) = self.next_plain() {
@@ -332,7 +331,7 @@ impl LogReader {
                 if number == 0 {
                     return Err(self.not_a_log(&line, DATE));
                 }
-                // This is the first row: unread it.
+                // This is the first row, which the next call must read again.
                 self.start = line.start;
                 self.line -= 1;
                 break;
@@ -366,7 +365,7 @@ impl LogReader {
         Ok(())
     }
 
-    /// Parses the lines after the rows before the rows are read.
+    /// Parses the closing lines of a file before its rows are read.
     fn parse_end_of_file(&mut self, file: &File, size: u64) {
         let header = self.base + self.start as u64;
         let from = size.saturating_sub(TAIL_BYTES).max(header.min(size));
@@ -376,7 +375,7 @@ impl LogReader {
         }
     }
 
-    /// Parses the lines after the rows at the end of `tail`.
+    /// Parses the closing lines in `tail`, the last bytes of the log.
     fn parse_closing_lines(&mut self, tail: &[u8]) {
         let Ok(text) = core::str::from_utf8(tail) else { return };
         // Only complete lines after the last row are parsed.
@@ -421,7 +420,7 @@ impl LogReader {
         }
     }
 
-    /// True if nothing follows the lines that were read.
+    /// True if no input follows the lines that were read.
     fn is_at_end(&self) -> bool {
         self.input_ended && self.start == self.end
     }
@@ -435,7 +434,8 @@ impl LogReader {
         self.pad();
     }
 
-    /// Clears the bytes after the input: the parser reads beyond its end, where no bytes may look like a row.
+    /// Clears the bytes after the input, because the parser reads beyond the end of the input and must not find
+    /// anything that looks like a row.
     fn pad(&mut self) {
         self.buf[self.end..self.end + PADDING].fill(0);
     }
@@ -447,7 +447,7 @@ impl LogReader {
         })
     }
 
-    /// Reads more input into the buffer, which must have room.
+    /// Reads more input into the buffer, which must have free space.
     pub(super) fn read_more(&mut self) -> io::Result<()> {
         let room = self.buf.len() - PADDING;
         loop {
@@ -472,7 +472,7 @@ impl LogReader {
         self.reading.rows += 1;
     }
 
-    /// Returns the next record if it is a plain row that is completely in the buffer.
+    /// Returns the next record if it is a plain row and completely in the buffer.
     #[inline]
     fn next_plain(&mut self) -> Option<PacketRecord> {
         if self.state != ReadState::Rows {
@@ -486,8 +486,8 @@ impl LogReader {
         Some(record)
     }
 
-    /// Returns the next record if it is not a plain row that is completely in the buffer: at the end of a block or of the
-    /// log, or in another notation.
+    /// Returns the next record if the fast parser could not read it: it is at the end of a block or of the log, or
+    /// written in another notation.
     #[cold]
     fn next_slowly(&mut self) -> Result<Option<PacketRecord>, LogReadError> {
         while self.state == ReadState::Rows {
@@ -504,8 +504,8 @@ impl LogReader {
 
     /// Handles a line of any kind; returns the record if it is a row.
     fn any_line(&mut self, line: &BufferedLine) -> Result<Option<PacketRecord>, LogReadError> {
-        // A truncated row cannot be distinguished from a complete one, except in the classic layout: its last
-        // column is only ever zero or not.
+        // A truncated row cannot be distinguished from a complete one. The classic layout is an exception: only zero
+        // and non-zero matter in its last column.
         let readable = line.whole || (self.is_at_end() && self.header.layout.is_classic());
         let bytes = &self.buf[line.start..line.end];
         let row = row::parse_tolerant(bytes, self.header.layout).filter(|_| readable);
@@ -521,7 +521,7 @@ impl LogReader {
     }
 
     /// Accepts the next row of a log that is reassembled from its parts, as if its line had been read. The header must
-    /// have been read. Returns false if the row does not count because another log has begun.
+    /// have been read. Returns false if the row is ignored because another log has begun.
     pub fn take_row(&mut self, row: &LogRow) -> bool {
         if self.state == ReadState::Done {
             return false;
@@ -532,10 +532,11 @@ impl LogReader {
         true
     }
 
-    /// Accepts the next lines of a reassembled log that are not rows in jitlat's notation, after those that followed the
-    /// header. Rows in another notation go to `push`.
+    /// Accepts the next lines of a reassembled log that are not rows in jitlat's notation. They follow the lines that
+    /// were already read with the header. Rows in another notation are passed to `push`.
     ///
     /// # Errors
+    ///
     /// Same as those of the iterator.
     pub fn take_lines(
         &mut self,
@@ -626,7 +627,7 @@ impl LogReader {
         self.next_index = index;
     }
 
-    /// Completes the session and the warnings at the end of the rows.
+    /// Completes the session and the warnings after the last row.
     fn conclude(&mut self) -> Result<(), LogReadError> {
         self.state = ReadState::Done;
         if !self.tail_known {
@@ -680,7 +681,7 @@ impl LogReader {
                     .to_owned(),
             );
         }
-        // Rows missing according to their numbers are not missing at the end.
+        // Rows that are missing according to their numbering are not missing at the end.
         let within = self.skipped.max(self.reading.unreadable);
         let all_there = self.header.rows.is_none_or(|n| n <= self.reading.rows.saturating_add(within));
         self.session.truncated = self.reading.truncated || !all_there;
@@ -717,7 +718,7 @@ pub(super) fn count(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-/// Returns the beginning of a line, without unprintable characters.
+/// Returns the beginning of a line, with unprintable characters removed.
 fn quote(bytes: &[u8]) -> String {
     const SHOWN: usize = 60;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * SHOWN)]);

@@ -1,7 +1,7 @@
 //! One row of a log: [`PacketRecord`] ⇄ text.
 //!
-//! There are two parsers. The fast one, [`Scanner`], accepts only the form that this program writes, and works on eight
-//! bytes at a time; a row that differs is parsed again by the tolerant one.
+//! There are two parsers. The fast one, [`Scanner`], only accepts the form that this program writes, and works on eight
+//! bytes at a time. Rows in another form are parsed again by the tolerant one.
 
 use super::compat::RowLayout;
 use jitlat_core::record::Moment;
@@ -11,13 +11,13 @@ use jitlat_core::{Flags, PacketRecord, Span, Stamp, StampSource, WallTime};
 /// Number of bytes from the start of a row that [`Scanner`] may read, even beyond the end of the input. It rejects longer
 /// rows.
 pub(super) const PADDING: usize = 512;
-/// Maximum length of a row, so that eight bytes can be read from each position in its columns.
+/// Maximum length of a row. It ensures that eight bytes can be read from any position in the columns.
 const MAX_ROW_BYTES: usize = PADDING / 2;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TEN_TO_8: u64 = 100_000_000;
 
-/// Returns the high bit of each of eight bytes that is not a digit.
+/// Returns a mask with the high bit of each of the eight bytes that is not a digit.
 #[inline(always)]
 fn no_digits(eight: u64) -> u64 {
     let t = eight ^ (0x30 * ONES);
@@ -26,9 +26,11 @@ fn no_digits(eight: u64) -> u64 {
     (((t & (0x7f * ONES)) + 0x76 * ONES) | t) & (0x80 * ONES)
 }
 
-/// Returns the value of eight digits, the first being the lowest byte. A zero byte counts as the digit 0.
+/// Returns the value of eight digits, the first of which is in the lowest byte. A zero byte counts as the digit 0.
 #[inline]
 fn eight_digits(chunk: u64) -> u64 {
+    // Joins neighbouring digits, then pairs, then groups of four: the factors are 10·2⁸ + 1, 100·2¹⁶ + 1 and
+    // 10 000·2³² + 1.
     let d = chunk & (0x0f * ONES);
     let pairs = d.wrapping_mul(2561) >> 8;
     let fours = (pairs & 0x00ff_00ff_00ff_00ff).wrapping_mul(6_553_601) >> 16;
@@ -37,16 +39,16 @@ fn eight_digits(chunk: u64) -> u64 {
 
 /// Parses rows, one after the other.
 ///
-/// The ends of columns are found eight bytes at a time, before their digits are examined, so that the processor works on
-/// several columns in parallel.
+/// The ends of columns are found eight bytes at a time, before their digits are examined. This allows the processor to
+/// work on several columns in parallel.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     last: Option<RowTail>,
-    /// TCP_INFO of the last row, if it has one.
+    /// TCP_INFO of the last row; `None` if it has none.
     pub tcp: Option<TcpSample>,
 }
 
-/// Text after the times of the previous row, which often repeats.
+/// Text after the times of the previous row. It is often the same in the next row.
 #[derive(Clone, Copy, Debug)]
 struct RowTail {
     /// Text from the flags to the line feed, and a mask of its valid bits.
@@ -58,7 +60,7 @@ struct RowTail {
 }
 
 impl RowTail {
-    /// Takes the tail of a row from position `from` to its line feed at `end`; `None` if it is too long, or a time is
+    /// Stores the tail of a row from position `from` to its line feed at `end`; `None` if it is too long, or a time is
     /// missing.
     fn of(window: &[u8; PADDING], from: usize, end: usize, record: &PacketRecord) -> Option<RowTail> {
         let to_end = end - from;
@@ -81,7 +83,7 @@ impl RowTail {
     }
 }
 
-/// Returns 24 bytes of the row.
+/// Returns 24 bytes of the row, from position `from` on.
 #[inline]
 fn three(window: &[u8; PADDING], from: usize) -> Option<[u64; 3]> {
     let bytes: &[u8; 24] = window.get(from..)?.first_chunk()?;
@@ -89,12 +91,12 @@ fn three(window: &[u8; PADDING], from: usize) -> Option<[u64; 3]> {
     Some([u64::from_le_bytes(*a), u64::from_le_bytes(*b), u64::from_le_bytes(*c)])
 }
 
-/// A position in a row, advanced by each column that is read.
+/// A position in a row, which advances with each column that is read.
 struct Cursor<'a> {
     window: &'a [u8; PADDING],
     at: usize,
-    /// High bits of the bytes at `base` and the seven bytes after it: set if a byte is not a digit and has not been
-    /// passed yet.
+    /// Bit mask of the eight bytes from `base` on: the high bit of a byte is set if the byte is not a digit and has not
+    /// been passed yet.
     marks: u64,
     base: usize,
 }
@@ -130,7 +132,7 @@ impl<'a> Cursor<'a> {
         self.window[at..at + 8].first_chunk().map_or(0, |eight| u64::from_le_bytes(*eight))
     }
 
-    /// Reads the number before the next byte that is not a digit: 1 to 19 digits, at most 63 bits.
+    /// Reads the number that ends at the next byte that is not a digit: 1 to 19 digits, at most 63 bits.
     #[inline(always)]
     fn digits(&mut self) -> Option<i64> {
         let (at, end) = (self.at, self.next_mark()?);
@@ -176,7 +178,7 @@ impl<'a> Cursor<'a> {
         self.digits()
     }
 
-    /// Reads a signed number, or `Some(None)` for a single `-`.
+    /// Reads a signed number, or a single `-`, for which it returns `Some(None)`.
     #[inline(always)]
     fn optional(&mut self) -> Option<Option<i64>> {
         if self.peek() == b'-' {
@@ -190,7 +192,7 @@ impl<'a> Cursor<'a> {
         self.digits().map(Some)
     }
 
-    /// Passes the single space between two columns; the cursor must be at the space.
+    /// Moves past the single space between two columns. The cursor must be at the space.
     #[inline(always)]
     fn space(&mut self) -> Option<()> {
         let found = self.peek() == b' ';
@@ -239,7 +241,7 @@ impl Scanner {
         let mut letters = [b'u'; 4];
         let mut queue = None;
         if layout.is_classic() {
-            // Both times are always present.
+            // Both times must be present.
             if times[0].is_none() || times[1].is_none() {
                 return None;
             }
@@ -247,9 +249,9 @@ impl Scanner {
             c.space()?;
             let several = &mut letters[..layout.moments()];
             several.copy_from_slice(window.get(c.at..c.at + several.len())?);
-            // The letter of an unknown time is not examined below.
+            // The letter of an unknown time is not examined below, but it must be printable.
             several.iter().all(u8::is_ascii_graphic).then_some(())?;
-            // Letters, and the space after them.
+            // Move past the letters and the space after them.
             for _ in 0..several.len() {
                 c.at = (c.next_mark()? == c.at).then_some(c.at + 1)?;
             }
@@ -275,21 +277,21 @@ impl Scanner {
         if c.peek() != b'\n' {
             return None;
         }
-        // TCP_INFO differs from row to row, and it is not part of the record.
+        // TCP_INFO differs from row to row and is not part of the record, so the tail cannot be reused.
         self.last = if layout.has_tcp() { None } else { RowTail::of(window, tail, c.at, &record) };
         Some((index, record, start + c.at))
     }
 }
 
-/// Returns the TCP_INFO, if all its columns are present.
+/// Returns the TCP_INFO; `None` unless all its columns are present.
 #[inline]
 fn sample([retransmissions, srtt_us, cwnd]: [Option<u32>; 3]) -> Option<TcpSample> {
     let (retransmissions, srtt_us, cwnd) = (retransmissions?, srtt_us?, cwnd?);
     Some(TcpSample { retransmissions, srtt_us, cwnd, ..TcpSample::default() })
 }
 
-/// Sets the time at which the packet entered the local queue: `ns` before its sent stamp, which must be set before. No
-/// time is set if the sent stamp does not mark the packet's departure.
+/// Sets the time at which the packet entered the local queue: `ns` before its send stamp, which must be set first. Does
+/// nothing if the send stamp does not mark the packet's departure.
 #[inline]
 fn set_local_queue(record: &mut PacketRecord, ns: Option<i64>) {
     if let Some((ns, (lag, _))) = ns.zip(record.local_queue()) {
@@ -309,8 +311,8 @@ fn set_times(record: &mut PacketRecord, times: [Option<i64>; 4], letters: [u8; 4
     Some(())
 }
 
-/// Reads a row in any notation that is unambiguous: any white space, a carriage return at the end, further columns. The
-/// row is without line feed. Also returns its TCP_INFO.
+/// Reads a row in any notation that is unambiguous: any white space, a carriage return at the end, additional columns.
+/// The row must not contain its line feed. Also returns its TCP_INFO.
 #[cold]
 pub(super) fn parse_tolerant(
     row: &[u8],
@@ -361,7 +363,7 @@ pub(super) fn parse_tolerant(
     Some((index, record, tcp))
 }
 
-/// A value that does not fit its field makes the row invalid, like any other bad field.
+/// A value that does not fit into its field makes the row invalid, like any other invalid field.
 #[inline]
 fn narrow<T: TryFrom<i64>>(value: Option<i64>) -> Option<Option<T>> {
     match value {

@@ -1,22 +1,24 @@
-//! [`Unrecorded`]: sequence numbers before the end of a log for which rows are missing, so that their fate is unknown.
+//! [`Unrecorded`]: sequence numbers within a log that have no row because rows are missing. It is unknown whether these
+//! packets were received.
 
 use jitlat_core::PacketRecord;
 use jitlat_core::metrics::seqset::SeqRun;
 
-/// Maximum number of runs stored, so that a hostile log costs little memory; further ones count as lost.
+/// Maximum number of runs that are stored, which limits the memory that a hostile log can use. Packets of further runs
+/// count as lost.
 const MAX_RUNS: usize = 1 << 12;
 
-/// Collects unrecorded numbers while rows are read. Rows that are missing leave a gap between the highest number before and
-/// the next higher number after them; every number in the gap is unrecorded, unless it arrives later.
+/// Collects unrecorded sequence numbers while rows are read. Missing rows leave a gap between the highest number before
+/// them and the next higher number after them. All numbers in the gap are unrecorded, unless they arrive later.
 #[derive(Debug, Default)]
 pub(super) struct Unrecorded {
-    /// Upper bound of the numbers of the test's packets, exclusive.
+    /// End of the range of sequence numbers in the test.
     end: u64,
-    /// Highest number so far, plus 1.
+    /// Highest sequence number so far, plus 1.
     next: u64,
-    /// `Some` if rows are missing after it; true if that is certain.
+    /// `Some` if rows are missing here; true if that is certain.
     missing: Option<bool>,
-    /// Unrecorded runs, ascending; true if they are certain.
+    /// Unrecorded runs, ascending, and whether they are certain.
     runs: Vec<(SeqRun, bool)>,
 }
 
@@ -26,8 +28,8 @@ impl Unrecorded {
         self.end = packets;
     }
 
-    /// Records that rows are missing here. A jump in the numbering of rows is not certain: the rows may have been numbered
-    /// differently.
+    /// Records that rows are missing at this position. If only the numbering of rows has a gap, this is not certain:
+    /// rows may have been numbered differently.
     pub(super) fn missing(&mut self, certain: bool) {
         self.missing = Some(certain || self.missing == Some(true));
     }
@@ -73,8 +75,8 @@ impl Unrecorded {
         self.runs.splice(index..=index, parts.take(room));
     }
 
-    /// Returns the unrecorded runs after all rows were read. Uncertain runs are included only if `proven`: the stated number
-    /// of rows shows that rows are missing.
+    /// Returns the unrecorded runs after all rows were read. Uncertain runs are only included if `proven` is true
+    /// because the stated number of rows shows that rows are missing.
     pub(super) fn finish(&mut self, proven: bool) -> Vec<SeqRun> {
         self.found_again(self.end);
         core::mem::take(&mut self.runs)

@@ -1,7 +1,7 @@
 //! [`LogWriter`]: writes a log row by row.
 //!
-//! Written text is never changed: facts known only at the end follow the rows. The log is therefore readable after a
-//! crash at any byte, and on a full disk only the part that does not fit is lost.
+//! Text that is already written is never changed: facts that are only known at the end follow the rows. The log is
+//! therefore readable after a crash at any byte. On a full disk, only the part that does not fit is lost.
 
 use super::compat::{LogVersion, RowLayout};
 use super::header::{self, Fact};
@@ -16,7 +16,7 @@ use std::io::{self, Write};
 /// Number of bytes buffered before they are written.
 const BUFFER_BYTES: usize = 128 * 1024;
 
-/// Destination of a log: can append, and can be shortened after a failed write.
+/// Destination of a log. It can be appended to, and shortened after a failed write.
 pub trait LogOutput: Write {
     /// Shortens the output to its first `len` bytes.
     ///
@@ -57,13 +57,13 @@ impl LogOutput for Vec<u8> {
     }
 }
 
-/// Reason why a log is not complete.
+/// Reason why a log is incomplete.
 #[derive(Debug, thiserror::Error)]
 #[error("writing the log{}: {source}; {}", name(.path), remaining(*.rows, *.lost))]
 pub struct WriteError {
     /// The file; `None` if the output is not a file.
     pub path: Option<std::path::PathBuf>,
-    /// Number of rows in the log, from the first one on.
+    /// Number of rows in the log; these are the first rows.
     pub rows: u64,
     /// Number of later rows, which are lost.
     pub lost: u64,
@@ -86,14 +86,14 @@ fn remaining(rows: u64, lost: u64) -> String {
 /// Contents of a finished log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WrittenLog {
-    /// Number of rows.
+    /// Number of rows in the log.
     pub rows: u64,
     /// Number of records that cannot be written as a row: in versions 1 and 2, records without both times.
     pub left_out: u64,
 }
 
-/// Writes one session's log: [`LogWriter::begin`], any number of [`LogWriter::record`]s, [`LogWriter::finish`]. A failure is
-/// reported by [`LogWriter::close`].
+/// Writes the log of one session. Call [`LogWriter::begin`], then [`LogWriter::record`] any number of times, then
+/// [`LogWriter::finish`]. [`LogWriter::close`] reports failures.
 ///
 /// If the writer is dropped before it is finished, the log has no closing lines, as after a crash.
 #[derive(Debug)]
@@ -102,22 +102,22 @@ pub struct LogWriter<W: LogOutput> {
     version: LogVersion,
     layout: RowLayout,
     buf: Vec<u8>,
-    /// Number of bytes that `out` has accepted.
+    /// Number of bytes written to `out`.
     written: u64,
     rows: u64,
     /// Number of rows that could not be written.
     lost: u64,
-    /// Number of packets without a row since the last row.
+    /// Number of packets without a row since the last row that was written.
     missed: u64,
     left_out: u64,
     written_facts: Vec<Fact>,
-    /// Header as written.
+    /// Header as it was written.
     header: String,
-    /// Corrected header of a version 2 log with the clock estimates, known at the end.
+    /// Header of a version 2 log that contains the clock estimates, which are only known at the end.
     better_header: Option<String>,
     /// Times of the first and the last row, on the client's clock.
     stream: Option<(WallTime, WallTime)>,
-    /// Determines which time of a row is the client's.
+    /// Direction of the packets, which determines which time of a row is the client's.
     direction: Direction,
     finished: bool,
     failure: Option<io::Error>,
@@ -160,13 +160,13 @@ impl<W: LogOutput> LogWriter<W> {
         writer
     }
 
-    /// Creates a writer with the same format to the output `out`.
+    /// Creates a writer of the same format for the output `out`.
     pub fn another<V: LogOutput>(&self, out: V) -> LogWriter<V> {
         LogWriter { layout: self.layout, ..LogWriter::new(out, self.version) }
     }
 
-    /// Writes the header at once, with the facts known so far. The ending is written only after the rows: a log without its
-    /// closing lines must not claim to be complete.
+    /// Writes the header with the facts known so far. The ending is written only after the rows, because a log without
+    /// its closing lines must not claim to be complete.
     pub fn begin(&mut self, session: &Session) {
         let session = &Session { ending: Ending::Unknown, reason: None, ..session.clone() };
         self.written_facts = header::facts(session, self.layout);
@@ -210,7 +210,7 @@ impl<W: LogOutput> LogWriter<W> {
         }
     }
 
-    /// Records that `packets` packets have no row here, so that they do not look lost.
+    /// Records that `packets` packets have no row here. Without this, they would count as lost.
     pub fn miss(&mut self, packets: u64) {
         self.missed += packets;
     }
@@ -225,7 +225,7 @@ impl<W: LogOutput> LogWriter<W> {
         }
     }
 
-    /// Writes everything buffered so far.
+    /// Writes everything that is buffered.
     pub fn flush(&mut self) {
         if self.failure.is_some() {
             return;
@@ -243,7 +243,7 @@ impl<W: LogOutput> LogWriter<W> {
         self.buf.clear();
     }
 
-    /// Truncates the log after its last complete row.
+    /// Shortens the log to its last complete row.
     fn fail(&mut self, done: usize, error: io::Error) {
         self.failure = Some(error);
         let whole = memchr::memrchr(b'\n', &self.buf[..done]).map_or(0, |at| at + 1);
@@ -290,17 +290,18 @@ impl<W: LogOutput> LogWriter<W> {
         }
     }
 
-    /// Returns, for a finished version 2 log, the length of its header in bytes and the text that should replace it.
+    /// For a finished version 2 log, returns the length of its header in bytes and the text that should replace it;
+    /// otherwise `None`.
     pub fn better_header(&mut self) -> Option<(u64, String)> {
         Some((self.header.len() as u64, self.better_header.take()?))
     }
 
-    /// The output.
+    /// Returns the destination of the log.
     pub fn output(&self) -> &W {
         &self.out
     }
 
-    /// Returns the output, and its contents if it is complete.
+    /// Returns the output, and a description of its contents if it is complete.
     ///
     /// # Errors [`WriteError`] with the first failure; rows that could be written stay in the file.
     pub fn close(mut self) -> (W, Result<WrittenLog, WriteError>) {

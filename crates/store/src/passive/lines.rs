@@ -4,7 +4,8 @@ use jitlat_passive::tcp::{DirectedEvent, EventKind};
 use jitlat_passive::{RatedPair, SyntheticPair};
 use std::io::{self, Write};
 
-/// Columns of a pair's line: `[count] timestamp rtt [spt] [owd-out owd-in] [sizes] [rate]`, seconds with six decimals.
+/// Columns of a pair's line: `[count] timestamp rtt [spt] [owd-out owd-in] [sizes] [rate]`. Times are in seconds with
+/// six decimals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PairColumns {
     /// Number of the pair, from 1.
@@ -17,7 +18,7 @@ pub struct PairColumns {
     pub sizes: bool,
     /// Moving average of the pair rate, in pairs per second.
     pub rate: bool,
-    /// Print times of the monitor's clock.
+    /// Print times on the monitor's clock instead of the reference clock.
     pub monitor_clock: bool,
     /// Print the time of the pair's first packet instead of its middle.
     pub begin: bool,
@@ -91,7 +92,7 @@ fn column(line: &mut Vec<u8>, ns: i64) {
     seconds(line, ns);
 }
 
-/// Nanoseconds as seconds with six decimals, rounded half up.
+/// Appends nanoseconds as seconds with six decimals, rounded half up.
 fn seconds(line: &mut Vec<u8>, ns: i64) {
     let us = ns.saturating_add(500).div_euclid(1000);
     if us < 0 {
@@ -101,7 +102,7 @@ fn seconds(line: &mut Vec<u8>, ns: i64) {
     let mut digits = itoa::Buffer::new();
     line.extend_from_slice(digits.format(whole).as_bytes());
     line.push(b'.');
-    // Zeros after another digit are significant.
+    // Zeros after another digit must not be omitted.
     line.extend_from_slice(&digits.format(1_000_000 + decimals as u32).as_bytes()[1..]);
 }
 

@@ -15,7 +15,7 @@ pub enum PingsError {
     /// The file cannot be read.
     #[error("reading ping's round trips from {}: {source}", .path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,
@@ -29,7 +29,8 @@ pub enum PingsError {
 }
 
 /// Reads the round trips in `path`, each with the time its request was sent: from the output of `ping -D`, or from a
-/// log of `jitlat ping`. Without timestamps in ping's output, values are assumed one second apart from `start`.
+/// log of `jitlat ping`. If ping's output has no timestamps, its values are assumed to be one second apart, starting at
+/// `start`.
 ///
 /// # Errors
 /// [`PingsError`] if there are none.
@@ -67,7 +68,7 @@ fn line(text: &str, start: WallTime) -> Option<(WallTime, Span)> {
     }
     let stamp = text.trim_start().strip_prefix('[').and_then(|t| t.split_once(']'));
     let at = match stamp.and_then(|(t, _)| t.parse::<f64>().ok()) {
-        // ping prints the arrival time of the reply.
+        // ping prints the arrival time of the reply, so subtract the round trip.
         Some(seconds) if seconds.abs() < 9e9 => WallTime((seconds * 1e9) as i64 - rtt as i64),
         _ => {
             let seq = text.split_once("seq=")?.1.split_whitespace().next()?.parse::<i64>().ok()?;

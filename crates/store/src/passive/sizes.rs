@@ -1,10 +1,10 @@
-//! Round trips by packet size, with the time that a link takes for them: Table II of the source document.
+//! Round trips by packet size, compared with the time that a link takes for them.
 
 use jitlat_passive::{LinkQuestion, ModelFigures, SizeFigures};
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Computes the time that the given link takes for a pair of these sizes; `None` without a link.
+/// Computes the time that the given link takes for a pair of packets of these sizes; `None` without a link.
 fn model(size: &SizeFigures, link: Option<&LinkQuestion>) -> Option<ModelFigures> {
     Some(ModelFigures::of(link.and_then(LinkQuestion::link)?, size))
 }
@@ -16,7 +16,7 @@ pub struct SizeDocument<'a> {
     /// Round trips.
     #[serde(flatten)]
     pub size: &'a SizeFigures,
-    /// Time that the link takes for such a pair; null without a link to compare with.
+    /// Time that the link takes for such a pair; null if there is no link to compare with.
     pub model: Option<ModelFigures>,
 }
 
@@ -25,8 +25,8 @@ pub(super) fn documents<'a>(sizes: &'a [SizeFigures], link: Option<&LinkQuestion
     sizes.iter().map(|size| SizeDocument { size, model: model(size, link) }).collect()
 }
 
-/// Writes a line for each pair of packet sizes, times in ns. The columns of the link are empty unless `link` compares with
-/// one.
+/// Writes a line for each pair of packet sizes, with times in ns. The columns about a link are empty unless `link` is a
+/// comparison with a link.
 ///
 /// # Errors
 /// Errors of `out`.

@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// The finished runs of a sweep.
+/// The state file of a sweep, and its finished runs.
 #[derive(Debug)]
 pub struct SweepState {
     path: PathBuf,
@@ -89,12 +89,12 @@ impl SweepState {
         self.contents.outcomes.iter().any(|o| o.run == run)
     }
 
-    /// The plan.
+    /// Returns the plan of the sweep.
     pub fn plan(&self) -> &SweepPlan {
         &self.contents.plan
     }
 
-    /// The finished runs.
+    /// Returns the results of the finished runs.
     pub fn outcomes(&self) -> &[RunOutcome] {
         &self.contents.outcomes
     }

@@ -29,7 +29,7 @@ fn share(cdf: &[(f64, f64)], x: f64) -> f64 {
     match (after.checked_sub(1).and_then(|k| cdf.get(k)), cdf.get(after)) {
         (None, _) => 0.0,
         (Some((_, share)), None) => *share,
-        // A far host reports few points: interpolate linearly.
+        // Interpolate linearly between the few points that a far host reports.
         (Some((x1, s1)), Some((x2, s2))) if cdf.len() < 16 => s1 + (s2 - s1) * (x - x1) / (x2 - x1),
         (Some((_, share)), Some(_)) => *share,
     }

@@ -8,7 +8,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-/// Width of the names of figures, and of a value.
+/// Width of the names of figures, in columns.
 const NAME_COLUMNS: u16 = 24;
 const VALUE_COLUMNS: u16 = 14;
 /// Number of rows for the definition.

@@ -23,7 +23,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-/// Input of a screen.
+/// Everything that determines a screen.
 #[derive(Clone, Copy, Debug)]
 pub struct ScreenState<'a> {
     /// State of all tests.
@@ -32,7 +32,7 @@ pub struct ScreenState<'a> {
     pub viewing: &'a Viewing,
     /// Capabilities of the terminal.
     pub look: Look,
-    /// All figures of each stream of the selected test, if they were computed.
+    /// Summary of each stream of the selected test; `None` if not computed.
     pub summaries: &'a [Option<Summary>],
     /// Current time, for running tests.
     pub now: SteadyTime,
@@ -79,7 +79,7 @@ fn write(buffer: &mut Buffer, (x, y): (u16, u16), end: u16, text: &str, style: S
     buffer.set_stringn(x, y, plain, usize::from(end - x), style).0
 }
 
-/// Draws the first two lines: the test and its progress, and the pages.
+/// Draws the first two lines: the test with its progress, and the names of the pages.
 fn header(shown: &ScreenState<'_>, buffer: &mut Buffer) {
     let (area, look) = (buffer.area, shown.look);
     let name = match shown.viewing.tab {

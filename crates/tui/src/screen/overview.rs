@@ -35,7 +35,7 @@ pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     table::draw(shown, state, rest, buffer);
 }
 
-/// Draws delay over time: per column, the range from the smallest to the largest and the median.
+/// Draws delay over time: for each column, the median and the range from smallest to largest.
 fn over_time(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
     let look = shown.look;
     let window = shown.viewing.window(shown.board, shown.now);
@@ -67,7 +67,7 @@ fn over_time(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mu
             let x = span[0] + step * (c as f64 + 0.5);
             let [from, to] = [bucket.low, bucket.high].map(|y| y.saturating_sub(*shift) as f64);
             if reported[k] {
-                // Draw the range of each second: one band for the whole test would hide the other stream.
+                // Draw the range per column: one band for the whole test would hide the other stream.
                 let middle = bucket.middle().unwrap_or(from) - *shift as f64;
                 let point = |y: f64| Stroke { from: (x, y), to: (x, y) };
                 strokes.extend([from, middle, to].map(point));

@@ -9,7 +9,7 @@ use ratatui::style::Style;
 use ratatui::widgets::Widget;
 use ratatui::widgets::canvas::{Canvas, Line, Points};
 
-/// Width of the labels left of a plot.
+/// Width of the labels left of a plot, in columns.
 pub const LABEL_COLUMNS: u16 = 9;
 
 /// A stroke of the `k`-th stream, in the units of the axes.
@@ -108,12 +108,12 @@ impl Plot {
     }
 }
 
-/// Formats a time, ns.
+/// Formats a time given in ns.
 pub fn time(ns: f64) -> String {
     eng3(ns)
 }
 
-/// Formats a time since the start, ns: in seconds, minutes or hours.
+/// Formats a time since the start, given in ns, in seconds, minutes or hours.
 pub fn clock(ns: f64) -> String {
     let seconds = ns / 1e9;
     match seconds {

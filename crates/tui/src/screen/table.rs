@@ -11,7 +11,7 @@ use ratatui::layout::Rect;
 /// A column: its heading, its width, and a function for its cells.
 type TableColumn = (&'static str, u16, fn(&StreamState, &ReceivedSoFar) -> String);
 
-/// Columns, the most important first: a narrow screen shows fewer.
+/// Columns, most important first, because a narrow screen shows fewer.
 const COLUMNS: [TableColumn; 10] = [
     ("received", 9, |_, f| f.received.to_string()),
     ("lost", 7, |_, f| f.missing.to_string()),
@@ -74,7 +74,7 @@ pub fn draw(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut
     }
 }
 
-/// Returns remarks about the streams; true for problems.
+/// Returns remarks about the streams, each with true if it is a problem.
 fn remarks(shown: &ScreenState<'_>, state: &LiveState) -> Vec<(String, bool)> {
     let mut all = Vec::new();
     if let LivePhase::Failed(why) = &state.phase {
@@ -89,12 +89,12 @@ fn remarks(shown: &ScreenState<'_>, state: &LiveState) -> Vec<(String, bool)> {
         match stream.known() {
             FigureSource::Classic => {
                 all.push((
-                    format!("{label}: known at the end (not reported by the classic protocol)"),
+                    format!("{label}: available at the end (not reported by the classic protocol)"),
                     false,
                 ));
             }
             FigureSource::NotReported if running && state.elapsed(shown.now).is_some_and(|s| s > 3.0) => {
-                let text = "known at the end (not reported by the server)";
+                let text = "available at the end (not reported by the server)";
                 all.push((format!("{label}: {text}"), false));
             }
             _ => {}

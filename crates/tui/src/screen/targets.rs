@@ -27,7 +27,7 @@ fn sent(state: &LiveState) -> Option<f64> {
     state.streams.first().map(|stream| stream.progress.sent.into())
 }
 
-/// Losses in per cent, without the latest requests, whose answers may still arrive.
+/// Returns the loss in percent, without the latest requests, whose answers may still arrive.
 fn loss(state: &LiveState) -> Option<f64> {
     let figures = figures(state)?;
     match (figures.loss_pct(), sent(state)) {
@@ -36,7 +36,7 @@ fn loss(state: &LiveState) -> Option<f64> {
     }
 }
 
-/// Columns after the name.
+/// Columns to the right of the name.
 pub const COLUMNS: [TargetColumn; 7] = [
     TargetColumn { head: "", width: 0, value: |_| None, show: |_| String::new() },
     TargetColumn { head: "sent", width: 7, value: sent, show: |x| format!("{x:.0}") },

@@ -13,9 +13,9 @@ pub const RULE: CauseRule = CauseRule {
     find,
 };
 
-/// Minimum rate difference, as a ratio: clocks synchronised by NTP or PTP differ by less than 10 ppm.
+/// Minimum rate difference, as a ratio. Clocks synchronised by NTP or PTP differ by less than 10 ppm.
 const MIN_RATE: f64 = 10e-6;
-/// Minimum drift over the test, in ns: hosts alone cause less variation.
+/// Minimum drift during the test, in ns. Hosts alone cause less variation.
 const MIN_DRIFT_NS: i64 = 500_000;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {

@@ -9,7 +9,8 @@ use jitlat_core::metrics::seqset::SeqRun;
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::IncompleteLog,
     threshold: "nothing proves that the log is complete: a log of version 3 lacks its closing lines or has another \
-                ending, a line is cut, rows are unreadable or were not written, or (versions 1 and 2) at least ten \
+                ending, a line is cut, rows are unreadable or were not written, the last packets left too late for the receiver's results, \
+                or (versions 1 and 2) at least ten \
                 packets and 1 % or 0.5 s are missing at the end, three times the longest loss before",
     source: "definition: what was not recorded is unknown, never lost",
     find,
@@ -27,7 +28,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let last = within(unrecorded.last()).or(first);
     let share = known.unknown as f64 / (known.unknown + known.sent).max(1) as f64;
     let is_recorded = session.truncated || session.has_end_lines();
-    let part = MissingPart::of(session.ending, session.truncated, known.tail > 0);
+    let part = MissingPart::of(session, known.tail > 0);
     let why = incomplete_log(part, known.unknown, share, first.is_none());
     let mut found = FoundCause::of(
         CauseId::IncompleteLog,
@@ -80,9 +81,15 @@ mod tests {
         let table = [
             (Ending::PeerLost, false, "the connection to the other host was lost"),
             (Ending::StorageFailed, false, "not all results could be stored"),
-            (Ending::Unknown, true, "the log is cut off"),
+            (Ending::Unknown, true, "the log is truncated"),
             (Ending::Unknown, false, "the log ends long before the last packet"),
         ];
+        let late =
+            of(250, &[], |test| (test.session.ending, test.session.unreported) = (Ending::Complete, 250));
+        assert_eq!(
+            late.cause.because,
+            "the last packets left too late to be part of the receiver's results: 250 packets at the end (20 %) are unknown"
+        );
         for (ending, truncated, how) in table {
             let found =
                 of(250, &[], |test| (test.session.ending, test.session.truncated) = (ending, truncated));

@@ -18,14 +18,14 @@ pub const RULE: CauseRule = CauseRule {
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let Some(height) = case.late.height() else { return Vec::new() };
-    // A burst of the test queues behind itself, which is not a fault.
+    // A burst of test packets queues behind itself, which is not a fault.
     let worth = MIN_STAY_NS.max(height / 6);
     let long = || case.late.queued.iter().filter(|(_, ns)| *ns >= worth);
     let (Some(first), Some(last)) = (long().next(), long().next_back()) else { return Vec::new() };
     let share = long().count() as f64 / case.delays.len().max(1) as f64;
     let severity = if share < 0.02 { of_wait(height).min(Severity::Fair) } else { of_wait(height) };
     let longest = long().map(|(_, ns)| *ns).max().unwrap_or(height);
-    // The cause begins when the first of these packets entered the queue.
+    // The cause begins when the first of these packets enters the queue.
     let from = (case.seconds_at(first.0) - first.1 as f64 / 1e9).max(0.0);
     let why = local_queue(LocalQueueFacts {
         from_s: case.begin.of(from),

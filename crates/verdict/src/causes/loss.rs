@@ -1,4 +1,4 @@
-//! Rules for packets lost independently, in bursts, periodically, above a rate, or by their size.
+//! Rules for lost packets: lost independently, in bursts, periodically, above a rate, or because of their size.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
@@ -40,7 +40,7 @@ pub const PERIODIC: CauseRule = CauseRule {
     id: CauseId::PeriodicLoss,
     threshold: "as random loss, in six events or more, of which nine in ten are a multiple of one period apart, within 6 % or \
                 a packet; a token bucket would lose a larger share, or nothing at first",
-    source: "definition: a period is a fact of its own; RFC 2697 (token bucket)",
+    source: "definition: loss at regular times is a separate cause; RFC 2697 (token bucket)",
     find: |case| find(case, CauseId::PeriodicLoss),
 };
 
@@ -92,16 +92,16 @@ fn why(case: &Case<'_>, law: &LossLaw, part_s: Option<[f64; 2]>) -> String {
     }
 }
 
-/// Minimum burst ratio at which the length of loss runs describes the bursts.
+/// Minimum burst ratio at which the mean length of loss runs is used as the length of bursts.
 const MIN_ADJACENT_RATIO: f64 = 1.5;
 
 /// Number of parts of a test whose loss ratios are compared.
 const PARTS: u64 = 10;
-/// Minimum number of losses in a part that is reported.
+/// Minimum number of losses in a part that is reported separately.
 const MIN_LOSSES_OF_PART: u64 = 10;
 
-/// Returns the worst tenth of the test if losses are isolated and clearly more frequent there than on average, as at
-/// the top of a ramp.
+/// Returns the worst tenth of the test if its losses are isolated and clearly more frequent than on average, for
+/// example at the peak of a load ramp.
 fn worst(case: &Case<'_>, law: &LossLaw) -> Option<WorstPart> {
     let end = case.known.end;
     if law.manner != LossManner::Random || law.is_part || end < 100 * PARTS {

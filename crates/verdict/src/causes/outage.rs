@@ -1,10 +1,11 @@
-//! Rule for outages: no packet arrives for a time.
+//! Rule for outages: no packet arrives for some time.
 
 use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
 use crate::episodes::Hold;
 use crate::sentences::causes::{nothing_arrived, outage, outage_at_sender, outage_over_tcp};
 use crate::severity::of_outage;
+use crate::tcp_limits::TcpHold;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::spec::Transport;
@@ -22,8 +23,12 @@ pub const RULE: CauseRule = CauseRule {
 const MIN_TCP_OUTAGE_NS: i64 = 900_000_000;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
-    let tcp = case.material.session.spec.transport() == Transport::Tcp;
-    if tcp {
+    let session = case.material.session;
+    if session.size_limit.is_some() && case.material.came.is_empty() {
+        // The packets are too long for the path.
+        return Vec::new();
+    }
+    if session.spec.transport() == Transport::Tcp {
         return over_tcp(case);
     }
     let mut alone: Vec<&Hold> = case.late.holds.iter().filter(|h| h.length >= MIN_HOLD_NS).collect();
@@ -31,7 +36,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         .losses
         .outages()
         .map(|run| {
-            // Packets that the host held at the end of an outage belong to it: they waited for the same path.
+            // Packets that the host held at the end of an outage are part of it, because they waited for the same path.
             let held = alone.iter().position(|h| case.delays.seq(h.from) == run.start + run.len);
             let end = held
                 .map(|k| alone.remove(k))
@@ -62,17 +67,18 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
             .because(why);
         found.cause.packets = [run.start, end - 1];
         found.cause.from_s = case.seconds(run.start).max(0.0);
+        // Without a later packet, the end of the outage is unknown.
         found.cause.to_s = if end >= case.known.sent { case.duration } else { found.cause.from_s + length };
         found
     });
     merge_if_many(found.chain(held).collect())
 }
 
-/// Shortest hold that is an outage, in ns.
+/// Shortest hold that counts as an outage, in ns: as long as the shortest gap without other losses.
 const MIN_HOLD_NS: i64 = 100_000_000;
 
-/// Returns the outage during `hold`, in which the sending host held its packets, because it could not reach the next
-/// hop, and lost none. `total`: total length of all outages, in seconds.
+/// Returns the outage during `hold`: the sending host could not reach the next hop and held its packets, but lost none.
+/// `total` is the total length of all outages, in seconds.
 fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> FoundCause {
     let length = hold.length as f64 / 1e9;
     let packets = (hold.to - hold.from) as u64;
@@ -87,9 +93,25 @@ fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> FoundCause {
     found
 }
 
-/// Returns the outages over TCP, which delivers nothing until a lost segment is repaired.
+/// Returns the times for which a TCP connection delivered nothing, with the limit of the connection that explains them.
+pub(super) fn tcp_pauses(case: &Case<'_>) -> Vec<(Hold, Option<TcpHold>)> {
+    if case.material.session.spec.transport() != Transport::Tcp {
+        return Vec::new();
+    }
+    let long = case.episodes.holds.iter().filter(|h| h.length >= MIN_TCP_OUTAGE_NS);
+    let with_limit = |hold: &Hold| {
+        let from = case.seconds_at(hold.from);
+        (*hold, case.tcp_hold(from, from + hold.length as f64 / 1e9))
+    };
+    long.map(with_limit).collect()
+}
+
+/// Returns the outages of a TCP stream. TCP delivers nothing until a lost segment has been retransmitted.
 fn over_tcp(case: &Case<'_>) -> Vec<FoundCause> {
-    let long = || case.episodes.holds.iter().filter(|h| h.length >= MIN_TCP_OUTAGE_NS);
+    // The connection itself held back the others.
+    let long: Vec<Hold> =
+        tcp_pauses(case).into_iter().filter(|(_, limit)| limit.is_none()).map(|(hold, _)| hold).collect();
+    let long = || long.iter();
     let total: f64 = long().map(|h| h.length as f64 / 1e9).sum();
     let found = long().map(|h| {
         let length = h.length as f64 / 1e9;

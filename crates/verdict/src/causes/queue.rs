@@ -2,8 +2,9 @@
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
-use crate::sentences::causes::{path_hold, queue_with_drops, standing_queue};
+use crate::sentences::causes::{held_back, path_hold, queue_with_drops, standing_queue};
 use crate::severity::{level_of_missing, of_wait};
+use crate::tcp_limits::TcpHold;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::spec::Direction;
 
@@ -14,24 +15,27 @@ pub const RULE: CauseRule = CauseRule {
                 six times the 90th percentile of the differences between neighbouring packets, and by more than \
                 single packets wait elsewhere; or the medians of groups of packets rise and fall three times by \
                 1.25 times that percentile; in each case by more than the slots of a link explain; or the smallest \
-                delay of the test exceeds, by 12 ms, the delay that the clock probes allow for an idle path",
+                delay of the test exceeds, by 12 ms, the delay that the clock probes allow for an idle path; \
+                over TCP it is the connection's (`limited_by`) if, for a quarter of the time, the kernel reports that \
+                the receive window or the send buffer limits it, or data waits although a full congestion window is \
+                in flight and nothing was retransmitted",
     source: "ITU-T Y.1541 (50 ms of delay variation), G.114 (150 and 400 ms)",
     find,
 };
 
-/// Returns the severity of a queue of `height` ns in which this `share` of the packets waited.
+/// Returns the severity of a queue of `height` ns in which the share `share` of the packets waited.
 pub(crate) fn of_queue(height: i64, share: f64) -> Severity {
     let most = match share {
         ..MAX_RARE_SHARE => Severity::Fair,
-        // Packets that wait harm a listener at most as much as if they were lost.
+        // To a listener, a packet that waits is at worst as bad as a lost one.
         share => level_of_missing(share).max(Severity::Fair),
     };
     of_wait(height).min(most)
 }
 
-/// Usual maximum length of a link's slots, in ns.
+/// Maximum usual length of a link's slots, in ns.
 const MAX_USUAL_SLOT_NS: i64 = 12_000_000;
-/// Share of packets below which a queue is fair at worst, because a listener hardly notices it.
+/// Share of waiting packets below which a queue is at worst fair, because a listener hardly notices it.
 const MAX_RARE_SHARE: f64 = 0.01;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
@@ -49,14 +53,47 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
             .ns(q.height)
             .because(why);
         found.cause.count = q.count;
-        found
+        held_by_tcp(found, case.tcp_hold(case.seconds_at(q.from), case.seconds_at(q.to)), [from, to])
     });
     let mut found: Vec<FoundCause> = queues.collect();
     found.extend(pauses(case));
+    found.extend(tcp_holds(case));
+    found.sort_by(|a, b| a.cause.from_s.total_cmp(&b.cause.from_s));
     found
 }
 
-/// Returns the holds of the path itself, which the receiving kernel's stamps prove.
+/// Attributes `found` to the TCP connection, if `hold` shows that its packets waited in the sending host. `times`: start and
+/// end in the stream, in seconds.
+fn held_by_tcp(mut found: FoundCause, hold: Option<TcpHold>, times: [f64; 2]) -> FoundCause {
+    let Some(hold) = hold else { return found };
+    found.cause.limited_by = Some(hold.limit);
+    let height = found.cause.magnitude_ns.unwrap_or(0);
+    found.because(held_back(hold, times, height))
+}
+
+/// Returns the times for which a TCP connection delivered nothing, or accepted nothing from the program, because of one of
+/// its own limits.
+fn tcp_holds(case: &Case<'_>) -> Vec<FoundCause> {
+    let n = case.delays.len().max(1) as f64;
+    let found = |from: usize, to: usize, length: i64, at_s: f64, hold: TcpHold| {
+        let share = (to - from) as f64 / n;
+        let found =
+            FoundCause::of(CauseId::Queue, of_queue(length, share), share * (length as f64 / 100e6), 0.9)
+                .places(case, from, to)
+                .ns(length);
+        held_by_tcp(found, Some(hold), [at_s, at_s + length as f64 / 1e9].map(|s| case.begin.of(s)))
+    };
+    let delivered = super::outage::tcp_pauses(case).into_iter().filter_map(|(hold, limit)| {
+        Some(found(hold.from, hold.to, hold.length, case.seconds_at(hold.from), limit?))
+    });
+    let accepted = case.held_by_tcp.iter().map(|(stall, limit)| {
+        let at = (case.seconds_at(stall.from) - stall.length as f64 / 1e9).max(0.0);
+        found(stall.from, stall.to, stall.length, at, *limit)
+    });
+    delivered.chain(accepted).collect()
+}
+
+/// Returns the holds of the path itself, which are proven by the receiving kernel's stamps.
 fn pauses(case: &Case<'_>) -> Vec<FoundCause> {
     let n = case.delays.len().max(1) as f64;
     let holds = case.path_holds();
@@ -72,7 +109,8 @@ fn pauses(case: &Case<'_>) -> Vec<FoundCause> {
     pauses.collect()
 }
 
-/// Returns a queue that never empties: the smallest delay of the stream exceeds the delay that an idle path can have.
+/// Returns the cause for a queue that never empties: the smallest delay of the stream exceeds the delay that an idle
+/// path can have.
 fn standing(case: &Case<'_>) -> Option<FoundCause> {
     let clock = case.material.clock;
     if !clock.direction_known {
@@ -82,8 +120,8 @@ fn standing(case: &Case<'_>) -> Option<FoundCause> {
     let [low, high] = offsets(case)?;
     let rtt = clock.min_rtt_ns.filter(|r| *r >= 0)?;
     let min = case.material.min()?;
-    // Lower bound of the smallest delay. It is compared with the largest possible delay of an idle direction: the
-    // whole round trip.
+    // Lower bound of the smallest delay. It is compared with the largest possible delay of an idle direction, which is
+    // the whole round trip.
     let least = if up { min.saturating_sub(high) } else { min.saturating_add(low) };
     let proven = least.saturating_sub(rtt / 2);
     // All packets may wait for a slot of a link.
@@ -92,7 +130,7 @@ fn standing(case: &Case<'_>) -> Option<FoundCause> {
     }
     let usual = case.delays.quantile(0, case.delays.len(), 0.5)? - case.delays.excess(0);
     let first = case.material.series.times(0).1;
-    // The offset of the first probes applies to the first packet, which was sent soon after them.
+    // The first packet was sent soon after the first probes, so their offset applies to it.
     let before = clock.offset_before_ns.filter(|_| clock.interval_ns.is_none() || case.skew.is_some());
     let offset = before.map(|ns| ns as i64).or(clock.offset_ns)?;
     let height =
@@ -103,8 +141,9 @@ fn standing(case: &Case<'_>) -> Option<FoundCause> {
     Some(FoundCause { whole_test: true, ..found.whole(case).ns(height).because(why) })
 }
 
-/// Returns the range of the clock offset during the stream, in ns; `None` if it is unknown. If the clocks drift, no
-/// single offset may fit all probes; the range then reaches from the probes before the stream to those after it.
+/// Returns the range of the clock offset during the stream, in ns; `None` if it is unknown. If the clocks drift,
+/// possibly no single offset fits all probes. The range then extends from the offset before the stream to the offset
+/// after it.
 fn offsets(case: &Case<'_>) -> Option<[i64; 2]> {
     let clock = case.material.clock;
     if let Some(interval) = clock.interval_ns.filter(|_| case.skew.is_none()) {

@@ -19,12 +19,13 @@ pub const RULE: CauseRule = CauseRule {
 
 /// Confidence in a stall that the path may have caused.
 const UNPROVEN: f64 = 0.85;
-/// Confidence in a stall that the program's own clock readings show.
+/// Confidence in a stall that is proven by the program's own clock readings.
 pub(crate) const PROVEN: f64 = 0.95;
 /// Variation of a program's own clock readings, in ns.
 const READING_NOISE_NS: i64 = 2_000_000;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
+    // TCP itself holds data back after a loss, so a hold does not show that the program stalled.
     if case.material.session.spec.transport() == Transport::Tcp {
         return Vec::new();
     }
@@ -44,7 +45,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     };
     let mut found: Vec<FoundCause> =
         case.receiver_holds().iter().map(|h| stall(h.from, h.to, h.length, UNPROVEN)).collect();
-    // The program's own clock readings after the kernel's stamps prove a stall.
+    // If the program's clock readings are later than the kernel's stamps, they prove a stall.
     let series = case.delays.series();
     let mut waits: Vec<(usize, i64)> = case
         .material
@@ -76,17 +77,18 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     found
 }
 
-/// Maximum wait that a record can hold, in ns; longer ones are recorded as this.
+/// Maximum waiting time that a record can store, in ns. Longer ones are stored as this value.
 const MAX_LAG_NS: i64 = i32::MAX as i64;
 
-/// Returns the time from the arrival of the first of these packets until all were read, in ns. `waits`: indices in
-/// send order with waits in ns, at least one of which was too long to be recorded. A later packet that waited less
-/// shows when the program read again.
+/// Returns the time from the arrival of the first of these packets until all were read, in ns. `waits` contains indices
+/// in send order and waiting times in ns, at least one of which was too long to be recorded. A later packet with a
+/// shorter wait shows when the program resumed reading.
 fn until_read(case: &Case<'_>, waits: &[(usize, i64)]) -> i64 {
     let Some((first, _)) = waits.first() else { return MAX_LAG_NS };
     let read = |(k, lag): &(usize, i64)| case.delays.arrival(*k).saturating_add(*lag);
     let recorded = waits.iter().filter(|(_, lag)| *lag < MAX_LAG_NS).map(read).min();
-    // If all waits were too long to be recorded, this is the earliest time at which the program can have read.
+    // If all waits were too long to be recorded, this is the earliest time at which the program can have resumed
+    // reading.
     let at_least = waits.iter().map(read).max();
     let length = recorded.or(at_least).map_or(0, |at| at.saturating_sub(case.delays.arrival(*first)));
     length.max(MAX_LAG_NS)

@@ -1,4 +1,4 @@
-//! Rule for packets that arrive in another order than they were sent.
+//! Rule for packets that arrive in a different order from that in which they were sent.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
@@ -16,7 +16,9 @@ pub const RULE: CauseRule = CauseRule {
     find,
 };
 
+/// Minimum share of reordered packets, with 95 % confidence.
 const MIN_SHARE: f64 = 0.003;
+/// Minimum number of reordered packets.
 const MIN_PACKETS: u64 = 5;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
@@ -24,10 +26,9 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     if !case.material.shows_loss() || n == 0 {
         return Vec::new();
     }
-    // Reordered packets, except those near a change of route or clock, which reorders packets once.
+    // Packets near a route change or a clock step are left out, because each of these reorders packets only once.
     let near_step = |k: usize| case.steps.iter().any(|(s, _)| s.place.abs_diff(k) <= 60);
-    // Packets in a queue, or sent at once after a stall, may be reordered there.
-    // A queue throughout the test explains none of them.
+    // A queue, or a burst sent after a stall, may reorder its packets by itself; a queue throughout the test does not.
     let is_brief = |queue: &&Episode| queue.to - queue.from < case.delays.len();
     let mut queues = case.episodes.queues.iter().filter(is_brief).peekable();
     let mut in_queue = |k: usize| {
@@ -72,9 +73,9 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     vec![found.because(reordering(share, held, part))]
 }
 
-/// Returns true if reordered packets differ from all others: hardly any other packet waits nearly as long. Jitter that
-/// is wider than the time between packets also reorders them, but then many packets wait nearly as long, and the
-/// jitter is reported instead.
+/// Returns true if reordered packets differ from all others, that is, if hardly any other packet waits nearly as long.
+/// Jitter that is wider than the time between packets also reorders them, but then many packets wait nearly as long,
+/// and the jitter is reported instead.
 fn stands_out(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     let tenth = waits.len() / 10;
     let least = *waits.select_nth_unstable(tenth).1;
@@ -86,13 +87,14 @@ fn stands_out(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     2 * others <= late.len()
 }
 
-/// Maximum number of packets whose waits are sampled, and of later packets that may arrive before a reordered one.
+/// Maximum number of packets whose waits are sampled.
 const MAX_PACKETS: usize = 4096;
+/// Maximum number of later packets that are considered as arriving before a packet.
 const MAX_PACKETS_AFTER: usize = 64;
 
-/// Returns true if independent delays would not reorder packets like this. There are two cases. Many packets that
-/// waited longer than later ones arrived in order: the path preserves order, and something else breaks it. Or packets
-/// with long waits were reordered more often than independent jitter would reorder them.
+/// Returns true if independent delays would not reorder packets like this. There are two cases. Either many packets
+/// that waited longer than later ones arrived in order: the path preserves the order, and something else breaks it. Or
+/// packets with long waits were reordered more often than independent jitter would reorder them.
 fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     let tenth = waits.len() / 10;
     let least = *waits.select_nth_unstable(tenth).1;
@@ -107,7 +109,7 @@ fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
         let kept = (k + 1..n.min(k + 1 + MAX_PACKETS_AFTER)).map(ahead).take_while(|w| *w > law[0]);
         1.0 - kept.map(|w| 1.0 - below(w)).product::<f64>()
     };
-    // Number of reordered packets, its expectation and its variance: for all packets, and for those with long waits.
+    // Number of reordered packets, expected number, and variance: for all packets, and for packets with long waits.
     let (mut all, mut long) = ([0.0; 3], [0.0; 3]);
     for k in (0..n).step_by(step) {
         let wait = case.delays.excess(k);
@@ -128,9 +130,9 @@ fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     fewer || more
 }
 
-/// Minimum standard score that chance does not reach.
+/// Minimum standard score. Chance alone does not reach it.
 const MIN_DEVIATIONS: f64 = 4.0;
-/// Minimum ratio of the observed and the expected number of reordered packets, or the reverse.
+/// Minimum ratio between the observed and the expected number of reordered packets, whichever is larger.
 const MIN_RATIO: f64 = 1.25;
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     while k < routes.len() {
         let step = routes[k];
         let next = routes.get(k + 1);
-        // A change and the change back are one cause.
+        // A change and its reversal are one cause.
         let back = next.is_some_and(|s| (s.change + step.change).abs() <= step.change.abs() / 4);
         let end = if back { next.map_or(n, |s| s.place) } else { n };
         let place = case.delays.seq(step.place);

@@ -1,14 +1,14 @@
-//! [`CauseRule`]: detection of one kind of cause; [`FoundCause`]: a detected cause.
+//! [`CauseRule`]: rule that detects one kind of cause. [`FoundCause`]: a detected cause.
 
 use crate::case::Case;
 use crate::sentences::causes::repeated;
 use jitlat_core::answer::{Cause, CauseId, LargestEvent, Severity};
 
-/// Detection of one kind of cause.
+/// Rule that detects one kind of cause.
 pub struct CauseRule {
     /// Kind of cause that the rule detects.
     pub id: CauseId,
-    /// Condition in words, with all thresholds.
+    /// Condition of the rule in words, with all thresholds.
     pub threshold: &'static str,
     /// Source of the thresholds.
     pub source: &'static str,
@@ -16,25 +16,25 @@ pub struct CauseRule {
     pub find: fn(&Case<'_>) -> Vec<FoundCause>,
 }
 
-/// Minimum number of causes of one kind that are reported as a single one.
+/// Number of causes of one kind from which they are merged into one.
 const MAX_SEPARATE_CAUSES: usize = 6;
 pub use jitlat_core::evidence::FoundCause;
 
-/// Builder of the cause that a rule found in a case.
+/// Methods that build a cause found in a case.
 pub(super) trait Find: Sized {
-    /// Starts with a single occurrence; `harm` is the share of packets affected.
+    /// Creates a cause with a single occurrence; `harm` is the share of packets affected.
     fn of(id: CauseId, severity: Severity, harm: f64, confidence: f64) -> FoundCause;
-    /// Sets the range from the first of these packets to the last.
+    /// Sets the time range and the packets: from packet `first` to packet `last`.
     fn packets(self, case: &Case<'_>, first: u64, last: u64) -> FoundCause;
-    /// Sets the range from the packet at index `from` in send order to the one before index `to`.
+    /// Sets the time range and the packets: from index `from` in send order up to but not including index `to`.
     fn places(self, case: &Case<'_>, from: usize, to: usize) -> FoundCause;
-    /// Sets the range from the first packet whose fate is known to the last.
+    /// Sets the time range and the packets to all packets known to be received or lost.
     fn whole(self, case: &Case<'_>) -> FoundCause;
     /// Sets the size, in ns.
     fn ns(self, magnitude: i64) -> FoundCause;
     /// Sets the size, as a share.
     fn share(self, magnitude: f64) -> FoundCause;
-    /// Sets the evidence.
+    /// Sets the sentence with the evidence.
     fn because(self, why: String) -> FoundCause;
 }
 
@@ -77,18 +77,26 @@ impl Find for FoundCause {
     }
 }
 
-/// Merges `found`, in order of time, into one cause if they are too many to be reported separately.
+/// Merges `found`, which is in order of time, into one cause if there are too many to be reported separately.
 pub(crate) fn merge_if_many(found: Vec<FoundCause>) -> Vec<FoundCause> {
     if found.len() < MAX_SEPARATE_CAUSES { found } else { merge(found) }
 }
 
-/// Merges `found`, all of the kind `id`, into one cause if causes of this kind are reported together or are many.
+/// Merges `found`, all of the kind `id`, into one cause if there are too many, or if this kind is always reported as
+/// one cause.
 pub(crate) fn merge_of_kind(id: CauseId, found: Vec<FoundCause>) -> Vec<FoundCause> {
     let together = matches!(id, CauseId::Queue | CauseId::SenderStall | CauseId::ReceiverStall);
-    if together && found.len() > 1 { merge(found) } else { merge_if_many(found) }
+    // Packets that a TCP connection held back did not wait on the path.
+    let (tcp, found): (Vec<_>, Vec<_>) = found.into_iter().partition(|f| f.cause.limited_by.is_some());
+    let merged = |found: Vec<FoundCause>| {
+        if together && found.len() > 1 { merge(found) } else { merge_if_many(found) }
+    };
+    let mut all = merged(tcp);
+    all.extend(merged(found));
+    all
 }
 
-/// Merges repeated events of the same kind in `found`, which contains causes of any kinds.
+/// Merges repeated causes of the same kind in `found`, which may contain causes of any kind.
 pub(crate) fn merge_repeated(found: Vec<FoundCause>) -> Vec<FoundCause> {
     let mut kinds: Vec<(CauseId, Vec<FoundCause>)> = Vec::new();
     for found in found {
@@ -126,8 +134,8 @@ fn merge(mut found: Vec<FoundCause>) -> Vec<FoundCause> {
     found
 }
 
-/// Returns the time from one of `found` to the next, in seconds, if it is always about the same. `found` is in order
-/// of time.
+/// Returns the time from one of the causes `found` to the next, in seconds, if it is always about the same. `found` is
+/// in order of time.
 fn period(found: &[FoundCause]) -> Option<f64> {
     let apart: Vec<f64> = found.windows(2).map(|w| w[1].cause.from_s - w[0].cause.from_s).collect();
     let mean = apart.iter().sum::<f64>() / apart.len().max(1) as f64;
@@ -135,9 +143,9 @@ fn period(found: &[FoundCause]) -> Option<f64> {
     (found.len() >= MIN_PERIODIC && is_even && mean > 0.0).then_some(mean)
 }
 
-/// Minimum number of events that show a period.
+/// Minimum number of events from which a period is derived.
 const MIN_PERIODIC: usize = 4;
-/// Maximum deviation of a distance between events from the mean distance, as a share of the mean.
+/// Maximum deviation of the time between two events from the mean time, as a share of the mean.
 const MAX_UNEVENNESS: f64 = 0.15;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! [`Comparison`]: difference of two runs in one figure, and its reliability.
+//! [`Comparison`]: difference between two runs in one figure, and its reliability.
 
 use serde::Serialize;
 
@@ -7,13 +7,13 @@ use serde::Serialize;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
-    /// Delay above each run's own minimum: needs no clocks.
+    /// Delay above each run's own minimum. Does not depend on clocks.
     #[default]
     Pdv,
-    /// One-way delay, corrected if the clock offset is estimated: needs clocks.
+    /// One-way delay, corrected if the clock offset is estimated. Depends on both clocks.
     Delay,
-    /// Absolute variation of delay between consecutive packets (RFC 3393): needs no clocks. Of a symmetric distribution
-    /// the median of absolute values is half the interquartile range.
+    /// Absolute variation of delay between consecutive packets (RFC 3393). Does not depend on clocks. If the variation
+    /// is distributed symmetrically, the median is half of its interquartile range.
     Ipdv,
 }
 
@@ -47,45 +47,45 @@ pub struct ComparisonSettings {
     pub basis: Basis,
     /// Statistic on which the verdict is based.
     pub statistic: Statistic,
-    /// Precondition that differs on purpose because it is the subject of the comparison, if any.
+    /// Precondition that is left out because the user varied it on purpose; `None` to check all.
     pub varied: Option<Precondition>,
     /// Seed of the bootstrap.
     pub seed: u64,
 }
 
-/// Property that two runs should share; otherwise their difference may have another cause.
+/// Property that two runs should share. If they differ in it, their difference may have another cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Precondition {
-    /// Round trips or one-way delays.
+    /// Kind of delay: round trip or one-way.
     Kind,
-    /// Up or down.
+    /// Direction of the packets: up or down.
     Direction,
-    /// UDP or TCP.
+    /// Transport protocol: UDP or TCP.
     Transport,
-    /// Time between packets.
+    /// Mean time between packets.
     Period,
-    /// Bytes of a packet.
+    /// Payload size.
     Payload,
-    /// Number of packets.
+    /// Number of packets sent.
     Length,
-    /// Sender and receiver.
+    /// Addresses of sender and receiver.
     Path,
-    /// Traffic class.
+    /// DSCP of the packets.
     Dscp,
-    /// Independent packets.
+    /// Independence of the runs: they are not the same run.
     Independence,
 }
 
 impl Precondition {
-    /// Returns true if runs that differ in this property measure different quantities, which cannot be compared.
+    /// Returns true if runs that differ in this property measure different quantities and must not be compared.
     pub fn is_vital(self) -> bool {
         matches!(self, Precondition::Kind | Precondition::Direction | Precondition::Independence)
     }
 }
 
-/// Precondition that is not met.
+/// A precondition that is not met.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unlike {
@@ -99,24 +99,24 @@ pub struct Unlike {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Difference {
-    /// B − A.
+    /// Difference B − A, in the unit of the figure.
     pub change: f64,
-    /// 95 % confidence interval of the difference; `None` without packets.
+    /// 95 % confidence interval of the difference; `None` if the packets are not available.
     pub ci95: Option<[f64; 2]>,
 }
 
-/// Size of an effect, by the usual bands of Cliff's δ.
+/// Size of an effect, by the usual thresholds of Cliff's δ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
     /// |δ| < 0.147.
     Negligible,
-    /// < 0.33.
+    /// |δ| < 0.33.
     Small,
-    /// < 0.474.
+    /// |δ| < 0.474.
     Medium,
-    /// 0.474 and above.
+    /// |δ| ≥ 0.474.
     Large,
 }
 
@@ -125,46 +125,47 @@ pub enum Effect {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ComparisonOutcome {
-    /// The difference exceeds chance, usual variation and the clocks' error.
+    /// The difference exceeds chance, usual variation, and the clocks' error.
     Different,
     /// No relevant difference was found.
     Same,
-    /// Unknown, because packets or known clock offsets are missing.
+    /// Unknown, because the packets or the clock offsets are not available.
     Undecided,
     /// Not compared: the runs measure different quantities.
     Refused,
 }
 
-/// Tests that assume independence, for information; the verdict does not use them.
+/// Tests that assume independent packets. They are for information only; the verdict does not depend on them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IndependenceTests {
-    /// Mann–Whitney U of A, ties ½.
+    /// Mann–Whitney U of A; ties count ½.
     pub u: f64,
     /// Standard score of U, corrected for ties and continuity.
     pub z: f64,
-    /// Two-sided p-value for independent packets: far too small, because packets of one run are not independent.
+    /// Two-sided p-value that assumes independent packets. It is far too small, because packets of one run are not
+    /// independent.
     pub p: f64,
     /// Kolmogorov–Smirnov distance.
     pub ks: f64,
-    /// Stephens' asymptotic p-value, under the same assumption.
+    /// Stephens' asymptotic p-value, which also assumes independent packets.
     pub ks_p: f64,
 }
 
-/// Comparison of A with B. Times in ns.
+/// Comparison of A with B. Times are in ns.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
-    /// Name of A.
+    /// Name of run A.
     pub a: String,
-    /// Name of B.
+    /// Name of run B.
     pub b: String,
     /// Compared quantity.
     pub basis: Basis,
-    /// Numbers of packets of A and B; 0 if unknown.
+    /// Number of packets of A and of B; 0 if unknown.
     pub n: [u64; 2],
-    /// Preconditions that are not met. If one of them is vital, the comparison is refused; others may have
-    /// caused the difference.
+    /// Preconditions that are not met. If a vital one is among them, the comparison is refused; others may have caused
+    /// the difference.
     pub unlike: Vec<Unlike>,
     /// Difference of the medians.
     pub median: Option<Difference>,
@@ -174,20 +175,20 @@ pub struct Comparison {
     pub loss: Option<Difference>,
     /// Cliff's δ: probability that a packet of B is slower than one of A, minus the probability of the reverse.
     pub cliffs_delta: Option<f64>,
-    /// Maximum error of δ; 0 if the packets are known.
+    /// Maximum error of δ; 0 if the packets are available.
     pub cliffs_delta_error: Option<f64>,
     /// Size of the effect, by Cliff's δ.
     pub effect: Option<Effect>,
-    /// Hodges–Lehmann shift: median of all b − a. If only summaries are known, the middle
-    /// of its possible range.
+    /// Hodges–Lehmann shift: median of all differences b − a. If only summaries are available, the middle of its
+    /// possible range.
     pub shift: Option<f64>,
     /// Sum of the measurement errors of both runs.
     pub floor: f64,
-    /// Tests that assume independence; `None` without packets.
+    /// Tests that assume independence; `None` if the packets are not available.
     pub tests: Option<IndependenceTests>,
     /// Statistic on which the verdict is based.
     pub statistic: Statistic,
-    /// The verdict.
+    /// Outcome of the comparison.
     pub outcome: ComparisonOutcome,
     /// Reason for the outcome, as a clause.
     pub because: String,

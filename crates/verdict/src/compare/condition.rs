@@ -1,5 +1,4 @@
-//! [`FailCondition`] under which a comparison fails (`--fail-if`): a verdict, a figure of a run, or its change from
-//! the first column.
+//! [`FailCondition`]: a condition under which a comparison fails (`--fail-if`).
 
 use super::{Cell, ComparisonGrid, LabelledRun};
 use crate::comparison;
@@ -11,17 +10,17 @@ use std::str::FromStr;
 /// A condition under which a comparison fails.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FailCondition {
-    /// A column is significantly worse than the first, in delay or in loss, as in the headline.
+    /// A column is significantly worse than the first column, in delay or in loss.
     Worse,
-    /// A column differs significantly from the first, in delay or in loss.
+    /// A column differs significantly from the first column, in delay or in loss.
     Different,
     /// A figure of any run crosses a threshold.
     Figure(ScalarCondition),
-    /// A figure differs from that of the first column by more than this.
+    /// A figure differs from the value in the first column by more than this limit.
     Change(ChangeLimit),
 }
 
-/// A limit of change.
+/// Limit for the change of a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeLimit {
     selector: Selector,
@@ -32,7 +31,7 @@ pub struct ChangeLimit {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Limit {
-    /// Limit in the figure's unit.
+    /// Limit in the same unit as the figure.
     By(f64),
     /// Limit as a share of the first column's value.
     Share(f64),
@@ -80,7 +79,7 @@ impl FromStr for FailCondition {
 }
 
 impl FailCondition {
-    /// Returns descriptions of the violations of this condition.
+    /// Describes each violation of this condition.
     pub fn violations(&self, grid: &ComparisonGrid, runs: &[LabelledRun]) -> Vec<String> {
         match self {
             FailCondition::Worse | FailCondition::Different => grid
@@ -138,7 +137,7 @@ impl ChangeLimit {
         })
     }
 
-    /// Returns the figure's mean over the runs of `cell`; `None` if it is undefined.
+    /// Returns the mean of the figure over the runs of `cell`; `None` if it is undefined.
     fn mean(&self, cell: &Cell, runs: &[LabelledRun]) -> Option<f64> {
         let values: Vec<f64> = cell
             .members

@@ -1,5 +1,5 @@
-//! [`ComparisonGrid`]: runs in rows and columns, for example a row for each load and a column for each class of
-//! traffic. Within a row every column is compared with the first.
+//! [`ComparisonGrid`]: runs in rows and columns, for example one row per load and one column per traffic class. Within
+//! a row, each column is compared with the first.
 
 use super::{Basis, Comparison, ComparisonSettings, ComparisonSide, Precondition, Ready, compare_ready};
 use crate::comparison;
@@ -24,35 +24,35 @@ pub struct LabelledRun {
     pub source: String,
     /// Summary of the run.
     pub summary: Summary,
-    /// Accepted packets of the run; empty if only the summary is known.
+    /// Accepted packets of the run; empty if only the summary is available.
     pub samples: Samples,
 }
 
 /// Property by which runs are grouped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunKey {
-    /// The label: the test's name, or its file.
+    /// Label of the run: the name of the test, or its file.
     Label,
-    /// The name given when it was measured.
+    /// Name given to the test when it was measured.
     Name,
-    /// The value of a tag of the test.
+    /// Value of this tag of the test.
     Tag(String),
     /// The requested DSCP.
     Dscp,
     /// Sender and receiver.
     Path,
-    /// Up or down.
+    /// Direction of the packets: up or down.
     Direction,
-    /// UDP or TCP.
+    /// Transport protocol: UDP or TCP.
     Transport,
-    /// Bytes of a packet.
+    /// Payload size.
     Payload,
-    /// Time between packets.
+    /// Mean time between packets.
     Period,
 }
 
 impl RunKey {
-    /// Returns the value of this key for `run`; `-` if it has none.
+    /// Returns the value of this key for `run`; `-` if the run has none.
     pub fn of(&self, run: &LabelledRun) -> String {
         let (header, info) = (&run.summary.header, &run.summary.session);
         let known = match self {
@@ -77,7 +77,7 @@ impl RunKey {
         known.unwrap_or_else(|| "-".to_owned())
     }
 
-    /// Returns the precondition that does not apply between groups, because this key varies it on purpose.
+    /// Returns the precondition that is not checked between groups because this key varies it on purpose.
     fn varies(&self) -> Option<Precondition> {
         match self {
             RunKey::Label => None,
@@ -92,10 +92,10 @@ impl RunKey {
     }
 }
 
-/// Not the name of a [`RunKey`].
+/// The text is no key for grouping ([`RunKey`]).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is nothing to group by: choose one of name, tag:KEY, dscp, path, direction, transport, payload, period"
+    "'{0}' is not a key for grouping: choose one of name, tag:KEY, dscp, path, direction, transport, payload, period"
 )]
 pub struct NoKey(String);
 
@@ -136,7 +136,7 @@ impl fmt::Display for RunKey {
     }
 }
 
-/// Runs of one row and one column.
+/// Runs in one row and one column.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cell {
@@ -147,12 +147,12 @@ pub struct Cell {
     pub members: Vec<usize>,
     /// Files of the runs.
     pub sources: Vec<String>,
-    /// Hosts and times of the runs, as far as they are known.
+    /// Hosts and times of the runs, where known.
     #[serde(skip)]
     pub measured: Vec<String>,
     /// Number of packets sent.
     pub sent: u64,
-    /// Number of packets accepted: first clean copies.
+    /// Number of valid packets received, without duplicates.
     pub accepted: u64,
     /// Number of packets lost; `None` if loss is invisible (TCP).
     pub lost: Option<u64>,
@@ -160,7 +160,7 @@ pub struct Cell {
     pub loss_ratio: Option<f64>,
     /// Length of the longest run of losses.
     pub longest_loss: Option<u64>,
-    /// Delay, corrected if the clocks allow it; `None` if summaries of several runs cannot be pooled.
+    /// Delay, corrected if the clocks allow it; `None` for several runs with only summaries, which cannot be pooled.
     pub latency: Option<Distribution>,
     /// True if `latency` is reliable: a round trip, or a one-way delay between clocks whose offset is known.
     pub latency_trusted: bool,
@@ -168,22 +168,22 @@ pub struct Cell {
     pub pdv: Option<Distribution>,
     /// Delay variation of consecutive packets.
     pub ipdv: Option<Ipdv>,
-    /// Mean of RTP jitter, in ns; only for a single run.
+    /// Mean of RTP jitter, in ns; `None` for several runs.
     pub rfc3550_mean: Option<f64>,
-    /// Best mean opinion score; only for a single run.
+    /// Best mean opinion score; `None` for several runs.
     pub mos: Option<f64>,
-    /// Verdict on the worst run; `None` if none is known.
+    /// Verdict on the worst run; `None` if no verdict is known.
     pub answer: Option<Answer>,
-    /// Every defined figure by its key: for a single run all of them, for several those that follow from all packets or
-    /// counts. `latency-*` figures are those of `latency`.
+    /// All defined figures by key. For several runs, only figures that can be computed from all packets or counts.
+    /// `latency-*` figures are those of `latency`.
     pub figures: BTreeMap<String, ExactNumber>,
-    /// The delays above the minimum, sorted; `None` without packets.
+    /// PDV of the packets, sorted; `None` if the packets are not available.
     #[serde(skip)]
     pub pdv_sample: Option<Sample>,
-    /// The delays, sorted; `None` without packets.
+    /// Delays of the packets, sorted; `None` if the packets are not available.
     #[serde(skip)]
     pub latency_sample: Option<Sample>,
-    /// The delay variations of consecutive packets, sorted; `None` without packets.
+    /// Delay variations of consecutive packets, sorted; `None` if the packets are not available.
     #[serde(skip)]
     pub ipdv_sample: Option<Sample>,
 }
@@ -192,11 +192,11 @@ pub struct Cell {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparisonRow {
-    /// The common value of its runs; empty if there is only one row.
+    /// Value that the runs of this row share; empty if there is only one row.
     pub name: String,
     /// One cell per column; `None` if the row has no runs for the column.
     pub cells: Vec<Option<Cell>>,
-    /// Comparison of each further column with the first that has runs.
+    /// Comparison of each further column with the first column that has runs.
     pub comparisons: Vec<Comparison>,
 }
 
@@ -212,13 +212,14 @@ pub struct ComparisonGrid {
     pub columns: Vec<String>,
     /// Rows of the grid.
     pub rows: Vec<ComparisonRow>,
-    /// Verdict on the grid: the column that differs, the difference and its significance, and the causes in a worse column.
+    /// Verdict on the grid: which column differs, by how much and how reliably, and the causes in a worse column.
     pub answer: Answer,
 }
 
 impl ComparisonGrid {
-    /// Groups `runs` into columns by one key and, if there is a second one, into rows by that, in the order of their
-    /// first appearance, but the column `baseline` first. Runs with equal keys are pooled.
+    /// Groups `runs` into columns by one key and, if there is a second key, into rows by that. Columns and rows are in
+    /// the order of their first appearance, except that the column `baseline` comes first. Runs with equal keys are
+    /// pooled.
     pub fn new(
         runs: &[LabelledRun],
         columns: &RunKey,
@@ -237,7 +238,7 @@ impl ComparisonGrid {
         };
         let question = ComparisonSettings { varied: question.varied.or(columns.varies()), ..*question };
         let mut column_names = names(columns);
-        // Stable: the others keep their order.
+        // The sort is stable: the other columns keep their order.
         column_names.sort_by_key(|name| baseline != Some(name.as_str()));
         let row = |name: String| {
             let here = |(_, r): &(usize, &LabelledRun)| rows.is_none_or(|key| key.of(r) == name);
@@ -354,7 +355,8 @@ impl Cell {
 }
 
 impl Cell {
-    /// Returns the summary from which figures are taken: that of the only run, or the part that can be pooled.
+    /// Returns the summary from which figures are taken: the summary of a single run, or the figures of several runs
+    /// that can be pooled.
     fn together(&self, runs: &[&LabelledRun]) -> Summary {
         let mut whole = match runs {
             [only] => only.summary.clone(),
@@ -399,7 +401,7 @@ fn pooled(runs: &[&LabelledRun]) -> Summary {
     whole
 }
 
-/// Pools the steps within each run: returns their figures, and the sorted steps.
+/// Pools the delay differences within each run. Returns their figures, and the differences in ascending order.
 fn pooled_ipdv(runs: &[&LabelledRun]) -> (Ipdv, Sample) {
     let steps: Vec<i64> = runs.iter().flat_map(|run| ipdv::steps(&run.samples)).collect();
     let possible = runs.iter().map(|r| r.summary.counts.sent.saturating_sub(1)).sum();

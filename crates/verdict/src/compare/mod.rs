@@ -1,9 +1,9 @@
 //! Compares two runs, with a verdict that is not based on p-values (metrics §20).
 //!
 //! Packets of one run are not independent, so a test that assumes independence finds a difference between any two runs
-//! that are long enough. The verdict "different" therefore needs three things: an interval that allows for correlation
-//! and excludes no change, an effect that is not negligible, and a change larger than the error of the measurement
-//! itself.
+//! that are long enough. The verdict "different" therefore requires three things: a confidence interval that allows for
+//! correlation and does not contain zero, an effect that is not negligible, and a change larger than the measurement
+//! error.
 
 pub(crate) mod comparison;
 mod condition;
@@ -25,12 +25,12 @@ use jitlat_core::distribution::sample::Sample;
 use jitlat_core::metrics::stat::wilson95;
 use pairs::{OrderedPairs, hodges_lehmann};
 
-/// Compares `b` with `a`.
+/// Compares run `b` with run `a`.
 pub fn compare(a: &ComparisonSide, b: &ComparisonSide, question: &ComparisonSettings) -> Comparison {
     compare_ready(&Ready::new(a, question.seed), &Ready::new(b, question.seed), question)
 }
 
-/// Side with results that are computed once for any number of comparisons.
+/// A side of a comparison, with results that are computed once for any number of comparisons.
 struct Ready<'a> {
     side: &'a ComparisonSide,
     all: Sample,
@@ -81,7 +81,7 @@ fn compare_ready(ready_a: &Ready<'_>, ready_b: &Ready<'_>, question: &Comparison
     result
 }
 
-/// Statistics of all pairs of a packet of A and a packet of B.
+/// Statistics of all pairs of one packet of A and one packet of B.
 #[derive(Clone, Copy)]
 struct AllPairs {
     delta: f64,
@@ -91,7 +91,7 @@ struct AllPairs {
 }
 
 impl AllPairs {
-    /// Computes the statistics from the packets if both sides have them, otherwise from the known distributions.
+    /// Computes the statistics from the packets if both sides have them, otherwise from their stored distributions.
     fn of(
         (a, sa): (&ComparisonSide, &Sample),
         (b, sb): (&ComparisonSide, &Sample),
@@ -100,7 +100,7 @@ impl AllPairs {
         if !sa.is_empty() && !sb.is_empty() {
             let pairs = OrderedPairs::count(sa, sb);
             return Some(AllPairs {
-                // Pairs count A over B, but the change of B is reported, so the sign is reversed.
+                // The pairs compare A with B, but the change of B is reported: reverse the sign.
                 delta: -pairs.delta(),
                 delta_error: 0.0,
                 shift: hodges_lehmann(sb, sa),
@@ -122,7 +122,8 @@ fn moved(mut values: comparable::Weighted, by: i64) -> comparable::Weighted {
     values
 }
 
-/// Returns the difference of the loss ratios with Newcombe's interval, which combines the intervals of both ratios.
+/// Returns the difference between the loss ratios, with Newcombe's interval, which combines the intervals of both
+/// ratios.
 fn loss(a: &ComparisonSide, b: &ComparisonSide) -> Option<Difference> {
     let ratio = |side: &ComparisonSide| {
         let (lost, sent) = side.loss.filter(|l| l.1 > 0)?;
@@ -138,6 +139,7 @@ fn loss(a: &ComparisonSide, b: &ComparisonSide) -> Option<Difference> {
     })
 }
 
+// Limits of Cliff's delta by Romano et al. (2006).
 fn effect(delta: f64) -> Effect {
     match delta.abs() {
         d if d < 0.147 => Effect::Negligible,

@@ -1,10 +1,10 @@
-//! Statistics of all pairs of a value of one run and a value of another.
+//! Statistics of all pairs of a value from one run and a value from another run.
 
 use super::comparison::IndependenceTests;
 use jitlat_core::comparable::Weighted;
 use jitlat_core::distribution::sample::Sample;
 
-/// Values in ascending order, each with a number of packets.
+/// Values in ascending order, each with the number of packets that have it.
 pub(super) trait AscendingValues {
     /// Returns the k-th value and its number of packets.
     fn entry(&self, k: usize) -> Option<(i64, u64)>;
@@ -43,8 +43,8 @@ impl AscendingValues for Weighted {
     }
 }
 
-/// Numbers of pairs (a, b) by order, and the distance between the two empirical distributions. Takes O(n + m) on
-/// sorted samples.
+/// Numbers of pairs (a, b) with a < b, a = b and a > b, and the distance between the two empirical distributions. Takes
+/// O(n + m) on sorted samples.
 #[derive(Clone, Copy)]
 pub(super) struct OrderedPairs {
     greater: u128,
@@ -62,7 +62,7 @@ impl OrderedPairs {
         let total = u128::from(n) * u128::from(m);
         let mut found = OrderedPairs { greater: 0, less: 0, total, ties: 0.0, distance: 0.0 };
         let (mut i, mut j) = (0, 0);
-        // Number of packets of each sample so far.
+        // Number of packets of each sample that have been passed.
         let (mut of_a, mut of_b) = (0u64, 0u64);
         loop {
             let next = match (a.entry(i), b.entry(j)) {
@@ -88,7 +88,7 @@ impl OrderedPairs {
         found
     }
 
-    /// Returns Cliff's δ: the share of pairs in which a is greater, minus that in which b is.
+    /// Returns Cliff's δ: the share of pairs in which a is greater, minus the share in which b is greater.
     pub fn delta(&self) -> f64 {
         (self.greater as f64 - self.less as f64) / self.total as f64
     }
@@ -100,8 +100,10 @@ impl OrderedPairs {
         let u = self.greater as f64 + equal as f64 / 2.0;
         let all = n + m;
         let variance = n * m / 12.0 * (all + 1.0 - self.ties / (all * (all - 1.0)));
+        // U is discrete, so the continuity correction of one half applies.
         let z = if variance > 0.0 { ((u - n * m / 2.0).abs() - 0.5) / variance.sqrt() } else { 0.0 };
         let effective = n * m / all;
+        // Stephens' correction for small samples.
         let lambda = (effective.sqrt() + 0.12 + 0.11 / effective.sqrt()) * self.distance;
         IndependenceTests {
             u,
@@ -113,7 +115,7 @@ impl OrderedPairs {
     }
 }
 
-/// Returns P(K > λ) of the Kolmogorov distribution, by its series; below 0.2 it is 1 to double precision.
+/// Returns P(K > λ) of the Kolmogorov distribution, computed from its series. Below 0.2 it is 1 to double precision.
 fn kolmogorov(lambda: f64) -> f64 {
     if lambda <= 0.2 {
         return 1.0;
@@ -123,8 +125,8 @@ fn kolmogorov(lambda: f64) -> f64 {
     (2.0 * sum).clamp(0.0, 1.0)
 }
 
-/// Returns the exact median of all x − y without computing the n·m differences: by bisection of its value, with a count in
-/// O(n + m) for each step.
+/// Returns the exact median of all x − y without computing the n·m differences: by bisection of the median's value,
+/// with an O(n + m) count per step.
 pub(super) fn hodges_lehmann(x: &impl AscendingValues, y: &impl AscendingValues) -> f64 {
     let total = u128::from(x.packets()) * u128::from(y.packets());
     let value = |of: Option<(i64, u64)>| i128::from(of.map_or(0, |e| e.0));
@@ -141,8 +143,7 @@ pub(super) fn hodges_lehmann(x: &impl AscendingValues, y: &impl AscendingValues)
     (kth((total - 1) / 2) + kth(total / 2)) / 2.0
 }
 
-/// Returns the number of pairs with x − y ≤ `limit`. For ascending x, the first y that is large enough only
-/// moves up.
+/// Returns the number of pairs with x − y ≤ `limit`. As x ascends, the first y that is large enough never moves down.
 fn at_most(x: &impl AscendingValues, y: &impl AscendingValues, limit: i128) -> u128 {
     let (mut count, mut first) = (0u128, 0);
     let mut rest = y.packets();

@@ -1,4 +1,4 @@
-//! [`ComparisonSide`]: one side of a comparison, a run or several runs of the same kind.
+//! [`ComparisonSide`]: one side of a comparison, consisting of one or several runs of the same kind.
 
 use super::comparison::{Basis, Precondition, Statistic, Unlike};
 use crate::sentences::comparison::{self, UnlikeFacts};
@@ -11,34 +11,34 @@ use jitlat_core::metrics::series::Samples;
 use jitlat_core::spec::{Direction, Dscp, ip_protocol_name};
 use jitlat_core::summary::Summary;
 
-/// One side of a comparison. Fields are public so that measurements of other tools can be compared, too.
+/// One side of a comparison. Fields are public so that measurements of other tools can also be compared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ComparisonSide {
     /// Name of the side.
     pub label: String,
     /// True if the delays are round trips; `None` if unknown.
     pub round_trip: Option<bool>,
-    /// Period, in ns.
+    /// Mean time between packets, in ns; `None` if unknown.
     pub period: Option<i64>,
-    /// Payload, in bytes.
+    /// Payload size, in bytes; `None` if unknown.
     pub payload: Option<u64>,
     /// Direction; `None` if unknown.
     pub direction: Option<Direction>,
-    /// Protocol number.
+    /// IP protocol number; `None` if unknown.
     pub proto: Option<u8>,
-    /// Differentiated-services code point; `None` if unknown.
+    /// DSCP; `None` if unknown.
     pub dscp: Option<u8>,
-    /// Sender and receiver.
+    /// Addresses of sender and receiver; `None` if unknown.
     pub path: Option<[String; 2]>,
-    /// Lost and sent packets; `None` if loss is invisible.
+    /// Number of lost packets and of sent packets; `None` if loss is invisible.
     pub loss: Option<(u64, u64)>,
     /// 95 % interval of the loss ratio that allows for correlation; `None` if unknown.
     pub loss_interval: Option<[f64; 2]>,
-    /// Compared times, in ns, run after run, each in send order; empty if only the figures below are known.
+    /// Compared times, in ns, run after run, each in send order; empty if only the figures below are available.
     pub values: Vec<i64>,
-    /// Number of values per run; empty for one run.
+    /// Number of values per run; empty for a single run.
     pub runs: Vec<usize>,
-    /// Distribution that is known without values.
+    /// Stored distribution that replaces `values`; `None` if there is none.
     pub comparable: Option<Comparable>,
     /// Smallest of the compared times, in ns.
     pub least: i64,
@@ -51,7 +51,7 @@ pub struct ComparisonSide {
 }
 
 impl ComparisonSide {
-    /// Returns the side of the run of `summary`, whose accepted packets are `samples` (empty if unknown).
+    /// Creates a side from the run of `summary`, whose accepted packets are `samples` (empty if not available).
     pub fn new(
         label: &str,
         summary: &Summary,
@@ -87,8 +87,9 @@ impl ComparisonSide {
                 described.with_delays(summary, samples, correction, bound)
             }
             Basis::Ipdv => {
-                // The variation between two packets is at most the larger PDV of the two, so it exceeds a value at most
-                // twice as often as PDV does: its percentile is at most the PDV's nearer to the end.
+                // The variation between two packets is at most the larger of their PDVs. It therefore exceeds a value
+                // at most twice as often as PDV does, and its percentile is at most the PDV percentile with half the
+                // tail.
                 let percent = if statistic == Statistic::Median { 90_000 } else { 99_900 };
                 let values = ipdv::steps(samples).into_iter().map(i64::saturating_abs).collect();
                 ComparisonSide { values, floor: noise(percent), ..described }
@@ -142,7 +143,7 @@ impl ComparisonSide {
             (all.median, all.p99, all.loss_interval) = (None, None, None);
             (all.comparable, all.least) = (None, all.least.min(next.least));
         }
-        // The packets of only some runs must not represent all of them.
+        // If packets are only available of some runs, they must not represent all runs.
         if all.runs.contains(&0) {
             all.values.clear();
             all.runs.clear();
@@ -155,8 +156,8 @@ impl ComparisonSide {
         self.values.iter().copied().min().unwrap_or(self.least)
     }
 
-    /// Returns the uncertainty of the median and the 99th percentile, both relative to [`ComparisonSide::least`].
-    /// `all`: the sorted values.
+    /// Returns the uncertainty of the median and the 99th percentile, both relative to [`ComparisonSide::least`]. `all`
+    /// contains the sorted values.
     pub(super) fn spread(&self, all: &Sample, seed: u64) -> Option<ResampledSpread> {
         if self.values.is_empty() {
             return self.comparable.as_ref()?.spread().cloned();
@@ -167,7 +168,7 @@ impl ComparisonSide {
         ResampledSpread::of(&above.iter().map(Vec::as_slice).collect::<Vec<_>>(), all, seed)
     }
 
-    /// Returns the distribution that is known without the packets; only for a single run.
+    /// Returns the stored distribution, or one computed from the packets; `None` for several runs.
     pub(super) fn known(&self, all: &Sample, seed: u64) -> Option<Comparable> {
         if self.values.is_empty() {
             return self.comparable.clone().filter(|c| c.n() > 0);
@@ -207,7 +208,7 @@ fn in_send_order(samples: &Samples) -> impl Iterator<Item = i64> + '_ {
     order.into_iter().map(|k| samples.delay[k])
 }
 
-/// Returns true if both sides are the same run: they have the same delays in the same order, as far as is known.
+/// Returns true if both sides are the same run: all delays that are available are equal, in the same order.
 fn is_the_same(a: &ComparisonSide, b: &ComparisonSide) -> bool {
     if !a.values.is_empty() && !b.values.is_empty() {
         return a.values == b.values;
@@ -216,7 +217,7 @@ fn is_the_same(a: &ComparisonSide, b: &ComparisonSide) -> bool {
     known(a).zip(known(b)).is_some_and(|(x, y)| a.least() == b.least() && x.is_the_same(&y))
 }
 
-/// Returns the preconditions that `a` and `b` do not meet, except the one that differs on purpose.
+/// Returns the preconditions that `a` and `b` do not meet, except the one that the user varied on purpose.
 pub(super) fn unlike(a: &ComparisonSide, b: &ComparisonSide, varied: Option<Precondition>) -> Vec<Unlike> {
     fn differs<'a, T: PartialEq>(x: &'a Option<T>, y: &'a Option<T>) -> Option<(&'a T, &'a T)> {
         x.as_ref().zip(y.as_ref()).filter(|(x, y)| x != y)

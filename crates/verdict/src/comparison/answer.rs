@@ -1,5 +1,4 @@
-//! Verdict on a comparison: the run that differs, the difference with its start and confidence, and the causes in a
-//! worse run.
+//! Verdict on a comparison: which run differs, by how much, since when and how reliably, and the causes in a worse run.
 
 use crate::compare::comparison::{Comparison, ComparisonOutcome, Difference};
 use crate::compare::{Cell, ComparisonRow};
@@ -8,20 +7,20 @@ use jitlat_core::answer::Level;
 use jitlat_core::answer::{Answer, Cause, Severity, Suitability};
 use std::collections::BTreeMap;
 
-/// Difference of one side from the other, including losses, which the outcome of a comparison does not cover.
+/// Difference between one side and the other, including loss, which the outcome of a comparison does not cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SideChange {
     /// More jitter (or delay), or more loss.
     Worse,
-    /// Less of one, more of the other.
+    /// Less of one, but more of the other.
     Mixed,
-    /// Less of one, and not more of the other.
+    /// Less of at least one, and more of neither.
     Better,
     /// No relevant difference.
     Same,
-    /// Not known.
+    /// Unknown: the data allow no decision.
     Undecided,
-    /// Not compared.
+    /// The runs were not compared.
     Refused,
 }
 
@@ -59,7 +58,7 @@ impl SideChange {
         }
     }
 
-    /// Returns the level with which the difference is marked.
+    /// Returns the importance of the difference, by which it is marked.
     pub fn level(self) -> Level {
         match self {
             SideChange::Worse => Level::Poor,
@@ -70,13 +69,13 @@ impl SideChange {
     }
 }
 
-/// Returns the difference of the loss ratios; `None` if it may be chance.
+/// Returns the difference between the loss ratios; `None` if it may be due to chance.
 pub(crate) fn loss_difference(c: &Comparison) -> Option<Difference> {
     let beyond = |[low, high]: [f64; 2]| low > 0.0 || high < 0.0;
     c.loss.filter(|d| d.ci95.is_some_and(beyond))
 }
 
-/// Returns the level of the whole verdict, which is that of its worst comparison.
+/// Returns the level of the whole verdict: the level of its worst comparison.
 pub fn level(rows: &[ComparisonRow]) -> Level {
     let changes: Vec<SideChange> = rows.iter().flat_map(|row| &row.comparisons).map(SideChange::of).collect();
     let first =
@@ -84,8 +83,8 @@ pub fn level(rows: &[ComparisonRow]) -> Level {
     first.into_iter().find(|change| changes.contains(change)).map_or(Level::Bad, SideChange::level)
 }
 
-/// Returns the verdict on the comparisons in `rows`. Its severity, buffer and profiles are the worst among the columns
-/// that are compared with the first.
+/// Returns the verdict on the comparisons in `rows`. Its severity, buffer and profiles are the worst ones among the
+/// columns that are compared with the first column.
 pub fn answer(rows: &[ComparisonRow]) -> Answer {
     let compared = || rows.iter().flat_map(compared_cells);
     let answers: Vec<&Answer> = compared().filter_map(|(_, cell)| cell.answer.as_ref()).collect();
@@ -112,14 +111,14 @@ pub fn answer(rows: &[ComparisonRow]) -> Answer {
     }
 }
 
-/// Returns the columns that are compared with the first one that has runs.
+/// Iterates over the columns that are compared with the first column that has runs.
 fn compared_cells(row: &ComparisonRow) -> impl Iterator<Item = (&Comparison, &Cell)> {
     row.comparisons
         .iter()
         .filter_map(|c| Some((c, row.cells.iter().flatten().find(|cell| cell.column == c.b)?)))
 }
 
-/// Returns the causes that a worse column has and the first does not, with the name of the column.
+/// Returns the causes that a worse column has and the first column does not have, each with the name of its column.
 pub fn new_causes(row: &ComparisonRow) -> Vec<(&str, &Cause)> {
     let before = row.cells.iter().flatten().next().and_then(|cell| cell.answer.as_ref());
     let worse = compared_cells(row)

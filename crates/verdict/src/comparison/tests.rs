@@ -79,7 +79,7 @@ fn what_is_missing_is_named() {
     for n in [[0, 5], [5, 0]] {
         assert!(without(n).starts_with("one of the two has no packets"));
     }
-    assert_eq!(without([5, 5]), "too few packets to tell a change from chance");
+    assert_eq!(without([5, 5]), "too few packets to distinguish a change from chance");
     let unlike = |what| decided(|c| c.unlike = vec![Unlike { what, text: "up and down".into() }]);
     assert_eq!(unlike(Precondition::Direction), (ComparisonOutcome::Refused, "up and down".into()));
     assert_eq!(unlike(Precondition::Period).0, ComparisonOutcome::Different);

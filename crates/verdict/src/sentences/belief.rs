@@ -6,14 +6,14 @@ use jitlat_core::units::eng3 as time;
 /// Sentence for a path about which nothing is known.
 pub const NOTHING_KNOWN: &str = "Nothing is known about this path.";
 
-/// Knowledge of the clocks of a test.
+/// Knowledge about the two clocks of a test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ClockKnowledge {
     /// Round trips: one clock stamps both ends.
     OneClock,
-    /// Clock offset and its error bound, in ns.
+    /// Clock offset and the bound of its error, both in ns.
     Bounded(f64, f64),
-    /// Clock offset, in ns, without a bound of its error.
+    /// Clock offset, in ns; its error has no known bound.
     Unbounded(f64),
     /// Both kernels report synchronised clocks.
     Synchronised,
@@ -23,7 +23,7 @@ pub enum ClockKnowledge {
     Set,
 }
 
-/// Describes the consequences of the clocks for the figures.
+/// Describes how the clocks affect the figures.
 pub fn clocks(knowledge: ClockKnowledge) -> String {
     match knowledge {
         ClockKnowledge::OneClock => {
@@ -74,7 +74,8 @@ pub fn sender(error: f64, jitter: f64) -> String {
     )
 }
 
-/// Describes the sources of the stamps at both ends. `by_programs`: some were read by programs, so scheduling affects them.
+/// Describes the sources of the stamps at both ends. `by_programs` is true if programs read some of them, which makes
+/// them subject to scheduling.
 pub fn stamps(sent: &[&str], arrived: &[&str], by_programs: bool) -> String {
     let sources = |names: &[&str]| if names.is_empty() { "none".to_owned() } else { names.join(" and ") };
     let noise = if by_programs {
@@ -85,20 +86,29 @@ pub fn stamps(sent: &[&str], arrived: &[&str], by_programs: bool) -> String {
     format!("Stamps: {} on sending, {} on arrival; {noise}.", sources(sent), sources(arrived))
 }
 
-/// Describes the finest percentile that `packets` resolve. `dependent`: delays of neighbouring packets are correlated.
-pub fn sample(packets: u64, dependent: bool, tcp: bool) -> String {
-    let finest = match packets {
+/// Describes the finest percentile that `packets` packets resolve. `dependent` is true if the delays of neighbouring
+/// packets are correlated; they are then as precise as the `effective` number of independent ones, if it is known.
+pub fn sample(packets: u64, dependent: bool, effective: Option<f64>, tcp: bool) -> String {
+    let effective = effective.map(|n| n as u64).filter(|n| dependent && *n < packets);
+    let finest = match effective.unwrap_or(packets) {
         0..100 => ", too few for the 99th percentile",
         100..1000 => " resolve the 99th percentile, but none finer",
         1000..3700 => " resolve the 99.9th percentile, but do not bound it from above",
         _ => " resolve the 99.9th percentile and bound it from both sides",
     };
-    let dependent = if dependent {
-        " Delays of neighbouring packets are correlated, so the sample is worth fewer packets than that."
+    let worth = effective.map_or(String::new(), |n| {
+        format!(", as precise as {n} independent ones because neighbours are correlated")
+    });
+    let dependent = if dependent && effective.is_none() {
+        " Delays of neighbouring packets are correlated, so the sample is worth fewer independent packets."
     } else {
         ""
     };
     let tcp = if tcp { " TCP hides loss and reordering; both appear as delay." } else { "" };
     let packets = count(packets, "packet");
-    format!("Sample: {packets}{finest}.{dependent}{tcp}")
+    let then = if worth.is_empty() { "" } else { "," };
+    format!(
+        "Sample: {packets}{worth}{}{finest}.{dependent}{tcp}",
+        if finest.starts_with(',') { "" } else { then }
+    )
 }

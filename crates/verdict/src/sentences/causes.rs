@@ -1,14 +1,15 @@
-//! Evidence of each cause in one clause (`Cause::because`), and the location of the cause.
+//! Sentences with the evidence of each cause (`Cause::because`).
 
 use super::numbers::{count, moment, percent, time};
-use jitlat_core::answer::{Cause, CauseId, Fault};
-use jitlat_core::session::Ending;
+use crate::tcp_limits::TcpHold;
+use jitlat_core::answer::{Cause, CauseId, Fault, TcpLimit};
+use jitlat_core::session::{Ending, Session, SizeLimit};
 use jitlat_core::spec::Direction;
 
-/// Separates the number of events from the description of the largest.
+/// Text between the number of events and the description of the largest one.
 const LARGEST: &str = " times, the largest: ";
 
-/// Separates the share of packets from their size in the evidence of size-dependent loss.
+/// Text between the share of lost packets and their size in the evidence of size-dependent loss.
 const OF_SIZE: &str = ", all of ";
 
 /// Returns the evidence of `cause` with its direction, location and confidence: `no packet arrived for 3.0 s, from
@@ -37,9 +38,9 @@ pub(super) fn direction(direction: Option<Direction>) -> &'static str {
     }
 }
 
-/// Describes several causes of one kind: their number, and the largest of them.
+/// Describes several causes of one kind by their number and the largest of them.
 pub fn repeated(count: u64, largest: &str) -> String {
-    // The largest may itself describe several causes.
+    // The description of the largest cause may itself combine several causes.
     let of_one = largest.rsplit(LARGEST).next().unwrap_or_default();
     format!("{count}{LARGEST}{of_one}")
 }
@@ -98,7 +99,46 @@ pub fn queue_with_drops(from_s: f64, to_s: f64, height_ns: i64, dropped: u64) ->
     }
 }
 
-/// Describes a time during which the path itself delivered nothing.
+/// Returns the name of a limit of a TCP connection.
+pub(super) fn tcp_limit(limit: TcpLimit) -> &'static str {
+    match limit {
+        TcpLimit::SlowStart => "slow start",
+        TcpLimit::CongestionWindow => "congestion window",
+        TcpLimit::ReceiveWindow => "receive window",
+        TcpLimit::SendBuffer => "send buffer",
+    }
+}
+
+/// Describes packets that a TCP connection held back for up to `height_ns`, in the sending host.
+pub fn held_back(hold: TcpHold, [from_s, to_s]: [f64; 2], height_ns: i64) -> String {
+    let TcpHold { limit, windows: [first, last], round_trip_us } = hold;
+    let rtt = time(1e3 * f64::from(round_trip_us));
+    let why = match limit {
+        TcpLimit::SlowStart => format!(
+            "slow start, because a round trip takes {rtt} and the congestion window grows only once per round trip (from \
+             {first} to {last} segments)"
+        ),
+        TcpLimit::CongestionWindow => {
+            format!("the congestion window of {last} segments was full, and acknowledgements take {rtt}")
+        }
+        TcpLimit::ReceiveWindow => {
+            "the receive window was full (flow control): the receiver's buffer is too small for this path, or its program \
+             reads too slowly"
+                .to_owned()
+        }
+        TcpLimit::SendBuffer => {
+            format!("the send buffer was full, and it is emptied only by acknowledgements, which take {rtt}")
+        }
+    };
+    format!(
+        "TCP held packets back for up to {}, from {} to {}: {why}; they waited in the sending host, not in a queue on the path",
+        time(height_ns as f64),
+        moment(from_s),
+        moment(to_s)
+    )
+}
+
+/// Describes a period during which the path itself delivered nothing.
 pub fn path_hold(at_s: f64, length_ns: i64) -> String {
     format!(
         "the path delivered nothing for {} at {}, then everything at once; the kernel's stamps rule out the receiving \
@@ -108,7 +148,7 @@ pub fn path_hold(at_s: f64, length_ns: i64) -> String {
     )
 }
 
-/// Describes a queue that never empties: every packet took at least `least_ns`, although the probes of the idle path
+/// Describes a queue that never empties. Every packet took at least `least_ns`, although the probes of the idle path
 /// took only `rtt_ns` for a round trip.
 pub fn standing_queue(least_ns: i64, rtt_ns: i64) -> String {
     format!(
@@ -119,28 +159,28 @@ pub fn standing_queue(least_ns: i64, rtt_ns: i64) -> String {
     )
 }
 
-/// Part of the test in which losses occur.
+/// The part of a test in which losses occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LossSpan {
     /// Times between which all losses occur, in seconds; `None` for the whole test.
     pub part_s: Option<[f64; 2]>,
-    /// Part with the highest loss ratio, if it is much higher.
+    /// Part with the highest loss ratio, if that ratio is much higher than on average.
     pub worst: Option<WorstPart>,
 }
 
-/// Part of a test with the highest loss ratio.
+/// The part of a test with the highest loss ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorstPart {
-    /// Loss ratio in this part.
+    /// Loss ratio in this part, 0…1.
     pub share: f64,
-    /// Start, in seconds.
+    /// Start of the part, in seconds.
     pub from_s: f64,
-    /// End, in seconds.
+    /// End of the part, in seconds.
     pub to_s: f64,
 }
 
 impl LossSpan {
-    /// Returns the span as the end of a sentence; empty for the whole test.
+    /// Returns the part as the end of a sentence; empty for the whole test.
     fn text(self) -> String {
         let part = self
             .part_s
@@ -185,7 +225,7 @@ pub fn policing(share: f64, span: LossSpan) -> String {
     )
 }
 
-/// Describes losses of `length` packets on average, every `period_s` seconds.
+/// Describes losses that repeat every `period_s` seconds, with `length` lost packets on average.
 pub fn periodic_loss(share: f64, period_s: f64, length: f64, span: LossSpan) -> String {
     let each = if length < 1.05 { "1 packet".to_owned() } else { format!("{length:.1} packets on average") };
     format!("{} lost at regular times: {each} every {}{}", percent(share), time(1e9 * period_s), span.text())
@@ -196,13 +236,14 @@ pub fn size_dependent(share: f64, size: u16) -> String {
     format!("{} lost{OF_SIZE}{size} bytes or more; shorter packets pass", percent(share))
 }
 
-/// Returns the size from the evidence of size-dependent loss: `700 bytes or more`.
+/// Returns the packet size in the evidence of size-dependent loss: `700 bytes or more`.
 pub(super) fn lost_size(because: &str) -> &str {
     let after = because.split(OF_SIZE).nth(1).and_then(|size| size.split(';').next());
     after.unwrap_or("more than a certain size")
 }
 
-/// Describes reordered packets, half of which were late by `late_ns` or more, and the part of the test that contains them.
+/// Describes reordered packets, half of which were late by `late_ns` or more. `part_s` is the part of the test that
+/// contains them, in seconds.
 pub fn reordering(share: f64, late_ns: i64, part_s: Option<[f64; 2]>) -> String {
     let span = LossSpan { part_s, worst: None }.text();
     format!(
@@ -212,8 +253,8 @@ pub fn reordering(share: f64, late_ns: i64, part_s: Option<[f64; 2]>) -> String 
     )
 }
 
-/// Describes a path that became longer or shorter by `change_ns`, until `until_s` or to the end of the test; `lost`
-/// packets were lost during the change.
+/// Describes a path that became longer or shorter by `change_ns`, until `until_s`, or until the end of the test if
+/// `None`. `lost` packets were lost during the change.
 pub fn route_change(from_s: f64, until_s: Option<f64>, change_ns: i64, lost: u64) -> String {
     let how = if change_ns > 0 { "longer" } else { "shorter" };
     let by = time(change_ns.saturating_abs() as f64);
@@ -226,7 +267,7 @@ pub fn route_change(from_s: f64, until_s: Option<f64>, change_ns: i64, lost: u64
     format!("the path was {by} {how}, from {} {until}{lost}", moment(from_s))
 }
 
-/// Host whose clock was set.
+/// The host whose clock was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SteppedClock {
     /// Clock of the sending host.
@@ -263,14 +304,19 @@ pub fn clock_skew(ppm: f64, error: f64, drift_ns: i64) -> String {
     )
 }
 
-/// Describes a stall of the sending program, after which `packets` left late.
-pub fn sender_stall(from_s: f64, length_ns: i64, packets: u64) -> String {
-    format!(
-        "the sender stalled for {}, from {} on: {} left late",
-        time(length_ns as f64),
-        moment(from_s),
-        count(packets, "packet")
-    )
+/// Describes a stall of the sending program, after which `packets` left late; it skipped `skipped` others, which would
+/// have left too late.
+pub fn sender_stall(from_s: f64, length_ns: i64, packets: u64, skipped: u64) -> String {
+    let effect = match (packets, skipped) {
+        (_, 0) => format!("{} left late", count(packets, "packet")),
+        (0, n) => format!("{} {} not sent", count(n, "packet"), were(n)),
+        (_, n) => format!("{} left late, {n} {} not sent", count(packets, "packet"), were(n)),
+    };
+    format!("the sender stalled for {}, from {} on: {effect}", time(length_ns as f64), moment(from_s))
+}
+
+fn were(n: u64) -> &'static str {
+    if n == 1 { "was" } else { "were" }
 }
 
 /// Describes a stall of the receiving program, after which it read `packets` at once.
@@ -283,7 +329,7 @@ pub fn receiver_stall(from_s: f64, length_ns: i64, packets: u64) -> String {
     )
 }
 
-/// Packets that waited in the interface of the sending host.
+/// Facts about packets that waited in the interface of the sending host.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalQueueFacts {
     /// Time from the first packet to the first that waited, in seconds.
@@ -324,7 +370,30 @@ pub fn duplication(share: f64, more_often: bool) -> String {
     }
 }
 
-/// Describes packets that the sending host did not send, between the times `when_s` if these are known.
+/// Describes packets that do not pass because of their size.
+pub fn too_large(limit: SizeLimit) -> String {
+    let SizeLimit { packet, passes, fails, payload } = limit;
+    let passing = if fails <= passes + 1 {
+        format!("packets of up to {passes} bytes do (-l {payload})")
+    } else {
+        format!("packets of at least up to {passes} bytes do (-l {payload}; {fails} do not)")
+    };
+    format!(
+        "packets of {packet} bytes do not pass, {passing}: a link has a smaller MTU, and no message reports it"
+    )
+}
+
+/// Describes first packets that were lost while the path MTU was being discovered. `length`: length of the packets.
+pub fn lost_to_mtu_discovery(lost: u64, length: Option<u32>, mtu: u32) -> String {
+    let first = if lost == 1 { "packet was".to_owned() } else { format!("{lost} packets were") };
+    let length =
+        length.map_or_else(|| "longer packets".to_owned(), |length| format!("packets of {length} bytes"));
+    format!(
+        "the first {first} lost until the path MTU of {mtu} bytes was known: since then {length} are sent in fragments"
+    )
+}
+
+/// Describes packets that the sending host did not send, between the times `when_s` (in seconds) if these are known.
 pub fn send_failure(packets: u64, share: f64, when_s: Option<[f64; 2]>) -> String {
     let when =
         when_s.map_or_else(String::new, |[from, to]| format!(", from {} to {}", moment(from), moment(to)));
@@ -336,26 +405,41 @@ pub fn send_failure(packets: u64, share: f64, when_s: Option<[f64; 2]>) -> Strin
     )
 }
 
-/// Reason for a part of a test that was not recorded.
+/// Describes packets that the sender reports as skipped, without a stall that explains it.
+pub fn skipped(packets: u64, share: f64, [from_s, to_s]: [f64; 2]) -> String {
+    format!(
+        "the sender skipped {} ({}), from {} to {}: it was too late for them, or its system refused them; the path did \
+         not lose them",
+        count(packets, "packet"),
+        percent(share),
+        moment(from_s),
+        moment(to_s)
+    )
+}
+
+/// Reason why a part of a test was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingPart {
     /// The connection to the other host was lost.
     PeerLost,
     /// The results could not be stored.
     StorageFailed,
-    /// The log has no end.
+    /// The log is truncated.
     CutLog,
     /// Rows are missing within the log.
     Rows,
     /// The log ends long before the last packet was due.
     Tail,
+    /// The last packets left too late for the receiver's results.
+    Late,
 }
 
 impl MissingPart {
-    /// Returns the reason for a session with this `ending`. `truncated`: the log has no end; `tail`: packets at its end are
-    /// unknown.
-    pub fn of(ending: Ending, truncated: bool, tail: bool) -> MissingPart {
+    /// Returns the reason for `session`. `tail`: packets at its end are unknown.
+    pub fn of(session: &Session, tail: bool) -> MissingPart {
+        let Session { ending, truncated, unreported, .. } = *session;
         match ending {
+            Ending::Complete if unreported > 0 && tail => MissingPart::Late,
             Ending::PeerLost => MissingPart::PeerLost,
             Ending::StorageFailed => MissingPart::StorageFailed,
             _ if truncated => MissingPart::CutLog,
@@ -365,14 +449,16 @@ impl MissingPart {
     }
 }
 
-/// Describes a part of the test that was not recorded: `unknown` packets, at the end or within the log.
+/// Describes a part of the test that was not recorded. It contains `unknown` packets, at the end of the log or within
+/// it.
 pub fn incomplete_log(part: MissingPart, unknown: u64, share: f64, at_end: bool) -> String {
     let how = match part {
         MissingPart::PeerLost => "the connection to the other host was lost",
         MissingPart::StorageFailed => "not all results could be stored",
-        MissingPart::CutLog => "the log is cut off",
+        MissingPart::CutLog => "the log is truncated",
         MissingPart::Rows => "rows are missing within the log",
         MissingPart::Tail => "the log ends long before the last packet",
+        MissingPart::Late => "the last packets left too late to be part of the receiver's results",
     };
     let place = if at_end { " at the end" } else { "" };
     let are = if unknown == 1 { "is" } else { "are" };

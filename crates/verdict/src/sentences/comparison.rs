@@ -11,19 +11,20 @@ use jitlat_core::units::eng3;
 pub enum OutcomeReason {
     /// The clock offset of one side is unknown.
     ClocksUnknown,
-    /// One side has no packets and no sufficient summary.
+    /// One side has neither packets nor a sufficient summary.
     NoPackets,
-    /// Too few packets.
+    /// There are too few packets.
     TooFewPackets,
     /// The interval of the change contains 0.
     WithinInterval,
-    /// Certain but negligible: Cliff's delta.
+    /// The change is certain but negligible; contains Cliff's delta.
     Negligible(f64),
-    /// Certain, but the summaries do not show whether it is negligible: Cliff's delta and its error.
+    /// The change is certain, but the summaries do not show whether it is negligible; contains Cliff's delta and its
+    /// error.
     PerhapsNegligible(f64, f64),
-    /// Smaller than the error of the measurements.
+    /// The change is smaller than the measurement error.
     WithinError,
-    /// Certain and relevant: the effect and Cliff's delta.
+    /// The change is certain and relevant; contains the effect size and Cliff's delta.
     Beyond(Effect, f64),
 }
 
@@ -36,7 +37,7 @@ pub fn reason(reason: OutcomeReason) -> String {
              version, in constant memory, or for several runs); compare its log instead"
                 .to_owned()
         }
-        OutcomeReason::TooFewPackets => "too few packets to tell a change from chance".to_owned(),
+        OutcomeReason::TooFewPackets => "too few packets to distinguish a change from chance".to_owned(),
         OutcomeReason::WithinInterval => "the 95 % interval of the change contains 0".to_owned(),
         OutcomeReason::Negligible(delta) => {
             format!("the change is certain but negligible (Cliff's delta {delta:.3})")
@@ -103,7 +104,7 @@ pub fn change(d: &Difference) -> String {
     format!("{}{}", signed(d.change), interval.unwrap_or_default())
 }
 
-/// Formats a change of a time given in ns, with its sign.
+/// Formats a change of a time, given in ns, with its sign.
 pub fn signed(ns: f64) -> String {
     let text = eng3(ns);
     if ns > 0.0 { format!("+{text}") } else { text }
@@ -116,7 +117,7 @@ pub fn points(d: &Difference) -> String {
     format!("{} percentage points{}", p(d.change), interval.unwrap_or_default())
 }
 
-/// Formats a p-value: `p = 0.0729`; below a millionth only as a bound.
+/// Formats a p-value: `p = 0.0729`. A value below a millionth is formatted as a bound.
 pub fn p_value(p: f64) -> String {
     match p {
         p if p < 1e-6 => "p < 0.000001".to_owned(),
@@ -125,7 +126,8 @@ pub fn p_value(p: f64) -> String {
     }
 }
 
-/// Returns the level and the description of the effect of a load on a path, from a comparison of loaded with idle.
+/// Returns the level and the description of the effect of a load on a path, derived from a comparison of the loaded
+/// with the idle path.
 pub fn of_load(c: &Comparison) -> (Level, String) {
     let (level, text) = match c.outcome {
         ComparisonOutcome::Different => (Level::Note, "The load makes a difference"),
@@ -139,7 +141,7 @@ fn more(change: f64) -> &'static str {
     if change > 0.0 { "more" } else { "less" }
 }
 
-/// Returns the compared figure: `jitter at the median`.
+/// Returns the name of the compared figure: `jitter at the median`.
 fn figure(c: &Comparison) -> String {
     let at = match c.statistic {
         Statistic::Median => "at the median",
@@ -184,11 +186,11 @@ pub fn headline(c: &Comparison) -> String {
     format!("{name}: {} has {} than {}, beyond chance.", c.b, different.join(" and "), c.a)
 }
 
-/// Headline if there are no comparisons.
+/// Headline of a comparison without any pair of runs.
 pub const NOTHING_COMPARED: &str = "Nothing was compared.";
 
-/// Returns the headline of several comparisons, each with the name of its row. `in_order`: they are steps of one row,
-/// so the first step of a lasting change can be named.
+/// Returns the headline of several comparisons, each with the name of its row. If `in_order` is true, they are
+/// successive steps of one row, so the first step of a lasting change can be named.
 pub fn headline_of_several(all: &[(&str, &Comparison)], in_order: bool) -> String {
     let with = |change: SideChange| -> Vec<&(&str, &Comparison)> {
         all.iter().filter(|(_, c)| SideChange::of(c) == change).collect()
@@ -231,26 +233,26 @@ pub fn headline_of_several(all: &[(&str, &Comparison)], in_order: bool) -> Strin
     text + "."
 }
 
-/// Property in which two runs differ, which makes their comparison doubtful or meaningless.
+/// A property in which two runs differ. The difference makes their comparison doubtful or meaningless.
 #[derive(Clone, Debug, PartialEq)]
 pub enum UnlikeFacts<'a> {
     /// One run measures round trips, the other one-way delays.
     Kind,
-    /// One run is up, the other down.
+    /// One run has the direction up, the other down.
     Direction,
     /// Both runs contain the same packets.
     SamePackets,
-    /// Transports, by name.
+    /// Names of the two transports.
     Transport(&'a str, &'a str),
-    /// Periods, in ns.
+    /// Periods of the two runs, in ns.
     Period(i64, i64),
-    /// Payloads, in bytes.
+    /// Payload sizes of the two runs, in bytes.
     Payload(u64, u64),
-    /// Numbers of packets.
+    /// Numbers of packets of the two runs.
     Length(u64, u64),
     /// Sender and receiver of each run.
     Path(&'a [String; 2], &'a [String; 2]),
-    /// Traffic classes, by name.
+    /// Names of the two traffic classes.
     Dscp(&'a str, &'a str),
 }
 
@@ -258,9 +260,7 @@ pub enum UnlikeFacts<'a> {
 pub fn unlike(facts: &UnlikeFacts<'_>) -> String {
     match facts {
         UnlikeFacts::Kind => "one is a round trip, the other is one-way".to_owned(),
-        UnlikeFacts::Direction => {
-            "different directions: one is client to server, the other is server to client".to_owned()
-        }
+        UnlikeFacts::Direction => "different directions: one is up, the other is down".to_owned(),
         UnlikeFacts::SamePackets => "the same packets: one run is compared with itself".to_owned(),
         UnlikeFacts::Transport(a, b) => format!("different transports: {a} and {b}"),
         UnlikeFacts::Period(a, b) => {

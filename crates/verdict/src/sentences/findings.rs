@@ -1,4 +1,4 @@
-//! Findings: meaning of single figures, one sentence each.
+//! Sentences about single figures.
 
 use super::numbers::{count, moment, percent};
 use jitlat_core::answer::JitterWithoutStep;
@@ -18,10 +18,10 @@ pub fn no_loss_in_few(sent: u64, bound: f64) -> String {
     format!("No loss, but only {}: loss of up to {} is possible.", count(sent, "packet"), percent(bound))
 }
 
-/// Distribution of lost packets.
+/// How losses are distributed over the test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LossDistribution {
-    /// Mostly in this number of outages.
+    /// Mostly within this number of outages.
     Outages(u64),
     /// In bursts.
     Bursts {
@@ -30,13 +30,13 @@ pub enum LossDistribution {
         /// Number of packets of the longest burst.
         longest: u64,
     },
-    /// Like independent losses.
+    /// Consistent with independent losses.
     Random,
-    /// More evenly than independent losses would be.
+    /// More evenly spread than independent losses.
     Even,
-    /// Too few losses to decide, with the length of the longest burst in packets.
+    /// Too few losses to decide; contains the length of the longest burst in packets.
     TooFew(u64),
-    /// Unknown: only the number of losses is known.
+    /// Unknown, because only the number of losses is known.
     Unknown,
 }
 
@@ -59,7 +59,7 @@ pub fn loss(share: f64, distribution: LossDistribution) -> String {
     format!("{} of packets were lost{pattern}.", percent(share))
 }
 
-/// Describes the jitter of half and of 99.9 % of the packets, in ns.
+/// Describes the jitter that half of the packets and that 99.9 % of the packets do not exceed, in ns.
 pub fn jitter(p50: Option<f64>, p999: f64) -> String {
     match p50 {
         Some(p50) => format!(
@@ -71,7 +71,8 @@ pub fn jitter(p50: Option<f64>, p999: f64) -> String {
     }
 }
 
-/// Describes the jitter of 99.9 % of the packets, between changes of the smallest delay and in the whole test, in ns.
+/// Describes the jitter that 99.9 % of the packets do not exceed, in ns: `within` is the jitter between changes of the
+/// smallest delay, `whole` the jitter of the whole test.
 pub fn jitter_between_steps(within: f64, whole: f64) -> String {
     format!(
         "Jitter: 99.9 % of the packets arrive within {} of the fastest between two changes of the smallest delay, {} over \
@@ -110,7 +111,7 @@ pub fn reordering(share: f64) -> String {
     format!("{} of packets were reordered.", percent(share))
 }
 
-/// Describes a trend of the delay, with its evidence.
+/// Describes a trend of the delay, and the evidence for it.
 pub fn trend(verdict: TrendVerdict, because: &str) -> String {
     let what = match verdict {
         TrendVerdict::Overload => "Delay keeps rising: the path carries less than is sent",
@@ -121,20 +122,21 @@ pub fn trend(verdict: TrendVerdict, because: &str) -> String {
     format!("{what} ({because}).")
 }
 
-/// Describes the rating of speech with a play-out buffer.
+/// Describes the speech quality with a play-out buffer of `ns`.
 pub fn buffer(ns: f64, mos: f64, codec: &str, without_outages: bool) -> String {
     let outages = if without_outages { ", not counting outages" } else { "" };
     format!("With a play-out buffer of {} speech is rated MOS {mos:.2} ({codec}){outages}.", time(ns))
 }
 
-/// Describes the mean one-way delay after correction of the clocks. `noticed`: it is long enough to disturb a conversation.
+/// Describes the mean one-way delay after correction of the clocks. `noticed` is true if the delay is long enough to
+/// disturb a conversation.
 pub fn corrected_delay(mean: f64, bound: Option<f64>, noticed: bool) -> String {
     let bound = bound.map_or_else(String::new, |bound| format!(", +/- {} at most", time(bound)));
     let noticed = if noticed { " Conversation suffers above 150 ms from mouth to ear." } else { "" };
     format!("One-way delay averages {} after correction of the clocks{bound}.{noticed}", time(mean))
 }
 
-/// Describes the mean one-way delay between clocks that both kernels report as synchronised.
+/// Describes the mean one-way delay between clocks that are synchronised according to both kernels.
 pub fn delay(mean: f64, error: f64) -> String {
     format!("One-way delay averages {}, +/- {} according to both kernels' clocks.", time(mean), time(error))
 }

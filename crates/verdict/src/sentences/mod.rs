@@ -1,8 +1,8 @@
 //! Sentences of the verdict: causes, headlines, findings, warnings, profiles, comparisons and sweeps.
 //!
-//! The rest of the crate passes facts, and only this module writes prose, so it can be reviewed as a whole. A headline
-//! states the finding first, then its size, then its start. Texts are plain ASCII with at most three significant
-//! digits; terminals and pages typeset them (`µs` for `us`).
+//! Only this module contains prose, which can therefore be reviewed as a whole; the rest of the crate passes facts to
+//! it. A headline states the finding first, then its size, then its start. Texts are plain ASCII with at most three
+//! significant digits; terminals and pages typeset them (`µs` for `us`).
 
 pub(crate) mod belief;
 pub(crate) mod causes;

@@ -16,7 +16,7 @@ pub fn time(ns: f64) -> String {
     if value.abs() < 9.95 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
 }
 
-/// Formats the size of a play-out buffer given in ns; the smallest one is given as an upper bound.
+/// Formats the size of a play-out buffer, given in ns. The smallest possible buffer is formatted as an upper bound.
 pub fn buffer_size(ns: i64) -> String {
     if ns <= MIN_BUFFER_NS { "under 1 ms".to_owned() } else { time(ns as f64) }
 }

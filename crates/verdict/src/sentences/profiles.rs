@@ -3,7 +3,8 @@
 use super::numbers::{percent, time};
 use jitlat_core::answer::{Answer, Severity};
 
-/// Describes a profile without a limiting figure: its delay including the buffer if known, otherwise its buffer.
+/// Describes a path that no figure makes unsuitable for a profile, by its delay including the buffer if that is known,
+/// otherwise by the buffer.
 pub fn suits(delay_ns: Option<f64>, buffer_ns: i64, missing: f64) -> String {
     match delay_ns {
         Some(delay) => format!("{} one way with the buffer, {} missing", time(delay), percent(missing)),
@@ -11,17 +12,17 @@ pub fn suits(delay_ns: Option<f64>, buffer_ns: i64, missing: f64) -> String {
     }
 }
 
-/// Describes a share of lost and late packets above the limit.
+/// Describes a share of lost and late packets that exceeds the limit.
 pub fn missing(share: f64, limit: f64) -> String {
     format!("{} missing, limit {}", percent(share), short_percent(limit))
 }
 
-/// Describes a delay above the limit, both in ns.
+/// Describes a delay that exceeds the limit; both are in ns.
 pub fn delay(ns: f64, limit: f64) -> String {
     format!("{} one way with the buffer, limit {}", time(ns), time(limit))
 }
 
-/// Describes a buffer that alone exceeds the delay limit, both in ns; the path's delay is unknown.
+/// Describes a buffer that alone exceeds the delay limit; both are in ns. The path's delay is unknown.
 pub fn buffer(ns: i64, limit: f64) -> String {
     format!("buffer of {} alone, limit {}", time(ns as f64), time(limit))
 }
@@ -31,7 +32,7 @@ pub fn rating(rating: f64, limit: f64) -> String {
     format!("speech rating R {rating:.0}, limit {limit:.0}")
 }
 
-/// Describes an unknown delay, if no other figure exceeds a limit.
+/// Describes a path with an unknown delay if no other figure exceeds a limit.
 pub fn delay_unknown(missing: f64) -> String {
     format!("delay unknown, {} missing", percent(missing))
 }
@@ -47,7 +48,7 @@ fn short_percent(share: f64) -> String {
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Reason of an interruption: outages of the path.
+/// Reason for an interruption: outages of the path.
 pub const OUTAGES: &str = "outages";
 
 /// Traffic of a test or a profile.
@@ -59,7 +60,7 @@ pub struct Traffic {
     pub period_ms: f64,
 }
 
-/// States that the test sent other traffic than the profile does.
+/// States that the traffic of the test differs from that of the profile.
 pub fn other_traffic(measured: Traffic, profile: Traffic) -> String {
     let text = |of: Traffic| format!("{} bytes every {}", of.payload, time(1e6 * of.period_ms));
     format!("{MEASURED}{}{SENDS}{}", text(measured), text(profile))
@@ -69,7 +70,7 @@ const MEASURED: &str = "measured with ";
 const SENDS: &str = "; this profile sends ";
 
 /// Combines the traffic notes of several profiles, given as name and limits, into one sentence: `measured with 80 bytes
-/// every 20 ms; video sends 1200 bytes every 5.0 ms`. `None` if the test sent what each of them sends.
+/// every 20 ms; video sends 1200 bytes every 5.0 ms`. `None` if the test sent the same traffic as each of them.
 pub fn other_traffic_of<'a>(limits: impl Iterator<Item = (&'a str, &'a str)>) -> Option<String> {
     let mut measured = "";
     let mut uses: Vec<String> = Vec::new();
@@ -86,7 +87,7 @@ pub fn other_traffic_of<'a>(limits: impl Iterator<Item = (&'a str, &'a str)>) ->
 /// States that the path's delay is unknown.
 pub const DELAY_UNKNOWN: &str = "the path's delay is unknown and not counted";
 
-/// Returns an explanation of the grade of `answer` if a profile has a worse one.
+/// Returns an explanation of the grade of `answer` if the verdict for a profile is worse than that grade.
 pub fn grade_note(answer: &Answer) -> Option<&'static str> {
     let worse = |severity: Severity| severity > answer.severity && answer.severity > Severity::Unknown;
     let is_worse = answer.profiles.values().any(|suits| worse(suits.severity));

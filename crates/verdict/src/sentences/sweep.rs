@@ -4,31 +4,31 @@ use crate::sweep::ConditionEffect;
 use jitlat_core::answer::Severity;
 use jitlat_core::units::eng3;
 
-/// Worst point of a sweep.
+/// The worst point of a sweep.
 #[derive(Clone, Debug)]
 pub struct WorstPoint {
     /// Name of the combination.
     pub name: String,
-    /// Number of other combinations that are as bad.
+    /// Number of other combinations that are equally bad.
     pub others: usize,
-    /// Share of packets lost at the worst point.
+    /// Share of packets lost at this point, 0…1.
     pub lost: f64,
 }
 
 /// Second half of a sweep's headline.
 #[derive(Clone, Copy, Debug)]
 pub enum SweepChange<'a> {
-    /// Every condition had one value.
+    /// Every condition had only one value.
     NothingVaried,
-    /// No condition changes the delay by more than runs differ; with the largest change.
+    /// No condition changes the delay by more than the variation between runs; contains the largest change.
     NothingCertain(&'a ConditionEffect),
-    /// The largest change, from one run per combination.
+    /// Each combination was run only once; contains the largest change.
     SingleRuns(&'a ConditionEffect),
-    /// The largest change.
+    /// A condition changes the delay by more than the variation between runs; contains the largest change.
     Certain(&'a ConditionEffect),
 }
 
-/// Returns the headline of a sweep. `too_few`: number of packets that no combination reached.
+/// Returns the headline of a sweep. `too_few` is the minimum number of packets if no combination reached it.
 pub fn headline(
     severity: Severity,
     worst: Option<WorstPoint>,

@@ -1,8 +1,9 @@
 //! Warnings: reasons to doubt a figure, and advice.
 
 use super::numbers::{count, rate};
+use crate::tcp_limits::Limits;
 use jitlat_core::session::Ending;
-use jitlat_core::spec::Transport;
+use jitlat_core::spec::{Dscp, Transport};
 use jitlat_core::units::eng3 as time;
 
 /// Warns that the test or its log ended early.
@@ -11,7 +12,7 @@ pub fn incomplete(ending: Ending, reason: Option<&str>) -> String {
         Ending::Interrupted => "the test was stopped early",
         Ending::PeerLost => "the connection to the other host was lost during the test",
         Ending::StorageFailed => "not all results could be stored",
-        _ => "the log is cut off",
+        _ => "the log is truncated",
     };
     let why = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
     format!("{how}{why}; the figures cover what was received")
@@ -21,7 +22,7 @@ pub fn incomplete(ending: Ending, reason: Option<&str>) -> String {
 pub const LOG_NOT_STORED: &str =
     "the log could not be stored completely; the figures of this report are complete";
 
-/// Warns that the fate of some packets is unknown: those after the last arrival, or those without rows in the log.
+/// Warns that some packets may be received or lost: packets after the last arrival, or packets without rows in the log.
 pub fn tail_unknown(within_log: bool) -> &'static str {
     if within_log {
         "the log has no rows for some packets: they count neither as sent nor as lost"
@@ -33,7 +34,7 @@ pub fn tail_unknown(within_log: bool) -> &'static str {
 pub const NOTHING_RECEIVED: &str = "no packet was received, so there are no figures";
 pub const NOTHING_VALID: &str = "no valid packet was received, so there are no figures";
 
-/// Warns about answers without the far host's processing time.
+/// Warns about answers that do not report the far host's processing time.
 pub fn processing_unknown(without: u64, answers: u64) -> String {
     format!(
         "{without} of {} did not carry the far host's processing time: they count as received, but have no delay",
@@ -54,6 +55,34 @@ pub const COARSE_CLOCK: &str =
     "the quartiles of delay variation coincide: the clocks are too coarse for this path";
 pub const TCP: &str = "TCP repairs loss and order: neither is observable, and both appear as delay";
 
+/// Warns that a TCP connection itself held packets back during a stream of `duration` seconds. `windows`: congestion window at
+/// the start and the largest one, in segments; `round_trip_us`: longest smoothed round trip, in µs.
+pub fn tcp_limited(limits: Limits, duration: f64, windows: [u32; 2], round_trip_us: u32) -> String {
+    let seconds = |s: f64| time(1e9 * s);
+    let parts = [
+        (limits.slow_start, "in slow start"),
+        (limits.congestion, "because of the congestion window"),
+        (limits.receive, "because of the receive window (flow control)"),
+        (limits.send_buffer, "because of the send buffer"),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(s, _)| *s >= 0.01 * duration)
+        .map(|(s, why)| format!("{} {why}", seconds(*s)))
+        .collect();
+    format!(
+        "TCP held packets back in the sending host for {} of {}: {}. A connection sends a window of data ({} segments at \
+         first, {} at most) and then waits for acknowledgements, which take a round trip of {}: this delay is TCP's, not the \
+         path's",
+        seconds(limits.total().min(duration)),
+        seconds(duration),
+        parts.join(", "),
+        windows[0],
+        windows[1],
+        time(1e3 * f64::from(round_trip_us))
+    )
+}
+
 /// Warns that the smallest delay changed `changes` times; the first change was by `first_ns`, at `packet`.
 pub fn path_change(changes: u64, first_ns: Option<i64>, packet: u64) -> String {
     let by = first_ns.map_or_else(String::new, |ns| format!(" by {}", time(ns as f64)));
@@ -72,9 +101,9 @@ pub fn clock_step(host: &str, by_ns: i64) -> String {
     format!("the {host}'s clock was set by {} during the test", time(by_ns as f64))
 }
 
-/// Warns that receive times went back this number of `times`.
+/// Warns that receive times went backwards `times` times.
 pub fn receive_time_went_back(times: u64) -> String {
-    format!("receive times go back {}: the receiver's clock was set", count(times, "time"))
+    format!("receive times went backwards {}: the receiver's clock was set", count(times, "time"))
 }
 
 /// Warns that the smallest raw delay is negative.
@@ -121,7 +150,8 @@ pub fn asymmetric(min_ns: i64, rtt_ns: i64) -> String {
 pub const DIRECTION_UNKNOWN: &str = "this log does not name the sender: the correction assumes the client; if it was the \
                                      server, corrected delays are wrong by twice the offset";
 
-/// Warns that the sender fell behind its schedule: packets per second sent and requested, and lateness at the end in ns.
+/// Warns that the sender fell behind its schedule. `sent` and `asked` are packets per second, `late_ns` is the lateness
+/// at the end.
 pub fn schedule_stretched(transport: Transport, sent: f64, asked: f64, late_ns: f64) -> String {
     let (who, advice) = match transport {
         Transport::Udp => ("the sending host", "; --pace spin may help"),
@@ -152,7 +182,7 @@ pub fn stall_suspect(groups: u64) -> String {
     )
 }
 
-/// Warns that jitter at some percentiles is within the host's own noise.
+/// Warns that jitter at some percentiles does not exceed the host's own noise.
 pub fn noise_floor(percentiles: &str, floor_p99_ns: i64) -> String {
     format!(
         "jitter at {percentiles} % is less than twice the noise of this host (99 % within {} on its loopback): it may come \
@@ -169,14 +199,14 @@ pub fn receiver_drops(packets: u64) -> String {
     )
 }
 
-/// Warns that the clocks drift apart, which the raw jitter includes.
+/// Warns that the clocks drift apart. The raw jitter includes this drift.
 pub fn skew(ppm: f64) -> String {
     format!(
         "the clocks drift apart by {ppm:.1} ppm: the raw jitter includes this drift, the de-skewed figures do not"
     )
 }
 
-/// Warns that packets (or, with `of_answers`, answers) arrived with another traffic class than requested.
+/// Warns that packets, or answers if `of_answers` is true, arrived with a DSCP other than the requested one.
 pub fn dscp_changed(of_answers: bool, asked: u8, others: u64, all: u64, mostly: u8) -> String {
     format!(
         "{} DSCP {asked}, but {others} of {} arrived with another, mostly {mostly}",
@@ -185,7 +215,36 @@ pub fn dscp_changed(of_answers: bool, asked: u8, others: u64, all: u64, mostly: 
     )
 }
 
-/// Warns that `marked` of `all` packets arrived with congestion marks. `queue`: packets also waited in a queue.
+/// Warns that requests arrived at the far host with another DSCP than they were sent with.
+pub fn request_dscp_changed(asked: u8, others: u64, all: u64, mostly: u8) -> String {
+    format!(
+        "the path changes the class of service: requests were sent with {}, but {others} of {all} arrived at the far host \
+         with another, mostly {}",
+        dscp(asked),
+        dscp(mostly)
+    )
+}
+
+/// Returns the DSCP with its name, if it has one: `DSCP 46 (EF)`.
+fn dscp(value: u8) -> String {
+    Dscp::new(value.into()).map_or_else(|| format!("DSCP {value}"), |dscp| format!("DSCP {dscp}"))
+}
+
+/// Warns that `marked` of `all` requests arrived at the far host with congestion marks.
+pub fn request_congestion_marked(marked: u64, all: u64) -> String {
+    format!("{marked} of {all} requests arrived at the far host with ECN congestion marks")
+}
+
+/// Warns that requests, which are sent without ECN, arrived at the far host as ECN-capable.
+pub fn request_ecn_changed(changed: u64, all: u64) -> String {
+    format!(
+        "the path changes the ECN field: requests were sent without ECN, but {changed} of {all} arrived at the far host as \
+         ECN-capable"
+    )
+}
+
+/// Warns that `marked` of `all` packets arrived with congestion marks. `queue` is true if packets also waited in a
+/// queue.
 pub fn congestion_marked(marked: u64, all: u64, queue: bool) -> String {
     let meaning = if queue {
         "the queue on the path signals congestion"

@@ -82,17 +82,18 @@ fn a_level_that_does_not_stay_until_the_next_was_a_queue() {
 }
 
 #[test]
-fn a_side_is_lively_by_a_factor_and_a_fiftieth_of_the_step() {
-    let lively =
-        |spread: [i64; 2], change, factor| lively(&LevelStep { spread, ..step(300, change) }, factor);
-    let border = |low: i64, change, factor| first(0..=10 * MS, |high| lively([low, high], change, factor));
+fn a_side_has_more_jitter_by_a_factor_and_a_fiftieth_of_the_step() {
+    let noisier = |spread: [i64; 2], change, factor| {
+        has_more_jitter(&LevelStep { spread, ..step(300, change) }, factor)
+    };
+    let border = |low: i64, change, factor| first(0..=10 * MS, |high| noisier([low, high], change, factor));
     assert_eq!(border(0, MS, 1.7), 34 * US + 1, "at least 20 us count");
     assert_eq!(border(40 * US, MS, 1.7), 68 * US + 1);
     assert_eq!(border(40 * US, MS, 3.0), 120 * US + 1);
     assert_eq!(border(0, 5 * MS, 1.7), 100 * US + 1);
     // Before a fall, the higher side is the earlier one.
-    assert!(lively([100 * US, 0], -MS, 1.7) && !lively([0, 100 * US], -MS, 1.7));
-    assert!(!lively([100 * US, 0], MS, 1.7));
+    assert!(noisier([100 * US, 0], -MS, 1.7) && !noisier([0, 100 * US], -MS, 1.7));
+    assert!(!noisier([100 * US, 0], MS, 1.7));
 }
 
 /// A rise at 300 and a fall at 500, each with its ramp and the spread on the higher side.

@@ -28,7 +28,7 @@ fn session() -> Session {
 fn warnings(change: impl FnOnce(&mut Summary)) -> Vec<Warning> {
     let mut s = sound();
     change(&mut s);
-    Notes::look_at(&s, &session(), false)
+    Notes::of(&s, &session(), false)
 }
 
 fn codes(change: impl FnOnce(&mut Summary)) -> Vec<String> {
@@ -54,7 +54,7 @@ fn nothing_is_said_of_sound_figures() {
 fn what_stopped_the_test_early_is_said() {
     let of = |version, ending| {
         let session = Session { version, ending, reason: Some("why".into()), ..session() };
-        let [w] = Notes::look_at(&sound(), &session, false).try_into().ok()?;
+        let [w] = Notes::of(&sound(), &session, false).try_into().ok()?;
         assert_eq!(w.code, "incomplete");
         Some(w.text)
     };
@@ -64,7 +64,7 @@ fn what_stopped_the_test_early_is_said() {
         (Ending::Interrupted, "the test was stopped early"),
         (Ending::PeerLost, "the connection to the other host was lost during the test"),
         (Ending::StorageFailed, "not all results could be stored"),
-        (Ending::Unknown, "the log is cut off"),
+        (Ending::Unknown, "the log is truncated"),
     ];
     for (ending, how) in table {
         assert_eq!(of(3, ending).unwrap(), format!("{how} (why); the figures cover what was received"));
@@ -73,7 +73,7 @@ fn what_stopped_the_test_early_is_said() {
         let mut s = sound();
         s.counts.tail_unknown = true;
         let session = Session { unrecorded, ..session() };
-        let [w] = Notes::look_at(&s, &session, false).try_into().unwrap();
+        let [w] = Notes::of(&s, &session, false).try_into().unwrap();
         assert_eq!(w.code, "tail_unknown");
         w.text
     };
@@ -138,7 +138,7 @@ fn clocks_are_unknown_without_an_offset_or_a_kernel_that_knows() {
         let mut s = sound();
         s.clock.offset_ns = None;
         change(&mut s);
-        Notes::look_at(&s, &session(), round_trips).iter().any(|w| w.code == "clocks_unknown")
+        Notes::of(&s, &session(), round_trips).iter().any(|w| w.code == "clocks_unknown")
     };
     assert!(of(|_| (), false));
     assert!(!of(|_| (), true));
@@ -270,7 +270,7 @@ fn what_the_hosts_added_is_said() {
     assert_eq!(noise(&["50"]), ["noise_floor"]);
     let drops = |n: i64| {
         let session = Session { receiver_drops: Some(n as u64), ..session() };
-        Notes::look_at(&sound(), &session, false).iter().any(|w| w.code == "receiver_drops")
+        Notes::of(&sound(), &session, false).iter().any(|w| w.code == "receiver_drops")
     };
     assert_eq!(first(0..=5, drops), 1);
     assert_eq!(codes(|s| s.pdv_deskewed = Some(Default::default())), ["skew"]);
@@ -306,6 +306,31 @@ fn another_class_or_a_mark_on_arrival_is_said() {
         changed.text,
         "answers were requested with DSCP 8, but 20 of 20 packets arrived with another, mostly 34"
     );
+    // Marks of requests, as STAMP's far host reports them.
+    let requests = |asked: u8, dscp: &[(u8, u64)], ecn: &[(u8, u64)]| {
+        let said = warnings(|s| {
+            s.header.dscp = asked;
+            s.two_way = Some(Box::new(TwoWayFigures {
+                request_dscp: dscp.iter().copied().collect(),
+                request_ecn: ecn.iter().copied().collect(),
+                ..TwoWayFigures::default()
+            }));
+        });
+        said.into_iter().map(|w| (w.code.into_owned(), w.text)).collect::<Vec<_>>()
+    };
+    assert!(requests(46, &[], &[]).is_empty() && requests(46, &[(46, 20)], &[(0, 20)]).is_empty());
+    let [(code, text)] = requests(46, &[(46, 5), (0, 15)], &[(0, 20)]).try_into().unwrap();
+    assert_eq!(
+        (code.as_str(), text.as_str()),
+        (
+            "request_dscp_changed",
+            "the path changes the class of service: requests were sent with DSCP 46 (EF), but 15 of 20 arrived at the \
+             far host with another, mostly DSCP 0"
+        )
+    );
+    let codes_of: Vec<String> =
+        requests(0, &[(0, 20)], &[(3, 4), (2, 16)]).into_iter().map(|w| w.0).collect();
+    assert_eq!(codes_of, ["request_congestion_marked", "request_ecn_changed"]);
     let marked = |n: i64| codes(|s| s.far_end.ecn = [(3, n as u64)].into()) == ["congestion_marked"];
     assert_eq!(first(0..=5, marked), 1);
 }

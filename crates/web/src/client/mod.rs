@@ -1,6 +1,6 @@
 //! [`post`]: sends one HTTP request to notify another program.
 //!
-//! `https://` needs the feature `tls`, which adds rustls: a tenth of the compile time of all of jitlat.
+//! `https://` needs the feature `tls`. It is optional because rustls takes a tenth of jitlat's compile time.
 
 #[cfg(feature = "tls")]
 mod tls;
@@ -93,7 +93,7 @@ pub fn post(address: &str, body: String, ca_file: Option<&Path>, limit: Duration
     if status.is_success() { Ok(()) } else { Err(PostError::Refused(status.as_u16())) }
 }
 
-/// Sends the request; returns the status of the answer.
+/// Sends the request over `stream`; returns the status of the answer.
 async fn ask(stream: impl ByteStream, request: Request<Body>) -> Result<StatusCode, PostError> {
     let failed = |e: hyper::Error| PostError::Failed(e.to_string());
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
@@ -104,7 +104,7 @@ async fn ask(stream: impl ByteStream, request: Request<Body>) -> Result<StatusCo
 #[cfg(feature = "tls")]
 use tls::Trusted;
 
-/// Stands for trusted authorities without the feature: there are none.
+/// Placeholder for trusted authorities in builds without `tls`; it has no values.
 #[cfg(not(feature = "tls"))]
 enum Trusted {}
 

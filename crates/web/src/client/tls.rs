@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 pub(super) struct Trusted(Arc<ClientConfig>);
 
 impl Trusted {
-    /// Loads the authorities in `ca_file` alone, or those of this system.
+    /// Loads the authorities in `ca_file`, or those of this system if it is `None`.
     pub(super) fn new(ca_file: Option<&Path>) -> Result<Trusted, PostError> {
         let mut roots = RootCertStore::empty();
         match ca_file {

@@ -63,7 +63,7 @@ const GAUGES: [(&str, &str, TotalFn); 3] = [
 
 type Distributed = fn(&StreamTotal, &TestTotals) -> MetricHistogram;
 
-/// Distributions: name, help, value.
+/// Histograms of distributions: name, help, value.
 const HISTOGRAMS: [(&str, &str, Distributed); 3] = [
     ("jitlat_delay_seconds", "Delay as measured; one-way delays include the clock offset.", |_, s| {
         s.delay.histogram()

@@ -1,8 +1,8 @@
-//! [`Reduced`]: a distribution in the forms of Prometheus, as a classic and as a native histogram.
+//! [`Reduced`]: a distribution as a classic and as a native histogram of Prometheus.
 //!
-//! A value counts at the upper end of its bucket in the pool, which is at most 1/1024 above it and the same in every pool.
-//! The counts of all tests are therefore the sum of the counts of each test, and they never decrease, whether they are
-//! updated or computed again.
+//! Each value is counted at the upper end of its bucket in the archive's pools, at most 1/1024 above the value.
+//! The buckets are the same in all pools, so the counts of several tests can be added, and counters never
+//! decrease, even if they are computed again.
 
 use jitlat_core::distribution::log_histogram::LogHistogram;
 use std::collections::BTreeMap;
@@ -13,9 +13,10 @@ pub const BUCKETS_US: [i64; 18] = [
     2_000_000, 5_000_000, 10_000_000,
 ];
 
-/// The schema of native histograms: 2^5 buckets between powers of two, each 2.2 % wide.
+/// Schema of native histograms: 2^5 buckets between two powers of two, each 2.2 % wide.
 pub const SCHEMA: i32 = 5;
-/// Half the width of the zero bucket of times, s: less than a nanosecond, so that the bucket holds zeros only.
+/// Half the width of the zero bucket of times, in s. It is less than a nanosecond, so the bucket contains only
+/// zeros.
 pub const ZERO_BUCKET_S: f64 = 1.0 / (1u64 << 30) as f64;
 
 /// A distribution of times, reduced to Prometheus' buckets.
@@ -34,7 +35,7 @@ pub struct Reduced {
 /// Returns the native bucket of a time above 0, ns: the smallest k with time ≤ 2^(k / 2^schema) s.
 fn bucket(ns: u64) -> i32 {
     let exponent = (ns as f64 / 1e9).log2() * f64::from(1 << SCHEMA);
-    // Powers of two are exact; a result within rounding error of one belongs to it.
+    // Correct rounding errors: a result very close to a whole number is that number.
     let near = exponent.round();
     if (exponent - near).abs() < 1e-9 { near as i32 } else { exponent.ceil() as i32 }
 }
@@ -98,7 +99,8 @@ pub struct MetricHistogram {
 /// Upper ends of classic buckets of losses: powers of two, which are also ends of native ones.
 const SHARES: [i32; 10] = [-13, -10, -8, -7, -6, -5, -4, -3, -2, 0];
 
-/// Converts the losses of tests, by bucket, and the sum of their shares to a histogram.
+/// Converts the losses of tests to a histogram: for each bucket, the number of tests and the sum of their loss
+/// shares.
 pub fn losses(tests: &BTreeMap<i64, (u64, f64)>) -> MetricHistogram {
     let at_most = |exponent: i32| {
         let end = i64::from(exponent) * 8;
@@ -110,7 +112,7 @@ pub fn losses(tests: &BTreeMap<i64, (u64, f64)>) -> MetricHistogram {
         classic: [(0.0, none)].into_iter().chain(SHARES.map(at_most)).collect(),
         count: tests.values().map(|(n, _)| n).sum(),
         sum: Some(tests.values().map(|(_, share)| share).sum()),
-        // Eight buckets between powers of two, as the archive counts them.
+        // The archive counts losses in eight buckets between two powers of two.
         schema: 3,
         zero_threshold: 0.0,
         zero_count: none,

@@ -22,7 +22,7 @@ use axum::response::{IntoResponse, Response};
 use families::families;
 use std::sync::{Arc, PoisonError};
 
-/// Maximum number of streams with samples; the number of streams left out is itself a sample.
+/// Maximum number of streams with samples. The number of streams left out is exported as a sample.
 const MAX_STREAMS: usize = 2000;
 
 /// Format of the answer.
@@ -93,7 +93,7 @@ pub async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Respons
     let format = MetricsFormat::wanted(accepted);
     let own = app.clone();
     let made = app.read(move |archive| {
-        // Concurrent scrapes wait for each other, because each updates the tally.
+        // Serialise concurrent scrapes, because each updates the tally.
         let mut tally = own.tally.lock().unwrap_or_else(PoisonError::into_inner);
         tally.update(archive, MAX_STREAMS)?;
         let families = families(&tally, archive)?;

@@ -137,12 +137,12 @@ fn histogram(of: &MetricHistogram) -> model::ProtoHistogram {
     let classic = of.classic.iter().copied().chain([(f64::INFINITY, of.count)]);
     let mut positive_span = spans(&of.positive);
     if of.positive.is_empty() && of.negative.is_empty() {
-        // Without any span it would not count as a native histogram.
+        // Prometheus recognises a native histogram only if it has a span.
         positive_span.push(model::BucketSpan { offset: Some(0), length: Some(0) });
     }
     model::ProtoHistogram {
         sample_count: Some(of.count),
-        // This field is required: a sum that could decrease is given as NaN.
+        // The field is required: use NaN for a sum that could decrease.
         sample_sum: Some(of.sum.unwrap_or(f64::NAN)),
         bucket: classic
             .map(|(end, below)| model::ProtoBucket { cumulative_count: Some(below), upper_bound: Some(end) })

@@ -9,13 +9,13 @@ use std::collections::HashMap;
 /// Totals as of the last update.
 #[derive(Debug, Default)]
 pub struct MetricsTally {
-    /// Number of tests added to the archive by then; `None` before the first update.
+    /// Number of tests that the archive had at the last update; `None` before the first.
     entered: Option<i64>,
-    /// Streams in the order of their first test: data from the catalogue, with the pool of the new tests only.
+    /// Streams in the order of their first test, as in the catalogue. Their pools contain only the new tests.
     pub streams: Vec<StreamTotal>,
     /// Totals of all tests of each stream, by the stream's number.
     all: HashMap<i64, TestTotals>,
-    /// Number of streams beyond the limit, which are not in the list.
+    /// Number of streams that were left out because of the limit.
     pub left_out: u64,
 }
 
@@ -50,7 +50,7 @@ impl MetricsTally {
     /// [`ArchiveError`]; the next update then reads everything.
     pub fn update(&mut self, archive: &Archive, most: usize) -> Result<(), ArchiveError> {
         let before = self.entered.take();
-        // An archive that was replaced has fewer tests, or other streams: discard all totals.
+        // Fewer tests or other streams mean that the archive was replaced: discard all totals.
         let entered = archive.entered()?;
         let totals = match before.filter(|before| *before <= entered && *before > 0) {
             Some(before) => {

@@ -1,4 +1,4 @@
-//! Tests as JSON: the offer, the list of tests, and single tests, which can be started, stopped and followed.
+//! JSON API for running tests: the offer, the list of tests, and starting, stopping and following a test.
 
 use super::feed::LiveRun;
 use super::start::{event, off, start};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Maximum size of a request for a test.
 pub const MAX_BODY_BYTES: usize = 4096;
 
-/// Tests that may be run, and tests that were requested.
+/// Tests that may be run, and tests requested so far.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunsNow {
@@ -64,7 +64,7 @@ impl LimitsNow {
     }
 }
 
-/// Reads the offer and the list of tests.
+/// Returns the offer and the list of requested tests.
 pub fn runs(archive: &Archive, asked: &RouteRequest) -> Result<RunsNow, Problem> {
     let runs = asked.app.runs.as_ref().ok_or_else(off)?;
     Ok(RunsNow {
@@ -87,7 +87,7 @@ pub fn find(app: &App, id: &str) -> Result<Arc<LiveRun>, Problem> {
     }
     app.table.find(id).ok_or_else(|| {
         Problem::NotFound(
-            "No test with this id was started since the server was. Results of ended tests are in the archive.".to_owned(),
+            "No test with this id has been started since the server started. Results of earlier tests are in the archive.".to_owned(),
         )
     })
 }
@@ -116,7 +116,7 @@ pub fn stopping() -> MethodRouter<Arc<App>> {
     post(|State(app): State<Arc<App>>, Path(id): Path<String>| async move {
         match find(&app, &id) {
             Ok(run) => {
-                tracing::info!("page: stopping test {id}");
+                tracing::info!("web page: stopping test {id}");
                 run.stop();
                 json(&app, run).await
             }

@@ -1,7 +1,7 @@
 //! [`RunFeed`]: passes the events of a test to the clients that watch it.
 //!
-//! The thread that runs the test stores copies of the events here and never blocks; watchers fetch them from time to time.
-//! If nobody fetches them, packets are counted instead of stored.
+//! The thread that runs the test stores copies of the events here and never blocks; watchers fetch them
+//! periodically. If there are too many unfetched packets, further ones are only counted.
 
 use super::watched::WatchedRun;
 use super::{Planned, RunRequest};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Maximum number of stored packets, of 64 bytes each.
+/// Maximum number of stored packets. Each takes 64 bytes.
 const MAX_WAITING_PACKETS: usize = 1 << 18;
 
 /// Progress of a test, without its packets.
@@ -23,7 +23,7 @@ const MAX_WAITING_PACKETS: usize = 1 << 18;
 pub enum RunStatus {
     /// The test was requested.
     Asked,
-    /// The test starts at this time, ns since 1970.
+    /// The test will start at this time, ns since 1970.
     Waiting(i64),
     /// The test has started.
     Running,
@@ -60,7 +60,7 @@ struct FeedNews {
     status: RunStatus,
     events: Vec<(SteadyTime, Happened)>,
     packets: usize,
-    /// True for each stream whose packets arrive here, and are therefore known before the end.
+    /// For each stream, true if its packets arrive here and are therefore known before the end.
     here: Vec<bool>,
 }
 
@@ -102,7 +102,7 @@ enum Happened {
 }
 
 impl Happened {
-    /// Copies an event if it is shown; `None` otherwise.
+    /// Copies an event; `None` if watchers do not need it.
     fn of(event: &Event<'_>) -> Option<Happened> {
         Some(match *event {
             Event::Connecting(address) => Happened::Connecting(address),
@@ -175,7 +175,7 @@ impl LiveRun {
         self.news().status.is_over()
     }
 
-    /// Asks the test to end. A second call also discards the results still at the far host.
+    /// Requests the test to end. A second request also gives up results that the far host has not sent yet.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
     }
@@ -213,7 +213,7 @@ impl RunFeed {
         &self.0.id
     }
 
-    /// Returns the flag that asks the test to end.
+    /// Returns the flag that is set when the test should end.
     pub fn stop(&self) -> Arc<AtomicBool> {
         self.0.stop.clone()
     }
@@ -245,6 +245,7 @@ impl Observer for RunFeed {
             let arrives = |s: &Session| s.two_way.is_some() || s.spec.direction() == Direction::Down;
             news.here = sessions.iter().map(arrives).collect();
         }
+        // Watchers already have the packets of streams that arrive here.
         if let Event::Records { stream, .. } = *event
             && news.here.get(stream).copied().unwrap_or(true)
         {
@@ -253,6 +254,7 @@ impl Observer for RunFeed {
         let Some(mut happened) = Happened::of(event) else { return };
         if let Happened::Arrived { stream, records } | Happened::Records { stream, records } = &happened {
             if news.packets + records.len() > MAX_WAITING_PACKETS {
+                // Nobody fetches the events: count the packets instead.
                 happened = Happened::Missed { stream: *stream, packets: records.len() as u64 };
             } else {
                 news.packets += records.len();
@@ -273,7 +275,7 @@ impl Drop for RunFeed {
 /// Creates a unique id.
 fn identity(created_ns: i64) -> String {
     let mut bytes = [0; 6];
-    // If there are no random numbers, which is unlikely, the time is unique enough.
+    // If no random numbers are available, which is unlikely, the time alone is sufficiently unique.
     if getrandom::fill(&mut bytes).is_err() {
         bytes.copy_from_slice(&created_ns.to_le_bytes()[..6]);
     }

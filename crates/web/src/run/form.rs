@@ -64,7 +64,7 @@ pub fn stopping() -> MethodRouter<Arc<App>> {
             let stop = async {
                 own_form(&app, &headers, request).await?;
                 let run = super::api::find(&app, &id)?;
-                tracing::info!("page: stopping test {id}");
+                tracing::info!("web page: stopping test {id}");
                 run.stop();
                 Ok::<_, Problem>(to(&format!("/run/{}", run.id)))
             };
@@ -77,14 +77,16 @@ fn to(address: &str) -> Response {
     (StatusCode::SEE_OTHER, [(header::LOCATION, address.to_owned())]).into_response()
 }
 
-/// Reads a submitted form, if it is one of this server.
+/// Reads a submitted form; returns an error unless it came from a page of this server.
 async fn own_form(app: &App, headers: &HeaderMap, request: Request) -> Result<Query, Problem> {
     let body = body(app, request).await?;
     let form = Query::parse(&String::from_utf8_lossy(&body));
     if app.secrets.fits(headers, form.get(SECRET)) {
         return Ok(form);
     }
-    tracing::warn!("page: refused a form to start or stop a test: it is not a form of this server");
+    tracing::warn!(
+        "web page: refused a form to start or stop a test, because it does not come from this server"
+    );
     Err(Problem::NotAllowed(
         "This form is outdated, belongs to another server, or the browser blocks cookies. Reload the page."
             .to_owned(),
@@ -188,8 +190,9 @@ fn form(all: &RunsNow, secret: &str, wanted_test: &RunRequest, refusal: Option<&
         .find(|host| host.address == wanted_test.host)
         .map_or(&wanted_test.host, |host| &host.name);
     let kinds: Vec<(&str, String)> = tests.iter().map(|test| (test.id.as_str(), test.name.clone())).collect();
-    let directions = [("both", "both at once"), ("forward", "to that host"), ("backward", "from that host")]
-        .map(|(id, name)| (id, name.to_owned()));
+    let directions =
+        [("both", "both at once"), ("forward", "up: to that host"), ("backward", "down: from that host")]
+            .map(|(id, name)| (id, name.to_owned()));
     let mut uses = vec![("", "custom (fields below)".to_owned())];
     uses.extend(profiles.iter().map(|(name, about)| (name.as_str(), format!("{name}: {about}"))));
     let fields = [

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Runs tests. Its functions may block; they are called from threads that may wait.
+/// Runs tests. The functions may block, because they are called from threads that may wait.
 pub trait Runner: Debug + Send + Sync {
     /// Returns the hosts and tests to choose from.
     ///
@@ -38,7 +38,7 @@ pub trait Runner: Debug + Send + Sync {
     /// Reason why the request is invalid.
     fn plan(&self, wanted_test: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal>;
 
-    /// Starts a test, now or when capacity is free, and reports its progress to `feed`.
+    /// Starts a test, now or later when capacity is free, and reports its progress to `feed`.
     ///
     /// # Errors
     /// Reason why the test is not started.
@@ -67,7 +67,7 @@ pub struct HostOffer {
     pub name: String,
     /// Address, or a name that resolves to one.
     pub address: String,
-    /// True if it only answers round trips.
+    /// True if the host can only be pinged, because it does not run jitlat.
     pub only_answers: bool,
 }
 
@@ -83,8 +83,8 @@ pub struct TestOffer {
     pub one_way: bool,
 }
 
-/// Request for a test. Values have the same form as on the command line; an empty field has the default of the command line or of
-/// the profile.
+/// Request for a test. Values have the same form as on the command line; an empty field selects the default of
+/// the command line or of the profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
@@ -128,13 +128,13 @@ impl RunRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Planned {
-    /// Description of what is measured, and how.
+    /// Description of the test.
     pub about: String,
     /// Time during which packets are sent, ns.
     pub duration_ns: i64,
     /// Number of packets, in all directions together.
     pub packets: u64,
-    /// Bits per second on the wire, in the direction that has more.
+    /// Rate on the wire in bits per second, in the direction with the higher rate.
     pub bits_per_second: u64,
 }
 
@@ -150,12 +150,12 @@ pub enum RunRefusal {
     /// A field of the request is wrong or not allowed: the field (empty for the request as a whole), and what to write
     /// instead.
     Field(String, String),
-    /// No capacity is free; with the reason, or the time until which that is so.
+    /// No capacity is free. Contains the reason, or the time until which to wait.
     Busy(String),
 }
 
 impl RunRefusal {
-    /// Reason as a sentence.
+    /// Returns the reason as a sentence.
     pub fn why(&self) -> &str {
         match self {
             RunRefusal::Field(_, why) | RunRefusal::Busy(why) => why,
@@ -177,7 +177,7 @@ pub struct PageRuns {
 /// Clients that may start and stop tests.
 #[derive(Clone, Debug)]
 pub enum Starters {
-    /// All users of this host; only if the page is restricted to them.
+    /// All users of this host. Only possible if the page is restricted to them.
     Local,
     /// Anyone with this token, which differs from the one for reading.
     Token(Token),

@@ -1,4 +1,4 @@
-//! `/run/ID`: a test while it runs: progress, the verdict so far, and a pane with the selected figure.
+//! `/run/ID`: a running test, with its progress, the verdict so far, and a pane with the selected figure.
 
 use super::api::find;
 use super::form::{SECRET, with_secret};
@@ -60,7 +60,7 @@ fn write(
     let over = matches!(now.state, RunState::Ended | RunState::Failed);
     let before = html! {
         @if !over {
-            // Without scripts, the page reloads itself.
+            // If scripts are off, the page reloads itself.
             noscript { meta http-equiv="refresh" content="2"; }
         }
         (page::navigation(PageTab::Run))
@@ -126,7 +126,7 @@ fn state(now: &RunNow) -> Markup {
 /// Renders the verdict of a stream so far, and a warning if nothing arrives.
 fn so_far(now: &RunNow, stream: &RunStream) -> Markup {
     let of = if now.streams.len() == 1 { String::new() } else { format!(", {}", stream.name) };
-    // After the end, the reports have the verdict.
+    // After the end, the reports show the verdict.
     let answer = stream.answer.as_deref().zip(stream.severity).filter(|_| now.tests.is_empty());
     html! {
         @if let Some((answer, severity)) = answer {

@@ -16,7 +16,7 @@ const UPDATE_INTERVAL: Duration = Duration::from_millis(250);
 /// Number of updates per message to watchers.
 const STEPS_PER_MESSAGE: u32 = 4;
 
-/// Returns the error that running tests is off, with instructions to turn it on.
+/// Returns the error for requests while running tests is off, with instructions to turn it on.
 pub fn off() -> Problem {
     Problem::NotFound(
         "Running tests is off: turn it on with jitlat web --run, or run = true in [web] of the monitor's file."
@@ -36,20 +36,25 @@ pub async fn start(app: &Arc<App>, wanted_test: RunRequest) -> Result<Arc<LiveRu
     });
     match started.await {
         Ok(run) => {
-            tracing::info!("page: started test {} with {}: {}", run.id, wanted_test.host, run.planned.about);
+            tracing::info!(
+                "web page: started test {} with {}: {}",
+                run.id,
+                wanted_test.host,
+                run.planned.about
+            );
             tokio::spawn(follow(run.clone()));
             Ok(run)
         }
         Err(problem) => {
             if let Problem::Refused(refusal) = &problem {
-                tracing::info!("page: refused a test with {:?}: {}", wanted_test.host, refusal.why());
+                tracing::info!("web page: refused a test with {:?}: {}", wanted_test.host, refusal.why());
             }
             Err(problem)
         }
     }
 }
 
-/// Returns the far host, if tests with it are allowed.
+/// Returns the far host of a request if tests with it are allowed.
 fn allowed<'a>(hosts: &'a [HostOffer], wanted_test: &RunRequest) -> Result<&'a HostOffer, RunRefusal> {
     let found = hosts.iter().find(|host| host.name == wanted_test.host || host.address == wanted_test.host);
     found.ok_or_else(|| {
@@ -79,6 +84,7 @@ fn start_with(
     match runs.runner.start(wanted_test, host, RunFeed::new(run.clone())) {
         Ok(()) => Ok(run),
         Err(refusal) => {
+            // A refused test must not count towards the limits.
             app.table.forget(&run);
             Err(refusal.into())
         }
@@ -95,9 +101,11 @@ async fn follow(run: Arc<LiveRun>) {
         if changed || steps.is_multiple_of(STEPS_PER_MESSAGE) || over {
             let own = run.clone();
             let watched = !run.watchers.is_empty();
+            // Computing figures would block the thread that accepts connections.
             let said = tokio::task::spawn_blocking(move || match watched {
                 true => Some(event(&RunNow::of(&own))),
                 false => {
+                    // Nobody watches: process the events, which would otherwise accumulate.
                     drop(own.look());
                     None
                 }

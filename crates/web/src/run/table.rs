@@ -100,7 +100,7 @@ impl RunTable {
         }
         let run = LiveRun::new(wanted_test, planned, now);
         all.push_back(run.clone());
-        // Tests that count towards the hourly limit are remembered for the hour.
+        // Keep tests for an hour, because they count towards the hourly limit.
         while all.len() > MAX_ENDED_RUNS.max(limits.per_hour)
             && let Some(place) = all.iter().position(|run| run.is_over())
         {

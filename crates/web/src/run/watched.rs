@@ -27,7 +27,7 @@ impl WatchedRun {
             Event::Started(sessions) => self.traces = sessions.iter().map(|_| None).collect(),
             Event::Arrived { stream, records } => self.arrived(stream, records),
             Event::Records { stream, records, .. } => {
-                // The far host's reports so far are replaced by the packets themselves.
+                // From now on, the packets themselves replace the far host's reports.
                 if let Some((state, None)) = self.state.streams.get_mut(stream).zip(self.traces.get(stream)) {
                     let mut fresh = StreamState::new(&state.session, now);
                     fresh.progress = state.progress;
@@ -97,21 +97,21 @@ pub struct RunNow {
     pub about: String,
     /// Time of the request, ns since 1970.
     pub created_ns: i64,
-    /// Progress.
+    /// Progress of the test.
     pub state: RunState,
     /// Current activity, or the reason why there is no result, as a sentence.
     pub said: String,
-    /// Time at which it starts, ns since 1970; null once it has started.
+    /// Time at which the test will start, ns since 1970; null once it has started.
     pub starts_ns: Option<i64>,
-    /// Seconds since its streams started; null before.
+    /// Seconds since the streams started; null before.
     pub elapsed_s: Option<f64>,
-    /// Duration of its streams in seconds.
+    /// Duration of the streams in seconds.
     pub duration_s: f64,
-    /// Share of its packets that are sent or received; null before it starts.
+    /// Share of the test's packets that are sent or received; null before it starts.
     pub done: Option<f64>,
-    /// Its streams; empty before they start.
+    /// Streams of the test; empty before they start.
     pub streams: Vec<RunStream>,
-    /// Numbers of its results in the archive, once it has ended.
+    /// Numbers of the results in the archive; empty before the test has ended.
     pub tests: Vec<String>,
 }
 
@@ -138,9 +138,9 @@ pub enum RunState {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunStream {
-    /// `to server`, `from server`, `round trip`.
+    /// `up` (to the far host), `down` (from the far host) or `round trip`.
     pub name: &'static str,
-    /// Number of packets to be sent in all.
+    /// Total number of packets to be sent.
     pub packets: u32,
     /// Number of packets sent so far; null if the far host sends.
     pub sent: Option<u32>,
@@ -148,7 +148,7 @@ pub struct RunStream {
     pub received: Option<u64>,
     /// Number of packets missing below the highest number received; some may still arrive.
     pub missing: Option<u64>,
-    /// Share of missing packets among those whose fate is known.
+    /// Share of packets lost, among those known to be received or lost.
     pub loss: Option<f64>,
     /// Smallest delay, ns.
     pub delay_min_ns: Option<i64>,
@@ -162,7 +162,7 @@ pub struct RunStream {
     pub jitter_ns: Option<i64>,
     /// True if the figures are reported by the far host, once per second.
     pub reported: bool,
-    /// Seconds since the last arrival, if that is long.
+    /// Seconds since the last arrival; null if it is recent.
     pub silence_s: Option<f64>,
     /// Verdict so far, as a sentence; null if packets do not arrive here.
     pub answer: Option<String>,

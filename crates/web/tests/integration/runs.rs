@@ -80,8 +80,8 @@ fn a_test_is_asked_for_watched_and_found_in_the_archive() {
     for said in [
         "Sending packets.",
         "19 % of the packets",
-        "to server",
-        "from server",
+        ">up<",
+        ">down<",
         "100 of 500",
         "<b class=\"level\">",
         "reported once per second",

@@ -5,8 +5,7 @@ use crate::summary::Duplicates;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Further copies of packets. Copies are counted as runs once their numbers are too old to occur
-/// again.
+/// Further copies of packets. When their sequence numbers are too old to occur again, the copies are counted as runs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CopyRuns {
     pub total: u64,
@@ -37,7 +36,7 @@ impl CopyRuns {
         *self.recent.entry(seq).or_default() += 1;
     }
 
-    /// Moves the copies of numbers below `limit` into the final counts.
+    /// Adds copies with sequence numbers below `limit` to the final counts.
     pub fn settle(&mut self, limit: u64) {
         while let Some(entry) = self.recent.first_entry() {
             if u64::from(*entry.key()) >= limit {

@@ -60,7 +60,7 @@ impl Head {
         columns && seq.iter().all(|seq| *seq < packets) && sent.iter().zip(delay).all(of_clock)
     }
 
-    /// True if every accepted number below `lowest`, the lowest of later rows, is in these rows.
+    /// True if these rows contain every accepted number below `lowest`, the lowest number of the later rows.
     pub fn has_numbers_below(&self, lowest: Option<u32>, accepted: &SeqSet) -> bool {
         let mut known = self.rows.seq.clone();
         known.sort_unstable();

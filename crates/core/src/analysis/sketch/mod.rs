@@ -46,13 +46,13 @@ pub struct Sketch {
     /// Number of received packets whose delay is unknown.
     #[serde(default)]
     pub delayless: u64,
-    /// Stamps and headers of the rows, also in the stored form only.
+    /// Counts of timestamps and IP headers of the rows; also in the stored form only.
     #[serde(default)]
     pub tally: Option<Tally>,
     head: Head,
     /// The smallest valid sequence number of the rows after the head.
     lowest: Option<u32>,
-    /// Numbers below this limit are forgotten: whether they were accepted is no longer known.
+    /// Sequence number below which numbers are forgotten: it is no longer known whether they were accepted.
     forgotten: u64,
     losses: Losses,
     pub copies: CopyRuns,
@@ -60,8 +60,8 @@ pub struct Sketch {
     sums: CoMoments,
     pub extent: PacketExtent,
     delays: LogHistogram,
-    /// Number of times that values moved from one bucket to another, which happens when another part is
-    /// merged.
+    /// Number of times that merging another part moved values to other buckets. Each time adds 1/1024 to the error of
+    /// percentiles.
     moved: u32,
     /// States of the metrics, in the order of their list.
     #[serde(default)]
@@ -106,7 +106,7 @@ impl Sketch {
         }
     }
 
-    /// Takes over a stored state of this stream, after checking that an analysis can have produced it with
+    /// Replaces this state by a stored one, after checking that an analysis of this stream can have produced it with
     /// the rows counted in `read_of`.
     pub fn restore(&mut self, read: Sketch, read_of: &Classifier, packets: u32) -> Result<(), Impossible> {
         let (rows, accepted) = (read_of.received, &read_of.accepted);
@@ -149,7 +149,7 @@ impl Sketch {
         }
     }
 
-    /// Returns the maximum error of percentiles, which are never too low, in units of 1/1024.
+    /// Returns the maximum error of percentiles, in units of 1/1024. Percentiles are never too low.
     pub fn error(&self) -> u32 {
         self.moved.saturating_add(1)
     }
@@ -162,6 +162,7 @@ impl Sketch {
 
     /// Returns the maximum number of rows that may be added together; 0 while the head is being filled.
     pub fn max_batch(&self) -> usize {
+        // The head stores its rows one by one.
         if self.head.rows() < HEAD { 0 } else { usize::MAX }
     }
 
@@ -209,7 +210,7 @@ impl Sketch {
         }
     }
 
-    /// Adds packets, all of them new, and their rows.
+    /// Adds packets, all of which are new, and their rows.
     pub(super) fn push_all(&mut self, to: &mut Classifier, packets: &Plain, rows: &[PacketRecord]) {
         let Some([lowest, _]) = packets.ends() else { return };
         self.follow_head(lowest);
@@ -252,7 +253,7 @@ impl Sketch {
         self.pending.clear();
     }
 
-    /// Returns the form to store, with all packets in the sums.
+    /// Returns the form to be stored, in which all packets are included in the sums.
     pub fn stored(&self, classifier: Classifier, tally: Tally) -> Sketch {
         let mut stored = Sketch { classifier: Some(classifier), tally: Some(tally), ..self.clone() };
         stored.settle();
@@ -278,7 +279,7 @@ impl Sketch {
         }
     }
 
-    /// Checks that this analysis can be appended to one whose highest number is `highest`.
+    /// Checks that this analysis can be appended to one whose highest sequence number is `highest`.
     pub fn check_behind(&self, highest: Option<u32>) -> Result<(), NotMergeable> {
         if self.forgotten > 0 {
             return Err(NotMergeable::Forgotten);
@@ -293,8 +294,8 @@ impl Sketch {
             self.stretches.take().and_then(|mut mine| mine.append_packets(next, came, tally).then_some(mine));
     }
 
-    /// Adds the packets that `next` received after its state was `lead`. This analysis already contains the
-    /// rows of `lead`; `all` contains all accepted packets.
+    /// Adds the packets that `next` contains in addition to its earlier state `lead`. This analysis already contains
+    /// the rows of `lead`; `all` contains all accepted packets.
     pub fn join(&mut self, mut next: Sketch, mut lead: Sketch, all: &mut Classifier) {
         let stretches = self.stretches.take().zip(next.stretches.take());
         self.stretches = stretches.and_then(|(mut mine, later)| mine.append(*later).then_some(mine));
@@ -315,24 +316,24 @@ impl Sketch {
         self.forget(all);
     }
 
-    /// Counts everything that is pending when the stream has ended; `came` contains the numbers that are
-    /// not counted yet.
+    /// Counts everything that is pending when the stream has ended; `came` contains the sequence numbers that have not
+    /// been counted yet.
     pub fn end(&mut self, came: &SeqSet) {
         self.settle();
         came.runs().for_each(|run| self.losses.received(run));
         self.copies.settle(u64::MAX);
     }
 
-    /// Returns the view of the finished stream that metrics read.
+    /// Returns the statistics of the finished stream, from which metrics are computed.
     pub fn figures(&self, known: &StreamFacts<'_>) -> stream::Sketch<'_> {
         let (session, counted) = (known.session, known.counted);
-        let unrecorded = session.unrecorded_in(0, counted.end);
+        let uncounted = session.uncounted_in(0, counted.end);
         let unknown = counted.end.saturating_sub(counted.sent);
         stream::Sketch {
             moments: &self.moments,
             sums: &self.sums,
             delays: &self.delays,
-            loss: self.losses.clone().finish(counted.end, unknown, unrecorded, known.periods.mean()),
+            loss: self.losses.clone().finish(counted.end, unknown, uncounted, known.periods.mean()),
             duplicates: self.copies.figures(counted.accepted),
         }
     }

@@ -124,13 +124,13 @@ impl LogHistogram {
         }
     }
 
-    /// Reads what [`LogHistogram::write`] appended; `None` if the bytes are not valid.
+    /// Reads the bytes that [`LogHistogram::write`] appended; `None` if they are not valid.
     pub(crate) fn read(bytes: &mut &[u8]) -> Option<LogHistogram> {
         Some(SparseHistogram::read(bytes)?.with_empty_buckets())
     }
 }
 
-/// A [`LogHistogram`] without its empty buckets, as it is stored. Faster to read if only a single figure is
+/// A [`LogHistogram`] without its empty buckets, as it is stored. It is faster to read if only a single figure is
 /// needed.
 #[derive(Debug)]
 pub(crate) struct SparseHistogram {
@@ -145,7 +145,7 @@ pub(crate) struct SparseHistogram {
 }
 
 impl SparseHistogram {
-    /// Reads what [`LogHistogram::write`] appended; `None` if the bytes are not valid.
+    /// Reads the bytes that [`LogHistogram::write`] appended; `None` if they are not valid.
     pub(crate) fn read(bytes: &mut &[u8]) -> Option<SparseHistogram> {
         let exact = take_u64(bytes)?.try_into().ok()?;
         let (&[bits, known], rest) = bytes.split_first_chunk()?;
@@ -196,8 +196,7 @@ impl SparseHistogram {
         Some(read)
     }
 
-    /// Skips what [`LogHistogram::write`] appended without decoding the values; `None` if the bytes end
-    /// early.
+    /// Skips the bytes that [`LogHistogram::write`] appended, without decoding the values; `None` if they end early.
     pub(crate) fn skip(bytes: &mut &[u8]) -> Option<()> {
         let exact = take_u64(bytes)?;
         *bytes = bytes.get(2..)?;
@@ -230,8 +229,8 @@ impl SparseHistogram {
         LogHistogram { precision, origin, first, above, below, n, extremes }
     }
 
-    /// Returns true if this can be a histogram. Like [`LogHistogram::is_possible`], without the checks made
-    /// during reading.
+    /// Returns true if this can be a histogram, like [`LogHistogram::is_possible`], but skips the checks that reading
+    /// already made.
     pub(crate) fn is_possible(&self) -> bool {
         let is_exact = self.n <= self.precision.exact as u64;
         let counted = self.sides.iter().flatten().map(|(_, count)| u128::from(*count)).sum::<u128>();

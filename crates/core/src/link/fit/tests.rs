@@ -11,7 +11,7 @@ fn a_staircase_is_found_with_its_overhead() {
     assert_eq!(f.steps, Some((48, 0)));
     assert!((f.slope_ns - 4_140_625.0).abs() < 1e-3 && (f.fixed_ns - 15_781_250.0).abs() < 1e-3, "{f:?}");
     assert!((f.series_rate - 102_400.0).abs() < 0.1, "1/(1/128k + 1/512k)");
-    // The same by IP length identifies the encapsulation.
+    // The same points by IP length identify the encapsulation.
     let points: Vec<_> = points.iter().map(|p| (p.0 + 28, p.1)).collect();
     let f = fit(&points, 28).unwrap();
     // Sizes four bytes apart leave the edge uncertain by four bytes.
@@ -28,7 +28,8 @@ fn four_sizes_are_enough_where_cells_explain_them() {
     assert!(f.cells_assumed && f.coarse && f.steps.is_some_and(|s| s.0 == 48), "{f:?}");
     assert!((f.series_rate - 102_400.0).abs() < 100.0, "{f:?}");
     assert!(f.encapsulations.iter().any(|e| e == "pppoe-llc"), "{f:?}");
-    // From the source document: further hops cost 1.55 µs per byte, so the rate in series is lower.
+    // Values published in the article on access links (see docs/seeds.md): further hops cost 1.55 µs per byte, so the
+    // rate in series is lower.
     let printed = [(68, 17.84), (368, 46.99), (668, 72.52), (968, 97.66), (1268, 123.19)];
     let f = fit(&printed.map(|(l, ms)| (l, ms * 1e6)), 28).unwrap();
     assert!(f.cells_assumed && (f.series_rate - 100_600.0).abs() < 300.0, "{f:?}");
@@ -102,7 +103,7 @@ fn few_sizes_and_sizes_more_than_half_a_cell_apart_are_coarse() {
 
 #[test]
 fn what_is_found_is_not_assumed() {
-    // Sizes 52 bytes apart are coarse but show cells all the same.
+    // Sizes 52 bytes apart are coarse, but still show cells.
     let f = fit(&cells_of((40..1000).step_by(52), 16), 0).unwrap();
     assert!(f.coarse && !f.cells_assumed, "{f:?}");
     assert_eq!(f.steps.map(|s| s.0), Some(48));

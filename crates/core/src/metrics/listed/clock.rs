@@ -189,7 +189,7 @@ fn deskewed(source: &ScalarSource<'_>, percent: u32) -> Option<i64> {
     source.pdv_deskewed().as_ref()?.percentile(Percent(percent))
 }
 
-/// The line below all packets, and the cause of a slope of delay.
+/// Line below all packets, and cause of a slope of delay.
 #[derive(Default)]
 pub struct SkewAndTrend {
     hull: Option<SkewHull>,

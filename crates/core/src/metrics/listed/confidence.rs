@@ -9,7 +9,7 @@ use crate::session::Session;
 use crate::summary::{Inference, Summary, Within};
 use serde::{Deserialize, Serialize};
 
-/// One limit of a Student interval of the mean.
+/// One limit of a Student-t interval of the mean.
 macro_rules! student {
     ($field:ident, $level:literal, low) => {
         student!(

@@ -15,11 +15,11 @@ pub struct PacketCounts;
 impl Metric for PacketCounts {
     #[expect(
         clippy::redundant_closure_for_method_calls,
-        reason = "a path to the method is of one lifetime only"
+        reason = "a path to the method has a single lifetime, but any lifetime is required"
     )]
     const SCALARS: &'static [Scalar] = &[
     Scalar::new("sent", "packets sent", ScalarUnit::Packets, ScalarGetter::Count(|s| s.sent()))
-        .about("packets sent whose fate is known")
+        .about("packets sent that are known to be received or lost")
         .headline()
         .openmetrics("packets_sent"),
     Scalar::new(
@@ -37,7 +37,7 @@ impl Metric for PacketCounts {
         ScalarUnit::Packets,
         ScalarGetter::Count(|s| Some(s.test()?.counts.unique_valid)),
     )
-    .about("first clean copies received: all other figures are about these packets")
+    .about("valid packets received, without duplicates: all other figures are about these packets")
     .only(Applies::WHOLE)
     .openmetrics("packets_valid"),
     Scalar::new("duplicate", "duplicate packets", ScalarUnit::Packets, ScalarGetter::Count(|s| s.duplicate()))
@@ -56,7 +56,7 @@ impl Metric for PacketCounts {
         .lower_is_better()
         .openmetrics("packets_lost"),
     Scalar::new("late", "late packets", ScalarUnit::Packets, ScalarGetter::Count(|s| Some(s.test()?.counts.late)))
-        .about("lost packets that arrived clean but after the waiting time")
+        .about("lost packets that arrived intact but after the waiting time")
         .source("RFC 7680")
         .lower_is_better()
         .only(Applies::WHOLE)
@@ -101,7 +101,7 @@ impl Metric for PacketCounts {
         ScalarUnit::Count,
         ScalarGetter::Count(|s| Some(s.test()?.counts.rx_time_regressions)),
     )
-    .about("number of times that the receiver's clock went back between two arrivals")
+    .about("number of times that the receiver's clock went backwards between two arrivals")
     .lower_is_better()
     .only(Applies::WHOLE),
     Scalar::new(

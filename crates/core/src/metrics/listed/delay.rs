@@ -1,4 +1,4 @@
-//! Delay and its excess over the smallest (metrics §2 to §5).
+//! Delay, and PDV: delay above the smallest (metrics §2 to §5).
 
 use crate::distribution::percentile::Percent;
 use crate::metrics::all_packets::AllPackets;
@@ -32,7 +32,7 @@ macro_rules! percentile {
     };
 }
 
-/// Delay above the smallest: jitter in the source document.
+/// PDV: delay above the smallest. It is the jitter of the classic report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pdv;
 
@@ -62,7 +62,7 @@ impl Metric for Pdv {
             .source("RFC 5481 §4.2")
             .lower_is_better(),
         Scalar::new("pdv-stddev", "jitter std dev", ScalarUnit::Time, ScalarGetter::Real(|s| s.pdv().stddev))
-            .about("standard deviation of delay above the smallest delay, equal to that of delay")
+            .about("standard deviation of delay above the smallest delay (PDV), which equals the standard deviation of delay")
             .source("RFC 8912 §7.4.2.5")
             .lower_is_better(),
         Scalar::new(

@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 pub struct LatenessMetric {
     /// Period in ns, and the distribution of send time minus due time.
     offsets: Option<(i64, LogHistogram)>,
-    /// First packet number and total shift, in ns, of each shifted part of the schedule; empty while the test runs.
+    /// Shifts of the schedule: the first packet of each shifted part, and its total shift in ns; empty while the test
+    /// runs.
     #[serde(default)]
     shifts: Vec<(u32, i64)>,
 }
@@ -344,7 +345,7 @@ impl Metric for StampSources {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.stamps().send_lag_mean_ns),
         )
-        .about("mean time from the sending program's clock reading to the sent stamp")
+        .about("mean time from the sending program's clock reading to the send stamp")
         .lower_is_better(),
         Scalar::new(
             "send-lag-max",
@@ -352,7 +353,7 @@ impl Metric for StampSources {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.stamps().send_lag_max_ns),
         )
-        .about("largest time from the sending program's clock reading to the sent stamp")
+        .about("largest time from the sending program's clock reading to the send stamp")
         .lower_is_better(),
         Scalar::new(
             "receive-lag-mean",
@@ -389,11 +390,11 @@ impl Metric for StampSources {
     }
 }
 
-/// Returns the sender's lateness, with the part that the queue of its own host caused.
+/// Returns the sender's lateness, including the part that the queue of its own host caused.
 fn schedule_error(all: &AllPackets<'_>) -> Option<ScheduleError> {
     let errors = all.errors()?;
     let waits = || all.queued.iter().copied();
-    // A sender that cannot keep the rate moves its schedule again and again, but was asked for the planned one.
+    // A sender that cannot keep the rate moves its schedule repeatedly. The user asked for the original schedule.
     let planned = all.planned_errors();
     Some(ScheduleError {
         handed_over: errors.handed_over(&all.series, waits()),

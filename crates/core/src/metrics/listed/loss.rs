@@ -14,7 +14,7 @@ pub struct LossMetric;
 impl Metric for LossMetric {
     #[expect(
         clippy::redundant_closure_for_method_calls,
-        reason = "a path to the method is of one lifetime only"
+        reason = "a path to the method has a single lifetime, but any lifetime is required"
     )]
     const SCALARS: &'static [Scalar] = &[
         Scalar::new("loss", "lost", ScalarUnit::Share, ScalarGetter::Real(|s| s.loss_ratio()))
@@ -26,17 +26,21 @@ impl Metric for LossMetric {
             "loss-low",
             "loss at least",
             ScalarUnit::Share,
-            ScalarGetter::Real(|s| Some(s.loss()?.wilson95_correlated?[0])),
+            ScalarGetter::Real(|s| Some(s.loss()?.events.ci95?[0])),
         )
-        .about("lower limit of the 95 % interval of the loss ratio, widened for correlated losses")
+        .about(
+            "lower limit of the 95 % interval of the loss ratio, from the sizes and distances of loss events",
+        )
         .lower_is_better(),
         Scalar::new(
             "loss-high",
             "loss at most",
             ScalarUnit::Share,
-            ScalarGetter::Real(|s| Some(s.loss()?.wilson95_correlated?[1])),
+            ScalarGetter::Real(|s| Some(s.loss()?.events.ci95?[1])),
         )
-        .about("upper limit of the 95 % interval of the loss ratio, widened for correlated losses")
+        .about(
+            "upper limit of the 95 % interval of the loss ratio, from the sizes and distances of loss events",
+        )
         .lower_is_better(),
         Scalar::new(
             "loss-bound",
@@ -81,7 +85,7 @@ impl Metric for LossMetric {
             ScalarUnit::Plain { decimals: 2 },
             ScalarGetter::Real(|s| s.loss()?.gilbert.burst_ratio),
         )
-        .about("mean length of loss runs divided by that of random loss at the same ratio; above 1 is bursty")
+        .about("mean length of loss runs divided by the mean length for random loss at the same ratio; above 1 is bursty")
         .source("G.107 §3.5")
         .lower_is_better(),
         Scalar::new(
@@ -107,7 +111,7 @@ impl Metric for LossMetric {
             ScalarUnit::Plain { decimals: 3 },
             ScalarGetter::Real(|s| s.loss()?.lag1),
         )
-        .about("correlation of the loss of neighbouring packets")
+        .about("correlation between the losses of neighbouring packets")
         .lower_is_better(),
         Scalar::new(
             "loss-runs-z",

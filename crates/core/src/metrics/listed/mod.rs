@@ -1,5 +1,5 @@
-//! The metrics and their list, [`METRICS`]. Each metric is a file that implements
-//! [`Metric`](super::metric::Metric), and a line in the list.
+//! The metrics and their list, [`METRICS`]. Each metric is a file that implements [`Metric`](super::metric::Metric),
+//! and an entry in the list.
 
 mod clock;
 mod confidence;
@@ -22,7 +22,7 @@ use super::metric::MetricEntry;
 use super::rfc3550;
 use super::skew::StreamingHull;
 
-/// All metrics, in the order in which tables list them. A metric may use the results of those before it.
+/// All metrics, in the order in which tables list them. A metric may use the results of metrics before it.
 pub(crate) const METRICS: &[MetricEntry] = &[
     MetricEntry::of::<counts::PacketCounts>(),
     MetricEntry::of::<loss::LossMetric>(),

@@ -14,7 +14,7 @@ use crate::spec::Transport;
 use crate::summary::{Reordering, Summary};
 use serde::{Deserialize, Serialize};
 
-/// Reordering.
+/// The metric of reordered packets (RFC 4737, RFC 5236).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReorderMetric {
     overtaking: ReorderCounter,
@@ -34,7 +34,7 @@ impl Metric for ReorderMetric {
             ScalarGetter::Count(|s| s.test()?.reordering.extent_hist.keys().next_back().copied()),
         )
         .about(
-            "largest number of arrivals between a reordered packet and the first later-sent packet before it",
+            "largest number of arrivals from the first packet sent later to the reordered packet",
         )
         .source("RFC 4737 §4.2")
         .lower_is_better()
@@ -45,7 +45,7 @@ impl Metric for ReorderMetric {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.test()?.reordering.max_late_time_ns),
         )
-        .about("largest time from the first arrival of a later-sent packet to that of the reordered packet")
+        .about("largest time from the first arrival of a packet sent later to the arrival of the reordered packet")
         .source("RFC 4737 §4.3")
         .lower_is_better()
         .only(Applies::WHOLE),
@@ -85,7 +85,7 @@ impl Metric for ReorderMetric {
             ScalarUnit::Share,
             ScalarGetter::Real(|s| density(s).map(|d| d.percent_late / 100.0)),
         )
-        .about("share of packets that arrived later than in order")
+        .about("share of packets that arrived after their position in send order")
         .source("RFC 5236 §4")
         .lower_is_better()
         .only(Applies::WHOLE),
@@ -125,7 +125,7 @@ impl Metric for ReorderMetric {
             ScalarUnit::Packets,
             ScalarGetter::Real(|s| density(s).map(|d| d.mean_occupancy)),
         )
-        .about("mean occupancy of a reorder buffer, lost packets skipped")
+        .about("mean occupancy of a reorder buffer that skips lost packets")
         .source("RFC 5236 §5")
         .lower_is_better()
         .only(Applies::WHOLE),
@@ -191,7 +191,7 @@ fn density(source: &ScalarSource<'_>) -> Option<ReorderDensity> {
     source.test()?.reordering.density
 }
 
-/// TCP hides reordering.
+/// TCP delivers data in order, so reordering is invisible.
 fn is_observable(stream: &EndedStream<'_>) -> bool {
     stream.known.session.spec.transport() == Transport::Udp
 }

@@ -1,4 +1,4 @@
-//! Results of round-trip tests in addition to their round trips.
+//! Per-direction results of round-trip tests.
 
 use crate::metrics::metric::Metric;
 use crate::metrics::stream::EndedStream;
@@ -7,7 +7,7 @@ use crate::session::Session;
 use crate::summary::Summary;
 use serde::{Deserialize, Serialize};
 
-/// Results of round-trip tests in addition to their round trips.
+/// Per-direction results of round-trip tests.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RoundTripExtras;
 

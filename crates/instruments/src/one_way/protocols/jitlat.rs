@@ -32,7 +32,7 @@ impl OneWayClient for JitlatClient {
     fn check(&self, test: &OneWay) -> Result<(), Error> {
         let stream = |direction| test.settings.terms.specs.iter().find(|spec| spec.direction() == direction);
         let (Some(up), Some(down)) = (stream(Direction::Up), stream(Direction::Down)) else { return Ok(()) };
-        // Port 0 at the server stands for its test port, in both directions.
+        // Server port 0 means the server's test port, in both directions.
         let same_ports = up.src_port == down.dst_port && up.dst_port == down.src_port;
         if up.src_port == 0 || !same_ports {
             return Ok(());

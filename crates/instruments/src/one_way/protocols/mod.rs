@@ -1,12 +1,12 @@
-//! [`ONE_WAY_PROTOCOLS`]: all one-way protocols, one file each. To add one: a file here that exports its entry, its
-//! `mod`, and its line in the list.
+//! [`ONE_WAY_PROTOCOLS`]: all one-way protocols, one file each. To add a protocol, create a file here that
+//! exports its entry, and add its `mod` and its line in the list.
 
 pub mod jitlat;
 pub mod owamp;
 
 use super::protocol::OneWayProtocol;
 
-/// The protocols of one-way tests.
+/// All protocols of one-way tests.
 pub const ONE_WAY_PROTOCOLS: &[&OneWayProtocol] = &[
     &jitlat::PROTOCOL, // The default.
     &owamp::PROTOCOL,

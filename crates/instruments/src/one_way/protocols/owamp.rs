@@ -100,7 +100,7 @@ pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
 const PORT: Argument =
     Argument::port("owamp-port", "TCP port of the OWAMP control server", || owamp::PORT.to_string());
 
-/// Parses the width of a bucket, in seconds.
+/// Parses the width of a histogram bucket, in seconds.
 fn bucket(text: &str) -> Result<f64, String> {
     let width = quantity::pause(text).map_err(|e| e.to_string())?;
     if width <= Span::ZERO {
@@ -117,21 +117,21 @@ fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     text.split(',').map(percentile).collect()
 }
 
-/// Longest time that a server may take for each step of the control conversation.
+/// Timeout of each step of the control connection.
 const STEP_TIMEOUT: Span = Span::seconds(10);
 
 /// Runs tests with an OWAMP server.
 #[derive(Clone)]
 pub struct OwampClient {
-    /// The control server's TCP port.
+    /// TCP port of the control server.
     pub port: u16,
-    /// The mode to use; `None`: the strongest that both sides support.
+    /// Security mode; `None`: the strongest that both sides support.
     pub mode: Option<SecurityMode>,
-    /// Name and passphrase for the keyed modes; `None`: open.
+    /// Name and passphrase for the keyed modes; `None`: unauthenticated.
     pub user: Option<(String, Vec<u8>)>,
     /// Time after which a packet counts as lost; `None`: two seconds more than the set-up took.
     pub timeout: Option<Span>,
-    /// Style of the results in the text of owping.
+    /// Format of the results in owping's text.
     pub style: OwpingOptions,
 }
 
@@ -196,8 +196,8 @@ impl OwampClient {
     }
 }
 
-/// Returns `spec` without the ports of the server, which it chooses itself (the default test port is that of jitlat's
-/// own protocol), and without a seed: the session's identifier is the seed of its times.
+/// Returns `spec` with the server's ports and the seed removed. The server chooses its ports itself (the
+/// default test port belongs to jitlat's own protocol), and the session identifier seeds the send schedule.
 fn of_this_end(spec: &TestSpec) -> TestSpec {
     let mut spec = match spec.schedule() {
         Schedule::Poisson { .. } => spec.with_schedule(Schedule::Poisson { seed: UNKNOWN_SEED }),
@@ -246,7 +246,7 @@ impl OneWayClient for OwampClient {
         let header = self.request(test).header();
         match test.settings.terms.specs.iter().find(|spec| usize::from(spec.payload()) < header) {
             Some(spec) => cannot(format!(
-                "-l {}: a packet of OWAMP has at least {header} bytes in this mode",
+                "-l {}: an OWAMP packet has at least {header} bytes in this mode",
                 spec.payload()
             )),
             None => Ok(()),

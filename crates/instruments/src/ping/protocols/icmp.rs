@@ -18,7 +18,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
     payload: "after the ICMP header (56)",
     arguments: &[],
     client: |_| Ok(Box::new(IcmpClient)),
-    // Every host's kernel answers.
+    // The kernel of every host answers.
     server: None,
 };
 
@@ -43,7 +43,8 @@ impl PingClient for IcmpClient {
     fn adapt(&self, link: &mut TwoWayLink) {
         link.carrier = Carrier::Icmp;
         link.marking.port = 0;
-        // Echo replies carry the TTL of the answering system; requests have the same TTL as those of any ping.
+        // Echo replies carry the TTL of the replying system, so no TTL is expected; requests use the default
+        // TTL, like those of any ping.
         link.marking.ttl = None;
     }
 

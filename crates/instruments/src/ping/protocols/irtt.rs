@@ -119,24 +119,24 @@ const KEY_FILE: Argument = Argument::file(
     "File with the key of IRTT's HMAC: text, or hexadecimal after 0x\n\nUnsigned packets are not accepted.",
 );
 
-/// Sends requests to an IRTT server.
+/// Client that sends requests to an IRTT server.
 #[derive(Clone, Debug)]
 pub struct IrttClient {
-    /// The server's UDP port.
+    /// UDP port of the server.
     pub port: u16,
-    /// Key of packets; only answers with a valid HMAC are accepted. `None`: no HMAC.
+    /// HMAC key; only answers with a valid HMAC are accepted. `None`: no HMAC.
     pub key: Option<IrttKey>,
-    /// Events at which the server should read its clocks.
+    /// Instants at which the server should take timestamps.
     pub stamp_at: StampAt,
     /// Clocks that the server should read.
     pub clocks: ServerClocks,
-    /// Statistics about received requests that the server should report.
+    /// Statistics about received requests that the server should return.
     pub stats: ReceiveStats,
-    /// Payload of requests.
+    /// Content of the requests' payload.
     pub fill: Fill,
-    /// Payload of answers; `None`: the server's own.
+    /// Content of the answers' payload; `None`: chosen by the server.
     pub server_fill: Option<Fill>,
-    /// Accept the limits that the server sets.
+    /// Accept limits imposed by the server.
     pub loose: bool,
 }
 
@@ -184,7 +184,7 @@ impl IrttClient {
         })
     }
 
-    /// Returns the requested parameters, except duration and interval.
+    /// Returns the parameters to request, without duration and interval.
     fn params(&self, length: i64, tos: i64) -> IrttParams {
         IrttParams {
             length,
@@ -218,8 +218,8 @@ impl PingClient for IrttClient {
 
     fn measure(&self, test: &PingTest<'_>) -> Result<PingResult, Error> {
         let spec = &test.plan.spec;
-        // A stop-and-wait test has no duration known in advance, and its requests may follow at this interval at the
-        // earliest.
+        // The duration of a stop-and-wait test is not known in advance; the interval is the shortest between
+        // its requests.
         let (duration, interval) = match test.plan.wait {
             Some(wait) => (Span::ZERO, wait.max(Span(1))),
             None => (spec.duration(), spec.period()),
@@ -240,7 +240,7 @@ impl PingClient for IrttClient {
             found.facts().remarks.push(format!("the server restricts the test: {}", restrictions.join(", ")));
         }
         if client.was_ended() {
-            let why = "the server ended the test at its limit of duration";
+            let why = "the server ended the test at its duration limit";
             found.facts().remarks.push(why.to_owned());
         }
         Ok(found)
@@ -254,7 +254,7 @@ fn interval(text: &str) -> Result<Span, Error> {
 /// Name of the argument for the file with keys by peer.
 pub const KEYS_FILE: &str = "irtt-keys-file";
 
-/// Returns the keys of a server: one for all peers, and those of single peers.
+/// Returns the keys of a server: one for all peers, and those of individual peers.
 fn server_keys(arguments: &Arguments) -> Result<Keys<IrttKey>, Error> {
     let mut keys = Keys::from(arguments.file(KEY_FILE.name).map(key).transpose()?);
     for (name, key) in arguments.file(KEYS_FILE).map(keys_by_peer).transpose()?.unwrap_or_default() {
@@ -270,7 +270,7 @@ fn server_keys(arguments: &Arguments) -> Result<Keys<IrttKey>, Error> {
 /// Reads the keys of peers: one line per peer, with its name and its key.
 ///
 /// # Errors
-/// [`Error::Settings`] with the first line that is not valid.
+/// [`Error::Settings`] for the first line that is not valid.
 pub fn keys_by_peer(file: &NamedFile) -> Result<Vec<(String, IrttKey)>, Error> {
     let wrong = |number: usize| {
         Error::Settings(format!(
@@ -288,10 +288,10 @@ pub fn keys_by_peer(file: &NamedFile) -> Result<Vec<(String, IrttKey)>, Error> {
     lines.enumerate().map(parse).collect()
 }
 
-/// Reads the key of IRTT's HMAC from its file.
+/// Reads the HMAC key of IRTT from a key file.
 ///
 /// # Errors
-/// [`Error::Settings`] if it is not text, or not hexadecimal after `0x`.
+/// [`Error::Settings`] if the file is not text, or if the text after `0x` is not hexadecimal.
 pub fn key(file: &NamedFile) -> Result<IrttKey, Error> {
     let wrong = |why: &str| Error::Settings(format!("the key file {}: {why}", file.name));
     let text = std::str::from_utf8(file.contents.trim_ascii()).map_err(|_| wrong("the key is not text"))?;

@@ -47,7 +47,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
         .bare("same"),
         Argument::switch(
             "timeless",
-            "Send requests without a time, like LaTe with kernel or hardware stamps\n\nThis host stores its own times.",
+            "Send requests without timestamps, like LaTe with kernel or hardware stamps\n\nThis host stores the send times itself.",
         ),
         Argument::switch(
             "raw",
@@ -117,11 +117,11 @@ const PORT: Argument = Argument::port("lamp-port", "UDP port of the LaMP server"
 /// Sends requests to a LaMP server.
 #[derive(Clone, Copy, Debug)]
 pub struct LampClient {
-    /// The server's UDP port.
+    /// UDP port of the server.
     pub port: u16,
     /// Mode: round trips, or one-way delays that the server reports.
     pub mode: LampMode,
-    /// Ask the server to report its processing time; `None`: do not ask.
+    /// Timestamps from which the server should report its processing time; `None`: do not request a report.
     pub follow_up: Option<FollowUpKind>,
     /// Send requests without timestamps.
     pub timeless: bool,
@@ -135,11 +135,11 @@ pub struct LampClient {
     pub any_port: bool,
 }
 
-/// Timestamps that the server uses for its processing time.
+/// Timestamps from which the server computes its processing time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FollowUpKind {
-    /// Same kind as at this host.
+    /// Same kind as on this host.
     Same,
     /// The given kind.
     Given(LampFollowUp),
@@ -254,7 +254,7 @@ impl PingClient for LampClient {
             link.carrier = Carrier::Ethernet;
         }
         if self.broadcast {
-            // Routers do not forward broadcasts.
+            // A TTL of 1 is sufficient: routers do not forward broadcasts.
             (link.marking.broadcast, link.marking.ttl) = (true, Some(1));
         }
     }
@@ -295,7 +295,7 @@ impl PingClient for LampClient {
             None if unidirectional => {
                 let sent = found.requests;
                 let why = format!(
-                    "all {sent} packets were sent, but the server sent no report: what arrived is not known"
+                    "all {sent} packets were sent, but the server sent no report: the number of packets that arrived is unknown"
                 );
                 return Err(twoway::PingError::Conversation { to: test.link.to, why }.into());
             }

@@ -1,5 +1,5 @@
-//! [`PROTOCOLS`]: all two-way protocols, one file each. To add one: a file here that exports its entry, its `mod`,
-//! and its line in the list.
+//! [`PROTOCOLS`]: all two-way protocols, one file each. To add a protocol, create a file here that exports
+//! its entry, and add its `mod` and its line in the list.
 
 pub mod icmp;
 pub mod irtt;
@@ -12,7 +12,7 @@ use super::protocol::PingProtocol;
 use crate::arguments::Argument;
 use jitlat_core::prefix::Prefix;
 
-/// The two-way protocols.
+/// All protocols of two-way tests.
 pub const PROTOCOLS: &[&PingProtocol] = &[
     &icmp::PROTOCOL, // The default.
     &stamp::PROTOCOL,

@@ -1,4 +1,4 @@
-//! The STAMP protocol, and TWAMP Light, whose requests are similar.
+//! The STAMP protocol, and TWAMP Light, whose packets have the same basic layout.
 
 use super::{ANY_PORT, networks};
 use crate::arguments::{Argument, Arguments, NamedFile, parses_as};
@@ -35,10 +35,10 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
              -D asks for both, too, with its own DSCP.",
             parses_as::<Dscp>,
         ),
-        Argument::switch("direct-measurement", "Ask how many packets the far host counted in and out"),
+        Argument::switch("direct-measurement", "Ask the far host how many packets it has received and sent"),
         Argument::switch(
             "telemetry",
-            "Ask when answers really left, and for the source of the far host's stamps",
+            "Ask for the actual send times of answers, and for the source of the far host's stamps",
         ),
     ],
     client: |arguments| Ok(Box::new(StampClient::new(arguments)?)),
@@ -98,20 +98,21 @@ pub(super) const KEY_FILE: Argument =
 /// Sends requests to a STAMP or TWAMP Light reflector.
 #[derive(Clone, Debug)]
 pub struct StampClient {
-    /// The reflector's UDP port.
+    /// UDP port of the reflector.
     pub port: u16,
     /// Send TWAMP Light requests, without STAMP's extensions.
     pub light: bool,
-    /// Key to sign requests with; only signed answers are accepted. `None`: unauthenticated mode.
+    /// Key that authenticates requests; only authenticated answers are accepted. `None`: unauthenticated
+    /// mode.
     pub key: Option<StampKey>,
-    /// Session identifier.
+    /// Session identifier (SSID, RFC 8972).
     pub ssid: u16,
-    /// DSCP that answers should have; the reflector also reports the DSCP of the requests it received. `None`: the
-    /// DSCP of the test, if it has one.
+    /// DSCP that answers should have; the reflector also reports the DSCP of the requests it received.
+    /// `None`: the DSCP of the test, if set.
     pub class_of_service: Option<Dscp>,
-    /// Ask the far host for its packet counters.
+    /// Ask the far host for its packet counters (Direct Measurement, RFC 8972).
     pub direct_measurement: bool,
-    /// Ask for the actual departure times of answers, and for the source of the far host's stamps.
+    /// Ask for the actual send times of answers, and for the source of the far host's timestamps.
     pub telemetry: bool,
     /// Format of timestamps.
     pub format: TimeFormat,
@@ -147,7 +148,7 @@ impl StampClient {
         })
     }
 
-    /// Creates a client of TWAMP Light.
+    /// Creates a TWAMP Light client.
     pub(super) fn light(arguments: &Arguments) -> Result<StampClient, Error> {
         Ok(StampClient { light: true, ..StampClient::common(arguments)? })
     }
@@ -188,6 +189,7 @@ impl PingClient for StampClient {
     fn sizes(&self) -> RequestSizes {
         let usual = match self.key {
             _ if self.light => sender::least_size(SecurityMode::Open) as u64,
+            // Lengths of the base packet in the authenticated and in the unauthenticated mode.
             Some(_) => 112,
             None => 44,
         };
@@ -212,20 +214,23 @@ impl PingClient for StampClient {
         }
         let (mut found, sender) = test.datagrams(|_| sender)?;
         found.facts().answer_dscp = self.class_of_service.map(Dscp::value);
+        let marks = sender.marks();
+        (found.facts().request_dscp, found.facts().request_ecn) = (marks.dscp.clone(), marks.ecn.clone());
         found.facts().remarks.extend(remarks(&sender, test.link.marking.dscp));
         Ok(found)
     }
 }
 
-/// Describes the far host's reports in extensions.
+/// Describes the facts that the far host reported in extensions.
 fn remarks(sender: &StampSender, dscp: Dscp) -> Vec<String> {
     let mut remarks = Vec::new();
-    match sender.far_dscp().and_then(|d| Dscp::new(d.into())) {
-        Some(seen) if seen != dscp => {
-            remarks.push(format!("sent with DSCP {dscp}, arrived at the far host with {seen}"));
-        }
-        Some(_) => remarks.push(format!("DSCP {dscp} arrives unchanged at the far host")),
-        None => {}
+    // A warning reports changed marks.
+    let marks = sender.marks();
+    if marks.dscp.keys().copied().eq([dscp.value()]) {
+        remarks.push(format!("DSCP {dscp} arrives unchanged at the far host"));
+    }
+    if marks.refused > 0 {
+        remarks.push("the far host's policy does not let requests choose the DSCP of answers".to_owned());
     }
     if let Some(c) = sender.counters() {
         remarks.push(format!(
@@ -255,7 +260,7 @@ fn remarks(sender: &StampSender, dscp: Dscp) -> Vec<String> {
     remarks
 }
 
-/// Returns the name of the source that synchronises a clock, by the codes of RFC 8972 §4.3.
+/// Returns the name of the source that synchronises a clock, from the code of RFC 8972 §4.3.
 fn sync_source(code: u8) -> &'static str {
     match code {
         1 => "NTP",
@@ -267,7 +272,7 @@ fn sync_source(code: u8) -> &'static str {
     }
 }
 
-/// Returns the name of the method by which a stamp was taken, by the codes of RFC 8972 §4.3.
+/// Returns the name of the method by which a timestamp was taken, from the code of RFC 8972 §4.3.
 fn method(code: u8) -> &'static str {
     match code {
         1 => "in hardware",
@@ -277,13 +282,13 @@ fn method(code: u8) -> &'static str {
     }
 }
 
-/// The argument of the file with keys by network.
+/// Name of the argument for the file with keys by network.
 pub const KEYS_FILE: &str = "stamp-keys-file";
 
 /// Reads the keys of networks: one line per network, with the network and its key.
 ///
 /// # Errors
-/// [`Error::Settings`] with the first line that is not valid.
+/// [`Error::Settings`] for the first line that is not valid.
 pub fn keys(file: &NamedFile) -> Result<Vec<(Prefix, StampKey)>, Error> {
     let text = String::from_utf8_lossy(&file.contents);
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -301,7 +306,7 @@ pub fn keys(file: &NamedFile) -> Result<Vec<(Prefix, StampKey)>, Error> {
     lines.enumerate().map(parse).collect()
 }
 
-/// Reads the key of STAMP's authenticated mode from its file.
+/// Reads the key of STAMP's authenticated mode from a key file.
 ///
 /// # Errors
 /// [`Error::Settings`] if the file is not hexadecimal.

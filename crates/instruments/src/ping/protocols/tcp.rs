@@ -35,12 +35,12 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
 const PORT: Argument =
     Argument::port("tcp-port", "TCP port of the request-response server", || reqresp::PORT.to_string());
 
-/// Sends requests over one TCP connection.
+/// Client that sends requests over one TCP connection.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpClient {
-    /// The server's TCP port.
+    /// TCP port of the server.
     pub port: u16,
-    /// Bytes of a response.
+    /// Number of bytes in a response.
     pub response: usize,
 }
 
@@ -67,6 +67,7 @@ impl PingClient for TcpClient {
 
     fn sizes(&self) -> RequestSizes {
         let range = (MIN_REQUEST as u64, MAX_LEN as u64);
+        // 1460 bytes are one segment on Ethernet: 1500 bytes minus the IPv4 and TCP headers.
         RequestSizes { usual: 1460, header: 0, range, beneath: None }
     }
 
@@ -83,7 +84,7 @@ impl PingClient for TcpClient {
             found.facts().remarks.push(echo.to_owned());
         }
         found.facts().tcp = TcpStats::of(&samples);
-        // Each response makes one record, in order, unless the peer sent responses that were not requested.
+        // Samples and records correspond one to one, unless the peer sent responses that were not requested.
         if samples.len() == found.records.len() {
             found.tcp = samples;
         }

@@ -96,21 +96,22 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
 const PORT: Argument =
     Argument::port("twamp-port", "TCP port of the TWAMP control server", || twamp::PORT.to_string());
 
-/// Longest time that a server may take for each step of the control conversation.
+/// Timeout of each step of the control connection.
 const STEP_TIMEOUT: Span = Span::seconds(5);
 
 /// Runs tests with a TWAMP server.
 #[derive(Clone)]
 pub struct TwampClient {
-    /// The control server's TCP port.
+    /// TCP port of the control server.
     pub port: u16,
-    /// The mode to use; `None`: the strongest that both sides support.
+    /// Security mode; `None`: the strongest that both sides support.
     pub mode: Option<SecurityMode>,
     /// Name and passphrase for the keyed modes; `None`: unauthenticated.
     pub user: Option<(String, Vec<u8>)>,
-    /// Let the server use the addresses of the control connection. Needed if a translator changes addresses.
+    /// Let the server use the addresses of the control connection. Required if an address translator is on
+    /// the path.
     pub nat: bool,
-    /// The TWAMP Light client to use if there is no control server.
+    /// TWAMP Light client to use if no control server answers.
     pub light: StampClient,
     /// Use TWAMP Light without trying a control server.
     pub only_light: bool,
@@ -177,7 +178,8 @@ impl TwampClient {
         };
         TwampSessionSpec {
             sender_port: port,
-            // Like twping: a filter that allows one direction of a flow often allows the other.
+            // Both ports are equal, like in twping: a filter that allows one direction of a flow often allows
+            // the other.
             receiver_port: port,
             addresses: if self.nat { (any, any) } else { (local, far) },
             size: test.size,
@@ -210,7 +212,7 @@ impl PingClient for TwampClient {
             (None, Some(_)) => SecurityMode::Encrypted,
             (None, None) => SecurityMode::Open,
         };
-        // Shortest request whose answer has the same length.
+        // The default is the shortest request whose answer has the same length.
         let usual = sender::least_size(mode) as u64;
         let shortest = sender::size(mode, 0) as u64;
         RequestSizes { usual, header: 0, range: (shortest, MAX_PAYLOAD.into()), beneath: Some(8) }
@@ -270,7 +272,7 @@ impl PingClient for TwampClient {
         let error = ErrorEstimate::of_clock(clock::sync_state(), TimeFormat::Ntp);
         let sender = TwampSender::new(mode, granted.keys, test.size, error);
         let measured = run_on(prepared, |_| sender, test.plan.clone(), &test.link, test.stop.flag());
-        // The session must be stopped, however the test ended.
+        // The session must be stopped even if the test failed.
         let stopped = control.stop();
         let (mut found, _) = test.gather(measured?);
         let remarks = &mut found.facts().remarks;
@@ -285,19 +287,23 @@ impl PingClient for TwampClient {
 /// Reads the users and passphrases in a key file.
 ///
 /// # Errors
-/// [`Error::Settings`] if a line is not a user and a passphrase, or if there is no line.
+/// [`Error::Settings`] if a line does not contain a user and a passphrase, or if the file is empty.
 pub fn users(file: &NamedFile) -> Result<Users, Error> {
     let unreadable =
         |why: &dyn fmt::Display| Error::Settings(format!("reading the key file {}: {why}", file.name));
     let text = std::str::from_utf8(&file.contents).map_err(|e| unreadable(&e))?;
     let users = Users::parse(text).map_err(|e| unreadable(&e))?;
     if users.is_empty() {
-        return Err(Error::Settings(format!("the key file {} names no user", file.name)));
+        return Err(Error::Settings(format!(
+            "the key file {} contains no user: write one per line, with a passphrase in hexadecimal",
+            file.name
+        )));
     }
     Ok(users)
 }
 
-/// Finds the user called `wanted`, or the only user, in a key file; `option` is the option that names the user.
+/// Finds the user called `wanted`, or the only user, in a key file; `option` is the option to name in the
+/// error message.
 pub(crate) fn user(file: &NamedFile, wanted: Option<&str>, option: &str) -> Result<(String, Vec<u8>), Error> {
     let users = users(file)?;
     let name = match (wanted, &users.names().collect::<Vec<_>>()[..]) {

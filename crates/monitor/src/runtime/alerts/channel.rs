@@ -1,5 +1,5 @@
-//! [`ChannelSender`]: sends the messages of a channel in order, each until it is accepted, with growing pauses after
-//! failures.
+//! [`ChannelSender`]: sends the messages of a channel in order. Each is sent again until it is accepted, with
+//! growing pauses after failures.
 
 use super::Print;
 use crate::alert::rule::{NotifyChannel, NotifyMethod};
@@ -20,9 +20,10 @@ const FIRST_RETRY_PAUSE: Span = Span::seconds(5);
 const MAX_RETRY_PAUSE: Span = Span::seconds(600);
 /// Number of attempts (about a day) after which a message is given up.
 const MAX_ATTEMPTS: u32 = 150;
-/// Time limit for an answer, or for a command.
+/// Timeout for an HTTP answer, and for a command.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time after which Alertmanager ends a firing alert that was not resolved before.
+/// Time after which Alertmanager ends a firing alert on its own. It is long, because the monitor resolves
+/// alerts itself.
 const MAX_ALERT_AGE: Span = Span::seconds(366 * 86_400);
 
 /// Sends the messages of a channel.
@@ -45,7 +46,7 @@ impl ChannelSender {
 
     /// Sends the messages that are due. Returns when the next message is due; `None` if no message is waiting.
     pub fn step(&mut self, now: WallTime) -> Option<WallTime> {
-        // If the archive cannot be opened or read, the judging thread reports it.
+        // Errors of the archive are ignored here, because the judging thread reports them.
         let again = Some(now + FIRST_RETRY_PAUSE);
         let archive = self.archive.take().map_or_else(|| Archive::open_to_write(&self.root), Ok);
         let Ok(archive) = archive else { return again };
@@ -73,12 +74,12 @@ impl ChannelSender {
             archive.sent(&due.taken)?;
             let Some(why) = failure else {
                 if std::mem::replace(&mut self.failing, false) {
-                    info!("[[notify]] {name}: messages are accepted again");
+                    info!("[[notify]] {name}: messages are delivered again");
                 }
                 continue;
             };
             if !std::mem::replace(&mut self.failing, true) {
-                warn!("[[notify]] {name}: {why}; will be retried with growing pauses");
+                warn!("[[notify]] {name}: {why}; retrying at growing intervals");
             }
             let (hopeless, again): (Vec<&AlertMessage>, Vec<&AlertMessage>) =
                 due.left.iter().partition(|message| message.tries + 1 >= MAX_ATTEMPTS);
@@ -129,7 +130,7 @@ struct DeliveryOutcome {
     left: Vec<AlertMessage>,
 }
 
-/// Path or host of an alert, for messages.
+/// Formats the path or the host that an alert is about.
 fn path(alert: &Alert) -> String {
     match (alert.test.as_str(), alert.dst.as_str()) {
         ("", _) => alert.src.clone(),
@@ -200,7 +201,8 @@ fn run(command: &[String], message: &AlertMessage) -> Result<(), String> {
         .spawn()
         .map_err(failed)?;
     if let Some(mut to) = child.stdin.take() {
-        // The text is shorter than a pipe's buffer. Errors are ignored because a program need not read it.
+        // This does not block, because the text is shorter than a pipe's buffer. Errors are ignored, because a
+        // program need not read its input.
         let _ = to.write_all(format!("{}\n{}\n", line(alert), for_alertmanager(alert)).as_bytes());
     }
     let begun = Instant::now();
@@ -209,6 +211,7 @@ fn run(command: &[String], message: &AlertMessage) -> Result<(), String> {
             return if status.success() { Ok(()) } else { Err(format!("{program}: {status}")) };
         }
         if begun.elapsed() > ANSWER_TIMEOUT {
+            // Both fail only if the command has just ended. Waiting for it avoids a zombie process.
             let _ = child.kill();
             let _ = child.wait();
             return Err(format!(
@@ -216,6 +219,7 @@ fn run(command: &[String], message: &AlertMessage) -> Result<(), String> {
                 ANSWER_TIMEOUT.as_secs()
             ));
         }
+        // The standard library cannot wait for a process with a timeout.
         std::thread::sleep(Duration::from_millis(20));
     }
 }

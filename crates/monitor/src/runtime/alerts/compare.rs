@@ -1,5 +1,5 @@
-//! [`Comparer`]: compares the packets of a test with those of tests in an earlier period, by the verdict of metrics
-//! §20.
+//! [`Comparer`]: compares the packets of a test with those of tests in an earlier period, by the definition in
+//! docs/metrics §20.
 
 use crate::alert::TestComparison;
 use jitlat_archive::{Archive, ArchiveError, Entered, TestId};
@@ -26,7 +26,8 @@ const BASES: [Basis; 2] = [Basis::Pdv, Basis::Delay];
 /// Compares tests, and caches earlier periods for a while.
 #[derive(Default)]
 pub struct Comparer {
-    /// By stream and length of the period: start of the test for which the period was read; jitter and delay.
+    /// Cached periods by stream and length. Each has the start of the test for which it was read, and the
+    /// packets' jitter and delay.
     earlier: BTreeMap<(i64, i64), (i64, [BaselineTests; 2])>,
 }
 
@@ -36,8 +37,8 @@ struct BaselineTests {
     usual: UsualSpread,
 }
 
-/// Usual spread of the medians of one stream's tests while nothing changes. One cause: each test's packets reach the time slots
-/// of a mobile network at a different phase.
+/// Usual spread of the medians of one stream's tests while nothing changes. One cause is a mobile network,
+/// whose time slots the packets of each test meet at a different phase.
 struct UsualSpread {
     lowest: f64,
     highest: f64,
@@ -50,7 +51,7 @@ impl UsualSpread {
         medians.fold(none, |u, m| UsualSpread { lowest: u.lowest.min(m), highest: u.highest.max(m) })
     }
 
-    /// True if a median is in the range of the earlier medians, widened by half of that range on both sides.
+    /// True if `median` lies within the range of the earlier medians, extended by half its width on both sides.
     fn has(&self, median: f64) -> bool {
         let beside = (self.highest - self.lowest) / 2.0;
         median >= self.lowest - beside && median <= self.highest + beside
@@ -58,8 +59,8 @@ impl UsualSpread {
 }
 
 impl Comparer {
-    /// Compares a test with those of its stream that began less than `against` before it; `None` if that is
-    /// impossible.
+    /// Compares a test with the tests of its stream that began less than `against` before it; `None` if there
+    /// are too few, or the packets are missing.
     pub fn compare(&mut self, archive: &Archive, test: &Entered, against: Span) -> Option<TestComparison> {
         self.compared(archive, test, against).unwrap_or_else(|e| {
             debug!("alerts: comparing {}: {e}", test.test);
@@ -96,7 +97,7 @@ impl Comparer {
         let differs =
             |(c, unusual): &(Comparison, bool)| *unusual && c.outcome == ComparisonOutcome::Different;
         let is_worse = |(c, unusual): &(Comparison, bool)| *unusual && c.is_worse();
-        // If one quantity is worse and another is better, the worse one is reported.
+        // Prefer the worse quantity if one is worse and the other better.
         let first = found
             .iter()
             .find(|c| is_worse(c))

@@ -1,5 +1,5 @@
-//! [`ResultJudge`]: judges results when they are added to the archive. Their number, the states of rules, alerts and
-//! messages are stored in one transaction.
+//! [`ResultJudge`]: judges results when they are added to the archive. The number of the last judged result,
+//! the states of rules, the alerts and the messages are stored in one transaction.
 
 use super::compare::Comparer;
 use crate::Model;
@@ -18,7 +18,7 @@ const PREFIX: &str = "alert/";
 const MAX_RESULTS_PER_ROUND: usize = 200;
 /// Maximum number of messages that wait in a channel.
 const MAX_QUEUED_MESSAGES: u64 = 1000;
-/// Time between two checks whether results are missing.
+/// Time between two checks for missing results.
 pub const SILENCE_CHECK_INTERVAL: Span = Span::seconds(5);
 
 /// Judges the results in an archive.
@@ -26,7 +26,8 @@ pub struct ResultJudge {
     model: Arc<Model>,
     host: String,
     root: PathBuf,
-    /// `None` before the first step and after a failed one: its results were not stored, so they are judged again.
+    /// `None` before the first step and after a failed step, so that results that were not stored are judged
+    /// again.
     open: Option<OpenArchive>,
     comparer: Comparer,
     ended: BTreeMap<SlotFilter, u64>,
@@ -87,7 +88,7 @@ impl ResultJudge {
         let judged = match archive.judged()? {
             Some(judged) => judged,
             None => {
-                // Results from before the first rule existed are not judged.
+                // Do not judge results from before the first rule existed.
                 let judged = archive.entered()?;
                 archive.note(&Note { judged: Some(judged), ..Note::default() })?;
                 judged

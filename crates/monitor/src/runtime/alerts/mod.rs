@@ -33,7 +33,7 @@ const PAUSE: Span = Span::seconds(10);
 /// Prints the text of an alert, for channels with `print`.
 pub type Print = Arc<dyn Fn(&str) -> std::io::Result<()> + Send + Sync>;
 
-/// Threads that judge results and send messages; dropping this stops them.
+/// Threads that judge results and send messages. They stop when this is dropped.
 pub struct RunningAlerts {
     stop: StopSignal,
     thread: Option<JoinHandle<()>>,
@@ -52,7 +52,7 @@ enum JudgeTask {
 /// Checks that the monitor has an archive if the file has alert rules.
 ///
 /// # Errors
-/// Advice on what to write in the file.
+/// Advice on how to correct the file.
 pub fn check(model: &Model, archive: Option<&Path>) -> Result<()> {
     if archive.is_none() && !model.alerts.rules.is_empty() {
         bail!("[[alert]] needs an archive: write [archive] with a folder, or give --archive DIR");
@@ -152,7 +152,7 @@ fn judge(
         if let Err(e) = &went
             && !std::mem::replace(&mut failing, true)
         {
-            warn!("alerts: {e}; will be retried");
+            warn!("alerts: {e}; retrying");
         }
         failing &= went.is_err();
         if last {
@@ -168,7 +168,7 @@ fn judge(
     }
 }
 
-/// Threads that send notifications, one per channel; dropping this stops them.
+/// Threads that send notifications, one per channel. They stop when this is dropped.
 struct Channels {
     stop: StopSignal,
     threads: Vec<JoinHandle<()>>,
@@ -197,7 +197,7 @@ impl Channels {
                     let last = stop.is_requested();
                     let due = sender.step(clock::wall());
                     if last {
-                        // The last results were judged a moment ago, so there is no need to wait.
+                        // Do not wait: the last results have just been judged.
                         return;
                     }
                     watch.wait(None, due.map(|due| clock::steady() + (due - clock::wall())));

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 /// Time between two tests of a path.
 const EVERY: Span = Span::seconds(600);
-/// Number of tests before the judged ones.
+/// Number of earlier tests, with which the judged ones are compared.
 const BEFORE: u64 = 24;
 /// Number of tests after the change.
 const AFTER: u64 = 12;
@@ -79,8 +79,8 @@ fn paths() -> Vec<Path> {
 }
 
 impl Path {
-    /// Makes the log of test `k`. With `more`, its jitter has an additional exponential part with this mean, in
-    /// spreads of the path.
+    /// Makes the log of test `k`. `more` is the mean of an additional, exponentially distributed jitter, as a
+    /// multiple of the path's spread.
     fn log(&self, k: u64, more: f64) -> Vec<u8> {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 500, 160, Span::millis(20), Schedule::Periodic)
@@ -88,7 +88,7 @@ impl Path {
         let mut trial = Trial::new(spec, k + 1);
         trial.epoch = WallTime(1_767_225_600_000_000_000) + EVERY.times(k as i64);
         trial.probes = 8;
-        // The clocks are disciplined; their offset changes from test to test.
+        // Even disciplined clocks have another offset in each test.
         trial.server.clock =
             Clock { offset: Span::micros(20 + (k as i64 * 37) % 100), skew_ppb: 0, shifts: Vec::new() };
         let mut law = self.law.clone();
@@ -124,7 +124,7 @@ struct Rates {
     judged: u64,
     /// Number of alerts of each rule while nothing had changed.
     false_alarms: BTreeMap<String, u64>,
-    /// Number of tests after the change until each rule first fired; absent if it did not.
+    /// Number of tests from the change until each rule first fired; a rule that did not fire is absent.
     found_after: BTreeMap<String, u64>,
 }
 
@@ -171,7 +171,7 @@ fn a_path_that_does_not_change_is_quiet_and_one_that_does_is_found() {
     is_quiet_until_it_changes("WAN", 12);
 }
 
-/// Each test's packets reach the time slots at a different phase.
+/// The packets of each test meet the time slots at a different phase.
 #[test]
 fn what_tests_differ_by_among_themselves_is_no_change() {
     is_quiet_until_it_changes("mobile", 12);

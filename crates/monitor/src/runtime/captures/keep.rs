@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use tracing::{error, info, warn};
 
-/// Maximum number of periods that wait on disk until they are archived.
+/// Maximum number of periods on disk that are not archived yet.
 const MAX_QUEUED_PERIODS: usize = 16;
 
 /// A period that has ended.
@@ -25,7 +25,7 @@ pub struct CapturePeriod {
     pub number: i64,
     /// Session data of each stream.
     pub sessions: Vec<Session>,
-    /// Number of dropped packets.
+    /// Number of packets that the capture dropped.
     pub dropped: u64,
     /// True if it was captured from its beginning to its end.
     pub is_whole: bool,
@@ -33,7 +33,7 @@ pub struct CapturePeriod {
     pub is_new: bool,
 }
 
-/// Logs that wait for the archive.
+/// Finished logs that are not in the archive yet.
 struct FinishedLogs {
     logs: Vec<PathBuf>,
     ending: Option<SlotEnding>,
@@ -51,14 +51,15 @@ pub struct CaptureStore {
     to: Option<SyncSender<FinishedLogs>>,
     thread: Option<JoinHandle<()>>,
     outcomes: Sender<PeriodOutcome>,
-    /// Distinguishes logs of the same period: after an interruption it may be captured in parts.
+    /// Number in log names that distinguishes logs of the same period: a period that was interrupted has
+    /// several.
     parts: u64,
 }
 
 impl CaptureStore {
     /// Starts the store of a capture. The outcomes of periods are sent to `outcomes`.
     pub fn start(setup: &CaptureSetup, outcomes: Sender<PeriodOutcome>) -> Result<CaptureStore> {
-        // The name must differ from those of all other captures of hosts that use this archive.
+        // The folder's name must be unique among the captures of all hosts that use this archive.
         let letters = |c: char| if c.is_alphanumeric() || c == '-' || c == '.' { c } else { '_' };
         let name: String =
             format!("capture {} {}", setup.host, setup.capture.name).chars().map(letters).collect();
@@ -70,6 +71,7 @@ impl CaptureStore {
             let n = left.len();
             info!("[[capture]] {}: {n} logs of a killed capture were recovered", setup.capture.name);
         }
+        // Does not block: the queue has room for all recovered logs.
         for log in left {
             let _ = to.send(FinishedLogs { logs: vec![log], ending: None, trouble: None });
         }
@@ -117,7 +119,7 @@ impl CaptureStore {
         self.open.get_mut(&(period, stream)).context("no log")
     }
 
-    /// Adds the tags that searches use to find the session.
+    /// Adds the tags by which searches find the session.
     fn annotated(&self, mut session: Session, period: i64, dropped: u64) -> Session {
         let CaptureSetup { capture, host, far, .. } = &self.setup;
         session.name = Some(capture.name.clone());
@@ -158,6 +160,7 @@ impl CaptureStore {
         }
         finished.trouble = finished.trouble.or(self.failed.take());
         let Some(to) = &self.to else { return };
+        // Never wait for the archive here, because the capture would drop packets meanwhile.
         if let Err(TrySendError::Full(late) | TrySendError::Disconnected(late)) = to.try_send(finished) {
             late.remove();
             warn!(
@@ -175,6 +178,7 @@ impl CaptureStore {
     pub fn drop_open(&mut self) {
         for (_, log) in std::mem::take(&mut self.open) {
             let path = log.path().to_owned();
+            // A file that cannot be removed is recovered or removed at the next start.
             drop(log);
             let _ = fs::remove_file(path);
         }
@@ -183,6 +187,7 @@ impl CaptureStore {
 
     fn send(&self, ending: SlotEnding) {
         let (name, far) = (self.setup.capture.name.clone(), self.setup.far.clone());
+        // Sending fails only if the receiver was dropped and needs no more counts.
         let _ = self.outcomes.send(PeriodOutcome { name, far, ending });
     }
 }
@@ -215,7 +220,7 @@ impl FinishedLogs {
     }
 }
 
-/// Returns the logs that a killed capture left in `folder`, after adding the missing end of each. Removes logs that cannot be
+/// Completes the logs that a killed capture left in `folder`, and returns them. Removes logs that cannot be
 /// completed.
 fn recover(folder: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -234,7 +239,7 @@ fn recover(folder: &Path) -> Vec<PathBuf> {
     left
 }
 
-/// Adds the missing end to a period's log. Nothing is known about packets sent after the last one that arrived.
+/// Adds the missing end to a period's log. Packets sent after the last one that arrived remain unknown.
 fn complete(path: &Path) -> Result<PathBuf> {
     let mut read = LogReader::open(path)?;
     if read.session().ending == Ending::Complete {

@@ -1,4 +1,4 @@
-//! Captures of a monitor, in addition to its tests: continuous traffic at interfaces, one result per period.
+//! Captures of a monitor, in addition to its tests: continuous traffic on interfaces, one result per period.
 //!
 //! * [`keep`] – adds the logs of periods to the archive
 //! * this file – threads that capture, restart after failures, and report the outcome of each period
@@ -36,7 +36,8 @@ const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 const STABLE_TIME: Duration = Duration::from_secs(60);
 /// Time between two checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Maximum number of periods that are counted as lost at once: a clock step of a year is not a year of losses.
+/// Maximum number of periods that are counted as lost at once, because a clock step of a year is not a year of
+/// losses.
 const MAX_PERIODS_LOST: i64 = 10_000;
 
 /// Settings of a capture; if they change, the capture restarts.
@@ -70,12 +71,12 @@ pub struct PeriodOutcome {
     pub ending: SlotEnding,
 }
 
-/// Running captures; dropping this ends them.
+/// Running captures. They end when this is dropped.
 pub struct RunningCaptures {
     equipment: Arc<dyn Equipment>,
     /// Captures declared in the file, and the key with which this host authenticates to other hosts.
     wanted: (Vec<CaptureSetup>, Option<PresharedKey>),
-    /// Running captures, including those that were asked to end.
+    /// Running captures, including those requested to end.
     running: Vec<RunningCapture>,
     to: Sender<PeriodOutcome>,
     ended: Receiver<PeriodOutcome>,
@@ -251,12 +252,14 @@ fn capture(
         let begun = Instant::now();
         let why = course.follow(equipment, key, stop);
         let Some((failure, why)) = why else { break };
+        // After a long time without failures this is a new failure, not another attempt.
         if begun.elapsed() >= STABLE_TIME {
             pause = FIRST_RETRY_PAUSE;
         }
         course.failed(failure, &why);
         let again = Instant::now() + pause;
         while !stop.is_requested() && Instant::now() < again {
+            // Count the periods that pass during the pause.
             course.miss(failure);
             std::thread::sleep(STOP_CHECK_INTERVAL);
         }
@@ -271,7 +274,8 @@ struct CaptureReporter<'a> {
     to: Sender<PeriodOutcome>,
     /// Number of the first period without an outcome.
     next: i64,
-    /// Start of the present failure, number of lost periods, and the kinds of failure already logged.
+    /// The current failure: its start, the number of lost periods, and the kinds of failure already logged.
+    /// `None`: no failure.
     trouble: Option<(WallTime, u64, Vec<SlotFailure>)>,
     /// True if the beginning of the capture was logged.
     has_begun: bool,
@@ -323,12 +327,12 @@ impl<'a> CaptureReporter<'a> {
                 self.next = self.next.max(self.setup.period_of(clock::wall()));
                 if !std::mem::replace(&mut self.has_begun, true) {
                     let second = if second.is_empty() { String::new() } else { format!(" and {second}") };
-                    info!("[[capture]] {name}: capturing at {first}{second}");
+                    info!("[[capture]] {name}: capturing on {first}{second}");
                 }
             }
             PeriodEvent::Begun => {
                 if std::mem::replace(&mut self.is_silent, false) {
-                    info!("[[capture]] {name}: traffic is seen at both points now");
+                    info!("[[capture]] {name}: packets are now seen at both points");
                 }
                 self.recovered();
             }
@@ -340,8 +344,8 @@ impl<'a> CaptureReporter<'a> {
                 self.next = self.next.max(ended.period + 1);
                 if ended.dropped > 0 && !std::mem::replace(&mut self.drops, true) {
                     warn!(
-                        "[[capture]] {name}: {} packets of a period were dropped because they were not read \
-                         in time: the fate of the packets around them is unknown, and they are in no count",
+                        "[[capture]] {name}: {} packets of a period were dropped because they were not read in time: \
+                         packets close to them are not counted, because they may have been lost",
                         ended.dropped
                     );
                 }
@@ -351,7 +355,7 @@ impl<'a> CaptureReporter<'a> {
                 let Some(sessions) = ended.sessions else {
                     if !std::mem::replace(&mut self.is_silent, true) {
                         warn!(
-                            "[[capture]] {name}: no packet between {} and {} was matched at both points so far",
+                            "[[capture]] {name}: no packet between {} and {} has been seen at both points so far",
                             self.setup.host, self.setup.far
                         );
                     }
@@ -386,10 +390,10 @@ impl<'a> CaptureReporter<'a> {
 
     /// Logs each kind of failure once.
     fn failed(&mut self, failure: SlotFailure, why: &str) {
-        let (_, _, said) = self.trouble.get_or_insert((clock::wall(), 0, Vec::new()));
-        if !said.contains(&failure) {
-            said.push(failure);
-            warn!("[[capture]] {}: {why}; will be retried with growing pauses", self.setup.capture.name);
+        let (_, _, logged) = self.trouble.get_or_insert((clock::wall(), 0, Vec::new()));
+        if !logged.contains(&failure) {
+            logged.push(failure);
+            warn!("[[capture]] {}: {why}; retrying at growing intervals", self.setup.capture.name);
         }
     }
 
@@ -397,14 +401,14 @@ impl<'a> CaptureReporter<'a> {
         if let Some((since, lost, _)) = self.trouble.take() {
             let long = Span((clock::wall() - since).0.max(0) / 1_000_000_000 * 1_000_000_000);
             info!(
-                "[[capture]] {}: capturing again, after {} and {lost} lost periods",
+                "[[capture]] {}: capturing again after {}; periods lost: {lost}",
                 self.setup.capture.name,
                 text_of(long.0)
             );
         }
     }
 
-    /// Counts all periods since the last outcome as lost.
+    /// Counts all periods since the last outcome as failed.
     fn miss(&mut self, failure: SlotFailure) {
         let now = self.setup.period_of(clock::wall());
         self.next = self.next.max(now - MAX_PERIODS_LOST);
@@ -419,7 +423,7 @@ impl<'a> CaptureReporter<'a> {
 
     fn count(&self, ending: SlotEnding) {
         let (name, far) = (self.setup.capture.name.clone(), self.setup.far.clone());
-        // Sending fails only if the receiver was dropped; then no counts are needed.
+        // Sending fails only if the receiver was dropped and needs no more counts.
         let _ = self.to.send(PeriodOutcome { name, far, ending });
     }
 }

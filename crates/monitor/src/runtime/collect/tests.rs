@@ -205,9 +205,9 @@ fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
             assert!(*said == number && reason.contains(why), "{reason}");
         };
     // A test of another host in the file.
-    refused(1, hash, length, &packed, &[("client", "oslo")], "madrid pushes a test of oslo");
+    refused(1, hash, length, &packed, &[("client", "oslo")], "madrid offers a test that oslo started");
     let both = [("client", "madrid"), ("client", "oslo")];
-    refused(10, hash, length, &packed, &both, "madrid pushes a test of oslo");
+    refused(10, hash, length, &packed, &both, "madrid offers a test that oslo started");
     // Tests between two other hosts, in the file or not.
     for (number, client, server) in
         [(12, "oslo", "berlin"), (13, "nobody", "oslo"), (14, "nobody", "nowhere")]
@@ -218,12 +218,12 @@ fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
             length,
             &packed,
             &[("client", client), ("server", server)],
-            "madrid pushes a test of",
+            "madrid offers a test ",
         );
     }
-    refused(15, hash, length, &packed, &[("server", "oslo")], "madrid pushes a test of oslo");
+    refused(15, hash, length, &packed, &[("server", "oslo")], "madrid offers a test of oslo");
     refused(11, hash, u64::MAX, &packed, &[], "longer than 1 GiB");
-    refused(2, hash ^ 9, length, &packed, &[], "not the announced one");
+    refused(2, hash ^ 9, length, &packed, &[], "differs from the announced one");
     refused(3, hash, length - 1, &packed, &[], "longer than announced");
     refused(4, hash, length + 1, &packed, &[], "shorter than announced");
     refused(5, hash, length, &packed[9..], &[], "cannot be unpacked");
@@ -320,7 +320,7 @@ fn a_test_between_the_addresses_of_two_other_hosts_is_refused() {
             event => panic!("{event:?}"),
         }
     };
-    let between = |src, dst, names| format!("madrid pushes a test from {src} to {dst}, which are {names}");
+    let between = |src, dst, names| format!("madrid offers a test from {src} to {dst}, which are {names}");
     for (src, dst, names, long) in [
         ("192.0.2.1", "2001:db8::3", "berlin and oslo", false),
         ("192.0.2.1", "2001:db8::3", "berlin and oslo", true),
@@ -372,10 +372,10 @@ fn who_has_no_key_or_no_place_is_told_so() {
     let collector = Collector::with(policy);
     let open = |host: &str| PushConnection::open("127.0.0.1", collector.at.port(), key(host)).unwrap();
     let SenderEvent::Over(Some(why), _) = next(&mut open("oslo")) else { panic!("oslo pushes nothing") };
-    assert_eq!(why.to_string(), "the collector refuses: it does not have this host's key");
+    assert_eq!(why.to_string(), "the collector refused: it does not have this host's key");
     let _berlin = collector.connect("berlin");
     let SenderEvent::Over(Some(why), _) = next(&mut open("madrid")) else { panic!("there is no place") };
-    assert!(why.to_string().starts_with("the collector refuses: it is busy: "), "{why}");
+    assert!(why.to_string().starts_with("the collector refused: it is busy: "), "{why}");
 }
 
 #[test]

@@ -4,10 +4,10 @@ use jitlat_core::time::SECOND;
 use jitlat_passive::LinkType;
 use std::io::Write;
 
-/// Longest wait for data that has been written.
+/// Maximum wait for data that has been written.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Builds a capture with one packet at each of these seconds.
+/// Builds a capture with one packet at each of `seconds`.
 fn pcap(seconds: std::ops::Range<i64>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = PcapWriter::new(&mut bytes, LinkType::RAW, 96).unwrap();
@@ -18,7 +18,7 @@ fn pcap(seconds: std::ops::Range<i64>) -> Vec<u8> {
     bytes
 }
 
-/// Reads until `packets` packets have been received; returns their seconds.
+/// Reads until `packets` packets have been received; returns their times in seconds.
 fn read(followed: &mut FollowedFiles, packets: usize) -> Vec<i64> {
     let mut seen = Vec::new();
     let found = jitlat_waiting::within(LIMIT, || {
@@ -29,7 +29,7 @@ fn read(followed: &mut FollowedFiles, packets: usize) -> Vec<i64> {
     seen
 }
 
-/// Declares the captures complete and returns the seconds of the remaining packets.
+/// Declares the captures complete, and returns the times of the remaining packets in seconds.
 fn rest(followed: &mut FollowedFiles) -> Vec<i64> {
     followed.end();
     let mut seen = Vec::new();
@@ -62,7 +62,7 @@ fn files_are_read_as_they_appear_and_grow() {
     assert_eq!(read(&mut followed, 14), seconds(106..120));
     std::fs::write(file("x.pcap12"), pcap(130..135)).unwrap();
     assert_eq!(read(&mut followed, 5), seconds(130..135));
-    // At the end everything is read except files that begin before one already read.
+    // At the end, everything is read except files that begin before one that has already been read.
     std::fs::write(file("x.pcap11"), pcap(120..130)).unwrap();
     std::fs::write(file("x.pcap8"), pcap(140..141)).unwrap();
     assert_eq!((rest(&mut followed), rest(&mut followed)), (vec![140], vec![]));

@@ -1,15 +1,15 @@
-//! Classic BPF programs for the kernel's packet filter, which pass packets that may be relevant.
+//! Classic BPF programs for the kernel's packet filter, which pass all packets that may be relevant.
 //!
-//! Packets with a VLAN tag or in a tunnel also pass if the kernel left the encapsulation in place; the reader
-//! filters them later.
+//! Packets with a VLAN tag or in a tunnel also pass if the kernel has not removed the encapsulation; the
+//! reader filters them later.
 
 use jitlat_core::prefix::Prefix;
 use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_JA, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
 use socket2::SockFilter;
 use std::net::IpAddr;
 
-/// Maximum number of prefixes in the kernel's filter; with more, the reader filters. The length of a BPF
-/// program is limited, and each instruction costs time.
+/// Maximum number of prefixes in the kernel's filter; with more, the reader filters instead. The length of a
+/// BPF program is limited, and each instruction costs time.
 const MAX_PREFIXES: usize = 32;
 
 /// EtherTypes that may encapsulate IP.
@@ -28,7 +28,7 @@ fn and(mask: u32) -> SockFilter {
     SockFilter::new((BPF_ALU | BPF_AND | BPF_K) as u16, 0, 0, mask)
 }
 
-/// Continues with the next instruction if the accumulator equals `value`, otherwise skips `skip`
+/// Continues with the next instruction if the accumulator equals `value`; otherwise skips `skip`
 /// instructions.
 fn unless_equal(value: u32, skip: usize) -> SockFilter {
     SockFilter::new((BPF_JMP | BPF_JEQ | BPF_K) as u16, 0, skip as u8, value)
@@ -63,12 +63,14 @@ pub(super) fn hosts(prefixes: &[Prefix], snap: u32) -> Vec<SockFilter> {
         match prefix.parts() {
             (IpAddr::V4(a), length) => {
                 let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+                // Offsets of the source and the destination address.
                 for at in [12, 16] {
                     v4.extend([network(at), and(mask), unless_equal(a.to_bits() & mask, 1), pass(snap)]);
                 }
             }
             (IpAddr::V6(a), length) => {
                 let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+                // Offsets of the source and the destination address.
                 for at in [8, 24] {
                     v6.extend(long_address(at, a.to_bits(), mask));
                     v6.push(pass(snap));
@@ -96,9 +98,10 @@ pub(super) fn hosts(prefixes: &[Prefix], snap: u32) -> Vec<SockFilter> {
 }
 
 /// Compares 16 bytes at offset `at` of the network header with `address`. Continues with the next instruction
-/// if they match, with the one after it if not.
+/// if they are equal, and skips it otherwise.
 fn long_address(at: i32, address: u128, mask: u128) -> Vec<SockFilter> {
     let word = |bits: u128, i: i32| (bits >> (96 - 32 * i)) as u32;
+    // Words without a bit in the mask match any value, so they need no instructions.
     let chunks: Vec<i32> = (0..4).filter(|i| word(mask, *i) != 0).collect();
     let mut code = Vec::new();
     for (n, i) in chunks.iter().enumerate() {

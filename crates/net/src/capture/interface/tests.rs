@@ -4,7 +4,7 @@ use jitlat_passive::packet::decode;
 use std::io::Write as _;
 use std::net::{IpAddr, UdpSocket};
 
-/// Starts a capture at the loopback device; prints the reason and returns `None` if that is not possible.
+/// Starts a capture on the loopback device. If that is not possible, prints the reason and returns `None`.
 fn loopback(test: &str) -> Option<InterfaceCapture> {
     match InterfaceCapture::open("lo", InterfaceSettings::default()) {
         Ok(live) => Some(live),
@@ -62,8 +62,8 @@ fn what_is_passed_over_still_came_out_of_the_queue() {
     let to = UdpSocket::bind("127.81.7.3:0").unwrap();
     to.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let port = to.local_addr().unwrap().port();
-    // Packets from before the filter may still be in a ring block; they are delivered before the first packet
-    // sent here.
+    // A ring block may still contain packets from before the filter was set; they are delivered before the
+    // first packet sent here.
     to.send_to(&[0; 9], ("127.81.7.3", port)).unwrap();
     assert_eq!(lengths(&mut live, port, 1).len(), 1);
     while live.poll(Duration::from_millis(200), |_| ()).unwrap() > 0 {}
@@ -72,7 +72,7 @@ fn what_is_passed_over_still_came_out_of_the_queue() {
         to.send_to(&[0; 9], ("127.81.7.3", port)).unwrap();
         to.recv(&mut [0; 16]).unwrap();
     }
-    // Each packet passes the device twice and is delivered once.
+    // Each packet passes the device twice, but is delivered once.
     let mut taken = 0;
     while taken < 6 {
         let now = live.poll(Duration::from_secs(10), |_| ()).unwrap();
@@ -102,8 +102,8 @@ fn the_kernel_passes_only_the_hosts_asked_for() {
         to.send_to(&[0; 1], ("127.77.0.1", port)).unwrap();
         to.send_to(&[0; 2], ("127.78.0.1", port)).unwrap();
         to.send_to(&[0; 3], ("127.79.0.1", port)).unwrap();
-        // The capture sees a packet before its socket does, so the filter may change once all have arrived. A
-        // marker packet that every filter passes ends the wait.
+        // The capture gets a packet before its socket does, so the filter may change once all packets have
+        // arrived. A marker packet that passes every filter ends the wait.
         for _ in 0..3 {
             to.recv(&mut [0; 8]).unwrap();
         }
@@ -174,7 +174,7 @@ fn a_ring_and_the_queue_deliver_the_same_packets() {
     let to = UdpSocket::bind("127.81.9.1:0").unwrap();
     let port = to.local_addr().unwrap().port();
     let mut seen = [Vec::new(), Vec::new()];
-    // Enough packets for several blocks of the ring; many of them are cut.
+    // Enough packets for several blocks of the ring; many of them are truncated.
     for round in 0..60 {
         for k in 0..100 {
             to.send_to(&vec![k as u8; 1 + (round * 37 + k * 61) % 1400], ("127.81.9.1", port)).unwrap();

@@ -49,7 +49,7 @@ fn received(mut stream: TcpStream) -> Vec<u8> {
     bytes
 }
 
-/// Returns the error that a well-behaved collector on this host ends with.
+/// Returns the error with which a well-behaved collector on this host ends.
 fn refusal_of(service: SocketAddr) -> DigestError {
     let address = service.ip().to_string();
     match DigestCollector::connect(&address, service.port(), Listen::default(), None).map(|_| ()) {
@@ -72,7 +72,7 @@ fn a_client_that_takes_its_whole_share_leaves_room_for_others() {
         matches!(refusal_of(address), DigestError::Refused(DigestRefusal::Interface, _)),
         "others are answered"
     );
-    // Capacity that was released can be used again.
+    // Released capacity can be used again.
     drop(held.pop());
     let began = Instant::now();
     while {

@@ -1,9 +1,9 @@
 //! [`Relay`]: an impaired path between loopback sockets; needs no privilege.
 //!
 //! UDP datagrams pass through an [`Impairment`] in each direction. As in a network address translator, each
-//! client address gets a separate socket towards the server. TCP connections are forwarded with only the
-//! fixed delay of each direction: they show the reaction of the end points to a long path, not the reaction
-//! of TCP to a lossy path. DSCP and ECN bits are forwarded.
+//! client address gets its own socket towards the server. TCP connections are only delayed by the fixed delay
+//! of each direction: they show how the end points react to a long path, not how TCP reacts to a lossy one.
+//! DSCP and ECN bits are forwarded.
 
 mod tcp;
 mod udp;
@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 /// An address to listen on, and the address to forward to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// Address that clients send to; with port 0 the system chooses the port.
+    /// Address that clients send to; with port 0, the system chooses the port.
     pub listen: SocketAddr,
     /// Address of the server.
     pub to: SocketAddr,
@@ -44,14 +44,14 @@ pub struct RelayConfig {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RelayError {
-    /// An address could not be listened on.
+    /// Listening on an address failed.
     #[error("cannot listen on {protocol} {address} for the relay: {source}")]
     Listen {
         /// `TCP` or `UDP`.
         protocol: &'static str,
-        /// The address.
+        /// Address on which listening failed.
         address: SocketAddr,
-        /// The system's error.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The system has no more threads or descriptors.
@@ -84,6 +84,7 @@ impl Relay {
         let scenario = config.scenario;
         let delays = [scenario.up.delay, scenario.down.delay];
         let up = Impairment::new(scenario.up, scenario.seed);
+        // With the same seed, both directions would draw the same random numbers and lose the same packets.
         let down = Impairment::new(scenario.down, scenario.seed.wrapping_add(1));
         let worker = RelayWorker {
             stopped,
@@ -95,12 +96,12 @@ impl Relay {
         Ok(Relay { tcp: tcp_addresses, udp: udp_addresses, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// TCP addresses that the relay listens on, in the order of the configuration.
+    /// Returns the TCP addresses on which the relay listens, in the order of the configuration.
     pub fn tcp_addresses(&self) -> &[SocketAddr] {
         &self.tcp
     }
 
-    /// UDP addresses that the relay listens on, in the order of the configuration.
+    /// Returns the UDP addresses on which the relay listens, in the order of the configuration.
     pub fn udp_addresses(&self) -> &[SocketAddr] {
         &self.udp
     }
@@ -155,7 +156,7 @@ struct RelayWorker {
 
 impl RelayWorker {
     fn run(mut self) -> EmulatorReport {
-        // With the default timer slack the kernel would wake this thread 50 µs late.
+        // With the default timer slack, the kernel would wake this thread 50 µs late.
         let _ = nix::sys::prctl::set_timerslack(1);
         while let Ok(ready) = self.wait() {
             for token in ready {
@@ -179,7 +180,7 @@ impl RelayWorker {
         self.report()
     }
 
-    /// Waits until a descriptor can be read or something is due; returns the readable descriptors.
+    /// Waits until a descriptor can be read or a packet is due; returns the readable descriptors.
     fn wait(&self) -> nix::Result<Vec<ReadyToken>> {
         let mut interest = Interest::default();
         interest.add(ReadyToken::Stop, self.stopped.as_fd(), PollFlags::POLLIN);

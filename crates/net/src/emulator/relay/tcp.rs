@@ -1,4 +1,4 @@
-//! TCP connections, forwarded with a fixed delay in each direction through two bounded delay lines.
+//! TCP connections, forwarded with a fixed delay in each direction, through two bounded delay lines.
 
 use super::{Forward, Interest, ReadyToken};
 use crate::accept::Listener;
@@ -12,11 +12,11 @@ use std::os::fd::AsFd;
 
 /// Maximum number of simultaneous connections; further clients wait to be accepted.
 const MAX_CONNECTIONS: usize = 64;
-/// Maximum number of bytes in transit in one direction of a connection; beyond that its sender has to wait.
+/// Maximum number of bytes in transit in one direction of a connection; above it, the sender has to wait.
 const MAX_BYTES_IN_TRANSIT: usize = 1 << 20;
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// An address that clients connect to, and the server to forward to.
+/// Address on which clients connect, and the server to forward to.
 pub(crate) struct RelayEntrance {
     listener: Listener,
     to: SocketAddr,
@@ -32,7 +32,7 @@ impl RelayEntrance {
     }
 }
 
-/// An end of a connection.
+/// End of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum RelaySide {
     Client = 0,
@@ -48,12 +48,12 @@ impl RelaySide {
     }
 }
 
-/// One direction of a connection: the data read, with the times at which to write them.
+/// One direction of a connection: data that was read, with the times at which to write it.
 #[derive(Default)]
 struct Pipe {
     in_transit: VecDeque<(SteadyTime, Vec<u8>)>,
     bytes: usize,
-    /// Number of bytes of the first chunk already written.
+    /// Number of bytes of the first chunk that have been written.
     written: usize,
     /// True if the receiver's socket buffer is full.
     blocked: bool,
@@ -93,7 +93,7 @@ impl Pipe {
         }
         if !self.ended && self.end.is_some_and(|due| due <= now) {
             self.ended = true;
-            // The other end may already be closed.
+            // Fails if the other end is already closed, which does not matter.
             let _ = to.shutdown(Shutdown::Write);
         }
         Ok(())
@@ -102,9 +102,9 @@ impl Pipe {
 
 struct RelayedConnection {
     id: u64,
-    /// Indexed by [`RelaySide`].
+    /// Connections, indexed by [`RelaySide`].
     ends: [TcpStream; 2],
-    /// Indexed by the side that is read from.
+    /// Directions, indexed by the side from which data is read.
     pipes: [Pipe; 2],
     broken: bool,
 }
@@ -112,7 +112,7 @@ struct RelayedConnection {
 pub struct RelayedConnections {
     entrances: Vec<RelayEntrance>,
     list: Vec<RelayedConnection>,
-    /// Fixed delays of data from the client and from the server.
+    /// Fixed delays of data, from the client and from the server.
     delays: [Span; 2],
     next_id: u64,
     buffer: Vec<u8>,
@@ -148,7 +148,7 @@ impl RelayedConnections {
         self.list.iter().flat_map(|c| &c.pipes).filter_map(Pipe::next_due).min()
     }
 
-    /// Accepts a client. On an error only that client's connection is closed.
+    /// Accepts a client. An error closes only this client's connection.
     pub fn accept(&mut self, entrance: usize) {
         let RelayEntrance { listener, to } = &self.entrances[entrance];
         let Some((client, _)) = listener.accept() else { return };
@@ -161,7 +161,7 @@ impl RelayedConnections {
         self.list.push(RelayedConnection { id: self.next_id, ends: [client, server], pipes, broken: false });
     }
 
-    /// Reads from one end and queues the data for the other.
+    /// Reads from one end and queues the data for the other end.
     pub fn read(&mut self, id: u64, side: RelaySide, now: SteadyTime) {
         let Some(c) = self.list.iter_mut().find(|c| c.id == id) else { return };
         let pipe = &mut c.pipes[side as usize];
@@ -192,8 +192,8 @@ impl RelayedConnections {
     }
 }
 
-/// Starts a connection without waiting for it. Writes succeed once the connection is established; if it
-/// fails, reads fail.
+/// Starts to connect without waiting. Writes succeed once the connection is established; if connecting fails,
+/// reads fail.
 fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;

@@ -1,4 +1,4 @@
-//! UDP: listening ports, and for each client address a socket towards the server.
+//! UDP: listening ports, and a socket towards the server for each client address.
 
 use super::{Forward, Interest, ReadyToken};
 use crate::emulator::Numbering;
@@ -81,7 +81,7 @@ impl RelayedFlows {
         }
     }
 
-    /// Reads the datagrams that clients sent to a port and puts them on the path up.
+    /// Reads the datagrams that clients sent to a port, and queues them in the direction of the server.
     pub(crate) fn read_client(&mut self, port: usize, line: &mut DelayLine<RelayedDatagram>) {
         for _ in 0..MAX_DATAGRAMS_PER_READ {
             let Ok(Some(got)) = receive(&self.ports[port].socket, &mut self.buffer) else { return };
@@ -95,7 +95,7 @@ impl RelayedFlows {
         }
     }
 
-    /// Reads the server's answers to one client and puts them on the path down.
+    /// Reads the server's answers to one client, and queues them in the direction of the client.
     pub(crate) fn read_server(&mut self, id: u64, line: &mut DelayLine<RelayedDatagram>) {
         for _ in 0..MAX_DATAGRAMS_PER_READ {
             let Some(i) = self.index(id) else { return };
@@ -105,7 +105,7 @@ impl RelayedFlows {
                     self.carry(id, Towards::Client, &got, line);
                 }
                 Ok(None) => return,
-                // The server's port is closed: the error is reported once.
+                // The server's port is closed; the socket reports this once.
                 Err(_) => {}
             }
         }
@@ -140,7 +140,7 @@ impl RelayedFlows {
                 send(socket, Some(flow.client), flow.client.is_ipv6(), d)
             }
         };
-        // ECONNREFUSED reports an earlier datagram to a closed port, not this one.
+        // ECONNREFUSED reports that an earlier datagram reached a closed port; this one was not sent.
         matches!(sent, Ok(_) | Err(nix::errno::Errno::ECONNREFUSED))
     }
 
@@ -185,7 +185,7 @@ fn open(address: SocketAddr) -> io::Result<UdpSocket> {
     } else {
         socket.set_recv_tos_v4(true)?;
     }
-    // The system may grant less; that is enough for test streams.
+    // The system may grant a smaller buffer, which is sufficient for test streams.
     let _ = SockRef::from(&socket).set_recv_buffer_size(SOCKET_BUFFER);
     let _ = SockRef::from(&socket).set_send_buffer_size(SOCKET_BUFFER);
     socket.bind(&address.into())?;
@@ -199,7 +199,7 @@ struct ReceivedDatagram {
     traffic_class: u8,
 }
 
-/// Returns the next datagram; `None` if there is none.
+/// Returns the next datagram; `None` if none is queued.
 fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> nix::Result<Option<ReceivedDatagram>> {
     let mut control = nix::cmsg_space!(i32, i32);
     let mut parts = [IoSliceMut::new(buffer)];

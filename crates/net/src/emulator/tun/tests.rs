@@ -7,8 +7,8 @@ use std::io::stderr;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Creates a lab. If that fails, prints the reason past the test runner's capture and returns `None`, or
-/// panics if privileges are required.
+/// Creates a lab. If this fails, prints the reason past the test runner's output capture and returns `None`,
+/// or panics if privileges are required.
 fn lab(test: &str) -> Option<Lab> {
     let tun = File::open("/dev/net/tun").map_err(|e| format!("/dev/net/tun: {e}"));
     match tun.and_then(|_| Lab::new().map_err(|e| e.to_string())) {

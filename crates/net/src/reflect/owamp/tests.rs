@@ -76,7 +76,7 @@ fn both_directions_in_every_mode_schedule_and_family() {
         assert_eq!((measured.ending, &measured.reason), (Ending::Complete, &None), "{mode}");
         for (session, records) in measured.sessions.iter().zip(&records) {
             let direction = session.spec.direction();
-            // After a stall the sender skips packets and reports them.
+            // After a stall, the sender skips packets and reports them.
             assert_eq!(session.sent, Some(60), "{mode}");
             assert_eq!(records.len() as u64 + session.unsent, 60, "{mode} {direction:?}");
             for record in records {
@@ -164,7 +164,7 @@ fn a_stop_ends_the_test_and_what_was_sent_is_fetched() {
     let (measured, _) = run(&request(at, SecurityMode::Open, specs.into()), &stop, &mut observer).unwrap();
     assert_eq!(measured.ending, Ending::Interrupted);
     for session in &measured.sessions {
-        // Packets sent within the timeout before the end are not evaluated.
+        // Packets sent less than the timeout before the end are not evaluated.
         assert!((1..5000).contains(&session.sent.unwrap()), "{:?}", session.sent);
     }
 }

@@ -41,7 +41,10 @@ fn ten_segments_are_enough_to_conclude_from() {
     assert_eq!(first(0..=100, |n| !lines(n as u64, 0).is_empty()), 10);
     assert_eq!(
         lines(10, 0),
-        ["from client: no segment was retransmitted", "from client: the receiver's window never limited it"]
+        [
+            "from client: no segment was retransmitted",
+            "from client: the receiver's window never limited the data"
+        ]
     );
     assert!(lines(0, 10).iter().all(|line| line.starts_with("from server: ")));
 }
@@ -87,22 +90,22 @@ fn a_queue_is_what_exceeds_the_idle_round_trip() {
     assert_eq!(first(300 * MS..=900 * MS, says(300 * MS, "the path contributes most")), 600 * MS + 1);
     assert_eq!(
         path_of(10 * MS, 310 * MS, None),
-        "the path contributes most: round trip 10.0 ms when idle, median 310 ms, a queue of 300 ms"
+        "the path contributes most: minimum round trip 10.0 ms, median 310 ms: a queue of 300 ms"
     );
     assert_eq!(
         path_of(10 * MS, 11 * MS, None),
-        "the path adds little: round trip 10.0 ms at least, median 11.0 ms"
+        "the path adds little: minimum round trip 10.0 ms, median 11.0 ms"
     );
     assert!(
-        path_of(10 * MS, 30 * MS, None).starts_with("round trip 10.0 ms at least, median 30.0 ms: a queue")
+        path_of(10 * MS, 30 * MS, None).starts_with("minimum round trip 10.0 ms, median 30.0 ms: a queue")
     );
 }
 
 #[test]
 fn a_queue_is_divided_among_what_lies_between_the_points_and_the_rest() {
     let share = |variation, median| path_of(10 * MS, median, Some(variation));
-    assert!(share(100 * MS, 210 * MS).ends_with(", 50 % of it between the two points"));
-    assert!(share(900 * MS, 210 * MS).ends_with(", 100 % of it between the two points"));
+    assert!(share(100 * MS, 210 * MS).ends_with("; 50 % of the difference between the two points"));
+    assert!(share(900 * MS, 210 * MS).ends_with("; 100 % of the difference between the two points"));
     assert!(!share(100 * MS, 210 * MS - 1).contains("between the two points"));
 }
 

@@ -1,8 +1,9 @@
-//! The classic dialect (docs/protocols/jitlat-classic.md): 44-byte workorders, and singletons after SAMPLES.
+//! The classic dialect (docs/protocols/jitlat-classic.md): 44-byte workorders, and singletons (packet
+//! records) after SAMPLES.
 //!
-//! The machines exchange messages for which the classic dialect has no workorder. The codec generates these
-//! on the side that expects them: a classic client "receives" WELCOME before it has sent anything, a classic
-//! server "receives" START with the request of a stream to it, and so on.
+//! The state machines use some messages that have no workorder in the classic dialect. The codec generates
+//! these on the side that expects them: a classic client "receives" WELCOME before it has sent anything, a
+//! classic server "receives" START with the request of a stream to it, and so on.
 
 mod workorder;
 
@@ -21,13 +22,13 @@ use jitlat_core::session::HostFacts;
 use jitlat_core::{Direction, Dscp, PacketRecord, Schedule, Span, StampSource, TestSpec, Transport};
 use std::collections::VecDeque;
 
-/// Maximum number of unanswered probes at a server, in case a client sends and never reads.
+/// Maximum number of unanswered probes on a server, for clients that send but never read.
 const MAX_PROBES_WAITING: usize = 64;
 /// The only flow of a classic conversation.
 const FLOW: FlowId = FlowId(0);
 
-/// Encodes and decodes one side of a classic connection. It buffers less than one chunk of singletons, in
-/// addition to the bytes of one call of [`feed`](ClassicCodec::feed).
+/// Encodes and decodes one side of a classic connection. Buffers less than one chunk of singletons, in
+/// addition to the bytes passed to one call of [`feed`](ClassicCodec::feed).
 #[derive(Debug)]
 pub struct ClassicCodec {
     side: ConnectionSide,
@@ -35,14 +36,14 @@ pub struct ClassicCodec {
     peer: Ipv4Addr,
     incoming: Vec<u8>,
     consumed: usize,
-    /// Messages that are decoded or generated, but not yet returned.
+    /// Messages that have been decoded or generated, but not returned yet.
     ready: VecDeque<Message>,
-    /// Last workorder about the test. Its fields are updated as new information becomes available.
+    /// Last workorder about the test. Its fields are updated as new information arrives.
     order: Workorder,
     stage: CodecStage,
     probes_received: VecDeque<Workorder>,
     probes_answered: u32,
-    /// Number of singletons still expected, and number of chunks already made.
+    /// Number of singletons still expected, and number of chunks created so far.
     samples: Option<(u32, u32)>,
     samples_claimed: u32,
 }
@@ -51,9 +52,9 @@ pub struct ClassicCodec {
 enum CodecStage {
     /// Nothing has been requested.
     Fresh,
-    /// Requested, not yet agreed.
+    /// A stream was requested, but not agreed on yet.
     Asked(Direction),
-    /// Agreed: the stream runs or is over.
+    /// A stream was agreed on; it is running or over.
     Agreed(Direction),
     /// The end of the stream has been answered.
     Over,
@@ -88,7 +89,7 @@ impl ClassicCodec {
         }
     }
 
-    /// Appends the encoding of `message` to `out`. Many messages have none in this dialect.
+    /// Appends the encoding of `message` to `out`. Many messages have no encoding in this dialect.
     pub fn encode(&mut self, message: &Message, out: &mut Vec<u8>) {
         match message {
             Message::Probe(probe) => self.encode_probe(probe, out),
@@ -155,7 +156,7 @@ impl ClassicCodec {
                     dst_port: port,
                     ..self.order
                 };
-                // A classic client sends as soon as it has read this workorder.
+                // A classic client starts to send as soon as it has read this workorder.
                 self.ready.push_back(Message::Start);
             }
             Direction::Down => {
@@ -186,7 +187,7 @@ impl ClassicCodec {
         self.order.command = match self.side {
             ConnectionSide::Client => WorkorderCommand::Ack,
             ConnectionSide::Server => {
-                // A classic client does not request the singletons. They follow the acknowledgement.
+                // A classic client does not request singletons: they are sent after the acknowledgement.
                 self.ready.push_back(Message::Fetch(Fetch { session: None, flow: FLOW, chunk: 0 }));
                 self.order.npkts = u32::try_from(received).unwrap_or(u32::MAX);
                 WorkorderCommand::Samples
@@ -196,14 +197,16 @@ impl ClassicCodec {
         out.extend_from_slice(&self.order.to_bytes());
     }
 
-    /// Adds received bytes; then call [`decode`](ClassicCodec::decode) until it returns `None`.
+    /// Adds received bytes. Afterwards, [`decode`](ClassicCodec::decode) must be called until it returns
+    /// `None`.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.incoming.drain(..self.consumed);
         self.consumed = 0;
         self.incoming.extend_from_slice(bytes);
     }
 
-    /// Returns the next message, decoded or generated. After an error no more messages can be read.
+    /// Returns the next message, decoded or generated; `None` if there is none yet. After an error, no more
+    /// messages can be read.
     pub fn decode(&mut self) -> Result<Option<Message>, DecodeError> {
         loop {
             if let Some(message) = self.ready.pop_front() {
@@ -222,7 +225,7 @@ impl ClassicCodec {
                 continue;
             }
             let Some(bytes) = waiting.first_chunk() else {
-                // A wrong command is detected before the rest of its workorder has arrived.
+                // A wrong command is detected before the rest of its workorder arrives.
                 if waiting.len() >= 4
                     && matches!(super::dialect::sniff(waiting), Err(_) | Ok(Some(super::Dialect::V3)))
                 {
@@ -327,9 +330,9 @@ impl ClassicCodec {
 
     fn asked(&mut self, order: Workorder, direction: Direction) -> Result<(), DecodeError> {
         let spec = spec_of(&order, direction)?;
-        // A client behind an address translator gives its inner address as the source of its own stream,
-        // which is harmless. As the destination only the address of the connection is ever used, so any other
-        // address is refused as a misunderstanding.
+        // A client behind an address translator specifies its inner address as the source of its stream,
+        // which does no harm. The destination is always the address of the connection, so any other address
+        // is refused.
         if direction == Direction::Down && !order.dst_ip.is_unspecified() && order.dst_ip != self.peer {
             return Err(DecodeError::Invalid(format!(
                 "streams are sent only to the address of the control connection, {}, not to {}",

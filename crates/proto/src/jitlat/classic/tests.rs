@@ -66,7 +66,7 @@ fn the_sending_conversation() {
     let received = say(&Message::Chunk(chunk.clone()), &mut server, &mut client);
     assert_eq!(received[0], Message::Chunk(chunk));
     assert_eq!(received[1], Message::Results(Results { chunks: 1, count: 2, ..Results::none(FLOW) }));
-    // An acknowledgement of the samples is allowed, though not needed.
+    // An acknowledgement of the samples is allowed, but not required.
     server.feed(&Workorder::new(WorkorderCommand::Ack).to_bytes());
     assert_eq!(names(&drain(&mut server).unwrap()), ["BYE"]);
 }

@@ -1,4 +1,4 @@
-//! Workorder and singleton, byte for byte (seed §4.3.2, §4.4, A.2).
+//! Workorder and singleton, byte for byte (sections 4.3.2, 4.4 and A.2 of the source document).
 
 use core::net::Ipv4Addr;
 use jitlat_core::{Flags, PacketRecord, WallTime};
@@ -8,19 +8,19 @@ pub const WORKORDER_LEN: usize = 44;
 /// Length of a singleton, in bytes.
 pub(crate) const SINGLETON_LEN: usize = 24;
 
-/// Command of a workorder.
+/// Command in a workorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum WorkorderCommand {
-    /// Client: requests a stream to itself.
+    /// Client: requests a stream from the server.
     SendMe = 1,
-    /// Client: announces a stream that it will send. Server: announces the requested stream.
+    /// Client: announces a stream that it will send. Server: announces the stream that the client requested.
     Sending = 2,
     /// Unused.
     Sent = 3,
     /// Server: `npkts` singletons follow.
     Samples = 4,
-    /// The stream is agreed, or has arrived.
+    /// The stream was agreed on, or has been received.
     Ack = 5,
     /// Refused, or failed.
     Nak = 6,
@@ -39,13 +39,14 @@ impl WorkorderCommand {
         WorkorderCommand::RttProbe,
     ];
 
-    /// Returns the command with this number.
+    /// Returns the command with this number; `None` if it does not exist.
     pub fn from_number(number: u32) -> Option<WorkorderCommand> {
         WorkorderCommand::ALL.into_iter().find(|c| *c as u32 == number)
     }
 }
 
-/// Workorder, the only message of the classic control protocol. Values are those on the wire, unchecked.
+/// Workorder, the only message of the classic control protocol. Its values are those on the wire and are not
+/// checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workorder {
     /// Command.
@@ -56,7 +57,7 @@ pub struct Workorder {
     pub pktlen: u32,
     /// IP protocol, 17 or 6. RTT_PROBE: the low half of T1.
     pub proto: u32,
-    /// Time between packets, ns. RTT_PROBE: T2.
+    /// Time between packets, in ns. RTT_PROBE: T2.
     pub period: u64,
     /// Address of the sender.
     pub src_ip: Ipv4Addr,
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The worked example of docs/protocols/jitlat-classic.md.
+    /// Worked example in docs/protocols/jitlat-classic.md.
     const SENDING: [u8; WORKORDER_LEN] = [
         0x00, 0x00, 0x00, 0x02, // command SENDING
         0x00, 0x00, 0x03, 0xe8, // npkts 1000
@@ -289,7 +290,7 @@ mod tests {
         fn singletons_are_inverse_but_for_foreign_flags(mut bytes: [u8; SINGLETON_LEN]) {
             bytes[20..22].fill(0);
             bytes[22] &= 0x7f;
-            // A record represents a missing time with this value, which is in the year 1677.
+            // A record represents a missing time by this value, which is in the year 1677.
             prop_assume!(bytes[0..8] != i64::MIN.to_be_bytes() && bytes[12..20] != i64::MIN.to_be_bytes());
             prop_assert_eq!(singleton(&parse_singleton(&bytes)), bytes);
         }

@@ -6,18 +6,18 @@ use crate::jitlat::recording::SentStamps;
 use jitlat_core::PacketRecord;
 use jitlat_core::metrics::seqset::SeqSet;
 
-/// Invalid results.
+/// Reason why results are not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadResults {
-    /// The chunks are not consecutive.
+    /// The chunk is not the next one.
     #[error("chunk {index} arrived instead of chunk {due}")]
     Order { index: u32, due: u32 },
     /// There are more results than the test has packets.
     #[error("more than the maximum of {0} results")]
     TooMany(usize),
-    /// The server sent results of packets that it did not send.
-    #[error("records of a flow that this host received")]
-    NotIts,
+    /// The server sent records of a flow that this host received, not the server.
+    #[error("the server sent records of a flow that this host received")]
+    WrongReceiver,
     /// The counts in the summary differ from the received results.
     #[error("received {had} of {of} results in {chunks} of {of_chunks} chunks")]
     Incomplete { had: u64, chunks: u32, of: u64, of_chunks: u32 },
@@ -26,17 +26,17 @@ pub(super) enum BadResults {
     Checksum,
 }
 
-/// Results of one flow, as far as they are known.
+/// Results of one flow that are available so far.
 #[derive(Debug, Default)]
 pub(super) struct Collection {
-    /// Report of this host's sender, if it sent.
+    /// Report of this host's sender; `None` until available, or if this host is not the sender.
     pub sent: Option<SendReport>,
-    /// Report of this host's receiver, if it received. Its records are delivered once the server's timestamps
-    /// are known or given up.
+    /// Report of this host's receiver, if this host is the receiver. Its records are delivered once the
+    /// server's timestamps have arrived or are given up.
     pub received: Option<ReceiveReport>,
     /// Final summary of the server.
     pub results: Option<Results>,
-    /// True if the summary showed that all results of the server have been received.
+    /// True once the summary has shown that all results of the server have been received.
     pub whole: bool,
     /// Transmit timestamps received from the server so far.
     stamps: Option<SentStamps>,
@@ -45,14 +45,14 @@ pub(super) struct Collection {
     /// Number of records or timestamps received so far.
     pub count: u64,
     crcs: crc32fast::Hasher,
-    /// Sequence numbers of the packets that arrived here, until [`Collection::release`].
+    /// Sequence numbers of the packets that arrived on this host; discarded by [`Collection::release`].
     arrived: SeqSet,
-    /// Number of packets that arrived here but were dropped by this host's own queue.
+    /// Number of packets that reached this host, but were dropped in its own queue.
     pub dropped_here: u64,
 }
 
 impl Collection {
-    /// Begins a new fetch, from chunk [`chunks`](Collection::chunks) on.
+    /// Begins a new fetch, starting with chunk [`chunks`](Collection::chunks).
     pub fn begin(&mut self) {
         self.crcs = crc32fast::Hasher::new();
     }
@@ -74,7 +74,7 @@ impl Collection {
             return Err(BadResults::TooMany(limit));
         }
         match chunk.data {
-            ChunkData::Records(_) if self.received.is_some() => Err(BadResults::NotIts),
+            ChunkData::Records(_) if self.received.is_some() => Err(BadResults::WrongReceiver),
             ChunkData::Records(mut records) => {
                 if let Some(stamps) = self.sent.as_ref().and_then(|s| s.stamps.as_ref()) {
                     for record in &mut records {
@@ -93,7 +93,7 @@ impl Collection {
         }
     }
 
-    /// Adds the server's summary, and checks that everything was received.
+    /// Adds the server's summary, and checks that all results have been received.
     pub fn close(&mut self, results: Results, checksummed: bool) -> Result<(), BadResults> {
         let complete = results.chunks == self.chunks && results.count == self.count;
         let sound = !checksummed || results.crc == self.crcs.clone().finalize();
@@ -112,7 +112,7 @@ impl Collection {
         }
     }
 
-    /// Returns the next block of records received here, joined with the server's timestamps.
+    /// Returns the next block of records received here, combined with the server's timestamps.
     pub fn take_block(&mut self) -> Option<Vec<PacketRecord>> {
         let mut block = self.received.as_mut()?.recording.take_block()?;
         if let Some(stamps) = &self.stamps {
@@ -126,7 +126,7 @@ impl Collection {
         self.results.is_some()
     }
 
-    /// Frees the memory that is not needed once all records have been delivered.
+    /// Frees memory that is no longer needed once all records have been delivered.
     pub fn release(&mut self) {
         self.stamps = None;
         if let Some(stamps) = self.sent.as_mut().and_then(|sent| sent.stamps.take()) {
@@ -135,8 +135,8 @@ impl Collection {
         }
     }
 
-    /// Returns the number of results received and expected, for progress displays. No more are expected than
-    /// the test has packets.
+    /// Returns the number of results received and expected, for progress displays. The expected number never
+    /// exceeds the number of packets of the test.
     pub fn expected(&self, id: FlowId, packets: u32) -> (FlowId, u64, u64) {
         (id, self.count, packets.into())
     }

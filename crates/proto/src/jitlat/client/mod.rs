@@ -1,4 +1,4 @@
-//! Interface of the client's side of a control conversation. The machine is in `machine`.
+//! Interface of the client's side of a control conversation. The state machine is in `machine`.
 
 mod collect;
 mod machine;
@@ -16,7 +16,7 @@ use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{PacketRecord, Span, StampSource, TestSpec, units};
 
-/// Terms of a test: the client's request to the server. Set by the caller; the machine uses them unchanged.
+/// Terms of a test, that is, the client's request to the server. Set by the caller, and never changed.
 #[derive(Clone, Debug)]
 pub struct TestTerms {
     /// Version 3 or classic workorders.
@@ -25,9 +25,9 @@ pub struct TestTerms {
     pub specs: Vec<TestSpec>,
     /// Pre-shared key for mutual authentication (version 3 only); `None`: no authentication.
     pub key: Option<PresharedKey>,
-    /// Best timestamps to use on both sides.
+    /// Preferred kind of timestamps on both sides.
     pub stamps: StampSource,
-    /// True to request progress reports from the server while streams run (version 3).
+    /// True to request progress reports from the server while the streams are running (version 3).
     pub feedback: bool,
 }
 
@@ -38,28 +38,27 @@ impl TestTerms {
     }
 }
 
-/// Configuration of a client machine: the terms of the test, and facts known to the driver before it
-/// connects.
+/// Configuration of a client: the terms of the test, and facts that the driver has before it connects.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// The terms of the test.
+    /// Terms of the test.
     pub terms: TestTerms,
     /// Local address of the control connection.
     pub local: SocketAddr,
     /// Address of the server.
     pub remote: SocketAddr,
-    /// Random bytes, fresh for every connection and every [`ClientInput::Reconnected`].
+    /// Random bytes, new for every connection and every [`ClientInput::Reconnected`].
     pub entropy: [u8; 32],
     /// Facts about this host before the test.
     pub host: HostFacts,
-    /// Program and version, for the peer's log.
+    /// Program and version, for the log of the peer.
     pub software: String,
-    /// Number of clock probes before the stream; version 3 makes as many after it.
+    /// Number of clock probes before the stream. In version 3, as many follow after it.
     pub probes: u32,
-    /// Time between probes. In version 3 it varies at random by half, so that probes do not synchronise with
+    /// Time between probes. In version 3, it varies randomly by half, so that probes do not synchronise with
     /// periodic events.
     pub probe_interval: Span,
-    /// Time that the server may take for one answer.
+    /// Timeout for each answer of the server.
     pub timeout: Span,
 }
 
@@ -85,40 +84,40 @@ impl ClientConfig {
     }
 }
 
-/// An input of the client machine.
+/// Input of the client's state machine.
 #[derive(Debug)]
 pub enum ClientInput<'a> {
     /// Bytes were received on the control connection.
     Received(&'a [u8]),
-    /// The control connection was closed, or broke for this reason.
+    /// The control connection was closed, or lost for this reason.
     Closed(Option<&'a str>),
     /// A report of the flow engine.
     Flow(FlowReport),
-    /// Facts about this host after the test. Required before the last [`FlowReport::Sent`] or
+    /// Facts about this host after the test. Must precede the last [`FlowReport::Sent`] or
     /// [`FlowReport::Received`].
     Host(HostFacts),
     /// The user ends the test. Packets received so far are still collected.
     Interrupt,
     /// The time limit of the streams has passed. Ends the test like [`Interrupt`](Self::Interrupt), with this
-    /// reason. No effect once all packets have been sent.
+    /// reason. Has no effect once all packets have been sent.
     Expire,
-    /// Answer to [`ClientEvent::Reconnect`]: a new control connection exists. Contains fresh random bytes.
+    /// Answer to [`ClientEvent::Reconnect`]: a new control connection was established. With new random bytes.
     Reconnected([u8; 32]),
 }
 
-/// Request or result of the client machine.
+/// Request or result of the client's state machine.
 #[derive(Clone, Debug)]
 pub enum ClientEvent {
-    /// A command for the flow engine.
+    /// Command for the flow engine.
     Flow(FlowCommand),
     /// Progress of the conversation.
     Progress(ConversationProgress),
     /// Records of a flow for the observers, in arrival order, with transmit timestamps.
     Records(FlowId, Vec<PacketRecord>),
-    /// Packets of a flow that the server has received so far; at most twice per second.
+    /// Packets of a flow that the server has received so far, at most twice per second.
     Feedback(FlowId, Box<ReceivedSoFar>),
-    /// The control connection is lost, but results can be fetched. Connect again, and answer with
-    /// [`ClientInput::Reconnected`] or [`ClientInput::Closed`].
+    /// The control connection is lost, but results can still be fetched. The driver connects again and
+    /// answers with [`ClientInput::Reconnected`] or [`ClientInput::Closed`].
     Reconnect,
     /// The test is over. All records have been delivered; [`ClientMachine::sessions`] returns everything
     /// else.
@@ -135,11 +134,11 @@ pub enum ClientEvent {
 /// Progress of the conversation, for a progress line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConversationProgress {
-    /// The server has answered. Contains its program and version, if it sent them.
+    /// The server has answered; with its program and version, if it sent them.
     Connected(Option<String>),
     /// Number of probes answered so far, and in total.
     Probing(u32, u32),
-    /// The server has agreed to the test.
+    /// The server has accepted the test.
     Accepted(Option<SessionId>),
     /// Streams are running.
     Running,
@@ -157,7 +156,7 @@ pub enum ConversationFailure {
     /// The server closed the control connection.
     #[error("the server closed the control connection while {during}{}", with_colon(.detail))]
     Closed {
-        /// The step that was in progress.
+        /// Step that was in progress.
         during: &'static str,
         /// Error of the operating system, if any.
         detail: Option<String>,
@@ -165,19 +164,19 @@ pub enum ConversationFailure {
     /// The server did not answer.
     #[error("no answer from the server within {} while {during}{}", units::duration(*.after), with_semicolon(.hint))]
     Timeout {
-        /// The step that was in progress.
+        /// Step that was in progress.
         during: &'static str,
         /// Time that the client waited.
         after: Span,
-        /// Advice for the user.
+        /// Suggestion for the user.
         hint: Option<&'static str>,
     },
     /// The server sent invalid data.
     #[error("the server sent invalid data while {during}: {detail}")]
     Malformed {
-        /// The step that was in progress.
+        /// Step that was in progress.
         during: &'static str,
-        /// Description of the fault.
+        /// Description of the error.
         detail: String,
     },
     /// Only one side has a key, or the keys differ.
@@ -186,7 +185,7 @@ pub enum ConversationFailure {
     /// The test stream could not be set up.
     #[error("the test stream could not be set up: {0}")]
     Flow(String),
-    /// The dialect cannot express the test.
+    /// The dialect does not support the test.
     #[error("{0}")]
     Unsupported(String),
     /// The user interrupted the test before anything was measured.

@@ -11,7 +11,7 @@ pub(super) struct Round {
     wanted: u32,
     sent: Vec<Option<WallTime>>,
     answered: u32,
-    /// Number of the first probe of this round. Numbers continue across rounds.
+    /// Number of the first probe in this round. Numbering continues across rounds.
     first: u32,
     next_at: SteadyTime,
     interval: Span,
@@ -20,7 +20,7 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// Creates a round of `wanted` probes from `now` on. `varied` is the seed for a random variation of the
+    /// Creates a round of `wanted` probes, starting at `now`. `varied` is a seed for random variation of the
     /// interval; `None`: a constant interval.
     pub fn new(
         now: SteadyTime,
@@ -33,7 +33,7 @@ impl Round {
         Round { wanted, sent: Vec::new(), answered: 0, first, next_at: now, interval, timeout, varied }
     }
 
-    /// Returns the probe to be sent at `now`, if one is due.
+    /// Returns the probe to send at `now`, if one is due.
     pub fn poll_send(&mut self, now: Tick) -> Option<Probe> {
         let count = self.sent.len() as u32;
         if count >= self.wanted || now.steady < self.next_at {
@@ -52,7 +52,7 @@ impl Round {
         Span(half + random as i64)
     }
 
-    /// Handles an answer that arrived at `now`. Returns `None` if it is a duplicate or was not expected.
+    /// Handles an answer that arrived at `now`. Returns `None` for a duplicate or unexpected answer.
     pub fn answer(&mut self, now: Tick, probe: &Probe) -> Option<ClockProbe> {
         let sent = self.sent.get_mut(probe.id.checked_sub(self.first)? as usize)?;
         sent.take_if(|at| *at == probe.sent)?;
@@ -78,7 +78,7 @@ impl Round {
         if (self.sent.len() as u32) < self.wanted { self.next_at } else { self.next_at + self.timeout }
     }
 
-    /// Returns the number after this round's last probe.
+    /// Returns the number that follows the last probe of this round.
     pub fn next_id(&self) -> u32 {
         self.first + self.sent.len() as u32
     }

@@ -1,4 +1,4 @@
-//! Interface of the server's side of a control conversation. The machine is in `machine`.
+//! Interface of the server's side of a control conversation. The state machine is in `machine`.
 
 mod machine;
 mod results;
@@ -16,56 +16,55 @@ use jitlat_core::TestSpec;
 use jitlat_core::session::HostFacts;
 use std::sync::Arc;
 
-/// Configuration of a server machine: facts known when a control connection is accepted.
+/// Configuration of a server: facts that are known when a control connection is accepted.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Local address of the control connection.
     pub local: SocketAddr,
-    /// Address of the client. Streams are only sent to, and accepted from, this host.
+    /// Address of the client. Streams are only exchanged with this host.
     pub peer: SocketAddr,
     /// Limits for clients.
     pub limits: ServerLimits,
-    /// Pre-shared keys. If there are any, a peer must prove one of them.
+    /// Pre-shared keys. If there are any, a client must prove one of them.
     pub keys: PresharedKeys,
-    /// Random bytes, fresh for every connection. The session identifier, tokens and the nonce are derived
-    /// from them.
+    /// Random bytes, new for every connection. Session identifier, tokens and nonce are derived from them.
     pub entropy: [u8; 32],
     /// Facts about this host before the test.
     pub host: HostFacts,
     /// Program and version.
     pub software: String,
-    /// Port for greetings (version 3), unless a client names another.
+    /// Port for greetings (version 3), unless a client requests another one.
     pub test_port: u16,
 }
 
-/// An input of the server machine.
+/// Input of the server's state machine.
 #[derive(Debug)]
 pub enum ServerInput<'a> {
     /// Bytes were received on the control connection.
     Received(&'a [u8]),
-    /// The control connection was closed or broke.
+    /// The control connection was closed or lost.
     Closed,
     /// A report of the flow engine.
     Flow(FlowReport),
-    /// Facts about this host now. Required before the last [`FlowReport::Sent`] or [`FlowReport::Received`].
+    /// Facts about this host now. Must precede the last [`FlowReport::Sent`] or [`FlowReport::Received`].
     Host(HostFacts),
     /// Answer to [`ServerEvent::Admit`].
     Admitted(Result<(), PolicyRefusal>),
     /// Answer to [`ServerEvent::Find`].
     Found(Lookup),
-    /// The server is shutting down: inform the client and end.
+    /// The server is shutting down: the client is informed, and the conversation ends.
     Shutdown,
-    /// The connection was silent for a long time, and its slot is needed for another client: inform the
-    /// client and end.
+    /// The connection was silent for a long time, and its slot is needed for another client: the client is
+    /// informed, and the conversation ends.
     Evicted,
 }
 
-/// Request or event of the server machine.
+/// Request or event of the server's state machine.
 #[derive(Clone, Debug)]
 pub enum ServerEvent {
-    /// Call `SessionTable::admit` and answer with [`ServerInput::Admitted`].
+    /// Call `SessionTable::admit`, and answer with [`ServerInput::Admitted`].
     Admit(Claim),
-    /// Call `SessionTable::find` and answer with [`ServerInput::Found`].
+    /// Call `SessionTable::find`, and answer with [`ServerInput::Found`].
     Find(SessionId),
     /// Call `SessionTable::keep`.
     Keep(SessionId, Arc<SessionResults>),
@@ -73,11 +72,11 @@ pub enum ServerEvent {
     Forget(SessionId),
     /// Command for the flow engine.
     Flow(FlowCommand),
-    /// The client proved the key of the peer with this name; `None`: it proved no valid key.
+    /// The client proved the key of the peer with this name; `None`: the proof was not valid.
     Proof(Option<String>),
-    /// For the server's log: a test was granted.
+    /// For the server's log: a test was accepted.
     Agreed(SessionId, Vec<TestSpec>),
-    /// The conversation is over: close the connection once everything is written. The text is for the log;
-    /// `None` after a conversation without errors.
+    /// The conversation is over: close the connection once everything has been written. The text is for the
+    /// log; `None` after a conversation without errors.
     Done(Option<String>),
 }

@@ -1,4 +1,4 @@
-//! Sends the results of one flow, chunk by chunk, as fast as the client reads.
+//! Sends the results of one flow chunk by chunk, as fast as the client reads them.
 
 use crate::jitlat::flow::FlowId;
 use crate::jitlat::message::{Chunk, ChunkData, Message, Results, STAMP_CHUNK};
@@ -6,7 +6,7 @@ use crate::jitlat::session_table::{FlowOutcome, SessionResults};
 use jitlat_core::PacketRecord;
 use std::sync::Arc;
 
-/// Answer to one FETCH, in progress.
+/// Answer to a FETCH, in progress.
 #[derive(Debug)]
 pub(super) struct ResultDelivery {
     results: Arc<SessionResults>,
@@ -17,7 +17,8 @@ pub(super) struct ResultDelivery {
 }
 
 impl ResultDelivery {
-    /// Creates the delivery of the results of `flow` from chunk `first` on; `None` if there is no such flow.
+    /// Creates an answer with the results of `flow`, starting with chunk `first`; `None` if the flow does not
+    /// exist.
     pub fn new(results: Arc<SessionResults>, flow: FlowId, first: u32) -> Option<ResultDelivery> {
         let total = match &results.flows.get(usize::from(flow.0))?.outcome {
             FlowOutcome::Received(r) => r.recording.chunks(),
@@ -28,7 +29,7 @@ impl ResultDelivery {
         Some(ResultDelivery { results, flow, next: first.min(total), total, crcs: crc32fast::Hasher::new() })
     }
 
-    /// Returns the next message, and true if it is the last.
+    /// Returns the next message, and true if it is the last one.
     pub fn next(&mut self) -> (Message, bool) {
         if self.next >= self.total {
             return (Message::Results(self.summary()), true);
@@ -76,6 +77,8 @@ impl ResultDelivery {
                 summary.sent = Some(s.sent);
                 summary.failed = s.failed;
                 summary.stamps_lost = s.stamps_lost;
+                summary.path_mtu = s.path_mtu;
+                summary.tcp.clone_from(&s.tcp);
             }
             Some(FlowOutcome::Failed(why)) => summary.failure = Some(why.clone()),
             None => {}

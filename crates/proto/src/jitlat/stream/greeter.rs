@@ -3,9 +3,10 @@
 use crate::jitlat::packet::{HEADER_LEN, PacketHeader};
 use jitlat_core::{Span, SteadyTime};
 
-/// Minimum number of greetings. They also start kernel timestamping on both hosts, which is asynchronous.
+/// Minimum number of greetings. Sending several also gives the kernels time to start timestamping, which is
+/// asynchronous.
 const MIN_GREETINGS: u32 = 4;
-/// Initial time between greetings. It grows to one second.
+/// Initial time between greetings; the time grows to one second.
 const FIRST_GAP: Span = Span::millis(20);
 const MAX_GAP: Span = Span::seconds(1);
 
@@ -21,7 +22,7 @@ pub struct Greeter {
 }
 
 impl Greeter {
-    /// Creates a greeter that sends `token` from `now` on, for at most `timeout` (steady clock).
+    /// Creates a greeter that sends `token`, starting at `now` on the steady clock, for at most `timeout`.
     pub fn new(token: u64, now: SteadyTime, timeout: Span) -> Greeter {
         Greeter { token, sent: 0, answered: false, due: now, gap: FIRST_GAP, until: now + timeout }
     }
@@ -39,8 +40,8 @@ impl Greeter {
         Some(PacketHeader::hello(self.token).to_bytes())
     }
 
-    /// Handles a packet received on the test socket. Returns true if it is our greeting, returned by the
-    /// server.
+    /// Handles a packet received on the test socket. Returns true if it is this greeter's greeting, returned
+    /// by the server.
     pub fn handle(&mut self, packet: &[u8]) -> bool {
         let ours = PacketHeader::parse(packet).and_then(|h| h.hello_token()) == Some(self.token);
         self.answered |= ours;

@@ -1,4 +1,4 @@
-//! The test stream without I/O: schedules packets and interprets arrivals.
+//! The test stream without I/O: schedules packets and classifies arrivals.
 
 mod greeter;
 mod receiver;
@@ -10,7 +10,7 @@ pub use sender::{ScheduledPacket, StreamSender};
 
 use jitlat_core::{Schedule, Span, TestSpec};
 
-/// Returns the longest regular time between packets.
+/// Returns the longest regular gap between packets.
 pub(crate) fn longest_gap(spec: &TestSpec) -> Span {
     match spec.schedule() {
         Schedule::Burst { size } => spec.period().times(size.into()),
@@ -18,9 +18,9 @@ pub(crate) fn longest_gap(spec: &TestSpec) -> Span {
     }
 }
 
-/// Returns the time between sentinels, and from the last packet to the first sentinel: ten periods
-/// (source document, §4.3.3), but at least 1 ms and at most 10 s. So a stream of any period ends in
-/// bounded time without a flood.
+/// Returns the time between sentinels, and between the last packet and the first sentinel: ten periods
+/// (section 4.3.3 of the source document), but at least 1 ms and at most 10 s, so that a stream of any period
+/// ends in bounded time without a flood.
 pub(crate) fn sentinel_interval(spec: &TestSpec) -> Span {
     Span(spec.period().times(10).0.clamp(1_000_000, 10_000_000_000))
 }

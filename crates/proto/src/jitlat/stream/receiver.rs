@@ -1,4 +1,4 @@
-//! [`StreamReceiver`]: interprets arrivals and decides when the stream is over.
+//! [`StreamReceiver`]: classifies arrivals, and decides when the stream is over.
 
 use super::{longest_gap, sentinel_interval};
 use crate::jitlat::limits::WINDOW;
@@ -6,24 +6,26 @@ use crate::jitlat::packet::{HELLO, PacketHeader, SENTINEL};
 use jitlat_core::record::Moment;
 use jitlat_core::{Flags, PacketRecord, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};
 
-/// Times after which a receiver gives up, on the steady clock.
+/// Timeouts of a receiver, on the steady clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiverTimeouts {
-    /// Time without any arrival while the stream should be running.
+    /// Maximum time without any arrival while the stream should be running.
     pub silence: Span,
-    /// Time without any arrival after the stream should have ended, when sentinels are due.
+    /// Maximum time without any arrival after the last packet is due, when sentinels should arrive.
     pub tail: Span,
-    /// Time to wait for late packets after the first sentinel, or after the report that the sender has ended.
+    /// Time to wait for late packets after the first sentinel, or after the sender reported its end.
     pub linger: Span,
 }
 
 impl ReceiverTimeouts {
-    /// Returns the timeouts for `spec`. Silence: a minute plus ten of the longest regular gaps. Tail: 10 s
-    /// (TCP: a minute, because a connection may stall that long) plus two sentinel intervals. Linger: ten
-    /// periods (¼ s to 2 s), zero over TCP.
+    /// Returns the timeouts for `spec`. Silence: a minute plus ten times the longest regular gap. Tail: two
+    /// sentinel intervals plus 10 s (TCP: plus a minute, because a connection may stall for that long).
+    /// Linger: ten periods (¼ s to 2 s), zero over TCP.
     pub fn of(spec: &TestSpec) -> ReceiverTimeouts {
         let (linger, tail) = match spec.transport() {
             Transport::Udp => (spec.period().times(10).0.clamp(250_000_000, 2_000_000_000), 10),
+            // TCP delivers in order, so nothing arrives after the sentinel, but a connection may stall for a
+            // minute.
             Transport::Tcp => (0, 60),
         };
         ReceiverTimeouts {
@@ -34,44 +36,44 @@ impl ReceiverTimeouts {
     }
 }
 
-/// Time to wait for the first packet.
+/// Timeout for the first packet.
 const FIRST_PACKET_TIMEOUT: Span = Span::seconds(60);
 
-/// Facts about a datagram or TCP record in addition to its bytes, as known to the driver.
+/// Facts about a received datagram or TCP record, in addition to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reception {
-    /// Best timestamp of the arrival, on the wall clock.
+    /// Most precise timestamp of the arrival, on the wall clock.
     pub stamp: Stamp,
-    /// The program's own reading of the wall clock, if the timestamp is of another kind.
+    /// This program's own reading of the wall clock; `None` if `stamp` is that reading.
     pub read: Option<WallTime>,
-    /// Current time on the steady clock, for the timers. One reading may be used for a whole batch.
+    /// Current time on the steady clock, for timers. One reading may serve a whole batch.
     pub steady: SteadyTime,
-    /// Payload length on the wire if the buffer was too short for it, in bytes; `None`: the length of the
-    /// slice.
+    /// Payload length on the wire in bytes, if the buffer was too short for the payload; `None`: the length
+    /// of the slice.
     pub full_len: Option<usize>,
-    /// Time to live or hop limit.
+    /// TTL or hop limit; `None` if unknown.
     pub ttl: Option<u8>,
-    /// TOS or traffic-class octet.
+    /// TOS or traffic-class octet; `None` if unknown.
     pub traffic_class: Option<u8>,
 }
 
 impl Reception {
-    /// Creates a reception of which only the timestamp is known.
+    /// Creates a reception with a timestamp, but without further facts.
     pub fn new(stamp: Stamp, steady: SteadyTime) -> Reception {
         Reception { stamp, read: None, steady, full_len: None, ttl: None, traffic_class: None }
     }
 }
 
-/// Kind of an arrival.
+/// Classification of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamArrival {
-    /// A test packet, valid or flagged. It must be recorded.
+    /// A test packet, valid or flagged, which must be recorded.
     Packet(PacketRecord),
     /// The stream has ended; see [`StreamReceiver::status`].
     Sentinel,
-    /// A greeting with this token. It must be returned to its source unchanged.
+    /// A greeting with this token, which must be returned to its source unchanged.
     Hello(u64),
-    /// Too short to be a packet, or beyond the limit of arrivals. Counted and dropped.
+    /// Too short for a packet, or beyond the limit of arrivals. Counted and dropped.
     Noise,
 }
 
@@ -80,29 +82,29 @@ pub enum StreamArrival {
 pub enum Finish {
     /// A sentinel arrived.
     Sentinel,
-    /// The sender reported its end on the control connection, or the test was cut here.
+    /// The sender reported its end on the control connection, or this host cut the test.
     Cut,
     /// No packet ever arrived.
     NeverStarted,
-    /// Packets arrived, followed by silence beyond the timeout.
+    /// Packets arrived, but then none for the timeout.
     Silent,
     /// The sender closed the TCP test connection.
     Closed,
-    /// Far more packets arrived than the schedule has.
+    /// Far more packets arrived than the schedule contains.
     Exceeded,
 }
 
-/// Limit on the number of arriving packets: twice the schedule's peak in each window, because networks
-/// duplicate, plus the packets of one second, because this host may start late. Packets that a path holds
-/// back and delivers at once stay below it.
+/// Limit on the number of arriving packets: twice the schedule's maximum in each window, because networks may
+/// duplicate packets, plus the packets of one second, because this host may start late. Packets that a path
+/// delays and then delivers all at once stay below the limit.
 #[derive(Clone, Copy, Debug)]
 struct ArrivalLimit {
-    /// Maximum number of packets of the schedule in a [`WINDOW`].
+    /// Maximum number of packets in a [`WINDOW`] of the schedule.
     peak: u64,
     began: SteadyTime,
-    /// Time of the first arrival by its timestamp.
+    /// Timestamp of the first arrival; `None` before it.
     first: Option<WallTime>,
-    /// Number of packets allowed when it was last computed.
+    /// Number of packets allowed, as last computed.
     allowed: u64,
 }
 
@@ -110,15 +112,15 @@ impl ArrivalLimit {
     const WINDOWS_AHEAD: u64 = 10;
     const PACKETS_AHEAD: u64 = 64;
 
-    /// True if the `arrivals`-th packet is within the limit.
+    /// True if packet number `arrivals` is within the limit.
     #[inline]
     fn allows(&mut self, arrivals: u64, how: &Reception) -> bool {
         arrivals <= self.allowed || self.allows_by(arrivals, how)
     }
 
     fn allows_by(&mut self, arrivals: u64, how: &Reception) -> bool {
-        // The timestamps show when packets arrived that waited in the socket. Either clock may prove that
-        // enough time has passed.
+        // The timestamps show when packets arrived that have been waiting in the socket. It is sufficient if
+        // one of the two clocks shows that enough time has passed.
         let first = *self.first.get_or_insert(how.stamp.at);
         let stamped = how.stamp.at.checked_since(first).unwrap_or(Span::ZERO);
         let elapsed = stamped.max(how.steady - self.began).0.max(0).unsigned_abs();
@@ -135,13 +137,14 @@ pub struct StreamReceiver {
     payload: u16,
     greetings: bool,
     timeouts: ReceiverTimeouts,
-    /// Time at which the last packet should have been sent, on the steady clock, as far as known here.
+    /// Time at which the last packet should be sent, on the steady clock, as estimated by this host.
     due_end: SteadyTime,
     duration: Span,
     last: SteadyTime,
-    /// Time at which the stream is over, and the reason.
+    /// Time at which the stream is over, and the reason; `None` while neither is known.
     ending: Option<(SteadyTime, Finish)>,
-    /// Time at which the stream was cut, and the silence after which it is over.
+    /// Time at which the stream was cut, and the time without arrivals after which it is over; `None` if it
+    /// was not cut.
     cut: Option<(SteadyTime, Span)>,
     received: u64,
     noise: u64,
@@ -154,8 +157,8 @@ pub struct StreamReceiver {
 }
 
 impl StreamReceiver {
-    /// Creates a receiver of `spec` that is ready at `now` on the steady clock. `greetings`: true if −2 is a
-    /// greeting (version 3), false if it is merely an invalid sequence number (classic).
+    /// Creates a receiver of `spec` that is ready at `now` on the steady clock. `greetings` is true if −2 is
+    /// a greeting (version 3), and false if it is an invalid sequence number (classic).
     pub fn new(
         spec: &TestSpec,
         timeouts: ReceiverTimeouts,
@@ -181,7 +184,7 @@ impl StreamReceiver {
         }
     }
 
-    /// Ends the stream if far more than `peak` packets arrive within any [`WINDOW`]; `None`: no limit.
+    /// Makes the stream end if far more than `peak` packets arrive within any [`WINDOW`]; `None`: no limit.
     pub fn limited_to(mut self, peak: Option<u64>) -> StreamReceiver {
         let began = self.last;
         self.allowance = peak.map(|peak| ArrivalLimit { peak, began, first: None, allowed: 0 });
@@ -207,7 +210,7 @@ impl StreamReceiver {
             SENTINEL => {
                 self.sentinels += 1;
                 self.last = how.steady;
-                // All packets arrived in order, so there are no late packets to wait for.
+                // All packets arrived in order, so there is no reason to wait for late packets.
                 let linger = if self.in_order == self.packets { Span::ZERO } else { self.timeouts.linger };
                 self.end_by(how.steady + linger, Finish::Sentinel);
                 return StreamArrival::Sentinel;
@@ -216,6 +219,7 @@ impl StreamReceiver {
             _ => {}
         }
         if self.received == 0 {
+            // The sender may have started later than this host was ready.
             self.due_end = how.steady + self.duration;
         }
         self.received += 1;
@@ -243,8 +247,8 @@ impl StreamReceiver {
         record
     }
 
-    /// Ends the stream: the sender has ended according to the control connection, or the user gives up. Waits
-    /// for late packets until none has arrived for `linger`.
+    /// Ends the stream, because the sender has ended according to the control connection or because the user
+    /// gives up. Late packets are awaited until none has arrived for `linger`.
     pub fn cut(&mut self, now: SteadyTime, linger: Span) {
         self.cut = Some((now, linger));
     }
@@ -256,13 +260,14 @@ impl StreamReceiver {
 
     fn end_by(&mut self, at: SteadyTime, finish: Finish) {
         match &mut self.ending {
+            // Repeated sentinels must not extend the time for late packets.
             Some((until, _)) => *until = (*until).min(at),
             None => self.ending = Some((at, finish)),
         }
     }
 
-    /// Returns the time at which to call [`status`](StreamReceiver::status) again if nothing arrives, on the
-    /// steady clock.
+    /// Returns the time on the steady clock at which to call [`status`](StreamReceiver::status) again if
+    /// nothing arrives.
     pub fn deadline(&self) -> SteadyTime {
         // The first packet is due at once, regardless of the period.
         let silence = if self.received == 0 {
@@ -280,14 +285,14 @@ impl StreamReceiver {
     /// Returns the time at which a cut stream is over.
     fn cut_off(&self) -> SteadyTime {
         match self.cut {
-            // There is no time to wait for late packets, so later arrivals change nothing.
+            // No time is allowed for late packets, so later arrivals change nothing.
             Some((at, Span::ZERO)) => at,
             Some((at, linger)) => at.max(self.last) + linger,
             None => SteadyTime(i64::MAX),
         }
     }
 
-    /// Returns the reason why the reception is over at `now` on the steady clock; `None` if it is not over.
+    /// Returns the reason if the reception is over at `now` on the steady clock; `None` if it is not over.
     pub fn status(&self, now: SteadyTime) -> Option<Finish> {
         if now < self.deadline() {
             return None;
@@ -301,7 +306,7 @@ impl StreamReceiver {
         })
     }
 
-    /// Returns the number of test packets so far, including duplicates and invalid ones.
+    /// Returns the number of test packets received so far, including duplicates and invalid packets.
     pub fn received(&self) -> u64 {
         self.received
     }
@@ -311,7 +316,7 @@ impl StreamReceiver {
         self.noise
     }
 
-    /// Returns the number of sentinels so far.
+    /// Returns the number of sentinels received so far.
     pub fn sentinels(&self) -> u64 {
         self.sentinels
     }
@@ -415,7 +420,7 @@ mod tests {
         let (_, a_packet_a_day) = receiver(10, Span::seconds(86_400));
         assert_eq!(a_packet_a_day.deadline(), SteadyTime(60 * SECOND));
 
-        // In the middle: one minute. At the end: ten seconds after the last packet was due.
+        // During the stream: one minute. At the end: ten seconds after the last packet was due.
         let (_, mut rx) = receiver(10_000, Span::millis(20));
         rx.packet(&packet(0), &at(1000));
         assert_eq!(rx.deadline(), at(61_200).steady);
@@ -440,8 +445,8 @@ mod tests {
         let (_, rx) = receiver(1_000_000, Span::millis(20));
         let mut rx = rx.limited_to(Some(5));
         let arrived = (0..).find(|k| rx.packet(&packet(*k), &at(i64::from(k / 100))) == StreamArrival::Noise);
-        // 66 000 packets/s arrive of a stream agreed as 50/s. The limit is the packets of less than two
-        // seconds, and 64 more.
+        // 66 000 packets/s arrive although 50/s were agreed. The limit is the packets of slightly less than
+        // two seconds, plus 64.
         assert_eq!((arrived, rx.status(at(1).steady)), (Some(164), Some(Finish::Exceeded)));
     }
 
@@ -450,7 +455,7 @@ mod tests {
         let (_, rx) = receiver(1_000_000, Span::millis(20));
         let mut rx = rx.limited_to(Some(5));
         let mut arrive = |seq: i64, ms| rx.packet(&packet(seq as i32), &at(ms));
-        // The path delivers everything half a minute late, at once and twice.
+        // The path delivers everything half a minute late, all at once and twice.
         for seq in 0..1500 {
             assert!(matches!(arrive(seq, 30_000), StreamArrival::Packet(_)), "{seq}");
             assert!(matches!(arrive(seq, 30_000), StreamArrival::Packet(_)), "{seq}");

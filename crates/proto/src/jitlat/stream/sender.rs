@@ -5,14 +5,15 @@ use crate::jitlat::packet::SENTINEL;
 use jitlat_core::schedule::Deadlines;
 use jitlat_core::{Span, SteadyTime, TestSpec};
 
-/// Time for which a sender repeats unanswered sentinels. The control machines stop it much earlier; this
-/// limit is for a sender whose machine no longer exists.
+/// Time for which a sender repeats unanswered sentinels. Normally the control state machine stops it much
+/// earlier; this limit is for senders that are no longer controlled.
 const SENTINEL_TIMEOUT: Span = Span::seconds(60);
 
 /// A packet to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduledPacket {
-    /// Time to send it, on the steady clock. If the time has passed, the sender is late and sends at once.
+    /// Time at which the packet is due, on the steady clock. If this time has passed, the sender is late and
+    /// sends at once.
     pub at: SteadyTime,
     /// Sequence number of the packet; −1 for a sentinel.
     pub seq: i32,
@@ -25,7 +26,7 @@ impl ScheduledPacket {
     }
 }
 
-/// Sender of one stream: sends data packets at absolute deadlines, then sentinels until the receiver has
+/// Sender of one stream: sends data packets at absolute due times, then sentinels until the receiver has
 /// answered.
 ///
 /// ```text
@@ -40,7 +41,7 @@ pub struct StreamSender {
     attempted: u32,
     failed: u32,
     sentinels: u32,
-    /// Time at which unanswered sentinels end. Set once the last packet has been sent.
+    /// Time until which unanswered sentinels are sent; valid once the last packet has been sent.
     until: SteadyTime,
 }
 
@@ -79,8 +80,8 @@ impl StreamSender {
         self.step(now);
     }
 
-    /// Records that the [due](StreamSender::due) packet could not be sent. It is not retried, because a late
-    /// packet would be a wrong measurement.
+    /// Records that the [due](StreamSender::due) packet could not be sent. It is not sent again, because a
+    /// late packet would be a wrong measurement.
     pub fn failed(&mut self, now: SteadyTime) {
         if self.due.is_some_and(|d| !d.is_sentinel()) {
             self.failed += 1;
@@ -88,7 +89,7 @@ impl StreamSender {
         self.sent(now);
     }
 
-    /// Ends the stream early: sends no more data packets, but sentinels from `now` on.
+    /// Ends the stream early: from `now` on, only sentinels are sent.
     pub fn cut(&mut self, now: SteadyTime) {
         if self.is_streaming() {
             self.until = now + SENTINEL_TIMEOUT;
@@ -96,7 +97,7 @@ impl StreamSender {
         }
     }
 
-    /// Stops sending: the receiver has answered, or the test is given up.
+    /// Stops sending, because the receiver has answered or the test is given up.
     pub fn stop(&mut self) {
         self.due = None;
     }
@@ -106,8 +107,8 @@ impl StreamSender {
         self.due.is_some_and(|d| !d.is_sentinel())
     }
 
-    /// Returns the number of data packets so far, whether or not the system accepted them: the last sequence
-    /// number plus one.
+    /// Returns the number of data packets so far, including those that the system did not accept; this is the
+    /// last sequence number plus one.
     pub fn attempted(&self) -> u32 {
         self.attempted
     }
@@ -144,7 +145,7 @@ mod tests {
         TestSpec::new(Direction::Up, Transport::Udp, n, 80, period, schedule).unwrap()
     }
 
-    /// Sends everything exactly on time. Returns all packets up to the `stop_after`-th sentinel.
+    /// Sends everything exactly on time. Returns all packets, up to the sentinel number `stop_after`.
     fn run(spec: &TestSpec, stop_after: usize) -> Vec<ScheduledPacket> {
         let mut sender = StreamSender::new(spec, SteadyTime(1000));
         let (mut all, mut sentinels) = (Vec::new(), 0);

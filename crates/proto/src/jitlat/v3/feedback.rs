@@ -1,4 +1,4 @@
-//! Fields of FEEDBACK: a receiver's statistics of a running stream, in less than 200 bytes.
+//! Fields of FEEDBACK: statistics of a receiver about a running stream, in less than 200 bytes.
 
 use super::fields::{FieldWriter, TaggedField, fields};
 use super::messages::required;
@@ -9,7 +9,7 @@ use jitlat_core::so_far::{Latest, ReceivedSoFar};
 
 const NAME: &str = "FEEDBACK";
 
-/// Appends the fields of the statistics of `flow`.
+/// Appends the fields with the statistics of `flow`.
 pub(super) fn encode(flow: FlowId, m: &ReceivedSoFar, w: &mut FieldWriter<'_>) {
     w.u8(1, flow.0);
     let counts = [m.received, m.missing, m.duplicates, m.reordered];

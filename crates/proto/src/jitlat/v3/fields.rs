@@ -1,5 +1,5 @@
-//! Tagged fields: tag u8, length u16, value. Unknown tags are skipped. If a tag that may occur once is
-//! repeated, its last value counts.
+//! Tagged fields: tag u8, length u16, value. Unknown tags are skipped. If a tag that may occur only once is
+//! repeated, the last value is used.
 
 use crate::jitlat::message::DecodeError;
 use crate::wire::{Reader, Truncated};
@@ -16,7 +16,7 @@ const MAX_NOTES: usize = 32;
 pub(super) struct FieldWriter<'a>(pub &'a mut Vec<u8>);
 
 impl FieldWriter<'_> {
-    /// Appends a field. Values are truncated at 65 535 bytes. Only texts could be that long, and they are
+    /// Appends a field. Values are truncated at 65 535 bytes; only texts could be that long, and they are
     /// truncated earlier.
     pub fn bytes(&mut self, tag: u8, value: &[u8]) {
         let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
@@ -55,14 +55,14 @@ impl FieldWriter<'_> {
         self.bytes(tag, &v.to_be_bytes());
     }
 
-    /// Appends a field that contains fields.
+    /// Appends a field that contains other fields.
     pub fn nested(&mut self, tag: u8, fill: impl FnOnce(&mut FieldWriter<'_>)) {
         let mut inner = Vec::new();
         fill(&mut FieldWriter(&mut inner));
         self.bytes(tag, &inner);
     }
 
-    /// Appends facts about a host as one nested field. Appends nothing if no facts are known.
+    /// Appends facts about a host as one nested field; appends nothing if there are no facts.
     pub fn host(&mut self, tag: u8, host: &HostFacts) {
         if *host == HostFacts::default() {
             return;
@@ -94,7 +94,7 @@ mod host {
     pub(crate) const NOTE: u8 = 7;
 }
 
-/// Fields of the state of a host's clock.
+/// Tags of the fields in the state of a host's clock.
 mod sync_field {
     use crate::wire::Field;
     pub const SYNCHRONISED: Field<u8> = Field::at(0);
@@ -115,7 +115,7 @@ fn sync_bytes(sync: &SyncState) -> [u8; sync_field::LENGTH] {
     bytes
 }
 
-/// A parsed field: its tag, its value, and the name of the message for errors.
+/// A parsed field: its tag, its value, and the name of the message for use in errors.
 #[derive(Clone, Copy)]
 pub(super) struct TaggedField<'a> {
     pub tag: u8,

@@ -1,7 +1,7 @@
 //! Constants of all version-3 frames.
 
-/// First bytes that each side sends.
+/// First bytes sent by each side.
 pub const PREFACE: [u8; 4] = *b"JLT3";
 
-/// Maximum length of a frame in bytes, without the four bytes of its length.
+/// Maximum length of a frame in bytes, not counting the four bytes of the length field.
 pub const MAX_FRAME: u32 = 65_536;

@@ -14,8 +14,8 @@ pub use rows::checksum;
 use super::auth::{ConnectionSide, PresharedKey, SEAL_LEN, Seal, Transcript};
 use super::message::{DecodeError, Message};
 
-/// Encodes and decodes one side of a version-3 connection. It buffers at most one frame, in addition to the
-/// bytes of one call of [`feed`](CodecV3::feed).
+/// Encodes and decodes one side of a version-3 connection. Buffers at most one frame, in addition to the
+/// bytes passed to one call of [`feed`](CodecV3::feed).
 #[derive(Debug)]
 pub struct CodecV3 {
     side: ConnectionSide,
@@ -24,7 +24,7 @@ pub struct CodecV3 {
     preface_sent: bool,
     preface_seen: bool,
     transcript: Transcript,
-    /// Last message received. It is not yet part of the transcript, because a proof does not cover itself.
+    /// Last message received. It is not part of the transcript yet, because a proof does not cover itself.
     last_received: Vec<u8>,
     /// True while the transcript is needed.
     listening: bool,
@@ -53,7 +53,7 @@ impl CodecV3 {
         }
     }
 
-    /// Appends `message` to `out`; before the first message also the preface.
+    /// Appends `message` to `out`, preceded by the preface if it is the first message.
     pub fn encode(&mut self, message: &Message, out: &mut Vec<u8>) {
         let start = out.len();
         if !self.preface_sent {
@@ -80,13 +80,13 @@ impl CodecV3 {
         }
     }
 
-    /// Returns the proof that we have `key`. It must be the next message sent.
+    /// Returns the proof that this side has `key`, which must be the next message sent.
     pub fn prove(&mut self, key: &PresharedKey) -> Message {
         self.listen_back();
         Message::Proof(self.transcript.prove(key, self.side))
     }
 
-    /// True if the proof just received is the peer's.
+    /// True if the proof that was just received is that of the peer.
     pub(crate) fn verify(&self, key: &PresharedKey, proof: &[u8]) -> bool {
         self.transcript.verify(key, self.side.other(), proof)
     }
@@ -109,7 +109,7 @@ impl CodecV3 {
         self.last_received.clear();
     }
 
-    /// Adds received bytes; then call [`decode`](CodecV3::decode) until it returns `None`.
+    /// Adds received bytes. Afterwards, [`decode`](CodecV3::decode) must be called until it returns `None`.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.incoming.drain(..self.consumed);
         self.consumed = 0;
@@ -117,7 +117,7 @@ impl CodecV3 {
     }
 
     /// Returns the next complete message; `None` if there is none yet. Unknown types are skipped. After an
-    /// error no more messages can be read.
+    /// error, no more messages can be read.
     pub fn decode(&mut self) -> Result<Option<Message>, DecodeError> {
         loop {
             let waiting = &self.incoming[self.consumed..];
@@ -141,7 +141,7 @@ impl CodecV3 {
                     return Err(DecodeError::Seal);
                 }
             } else if self.listening {
-                // This frame is added to the transcript together with the next one.
+                // This frame itself is added to the transcript only together with the next one.
                 self.transcript.add(&self.last_received);
                 self.last_received.clear();
                 self.last_received.extend_from_slice(&waiting[..whole]);
@@ -156,7 +156,8 @@ impl CodecV3 {
     }
 }
 
-/// Checks the start of `bytes`: true for the whole preface, false for a part of it, otherwise an error.
+/// Checks the beginning of `bytes`: true if the preface is complete, false if it is correct so far; otherwise
+/// an error.
 fn check_preface(bytes: &[u8]) -> Result<bool, DecodeError> {
     match super::dialect::sniff(bytes)? {
         Some(super::Dialect::V3) => Ok(true),

@@ -1,4 +1,4 @@
-//! Encoding of results: 36 bytes per record, 8 per timestamp.
+//! Encoding of results: 36 bytes per record, 8 bytes per timestamp.
 
 use crate::jitlat::message::ChunkData;
 use jitlat_core::record::Moment;
@@ -16,7 +16,7 @@ mod field {
     pub(crate) const RECEIVE_LAG: Field<i32> = SEND_LAG.then();
     pub const SIZE: Field<u16> = RECEIVE_LAG.then();
     pub const FLAGS: Field<u16> = SIZE.then();
-    /// Kinds of the two timestamps; that of the send time is in the low half.
+    /// Sources of the two timestamps; that of the send time is in the low half.
     pub(crate) const SOURCES: Field<u8> = FLAGS.then();
     pub const TTL: Field<u8> = SOURCES.then();
     pub const TRAFFIC_CLASS: Field<u8> = TTL.then();
@@ -52,7 +52,7 @@ fn row(r: &PacketRecord) -> [u8; ROW_LEN] {
         l.map_or(MISSING_LAG, |l| l.0.clamp((MISSING_LAG + 1).into(), i32::MAX.into()) as i32)
     };
     let mut row = [0; ROW_LEN];
-    // Sequence numbers in the records of a stream fit in 32 bits.
+    // Sequence numbers in the records of a stream fit into 32 bits.
     field::SEQ.write(&mut row, r.seq as i32);
     field::SENT.write(&mut row, time(r.sent()));
     field::ARRIVED.write(&mut row, time(r.arrived()));
@@ -67,7 +67,7 @@ fn row(r: &PacketRecord) -> [u8; ROW_LEN] {
     row
 }
 
-/// Parses records; `None` if `bytes` is not a whole number of rows.
+/// Parses records; `None` if `bytes` does not consist of whole records.
 pub(super) fn decode_records(bytes: &[u8]) -> Option<Vec<PacketRecord>> {
     if !bytes.len().is_multiple_of(ROW_LEN) {
         return None;
@@ -96,12 +96,12 @@ fn record(row: &[u8]) -> Option<PacketRecord> {
     Some(record)
 }
 
-/// Length in bytes of the time that a packet spent in the queue: up to 18 minutes in ns.
+/// Length in bytes of an encoded queueing time: up to 18 minutes in ns.
 const WAIT_LEN: usize = 5;
-/// Value of a queue time that is unknown or too long.
+/// Encoding of a queueing time that is unknown or too long.
 const NO_WAIT: u64 = (1 << (8 * WAIT_LEN)) - 1;
 
-/// Encodes the times that packets spent in the queue.
+/// Encodes the queueing times of packets, from their departure and queue entry times.
 pub(super) fn encode_waits(left: &[i64], entered: &[i64]) -> Vec<u8> {
     let wait = |(left, entered): (&i64, &i64)| {
         let known = *left != MISSING_TIME && *entered != MISSING_TIME;
@@ -111,8 +111,8 @@ pub(super) fn encode_waits(left: &[i64], entered: &[i64]) -> Vec<u8> {
     left.iter().zip(entered).flat_map(|pair| wait(pair).to_be_bytes()[8 - WAIT_LEN..].to_vec()).collect()
 }
 
-/// Returns the times at which packets that `left` entered the queue, from the durations in `bytes`; empty
-/// without any. `None` if the numbers of packets differ.
+/// Returns the queue entry times of packets, given the queueing times in `bytes` and the departure times in
+/// `left`; empty if there are none. `None` if the numbers of packets differ.
 pub(super) fn decode_waits(bytes: &[u8], left: &[i64]) -> Option<Vec<i64>> {
     if bytes.is_empty() {
         return Some(Vec::new());
@@ -126,7 +126,7 @@ pub(super) fn decode_waits(bytes: &[u8], left: &[i64]) -> Option<Vec<i64>> {
     (waits.len() == left.len()).then(|| waits.iter().zip(left).map(entered).collect())
 }
 
-/// Parses timestamps; `None` if `bytes` is not a whole number of them.
+/// Parses timestamps; `None` if `bytes` does not consist of whole timestamps.
 pub(super) fn decode_stamps(bytes: &[u8]) -> Option<Vec<i64>> {
     let (stamps, []) = bytes.as_chunks::<8>() else { return None };
     Some(stamps.iter().map(|s| i64::from_be_bytes(*s)).collect())

@@ -1,4 +1,4 @@
-//! Schedule of a stream, as a field of a request.
+//! Schedule of a stream, encoded as a field of a request.
 
 use super::fields::TaggedField;
 use crate::jitlat::message::DecodeError;
@@ -23,17 +23,17 @@ mod layout {
     pub const LAW: Field<u8> = Field::at(0);
     /// Seed of random gaps, or size of a burst.
     pub(crate) const PARAMETER: Field<u64> = LAW.then();
-    /// Length in bytes of any schedule except random gaps.
+    /// Length in bytes of every schedule except random gaps.
     pub const SHORT: usize = PARAMETER.end();
     pub const BATCH: Field<u32> = PARAMETER.then();
     pub(crate) const GAP_LAW: Field<u8> = BATCH.then();
     pub const FIRST: Field<i64> = GAP_LAW.then();
     pub const SECOND: Field<i64> = FIRST.then();
-    /// Length in bytes of a schedule of random gaps.
+    /// Length in bytes of a schedule with random gaps.
     pub const LONG: usize = SECOND.end();
 }
 
-/// Encodes the schedule as the value of a field.
+/// Encodes the schedule as a field value.
 pub(super) fn encode(schedule: Schedule) -> Vec<u8> {
     let (law, parameter) = match schedule {
         Schedule::Periodic => (law::PERIODIC, 0),

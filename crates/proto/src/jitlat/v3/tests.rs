@@ -8,6 +8,7 @@ use jitlat_core::gaps::Gaps;
 use jitlat_core::record::Moment;
 use jitlat_core::session::HostFacts;
 use jitlat_core::so_far::{Latest, ReceivedSoFar};
+use jitlat_core::tcp::TcpMoment;
 use jitlat_core::{
     Direction, Dscp, Flags, PacketRecord, Schedule, Span, Stamp, StampSource, TestSpec, Transport, WallTime,
 };
@@ -134,13 +135,14 @@ fn results() -> impl Strategy<Value = Message> {
         Finish::Exceeded,
     ]));
     let rest = (option::of(any::<u64>()), any::<u64>(), finish, option::of(text()), host());
-    let stamps = (option::of(any::<u32>()), option::of((1..=i64::MAX).prop_map(Span)));
+    let stamps =
+        (option::of(any::<u32>()), option::of(any::<u32>()), option::of((1..=i64::MAX).prop_map(Span)));
     (any::<u8>(), counts, rest, stamps).prop_map(
         |(
             flow,
             (chunks, count, crc, sent, failed),
             (drops, refused, finish, failure, host),
-            (stamps_lost, pause),
+            (stamps_lost, path_mtu, pause),
         )| {
             Message::Results(Results {
                 flow: FlowId(flow),
@@ -152,6 +154,8 @@ fn results() -> impl Strategy<Value = Message> {
                 drops,
                 refused,
                 stamps_lost,
+                path_mtu,
+                tcp: (0..chunks % 4).map(|k| TcpMoment { window: k, ..TcpMoment::default() }).collect(),
                 pause,
                 finish,
                 failure,
@@ -308,7 +312,7 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;
         server.feed(&bytes);
-        // A changed length may leave the frame unfinished; a changed preface is an error of its own.
+        // A changed length may leave the frame unfinished; a changed preface has its own error.
         if let Ok(received) = drain(&mut server) {
             prop_assert!(received.is_empty());
         }
@@ -328,8 +332,8 @@ proptest! {
 
 // ---- examples -------------------------------------------------------------------------------------
 
-/// Worked example of docs/protocols/jitlat-v3.md: a client's first bytes, with a request for Figure 6's
-/// stream.
+/// Worked example in docs/protocols/jitlat-v3.md: the first bytes of a client, with a request for the stream
+/// in Figure 6.
 const HELLO: &str = "4a4c5433 0000003a 01 010001 03 020001 03 030008 0000000000000000 \
      040010 000102030405060708090a0b0c0d0e0f 050001 00 06000c 6a69746c617420302e312e30";
 const REQUEST: &str = "00000041 05 01003d 010001 00 020001 11 030004 000003e8 040002 0050 \
@@ -371,11 +375,11 @@ fn the_worked_example_is_what_is_sent() {
     }
 }
 
-/// Returns the bytes in the code block after `title` on the protocol's page.
+/// Returns the bytes in the code block after `title` in the protocol's documentation.
 fn documented(title: &str) -> String {
     let page = include_str!("../../../../../docs/protocols/jitlat-v3.md");
     let block = page.split(title).nth(1).and_then(|rest| rest.split("```").nth(1)).unwrap();
-    // Text after two spaces is a comment.
+    // Two spaces start a comment.
     block.lines().map(|line| line.trim().split("  ").next().unwrap_or_default()).collect()
 }
 
@@ -388,7 +392,7 @@ fn the_page_shows_the_worked_examples() {
     }
 }
 
-/// Worked example of a row of results on the protocol's page.
+/// Worked example of a row of results in the protocol's documentation.
 const ROW: &str = "00000002 114cfddf1606b048 114cfddf160b2bf0 80000000 00000bb8 0050 0000 10 40 b8 01";
 
 #[test]
@@ -425,7 +429,7 @@ fn nonsense_is_refused_at_once() {
         server.feed(&from_hex(hex));
         drain(&mut server).unwrap_err().to_string()
     };
-    // A length of four billion bytes is refused before any of them arrive.
+    // A length of four billion bytes is refused before any of these bytes arrive.
     assert_eq!(refusal("ffffffff"), "a frame of 4294967295 bytes (1 to 65536 are allowed)");
     assert_eq!(refusal("00000000"), "a frame of 0 bytes (1 to 65536 are allowed)");
     assert_eq!(refusal("00000004 0a 010001"), "END message: bad or missing field structure");
@@ -446,7 +450,7 @@ fn nonsense_is_refused_at_once() {
 
 #[test]
 fn a_damaged_chunk_is_noticed() {
-    // After the timestamps there is their source, and in the second case five bytes per packet with their
+    // The timestamps are followed by their source, and in the second case by five bytes per packet with their
     // checksum.
     for (entered, behind) in [(vec![], 4), (vec![1, 1, 2], 7)] {
         let data = ChunkData::Stamps(StampSource::Kernel, vec![1, 2, 3], entered);
@@ -472,7 +476,7 @@ fn queue_times_are_sent_with_the_servers_timestamps() {
     let mut bytes = Vec::new();
     client.encode(&chunk(vec![hour - 5, hour, 7, missing]), &mut bytes);
     server.feed(&bytes);
-    // An hour in the queue does not fit in the field, and a packet that never left has no such time.
+    // An hour in the queue does not fit into the field, and a packet that never left has no queueing time.
     assert_eq!(drain(&mut server), Ok(vec![chunk(vec![hour - 5, missing, missing, missing])]));
 }
 

@@ -11,7 +11,7 @@ use crate::owamp::message::{FetchAck, FetchSession, ScheduleSlot, StopSessions};
 use crate::owamp::{SessionData, TestSession, Unusable};
 use std::sync::Arc;
 
-/// Command of the client with its answer. Stop-Sessions is sent by both sides in any order.
+/// Command of the client with its answer. Both sides send Stop-Sessions, in any order.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Message {
     Request(TestSession, AcceptSession),

@@ -1,6 +1,6 @@
-//! Replays recorded conversations with one of our state machines in place of one of the recorded programs.
-//! Session identifiers, which the receiver chooses at random, are replaced in the messages of the other
-//! program. Everything else is as recorded.
+//! Replays recorded conversations with one of this crate's state machines in place of one of the recorded
+//! programs. Session identifiers, which the receiver chooses at random, are replaced in the messages of the
+//! other program; everything else is as recorded.
 
 use super::conversation::Message;
 use super::{captures, *};
@@ -15,7 +15,7 @@ use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Dscp, Span, SteadyTime, WallTime};
 use std::sync::Arc;
 
-/// Session identifiers: recorded, and drawn in this test.
+/// Session identifiers: the recorded one, and the one drawn in this test.
 #[derive(Default)]
 struct Names(Vec<(Sid, Sid)>);
 
@@ -24,7 +24,7 @@ impl Names {
         self.0.iter().find(|(theirs, _)| *theirs == recorded).map_or(recorded, |(_, ours)| *ours)
     }
 
-    /// Returns the message with our identifiers.
+    /// Returns the message with the identifiers of this test.
     fn in_message(&self, message: &Message) -> Message {
         let mut message = message.clone();
         match &mut message {
@@ -50,7 +50,7 @@ impl Names {
     }
 }
 
-/// Returns the recorded connections that were accepted.
+/// Returns the recorded connections that the server accepted.
 fn let_in() -> Vec<Recorded> {
     let all = captures().into_iter().flat_map(|c| c.connections);
     all.filter(|c| c.server_start().is_some_and(|s| s.accept == AcceptCode::Ok)).collect()
@@ -197,7 +197,7 @@ fn spec(request: &RequestSession, slots: &[crate::owamp::ScheduleSlot]) -> Owamp
     }
 }
 
-/// Returns a client that makes the requests of the recorded one.
+/// Returns the configuration of a client that makes the requests of the recorded one.
 fn config(recorded: &Recorded) -> OwampOptions {
     let keys = recorded.keys();
     let mut random = [0; 64];
@@ -292,7 +292,7 @@ fn the_client_says_to_every_recorded_server_what_owping_said() {
         replayed.output.drain(..SetUp::LEN);
         for message in &messages {
             if let Message::Stop { .. } = message {
-                // All ends are complete. owping sends Stop-Sessions first or second.
+                // All ends are complete. owping may send its Stop-Sessions first or second.
                 for (_, sid) in &names.0 {
                     replayed.client.handle(now, client::OwampClientInput::Complete(*sid));
                 }

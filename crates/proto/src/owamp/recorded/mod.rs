@@ -1,5 +1,5 @@
 //! Recorded sessions of owping and owfetch with owampd (`testdata/owamp`). Tests decode every message and
-//! packet, and replace either program by our machine.
+//! packet, and replace either program by a state machine of this crate.
 
 mod conversation;
 mod machines;
@@ -110,8 +110,8 @@ impl Recorded {
         crate::amp::SecurityMode::from_bits(self.set_up()?.mode)
     }
 
-    /// Returns the two streams after the set-up, decrypted as they are read, and two that encrypt the same
-    /// bytes again.
+    /// Returns the two streams after the set-up, which are decrypted as they are read, and two streams that
+    /// encrypt the same bytes again.
     fn streams(&self) -> Streams {
         let mut streams = Streams {
             client: (IncomingBytes::default(), OutgoingBytes::default()),

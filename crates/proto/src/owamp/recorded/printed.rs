@@ -1,4 +1,4 @@
-//! Compares our text with the output of owping and owstats for the recorded sessions
+//! Compares the text with the output of owping and owstats for the recorded sessions
 //! (`testdata/owamp/printed`).
 
 use super::captures;
@@ -6,7 +6,7 @@ use super::conversation::Message;
 use crate::owamp::{DataRecord, OwpingOptions, SessionData, Statistics};
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 
-/// Output text of each capture that has results.
+/// Expected output for each capture that has results.
 macro_rules! printed {
     ($($name:literal),* $(,)?) => {
         &[$(($name, include_str!(concat!("../../../../../testdata/owamp/printed/", $name, ".txt")))),*]
@@ -125,7 +125,7 @@ fn hex(data: &SessionData) -> String {
     data.session.sid().0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Nothing is fetched for sessions to the client. Their raw lines are parsed and written again.
+/// Results of sessions to the client are not fetched; their raw lines are parsed and formatted again.
 #[test]
 fn raw_lines_that_are_read_are_the_same_written() {
     let mut lines = 0;

@@ -12,17 +12,17 @@ use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use std::sync::Arc;
 
-/// A session of a recorded test with all known data.
+/// A session of a recorded test with all available data.
 struct KnownSession {
     name: &'static str,
-    /// Parameters, as granted.
+    /// Accepted parameters.
     session: TestSession,
     keys: Option<TestKeys>,
     len: usize,
     up: bool,
-    /// Packets that crossed the client's interface.
+    /// Packets captured on the client's interface.
     packets: Vec<Payload>,
-    /// Time at which the client's Stop-Sessions crossed it.
+    /// Time at which the client's Stop-Sessions was captured.
     stopped: WallTime,
     /// Summaries of both sides at the end.
     summaries: Vec<crate::owamp::SentSummary>,
@@ -103,8 +103,8 @@ impl KnownSession {
         self.summaries.iter().find(|s| s.sid == sid).unwrap().clone()
     }
 
-    /// Gives the packets to our receiver instead of owampd: those that owampd recorded at the recorded times,
-    /// and those that it omitted at the end at their capture times.
+    /// Gives the packets to this crate's receiver instead of owampd: those that owampd recorded at the
+    /// recorded times, and those that it omitted at the end at their capture times.
     fn received_again(&self, data: &SessionData) -> SessionData {
         let request = &self.session.request;
         let timeout = request.timeout.to_span();
@@ -163,8 +163,8 @@ fn what_owampd_recorded_our_receiver_records() {
     assert_eq!(sessions.len(), 18, "{sessions:?}");
 }
 
-/// The recorded sender sent its packets slightly later than ours would. With the same delay ours sends the
-/// same bytes.
+/// The recorded sender sent its packets slightly later than this crate's sender would. Given the same delay,
+/// this crate's sender sends the same bytes.
 #[test]
 fn packets_are_sent_by_the_recorded_schedule() {
     let mut packets = 0;
@@ -215,7 +215,7 @@ impl KnownSession {
     }
 }
 
-/// Only packets from the right sender are recorded.
+/// Only packets from the session's sender are recorded.
 #[test]
 fn other_senders_are_not_recorded() {
     let sessions = known_sessions();
@@ -248,13 +248,13 @@ fn other_senders_are_not_recorded() {
     assert_eq!(receive(host, port, &late, start - before), Err(Ignored::Schedule));
     late[13] = 0;
     assert_eq!(receive(host, port, &late, at), Err(Ignored::Corrupt));
-    // A longer packet than negotiated is valid at its beginning.
+    // A packet that is longer than negotiated is valid if its beginning is.
     let long = [&packet.bytes[..], &[7; 30]].concat();
     assert_eq!(receive(host, port, &long, at), Ok(255));
     assert_eq!(receive(host, port, &packet.bytes, at), Ok(255), "a copy");
     assert_eq!(receive(host, port, &packet.bytes, start + Span::seconds(9)), Err(Ignored::Late));
     assert_eq!(receiver.ignored(Ignored::Source), 2);
-    // The 18 other packets were given up meanwhile.
+    // The 18 other packets were given up in the meantime.
     assert_eq!(receiver.records().len(), 21);
     assert!(!receiver.is_complete(start) && receiver.is_complete(start + Span::seconds(9)));
 }

@@ -1,4 +1,4 @@
-//! Ends of sessions at one host.
+//! Ends of sessions on one host.
 
 use crate::Tick;
 use crate::amp::{SecurityMode, TestKeys};
@@ -18,12 +18,12 @@ pub(super) struct SimulatedEnd {
     pub(super) near: SocketAddr,
     pub(super) far: SocketAddr,
     pub(super) work: EndWork,
-    /// True if the end has reported to the machine that nothing is left to do.
+    /// True if the end has reported to the state machine that it has nothing left to do.
     pub(super) complete: bool,
 }
 
 pub(super) enum EndWork {
-    /// The end has not started.
+    /// Not started.
     Waiting,
     Sending(Box<SessionSender>),
     Receiving(Box<SessionReceiver>),
@@ -41,7 +41,7 @@ impl SimulatedEnd {
         self.work = EndWork::Receiving(Box::new(receiver));
     }
 
-    /// Takes the receiver, if there is one.
+    /// Removes and returns the receiver, if this end is one.
     pub(super) fn end_receiving(&mut self) -> Option<SessionReceiver> {
         match core::mem::replace(&mut self.work, EndWork::Ended) {
             EndWork::Receiving(receiver) => Some(*receiver),

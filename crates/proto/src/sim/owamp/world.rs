@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 /// A fault.
 #[derive(Clone, Debug)]
 pub enum OwampTrouble {
-    /// The control connection breaks, and both sides notice.
+    /// The control connection is lost, and both sides notice.
     Break,
-    /// A host is switched off: it sends nothing more.
+    /// A host is switched off and sends nothing more.
     Vanish(SimHost),
     /// The user interrupts the test.
     Interrupt,
@@ -23,12 +23,12 @@ pub enum OwampTrouble {
     Pause(SimHost, Span),
     /// This host receives these bytes on the control connection.
     Say(SimHost, Vec<u8>),
-    /// An unrelated datagram arrives at the test port of the n-th session at this host. If `true`, it seems
-    /// to come from the other end's address.
+    /// An unrelated datagram arrives on the test port of the n-th session of this host. If `true`, its source
+    /// is the other end's address.
     Stray(SimHost, usize, bool, Vec<u8>),
-    /// The n-th test packet so far is duplicated.
+    /// The n-th test packet is duplicated.
     Again(usize),
-    /// The driver of this host considers the n-th session there complete.
+    /// The driver of this host considers its n-th session complete.
     Complete(SimHost, usize),
 }
 
@@ -50,7 +50,7 @@ pub struct OwampWorld {
     pub sessions: Vec<(Direction, u32, Vec<ScheduleSlot>)>,
     /// Time after which a packet counts as lost.
     pub timeout: Span,
-    /// Padding bytes after the fields of a test packet.
+    /// Number of padding bytes after the fields of a test packet.
     pub padding: u32,
     /// Path of test packets from client to server.
     pub up: impair::PathModel,
@@ -64,7 +64,7 @@ pub struct OwampWorld {
     pub rules: OwampRules,
     /// Faults, each with its time.
     pub troubles: Vec<(Span, OwampTrouble)>,
-    /// Fault at the n-th event at a host.
+    /// Fault at the n-th event on a host.
     pub at_step: Option<(u64, OwampTrouble)>,
     /// Seed of all random numbers.
     pub seed: u64,
@@ -94,7 +94,7 @@ impl OwampWorld {
 /// Packets of one session, recorded by the simulation.
 #[derive(Clone, Debug, Default)]
 pub struct SessionTruth {
-    /// Direction of the packets, once granted.
+    /// Direction of the packets; `None` until the session is accepted.
     pub direction: Option<Direction>,
     /// Sequence number and send time of each packet, on the sender's clock.
     pub sent: Vec<(u32, WallTime)>,
@@ -110,7 +110,7 @@ pub struct OwampSimOutcome {
     pub client: Result<(), AmpFailure>,
     /// True if the client ended; false if it vanished.
     pub client_ended: bool,
-    /// Client's data of each session, fetched or received by itself.
+    /// Client's data of each session, fetched from the server or received by the client itself.
     pub data: BTreeMap<[u8; 16], Result<SessionData, Unusable>>,
     /// Reason why the server's conversation ended.
     pub server: Option<AmpEndReason>,
@@ -124,7 +124,7 @@ pub struct OwampSimOutcome {
     pub server_control_bytes: u64,
     /// True time at which nothing was left to do.
     pub took: Span,
-    /// Number of events at the hosts.
+    /// Total number of events on both hosts.
     pub steps: u64,
     /// Number of sessions in the server's store at the end.
     pub kept: usize,

@@ -81,7 +81,7 @@ fn the_next_answer_reports_when_the_last_one_left() {
         sender.request(seq, false, NOW, &mut request);
         let (answer, _) = reflect(&mut r, &request, &arrival()).unwrap();
         assert!(matches!(sender.receive(&answer, NOW), DatagramKind::Reply(_)));
-        // A late timestamp of the answer before the last is not reported for the last.
+        // A late timestamp of an earlier answer is not reported for the last answer.
         r.left(arrival().from, 0, seq + 1, NOW + Span::seconds(9));
         r.left(arrival().from, 0, seq, NOW + Span::micros(5 + lag));
     }
@@ -147,7 +147,7 @@ fn numbers_of_answers_count_those_that_were_sent() {
     let mut r = StampSessionReflector::new(ReflectorRules::default());
     let number = |r: &mut StampSessionReflector| exchange(StampOptions::default(), r).1.far_seq.unwrap();
     assert_eq!([number(&mut r), number(&mut r)], [0, 1]);
-    // The last answer is reported first. Other sessions do not change.
+    // The failure of the last answer is reported first. Other sessions do not change.
     r.not_sent(arrival().from, 9, 1);
     assert_eq!(number(&mut r), 2);
     r.not_sent(arrival().from, 0, 2);
@@ -233,7 +233,7 @@ fn the_count_begins_anew_at_once_where_a_lower_number_was_sent_later() {
             [(0, 0), (2, 20), (1, 10), (1, 10), (2, 20)].map(|(n, at)| ask(n, at, 30)),
             [0, 1, 2, 3, 4]
         );
-        // Next run of twampy, which always uses the same port.
+        // The next run of twampy, which always uses the same port.
         assert_eq!([(0, 200), (1, 210), (2, 220)].map(|(n, at)| ask(n, at, 230)), [0, 1, 2]);
         // Without a time in the requests, after a pause.
         assert_eq!([(0, 0), (1, 0)].map(|(n, at)| ask(n, at, 240)), [3, 4]);
@@ -274,7 +274,7 @@ fn short_requests_get_short_answers_and_whole_ones_where_no_address_is_forged() 
         let DatagramKind::Reply(reply) = sender.receive(&answer, NOW) else { panic!("{size}: {answer:x?}") };
         assert_eq!((reply.seq, reply.damaged), (1000, false), "{size}");
         assert_eq!((reply.far_seq.is_some(), reply.arrived.is_some()), (size >= 38, size >= 38), "{size}");
-        // No reflector takes the packet for a request.
+        // No reflector regards the packet as a request.
         for r in [&mut open, &mut near] {
             assert_eq!(reflect(r, &answer, &arrival()), Err(Silence::Loop), "{size}");
         }
@@ -325,7 +325,7 @@ fn state_is_bounded() {
     }
     assert_eq!(ask(8, 2000, 2), (0, 9));
     assert_eq!(ask(7, 2000, 3), (1, 9));
-    // One session too many for this client: its longest idle session is replaced.
+    // One session too many for this client, so its longest idle session is replaced.
     assert_eq!(ask(7, 3000, 4), (0, 9));
     assert_eq!(ask(7, 2001, 5), (0, 9));
     assert_eq!((ask(7, 2000, 6), ask(8, 2000, 7)), ((2, 9), (1, 9)));
@@ -358,8 +358,8 @@ fn odd_answers_are_not_measurements() {
 }
 
 proptest! {
-    /// Property: any request from any address gets at most one answer that is not longer, and the table stays
-    /// within its limits.
+    /// Property: any request from any address gets at most one answer, which is not longer than the request,
+    /// and the table stays within its limits.
     #[test]
     fn no_amplifier(
         requests in proptest::collection::vec(

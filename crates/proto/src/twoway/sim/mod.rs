@@ -1,6 +1,6 @@
 //! A network in virtual time for two-way tests. The impairment model loses, duplicates, reorders and delays
-//! all packets of a conversation; unrelated packets arrive; the far clock steps. The simulation records what
-//! really happened, for comparison with the test.
+//! all packets of a conversation; unrelated packets arrive; the far clock steps. The simulation records the
+//! actual events, for comparison with the results of the test.
 
 use crate::machine::Tick;
 use crate::twamp;
@@ -18,7 +18,7 @@ mod tests;
 
 pub(super) const EPOCH: i64 = 1_795_176_909_000_000_000;
 
-/// Time from the transmit time in a STAMP answer to its departure.
+/// Time from the transmit time in a STAMP answer to the answer's departure.
 pub(super) const LEFT_LATER: Span = Span(8192);
 
 pub(super) fn tick(steady: i64) -> Tick {
@@ -35,8 +35,8 @@ pub(super) enum Far {
 }
 
 impl Far {
-    /// Returns the answers to a packet that arrives at `at` (steady clock). The wall clock is `ahead` of the
-    /// near one.
+    /// Returns the answers to a packet that arrives at `at` (steady clock). The far wall clock is `ahead` of
+    /// the near one.
     pub(super) fn answer(&mut self, bytes: &[u8], at: i64, ahead: i64) -> Vec<Vec<u8>> {
         self.answer_to("192.0.2.1:40000", bytes, at, ahead)
     }
@@ -111,55 +111,56 @@ enum Tag {
     Elsewhere,
 }
 
-/// An unrelated packet.
+/// An unrelated packet, and where it is delivered.
 #[derive(Clone, Debug)]
 pub(super) enum Stray {
     /// These bytes arrive at the near end.
     Near(Vec<u8>),
     /// These bytes from another host arrive at the far end.
     Far(Vec<u8>),
-    /// The far end's k-th packet is delivered again.
+    /// The k-th packet of the far end is delivered again.
     Again(usize),
-    /// The far end's k-th packet is delivered again, from another port.
+    /// The k-th packet of the far end is delivered again, from another port.
     Elsewhere(usize),
-    /// The near end's k-th packet is delivered to the near end.
+    /// The k-th packet of the near end is delivered to the near end.
     Mirrored(usize),
-    /// The near end's k-th packet is delivered to the far end again.
+    /// The k-th packet of the near end is delivered to the far end again.
     AskedAgain(usize),
 }
 
-/// The path and its faults.
+/// The path, and faults on it.
 pub(super) struct World<'a> {
     pub(super) far: Far,
     pub(super) up: Impairment,
     pub(super) down: Impairment,
-    /// Lead of the far clock over the near one, at a time on the steady clock.
+    /// Lead of the far clock over the near one, given a time on the steady clock.
     pub(super) ahead: &'a dyn Fn(i64) -> i64,
     /// Unrelated packets with their times.
     pub(super) strays: Vec<(i64, Stray)>,
 }
 
-/// Answer of the far end, and its fate.
+/// An answer of the far end, and its fate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answered {
     pub(super) seq: u32,
-    /// Number of times that the answer arrived while the test ran.
+    /// Number of times that the answer arrived while the test was running.
     pub(super) returned: u64,
 }
 
 /// Packets of a test, recorded by the simulation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Truth {
-    /// Send time of each request, and number of times that it reached the far end.
+    /// Send time of each request, and number of times that the request reached the far end.
     pub(super) requests: Vec<(i64, u64)>,
     /// Answers in the order in which the far end sent them.
     pub(super) answers: Vec<Answered>,
     /// Answers that arrived in time, in order of arrival: request number and arrival time.
     pub(super) returned: Vec<(u32, i64)>,
-    /// Number of packets delivered to the near end while the test ran that the far end had not sent to it.
+    /// Number of packets that were delivered to the near end while the test was running, although the far end
+    /// had not sent them to it.
     pub(super) strays: u64,
-    /// Requests that had reached the far end when it sent the last report that arrived: different ones and
-    /// duplicates.
+    /// Number of different requests, and of duplicates, that had reached the far end when it sent the last
+    /// report that arrived.
     pub(super) reported: Option<(u64, u64)>,
     /// Time at which the test was over.
     pub(super) took: i64,
@@ -177,7 +178,7 @@ struct Packet {
     to_far: bool,
     tag: Tag,
     bytes: Vec<u8>,
-    /// In reports: [`Truth::reached`] at the time of sending.
+    /// In reports: value of [`Truth::reached`] when the report was sent.
     reached: (u64, u64),
 }
 
@@ -250,7 +251,7 @@ impl<P: Protocol> Run<'_, P> {
                     self.truth.requests.push((now, 0));
                     Tag::Request(seq)
                 }
-                // A server that counts takes a repeated STOP for a request.
+                // A server that counts regards a repeated STOP as a request.
                 Transmit::Conversation => match lamp::LampHeader::parse(&bytes) {
                     Some(h) if h.kind == lamp::LampKind::Stop => Tag::Request(h.seq.into()),
                     _ => Tag::Conversation,

@@ -1,4 +1,4 @@
-//! Clients and far ends that most tests use.
+//! Clients and far ends used by most tests.
 
 use super::Far;
 use crate::{lamp, stamp};

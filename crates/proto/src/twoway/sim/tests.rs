@@ -1,5 +1,5 @@
 //! Two-way tests over paths that lose, duplicate and reorder packets at every step, with unrelated packets.
-//! They must end in time and count correctly.
+//! The tests must end in time and count correctly.
 
 use super::parties::{lamp_client, lamp_far, stamp_far, stamp_sender};
 use super::*;
@@ -74,16 +74,16 @@ fn session<P: Protocol>(plan: &PingPlan, outcome: &mut PingOutcome<P>) -> Sessio
     session
 }
 
-/// Returns the analysis that a user sees.
+/// Returns the analysis shown to the user.
 fn summary<P: Protocol>(plan: &PingPlan, outcome: &mut PingOutcome<P>) -> Summary {
     analyze(&session(plan, outcome), outcome.records.iter().copied(), &jitlat_verdict::options())
 }
 
-/// Checks that hold for every round-trip test on any path.
+/// Checks conditions that hold for every round-trip test on any path.
 fn check<P: Protocol>(plan: &PingPlan, outcome: &mut PingOutcome<P>, truth: &Truth) -> Summary {
     let sent = truth.requests.len() as u64;
     assert_eq!(outcome.requests.sent(), sent);
-    // Every answer that arrived is a record with its own time, and there are no others.
+    // Every answer that arrived has a record with its own time, and there are no other records.
     assert_eq!(outcome.records.len(), truth.returned.len());
     for (record, (seq, at)) in outcome.records.iter().zip(&truth.returned) {
         let times = (record.sent(), record.time(Moment::Returned));
@@ -120,7 +120,7 @@ fn check<P: Protocol>(plan: &PingPlan, outcome: &mut PingOutcome<P>, truth: &Tru
     found
 }
 
-/// Checks what a counting far end must report of each direction: exact numbers if requests arrived in order
+/// Checks the report of a counting far end about each direction: exact numbers if requests arrived in order
 /// and nothing was duplicated, otherwise bounds.
 fn check_directions<P: Protocol>(outcome: &mut PingOutcome<P>, truth: &Truth) {
     let (d, runs) = outcome.requests.directions();
@@ -128,7 +128,8 @@ fn check_directions<P: Protocol>(outcome: &mut PingOutcome<P>, truth: &Truth) {
         return assert_eq!((d, runs), (Directions::default(), Vec::new()));
     };
     if !d.stateful {
-        // No request was lost or duplicated, so numbers equal to the requests' have no meaning by themselves.
+        // No request was lost or duplicated, so the fact that the numbers equal those of the requests proves
+        // nothing.
         assert!(truth.answers.iter().enumerate().all(|(k, a)| a.returned == 0 || k as u32 == a.seq));
         return;
     }
@@ -136,7 +137,7 @@ fn check_directions<P: Protocol>(outcome: &mut PingOutcome<P>, truth: &Truth) {
     let sent = truth.requests.len() as u64;
     let highest = answers.iter().filter(|a| a.returned > 0).map(|a| a.seq).max().unwrap();
     let behind = sent - 1 - u64::from(highest);
-    // Requests that reached the far end after the last received answer cannot be known.
+    // It is unknown which requests reached the far end after the last received answer.
     let reached = |seq: u32| answers.iter().any(|a| a.seq == seq);
     let up = (0..highest).filter(|seq| !reached(*seq)).count() as u64;
     let down = answers.iter().filter(|a| a.returned == 0).count() as u64;
@@ -145,7 +146,7 @@ fn check_directions<P: Protocol>(outcome: &mut PingOutcome<P>, truth: &Truth) {
         .iter()
         .position(|a| truth.returned.first().is_some_and(|r| r.0 == a.seq && a.returned > 0));
     let copied = truth.requests.iter().any(|r| r.1 > 1);
-    // Later answers to reordered requests cannot be known.
+    // Later answers to reordered requests are unknown.
     let unseen = truth.answers[last + 1..].iter().filter(|a| a.seq < highest).count() as u64;
     let in_order = unseen == 0 && answers.windows(2).all(|w| w[0].seq < w[1].seq);
     if !copied {
@@ -166,7 +167,7 @@ fn check_directions<P: Protocol>(outcome: &mut PingOutcome<P>, truth: &Truth) {
         }
         assert_eq!(runs.iter().map(|r| u64::from(r.length)).sum::<u64>(), sent - outcome.requests.answered());
     } else if first == Some(0) {
-        // A lost answer to a duplicate cannot be distinguished from one to the request before it.
+        // A lost answer to a duplicate cannot be distinguished from a lost answer to the preceding request.
         let copies: u64 = truth.requests.iter().map(|r| r.1.saturating_sub(1)).sum();
         assert!(d.up_lost <= up + unseen, "{d:?}, in truth {up}");
         assert!(up <= d.up_lost + d.unknown_lost + copies, "{d:?}, in truth {up}");
@@ -175,7 +176,7 @@ fn check_directions<P: Protocol>(outcome: &mut PingOutcome<P>, truth: &Truth) {
     assert_eq!(d.down_duplicates, copies);
 }
 
-/// Each packet of either direction in turn is lost, duplicated, or delayed behind the next few.
+/// In turn, each packet in one of the directions is lost, duplicated, or delayed behind the next few packets.
 fn each_step(packets: u64) -> impl Iterator<Item = (PathModel, PathModel)> {
     let one = |n| Choice::indices([n]);
     let troubles = (0..packets).flat_map(move |n| {
@@ -243,13 +244,13 @@ fn answers_whose_follow_up_is_lost_are_received_and_have_no_delay() {
         let without = found.two_way.as_ref().unwrap().without_processing;
         assert_eq!((without, found.counts.lost, found.loss.ratio), (dropped, 0, Some(0.0)));
         assert_eq!((found.counts.unique_valid, found.latency.n), (100, 100 - dropped));
-        // 5 ms in each direction and 1 us in the far end, which reports 7 us.
+        // 5 ms in each direction, and 1 µs in the far end, which reports 7 µs.
         assert_eq!((found.latency.min, found.latency.max), (Some(9_994_000), Some(9_994_000)));
         let warned = found.warnings.iter().filter(|w| w.code == "processing_unknown").count();
         assert_eq!(warned, usize::from(dropped > 0));
         let answer = found.answer.as_ref().unwrap();
         assert!(answer.complete && answer.causes.is_empty(), "{answer:?}");
-        // The same in constant memory, and in two parts.
+        // The same analysis in constant memory, and in two parts.
         let streaming = Options { streaming: true, ..Options::default() };
         let mut session = session(&plan, &mut out);
         let constant = analyze(&session, out.records.iter().copied(), &streaming);
@@ -357,7 +358,7 @@ fn stamp_departures_equal_the_reports_in_the_next_answers() {
                 .collect();
             let known = departed.iter().filter(|s| **s == Some(StampSource::Kernel)).count() as u64;
             assert_eq!(known, out.protocol.lag().known);
-            // The last answer is followed only by that to a probe. Answers before a lost one have no report
+            // Only the answer to a probe follows the last answer. Answers before a lost one have no report,
             // either.
             if out.requests.answered() == out.requests.sent() {
                 assert_eq!(departed.last(), Some(&Some(StampSource::User)));
@@ -431,7 +432,7 @@ fn a_far_end_that_falls_silent_at_any_step_is_given_up() {
 
 #[test]
 fn a_far_clock_that_steps_spoils_one_way_delays_only() {
-    // Forward by 80 ms in the middle of the test.
+    // The clock steps forward by 80 ms in the middle of the test.
     let plan = plan(100, None);
     let step = |now: i64| if now < 500 * MS { AHEAD } else { AHEAD + 80 * MS };
     let world = World { ahead: &step, ..world(stamp_far(9), PathModel::default(), PathModel::default()) };
@@ -536,8 +537,8 @@ proptest! {
     }
 }
 
-/// Sends one packet to `b` that claims to be from `a`, between two reflectors at these ports. Returns the
-/// number of packets that follow.
+/// Sends one packet to reflector `b` that claims to be from reflector `a`; `ports` are their ports. Returns
+/// the number of packets that follow.
 fn echoes(a: &mut Far, b: &mut Far, packet: Vec<u8>, ports: [&str; 2]) -> usize {
     let mut flying = vec![(true, packet)];
     let mut followed = 0;
@@ -558,7 +559,7 @@ fn reflectors_pointed_at_each_other_fall_silent() {
         protocol.request(0, false, WallTime(EPOCH), &mut bytes);
         bytes
     };
-    // On the usual ports, and behind translators that hide them.
+    // On the usual ports, and behind address translators that change them.
     for ports in [["192.0.2.1:862", "192.0.2.2:862"], ["192.0.2.1:40001", "192.0.2.2:40002"]] {
         for sessions in [0, 9] {
             let spoofed = request(&mut stamp_sender());
@@ -572,12 +573,12 @@ fn reflectors_pointed_at_each_other_fall_silent() {
         |kind, word| lamp::LampHeader::new(kind, 77, 0, word).at(WallTime(EPOCH)).to_bytes().to_vec();
     // The acknowledgement of a forged INIT belongs to no session of the other reflector.
     assert_eq!(echoes(&mut a, &mut b, packet(lamp::LampKind::Init, 1), ports), 1);
-    // Sessions with each other, open on both sides, do not change that.
+    // Sessions between the reflectors, open on both sides, do not change that.
     assert_eq!(echoes(&mut b, &mut a, packet(lamp::LampKind::Init, 1), [ports[1], ports[0]]), 1);
     assert_eq!(echoes(&mut a, &mut b, request(&mut client), ports), 1);
     assert_eq!(echoes(&mut a, &mut b, packet(lamp::LampKind::FollowUpControl, 0), ports), 1);
     assert_eq!(echoes(&mut a, &mut b, request(&mut client), ports), 1, "a follow-up needs a proof");
-    // An open request is answered once. The answer is not a request.
+    // An open request is answered once, and the answer is not a request.
     let mut open = Vec::new();
     assert!(irtt_client(irtt::ReceiveStats::Both).poll_conversation(tick(0), &mut open));
     assert_eq!(echoes(&mut irtt_far(), &mut irtt_far(), open, ["192.0.2.1:2112", "192.0.2.2:2112"]), 1);

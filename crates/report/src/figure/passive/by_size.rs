@@ -1,4 +1,4 @@
-//! Round trips by packet size, with the means and the time that a link takes for each size.
+//! Round trips by packet size, with their means and the serialisation time of an access link.
 
 use super::parts::{blank, least, margins, n, quantile};
 use super::run::PassiveRun;
@@ -13,7 +13,8 @@ const MAX_JOINED_SIZES: usize = 64;
 /// Draws round trips by packet size; `None` if all packets have one size.
 pub(super) fn by_size(run: &PassiveRun<'_>) -> Option<Figure> {
     let trace = run.trace;
-    // A sweep has the same size in both directions; other traffic has data in one direction and little in the other.
+    // A sweep has the same size in both directions; other traffic usually has long packets in only one
+    // direction.
     let equal = trace.equal_sizes.grid.n() * 2 > trace.pairs.n();
     let (cloud, quantity) = match equal {
         true => (&trace.equal_sizes, "IP packet (bytes), equal in both directions"),

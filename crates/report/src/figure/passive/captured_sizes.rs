@@ -6,7 +6,7 @@ use crate::figure::axis::{Axis, AxisUnit};
 use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use jitlat_passive::pipeline::LengthCounts;
 
-/// Draws the cumulative share of packets by length at each point; `None` if all have one size.
+/// Draws the cumulative share of packets by length at each point; `None` if all packets have the same size.
 pub(super) fn captured_sizes(run: &PassiveRun<'_>) -> Option<Figure> {
     let points = run.captured?;
     let curves = points.map(LengthCounts::cumulative);

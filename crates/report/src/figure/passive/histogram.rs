@@ -7,7 +7,7 @@ use crate::figure::axis::{Axis, AxisUnit};
 use crate::figure::histogram::rebinned;
 use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 
-/// Number of bars: narrow ones, so that bands are visible.
+/// Number of bars. There are many, so that bands are visible.
 const BARS: usize = 240;
 
 /// Draws the number of pairs by round trip.

@@ -1,4 +1,4 @@
-//! Figures of passive round trips: one file per figure, and a line in [`of_passive`].
+//! Figures of passive round trips. Each figure has its own file and a line in [`of_passive`].
 
 mod by_size;
 mod captured_sizes;

@@ -12,7 +12,8 @@ pub(super) fn time(ns: f64) -> String {
     value_label(AxisUnit::Time, ns)
 }
 
-/// Returns a quantile of a distribution in cells, interpolated between their lower edges.
+/// Returns a quantile of the distribution that the cells of `grid` count, interpolated between their lower
+/// edges.
 pub(super) fn quantile(grid: &PointGrid, share: f64) -> f64 {
     let (start, width, counts) = grid.marginal();
     let rank = share * grid.n() as f64;

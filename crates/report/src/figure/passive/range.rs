@@ -107,7 +107,7 @@ pub(super) fn mark(figure: &mut Figure, periods: &[MarkedPeriod]) {
         let y = top + step * (k as f64 + 0.5);
         let name = if known.is_none() { period.name.as_str() } else { "" };
         let points = vec![(from.max(figure.x.lo), y), (to.min(figure.x.hi), y)];
-        // The first tones are those of the data.
+        // Skip the first tones, which the data use.
         let tone = Tone::Run((3 + k) as u8);
         figure.series.push(MarkSeries::new(name, tone, Mark::Line { points, dashed: false }));
     }

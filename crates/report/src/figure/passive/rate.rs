@@ -18,7 +18,7 @@ pub(super) fn rate(run: &PassiveRun<'_>) -> Option<Figure> {
     if points.len() < 3 {
         return None;
     }
-    // The last bin is incomplete, and would look like a drop.
+    // Omit the last bin: it is incomplete and would look like a drop.
     points.pop();
     let end = points.last()?.0 + width;
     let mut sum = 0.0;
@@ -69,7 +69,7 @@ fn ratios(trace: &PassiveTrace) -> Vec<(f64, f64)> {
         return Vec::new();
     }
     let middle = trace.rate.width() as f64 / 2.0;
-    // The last bin is incomplete.
+    // Omit the last bin, which is incomplete.
     let whole = trace.rate.all().count().saturating_sub(1);
     let both = trace.packets.all().take(whole).zip(trace.rate.all().map(|(_, pairs)| pairs));
     both.filter_map(|((x, packets), pairs)| {

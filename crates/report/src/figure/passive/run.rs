@@ -23,12 +23,12 @@ pub struct PassiveRun<'a> {
     pub captured: Option<[&'a LengthCounts; 2]>,
     /// Periods to be marked.
     pub periods: &'a [MarkedPeriod],
-    /// Result of the analysis; `None` if place and time of the measurement are unknown.
+    /// Result of the analysis, which contains place and time of the measurement; `None` if unknown.
     pub result: Option<&'a PassiveResult>,
 }
 
 impl<'a> PassiveRun<'a> {
-    /// Creates a run of the trace alone.
+    /// Creates a run that consists only of a trace.
     pub fn new(trace: &'a PassiveTrace) -> PassiveRun<'a> {
         PassiveRun { trace, levels: &[], sizes: &[], link: None, captured: None, periods: &[], result: None }
     }

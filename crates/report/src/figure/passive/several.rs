@@ -27,7 +27,7 @@ pub fn of_captures(runs: &[(&str, PassiveRun<'_>)]) -> Vec<Figure> {
 
 type NamedRun<'a> = (&'a str, PassiveRun<'a>);
 
-/// Returns the range that covers `f` of all runs.
+/// Returns the range that includes `f` of every run.
 fn span(runs: &[NamedRun<'_>], f: impl Fn(&PassiveRun<'_>) -> (f64, f64)) -> (f64, f64) {
     let all = runs.iter().map(|(_, run)| f(run));
     all.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), (c, d)| (a.min(c), b.max(d)))

@@ -125,7 +125,8 @@ impl PassiveTrace {
         self.variation[direction as usize].add(x, delay);
     }
 
-    /// Returns the bands within the range shown: a smaller range may show finer bands. `None` if the range is everything.
+    /// Returns the bands within the displayed range, which may be finer than those of all pairs. `None` if the
+    /// range is unlimited.
     pub fn levels_of_range(&self) -> Option<Vec<BandSpacing>> {
         (self.left_out > 0).then(|| self.levels.find())
     }

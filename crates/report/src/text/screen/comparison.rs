@@ -13,7 +13,7 @@ use jitlat_verdict::compare::{
 };
 use jitlat_verdict::comparison::{SideChange, level, new_causes};
 
-/// Maximum width of the name of a test.
+/// Maximum width of the name of a test, in columns.
 const MAX_NAME_COLUMNS: usize = 20;
 /// Maximum number of lines of the table.
 const MAX_LINES: usize = 9;
@@ -23,7 +23,7 @@ impl Screen {
     pub fn of_comparison(grid: &ComparisonGrid) -> Screen {
         let cells = || grid.rows.iter().flat_map(|row| row.cells.iter().flatten());
         let answers: Vec<_> = match &grid.rows[..] {
-            // Several rows or many columns have too many profiles to show.
+            // There is room for profiles only with one row and few columns.
             [row] if row.cells.len() <= 3 => row.cells.iter().flatten().collect(),
             _ => Vec::new(),
         };
@@ -59,7 +59,7 @@ fn title(grid: &ComparisonGrid) -> String {
     format!("{}{rows}: {}{against}", count(runs as u64, "test"), grid.basis.noun())
 }
 
-/// Returns the name of a cell: its row and its column.
+/// Returns the name of a cell, made of its row and its column.
 fn name(row: &ComparisonRow, column: &str) -> String {
     if row.name.is_empty() { column.to_owned() } else { format!("{}, {column}", row.name) }
 }
@@ -106,7 +106,7 @@ fn table(grid: &ComparisonGrid) -> ScreenTable {
     ScreenTable { heads: heads.to_vec(), lines: lines.collect(), name: MAX_NAME_COLUMNS, most: MAX_LINES }
 }
 
-/// Returns the difference that decides.
+/// Returns the difference that determines the outcome.
 fn chosen(c: &Comparison) -> Option<Difference> {
     c.chosen().filter(|_| c.outcome != ComparisonOutcome::Refused)
 }
@@ -138,7 +138,7 @@ fn why(grid: &ComparisonGrid) -> Vec<(WordStyle, String, String)> {
         (
             mark(cause.severity.into()).1,
             format!("{}:", cause.severity.name()),
-            format!("{label}: {}", evidence(cause)),
+            format!("'{label}': {}", evidence(cause)),
         )
     });
     let decided = grid.rows.iter().flat_map(|row| row.comparisons.iter().map(move |c| (row, c)));
@@ -150,7 +150,7 @@ fn why(grid: &ComparisonGrid) -> Vec<(WordStyle, String, String)> {
         (
             mark(change.level()).1,
             format!("{}:", change.name()),
-            format!("{}: {by}{}", name(row, &c.b), c.because),
+            format!("'{}': {by}{}", name(row, &c.b), c.because),
         )
     });
     causes.chain(decided).collect()
@@ -161,7 +161,8 @@ fn trust(grid: &ComparisonGrid) -> Vec<String> {
     for (row, c) in grid.rows.iter().flat_map(|row| row.comparisons.iter().map(move |c| (row, c))) {
         let unlike = c.unlike.iter().filter(|u| !u.what.is_vital());
         lines.extend(
-            unlike.map(|u| format!("{}: {}; the difference may be caused by that", name(row, &c.b), u.text)),
+            unlike
+                .map(|u| format!("'{}': {}; the difference may be caused by that", name(row, &c.b), u.text)),
         );
     }
     lines.extend(grid.comparisons().filter_map(|(_, c)| floor(c)));

@@ -7,7 +7,7 @@ use crate::text::page::mark;
 use jitlat_core::units::{duration, eng3};
 use jitlat_passive::tcp::{TcpDirection, TcpResult, answer, directions};
 
-/// Maximum width of the name of a direction: two addresses and ports.
+/// Maximum width of the name of a direction, two addresses with ports, in columns.
 const MAX_NAME_COLUMNS: usize = 35;
 /// Maximum number of lines of the table.
 const MAX_LINES: usize = 8;
@@ -87,7 +87,7 @@ fn trust(r: &TcpResult) -> Vec<String> {
     }
     if r.first.not_followed > 0 {
         lines.push(format!(
-            "{} of connections beyond the limit left out",
+            "{} not analysed: the limit of connections is reached",
             count(r.first.not_followed, "segment")
         ));
     }

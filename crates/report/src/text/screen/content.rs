@@ -3,7 +3,7 @@
 use super::ScreenStream;
 use super::rows::percent;
 use crate::text::page::{WordStyle, mark};
-use crate::text::{count, why as evidence};
+use crate::text::{count, short_label, why as evidence};
 use jitlat_core::Schedule;
 use jitlat_core::answer::{Answer, Cause, Severity};
 use jitlat_core::spec::{Direction, Transport};
@@ -11,13 +11,13 @@ use jitlat_core::summary::{Level, Summary};
 use jitlat_core::units::eng3;
 use jitlat_verdict::PROFILES;
 
-/// A mean opinion score at which most users are satisfied (ITU-T G.107 Annex B).
+/// Mean opinion score from which on most users are satisfied (ITU-T G.107 Annex B).
 const SATISFYING_MOS: f64 = 4.03;
 
 /// Relation between the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// The two directions of one test: a profile needs both.
+    /// The two directions of one test. A profile needs both.
     Directions,
     /// One test, idle and under load.
     Load,
@@ -25,7 +25,7 @@ pub enum Relation {
     Separate,
 }
 
-/// Verdict for a profile.
+/// Verdict for one profile.
 #[derive(Clone, Debug)]
 pub(super) struct ProfileLine {
     pub name: String,
@@ -35,16 +35,11 @@ pub(super) struct ProfileLine {
 
 /// Returns the names of the rows of `streams`.
 pub(super) fn labels(streams: &[ScreenStream<'_>]) -> Vec<String> {
-    let short = |stream: &ScreenStream<'_>| match stream.label {
-        "Client to server" => "to server".to_owned(),
-        "Server to client" => "to client".to_owned(),
-        label => label.to_owned(),
-    };
     match streams {
-        [one] if is_reported(one.summary) => vec!["to server".to_owned()],
+        [one] if is_reported(one.summary) => vec!["up".to_owned()],
         [one] if one.summary.is_round_trip() => vec!["round trip".to_owned()],
         [one] => vec![one.summary.direction().map_or("one way", in_short).to_owned()],
-        several => several.iter().map(short).collect(),
+        several => several.iter().map(|stream| short_label(stream.label).to_owned()).collect(),
     }
 }
 
@@ -55,8 +50,8 @@ pub(super) fn is_reported(s: &Summary) -> bool {
 
 fn in_short(direction: Direction) -> &'static str {
     match direction {
-        Direction::Up => "to server",
-        Direction::Down => "to client",
+        Direction::Up => "up",
+        Direction::Down => "down",
     }
 }
 
@@ -77,8 +72,8 @@ pub(super) fn lead(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(Leve
 
 fn capital(label: &str) -> String {
     match label {
-        "to server" => "To the server".to_owned(),
-        "to client" => "To the client".to_owned(),
+        "up" => "Up".to_owned(),
+        "down" => "Down".to_owned(),
         other => other.to_owned(),
     }
 }
@@ -115,7 +110,7 @@ pub(super) fn title(streams: &[ScreenStream<'_>], relation: Relation) -> String 
     format!("{times}{}{size}{often}, {from} {between} {to}", count(number, &what))
 }
 
-/// Returns the causes, most severe first. Without causes, findings that users notice.
+/// Returns the causes, most severe first. If there are none, returns the findings that users notice.
 pub(super) fn why(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(WordStyle, String, String)> {
     let mut all: Vec<(Severity, String)> = Vec::new();
     for (stream, label) in streams.iter().zip(labels) {
@@ -157,7 +152,7 @@ pub(super) fn uses(streams: &[ScreenStream<'_>], labels: &[String], relation: Re
 /// Returns the profiles of `answers`, each with its name.
 pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<ProfileLine> {
     let mut names: Vec<&String> = answers.iter().flat_map(|(_, a)| a.profiles.keys()).collect();
-    // In the order of `PROFILES`; the user's own profiles follow.
+    // Sort in the order of `PROFILES`, with the user's own profiles at the end.
     names.sort_by_key(|name| {
         (PROFILES.iter().position(|p| p.name == name.as_str()).unwrap_or(usize::MAX), *name)
     });
@@ -168,13 +163,13 @@ pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<Pr
         let (label, worst) = each.iter().max_by_key(|(_, suits)| suits.severity.doubt())?;
         let mut because = worst.because.clone();
         if worst.severity == Severity::Good {
-            // Buffer sizes are left out: the table has the recommended size.
+            // Leave out the buffer size, which the table shows.
             because = format!("{} % missing", percent(worst.missing));
             if let Some(delay) = worst.delay_ns {
                 because += &format!(", {} end to end", eng3(delay as f64));
             }
         }
-        // Speech may sound good between interruptions; that does not determine the verdict.
+        // Omit a good score: speech may sound good between interruptions, so it does not explain a bad verdict.
         if let Some(mos) = worst.mos.filter(|mos| *mos < SATISFYING_MOS || worst.severity <= Severity::Fair) {
             let most = if worst.delay_ns.is_none() { " at most" } else { "" };
             because = format!("MOS {mos:.2}{most}, {because}");

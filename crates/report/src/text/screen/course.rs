@@ -6,7 +6,7 @@ use jitlat_passive::{CaptureEvent, CaptureObserver};
 
 /// Maximum number of slots.
 const MAX_SLOTS: usize = 1024;
-/// Maximum number of parts into which a loss burst is divided, to be spread over its duration.
+/// Maximum number of parts into which a loss burst is divided, so that it is distributed over its duration.
 const PARTS_PER_RUN: u64 = 2048;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,9 +27,9 @@ pub struct Timeline {
     packets: u64,
     /// Smallest and largest delay.
     range: Option<[i64; 2]>,
-    /// Value subtracted from delays when they are printed.
+    /// Value subtracted from delays when they are printed, in ns.
     shift: i64,
-    /// True if only the difference from the smallest delay is known.
+    /// True if only the difference of each delay from the smallest is known.
     relative: bool,
 }
 
@@ -59,16 +59,16 @@ impl CaptureObserver for Timeline {
 /// A timeline as characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Drawn {
-    /// Largest delay of each column; a space if nothing arrived.
+    /// Curve of the largest delay per column; a space if nothing arrived.
     pub delay: String,
     /// Marks below columns with losses: `.` one, `x` several, `X` ten or more. Empty without losses.
     pub lost: String,
 }
 
 impl Timeline {
-    /// Creates the timeline of `samples`, for `packets` packets sent every `period` ns; the period is
-    /// used where samples are missing. Lost packets are placed between those that arrived. Packets that arrived without a
-    /// delay are not lost.
+    /// Creates the timeline of `samples`, for `packets` packets sent every `period` ns; the period is used
+    /// where samples are missing. Lost packets are placed between those that arrived. Packets that arrived, but
+    /// have no delay, do not count as lost.
     pub fn of(samples: &Samples, packets: u64, period: i64) -> Timeline {
         let mut course = Timeline::default();
         let mut order: Vec<u32> = (0..samples.len() as u32).collect();
@@ -83,7 +83,8 @@ impl Timeline {
         };
         let period = period.max(0);
         let mut delayless = &samples.delayless[..];
-        // Number of packets below `seq` that arrived without a delay and were not counted before.
+        // Returns the number of packets that arrived before `seq`, have no delay, and have not been counted
+        // yet.
         let mut arrived_below = |seq: u64| {
             let (below, rest) = delayless.split_at(delayless.partition_point(|k| u64::from(*k) < seq));
             delayless = rest;
@@ -179,7 +180,7 @@ impl Timeline {
     }
 
     pub(super) fn draw(&self, canvas: PlotCanvas) -> Drawn {
-        // At least one packet per column: columns between packets would look like gaps.
+        // Use no more columns than packets: empty columns would look like gaps.
         let columns = canvas.width.min(usize::try_from(self.packets).unwrap_or(usize::MAX)).max(1);
         let [low, high] = self.range.unwrap_or_default().map(i128::from);
         let levels = canvas.levels();
@@ -191,7 +192,7 @@ impl Timeline {
             let slots = self.slots.get(from..to).unwrap_or_default();
             let missing = slots.iter().map(|s| s.lost).fold(0, u64::saturating_add);
             let largest = slots.iter().filter_map(|s| s.largest).max();
-            // Where nothing was sent, repeat the previous delay.
+            // Repeat the previous delay where nothing was sent.
             let shown = match largest {
                 Some(largest) => level(largest),
                 None if missing == 0 => before,

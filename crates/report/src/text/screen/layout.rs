@@ -1,4 +1,4 @@
-//! Layout of the screen report: the most important content is cut last.
+//! Layout of the screen report. The least important content is cut first.
 
 use super::Screen;
 use super::content::ProfileLine;
@@ -6,10 +6,11 @@ use super::rows::StyledCells;
 use crate::text::page::{TextStyle, WordStyle, mark};
 use crate::text::plots::PlotCanvas;
 use crate::text::{TextOptions, printable};
+use crate::typography::micro_unit;
 use jitlat_core::answer::Severity;
 use jitlat_core::units::eng3;
 
-/// Maximum number of rows: those of the smallest common terminal, minus one for the prompt.
+/// Maximum number of rows: the 24 of the smallest common terminal, minus one for the prompt.
 pub const MAX_ROWS: usize = 23;
 /// Minimum width of the layout.
 const MIN_COLUMNS: usize = 60;
@@ -55,14 +56,14 @@ impl TextRow {
 
 /// Width of a character in columns, never underestimated: characters that are neither ASCII nor part of a plot may be wide.
 fn columns_of(c: char) -> usize {
-    if c.is_ascii() || c == NO_BREAK_SPACE || ('▁'..='█').contains(&c) { 1 } else { 2 }
+    if c.is_ascii() || matches!(c, NO_BREAK_SPACE | 'µ' | '▁'..='█') { 1 } else { 2 }
 }
 
 fn columns(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
-/// Returns the beginning of `text` that fits `width` columns, with dots at its end if it is cut.
+/// Returns the beginning of `text` that fits into `width` columns, with dots at its end if it is cut.
 fn cut(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -77,7 +78,7 @@ fn cut(text: &str, width: usize) -> String {
     kept.collect::<String>() + dots
 }
 
-/// Returns the end of `text` that fits `width` columns: the end of a path is more informative than its beginning.
+/// Returns the end of `text` that fits into `width` columns, for paths, whose end is more informative.
 fn cut_before(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -101,7 +102,7 @@ fn joined(text: &str) -> String {
     for word in text.split_ascii_whitespace() {
         let unit = word.trim_end_matches([',', ';', '.', ':', ')']);
         let number = joined.ends_with(|c: char| c.is_ascii_digit());
-        if number && matches!(unit, "%" | "ns" | "us" | "ms" | "s") {
+        if number && matches!(unit, "%" | "ns" | "us" | "µs" | "ms" | "s") {
             joined.push(NO_BREAK_SPACE);
         } else if !joined.is_empty() {
             joined.push(' ');
@@ -133,7 +134,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
         if begun {
             lines.push(String::new());
         }
-        // Longer than a line: a path, or a name.
+        // Split a word that is longer than a line, such as a path.
         while columns(word) > width {
             let mut taken = 0;
             let end = word.char_indices().find(|(_, c)| {
@@ -171,7 +172,7 @@ fn statement(mark: Option<(&str, WordStyle)>, text: &str, width: usize) -> State
     lines.iter().enumerate().map(row).collect()
 }
 
-/// Returns the number of statements left out, and the option that shows them.
+/// Formats the number of statements left out, and the option that shows them.
 fn more(n: usize, full: &str) -> String {
     format!("and {n} more: {full}")
 }
@@ -185,7 +186,7 @@ fn fitted(statements: &[Statement], rows: usize, full: &str) -> Vec<TextRow> {
     let mut shown = Vec::new();
     for (k, statement) in statements.iter().enumerate() {
         let left = statements.len() - k;
-        // One row for the number of those left out.
+        // Reserve a row for the number of statements left out.
         let spare = usize::from(left > 1);
         if shown.len() + statement.len() + spare > rows {
             let room = rows.saturating_sub(shown.len());
@@ -238,6 +239,7 @@ pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
 
     let fixed = lead.len() + title.len() + figures.len() + foot.len();
     let least = [&why, &uses, &trust].iter().filter(|s| !s.is_empty()).count();
+    // Causes, profiles and reliability matter more than delay over time.
     if fixed + courses.len() + least > MAX_ROWS {
         courses.clear();
     }
@@ -281,7 +283,7 @@ fn leads(screen: &Screen, width: usize) -> Vec<TextRow> {
     rows
 }
 
-/// Returns `text` from the first column on, in at most `most` rows.
+/// Wraps `text`, without a margin, to at most `most` rows.
 fn leading(text: &str, look: Option<WordStyle>, most: usize, width: usize) -> Vec<TextRow> {
     let mut lines = wrapped(&printable(text), width);
     if lines.len() > most {
@@ -298,6 +300,7 @@ fn figures(screen: &Screen, width: usize) -> Vec<TextRow> {
     // Cut long names rather than leave out figures.
     for (name, _) in &mut table.lines {
         let shown = cut_before(&printable(name), table.name);
+        // Wide characters would misalign the columns.
         *name = shown.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect();
     }
     // A table with one column per stream may have room for fewer streams.
@@ -319,10 +322,11 @@ fn courses(screen: &Screen, options: &TextOptions, width: usize) -> Vec<TextRow>
     };
     let range = |course: &super::Timeline| {
         let [low, high] = course.range().unwrap_or_default();
-        match course.is_relative() {
+        let text = match course.is_relative() {
             true => format!("+{}", eng3(high as f64)),
             false => format!("{} to {}", eng3(low as f64), eng3(high as f64)),
-        }
+        };
+        if options.unicode { micro_unit(&text) } else { text }
     };
     let label = shown.iter().map(|(n, _)| columns(&name(n))).max().unwrap_or(0).max("lost".len());
     let right = shown.iter().map(|(_, c)| columns(&range(c))).max().unwrap_or(0);
@@ -367,10 +371,10 @@ fn uses(screen: &Screen, width: usize) -> Vec<Statement> {
     let one = |(k, of): (usize, &ProfileLine)| {
         let mut row = TextRow::of(&format!("{:<name$}  ", cut(&printable(&of.name), name)), None);
         row.push(&format!("{:<severity$}", of.severity.name()), Some(mark(of.severity.into()).1));
-        // A reason without a figure is shown once.
+        // Show a reason without a figure only once.
         let said = shown[..k].iter().any(|before| before.because == of.because);
         let because = match said && !of.because.contains(|c: char| c.is_ascii_digit()) {
-            true => "likewise",
+            true => "the same reason",
             false => &of.because,
         };
         row.push(&cut(because, width - MARGIN - name - 2 - severity), None);
@@ -379,7 +383,7 @@ fn uses(screen: &Screen, width: usize) -> Vec<Statement> {
     shown.iter().enumerate().map(one).collect()
 }
 
-/// Returns the profiles in few rows: the names with the same verdict together, worst first.
+/// Returns the profiles in few rows, grouped by verdict, worst first.
 fn grouped(screen: &Screen, width: usize) -> Vec<Statement> {
     let mut severities: Vec<Severity> = screen.uses.iter().map(|u| u.severity).collect();
     severities.sort_unstable_by(|a, b| b.cmp(a));
@@ -393,7 +397,7 @@ fn grouped(screen: &Screen, width: usize) -> Vec<Statement> {
     severities.iter().map(one).collect()
 }
 
-/// Divides `room` rows between causes, profiles and trust.
+/// Divides `room` rows among causes, profiles and notes on reliability.
 fn shared(
     [why, uses, trust]: [&Vec<Statement>; 3],
     room: usize,
@@ -426,7 +430,7 @@ fn foot(screen: &Screen, width: usize) -> Vec<TextRow> {
     };
     let next: Vec<TextRow> =
         next(screen, width - MARGIN).iter().map(|line| TextRow::of(line, None)).collect();
-    // A log may have a long path: cut it, because the shell's history has the rest.
+    // Cut a long path of a log, because the whole path is in the shell's history.
     let log = if log.len() > 2 { log[..2].to_vec() } else { log };
     [section("Log", log), section("Next", next)].concat()
 }

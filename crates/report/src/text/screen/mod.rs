@@ -26,6 +26,7 @@ pub use sweep::Swept;
 
 use super::TextOptions;
 use super::page::WordStyle;
+use crate::typography::micro_unit;
 use jitlat_core::analysis::Samples;
 use jitlat_core::summary::{Level, Summary};
 use rows::{FigureRow, ScreenTable};
@@ -40,7 +41,7 @@ pub struct ScreenStream<'a> {
     pub label: &'a str,
     /// Figures of the stream.
     pub summary: &'a Summary,
-    /// Packets; empty if they were not retained. Then delay over time is not shown.
+    /// Packets. If they were not retained, this is empty and delay over time is not shown.
     pub samples: &'a Samples,
 }
 
@@ -113,7 +114,7 @@ impl Screen {
         }
     }
 
-    /// Adds `text` before the verdicts: the result of a comparison of the streams.
+    /// Adds `text`, for example the result of a comparison of the streams, before the verdicts.
     #[must_use]
     pub fn led_by(mut self, level: Level, text: &str) -> Screen {
         self.lead.insert(0, (level, text.to_owned()));
@@ -130,7 +131,7 @@ impl Screen {
     /// Names the files with the packets.
     #[must_use]
     pub fn logged_to(mut self, logs: &[String]) -> Screen {
-        // The names of many logs are in the command line that was typed.
+        // Leave out names of many logs, which are in the user's command line.
         let shown = if logs.len() > MAX_NAMED_LOGS { MAX_NAMED_LOGS - 1 } else { logs.len() };
         self.log = logs[..shown].join(", ");
         if shown < logs.len() {
@@ -153,8 +154,25 @@ impl Screen {
         self
     }
 
-    /// Formats the screen: at most [`MAX_ROWS`] rows of at most [`TextOptions::width`] columns, but at least 60 columns.
+    /// Formats the screen: at most [`MAX_ROWS`] rows of at most [`TextOptions::width`] columns. A width below
+    /// 60 counts as 60.
     pub fn show(&self, options: &TextOptions) -> String {
-        layout::show(self, options)
+        if options.unicode {
+            layout::show(&self.with_symbols(), options)
+        } else {
+            layout::show(self, options)
+        }
+    }
+
+    /// Replaces `us` with µs, except in names, file names and commands.
+    fn with_symbols(&self) -> Screen {
+        let mut screen = self.clone();
+        let texts = screen.lead.iter_mut().map(|(_, text)| text);
+        let texts = texts.chain([&mut screen.title]);
+        let texts = texts.chain(screen.why.iter_mut().map(|(_, _, text)| text));
+        let texts = texts.chain(screen.uses.iter_mut().map(|of| &mut of.because));
+        let cells = screen.table.lines.iter_mut().flat_map(|(_, cells)| cells).map(|(text, _)| text);
+        texts.chain(&mut screen.trust).chain(cells).for_each(|text| *text = micro_unit(text));
+        screen
     }
 }

@@ -5,8 +5,8 @@ use super::{ScreenStream, Timeline};
 use crate::text::is_one_host;
 use crate::text::page::{WordStyle, mark};
 use jitlat_core::answer::{CauseId, JitterWithoutStep, Severity};
-use jitlat_core::metrics::stat::wilson95;
 use jitlat_core::summary::{Distribution, LocalQueue, Percent, Summary};
+use jitlat_core::summary::{NoInterval, ShareInterval};
 use jitlat_core::twoway::{DirectionResult, FarReport};
 use jitlat_core::units::eng3;
 use jitlat_verdict as verdict;
@@ -18,11 +18,11 @@ pub(super) const MIN_PACKETS_FOR_P99: u64 = 100;
 /// Basis of a delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum DelayKnowledge {
-    /// Both times are from the same clock.
+    /// Send and receive times are from the same clock.
     One,
-    /// Two clocks: the correction subtracted, and the maximum remaining error, in ns.
+    /// Two clocks: the subtracted correction, and its maximum error, in ns.
     Bounded(i64, f64),
-    /// Two clocks: the correction subtracted, with an unknown remaining error.
+    /// Two clocks: the subtracted correction, whose error is unknown.
     Unbounded(i64),
     /// Two clocks whose difference is unknown.
     Unknown,
@@ -156,7 +156,7 @@ impl FigureRow {
     }
 }
 
-/// Returns the time in the sending host's own queue, if it matters.
+/// Returns the time that packets spent in the sending host's own queue, if it is significant.
 pub(super) fn shown_queue(s: &Summary) -> Option<&LocalQueue> {
     s.local_queue.as_ref().filter(|_| s.answer.as_ref().is_some_and(|a| a.names(CauseId::LocalQueue)))
 }
@@ -165,7 +165,7 @@ impl FigureRow {
     /// Returns the row of a one-way test for which the far host reports counts and the extremes of the delays.
     fn of_far_report(label: &str, s: &Summary, report: &FarReport) -> FigureRow {
         let (sent, lost) = (s.counts.sent, s.counts.sent.saturating_sub(report.received));
-        let loss = (sent > 0).then(|| describe_loss(lost, sent, wilson95(lost, sent)));
+        let loss = (sent > 0).then(|| describe_loss(lost, sent, None));
         let severity = s.answer.as_ref().map(|a| a.severity);
         FigureRow { severity, ..row_of(label, None, Some("unknown".to_owned()), loss) }
     }
@@ -199,7 +199,8 @@ fn figures(of: RowFigures<'_>) -> [String; 6] {
     let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), eng3);
     let shift = of.clocks.shift();
     let corrected = |raw: Option<f64>| raw.zip(shift).map(|(ns, shift)| ns - shift as f64);
-    // No packet arrives before it was sent: if only the upper bound of the median is known, the row shows upper bounds.
+    // No packet arrives before it was sent: if the median is negative, only its upper bound is known, and the
+    // row shows upper bounds.
     let is_bound = corrected(of.delay.median).is_some_and(|ns| ns <= 0.0);
     let delay = |raw: Option<f64>| match (corrected(raw), of.clocks) {
         (Some(ns), DelayKnowledge::Bounded(_, error)) if is_bound || ns <= 0.0 => {
@@ -232,37 +233,39 @@ pub(super) fn row_of(
     FigureRow { label: label.to_owned(), severity: None, figures }
 }
 
-/// Describes the loss of a stream, if it is observable.
+/// Describes the loss of a stream; `None` if it cannot be observed.
 fn lost(s: &Summary) -> Option<String> {
     if !s.loss_observable() || s.counts.sent == 0 {
         return None;
     }
-    let interval = s.loss.wilson95_correlated.or(s.loss.wilson95);
-    Some(describe_loss(s.counts.lost, s.counts.sent, interval))
+    Some(describe_loss(s.counts.lost, s.counts.sent, Some(&s.loss.events)))
 }
 
 fn lost_on(way: &DirectionResult) -> Option<String> {
     let (sent, lost) = (way.sent.filter(|n| *n > 0)?, way.lost?);
-    let interval = way.loss.as_ref().and_then(|l| l.wilson95_correlated.or(l.wilson95));
-    let interval = interval.or_else(|| wilson95(lost, sent));
-    Some(describe_loss(lost, sent, interval))
+    Some(describe_loss(lost, sent, way.loss.as_ref().map(|loss| &loss.events)))
 }
 
-/// Formats a loss: `0.40 % (0.11-1.40)`, `none (<0.75 %)`, `all (>99 %)`.
-pub(super) fn describe_loss(lost: u64, sent: u64, interval: Option<[f64; 2]>) -> String {
+/// Formats a loss: `0.40 % (0.11-1.40)`, `0.40 % (1 event)`, `none (<0.75 %)`, `all (>99 %)`. Without `events`, the
+/// positions of the losses are unknown, and with them the interval.
+pub(super) fn describe_loss(lost: u64, sent: u64, events: Option<&ShareInterval>) -> String {
     if lost == 0 {
         return format!("none (<{} %)", percent(3.0 / sent as f64));
     }
     if lost >= sent {
-        // Rounded down, because it is a lower bound.
+        // Round down, because it is a lower bound.
         let least = (1000.0 * (1.0 - 3.0 / sent as f64)).floor().max(0.0) / 10.0;
         return format!("all (>{least} %)");
     }
     let share = lost as f64 / sent as f64;
-    // All numbers with as many digits as the share.
+    // Format the interval with as many digits as the share.
     let digits = percent(share).split_once('.').map_or(0, |(_, digits)| digits.len());
     let end = |share: f64| format!("{:.digits$}", (100.0 * share).clamp(0.0, 100.0));
-    let range = interval.map_or(String::new(), |[low, high]| format!(" ({}-{})", end(low), end(high)));
+    let range = match events {
+        Some(ShareInterval { ci95: Some([low, high]), .. }) => format!(" ({}-{})", end(*low), end(*high)),
+        Some(ShareInterval { absent: Some(NoInterval::OneEvent), .. }) => " (1 event)".to_owned(),
+        _ => String::new(),
+    };
     format!("{} %{range}", percent(share))
 }
 
@@ -297,7 +300,7 @@ pub(super) fn course(stream: &ScreenStream<'_>) -> Option<(Timeline, bool)> {
 
 /// Value subtracted from raw delays in drawings, in ns; `None` if only differences of delays are meaningful.
 pub fn shown_shift(s: &Summary) -> Option<i64> {
-    // An estimate that makes delays negative is wrong.
+    // Ignore an estimate that makes delays negative: it is wrong.
     DelayKnowledge::of(s).shift().filter(|shift| s.latency.min.is_some_and(|min| min >= *shift))
 }
 
@@ -311,13 +314,13 @@ pub(super) struct ScreenTable {
     pub heads: Vec<String>,
     /// Name and cells of each line.
     pub lines: Vec<(String, StyledCells)>,
-    /// Maximum width of a name.
+    /// Maximum width of a name, in columns.
     pub name: usize,
-    /// Maximum number of lines shown.
+    /// Maximum number of lines displayed.
     pub most: usize,
 }
 
-/// Maximum width of the name of a stream.
+/// Maximum width of the name of a stream, in columns.
 const MAX_NAME_COLUMNS: usize = 12;
 
 impl ScreenTable {
@@ -343,8 +346,8 @@ impl ScreenTable {
         }
     }
 
-    /// Returns the first `n` lines of the table and its headings: as rows, or as columns if only these fit `width`.
-    /// `None` if neither fits.
+    /// Returns the headings and the first `n` lines of the table, as rows, or as columns if rows do not fit
+    /// into `width`. `None` if neither fits.
     pub(super) fn laid_out(&self, n: usize, width: usize) -> Option<Vec<StyledCells>> {
         let heads = self.heads.iter().map(|head| (head.clone(), Some(WordStyle::Heading)));
         let head = std::iter::once((String::new(), None)).chain(heads).collect();

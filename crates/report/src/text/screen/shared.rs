@@ -16,7 +16,8 @@ impl Screen {
         &self.lead
     }
 
-    /// Returns the headings of the table, with that of the names, and its lines; without lines there is no table.
+    /// Returns the headings of the table, including that of the names, and its lines; if there are no lines,
+    /// there is no table.
     pub(crate) fn lines(&self) -> (Vec<String>, Vec<TableLine>) {
         let heads = std::iter::once(String::new()).chain(self.table.heads.iter().cloned());
         let lines = self.table.lines.iter().map(|(name, cells)| {

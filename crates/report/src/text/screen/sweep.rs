@@ -16,7 +16,7 @@ const MAX_LINES: usize = 9;
 /// A sweep to be shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Swept<'a> {
-    /// Description and destination of the measurement.
+    /// Description and destination of the tests.
     pub title: &'a str,
     /// Combinations of the sweep.
     pub grid: &'a SweepGrid,
@@ -85,7 +85,7 @@ fn table(sweep: Swept<'_>) -> ScreenTable {
     };
     let mut lines: Vec<(String, StyledCells)> =
         shown.iter().filter_map(|k| sweep.points.get(*k)).map(line).collect();
-    // Empty lines stand for those left out, so that they are counted.
+    // Add empty lines for those left out, so that they are counted.
     lines.extend(std::iter::repeat_n(Default::default(), n.saturating_sub(lines.len())));
     ScreenTable { heads: heads.to_vec(), lines, name: MAX_NAME_COLUMNS, most: MAX_LINES }
 }

@@ -22,9 +22,16 @@ const SAID: [&str; 9] = [
     "tcp",
 ];
 
-/// Warnings that come first, because the figures do not cover the whole test.
-const FIRST: [&str; 5] =
-    ["incomplete", "log_not_stored", "schedule_stretched", "receiver_drops", "wait_refused"];
+/// Warnings that come first, because the figures do not cover the whole test, or are those of another class of service.
+const FIRST: [&str; 7] = [
+    "incomplete",
+    "log_not_stored",
+    "schedule_stretched",
+    "receiver_drops",
+    "wait_refused",
+    "request_dscp_changed",
+    "request_ecn_changed",
+];
 
 /// Returns the notes about `streams`, the most important first.
 pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String> {
@@ -49,12 +56,12 @@ pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String>
         .collect();
     lines.extend(senders(&from));
     lines.extend(lost_stamps(&from));
-    // The headline and the profiles may differ, so why they do comes before other notes.
+    // Explain first why the headline and a profile differ, because readers notice the contradiction.
     let answers = received.iter().filter_map(|s| s.answer.as_ref());
     lines.extend(answers.filter_map(jitlat_verdict::grade_note).next().map(str::to_owned));
     lines.extend(sample(&received));
     lines.extend(later.into_iter().map(|(_, text)| text));
-    // Notes that are true of every such test come after what happened in this one.
+    // Notes about this kind of test follow those about this particular test.
     lines.extend(other_traffic(&received));
     lines
 }
@@ -82,7 +89,7 @@ pub(super) fn warnings(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<S
     sorted(streams, labels).into_iter().map(|(_, text)| text).collect()
 }
 
-/// Returns each warning once; the flag is true for warnings that are listed last.
+/// Returns each warning once, and true if it is listed last.
 fn sorted(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(bool, String)> {
     let mut warnings: Vec<(bool, String)> = Vec::new();
     for (stream, label) in streams.iter().zip(labels) {
@@ -176,7 +183,7 @@ fn named<'a>(label: &'a str, s: &Summary) -> &'a str {
     if label.starts_with("to ") { sender(s).unwrap_or(label) } else { label }
 }
 
-/// Describes the number of packets whose kernel stamp of departure was requested but is missing.
+/// Describes the number of packets without the kernel send stamp that was requested.
 fn lost_stamps(received: &[(&str, &Summary)]) -> Option<String> {
     let lost: u64 = received.iter().filter_map(|(_, s)| s.stamps.sent_lost).sum();
     (lost > 0).then(|| {
@@ -187,7 +194,7 @@ fn lost_stamps(received: &[(&str, &Summary)]) -> Option<String> {
     })
 }
 
-/// Names the profiles that send other traffic than the test did.
+/// Lists the profiles whose traffic differs from that of the test.
 fn other_traffic(received: &[&Summary]) -> Option<String> {
     let profiles = received.iter().find_map(|s| s.answer.as_ref())?.profiles.iter();
     let limits = profiles.filter_map(|(name, suits)| Some((name.as_str(), suits.limits.as_deref()?)));

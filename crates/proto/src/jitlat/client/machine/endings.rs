@@ -1,4 +1,4 @@
-//! The ends of a test, and reconnection for its results.
+//! The possible ends of a test, and reconnecting to fetch its results.
 
 use super::{ClientFlow, ClientMachine, ClientStage};
 use crate::Tick;
@@ -15,11 +15,11 @@ use jitlat_core::{Span, SteadyTime, units};
 const RETRY_INTERVAL: Span = Span::seconds(2);
 /// Maximum number of failed attempts to fetch results; each takes a few seconds.
 const MAX_RETRIES: u32 = 3;
-/// Maximum number of attempts while the server is busy. It may take more than a minute of silence to notice
-/// that the stream has ended.
+/// Maximum number of attempts while the server is busy. After a client has vanished, the server may take more
+/// than a minute to notice that the stream has ended.
 const MAX_BUSY_RETRIES: u32 = 60;
 
-/// Returns true if, as far as is known, a sender of `flow` is still sending.
+/// Returns true if, as far as this host can tell, the sender of `flow` is still sending.
 fn is_sending(flow: &ClientFlow) -> bool {
     let collection = &flow.collection;
     !flow.settled
@@ -80,15 +80,15 @@ impl ClientMachine {
         self.events.push_back(ClientEvent::Done { ending, reason });
     }
 
-    /// Handles an error of the control connection; `why` describes the error.
+    /// Handles the loss of the control connection; `why` describes the error.
     pub(super) fn disconnected(&mut self, now: Tick, why: String) {
         self.connected = false;
         self.outgoing.clear();
         self.reason.get_or_insert(why);
         match self.stage {
             ClientStage::Running => {
-                // If the server is still running, the streams end early, and the packets received so far
-                // are fetched.
+                // If the server is still running, its streams end early, and the packets received so far are
+                // fetched.
                 self.lost = true;
                 self.cut_all(now);
             }
@@ -100,7 +100,7 @@ impl ClientMachine {
         }
     }
 
-    /// True if a new connection could bring results.
+    /// True if results could be fetched over a new connection.
     pub(super) fn can_fetch_later(&self) -> bool {
         self.config.terms.dialect == Dialect::V3
             && self.session.is_some()
@@ -147,7 +147,7 @@ impl ClientMachine {
         self.connected = false;
         self.outgoing.clear();
         if nak.code == NakCode::Busy && self.stage != ClientStage::Running && self.busy < MAX_BUSY_RETRIES {
-            // Retry later: the server has not noticed yet that the stream is over.
+            // Retry later, because the server has not noticed yet that the stream is over.
             self.busy += 1;
             return self.wait_until(now, now.steady + RETRY_INTERVAL);
         }
@@ -182,7 +182,7 @@ impl ClientMachine {
             ClientStage::Over => {}
             ClientStage::Running if !again => self.cut_all(now),
             ClientStage::Running => {
-                // Stop waiting for the server; wait only for the streams here.
+                // Stop waiting for the server; wait only for the streams on this host.
                 self.stop_waiting = true;
                 self.connected = false;
                 self.outgoing.clear();
@@ -194,9 +194,9 @@ impl ClientMachine {
                     }
                 }
             }
-            // The streams are about to run. They are cut as soon as they start.
+            // The streams are about to start, and are cut as soon as they do.
             ClientStage::Starting if !again => {}
-            // The first interrupt lets the fetch finish, which takes a moment. A second one ends it.
+            // The first interrupt lets the fetch finish, which takes a moment; a second one ends it.
             _ if self.streamed && !again => {}
             _ if self.streamed => self.conclude(),
             _ => self.abort(

@@ -1,5 +1,6 @@
-//! [`ClientMachine`]: one test, from the first byte on the control connection to the last record. This module
-//! contains greeting, authentication and deadlines; its submodules contain streams, results and endings.
+//! [`ClientMachine`]: state machine of one test, from the first byte on the control connection to the last
+//! record. This module contains greeting, authentication and deadlines; its submodules contain streams,
+//! results and endings.
 
 mod endings;
 mod results;
@@ -26,7 +27,7 @@ const SERVER_WITHOUT_KEY: &str =
     "the server has no key and cannot prove its identity: start it with --key-file, or omit the key here";
 const WRONG_SERVER_KEY: &str = "the server's key differs from the key given here";
 
-/// Client of one test.
+/// Client's state machine of one test.
 #[derive(Debug)]
 pub struct ClientMachine {
     config: ClientConfig,
@@ -36,10 +37,10 @@ pub struct ClientMachine {
     stage: ClientStage,
     /// Deadline of the current stage.
     deadline: SteadyTime,
-    /// True while decoding waits until all messages are sent: proofs cover the conversation in order.
+    /// True while decoding waits until all messages have been sent: a proof covers the conversation in order.
     hold: bool,
     connected: bool,
-    /// Reason why the connection ended. Bytes received before that are still to be read.
+    /// Reason why the connection ended. Bytes received before the end are still read.
     closed_behind: Option<String>,
     round: Option<Round>,
     probes: Vec<ClockProbe>,
@@ -49,24 +50,24 @@ pub struct ClientMachine {
     client: HostFacts,
     server: HostFacts,
     interrupted: bool,
-    /// True if the test was interrupted because its streams took too long.
+    /// True if the test was ended because its streams exceeded the time limit.
     expired: bool,
-    /// True if the user has interrupted twice: stop waiting.
+    /// True if the user has interrupted twice, so that nothing more is waited for.
     stop_waiting: bool,
-    /// Reason why the test is not complete.
+    /// Reason why the test is not complete; `None` if it is.
     reason: Option<String>,
     lost: bool,
     retries: u32,
     busy: u32,
-    /// True if the streams have run. Afterwards, all available results are collected and reported.
+    /// True if the streams have run. From then on, all available results are collected and reported.
     streamed: bool,
-    /// True if an earlier run of this program ran the streams. Only their results are requested.
+    /// True if an earlier run of this program ran the streams, and only their results are requested.
     collecting: bool,
-    /// True if a result can be reported: a record, or the server's statement that it has none.
+    /// True if there is a result to report: a record, or the server's statement that it has none.
     measured: bool,
-    /// True if the server reports received packets while streams run.
+    /// True if the server reports received packets while the streams are running.
     has_feedback: bool,
-    /// Time of the next keep-alive while slow streams run.
+    /// Time of the next keep-alive while slow streams are running.
     alive: SteadyTime,
     /// Start time of the streams.
     running_since: SteadyTime,
@@ -80,21 +81,21 @@ enum ClientStage {
     Proving,
     /// Probing before the stream.
     Probing,
-    /// Flows are being opened here.
+    /// Opening the flows on this host.
     Opening,
     /// Awaiting ACCEPT.
     Requested,
-    /// Test paths are being opened.
+    /// Opening the test paths.
     Connecting,
     /// Awaiting STARTED.
     Starting,
-    /// Streams run.
+    /// The streams are running.
     Running,
     /// Probing after the stream.
     ProbingAfter,
     /// Collecting results of this flow.
     Fetching(usize),
-    /// The control connection is lost. A new one is requested at the deadline.
+    /// The control connection is lost, and a new one will be requested at the deadline.
     Waiting,
     /// A new control connection has been requested.
     Reconnecting,
@@ -103,7 +104,7 @@ enum ClientStage {
 }
 
 impl ClientStage {
-    /// Activity of the stage, for error messages: "… while …".
+    /// Returns the activity of the stage for error messages of the form "… while …".
     fn during(self) -> &'static str {
         match self {
             ClientStage::Greeting => "opening the control connection",
@@ -133,7 +134,7 @@ struct ClientFlow {
     ended: bool,
     end_sent: bool,
     stopped: bool,
-    /// True if the flow is finished here.
+    /// True if the flow is finished on this host.
     settled: bool,
     /// Number of packets that the remote sender reports as sent.
     far_sent: Option<u32>,
@@ -148,7 +149,7 @@ struct ClientFlow {
 }
 
 impl ClientMachine {
-    /// Creates a client for a connection made at `now`.
+    /// Creates a client for a connection established at `now`.
     pub fn new(config: ClientConfig, now: Tick) -> ClientMachine {
         let codec = Codec::new(config.terms.dialect, ConnectionSide::Client, config.local, config.remote);
         let flows = config.terms.specs.iter().map(|spec| ClientFlow::new(spec.clone())).collect();
@@ -191,9 +192,9 @@ impl ClientMachine {
         machine
     }
 
-    /// Creates a client that only fetches the results of the earlier test `session`, whose client ended too early.
-    /// The flows of `config` must be those of that test. `recordings` contains the packets that arrived at this
-    /// host, for flows that it received. Version 3 only.
+    /// Creates a client that only fetches the results of the earlier test `session`, whose client ended too
+    /// early. `config` must have the flows of that test. `recordings` contains the packets that arrived on
+    /// this host, for flows that it received. Version 3 only.
     pub fn collecting(
         config: ClientConfig,
         session: SessionId,
@@ -212,7 +213,7 @@ impl ClientMachine {
         machine
     }
 
-    /// Returns the failure if the dialect cannot express the test.
+    /// Returns a failure if the dialect does not support the test.
     fn unsupported(&self) -> Option<ConversationFailure> {
         let unsupported = |text: &str| Some(ConversationFailure::Unsupported(text.into()));
         if self.config.terms.specs.is_empty() {
@@ -237,8 +238,8 @@ impl ClientMachine {
         None
     }
 
-    /// Returns all known facts about each flow, in the order of the configuration. Complete after
-    /// [`ClientEvent::Done`]; `created`, `name` and `tags` are set by the caller.
+    /// Returns all available facts about each flow, in the order of the configuration. They are complete
+    /// after [`ClientEvent::Done`]; the caller sets `created`, `name` and `tags`.
     pub fn sessions(&self) -> Vec<Session> {
         self.flows.iter().map(|flow| self.session_of(flow)).collect()
     }
@@ -273,8 +274,8 @@ impl ClientMachine {
         }
     }
 
-    /// True if a classic server's singletons, which are sent without a request, must wait until the sender here has
-    /// stopped and its stamps are known.
+    /// True if a classic server's singletons, which are sent without a request, must wait until this host's
+    /// sender has stopped and its stamps are available.
     fn results_wait(&self) -> bool {
         self.config.terms.dialect == Dialect::Classic
             && self.stage == ClientStage::Running
@@ -359,7 +360,7 @@ impl ClientMachine {
             (true, false) => self.fail(ConversationFailure::Authentication(NEEDS_KEY)),
             (false, true) => self.fail(ConversationFailure::Authentication(SERVER_WITHOUT_KEY)),
             (true, true) => {
-                // The proof is computed when it is sent, because it covers everything before it.
+                // The proof is computed when it is sent, because it covers all bytes before it.
                 self.outgoing.push_back(Message::Proof([0; 32]));
                 self.hold = true;
                 self.stage = ClientStage::Proving;
@@ -502,7 +503,7 @@ impl Machine for ClientMachine {
 }
 
 impl ClientMachine {
-    /// True while final messages are still to be sent.
+    /// True while the last messages are being sent.
     fn is_closing(&self) -> bool {
         self.connected && self.closed_behind.is_none() && !self.outgoing.is_empty()
     }

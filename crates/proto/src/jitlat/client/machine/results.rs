@@ -1,4 +1,4 @@
-//! Fetches, checks and delivers the results.
+//! Fetches, checks and delivers results.
 
 use super::{ClientFlow, ClientMachine, ClientStage};
 use crate::Tick;
@@ -77,14 +77,13 @@ impl ClientMachine {
         }
     }
 
-    /// Gives up further results of a flow. Only those already received are used.
+    /// Gives up the outstanding results of a flow; only those already received are used.
     pub(super) fn give_up_results(&mut self, now: Tick, i: usize, why: &str) {
         let flow = &mut self.flows[i];
         flow.failure.get_or_insert(format!("results are incomplete: {why}"));
         flow.collection.results.get_or_insert_with(|| Results::none(FlowId(i as u8)));
         self.hand_out(i);
-        // The rest of the bytes on this connection belong to the failed fetch, so only a new connection is
-        // usable.
+        // The remaining bytes on this connection belong to the failed fetch, so a new connection is needed.
         if self.can_fetch_later() {
             self.connected = false;
             return self.retry(now);
@@ -92,7 +91,7 @@ impl ClientMachine {
         self.conclude();
     }
 
-    /// Emits the records of a flow received here.
+    /// Emits the records of a flow received by this host.
     pub(super) fn hand_out(&mut self, i: usize) {
         self.measured |= self.flows[i].collection.received.is_some();
         while let Some(block) = self.flows[i].collection.take_block() {
@@ -105,17 +104,20 @@ impl ClientMachine {
         let mut spec = flow.spec.clone();
         let (local, remote) = (self.config.local.ip(), self.config.remote.ip());
         let results = flow.collection.results.as_ref();
-        let (src, dst, sent, drops, unsent, stamps_lost, read_pause);
+        let (src, dst, sent, drops, unsent, stamps_lost, path_mtu, tcp, read_pause);
         match flow.role {
             FlowRole::Send => {
                 (spec.src_port, spec.dst_port) = (flow.local_port, flow.remote_port);
                 (src, dst) = (local, remote);
-                // Without the receiver's results the fate of the packets is unknown. They do not count as lost.
+                // Without the receiver's results, the fate of the packets is unknown, so they do not count as
+                // lost.
                 let sender = flow.collection.sent.as_ref().map(|s| s.sent);
                 sent = sender.or(results.and_then(|r| r.sent)).filter(|_| flow.collection.whole);
                 drops = results.and_then(|r| r.drops);
                 read_pause = results.and_then(|r| r.pause);
                 stamps_lost = flow.collection.sent.as_ref().and_then(|s| s.stamps_lost);
+                path_mtu = flow.collection.sent.as_ref().and_then(|s| s.path_mtu);
+                tcp = flow.collection.sent.as_ref().map(|s| s.tcp.clone()).unwrap_or_default();
                 let refused = flow.collection.sent.as_ref().map_or(0, |s| u64::from(s.failed));
                 unsent = if flow.collection.whole { refused + flow.collection.dropped_here } else { 0 };
             }
@@ -127,6 +129,8 @@ impl ClientMachine {
                 drops = received.and_then(|r| r.drops);
                 read_pause = received.and_then(|r| r.pause);
                 stamps_lost = results.and_then(|r| r.stamps_lost);
+                path_mtu = results.and_then(|r| r.path_mtu);
+                tcp = results.map(|r| r.tcp.clone()).unwrap_or_default();
                 unsent = results.map_or(0, |r| u64::from(r.failed));
             }
         }
@@ -143,10 +147,12 @@ impl ClientMachine {
             ending,
             reason,
             receiver_drops: drops,
-            // A packet that never left this host has no transmit timestamp to lose.
+            // A packet that never left this host has no transmit timestamp that could be lost.
             stamps_lost: stamps_lost.map(|lost| u64::from(lost).saturating_sub(flow.collection.dropped_here)),
+            path_mtu,
+            tcp,
             read_pause,
-            // Over TCP a packet that could not be sent ends the test.
+            // Over TCP, a packet that cannot be sent ends the test.
             unsent: if flow.spec.transport() == Transport::Udp { unsent } else { 0 },
             ..Session::new(spec)
         }
@@ -165,7 +171,7 @@ impl ClientMachine {
         };
         let all_sent = sent.is_some_and(|sent| sent >= flow.spec.packets());
         if self.expired && !all_sent {
-            let late = "its duration was over before all packets had been sent";
+            let late = "the time limit was reached before all packets had been sent";
             return (Ending::Interrupted, Some(late.into()));
         }
         if self.interrupted && !self.expired {

@@ -14,15 +14,15 @@ use core::net::SocketAddr;
 use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{Direction, Span, SteadyTime, TestSpec, Transport};
 
-/// Time that the flow engine may take for a command that does not involve the peer.
+/// Timeout of flow engine commands that do not involve the peer.
 const ENGINE_TIMEOUT: Span = Span::seconds(10);
-/// Time that a sender may take to stop after a request.
+/// Timeout for a sender to stop on request.
 const STOP_TIMEOUT: Span = Span::seconds(8);
 
 /// Minimum time between two progress reports of the server; earlier ones are ignored.
 const MIN_FEEDBACK_INTERVAL: Span = Span::millis(500);
 
-/// Minimum and maximum time between keep-alives of a client with a slow stream. When a server is full, new
+/// Minimum and maximum time between keep-alives of a client with a slow stream. On a full server, new
 /// sessions replace those that have been silent for as long as they were in use.
 const KEEPALIVE_RANGE: (Span, Span) = (Span::millis(250), Span::seconds(4));
 
@@ -73,7 +73,8 @@ impl ClientMachine {
         self.start_when_ready(now);
     }
 
-    /// Returns the timeout of greetings: five seconds plus three round trips, estimated from the probes.
+    /// Returns the timeout of greetings: five seconds plus three round-trip times, as estimated by the
+    /// probes.
     pub(super) fn greeting_timeout(&self) -> Span {
         let rtt = self.probes.iter().map(|p| p.rtt().0.max(0)).min().unwrap_or(0);
         Span::seconds(5) + Span(rtt.min(60_000_000_000)).times(3)
@@ -112,7 +113,7 @@ impl ClientMachine {
         self.settled(now);
     }
 
-    /// Schedules the next keep-alive after half of the time since the streams began.
+    /// Schedules the next keep-alive, after half of the time since the streams started.
     pub(super) fn schedule_keepalive(&mut self, now: Tick) {
         let half = Span((now.steady - self.running_since).0 / 2);
         self.alive = now.steady + half.clamp(KEEPALIVE_RANGE.0, KEEPALIVE_RANGE.1);
@@ -204,7 +205,7 @@ impl ClientMachine {
         flow.deadline = now.steady + answer_timeout(&flow.spec);
         flow.far_sent = Some(sent);
         if !connected {
-            // Without a control connection the sentinels are not answered. Only one sentinel was sent.
+            // Without a control connection, the single sentinel that was sent is not answered.
             flow.deadline = now.steady + linger(&flow.spec);
         } else if interrupted {
             flow.end_sent = true;
@@ -213,8 +214,8 @@ impl ClientMachine {
         }
     }
 
-    /// Handles a progress report of the remote receiver while the stream runs. Reports that were not agreed
-    /// on or arrive too early are ignored.
+    /// Handles a progress report of the remote receiver while the stream is running. Reports that were not
+    /// agreed on or arrive too early are ignored.
     pub(super) fn feedback(&mut self, now: Tick, id: FlowId, so_far: ReceivedSoFar) {
         if !self.has_feedback || self.stage != ClientStage::Running {
             return;
@@ -292,7 +293,7 @@ impl ClientMachine {
         }
     }
 
-    /// Continues with the results once all streams have ended.
+    /// Continues with the results if all streams have ended.
     pub(super) fn settled(&mut self, now: Tick) {
         if self.stage != ClientStage::Running || !self.flows.iter().all(|f| f.settled) {
             return;
@@ -323,13 +324,13 @@ impl ClientMachine {
                 continue;
             }
             if flow.stopped {
-                flow.failure.get_or_insert("the stream here did not stop".into());
+                flow.failure.get_or_insert("this host's stream did not stop".into());
                 self.settle(now, id);
                 continue;
             }
             if flow.ended && !flow.end_sent && self.connected {
-                // The sentinels are not answered; perhaps none arrived. The control connection may still
-                // work.
+                // The sentinels were not answered, perhaps because none arrived. The control connection may
+                // still work.
                 flow.end_sent = true;
                 flow.deadline = now.steady + linger(&flow.spec) + self.config.timeout;
                 let sent = flow.far_sent.unwrap_or(0);
@@ -343,7 +344,7 @@ impl ClientMachine {
         }
     }
 
-    /// Gives up the stream and the connection: the server did not answer the end of the stream.
+    /// Gives up the stream and the connection, because the server did not answer the end of the stream.
     pub(super) fn no_answer(&mut self) {
         if self.connected {
             self.lost = true;
@@ -384,14 +385,14 @@ impl ClientFlow {
         }
     }
 
-    /// True for a classic TCP stream to this host: the server connects.
+    /// True for a classic TCP stream to this host, for which the server connects.
     pub(super) fn listens(&self, dialect: Dialect) -> bool {
         dialect == Dialect::Classic
             && self.role == FlowRole::Receive
             && self.spec.transport() == Transport::Tcp
     }
 
-    /// Returns the stream to request, with the port bound here.
+    /// Returns the stream to request, with the port bound on this host.
     pub(super) fn asked(&self) -> TestSpec {
         let mut spec = self.spec.clone();
         match self.role {
@@ -408,7 +409,8 @@ impl ClientFlow {
             role: self.role,
             spec: self.spec.clone(),
             bind_port: self.local_port,
-            // In version 3 the greeting shows the server where to send. Classic servers use the port number.
+            // In version 3, the greeting shows the server where to send. Classic servers need the port
+            // number.
             any_port_will_do: v3 && self.role == FlowRole::Receive,
             peer: config.remote.ip(),
             meeting: if self.listens(config.terms.dialect) { Meeting::Listen } else { Meeting::Dial },

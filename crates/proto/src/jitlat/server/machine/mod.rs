@@ -1,4 +1,5 @@
-//! [`ServerMachine`]: one control connection, from its first byte to its last. The streams are in `streams`.
+//! [`ServerMachine`]: state machine of one control connection, from its first byte to its last. The streams
+//! are in `streams`.
 
 mod streams;
 
@@ -21,24 +22,24 @@ use jitlat_core::{Span, StampSource, SteadyTime, TestSpec, Transport, units};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Time that the flow engine may take for a command that does not involve the peer.
+/// Timeout of flow engine commands that do not involve the peer.
 const ENGINE_TIMEOUT: Span = Span::seconds(10);
 /// Time without packets after which a stream is abandoned if its client has closed the control connection. A
-/// client that lost the connection ends its streams itself.
+/// client that has lost the connection ends its own streams.
 const ABANDON_TIMEOUT: Span = Span::seconds(5);
-/// Maximum number of messages waiting to be sent. A client that sends and never reads is refused.
+/// Maximum number of messages waiting to be sent. A client that sends but never reads is refused.
 const MAX_WAITING: usize = 128;
 /// Maximum number of bytes waiting to be decoded while an answer is pending.
 const MAX_HELD: usize = 2 * crate::jitlat::v3::MAX_FRAME as usize;
 
-/// Server of one control connection.
+/// Server's state machine of one control connection.
 #[derive(Debug)]
 pub struct ServerMachine {
     config: ServerConfig,
     peer: IpAddr,
-    /// `None` until the first bytes show the dialect. Until then they are stored in `early`.
+    /// Codec; `None` until the first bytes show the dialect. Until then, bytes are stored in `early`.
     codec: Option<Codec>,
-    /// Key that the client has proved.
+    /// Key that the client has proved; `None` until then, or if no key is required.
     key: Option<PresharedKey>,
     early: Vec<u8>,
     outgoing: VecDeque<Message>,
@@ -46,7 +47,7 @@ pub struct ServerMachine {
     stage: ServerStage,
     /// Deadline of the current stage.
     deadline: SteadyTime,
-    /// True while decoding waits until all messages are sent: proofs cover the conversation in order.
+    /// True while decoding waits until all messages have been sent: a proof covers the conversation in order.
     hold: bool,
     held: usize,
     session: SessionId,
@@ -56,11 +57,11 @@ pub struct ServerMachine {
     delivery: Option<ResultDelivery>,
     fetch_later: Option<Fetch>,
     probes: u32,
-    /// True if the client requested progress reports while streams run.
+    /// True if the client requested progress reports while streams are running.
     has_feedback: bool,
     host: HostFacts,
     connected: bool,
-    /// True if the client has fetched everything.
+    /// True if the client has fetched all results.
     collected: bool,
 }
 
@@ -80,11 +81,11 @@ enum ServerStage {
     Opening,
     /// Accepted; awaiting greetings and START.
     Accepted,
-    /// Streams run.
+    /// The streams are running.
     Running,
     /// Results can be fetched.
     Settled,
-    /// Over; remaining messages may still be sent.
+    /// The conversation is over; some messages may still have to be sent.
     Over,
 }
 
@@ -98,13 +99,13 @@ struct ServerFlow {
     port: Option<u16>,
     dialled: bool,
     ready: bool,
-    /// While running: deadline of the next step.
+    /// Deadline of the next step while the flow is running.
     deadline: SteadyTime,
-    /// Sender: number of packets sent once the stream has ended; `None` before.
+    /// Sender: number of packets sent; `None` until the stream has ended.
     ended: Option<u32>,
     /// Sender: true if END was sent.
     end_sent: bool,
-    /// True if STOP has been commanded.
+    /// True if STOP was commanded.
     stopped: bool,
     /// Time before which no further progress report is sent to the client.
     feedback_after: SteadyTime,
@@ -177,7 +178,8 @@ impl ServerMachine {
         self.events.push_back(ServerEvent::Flow(command));
     }
 
-    /// Ends the conversation: closes flows, sends the reason to the client, and informs the session table.
+    /// Ends the conversation: closes the flows, sends the reason to the client, and informs the session
+    /// table.
     fn finish(&mut self, nak: Option<Nak>, why: Option<String>) {
         if self.is_over() {
             return;
@@ -189,7 +191,7 @@ impl ServerMachine {
             self.outgoing.retain(|m| matches!(m, Message::Welcome(_) | Message::Proof(_)));
             self.outgoing.push_back(Message::Nak(nak));
         }
-        // Results that a version-3 client may still fetch stay in the table. All other sessions are removed.
+        // Results that a version-3 client may still fetch stay in the table; all other sessions are removed.
         let claimed = !self.flows.is_empty();
         let keepable = self.results.is_some() && !self.is_classic();
         if self.collected || (claimed && !keepable) {
@@ -289,7 +291,7 @@ impl ServerMachine {
                 None => self.refuse(NakCode::NotFound, "no test has been run on this connection"),
             },
             (Message::Fetch(fetch), ServerStage::Settled) => self.fetch(fetch),
-            // The client requested results just before the last flow has finished.
+            // The client requested results just before the last flow finished.
             (Message::Fetch(fetch), ServerStage::Running) => self.fetch_later = Some(fetch),
             (Message::Bye, ServerStage::Settled) => {
                 self.collected = true;
@@ -307,7 +309,7 @@ impl ServerMachine {
     fn peer_gave_up(&mut self, now: Tick, nak: &Nak) {
         let why = if nak.text.is_empty() { "refused by the client".into() } else { nak.text.clone() };
         if self.stage == ServerStage::Running && !self.is_classic() {
-            // The client may reconnect and fetch the available results.
+            // The client may reconnect and fetch the results.
             self.connected = false;
             return self.lost(now);
         }
@@ -362,7 +364,7 @@ impl ServerMachine {
         if self.key.is_none() {
             return self.refuse(NakCode::Authentication, "the client's key differs from this server's key");
         }
-        // The proof is computed when it is sent, because it covers everything before it.
+        // The proof is computed when it is sent, because it covers all bytes before it.
         self.outgoing.push_back(Message::Proof([0; 32]));
         self.hold = true;
         self.stage = ServerStage::Idle;
@@ -386,8 +388,8 @@ impl ServerMachine {
         self.connected = false;
         match self.stage {
             ServerStage::Running if !self.is_classic() => {
-                // Reception continues as long as packets arrive, for a client that reconnects. But nothing
-                // more is sent to a host that no longer controls the stream.
+                // Receiving continues as long as packets arrive, because the client may reconnect. Sending
+                // stops, because the host no longer controls the stream.
                 for i in 0..self.flows.len() {
                     let (flow, id) = (&mut self.flows[i], FlowId(i as u8));
                     match flow.role {
@@ -403,7 +405,7 @@ impl ServerMachine {
                     }
                 }
             }
-            // A classic client closes as soon as it has answered the end of the stream.
+            // A classic client closes the connection as soon as it has answered the end of the stream.
             ServerStage::Running if self.flows.iter().all(|f| f.stopped) => {}
             ServerStage::Settled if self.is_classic() && self.delivery.is_none() => {
                 self.finish(None, None);
@@ -517,7 +519,7 @@ impl Machine for ServerMachine {
 }
 
 impl ServerMachine {
-    /// True while final messages are still to be sent.
+    /// True while the last messages are being sent.
     fn is_closing(&self) -> bool {
         self.connected && !self.outgoing.is_empty()
     }
@@ -535,7 +537,7 @@ impl ServerMachine {
                 if last {
                     self.delivery = None;
                 }
-                // The client reads, so it is not idle.
+                // The client is reading, so it is not idle.
                 self.idle_from(now);
                 message
             }
@@ -561,7 +563,8 @@ impl ServerMachine {
     }
 }
 
-/// Returns the maximum total time that a stream of `spec` may take. Over TCP a slow path extends it.
+/// Returns the maximum total time of a stream of `spec`. It is longer over TCP, because a slow path delays
+/// the stream.
 pub(in crate::jitlat) fn longest(spec: &TestSpec) -> Span {
     let stretch = match spec.transport() {
         Transport::Udp => 2,
@@ -570,7 +573,7 @@ pub(in crate::jitlat) fn longest(spec: &TestSpec) -> Span {
     spec.duration().times(stretch) + ReceiverTimeouts::of(spec).silence + Span::seconds(300)
 }
 
-/// Returns the time that a receiver waits for late packets after the sender's END. Over TCP a lost segment
+/// Returns the time that a receiver waits for late packets after the sender's END. Over TCP, a lost segment
 /// delays everything after it.
 pub(in crate::jitlat) fn linger(spec: &TestSpec) -> Span {
     match spec.transport() {
@@ -579,8 +582,8 @@ pub(in crate::jitlat) fn linger(spec: &TestSpec) -> Span {
     }
 }
 
-/// Returns the time for which a sender's sentinels may be unanswered before it sends END. Over TCP they queue
-/// behind all data that the system has accepted but not delivered.
+/// Returns the time after which a sender whose sentinels are not answered sends END. Over TCP, sentinels
+/// queue behind all data that the system has accepted but not delivered yet.
 pub(in crate::jitlat) fn answer_timeout(spec: &TestSpec) -> Span {
     let backlog = match spec.transport() {
         Transport::Udp => Span::ZERO,

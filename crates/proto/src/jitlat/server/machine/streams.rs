@@ -16,9 +16,10 @@ use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{Direction, PacketRecord, Span, StampSource, SteadyTime, TestSpec, Transport};
 use std::sync::Arc;
 
-/// Time that a client may take to answer END.
+/// Timeout for a client to answer END.
 const END_TIMEOUT: Span = Span::seconds(10);
-/// Minimum time between two progress reports of a flow.
+/// Minimum time between two progress reports of a flow. Slightly less than the time between
+/// the engine's reports ([`WATCHED_EVERY`](crate::jitlat::flow::WATCHED_EVERY)), so that each of them is sent.
 const MIN_FEEDBACK_INTERVAL: Span = Span::millis(990);
 /// Memory for the progress reports of a running flow, in bytes.
 const BYTES_PER_WATCHED_FLOW: u64 = (WATCHED_RECORDS * size_of::<PacketRecord>()) as u64 + (1 << 16);
@@ -46,7 +47,7 @@ impl ServerMachine {
         self.enter(ServerStage::Admitting, now.steady + ENGINE_TIMEOUT);
     }
 
-    /// Checks each flow against the limits, and returns its load.
+    /// Checks each flow against the limits, and returns its maximum transfer.
     pub(super) fn grant(&self, request: &Request) -> Result<Vec<TransferLoad>, LimitRefusal> {
         let limits = self.limits();
         if request.flows.len() > limits.flows {
@@ -59,8 +60,8 @@ impl ServerMachine {
         request.flows.iter().map(|flow| grant(&flow.spec)).collect()
     }
 
-    /// Checks whether the client may name these ports. In version 3 its own port is the source port of its
-    /// greeting.
+    /// Checks that the client may use these ports. In version 3, the client's own port is the source port of
+    /// its greeting.
     fn check_ports(&self, spec: &TestSpec) -> Result<(), LimitRefusal> {
         let (here, there) = match spec.direction() {
             Direction::Up => (spec.dst_port, spec.src_port),
@@ -101,7 +102,8 @@ impl ServerMachine {
                 greeting: None,
             });
         } else if classic {
-            // The receiver is ready: it listens already, or is connected when the client sends START.
+            // A receiver is ready at once: it is already listening, or will be connected when the client
+            // sends START.
             flow.ready = flow.role == FlowRole::Receive;
         }
         self.accept_when_open(now);
@@ -145,7 +147,8 @@ impl ServerMachine {
         self.flow_command(FlowCommand::Connect { flow: id, peer: from, greeting: None });
     }
 
-    /// Connects to the client for classic TCP streams to it. The client listens before it sends START.
+    /// Connects to the client for classic TCP streams to it, because the client listens before it sends
+    /// START.
     pub(super) fn dial_at_start(&mut self) {
         let peer = self.peer;
         for i in 0..self.flows.len() {
@@ -209,7 +212,7 @@ impl ServerMachine {
         }
     }
 
-    /// Sends a progress report if the client requested them and reads them.
+    /// Sends a progress report, if the client requested progress reports and has read the earlier ones.
     fn send_so_far(&mut self, now: Tick, id: FlowId, so_far: ReceivedSoFar) {
         let idle = self.stage == ServerStage::Running && self.connected && self.outgoing.is_empty();
         if !self.has_feedback || !idle {
@@ -234,7 +237,7 @@ impl ServerMachine {
 
     pub(super) fn peer_finished(&mut self, now: Tick, id: FlowId) {
         let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Send) else {
-            return self.refuse(NakCode::Malformed, "FINISHED for a flow that is not received there");
+            return self.refuse(NakCode::Malformed, "FINISHED for a flow that the client does not receive");
         };
         if flow.outcome.is_none() && !flow.stopped {
             flow.stopped = true;
@@ -245,7 +248,7 @@ impl ServerMachine {
 
     pub(super) fn peer_ended(&mut self, id: FlowId) {
         let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Receive) else {
-            return self.refuse(NakCode::Malformed, "END of a flow that is not sent there");
+            return self.refuse(NakCode::Malformed, "END of a flow that the client does not send");
         };
         if flow.outcome.is_none() {
             let linger = linger(&flow.spec);
@@ -255,7 +258,7 @@ impl ServerMachine {
 
     pub(super) fn peer_stops(&mut self, id: FlowId) {
         let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Send) else {
-            return self.refuse(NakCode::Malformed, "STOP of a flow that is not sent here");
+            return self.refuse(NakCode::Malformed, "STOP of a flow that this server does not send");
         };
         if flow.outcome.is_some() || flow.end_sent {
             return;
@@ -277,7 +280,7 @@ impl ServerMachine {
                 Some(Message::Finished(id, r.recording.len() as u64))
             }
             (FlowRole::Receive, _) => Some(Message::Finished(id, 0)),
-            // The client has not answered yet. It must be informed that no further packets follow.
+            // The client has not answered yet. It must be informed that no more packets follow.
             (FlowRole::Send, FlowOutcome::Sent(s)) if !flow.stopped && !flow.end_sent => {
                 Some(Message::End(id, s.sent))
             }
@@ -304,7 +307,7 @@ impl ServerMachine {
             self.events.push_back(ServerEvent::Keep(self.session, results));
         }
         if self.is_classic() && self.flows.iter().all(|f| f.role == FlowRole::Send) {
-            // A classic client does not fetch results of a stream that was sent to it.
+            // A classic client does not fetch results of a stream that it received.
             return self.finish(None, None);
         }
         if !self.connected {
@@ -329,8 +332,8 @@ impl ServerMachine {
                 continue;
             }
             if let (Some(sent), false) = (flow.ended, flow.end_sent) {
-                // The sentinels are not answered; perhaps none arrived. The control connection may still
-                // work.
+                // The sentinels were not answered, perhaps because none arrived. The control connection may
+                // still work.
                 flow.end_sent = true;
                 flow.deadline = now.steady + END_TIMEOUT;
                 self.outgoing.push_back(Message::End(id, sent));
@@ -372,7 +375,7 @@ impl ServerFlow {
         }
     }
 
-    /// Returns the memory that the server may need for the flow, in bytes.
+    /// Returns the maximum memory for the flow, in bytes.
     pub(super) fn memory(&self, watched: bool) -> u64 {
         match self.role {
             FlowRole::Receive => {
@@ -384,7 +387,7 @@ impl ServerFlow {
         }
     }
 
-    /// Returns the port that the client named.
+    /// Returns the port that the client specified.
     pub(super) fn far_port(&self) -> u16 {
         match self.role {
             FlowRole::Receive => self.spec.src_port,
@@ -392,8 +395,8 @@ impl ServerFlow {
         }
     }
 
-    /// Returns the parameters to open the flow with. If the client left the port open, `test_port` is used
-    /// for a stream to this host, and also for one in the other direction if the test has `both`.
+    /// Returns the parameters for opening the flow. If the client did not specify a port, `test_port` is used
+    /// for a stream to this host, and also for the other direction if the test has both (`both`).
     pub(super) fn opening(
         &self,
         flow: FlowId,
