@@ -140,8 +140,8 @@ impl<'a> Delays<'a> {
     }
 
     /// Returns the number of packets per burst if the last packets of most bursts were lost, so that few packets with
-    /// consecutive numbers are in different bursts; `None` otherwise. `is_close` tells from the time between two packets
-    /// and the mean time whether they were sent together.
+    /// consecutive numbers are in different bursts; `None` otherwise. `is_close` returns true if two packets were
+    /// sent together, given the time between them and the mean time per packet.
     fn truncated_bursts(&self, step: usize, is_close: impl Fn(i64, f64) -> bool) -> Option<usize> {
         let n = self.len();
         let between = |k: usize, lag: usize| {

@@ -25,7 +25,7 @@ const MIN_TCP_OUTAGE_NS: i64 = 900_000_000;
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let session = case.material.session;
     if session.size_limit.is_some() && case.material.came.is_empty() {
-        // The packets are too long for the path.
+        // No packet arrived because all are too large for the path.
         return Vec::new();
     }
     if session.spec.transport() == Transport::Tcp {

@@ -58,7 +58,10 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let sent = found.cause.from_s;
         found.cause.from_s = (sent - s.length as f64 / 1e9).max(0.0);
         found.cause.to_s = sent;
-        let why = sender_stall(case.begin.of(found.cause.from_s), s.length, packets, s.skipped);
+        let [first, last] = [s.from, s.to.min(case.delays.len() - 1)].map(|k| case.delays.seq(k));
+        let of_burst = case.lost_in_bursts.iter().filter(|run| (first..=last).contains(&run.start));
+        let lost = of_burst.map(|run| run.len).sum();
+        let why = sender_stall(case.begin.of(found.cause.from_s), s.length, packets, s.skipped, lost);
         found.because(why)
     });
     found.collect()
@@ -124,7 +127,7 @@ mod tests {
             found.cause.because,
             "the sender stalled for 2.5 s, from 6.0 s on: 99 packets left late, 25 were not sent"
         );
-        let judgement = judge(&test.material(), &[]);
+        let judgement = judge(&test.material(), &[], false);
         assert_eq!((judgement.known.sent, judgement.lost), (975, 0));
         let ids: Vec<CauseId> = judgement.answer.causes.iter().map(|c| c.id).collect();
         assert_eq!(ids, [CauseId::SenderStall], "its system refused nothing");
@@ -132,11 +135,13 @@ mod tests {
 
     #[test]
     fn a_sender_that_skips_a_fifth_of_the_packets_did_not_measure_what_was_asked() {
-        let judgement = judge(&with_skips(2000 + 150 * 20).material(), &[]);
+        let judgement = judge(&with_skips(2000 + 150 * 20).material(), &[], false);
         assert_eq!(judgement.answer.severity, Severity::Unknown);
         assert_eq!(
             judgement.felt.as_deref(),
-            Some("the hosts themselves sent late, read late, refused or skipped 25 % of the packets")
+            Some(
+                "the hosts themselves sent late, read late, dropped, refused or skipped 25 % of the packets"
+            )
         );
     }
 
