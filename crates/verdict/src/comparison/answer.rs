@@ -105,6 +105,7 @@ pub fn answer(rows: &[ComparisonRow]) -> Answer {
         severity: answers.iter().map(|a| a.severity).max().unwrap_or(Severity::Unknown),
         headline: headline(rows),
         buffer_ns: buffer.and_then(|all| all.into_iter().max()),
+        without_clock_step: None,
         causes,
         profiles,
     }
