@@ -22,7 +22,7 @@ const MAX_RESOLVED_ALERTS: i64 = 10_000;
 pub struct Entered {
     /// Number of the test, from 1, in the order of addition to the archive.
     pub number: i64,
-    /// The test.
+    /// Identifier of the test.
     pub test: TestId,
     /// Number of the test's stream.
     pub stream_id: i64,
@@ -82,9 +82,9 @@ pub struct Fired {
     pub severity: String,
     /// Name of the test.
     pub test: String,
-    /// Sender.
+    /// Name of the sender, or its address.
     pub src: String,
-    /// Receiver.
+    /// Name of the receiver, or its address.
     pub dst: String,
     /// Same as the field of [`Alert`].
     pub since_ns: i64,
@@ -97,7 +97,7 @@ pub struct Fired {
 /// A change of an alert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AlertUpdate {
-    /// An alert fires.
+    /// An alert started to fire.
     Fired(Fired),
     /// The alert of this rule, test and path is resolved.
     Resolved {
@@ -105,9 +105,9 @@ pub enum AlertUpdate {
         alert: String,
         /// Name of the test.
         test: String,
-        /// Sender.
+        /// Name of the sender, or its address.
         src: String,
-        /// Receiver.
+        /// Name of the receiver, or its address.
         dst: String,
         /// Time at which the alert was resolved, ns since 1970.
         at_ns: i64,

@@ -15,7 +15,7 @@ pub enum ArchiveError {
     /// The archive was written by a newer program.
     #[error("the archive {} has schema version {found}, but this program supports versions up to {known}: use a newer jitlat", .archive.display())]
     TooNew {
-        /// The archive.
+        /// Folder of the archive.
         archive: PathBuf,
         /// Schema version of the archive.
         found: i64,
@@ -25,7 +25,7 @@ pub enum ArchiveError {
     /// The archive was written by an older program and is open for reading only.
     #[error("the archive {} has schema version {found}: run `jitlat archive migrate` to convert it to version {known}", .archive.display())]
     TooOld {
-        /// The archive.
+        /// Folder of the archive.
         archive: PathBuf,
         /// Schema version of the archive.
         found: i64,
@@ -35,7 +35,7 @@ pub enum ArchiveError {
     /// Another writer holds the lock.
     #[error("the archive {} was still locked by another program after {} s: try again later", .archive.display(), .waited.as_secs())]
     Busy {
-        /// The archive.
+        /// Folder of the archive.
         archive: PathBuf,
         /// Time for which the program waited for the lock.
         waited: Duration,
@@ -45,7 +45,7 @@ pub enum ArchiveError {
     Io {
         /// Operation that failed.
         doing: &'static str,
-        /// The file.
+        /// Path of the file or folder.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,
@@ -55,7 +55,7 @@ pub enum ArchiveError {
     Catalogue {
         /// Operation that failed.
         doing: &'static str,
-        /// The archive.
+        /// Folder of the archive.
         archive: PathBuf,
         /// Error of the database.
         source: rusqlite::Error,
@@ -63,7 +63,7 @@ pub enum ArchiveError {
     /// A packet file was changed since it was written, or was not written by jitlat.
     #[error("the packet file {} is damaged: {problem}", .file.display())]
     Damaged {
-        /// The file.
+        /// Path of the packet file.
         file: PathBuf,
         /// Description of the problem.
         problem: String,
@@ -77,15 +77,15 @@ pub enum ArchiveError {
     /// The log is not a regular file, or is larger than an archive accepts.
     #[error("cannot add {}: {problem}", .path.display())]
     Unsuitable {
-        /// The log.
+        /// Path of the log.
         path: PathBuf,
-        /// Reason.
+        /// Reason why the log cannot be added.
         problem: &'static str,
     },
     /// The archive does not contain this test.
     #[error("the archive {} has no test {id}", .archive.display())]
     NoSuchTest {
-        /// The archive.
+        /// Folder of the archive.
         archive: PathBuf,
         /// Identifier as given by the user.
         id: String,

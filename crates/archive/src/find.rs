@@ -65,7 +65,7 @@ impl When {
 /// Conditions on tests. An empty filter selects all tests.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Sender and receiver.
+    /// Sender and receiver; `None` for all hosts.
     pub path: Option<Endpoints>,
     /// Earliest start of a test.
     pub since: Option<When>,

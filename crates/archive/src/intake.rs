@@ -30,7 +30,7 @@ impl IntakePackets {
         !matches!(self, IntakePackets::Held(blocks) if blocks.len() <= 1)
     }
 
-    /// Rows in memory.
+    /// Returns the rows that are still in memory.
     pub fn blocks(&self) -> &[ColumnBlock] {
         match self {
             IntakePackets::Held(blocks) => blocks,

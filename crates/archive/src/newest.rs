@@ -20,13 +20,13 @@ const RECENT_TESTS: i64 = 9;
 pub struct Newest {
     /// Number of the stream in this archive.
     pub stream_id: i64,
-    /// The stream.
+    /// Properties of the stream.
     pub stream: PooledStream,
     /// Name of the sender; `None` if unknown.
     pub src_name: Option<String>,
     /// Name of the receiver; `None` if unknown.
     pub dst_name: Option<String>,
-    /// The test.
+    /// Identifier of the test.
     pub test: TestId,
     /// Start time, ns since 1970.
     pub started_ns: i64,
@@ -56,7 +56,7 @@ pub struct BadSince {
 /// Number of tests in an archive, and the time that they cover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveExtent {
-    /// Number of tests.
+    /// Number of tests in the archive.
     pub tests: u64,
     /// Start of the first test, ns since 1970; `None` without tests.
     pub first_ns: Option<i64>,

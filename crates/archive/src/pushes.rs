@@ -50,7 +50,7 @@ pub struct Pushed {
 pub struct Outgoing {
     /// Number of the test, in the order of addition.
     pub number: i64,
-    /// The test.
+    /// Identifier of the test.
     pub test: TestId,
     /// Checksum of the test's log.
     pub hash: u128,
@@ -82,7 +82,8 @@ fn settled(db: &Connection) -> rusqlite::Result<Vec<(String, i64)>> {
     all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-/// Records the tests of `dropped` that may have been sent as doubts. Must be called while their packets still exist.
+/// Records as doubts those tests in `dropped` that the collector may nevertheless have. Must be called while their
+/// packets still exist.
 fn doubt(
     all: &Transaction<'_>,
     collector: &str,

@@ -33,13 +33,13 @@ use std::net::IpAddr;
 pub enum PoolPeriod {
     /// Each test separately.
     Test,
-    /// An hour.
+    /// Hours.
     Hour,
-    /// A day.
+    /// Days.
     Day,
-    /// A month.
+    /// Calendar months.
     Month,
-    /// A year.
+    /// Calendar years.
     Year,
     /// All tests together.
     All,

@@ -29,7 +29,7 @@ pub struct QueryDocument<'a> {
     pub about: &'static str,
     /// Length of the pooled periods: test, hour, day, month, year or all.
     pub by: &'static str,
-    /// Streams of packets.
+    /// Selected streams, each with its points.
     pub streams: Vec<StreamPoints<'a>>,
 }
 
@@ -37,7 +37,7 @@ pub struct QueryDocument<'a> {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StreamPoints<'a> {
-    /// The stream.
+    /// Properties of the stream.
     pub stream: &'a PooledStream,
     /// Values in order of time. Periods without tests are left out.
     pub points: &'a [PeriodValue],
@@ -61,7 +61,7 @@ fn table(rows: &[Vec<String>], left: usize) -> String {
 /// Output format of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Columns, for people.
+    /// Aligned columns of text.
     #[default]
     Text,
     /// One JSON object.

@@ -15,7 +15,7 @@ pub enum Gaps {
     Uniform {
         /// Shortest time, > 0.
         least: Span,
-        /// Longest time.
+        /// Longest time, at most a day.
         most: Span,
     },
     /// `least` plus an exponential time of mean `mean` − `least`; values above three times `mean` are redrawn.
@@ -27,7 +27,7 @@ pub enum Gaps {
     },
     /// Normal; values below 0 or above twice `mean` are redrawn.
     Normal {
-        /// Mean, > 0.
+        /// Mean of the distribution, > 0.
         mean: Span,
         /// Standard deviation before values are redrawn, ≥ 0 and at most ten times `mean`.
         deviation: Span,

@@ -55,7 +55,7 @@ pub enum Event<'a> {
     FarReceived {
         /// Index of the stream.
         stream: usize,
-        /// The report.
+        /// Figures in the report.
         so_far: &'a ReceivedSoFar,
     },
     /// Progress of fetching results from the far host.

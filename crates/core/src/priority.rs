@@ -6,13 +6,13 @@ use core::str::FromStr;
 /// An access category of IEEE 802.11 (EDCA), in ascending order of urgency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AccessCategory {
-    /// Background.
+    /// Background traffic (AC_BK).
     Background,
-    /// Best effort.
+    /// Best-effort traffic (AC_BE).
     BestEffort,
-    /// Video.
+    /// Video (AC_VI).
     Video,
-    /// Voice.
+    /// Voice (AC_VO).
     Voice,
 }
 

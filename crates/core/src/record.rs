@@ -48,11 +48,11 @@ impl core::ops::BitOr for Flags {
 pub enum Moment {
     /// The sender sent the packet (T1).
     Sent = 0,
-    /// The far host received it (T2).
+    /// The packet arrived at the receiver, or at the far host (T2).
     Arrived = 1,
-    /// The far host sent its answer (T3).
+    /// The far host sent the answer (T3).
     Answered = 2,
-    /// The answer arrived (T4).
+    /// The answer arrived at the sender (T4).
     Returned = 3,
 }
 

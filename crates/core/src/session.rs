@@ -18,7 +18,7 @@ pub const PASSIVE: &str = "passive";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostFacts {
-    /// Host name.
+    /// Name of the host.
     pub name: Option<String>,
     /// Operating system and kernel release, for example `Linux 6.18.4`.
     pub system: Option<String>,

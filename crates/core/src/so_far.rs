@@ -22,7 +22,7 @@ pub struct ReceivedSoFar {
     pub received: u64,
     /// Number of packets missing below the highest number received; some may still arrive.
     pub missing: u64,
-    /// Number of duplicates.
+    /// Number of duplicates received.
     pub duplicates: u64,
     /// Number of packets that arrived after a packet with a higher number.
     pub reordered: u64,

@@ -14,6 +14,7 @@ pub use crate::metrics::confidence::{BatchMeans, Bootstrap, Inference, RankInter
 pub use crate::metrics::counts::Counts;
 pub use crate::metrics::dejitter::{Dejitter, DejitterPoint, DelayBasis};
 pub use crate::metrics::delay::{Delay, Unconditional};
+pub use crate::metrics::dependence::{NoInterval, QuantileInterval, ShareInterval};
 pub use crate::metrics::duplicate::{Duplicates, TimeToDuplicate};
 pub use crate::metrics::ipdv::Ipdv;
 pub use crate::metrics::local_queue::LocalQueue;
@@ -43,9 +44,9 @@ use std::collections::BTreeMap;
 pub struct Summary {
     /// Header lines of a classic log: eleven, or thirteen in version 2.
     pub header: ClassicHeader,
-    /// Packet counts.
+    /// Numbers of packets sent, received, lost and rejected.
     pub counts: Counts,
-    /// Periods, rates, throughput.
+    /// Periods, packet rates and throughput.
     #[serde(default)]
     pub periods: MeanPeriods,
     /// Raw one-way delay, computed from two clocks; negative if the clocks disagree.
@@ -63,17 +64,17 @@ pub struct Summary {
     /// Delay variation between consecutive packets.
     #[serde(default)]
     pub ipdv: Ipdv,
-    /// RTP jitter.
+    /// RTP jitter (RFC 3550), in ns.
     pub rfc3550_jitter: Option<Rfc3550>,
     /// MAPDV2 (per RFC 5481's description), in ns.
     pub mapdv2: Option<f64>,
     /// Loss and its clustering.
     #[serde(default)]
     pub loss: Loss,
-    /// Duplication.
+    /// Figures of duplication.
     #[serde(default)]
     pub duplicates: Duplicates,
-    /// Reordering.
+    /// Figures of reordering.
     #[serde(default)]
     pub reordering: Reordering,
     /// Regression of delay on arrival time: m and r of the classic report.
@@ -82,7 +83,7 @@ pub struct Summary {
     pub regression_send: Option<Regression>,
     /// Cause of the slope of delay.
     pub trend: Option<Trend>,
-    /// Relative clock skew.
+    /// Relative skew of the two clocks.
     pub skew_hull: Option<SkewHull>,
     /// PDV with the skew removed; `None` if the skew is negligible.
     pub pdv_deskewed: Option<Distribution>,
@@ -93,12 +94,12 @@ pub struct Summary {
     pub stalls: Stalls,
     /// Delay counted from due times; `None` if the sender's errors are negligible.
     pub intended_latency: Option<IntendedLatency>,
-    /// Confidence intervals.
+    /// Confidence intervals of loss and delay.
     #[serde(default)]
     pub inference: Inference,
     /// Play-out buffers and voice quality.
     pub dejitter: Option<Dejitter>,
-    /// Service objectives.
+    /// Comparison with the network performance objectives of ITU-T Y.1541.
     pub objectives: Option<Y1541>,
     /// Clock estimate, and facts about both clocks.
     #[serde(default)]
@@ -164,7 +165,7 @@ pub struct ClassicHeader {
     pub pktlen: u64,
     /// IP protocol number: 17 UDP, 6 TCP.
     pub proto: u8,
-    /// Period, in ns.
+    /// Time between packets, in ns.
     pub period: i64,
     /// Address of the sender.
     pub src_ip: Option<String>,
@@ -174,7 +175,7 @@ pub struct ClassicHeader {
     pub src_port: u16,
     /// Port of the receiver.
     pub dst_port: u16,
-    /// Requested DSCP.
+    /// DSCP requested by the sender.
     pub dscp: u8,
     /// Clock offset θ = server − client, in ns; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -190,11 +191,11 @@ pub struct ClassicHeader {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum ClassicCommand {
-    /// Client to server.
+    /// The client sends to the server.
     #[default]
     #[serde(rename = "SENDING")]
     Sending,
-    /// Server to client.
+    /// The server sends to the client.
     #[serde(rename = "SEND_ME")]
     SendMe,
 }

@@ -134,9 +134,9 @@ pub enum StampSource {
     User = 0,
     /// The kernel's network stack, in software (`SO_TIMESTAMPING`).
     Kernel = 1,
-    /// The network adapter.
+    /// The network adapter, in hardware.
     Hardware = 2,
-    /// A packet capture.
+    /// A packet capture: the time at which the capture point recorded the packet.
     Wire = 3,
 }
 
@@ -160,7 +160,7 @@ impl fmt::Display for StampSource {
 /// A time and its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// The time.
+    /// Time of the event.
     pub at: WallTime,
     /// Source of the time.
     pub source: StampSource,

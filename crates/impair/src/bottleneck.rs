@@ -37,7 +37,7 @@ struct CellClock {
     overhead: i128,
     /// Start of slot 0.
     phase: SteadyTime,
-    /// First free slot.
+    /// Number of the first free slot.
     free: i128,
 }
 
@@ -155,7 +155,7 @@ impl Bottleneck {
         self.accept(now, bytes)
     }
 
-    /// Returns the competitor whose packet is next, if it is due before `now`.
+    /// Returns the index of the competitor whose packet is next, if it is due before `now`.
     fn next_before(&self, now: SteadyTime) -> Option<usize> {
         let due = self.others.iter().enumerate().filter_map(|(k, o)| Some((o.next?, k)));
         due.min().filter(|(at, _)| *at < now).map(|(_, k)| k)

@@ -343,7 +343,7 @@ fn a_scenario_says_what_it_says() {
 #[test]
 fn a_bad_scenario_names_its_line() {
     for (text, line, said) in [
-        ("delay = 3ms", 1, "before the first section"),
+        ("delay = 3ms", 1, "precede the first section"),
         ("[up]\nloss = 130%", 2, "probability"),
         ("[up]\nloss = gilbert p=1%", 2, "needs both"),
         ("[up]\n\ndelay = 3", 3, "a time such as"),

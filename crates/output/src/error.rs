@@ -21,7 +21,7 @@ pub enum Error {
     NotInBuild {
         /// The option or format.
         what: String,
-        /// The missing feature.
+        /// Cargo feature that this build lacks.
         feature: &'static str,
     },
     /// An operation failed.
@@ -29,7 +29,7 @@ pub enum Error {
     During {
         /// The operation, or the option that requested it.
         doing: String,
-        /// The reason.
+        /// Reason why the operation failed.
         source: Box<dyn StdError + Send + Sync>,
     },
     /// A file could not be written.

@@ -78,7 +78,7 @@ impl Output {
 pub enum OwnOption {
     /// No option of its own: it is requested by `--as NAME`.
     None,
-    /// `--NAME`.
+    /// The option `--NAME`, with the format's own name.
     Shown,
     /// Option from before version 0.2. It is still accepted, but help does not show it.
     Former(&'static str),
@@ -92,7 +92,7 @@ pub enum Destination {
     /// One file per stream. With two streams, the name of the stream is appended to the path. A single stream may also
     /// be written to standard output.
     FileEach,
-    /// A folder.
+    /// A folder, for formats that write several files.
     Folder,
 }
 

@@ -1,4 +1,4 @@
-//! `--html`: a page.
+//! Output format `html`: a page for a web browser.
 
 use crate::format::{Destination, Output, OwnOption, ReportParts, write_file};
 use crate::pages;

@@ -119,9 +119,9 @@ pub struct PhasesDocument<'a> {
     format: &'static str,
     /// Measured delay: `round trip` or `one-way delay`.
     quantity: &'a str,
-    /// Test without load.
+    /// Results of the test without load.
     idle: &'a Summary,
-    /// Test under load.
+    /// Results of the test under load.
     loaded: &'a Summary,
     /// Streams that formed the load.
     load: &'a [LoadStream],
@@ -137,9 +137,9 @@ pub struct PhasesDocument<'a> {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct RoundTripsPerMinute {
-    /// Without load.
+    /// Value without load.
     idle: f64,
-    /// Under load.
+    /// Value under load.
     loaded: f64,
 }
 

@@ -79,7 +79,7 @@ pub type ReportTable = Vec<Vec<(String, String)>>;
 
 /// An analysed stream.
 pub struct AnalysedStream {
-    /// Every figure.
+    /// All figures of the stream.
     pub summary: Summary,
     /// Facts about the stream: specification, hosts, times, ending.
     pub session: Session,
@@ -167,7 +167,7 @@ pub struct ReportExtra {
 
 /// Report of the streams of a test, or of logs.
 pub struct ReportStreams<'a> {
-    /// The streams.
+    /// Analysed streams.
     pub runs: &'a [AnalysedStream],
     /// Part that an instrument adds; `None` for most tests.
     pub extra: Option<&'a ReportExtra>,

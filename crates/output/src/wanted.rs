@@ -15,7 +15,7 @@ use tracing::error;
 /// Requested formats, each with its path.
 #[derive(Clone, Debug, Default)]
 pub struct WantedOutputs {
-    /// The formats.
+    /// Requested formats, each with the path that it is written to.
     pub outputs: Vec<(&'static Output, PathBuf)>,
     /// Names of the formats that could not be written; not set until all formats have been written.
     failed: OnceLock<Vec<&'static str>>,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {source}", .path.display())]
 pub struct OutputError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// Error of the system.
     pub source: io::Error,

@@ -35,7 +35,7 @@ use std::path::Path;
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OnePointDocument<'a> {
-    /// `one-point`.
+    /// Name of the instrument: `one-point`.
     pub instrument: &'static str,
     /// Version of this document: 1.
     pub version: u8,
@@ -55,7 +55,7 @@ impl OnePointDocument<'_> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SppDocument<'a> {
-    /// `spp`.
+    /// Name of the instrument: `spp`.
     pub instrument: &'static str,
     /// Version of this document: 1.
     pub version: u8,
@@ -137,7 +137,7 @@ pub enum LinkAnswer<'a> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpDocument<'a> {
-    /// `tcp`.
+    /// Name of the instrument: `tcp`.
     pub instrument: &'static str,
     /// Version of this document: 1.
     pub version: u8,
@@ -194,14 +194,14 @@ pub struct CaptureDocument<'a> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedDelays<'a> {
-    /// Direction.
+    /// Direction of the packets.
     pub direction: Direction,
     /// Number of packets and total delay by cause.
     pub explained: &'a DelayCauses,
 }
 
 /// Creates the document of passive round trips. `ping` contains the round trips of ping during the same time, `link`
-/// the question about the link, `ways` the summaries of both directions, and `notes` further notes.
+/// the analysis of the link that was requested, `ways` the summaries of both directions, and `notes` further notes.
 pub fn spp_document<'a>(
     r: &'a PassiveResult,
     ping: PingFigures,

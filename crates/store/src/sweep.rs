@@ -29,9 +29,9 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepPlan {
-    /// `jitlat sweep 1`.
+    /// Format of the file: `jitlat sweep 2`.
     pub format: String,
-    /// The far host.
+    /// Name or address of the far host.
     pub host: String,
     /// True for one-way tests, false for round trips.
     pub one_way: bool,
@@ -98,7 +98,7 @@ pub enum SweepError {
     NoRun {
         /// Number of the line, from 1.
         line: usize,
-        /// Reason.
+        /// Reason why the line is invalid.
         source: serde_json::Error,
     },
     /// A run is not in the plan, or appears twice.
@@ -112,7 +112,7 @@ pub enum SweepError {
     File {
         /// Operation that failed.
         doing: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,
@@ -126,7 +126,7 @@ pub enum SweepError {
     /// The contents of a file are not a sweep.
     #[error("reading the sweep {}", .path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Reason.
         source: Box<SweepError>,
@@ -188,7 +188,7 @@ impl SweepPlan {
 pub struct Contents {
     /// Plan of the sweep.
     pub plan: SweepPlan,
-    /// The finished runs.
+    /// Results of the finished runs.
     pub outcomes: Vec<RunOutcome>,
     /// Accepted packets of each run, in the order of the outcomes; empty for runs of older programs, which did not
     /// store packets.

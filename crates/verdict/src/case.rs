@@ -41,7 +41,7 @@ pub struct Case<'a> {
     pub episodes: Episodes,
     /// Delays that the sending host added.
     pub late: SenderDelays,
-    /// Lost packets.
+    /// Lost packets, divided into outages and other losses.
     pub losses: PathLosses,
     /// Losses that are neither outages nor packets that the sending host refused.
     pub scattered: Scattered,
@@ -375,6 +375,7 @@ impl<'a> Case<'a> {
             sent,
             lost,
             burst_ratio: self.scattered.pattern().burst_ratio,
+            loss_effect: self.scattered.design_effect(),
             base_ns,
         }
     }

@@ -4,17 +4,21 @@ use super::case::{Case, MIN_PACKETS};
 use super::causes::{FoundCause, RULES, merge_repeated};
 use super::profiles::{Interruption, Profile, SentTraffic};
 use super::sentences::headline::{
-    broadcast, effect_of_delay, effect_of_jitter, effect_of_missing, headline, not_as_asked,
+    broadcast, effect_of_delay, effect_of_jitter, effect_of_missing, headline, not_as_asked, too_few_packets,
 };
 use super::severity::{Experience, Played, of_outage};
 use jitlat_core::answer::{Answer, Cause, CauseId, Fault, HostGrade, Severity};
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::evidence::{Evidence, Judgement};
 use jitlat_core::session::Session;
+use jitlat_core::summary::ShareInterval;
 
-/// Returns the verdict in `judgement`, completed with its headline.
-pub fn into_answer(judgement: Judgement) -> Answer {
-    let Judgement { mut answer, known, received, lost, felt } = judgement;
+/// Returns the verdict in `judgement`, completed with its headline. `losses` has the interval of the loss ratio.
+pub fn into_answer(judgement: Judgement, losses: &ShareInterval) -> Answer {
+    let Judgement { mut answer, known, received, lost, mut felt } = judgement;
+    if answer.severity == Severity::Unknown && known.sent < MIN_PACKETS as u64 {
+        felt = felt.or_else(|| Some(too_few_packets(known.sent, lost, losses)));
+    }
     answer.headline = headline(&answer, known, [received, lost], felt.as_deref());
     answer
 }

@@ -65,12 +65,14 @@ impl Judge for PathJudge {
     fn conclude(&self, summary: &mut Summary, conclusion: Conclusion<'_>) {
         let Conclusion { session, round_trips, judgement, both_ways } = conclusion;
         let far_report = summary.two_way.as_ref().and_then(|figures| figures.far_report);
+        let losses = summary.loss.events;
         let answer = judgement.map(|judgement| match (far_report, both_ways) {
             (Some(report), _) => of_counts(summary.counts.sent, report.received),
-            (None, Some(TwoWayEvidence { answers: [up, down], losses })) => {
-                into_answer(two_way(judgement, [up.as_ref(), down.as_ref()], &RequestLosses { runs: losses }))
+            (None, Some(TwoWayEvidence { answers: [up, down], losses: lost })) => {
+                let runs = RequestLosses { runs: lost };
+                into_answer(two_way(judgement, [up.as_ref(), down.as_ref()], &runs), &losses)
             }
-            (None, None) => into_answer(judgement),
+            (None, None) => into_answer(judgement, &losses),
         });
         summary.answer = answer;
         let warnings = Notes::of(summary, session, round_trips);

@@ -27,7 +27,7 @@ pub struct LossPeriod {
     pub packets: f64,
     /// True if all events are the same number of packets apart.
     pub exact: bool,
-    /// Number of events.
+    /// Number of loss events.
     pub events: u64,
     /// Mean number of packets lost in an event.
     pub length: f64,

@@ -382,7 +382,8 @@ const MIN_STALL_NS: i64 = 15_000_000;
 /// Minimum number of packets between the starts of two stalls.
 const MIN_BETWEEN_STALLS: usize = 3;
 
-/// Returns the stall before the first packet: the next packets follow without a gap. Its length is 0 if there was none.
+/// Returns the stall before the first packet, after which the next packets follow without a gap. Its length is 0 if
+/// there was none.
 fn caught_up_at_once(delays: &Delays<'_>, late: &[i64], period: i64) -> Stall {
     let close = |k: &usize| {
         delays.time(*k).saturating_sub(delays.time(k - 1)) < period / 4 && late[*k] <= late[k - 1]

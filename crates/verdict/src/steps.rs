@@ -142,7 +142,7 @@ fn drains(delays: &Delays<'_>, step: &LevelStep, noise: DelayNoise) -> bool {
 enum Proof {
     /// The receiving host's clock was set.
     Clock,
-    /// The route changed.
+    /// The route changed, and neither clock was set.
     Route,
     /// Neither is proven.
     None,

@@ -4,7 +4,7 @@ use super::Severity;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// One conclusion.
+/// A conclusion from one or more figures, as a sentence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -25,11 +25,11 @@ pub enum Level {
     /// Nothing needs to be done.
     #[default]
     Good,
-    /// Worth knowing.
+    /// Worth knowing, but users will not notice it.
     Note,
-    /// Users will notice it.
+    /// Users will notice the effect.
     Poor,
-    /// Unusable.
+    /// The path is unusable for real-time traffic.
     Bad,
 }
 

@@ -104,7 +104,7 @@ pub struct Cause {
     /// Time from one event to the next, in seconds, if events repeat regularly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period_s: Option<f64>,
-    /// The confidence, 0…1.
+    /// Confidence that this is the cause, from 0 to 1.
     pub confidence: f64,
     /// Effect of this cause alone on an application.
     pub severity: Severity,
@@ -248,7 +248,7 @@ impl Answer {
 }
 
 impl CauseId {
-    /// All kinds.
+    /// All kinds of cause.
     pub const ALL: [CauseId; 18] = [
         CauseId::Outage,
         CauseId::Queue,

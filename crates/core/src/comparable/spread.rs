@@ -29,9 +29,9 @@ pub struct ResampledSpread {
     pub resamples: u32,
     /// Number of consecutive packets drawn together; for batches, packets per batch.
     pub block: u64,
-    /// Medians.
+    /// Medians, in ns.
     pub median: Vec<f64>,
-    /// 99th percentiles.
+    /// 99th percentiles, in ns.
     pub p99: Vec<f64>,
 }
 

@@ -7,8 +7,8 @@ const MIN_MANY_VALUES: usize = 1 << 12;
 /// Minimum number of values for counting by parts; among fewer values, each rank is selected directly.
 const MIN_COUNTED_VALUES: usize = 1 << 7;
 
-/// Percentiles of a fixed list. Values are counted in equal parts of their range, and only parts that contain a
-/// percentile are examined further.
+/// Percentiles of a list of values, found without sorting it: values are counted in equal parts of their range, and
+/// only parts that contain a percentile are examined further.
 #[derive(Clone, Debug)]
 pub struct OrderStatistics {
     n: usize,

@@ -39,7 +39,7 @@ pub struct Evidence<'a> {
     pub came: &'a SeqSet,
     /// Sorted delays; `None` if no figure needed them sorted.
     pub sample: Option<&'a Sample>,
-    /// Duplicates.
+    /// Packets that arrived more than once.
     pub copies: &'a Copies,
     /// Estimate of the clocks.
     pub clock: &'a ClockEstimate,

@@ -20,9 +20,8 @@ pub struct RowNotes {
     /// `sent_late`.
     #[serde(default)]
     pub entries: bool,
-    /// Packets without a kernel stamp of their queue entry that took a millisecond or more from the program's clock
-    /// reading to their departure: sequence number, and time in ns. If other packets have the stamp, the stamps of
-    /// these were lost.
+    /// Packets whose queue entry the kernel did not stamp, and that left a millisecond or more after the program's
+    /// clock reading: sequence number, and time in ns. If other packets have the stamp, it was lost for these.
     #[serde(default)]
     pub unentered: Vec<(u32, i64)>,
     /// Packets that spent a millisecond or more in the receiving host after their arrival stamp: sequence number, and

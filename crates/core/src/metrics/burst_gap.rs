@@ -24,7 +24,7 @@ pub struct BurstGap {
     pub mean_burst_duration_ms: Option<f64>,
     /// Mean length of gaps times the period, in ms; `None` if the period is unknown.
     pub mean_gap_duration_ms: Option<f64>,
-    /// Losses in gaps.
+    /// Number of losses in gaps.
     pub isolated_losses: u64,
 }
 

@@ -37,15 +37,15 @@ pub struct ClockEstimate {
     /// Median of the probes' round trips minus their minimum, in ns: the larger one of the values before and after the
     /// start of the stream. Smaller changes of offset or round trip cannot be detected.
     pub rtt_spread_ns: Option<f64>,
-    /// Number of probes.
+    /// Number of clock probes.
     pub probes: usize,
     /// Value subtracted from each raw delay, in ns: +θ up, −θ down.
     pub correction_ns: Option<i64>,
     /// True if the direction, and therefore the sign, is known.
     pub direction_known: bool,
-    /// The client's clock.
+    /// Report of the client about its clock.
     pub client: HostClock,
-    /// The server's clock.
+    /// Report of the server about its clock.
     pub server: HostClock,
 }
 

@@ -61,10 +61,10 @@ pub struct DejitterPoint {
     pub burst_ratio: Option<f64>,
     /// Mouth-to-ear delay, in ms.
     pub ta_ms: f64,
-    /// E-model rating.
+    /// Transmission rating R of the E-model.
     #[serde(rename = "R")]
     pub r: f64,
-    /// Mean opinion score.
+    /// Mean opinion score, from 1 to 4.5.
     #[serde(rename = "MOS")]
     pub mos: f64,
     /// True if loss is bursty and above 2 %, which is outside the range for which the model was validated.
@@ -78,7 +78,7 @@ pub struct VoiceCodec {
     pub name: String,
     /// Equipment impairment Ie.
     pub ie: f64,
-    /// Robustness to loss Bpl.
+    /// Packet-loss robustness factor Bpl.
     pub bpl: f64,
     /// Packetisation and look-ahead, in ms.
     pub delay_ms: f64,
@@ -131,7 +131,7 @@ use crate::time::Span;
 /// Assumptions about the receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverModel<'a> {
-    /// Codec.
+    /// Assumed codec.
     pub codec: &'a VoiceCodec,
     /// Effect of delay on quality.
     pub model: DelayModel,

@@ -60,7 +60,7 @@ impl<'de> Deserialize<'de> for Delay {
 pub struct Unconditional {
     /// Number of packets sent.
     pub n: u64,
-    /// Median.
+    /// Median delay, in ns.
     pub median: Option<Delay>,
     /// Percentiles of the empirical distribution.
     pub percentiles: Percentiles<Delay>,

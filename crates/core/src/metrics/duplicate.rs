@@ -25,11 +25,11 @@ pub struct Duplicates {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct TimeToDuplicate {
-    /// Smallest time.
+    /// Shortest time.
     pub min: i64,
     /// Median time.
     pub median: f64,
-    /// Largest time.
+    /// Longest time.
     pub max: i64,
 }
 

@@ -24,11 +24,11 @@ pub struct Ipdv {
     pub stddev: Option<f64>,
     /// Standard deviation with divisor n.
     pub stddev_pop: Option<f64>,
-    /// Median.
+    /// Median difference.
     pub median: Option<f64>,
-    /// Lower quartile.
+    /// Lower quartile of the differences.
     pub p25: Option<i64>,
-    /// Upper quartile.
+    /// Upper quartile of the differences.
     pub p75: Option<i64>,
     /// Interquartile range, p75 − p25.
     pub iqr: Option<i64>,
@@ -36,9 +36,9 @@ pub struct Ipdv {
     pub iqr_linear: Option<f64>,
     /// Mean of the absolute values, called MPPDV in RFC 5481.
     pub mean_abs: Option<f64>,
-    /// 0.1th percentile.
+    /// 0.1th percentile of the differences.
     pub p0_1: Option<i64>,
-    /// 99.9th percentile.
+    /// 99.9th percentile of the differences.
     pub p99_9: Option<i64>,
     /// True if the quartiles are equal although the standard deviation is not zero, because the clock is too coarse.
     pub quantised: bool,

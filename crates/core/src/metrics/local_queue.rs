@@ -16,15 +16,15 @@ pub struct LocalQueue {
     /// Number of packets whose queue entry the kernel did not stamp. The time since the program's own clock reading is
     /// used for them; it is an upper bound.
     pub bounded: u64,
-    /// Shortest time.
+    /// Shortest time in the queue.
     pub min: i64,
-    /// Median time.
+    /// Median time in the queue.
     pub median: f64,
-    /// 99th percentile.
+    /// 99th percentile of the time in the queue.
     pub p99: i64,
-    /// Longest time.
+    /// Longest time in the queue.
     pub max: i64,
-    /// Mean time.
+    /// Mean time in the queue.
     pub mean: f64,
 }
 

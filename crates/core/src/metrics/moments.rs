@@ -328,7 +328,7 @@ impl Extremes {
 /// A least-squares line with Pearson's r; it runs through the means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FittedLine {
-    /// Slope.
+    /// Slope of the line.
     pub m: f64,
     /// Pearson's r; `None` if y does not vary.
     pub r: Option<f64>,
@@ -338,7 +338,7 @@ pub struct FittedLine {
     pub origin_y: i64,
     /// Mean of y minus its origin.
     pub mean_y: f64,
-    /// Σ(x − x̄)².
+    /// Sum of squared deviations from the mean of x: Σ(x − x̄)².
     pub sxx: f64,
 }
 

@@ -110,7 +110,7 @@ impl HeldNumbers {
         expected
     }
 
-    /// Moves numbers into the ring that are near `expected` after it has advanced.
+    /// Moves the numbers that are near the new `expected` into the ring.
     fn bring_near(&mut self, expected: u64) {
         while let Some(number) = self.far.first().copied().filter(|number| Self::is_near(*number, expected)) {
             self.far.pop_first();

@@ -48,11 +48,11 @@ pub struct Reordering {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ReorderDensity {
-    /// Packets with positive displacement, in percent.
+    /// Share of packets with positive displacement, in percent.
     pub percent_late: f64,
     /// Packets with negative displacement, in percent.
     pub percent_early: f64,
-    /// Mean of |displacement|.
+    /// Mean absolute displacement.
     pub mean_displacement: f64,
     /// Mean of the positive displacements.
     pub mean_late_displacement: Option<f64>,

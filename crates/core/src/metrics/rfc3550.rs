@@ -12,7 +12,7 @@ pub struct Rfc3550 {
     pub last: f64,
     /// Mean of J over packets 2…n.
     pub mean: f64,
-    /// Largest J.
+    /// Largest value of J.
     pub max: f64,
     /// J by the integer algorithm of RFC 3550 A.8.
     #[serde(rename = "final_int")]

@@ -13,7 +13,7 @@ pub struct ScheduleError {
     pub min: i64,
     /// Median error.
     pub median: f64,
-    /// 99th percentile.
+    /// 99th percentile of the error.
     pub p99: i64,
     /// Error of the latest packet, compared with its due time.
     pub max: i64,
@@ -45,7 +45,7 @@ pub struct Stretched {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct HandedOver {
-    /// 99th percentile.
+    /// 99th percentile of the error.
     pub p99: i64,
     /// Error of the latest packet, compared with its due time.
     pub max: i64,

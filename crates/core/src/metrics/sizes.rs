@@ -10,7 +10,7 @@ use serde::Serialize;
 pub struct SizeFit {
     /// Fixed delay, in the same unit as the times.
     pub fixed: f64,
-    /// Time per byte.
+    /// Time per byte, in the same unit as the times.
     pub per_byte: f64,
     /// Time per byte by Theil and Sen's method: the median of all slopes, which outliers do not affect.
     pub per_byte_robust: f64,
@@ -60,7 +60,7 @@ pub struct Steps {
     pub overhead: u32,
     /// Time τ of a cell.
     pub per_cell: f64,
-    /// Constant part c.
+    /// Constant part c of the time.
     pub fixed: f64,
     /// Sum of squared residuals.
     pub sse: f64,

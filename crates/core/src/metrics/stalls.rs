@@ -39,11 +39,11 @@ pub struct WithoutStalls {
     pub n: u64,
     /// Mean delay.
     pub mean: f64,
-    /// Standard deviation.
+    /// Standard deviation of delay.
     pub stddev: Option<f64>,
-    /// PDV, 99th percentile.
+    /// 99th percentile of PDV.
     pub pdv_p99: i64,
-    /// PDV, 99.9th percentile.
+    /// 99.9th percentile of PDV.
     pub pdv_p999: i64,
     /// Largest PDV.
     pub pdv_max: i64,

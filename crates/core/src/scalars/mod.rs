@@ -58,7 +58,7 @@ pub static SCALARS: [Scalar; COUNT] = {
 };
 
 impl Scalar {
-    /// Returns the scalar with this key, or with this older name; `None` if there is none.
+    /// Returns the scalar that has this key, or had it in an earlier version; `None` if there is none.
     pub fn named(key: &str) -> Option<&'static Scalar> {
         SCALARS.iter().find(|f| f.key == key || f.alias == Some(key))
     }

@@ -18,7 +18,7 @@ pub struct Scalar {
     pub about: &'static str,
     /// Clause of the standard that defines the scalar; empty for definitions of this program.
     pub source: &'static str,
-    /// Unit.
+    /// Unit of the values.
     pub unit: ScalarUnit,
     /// Direction in which values are better.
     pub better: Better,
@@ -44,7 +44,7 @@ pub struct Quantile {
     pub family: &'static str,
     /// Subject of the distribution, without a full stop.
     pub about: &'static str,
-    /// Percentage.
+    /// Percentile, in percent.
     pub percent: Percent,
     /// Returns the number of values in the distribution.
     pub count: fn(&ScalarSource<'_>) -> u64,
@@ -64,7 +64,7 @@ pub enum Better {
 /// Kinds of measurement that have a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applies {
-    /// One-way tests.
+    /// True for one-way tests.
     pub one_way: bool,
     /// Round-trip tests as a whole.
     pub round_trips: bool,

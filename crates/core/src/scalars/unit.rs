@@ -20,20 +20,20 @@ pub enum ScalarUnit {
         /// Number of decimals shown.
         decimals: u8,
     },
-    /// Packets per second.
+    /// A rate in packets per second.
     PacketRate,
-    /// Bits per second.
+    /// A rate in bits per second.
     BitRate,
-    /// Parts per million.
+    /// A ratio in parts per million.
     Ppm,
-    /// Bytes.
+    /// A size in bytes.
     Bytes,
 }
 
 /// An exact value of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ExactNumber {
-    /// An integer.
+    /// An integer value.
     Whole(i64),
     /// Any other number.
     Real(f64),

@@ -29,17 +29,17 @@ pub enum Factor {
     Period,
     /// Time from an answer to the next request.
     Wait,
-    /// DSCP.
+    /// DSCP of the packets.
     Dscp,
     /// Priority within the sending host.
     Priority,
-    /// Wi-Fi access category.
+    /// Wi-Fi access category of the packets.
     Category,
     /// Protocol of two-way tests, and the kind of stamps.
     Protocol,
-    /// UDP or TCP.
+    /// Transport protocol: UDP or TCP.
     Transport,
-    /// Background load.
+    /// Background load on the path.
     Load,
     /// A number that distinguishes saved tests, for example the value of a distance tag.
     Number,
@@ -86,7 +86,7 @@ pub struct FactorLevel {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepAxis {
-    /// The condition.
+    /// Condition that is varied.
     pub factor: Factor,
     /// Name for readers, with the unit in parentheses if there is one; `None` to use the name of the factor.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -100,7 +100,7 @@ pub struct Directions {
 pub struct LossRun {
     /// Sequence number of the first request.
     pub first: u32,
-    /// Number of requests.
+    /// Number of requests in the run.
     pub length: u32,
     /// Direction in which the requests were lost.
     #[serde(rename = "way")]
@@ -136,9 +136,10 @@ pub struct NotAnswers {
     pub unmatched: u64,
     /// Datagrams of the far host from a port other than the one that received the requests.
     pub other_port: u64,
-    /// ICMP messages from the far host that the port is closed (port unreachable).
+    /// ICMP messages in which the far host reports that the port is closed (port unreachable).
     pub refused: u64,
-    /// ICMP messages that a filter or policy prohibits the requests (ICMP codes 9, 10 and 13, ICMPv6 code 1).
+    /// ICMP messages which report that a filter or policy prohibits the requests (ICMP codes 9, 10 and 13, ICMPv6 code
+    /// 1).
     pub prohibited: u64,
 }
 

@@ -116,13 +116,13 @@ pub struct DirectionResult {
     pub latency_corrected: Option<Corrected>,
     /// Delay variation between consecutive packets.
     pub ipdv: Ipdv,
-    /// RTP jitter.
+    /// RTP jitter (RFC 3550), in ns.
     pub rfc3550_jitter: Option<Rfc3550>,
     /// MAPDV2, in ns.
     pub mapdv2: Option<f64>,
     /// Cause of the slope of delay over time.
     pub trend: Option<Trend>,
-    /// Relative clock skew.
+    /// Relative skew of the two clocks.
     pub skew_hull: Option<SkewHull>,
     /// PDV with the skew removed; `None` if it is negligible.
     pub pdv_deskewed: Option<Distribution>,

@@ -52,8 +52,8 @@ fn processors(n: usize) -> String {
     if n == 1 { "1 processor".to_owned() } else { format!("{n} processors") }
 }
 
-/// Clock reading time above which the clock is assumed to be read by a system call instead of the vDSO, in
-/// ns.
+/// Clock reading time, in ns, above which the clock is assumed to be read by a system call: reading it through the
+/// vDSO takes tens of nanoseconds.
 const SLOW_CLOCK: Span = Span(200);
 /// Shortest stall that is reported, because it is visible in jitter figures.
 const LONG_STALL: Span = Span::millis(1);

@@ -337,7 +337,7 @@ impl SppArgs {
         }
     }
 
-    /// Returns the columns of the lines.
+    /// Returns the columns of the printed lines.
     pub fn columns(&self) -> PairColumns {
         PairColumns {
             count: self.count,

@@ -54,7 +54,7 @@ pub struct LivePointArgs {
     pub pairs: Option<u64>,
     /// Also capture packets for other hosts
     ///
-    /// Needed at a mirror port or on a bridge.
+    /// Needed on a mirror port or a bridge.
     #[arg(long)]
     pub promiscuous: bool,
     /// Kernel memory for unread packets per interface (k, M, G)

@@ -34,8 +34,8 @@ pub enum RuleKind {
     Results {
         /// Conditions; a result is bad if it meets one of them.
         conditions: Vec<AlertCondition>,
-        /// Conditions for the end of the alert; a result is good if it meets all of them. If empty, a result is good unless it
-        /// is bad.
+        /// Conditions for the end of the alert; a result is good if it meets all of them. If empty, every
+        /// result that is not bad is good.
         until: Vec<AlertCondition>,
         /// Number of bad results, among the last `of`, that make the alert fire.
         bad: u32,

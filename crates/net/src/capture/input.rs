@@ -12,7 +12,8 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const XZ: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
 
-/// Maximum memory, in bytes, that a compressed file may request for window and dictionary.
+/// Maximum memory, in bytes, that a compressed file may request for window and dictionary; otherwise a small file
+/// could exhaust the memory of this host.
 const MAX_UNPACK_MEMORY: u64 = 128 << 20;
 
 pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {

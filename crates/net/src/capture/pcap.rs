@@ -25,6 +25,8 @@ impl Pcap {
     pub(super) fn begin(buffer: &mut ReadBuffer) -> io::Result<Option<Pcap>> {
         let Some(h) = buffer.peek(24)? else { return Ok(None) };
         let (big, unit, record_header) = match (word(h, 0, false), word(h, 0, true)) {
+            // The magic number shows both the byte order and the unit of the timestamps: microseconds or
+            // nanoseconds.
             (0xa1b2_c3d4, _) => (false, 1000, 16),
             (_, 0xa1b2_c3d4) => (true, 1000, 16),
             (0xa1b2_3c4d, _) => (false, 1, 16),

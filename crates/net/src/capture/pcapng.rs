@@ -14,7 +14,7 @@ const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
-/// Maximum number of interfaces that a section may describe.
+/// Maximum number of interfaces that a section may describe, so that a damaged file cannot use up the memory.
 const MAX_INTERFACES: usize = 65_536;
 /// Length of the longest block that is parsed, in bytes.
 const MAX_BLOCK: u32 = 2 << 20;

@@ -136,6 +136,8 @@ impl Confinement {
             }
             (None, None) => match User::from_name("nobody").ok().flatten() {
                 Some(user) => (user.name, user.uid, user.gid),
+                // The kernel's user for unknown users (`overflowuid`), which works even if no user is called
+                // `nobody`.
                 None => ("65534".to_owned(), Uid::from_raw(65534), Gid::from_raw(65534)),
             },
         };

@@ -23,7 +23,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum length of a datagram, in bytes.
+/// Maximum length of a datagram, in bytes: an IPv4 packet of 65 535 bytes without its IP and UDP headers.
 pub const MAX_DATAGRAM: usize = 65_507;
 /// Maximum wait for a transmit stamp. The driver takes the stamp when the packet is passed to the adapter,
 /// nearly always before the send call returns.

@@ -496,6 +496,7 @@ fn receive_within(socket: &impl AsFd, span: Span) -> bool {
 }
 
 fn without_ip_header(packet: &[u8]) -> &[u8] {
+    // The header length is in the lower half of the first byte, in 32-bit words.
     let length = packet.first().map_or(0, |b| usize::from(b & 0x0f) * 4);
     packet.get(length..).unwrap_or_default()
 }

@@ -92,6 +92,7 @@ pub fn open(
 ) -> io::Result<PreparedSocket> {
     let mut notes = Vec::new();
     let (owner, from) = owner(to, marking, &mut notes)?;
+    // If the kernel does not know the path MTU, that of Ethernet applies.
     let mtu = sys::path_mtu(owner.as_fd(), to.is_ipv6()).map_or(1500, |mtu| mtu as usize);
     let largest = mtu.saturating_sub(frame::beneath(to.ip()));
     if payload > largest {
@@ -138,6 +139,7 @@ pub fn open_ethernet(
             to.ip()
         )));
     }
+    // If the kernel does not know the path MTU, that of Ethernet applies.
     let largest = sys::path_mtu(owner.as_fd(), to.is_ipv6()).map_or(1500, |mtu| mtu as usize);
     if payload > largest {
         return Err(unsupported(format!("{payload} bytes do not fit into a frame, which holds {largest}")));

@@ -111,6 +111,7 @@ pub fn run(
             break;
         }
         pinger.handle_timeout(tick());
+        // Bounded, so that a connection that accepts no data does not make the queue grow without limit.
         while waiting.len() < 64 * sizes.request() {
             match pinger.poll_transmit(tick(), &mut waiting) {
                 Some(Transmit::Request(_) | Transmit::Conversation) => {}

@@ -1,4 +1,4 @@
-//! [`TcpEvent`]: an event that delayed one direction's data, or may have.
+//! [`TcpEvent`]: an event that delayed, or may have delayed, the data of one direction.
 
 use core::net::SocketAddr;
 use jitlat_core::time::{Span, WallTime};
@@ -29,7 +29,7 @@ pub enum EventKind {
     WindowFull,
 }
 
-/// An event that delayed one direction's data, or may have.
+/// An event that delayed, or may have delayed, the data of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpEvent {

@@ -192,7 +192,7 @@ fn what_keeps_packets_or_pairs_from_being_found_is_said() {
         unmatched(0),
         "no packet was matched within 5 s; the captures have no packet in common under this rule"
     );
-    assert_eq!(unmatched(1), "no packet was matched within 5 s; try a larger -d, or another -o");
+    assert_eq!(unmatched(1), "no packet was matched within 5 s; try a larger -d or another -o");
     assert!(note(|r| r.summary.pairs = 0).starts_with("no pairs: a pair is an OUT packet"));
 }
 
@@ -319,6 +319,6 @@ fn the_addresses_of_what_is_common_are_named() {
     let notes = explain_no_match(&[captured(0, 10), captured(0, 10)], Some(&plan));
     assert_eq!(
         notes[2],
-        "the common packets go between 10.0.0.1 and 10.0.0.4; leave out -a and -A to have the addresses found"
+        "the common packets are between 10.0.0.1 and 10.0.0.4; leave out -a and -A to have the addresses found"
     );
 }

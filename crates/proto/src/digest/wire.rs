@@ -398,6 +398,7 @@ impl Entries {
         };
         match kind {
             0 => {
+                // The count is not trusted: a message can only contain as many entries as it has bytes for.
                 let mut list = Vec::with_capacity(count.min(r.remaining() / 74));
                 for _ in 0..count {
                     let (at, src, dst, ttl) = (at(r)?, address(r)?, address(r)?, r.u8()?);

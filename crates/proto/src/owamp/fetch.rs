@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Number of records in one piece of about 16 kB; they fill whole encryption blocks.
 const RECORDS_PER_PIECE: usize = 640;
-/// Smallest number of records that fill whole encryption blocks.
+/// Smallest number of records that fill whole encryption blocks: a record has 25 bytes, a block 16.
 const MIN_RECORDS_PER_BLOCK: usize = 16;
 const _: () = assert!(
     (MIN_RECORDS_PER_BLOCK * DataRecord::LEN).is_multiple_of(BLOCK)

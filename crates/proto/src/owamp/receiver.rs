@@ -12,7 +12,7 @@ use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 use jitlat_core::{Span, WallTime};
 use std::collections::VecDeque;
 
-/// Maximum number of duplicates recorded.
+/// Number of duplicates that are recorded in addition to one per packet, so that short sessions may have more.
 const MAX_DUPLICATES: usize = 1024;
 /// Maximum number of records for which memory is allocated before the first packet.
 const RESERVED_RECORDS: usize = 1 << 20;

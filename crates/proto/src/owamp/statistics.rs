@@ -268,6 +268,7 @@ fn time_of_day(at: NtpTime) -> String {
     // Eras of 2^32 s begin in 1900 and 2036. Times without the highest bit belong to the later era.
     let era = i64::from(at.0 >> 63 == 0) << 32;
     let thousandths = ((u128::from(at.0) * 1000 + (1 << 31)) >> 32) as i64;
+    // 2 208 988 800 s lie between the beginning of the NTP era in 1900 and 1970.
     let seconds = thousandths.div_euclid(1000) + era - 2_208_988_800;
     let thousandths = thousandths.rem_euclid(1000);
     let (year, month, day) = civil(seconds.div_euclid(86_400));

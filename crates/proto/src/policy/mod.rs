@@ -134,12 +134,14 @@ impl Default for Policy {
             networks: Networks::default(),
             client: Quota {
                 packets: Some(200_000),
+                // 1 Gbit/s.
                 bytes: Some(125_000_000),
                 memory: Some(3 << 29),
                 ..Quota::default()
             },
             total: Quota { memory: Some(3 << 30), ..Quota::default() },
             services: [
+                // Connections, then sessions: in total, and per client.
                 (ONE_WAY, rules(Some((256, 40)), Some((128, 32)))),
                 (TEST_PORT, rules(Some((256, 32)), None)),
                 (TWAMP, rules(Some((64, 16)), Some((256, 64)))),

@@ -40,6 +40,7 @@ impl Default for TwampRules {
             users: Users::default(),
             rounds: 2048,
             sessions: 16,
+            // The longest datagram, minus the fields of an answer in the keyed modes.
             padding: 65_507 - 112,
             set_up_wait: Span::seconds(30),
             idle: Span::seconds(900),

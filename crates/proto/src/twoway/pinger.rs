@@ -123,8 +123,9 @@ enum PingerState {
 }
 
 impl<P: Protocol> Pinger<P> {
-    /// Creates a test that starts when it is first polled. Allocates all memory now: per request, 64 bytes
-    /// for the record and 16 for the transmit timestamps.
+    /// Creates a test that starts when it is first polled. Allocates memory now, for up to a million requests:
+    /// per request, 64 bytes for the record and 16 for the transmit timestamps. Longer tests allocate more
+    /// while they run.
     pub fn new(protocol: P, plan: PingPlan, stamps: StampSource) -> Pinger<P> {
         let packets = plan.spec.packets();
         // Twice the number of requests, for duplicates, and a reserve for short tests.

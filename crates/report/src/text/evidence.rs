@@ -6,7 +6,9 @@ use jitlat_core::clock::SyncState;
 use jitlat_core::scalars::{ExactNumber, Selector, selectors};
 use jitlat_core::session::Ending;
 use jitlat_core::spec::{Direction, Dscp, Transport};
-use jitlat_core::summary::{Coverage, HostClock, LossPattern, OffsetEstimator, Summary, TrendVerdict};
+use jitlat_core::summary::{
+    Coverage, HostClock, LossPattern, NoInterval, OffsetEstimator, ShareInterval, Summary, TrendVerdict,
+};
 use jitlat_core::units::{eng4, eng4_f64, full, full_f64};
 use jitlat_verdict::Opinion;
 use std::collections::BTreeMap;
@@ -92,11 +94,7 @@ fn variation(page: &mut Page, s: &Summary) {
         ));
     }
     if let Some(ratio) = s.loss.ratio.filter(|_| s.reordering.observable) {
-        let interval = s.loss.wilson95_correlated.or(s.loss.wilson95);
-        let interval = interval.map(|[lo, hi]| {
-            format!(", between {:.3}% and {:.3}% with 95% confidence", lo * 100.0, hi * 100.0)
-        });
-        page.item(&format!("loss {:.3}%{}", ratio * 100.0, interval.unwrap_or_default()));
+        page.item(&format!("loss {:.3}%{}", ratio * 100.0, loss_interval(&s.loss.events)));
         loss_pattern(page, s);
     }
     mean::intervals(s).iter().for_each(|line| page.item(line));
@@ -109,16 +107,28 @@ fn variation(page: &mut Page, s: &Summary) {
     }
     if let Some(b) = &s.inference.bootstrap {
         page.item(&format!(
-            "by block bootstrap (seed {}), with 95% confidence: mean latency between {} and {}, median between {} and \
-             {}, 99% between {} and {}",
+            "by block bootstrap (seed {}), with 95% confidence: mean latency between {} and {}, median between {} and {}",
             b.seed,
             eng4_f64(b.mean[0]),
             eng4_f64(b.mean[1]),
             eng4_f64(b.median[0]),
-            eng4_f64(b.median[1]),
-            eng4_f64(b.p99[0]),
-            eng4_f64(b.p99[1])
+            eng4_f64(b.median[1])
         ));
+    }
+}
+
+/// Describes the interval of the loss ratio, or why there is none.
+fn loss_interval(events: &ShareInterval) -> String {
+    let plural = if events.events == 1 { "" } else { "s" };
+    match (events.ci95, events.absent) {
+        (Some([low, high]), _) => format!(
+            ", between {:.3}% and {:.3}% with 95% confidence, from {} event{plural}",
+            low * 100.0,
+            high * 100.0,
+            events.events
+        ),
+        (None, Some(NoInterval::OneEvent)) => ", in one event: no interval".to_owned(),
+        _ => String::new(),
     }
 }
 

@@ -61,7 +61,7 @@ pub struct Setting {
     pub interval: i64,
     /// Distribution of random gaps; `None` for a fixed interval.
     pub random: Option<LateGaps>,
-    /// Source of timestamps.
+    /// Source of the time stamps.
     pub latency: LatencyType,
     /// True if the server reports its processing time.
     pub follow_up: bool,

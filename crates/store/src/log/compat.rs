@@ -8,7 +8,7 @@ pub enum LogVersion {
     V1,
     /// Version 1, and two more lines about the clocks.
     V2,
-    /// All known facts.
+    /// The current version, which stores all known facts.
     #[default]
     V3,
 }
@@ -90,7 +90,7 @@ impl RowLayout {
         }
     }
 
-    /// Number of times in a row.
+    /// Returns how many times (moments of a packet) a row contains.
     pub(super) fn moments(self) -> usize {
         if matches!(self, RowLayout::TwoWay { .. } | RowLayout::TwoWayTcp) { 4 } else { 2 }
     }

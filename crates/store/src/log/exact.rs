@@ -10,7 +10,7 @@ use jitlat_core::twoway::TcpSample;
 pub struct LogRow {
     /// Index of the row, from 0 in order of arrival.
     pub index: u64,
-    /// The packet.
+    /// The packet that the row describes.
     pub record: PacketRecord,
     /// The kernel's TCP_INFO, without the segment size; `None` if the row has none.
     pub tcp: Option<TcpSample>,

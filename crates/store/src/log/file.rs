@@ -59,7 +59,7 @@ pub enum CreateError {
     /// No file can be created in the folder.
     #[error("cannot create a log in {}: {source}", folder(.path))]
     Folder {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,
@@ -67,7 +67,7 @@ pub enum CreateError {
     /// The file cannot be created.
     #[error("cannot create the log {}: {source}", .path.display())]
     Create {
-        /// The file.
+        /// Path of the log.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,

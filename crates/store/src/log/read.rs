@@ -34,7 +34,7 @@ pub enum LogReadError {
     /// The file could not be opened.
     #[error("cannot open the log {name}: {source}")]
     Open {
-        /// The file.
+        /// Name of the log.
         name: String,
         /// Error of the system.
         source: io::Error,
@@ -42,7 +42,7 @@ pub enum LogReadError {
     /// Reading failed.
     #[error("reading the log {name} after line {line}: {source}")]
     Read {
-        /// The file.
+        /// Name of the log.
         name: String,
         /// Number of lines read before.
         line: u64,
@@ -52,19 +52,19 @@ pub enum LogReadError {
     /// The file is of another kind, or a log without any readable row.
     #[error("{name} is not a jitlat log: line {line} is {found}; expected {expected}")]
     NotALog {
-        /// The file.
+        /// Name of the file.
         name: String,
         /// The first invalid line, counted from 1.
         line: u64,
         /// Beginning of that line, quoted.
         found: String,
-        /// Expected contents.
+        /// Description of the expected contents.
         expected: &'static str,
     },
     /// The header lacks a fact without which the rows have no meaning.
     #[error("cannot analyse {name}: {problem}")]
     Header {
-        /// The file.
+        /// Name of the log.
         name: String,
         /// Description of the missing fact.
         problem: String,

@@ -86,7 +86,7 @@ fn remaining(rows: u64, lost: u64) -> String {
 /// Contents of a finished log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WrittenLog {
-    /// Number of rows.
+    /// Number of rows in the log.
     pub rows: u64,
     /// Number of records that cannot be written as a row: in versions 1 and 2, records without both times.
     pub left_out: u64,
@@ -296,7 +296,7 @@ impl<W: LogOutput> LogWriter<W> {
         Some((self.header.len() as u64, self.better_header.take()?))
     }
 
-    /// The output.
+    /// Returns the destination of the log.
     pub fn output(&self) -> &W {
         &self.out
     }

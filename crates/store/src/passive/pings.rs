@@ -15,7 +15,7 @@ pub enum PingsError {
     /// The file cannot be read.
     #[error("reading ping's round trips from {}: {source}", .path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Error of the system.
         source: io::Error,

@@ -89,12 +89,12 @@ impl SweepState {
         self.contents.outcomes.iter().any(|o| o.run == run)
     }
 
-    /// The plan.
+    /// Returns the plan of the sweep.
     pub fn plan(&self) -> &SweepPlan {
         &self.contents.plan
     }
 
-    /// The finished runs.
+    /// Returns the results of the finished runs.
     pub fn outcomes(&self) -> &[RunOutcome] {
         &self.contents.outcomes
     }

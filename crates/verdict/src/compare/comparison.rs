@@ -60,15 +60,15 @@ pub struct ComparisonSettings {
 pub enum Precondition {
     /// Kind of delay: round trip or one-way.
     Kind,
-    /// Up or down.
+    /// Direction of the packets: up or down.
     Direction,
-    /// UDP or TCP.
+    /// Transport protocol: UDP or TCP.
     Transport,
     /// Mean time between packets.
     Period,
     /// Payload size.
     Payload,
-    /// Number of packets.
+    /// Number of packets sent.
     Length,
     /// Addresses of sender and receiver.
     Path,
@@ -99,7 +99,7 @@ pub struct Unlike {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Difference {
-    /// B − A.
+    /// Difference B − A, in the unit of the figure.
     pub change: f64,
     /// 95 % confidence interval of the difference; `None` if the packets are not available.
     pub ci95: Option<[f64; 2]>,
@@ -156,9 +156,9 @@ pub struct IndependenceTests {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
-    /// Name of A.
+    /// Name of run A.
     pub a: String,
-    /// Name of B.
+    /// Name of run B.
     pub b: String,
     /// Compared quantity.
     pub basis: Basis,

@@ -41,9 +41,9 @@ pub enum RunKey {
     Dscp,
     /// Sender and receiver.
     Path,
-    /// Up or down.
+    /// Direction of the packets: up or down.
     Direction,
-    /// UDP or TCP.
+    /// Transport protocol: UDP or TCP.
     Transport,
     /// Payload size.
     Payload,
@@ -92,7 +92,7 @@ impl RunKey {
     }
 }
 
-/// Not the name of a [`RunKey`].
+/// The text is no key for grouping ([`RunKey`]).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is not a key for grouping: choose one of name, tag:KEY, dscp, path, direction, transport, payload, period"

@@ -18,9 +18,9 @@ pub enum SideChange {
     Better,
     /// No relevant difference.
     Same,
-    /// Not known.
+    /// Unknown: the data allow no decision.
     Undecided,
-    /// Not compared.
+    /// The runs were not compared.
     Refused,
 }
 

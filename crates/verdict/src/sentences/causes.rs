@@ -173,9 +173,9 @@ pub struct LossSpan {
 pub struct WorstPart {
     /// Loss ratio in this part, 0…1.
     pub share: f64,
-    /// Start, in seconds.
+    /// Start of the part, in seconds.
     pub from_s: f64,
-    /// End, in seconds.
+    /// End of the part, in seconds.
     pub to_s: f64,
 }
 

@@ -4,7 +4,7 @@ use super::causes::{direction, lost_size, tcp_limit};
 use super::numbers::{buffer_size, count, moment, percent, time};
 use jitlat_core::answer::{Answer, Cause, CauseId, Fault, Severity};
 use jitlat_core::evidence::KnownPackets;
-use jitlat_core::metrics::stat::wilson95;
+use jitlat_core::summary::ShareInterval;
 
 /// Returns the headline of `answer` for a test with the packets `known`, of which `received` arrived and `lost` were
 /// lost. `effect` is the effect that users notice most; it is used if no cause explains the severity of the verdict.
@@ -33,7 +33,7 @@ pub fn headline(
     } else if received == 0 && known.complete && known.sent > 0 {
         causes.iter().find(|c| c.id == CauseId::Mtu).map_or_else(|| NOTHING_ARRIVED.to_owned(), too_large)
     } else if severity == Severity::Unknown {
-        too_few(known.sent, lost)
+        format!("No verdict: {}.", too_few_packets(known.sent, lost, &ShareInterval::default()))
     } else {
         // Causes in a host or a clock do not explain the path's grade.
         let explains =
@@ -128,27 +128,28 @@ pub fn effect_of_jitter(ns: i64) -> String {
     format!("the delay varies by {}", time(ns as f64))
 }
 
-fn too_few(sent: u64, lost: u64) -> String {
+/// Describes a test of too few packets, `lost` of which were lost, with the interval of the loss ratio.
+pub fn too_few_packets(sent: u64, lost: u64, losses: &ShareInterval) -> String {
     if sent == 0 {
-        return "No verdict: no packets are known.".to_owned();
+        return "no packets are known".to_owned();
     }
-    let [low, high] = wilson95(lost, sent).unwrap_or([0.0, 1.0]);
-    let loss = match lost {
-        0 => format!(
-            "none were lost, so loss is below {} (95 % confidence)",
-            percent((3.0 / sent as f64).min(1.0))
-        ),
-        n => {
-            let were = if n == 1 { "was" } else { "were" };
-            format!(
-                "{n} {were} lost, so loss is between {} and {} (95 % confidence)",
-                percent(low),
-                percent(high)
-            )
+    let were = if lost == 1 { "was" } else { "were" };
+    let loss = match (lost, losses.ci95) {
+        (0, _) => {
+            let most = percent((3.0 / sent as f64).min(1.0));
+            format!("none were lost, so loss is below {most} (95 % confidence)")
         }
+        (_, Some([low, high])) => {
+            let [low, high] = [low, high].map(percent);
+            format!("{lost} {were} lost, so loss is between {low} and {high} (95 % confidence)")
+        }
+        (2.., None) if losses.events == 1 => {
+            format!("{lost} {were} lost in one event, which does not show how often it happens")
+        }
+        _ => format!("{lost} {were} lost"),
     };
     let are = if sent == 1 { "is" } else { "are" };
-    format!("No verdict: {} {are} too few; {loss}.", count(sent, "packet"))
+    format!("{} {are} too few; {loss}", count(sent, "packet"))
 }
 
 /// Returns true if the path's delay counts in the verdicts on the profiles of `answer`, or if there are no profiles.

@@ -60,7 +60,7 @@ pub struct Traffic {
     pub period_ms: f64,
 }
 
-/// States that the test sent different traffic from the profile's.
+/// States that the traffic of the test differs from that of the profile.
 pub fn other_traffic(measured: Traffic, profile: Traffic) -> String {
     let text = |of: Traffic| format!("{} bytes every {}", of.payload, time(1e6 * of.period_ms));
     format!("{MEASURED}{}{SENDS}{}", text(measured), text(profile))

@@ -14,7 +14,7 @@ use crate::spec::Transport;
 use crate::summary::{Reordering, Summary};
 use serde::{Deserialize, Serialize};
 
-/// Reordering.
+/// The metric of reordered packets (RFC 4737, RFC 5236).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReorderMetric {
     overtaking: ReorderCounter,

@@ -189,6 +189,7 @@ impl PingClient for StampClient {
     fn sizes(&self) -> RequestSizes {
         let usual = match self.key {
             _ if self.light => sender::least_size(SecurityMode::Open) as u64,
+            // Lengths of the base packet in the authenticated and in the unauthenticated mode.
             Some(_) => 112,
             None => 44,
         };

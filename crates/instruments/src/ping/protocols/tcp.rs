@@ -67,6 +67,7 @@ impl PingClient for TcpClient {
 
     fn sizes(&self) -> RequestSizes {
         let range = (MIN_REQUEST as u64, MAX_LEN as u64);
+        // 1460 bytes are one segment on Ethernet: 1500 bytes minus the IPv4 and TCP headers.
         RequestSizes { usual: 1460, header: 0, range, beneath: None }
     }
 

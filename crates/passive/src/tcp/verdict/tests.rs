@@ -90,7 +90,7 @@ fn a_queue_is_what_exceeds_the_idle_round_trip() {
     assert_eq!(first(300 * MS..=900 * MS, says(300 * MS, "the path contributes most")), 600 * MS + 1);
     assert_eq!(
         path_of(10 * MS, 310 * MS, None),
-        "the path contributes most: round trip 10.0 ms when idle, median 310 ms, a queue of 300 ms"
+        "the path contributes most: minimum round trip 10.0 ms, median 310 ms: a queue of 300 ms"
     );
     assert_eq!(
         path_of(10 * MS, 11 * MS, None),

@@ -118,7 +118,7 @@ pub(super) fn why(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(WordS
         let Some(answer) = &stream.summary.answer else { continue };
         all.extend(answer.causes.iter().map(|cause| (cause.severity, format!("{label}{}", evidence(cause)))));
         if answer.causes.is_empty() && answer.severity > Severity::Good {
-            // If nothing arrived, the headline says everything.
+            // If nothing arrived, the headline is sufficient.
             let arrived = stream.summary.counts.unique_valid > 0;
             let noticed = stream.summary.verdicts.iter().filter(|v| arrived && v.level >= Level::Poor);
             all.extend(noticed.map(|v| (answer.severity, format!("{label}{}", v.text))));

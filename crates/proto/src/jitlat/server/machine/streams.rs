@@ -18,7 +18,8 @@ use std::sync::Arc;
 
 /// Timeout for a client to answer END.
 const END_TIMEOUT: Span = Span::seconds(10);
-/// Minimum time between two progress reports of a flow.
+/// Minimum time between two progress reports of a flow. Slightly less than the time between
+/// the engine's reports ([`WATCHED_EVERY`](crate::jitlat::flow::WATCHED_EVERY)), so that each of them is sent.
 const MIN_FEEDBACK_INTERVAL: Span = Span::millis(990);
 /// Memory for the progress reports of a running flow, in bytes.
 const BYTES_PER_WATCHED_FLOW: u64 = (WATCHED_RECORDS * size_of::<PacketRecord>()) as u64 + (1 << 16);
