@@ -7,12 +7,12 @@ use jitlat_core::spec::Schedule;
 /// Consecutive packets that the sender skipped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Skip {
-    /// Numbers of the packets.
+    /// Sequence numbers of the packets.
     pub run: SeqRun,
     /// Index in send order of the next packet that arrived; the number of packets if none did.
     pub before: usize,
-    /// Time for which nothing left, in ns, if it is so much longer than the skipped packets would have taken that the
-    /// sender stalled; `None` if the run is not explained by a stall.
+    /// Length of the stall that explains the run, in ns: the time during which the sender sent nothing. `None` if this
+    /// time is not much longer than the skipped packets would have taken.
     pub stall: Option<i64>,
 }
 
