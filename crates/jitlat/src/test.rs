@@ -68,6 +68,7 @@ pub fn run(args: &TestArgs) -> Result<ExitStatus> {
     let host = args.host.as_deref().or(logged.as_deref());
     let host = host.context("give the name or address of a host that runs `jitlat serve`")?;
     let mut test = args.one_way.settings(host)?;
+    test.finds_size_limit = true;
     if !args.one_way.load.load.is_empty() {
         return load::one_way(&test, &args.one_way);
     }

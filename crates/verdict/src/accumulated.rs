@@ -76,6 +76,7 @@ pub fn add(
     so_far.sent = so_far.sent.saturating_add(sent.saturating_sub(came_before + lost_before));
     so_far.lost = so_far.lost.saturating_add(lost);
     so_far.bursts += case.scattered.pattern().burst_ratio * lost as f64;
+    so_far.effects += case.scattered.design_effect() * lost as f64;
     so_far.was_set |=
         case.steps.iter().any(|(_, r)| matches!(r, StepReason::SenderClock | StepReason::ReceiverClock));
     so_far.end = at + case.duration;
@@ -135,7 +136,7 @@ pub fn judgement(
     let WholeStream { session, known, clock, received, min, short, round_trip } = *whole;
     let by_hosts = session.unsent.max(session.receiver_drops.unwrap_or(0));
     let refused = by_hosts as f64 >= 1e-3 * known.sent as f64 && by_hosts > 0;
-    if refused || !session.unrecorded.is_empty() {
+    if refused || !session.unrecorded.is_empty() || !session.skipped.is_empty() {
         return None;
     }
     keep_worst_loss_cause(&mut so_far);
@@ -171,6 +172,7 @@ pub fn judgement(
         sent: so_far.sent,
         lost: so_far.lost,
         burst_ratio: if so_far.lost > 0 { so_far.bursts / so_far.lost as f64 } else { 1.0 },
+        loss_effect: if so_far.lost > 0 { so_far.effects / so_far.lost as f64 } else { 1.0 },
         base_ns: min.and_then(|min| match is_one_host(session) {
             true if !round_trip && !so_far.was_set => Some(min as f64),
             _ => smallest_one_way(min, clock, round_trip, so_far.was_set),

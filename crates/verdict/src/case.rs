@@ -6,10 +6,12 @@ use super::episodes::{Episode, Episodes, Hold, least_hold};
 use super::law::{LossLaw, lets_even_rate_through};
 use super::levels::{self, LevelStep};
 use super::losses::{LossTimes, PathLosses, Scattered};
-use super::schedule::{self, SenderDelays};
+use super::schedule::{self, SenderDelays, Stall};
 use super::severity::{Experience, Waits, of_outage};
 use super::slots;
 use super::steps::{self, StepReason};
+use super::tcp_limits::{self, TcpHold};
+use super::wander::wandering;
 use jitlat_core::answer::Severity;
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::evidence::Evidence;
@@ -46,8 +48,12 @@ pub struct Case<'a> {
     pub scattered: Scattered,
     /// Number of packets that a full queue dropped.
     pub dropped_by_queue: u64,
+    /// Times for which the sending program waited for its TCP connection, with the limit of the connection.
+    pub held_by_tcp: Vec<(Stall, TcpHold)>,
     /// Losses that the sending host's system refused, if they can be identified among all losses.
     pub refused: Vec<SeqRun>,
+    /// First packets, lost while the sending kernel did not know the path MTU.
+    pub lost_to_discovery: Option<SeqRun>,
     /// Losses among packets that the sender sent at once after a stall.
     pub lost_in_bursts: Vec<SeqRun>,
     /// Losses that the receiving host dropped because the buffer of its socket was full, if they can be identified.
@@ -93,7 +99,8 @@ impl<'a> Case<'a> {
         for step in &set {
             delays.set_shift(step.place, step.change, step.change.saturating_neg());
         }
-        let late = SenderDelays::new(&delays, material);
+        let mut late = SenderDelays::new(&delays, material);
+        let held_by_tcp = take_tcp_holds(&mut late, &delays, session);
         delays.set_aside(late.stalls.iter().map(|stall| stall.from..stall.to).collect());
         let (mut skew, mut skew_error) = (None, 0.0);
         let mut blocks = delays.blocks();
@@ -122,8 +129,20 @@ impl<'a> Case<'a> {
             found.retain(|step| {
                 slot.is_none_or(|slot| step.change.saturating_abs() > slot + slot / 4)
                     && !is_of_a_stall(step, &late, &delays)
+                    && !tcp_limits::is_held_at(&session.tcp, delays.seconds(step.place))
             });
             steps.extend(steps::explain(&delays, &found, material, noise));
+            let stored = levels::after_storing(&delays, &blocks, noise);
+            for step in &stored {
+                // The same change, seen from a distance.
+                steps.retain(|(other, reason)| {
+                    *reason != StepReason::Route
+                        || other.place.abs_diff(step.place) > series.len() / 20
+                        || other.change.saturating_sub(step.change).saturating_abs() > step.change.abs() / 2
+                });
+            }
+            steps.extend(stored.into_iter().map(|step| (step, StepReason::HandOver)));
+            steps.sort_by_key(|(step, _)| step.place);
             for (step, reason) in &steps {
                 if *reason == StepReason::ReceiverClock {
                     delays.set_shift(step.place, step.change, 0);
@@ -151,6 +170,27 @@ impl<'a> Case<'a> {
                 }
             }
         }
+        let held: usize = episodes.holds.iter().map(|hold| hold.to - hold.from).sum();
+        let late_packets: usize = late.stalls.iter().map(|stall| stall.to - stall.from).sum();
+        let is_regular = series.len() >= MIN_PACKETS && (held + late_packets) * 20 <= series.len();
+        if episodes.queues.is_empty() && is_regular {
+            // Differences between neighbouring packets within a queue may hide it.
+            let blocks = delays.blocks();
+            let calm = delays.calm_noise(&blocks);
+            if calm.p90 < noise.p90 / 2 {
+                let least = slot.map_or(0, |slot| slot + slot / 4 + 2 * noise.median);
+                let found = Episodes::higher_than(least, &delays, &blocks, calm);
+                if !found.queues.is_empty() {
+                    episodes = found;
+                }
+            }
+        }
+        if episodes.queues.is_empty() && is_regular && session.spec.transport() == Transport::Udp {
+            let least = slot.map_or(0, |slot| slot + slot / 4);
+            episodes
+                .queues
+                .extend(wandering(&delays, noise, delays.together()).filter(|queue| queue.height > least));
+        }
         let handed_over: Vec<_> =
             episodes.queues.iter().filter_map(|q| level_after(&delays, q, noise)).collect();
         if !handed_over.is_empty() {
@@ -161,9 +201,10 @@ impl<'a> Case<'a> {
         }
         handed_over_to(&mut steps, &episodes);
         let departures = LossTimes::new(&delays, session);
-        let lost = without(absent(came.runs(), known.end), session.unrecorded_in(0, known.end));
+        let lost = without(absent(came.runs(), known.end), session.uncounted_in(0, known.end));
         let mut runs: Vec<SeqRun> = lost.collect();
-        let refused = without_refused(&mut runs, session.unsent);
+        let refused = without_refused(&mut runs, session.refused());
+        let lost_to_discovery = lost_to_discovery(&mut runs, session, &departures);
         let lost_in_bursts = taken_from(&mut runs, |run| late.is_sent_at_once(run, &delays, material));
         let drops = session.receiver_drops.unwrap_or(0);
         let dropped_by_receiver = without_dropped(&mut runs, drops, |run| {
@@ -190,7 +231,9 @@ impl<'a> Case<'a> {
             late,
             scattered: Scattered::default(),
             dropped_by_queue: 0,
+            held_by_tcp,
             refused,
+            lost_to_discovery,
             lost_in_bursts,
             dropped_by_receiver,
             lost_at_steps,
@@ -258,6 +301,12 @@ impl<'a> Case<'a> {
         if k < self.delays.len() { self.delays.seconds(k) } else { self.duration }
     }
 
+    /// Returns the limit of the TCP connection between two times, in seconds since the first packet; `None` over UDP, if
+    /// none applied, or if the state of the connection is unknown.
+    pub fn tcp_hold(&self, from_s: f64, to_s: f64) -> Option<TcpHold> {
+        tcp_limits::between(&self.material.session.tcp, self.begin.of(from_s), self.begin.of(to_s))
+    }
+
     /// Returns the holds attributed to the receiving program. Their packets have no kernel stamps.
     pub fn receiver_holds(&self) -> Vec<Hold> {
         if self.material.is_stamped_by_kernel() { Vec::new() } else { self.long_holds() }
@@ -291,7 +340,7 @@ impl<'a> Case<'a> {
     pub fn touched(&self) -> u64 {
         let held: usize = self.receiver_holds().iter().map(|hold| hold.to - hold.from).sum();
         let late: usize = self.late.stalls.iter().map(|stall| stall.to - stall.from).sum();
-        (held + late) as u64 + self.lost_by_hosts() + self.material.session.unsent
+        (held + late) as u64 + self.lost_by_hosts() + self.material.session.refused()
     }
 
     /// Returns the number of losses that are attributed to a host, except packets that it refused to send.
@@ -320,7 +369,7 @@ impl<'a> Case<'a> {
     /// Like [`Case::experience`], with the effects of the hosts.
     pub fn experience_with_hosts(&self) -> Experience {
         let path = self.experience();
-        let unsent = self.material.session.unsent.min(self.known.sent);
+        let unsent = self.material.session.refused().min(self.known.sent);
         let gone = self.lost_by_hosts() + unsent;
         Experience { waits: self.waits_with_hosts(), sent: path.sent + gone, lost: path.lost + gone, ..path }
     }
@@ -399,6 +448,7 @@ impl<'a> Case<'a> {
             sent,
             lost,
             burst_ratio: self.scattered.pattern().burst_ratio,
+            loss_effect: self.scattered.design_effect(),
             base_ns,
         }
     }
@@ -577,6 +627,35 @@ fn lost_at_steps(
         runs.retain(|r| !here(r));
     }
     out
+}
+
+/// Removes from `late` the stalls during which the TCP connection accepted no more from the program, and returns them.
+fn take_tcp_holds(late: &mut SenderDelays, delays: &Delays<'_>, session: &Session) -> Vec<(Stall, TcpHold)> {
+    let mut held = Vec::new();
+    late.stalls.retain(|stall| {
+        let to = delays.seconds(stall.from);
+        let hold = tcp_limits::between(&session.tcp, to - stall.length as f64 / 1e9, to);
+        held.extend(hold.map(|hold| (*stall, hold)));
+        hold.is_none()
+    });
+    held
+}
+
+/// Maximum time for which packets are lost while the path MTU is discovered, in ns: a round trip to the link that is too
+/// small.
+const MAX_DISCOVERY_NS: i64 = 3_000_000_000;
+
+/// Removes the losses of the first packets from `runs` and returns them, if the kernel discovered a path MTU that is smaller
+/// than the packets.
+fn lost_to_discovery(
+    runs: &mut Vec<SeqRun>,
+    session: &Session,
+    departures: &LossTimes<'_, '_>,
+) -> Option<SeqRun> {
+    session.path_mtu?;
+    let first = *runs.first().filter(|run| run.start == 0 && departures.length(run) <= MAX_DISCOVERY_NS)?;
+    runs.remove(0);
+    Some(first)
 }
 
 /// Removes the runs for which `is_taken` holds from `runs` and returns them.

@@ -4,7 +4,7 @@ use super::case::{Case, MIN_PACKETS};
 use super::causes::{FoundCause, RULES, merge_repeated};
 use super::profiles::{Interruption, Profile, SentTraffic};
 use super::sentences::headline::{
-    broadcast, effect_of_delay, effect_of_jitter, effect_of_missing, headline, not_as_asked,
+    broadcast, effect_of_delay, effect_of_jitter, effect_of_missing, headline, not_as_asked, too_few_packets,
 };
 use super::sentences::profiles::with_the_hosts;
 use super::severity::{Experience, Played, of_outage};
@@ -12,10 +12,14 @@ use jitlat_core::answer::{Answer, Cause, CauseId, Fault, HostGrade, Severity};
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::evidence::{Evidence, Judgement};
 use jitlat_core::session::Session;
+use jitlat_core::summary::ShareInterval;
 
-/// Returns the verdict in `judgement`, completed with its headline.
-pub fn into_answer(judgement: Judgement) -> Answer {
-    let Judgement { mut answer, known, received, lost, felt } = judgement;
+/// Returns the verdict in `judgement`, completed with its headline. `losses` has the interval of the loss ratio.
+pub fn into_answer(judgement: Judgement, losses: &ShareInterval) -> Answer {
+    let Judgement { mut answer, known, received, lost, mut felt } = judgement;
+    if answer.severity == Severity::Unknown && known.sent < MIN_PACKETS as u64 {
+        felt = felt.or_else(|| Some(too_few_packets(known.sent, lost, losses)));
+    }
     answer.headline = headline(&answer, known, [received, lost], felt.as_deref());
     answer
 }
@@ -63,7 +67,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     let enough = known.sent >= MIN_PACKETS as u64;
     if !enough {
         // Unlike other causes, these do not depend on statistics.
-        found.retain(|f| matches!(f.cause.id, CauseId::IncompleteLog | CauseId::SendFailure));
+        found.retain(|f| matches!(f.cause.id, CauseId::IncompleteLog | CauseId::SendFailure | CauseId::Mtu));
     }
     // No host is obliged to answer broadcast requests, so missing answers are not losses.
     let no_answers_expected = session.two_way.as_ref().is_some_and(|two_way| !two_way.expects_answers());
@@ -85,8 +89,10 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     let interrupted = Interruption::by_outages(gone);
     // If the hosts affected too many packets, the others may not represent the path.
     let rest = known.sent.saturating_sub(touched);
+    let skipped: u64 = session.skipped_in(0, known.end).map(|run| run.len).sum();
+    let (touched, planned) = (touched + skipped, known.sent + skipped);
     let measured =
-        touched == 0 || rest >= MIN_PACKETS as u64 && rest as f64 >= MIN_UNTOUCHED * known.sent as f64;
+        touched == 0 || rest >= MIN_PACKETS as u64 && rest as f64 >= MIN_UNTOUCHED * planned as f64;
     let severity = match &played {
         // If nothing arrives, any number of sent packets is enough for a verdict.
         _ if received == 0 && known.complete && known.sent > 0 && !no_answers_expected => Severity::Bad,
@@ -101,7 +107,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     sort(&mut found);
     let felt = match severity {
         _ if no_answers_expected => Some(broadcast(known.sent, received)),
-        Severity::Unknown if enough && !measured => Some(not_as_asked(touched, known.sent)),
+        Severity::Unknown if enough && !measured => Some(not_as_asked(touched, planned)),
         Severity::Unknown => None,
         _ => played.and_then(|p| strongest_effect(&p, &lived)),
     };
@@ -109,7 +115,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     let buffer_ns = played.map(|p| p.buffer_ns).filter(|_| enough);
     let causes: Vec<Cause> = found.into_iter().map(|f| f.cause).collect();
     // Packets that this host could not send were not lost on the path.
-    let lost = known.sent.saturating_sub(received).saturating_sub(session.unsent);
+    let lost = known.sent.saturating_sub(received).saturating_sub(session.refused());
     let sent =
         SentTraffic { payload: session.payload(), period_ms: session.period().map(|p| p.0 as f64 / 1e6) };
     let of_use = |p: &Profile| {
@@ -141,6 +147,7 @@ fn is_loss(id: CauseId) -> bool {
             | CauseId::Policing
             | CauseId::PeriodicLoss
             | CauseId::SizeDependent
+            | CauseId::Mtu
     )
 }
 

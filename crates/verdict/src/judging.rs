@@ -84,12 +84,14 @@ impl Judge for PathJudge {
     fn conclude(&self, summary: &mut Summary, conclusion: Conclusion<'_>) {
         let Conclusion { session, round_trips, judgement, both_ways } = conclusion;
         let far_report = summary.two_way.as_ref().and_then(|figures| figures.far_report);
+        let losses = summary.loss.events;
         let mut answer = judgement.map(|judgement| match (far_report, both_ways) {
             (Some(report), _) => of_counts(summary.counts.sent, report.received),
-            (None, Some(TwoWayEvidence { answers: [up, down], losses })) => {
-                into_answer(two_way(judgement, [up.as_ref(), down.as_ref()], &RequestLosses { runs: losses }))
+            (None, Some(TwoWayEvidence { answers: [up, down], losses: lost })) => {
+                let runs = RequestLosses { runs: lost };
+                into_answer(two_way(judgement, [up.as_ref(), down.as_ref()], &runs), &losses)
             }
-            (None, None) => into_answer(judgement),
+            (None, None) => into_answer(judgement, &losses),
         });
         let stretched = summary.schedule_error.as_ref().and_then(|error| error.stretched);
         if let Some((answer, stretched)) = answer.as_mut().zip(stretched) {

@@ -54,12 +54,15 @@ mod profiles;
 mod schedule;
 mod sentences;
 pub mod severity;
+mod skips;
 mod slots;
 mod steps;
 pub mod sweep;
+mod tcp_limits;
 #[cfg(test)]
 pub(crate) mod testing;
 mod two_way;
+mod wander;
 mod warnings;
 
 pub use causes::{CauseRule, RULES};

@@ -23,7 +23,8 @@ pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &Reque
             | CauseId::BurstyLoss
             | CauseId::Policing
             | CauseId::PeriodicLoss
-            | CauseId::SizeDependent => lost_on(cause, losses),
+            | CauseId::SizeDependent
+            | CauseId::Mtu => lost_on(cause, losses),
             CauseId::Queue | CauseId::RouteChange | CauseId::Reordering => shown_on(cause, ways),
             _ => None,
         };

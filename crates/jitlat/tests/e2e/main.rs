@@ -32,5 +32,6 @@ mod path;
 mod paths;
 mod priority;
 mod queues;
+mod router;
 mod screen;
 mod two_way;

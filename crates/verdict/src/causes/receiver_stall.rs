@@ -19,6 +19,8 @@ pub const RULE: CauseRule = CauseRule {
     find,
 };
 
+/// Confidence in a stall that the path may have caused.
+const UNPROVEN: f64 = 0.85;
 /// Confidence in a stall that is proven by the program's own clock readings.
 pub(crate) const PROVEN: f64 = 0.95;
 /// Variation of a program's own clock readings, in ns.
@@ -49,7 +51,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         found
     };
     let mut found: Vec<FoundCause> =
-        case.receiver_holds().iter().map(|h| stall(h.from, h.to, h.length, 0.7)).collect();
+        case.receiver_holds().iter().map(|h| stall(h.from, h.to, h.length, UNPROVEN)).collect();
     // If the program's clock readings are later than the kernel's stamps, they prove a stall.
     let series = case.delays.series();
     let mut waits: Vec<(usize, i64)> = case
@@ -141,7 +143,7 @@ mod tests {
         let found = of(100 * MS, 20, 0).remove(0);
         let cause = &found.cause;
         assert_eq!((cause.from_s, cause.to_s, cause.packets), (2.0, 2.1, [200, 219]));
-        assert_eq!((cause.magnitude_ns, cause.confidence, found.harm), (Some(100 * MS), 0.7, 0.02));
+        assert_eq!((cause.magnitude_ns, cause.confidence, found.harm), (Some(100 * MS), 0.85, 0.02));
         assert_eq!(
             cause.because,
             "the receiver stalled for 100 ms, from 2.0 s on, and then read 20 packets at once"

@@ -76,6 +76,7 @@ fn losses_are_of_a_way_and_stalls_are_not() {
             CauseId::Policing,
             CauseId::PeriodicLoss,
             CauseId::SizeDependent,
+            CauseId::Mtu,
         ];
         assert_eq!(up(id), loses.contains(&id).then_some(Direction::Up), "{}", id.name());
     }

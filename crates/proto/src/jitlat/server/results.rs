@@ -77,6 +77,8 @@ impl ResultDelivery {
                 summary.sent = Some(s.sent);
                 summary.failed = s.failed;
                 summary.stamps_lost = s.stamps_lost;
+                summary.path_mtu = s.path_mtu;
+                summary.tcp.clone_from(&s.tcp);
             }
             Some(FlowOutcome::Failed(why)) => summary.failure = Some(why.clone()),
             None => {}

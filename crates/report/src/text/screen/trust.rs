@@ -22,9 +22,16 @@ const SAID: [&str; 9] = [
     "tcp",
 ];
 
-/// Warnings that come first, because the figures do not cover the whole test.
-const FIRST: [&str; 5] =
-    ["incomplete", "log_not_stored", "schedule_stretched", "receiver_drops", "wait_refused"];
+/// Warnings that come first, because the figures do not cover the whole test, or are those of another class of service.
+const FIRST: [&str; 7] = [
+    "incomplete",
+    "log_not_stored",
+    "schedule_stretched",
+    "receiver_drops",
+    "wait_refused",
+    "request_dscp_changed",
+    "request_ecn_changed",
+];
 
 /// Returns the notes about `streams`, the most important first.
 pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String> {

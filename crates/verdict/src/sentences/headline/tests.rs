@@ -119,9 +119,16 @@ fn too_few_packets_are_counted() {
         of(1, 0),
         "No verdict: 1 packet is too few; none were lost, so loss is below 100 % (95 % confidence)."
     );
+    assert_eq!(of(2, 1), "No verdict: 2 packets are too few; 1 was lost.");
+    let of =
+        |events, ci95| too_few_packets(50, 3, &ShareInterval { events, ci95, ..ShareInterval::default() });
     assert_eq!(
-        of(2, 1),
-        "No verdict: 2 packets are too few; 1 was lost, so loss is between 9.5 % and 91 % (95 % confidence)."
+        of(1, None),
+        "50 packets are too few; 3 were lost in one event, which does not show how often it happens"
+    );
+    assert_eq!(
+        of(3, Some([0.012, 0.17])),
+        "50 packets are too few; 3 were lost, so loss is between 1.2 % and 17 % (95 % confidence)"
     );
 }
 

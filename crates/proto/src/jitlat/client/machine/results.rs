@@ -104,7 +104,7 @@ impl ClientMachine {
         let mut spec = flow.spec.clone();
         let (local, remote) = (self.config.local.ip(), self.config.remote.ip());
         let results = flow.collection.results.as_ref();
-        let (src, dst, sent, drops, unsent, stamps_lost, read_pause);
+        let (src, dst, sent, drops, unsent, stamps_lost, path_mtu, tcp, read_pause);
         match flow.role {
             FlowRole::Send => {
                 (spec.src_port, spec.dst_port) = (flow.local_port, flow.remote_port);
@@ -118,6 +118,8 @@ impl ClientMachine {
                 drops = results.and_then(|r| r.drops);
                 read_pause = results.and_then(|r| r.pause);
                 stamps_lost = flow.collection.sent.as_ref().and_then(|s| s.stamps_lost);
+                path_mtu = flow.collection.sent.as_ref().and_then(|s| s.path_mtu);
+                tcp = flow.collection.sent.as_ref().map(|s| s.tcp.clone()).unwrap_or_default();
                 let refused = flow.collection.sent.as_ref().map_or(0, |s| u64::from(s.failed));
                 unsent = if flow.collection.whole { refused + flow.collection.dropped_here } else { 0 };
             }
@@ -129,6 +131,8 @@ impl ClientMachine {
                 drops = received.and_then(|r| r.drops);
                 read_pause = received.and_then(|r| r.pause);
                 stamps_lost = results.and_then(|r| r.stamps_lost);
+                path_mtu = results.and_then(|r| r.path_mtu);
+                tcp = results.map(|r| r.tcp.clone()).unwrap_or_default();
                 unsent = results.map_or(0, |r| u64::from(r.failed));
             }
         }
@@ -147,6 +151,8 @@ impl ClientMachine {
             receiver_drops: drops,
             // A packet that never left this host has no transmit timestamp that could be lost.
             stamps_lost: stamps_lost.map(|lost| u64::from(lost).saturating_sub(flow.collection.dropped_here)),
+            path_mtu,
+            tcp,
             read_pause,
             // Over TCP, a packet that cannot be sent ends the test.
             unsent: if flow.spec.transport() == Transport::Udp { unsent } else { 0 },
