@@ -354,6 +354,12 @@ impl Severity {
             Severity::Bad => "bad",
         }
     }
+
+    /// Returns the severity with this name in every output; `None` if there is none.
+    pub fn named(name: &str) -> Option<Severity> {
+        let all = [Severity::Unknown, Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad];
+        all.into_iter().find(|severity| severity.name() == name)
+    }
 }
 
 #[cfg(test)]

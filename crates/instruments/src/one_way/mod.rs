@@ -81,11 +81,14 @@ impl OneWay {
         })?;
         let session: SessionId =
             id.parse().map_err(|e| Error::Settings(format!("the log's session '{id}': {e}")))?;
+        // Numbers of the packets from which on nothing was recorded here.
+        let ends: Vec<u32> = left.iter().map(|l| recorded_end(&l.records)).collect();
         let (before, recordings): (Vec<Session>, Vec<Option<Recording>>) =
             left.into_iter().map(|l| (recording(&l), l.session)).map(|(r, s)| (s, r)).unzip();
         let known = |sessions: &[Session]| -> Vec<Session> {
+            let all = before.iter().zip(&ends).zip(sessions);
             let mut sessions: Vec<Session> =
-                before.iter().zip(sessions).map(|(before, now)| merge(before, now)).collect();
+                all.map(|((before, end), now)| merge(before, *end, now)).collect();
             sessions.iter_mut().for_each(|s| self.annotations.add_to(s));
             sessions
         };
@@ -125,16 +128,26 @@ fn recording(left: &InterruptedTest) -> Option<Recording> {
     })
 }
 
-/// Combines previously known facts with those added by the server.
-fn merge(before: &Session, now: &Session) -> Session {
-    let cut_short = before.spec.direction() == Direction::Down && before.ending != Ending::Complete;
+/// Returns the number after the highest one of a valid packet in `records`.
+fn recorded_end(records: &[PacketRecord]) -> u32 {
+    let numbers = records.iter().filter_map(|record| u32::try_from(record.seq).ok());
+    numbers.max().map_or(0, |last| last.saturating_add(1))
+}
+
+/// Combines the facts known before with those that the server has added. Packets from number `end` on were not recorded
+/// here.
+fn merge(before: &Session, end: u32, now: &Session) -> Session {
+    let is_received = before.spec.direction() == Direction::Down;
+    let sent = now.sent.or(before.sent);
+    let cut_short = is_received && before.ending != Ending::Complete && sent.is_none_or(|sent| end < sent);
     let (ending, reason) = match cut_short {
         true => (Ending::Interrupted, Some("this host's program ended before the stream did".to_owned())),
         false => (now.ending, now.reason.clone()),
     };
     let server = now.server.clone();
     Session {
-        sent: now.sent.or(before.sent),
+        // Nobody received the packets that were sent after the program had ended: their fate is unknown.
+        sent: sent.filter(|_| !cut_short),
         server: HostFacts { name: server.name.clone().or_else(|| before.server.name.clone()), ..server },
         receiver_drops: now.receiver_drops.or(before.receiver_drops),
         ending,

@@ -19,6 +19,7 @@ mod clocks;
 mod closed_log;
 mod collector;
 mod confined;
+mod ends;
 mod failures;
 mod from_page;
 mod harness;

@@ -19,6 +19,8 @@ pub const FEEDBACK: u64 = 1;
 pub const MAX_FLOWS: usize = 8;
 /// Number of timestamps in a chunk.
 pub(crate) const STAMP_CHUNK: usize = 4096;
+/// Failure of a test during which the server was stopped.
+pub(crate) const SERVER_STOPPED: &str = "the server was stopped and handed over what it had until then";
 
 /// A control message.
 #[derive(Clone, Debug, PartialEq)]

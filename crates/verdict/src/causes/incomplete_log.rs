@@ -3,6 +3,7 @@
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::sentences::causes::{MissingPart, incomplete_log};
+use crate::sentences::warnings::is_by_stopped_server;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::metrics::seqset::SeqRun;
 
@@ -28,12 +29,21 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let last = within(unrecorded.last()).or(first);
     let share = known.unknown as f64 / (known.unknown + known.sent).max(1) as f64;
     let is_recorded = session.truncated || session.has_end_lines();
-    let part = MissingPart::of(session, known.tail > 0);
+    let part = match MissingPart::of(session, known.tail > 0) {
+        MissingPart::PeerLost if is_by_stopped_server(session.reason.as_deref()) => {
+            MissingPart::ServerStopped
+        }
+        part => part,
+    };
     let why = incomplete_log(part, known.unknown, share, first.is_none());
-    let mut found =
-        FoundCause::of(CauseId::IncompleteLog, Severity::Unknown, share, if is_recorded { 1.0 } else { 0.7 })
-            .share(share)
-            .because(why);
+    let mut found = FoundCause::of(
+        CauseId::IncompleteLog,
+        Severity::Unknown,
+        share,
+        if is_recorded { 1.0 } else { 0.85 },
+    )
+    .share(share)
+    .because(why);
     let (from, from_s) = match first {
         Some([from, _]) => (from, case.seconds(from)),
         None => (known.end, case.duration),
@@ -115,6 +125,6 @@ mod tests {
             found.cause.confidence
         };
         let of = [(true, 3), (false, 3), (true, 2), (false, 2)].map(|(t, v)| confidence(t, v));
-        assert_eq!(of, [1.0, 1.0, 1.0, 0.7]);
+        assert_eq!(of, [1.0, 1.0, 1.0, 0.85]);
     }
 }

@@ -56,7 +56,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         };
         let harm = run.len as f64 / case.known.sent.max(1) as f64;
         let end = run.start + run.len;
-        let confidence = if run.len >= 10 { 0.97 } else { 0.85 };
+        let confidence = if run.len >= 10 { 0.97 } else { 0.95 };
         let why = if all {
             nothing_arrived(run.len)
         } else {
@@ -85,7 +85,7 @@ fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> FoundCause {
     let harm = packets as f64 / case.delays.len().max(1) as f64;
     let from = (case.seconds_at(hold.from) - length).max(0.0);
     let why = outage_at_sender(case.begin.of(from), hold.length as f64, packets);
-    let mut found = FoundCause::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
+    let mut found = FoundCause::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.93)
         .places(case, hold.from, hold.to)
         .ns(hold.length)
         .because(why);
@@ -118,7 +118,7 @@ fn over_tcp(case: &Case<'_>) -> Vec<FoundCause> {
         let harm = (h.to - h.from) as f64 / case.delays.len().max(1) as f64;
         let packets = (h.to - h.from) as u64;
         let why = outage_over_tcp(case.stream_seconds_at(h.from), h.length as f64, packets);
-        let mut found = FoundCause::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
+        let mut found = FoundCause::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.93)
             .places(case, h.from, h.to)
             .ns(h.length)
             .because(why);
@@ -172,7 +172,7 @@ mod tests {
             let packets = every(20 * MS, 1000, |k| (!(300..300 + len).contains(&k)).then_some(0));
             found_in(&Test::new(1000, 20 * MS, &packets), &RULE, |_| ()).remove(0).cause.confidence
         };
-        assert_eq!([9, 10].map(confidence), [0.85, 0.97]);
+        assert_eq!([9, 10].map(confidence), [0.95, 0.97]);
     }
 
     #[test]

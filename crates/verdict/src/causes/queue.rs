@@ -46,7 +46,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let severity = of_queue(q.height, share);
         let [from, to] = [q.from, q.to].map(|place| case.stream_seconds_at(place));
         let why = queue_with_drops(from, to, q.height, case.dropped_by_queue);
-        let mut found = FoundCause::of(CauseId::Queue, severity, share * (q.height as f64 / 100e6), 0.9)
+        let mut found = FoundCause::of(CauseId::Queue, severity, share * (q.height as f64 / 100e6), 0.95)
             .places(case, q.from, q.to)
             .ns(q.height)
             .because(why);
@@ -99,7 +99,7 @@ fn pauses(case: &Case<'_>) -> Vec<FoundCause> {
         let share = (h.to - h.from) as f64 / n;
         let severity = of_queue(h.length, share);
         let why = path_hold(case.stream_seconds_at(h.from), h.length);
-        FoundCause::of(CauseId::Queue, severity, share * (h.length as f64 / 100e6), 0.85)
+        FoundCause::of(CauseId::Queue, severity, share * (h.length as f64 / 100e6), 0.9)
             .places(case, h.from, h.to)
             .ns(h.length)
             .because(why)
@@ -122,9 +122,8 @@ fn standing(case: &Case<'_>) -> Option<FoundCause> {
     // the whole round trip.
     let least = if up { min.saturating_sub(high) } else { min.saturating_add(low) };
     let proven = least.saturating_sub(rtt / 2);
-    // A link whose slots follow a clock of their own looks like clock skew, and its packets wait for the next slot.
-    let at_least = if case.skew.is_some() { MAX_USUAL_SLOT_NS } else { 5_000_000 };
-    if proven < at_least || least < rtt.saturating_add(rtt / 4) {
+    // All packets may wait for a slot of a link.
+    if proven < MAX_USUAL_SLOT_NS || least < rtt.saturating_add(rtt / 4) {
         return None;
     }
     let usual = case.delays.quantile(0, case.delays.len(), 0.5)? - case.delays.excess(0);
@@ -136,7 +135,7 @@ fn standing(case: &Case<'_>) -> Option<FoundCause> {
         first.saturating_add(usual).saturating_sub(if up { offset } else { offset.saturating_neg() });
     let height = height.saturating_sub(rtt / 2);
     let why = standing_queue(least, rtt);
-    let found = FoundCause::of(CauseId::Queue, of_wait(height), height as f64 / 100e6, 0.85);
+    let found = FoundCause::of(CauseId::Queue, of_wait(height), height as f64 / 100e6, 0.95);
     Some(FoundCause { whole_test: true, ..found.whole(case).ns(height).because(why) })
 }
 

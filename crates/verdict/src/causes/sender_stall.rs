@@ -52,13 +52,16 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let share = touched as f64 / n as f64;
         let severity = of_host(of_missing(share, touched, n));
         // The stall began when the first late packet was due.
-        let mut found = FoundCause::of(CauseId::SenderStall, severity, HARM_PER_SHARE * share, 0.9)
+        let mut found = FoundCause::of(CauseId::SenderStall, severity, HARM_PER_SHARE * share, 0.95)
             .places(case, s.from, s.to)
             .ns(s.length);
         let sent = found.cause.from_s;
         found.cause.from_s = (sent - s.length as f64 / 1e9).max(0.0);
         found.cause.to_s = sent;
-        let why = sender_stall(case.begin.of(found.cause.from_s), s.length, packets, s.skipped);
+        let [first, last] = [s.from, s.to.min(case.delays.len() - 1)].map(|k| case.delays.seq(k));
+        let of_burst = case.lost_in_bursts.iter().filter(|run| (first..=last).contains(&run.start));
+        let lost = of_burst.map(|run| run.len).sum();
+        let why = sender_stall(case.begin.of(found.cause.from_s), s.length, packets, s.skipped, lost);
         found.because(why)
     });
     found.collect()
@@ -136,7 +139,9 @@ mod tests {
         assert_eq!(judgement.answer.severity, Severity::Unknown);
         assert_eq!(
             judgement.felt.as_deref(),
-            Some("the hosts themselves sent late, read late, refused or skipped 25 % of the packets")
+            Some(
+                "the hosts themselves sent late, read late, dropped, refused or skipped 25 % of the packets"
+            )
         );
     }
 

@@ -304,28 +304,48 @@ pub fn clock_skew(ppm: f64, error: f64, drift_ns: i64) -> String {
     )
 }
 
-/// Describes a stall of the sending program, after which `packets` left late; it skipped `skipped` others, which would
-/// have left too late.
-pub fn sender_stall(from_s: f64, length_ns: i64, packets: u64, skipped: u64) -> String {
+/// Describes a stall of the sending program, after which `packets` left late and `lost` others were lost; it skipped
+/// `skipped` others, which would have left too late.
+pub fn sender_stall(from_s: f64, length_ns: i64, packets: u64, skipped: u64, lost: u64) -> String {
     let effect = match (packets, skipped) {
         (_, 0) => format!("{} left late", count(packets, "packet")),
         (0, n) => format!("{} {} not sent", count(n, "packet"), were(n)),
         (_, n) => format!("{} left late, {n} {} not sent", count(packets, "packet"), were(n)),
     };
-    format!("the sender stalled for {}, from {} on: {effect}", time(length_ns as f64), moment(from_s))
+    let lost = match lost {
+        0 => String::new(),
+        n => format!(
+            ", and {n} more {} lost among those that it sent at once (not counted as losses of the path)",
+            were(n)
+        ),
+    };
+    format!("the sender stalled for {}, from {} on: {effect}{lost}", time(length_ns as f64), moment(from_s))
 }
 
 fn were(n: u64) -> &'static str {
     if n == 1 { "was" } else { "were" }
 }
 
-/// Describes a stall of the receiving program, after which it read `packets` at once.
-pub fn receiver_stall(from_s: f64, length_ns: i64, packets: u64) -> String {
+/// Describes a stall of the receiving program, after which it read `packets` at once; its full buffer `dropped` others.
+pub fn receiver_stall(from_s: f64, length_ns: i64, packets: u64, dropped: u64) -> String {
+    let dropped = match dropped {
+        0 => String::new(),
+        n => format!("; its full buffer dropped {} meanwhile, which the path delivered", count(n, "packet")),
+    };
     format!(
-        "the receiver stalled for {}, from {} on, and then read {} at once",
+        "the receiver stalled for {}, from {} on, and then read {} at once{dropped}",
         time(length_ns as f64),
         moment(from_s),
         count(packets, "packet")
+    )
+}
+
+/// Describes packets that the receiving host dropped without a known stall of its program.
+pub fn receiver_drops(dropped: u64, share: f64) -> String {
+    format!(
+        "the receiving program read too slowly: the full buffer of its socket dropped {} ({}), which the path delivered",
+        count(dropped, "packet"),
+        percent(share)
     )
 }
 
@@ -420,6 +440,8 @@ pub fn skipped(packets: u64, share: f64, [from_s, to_s]: [f64; 2]) -> String {
 /// Reason why a part of a test was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingPart {
+    /// The server was stopped.
+    ServerStopped,
     /// The connection to the other host was lost.
     PeerLost,
     /// The results could not be stored.
@@ -449,11 +471,15 @@ impl MissingPart {
     }
 }
 
+/// Beginning of the evidence if the server was stopped.
+pub const SERVER_STOPPED: &str = "the server was stopped during the test";
+
 /// Describes a part of the test that was not recorded. It contains `unknown` packets, at the end of the log or within
 /// it.
 pub fn incomplete_log(part: MissingPart, unknown: u64, share: f64, at_end: bool) -> String {
     let how = match part {
         MissingPart::PeerLost => "the connection to the other host was lost",
+        MissingPart::ServerStopped => SERVER_STOPPED,
         MissingPart::StorageFailed => "not all results could be stored",
         MissingPart::CutLog => "the log is truncated",
         MissingPart::Rows => "rows are missing within the log",

@@ -10,12 +10,18 @@ use jitlat_core::units::eng3 as time;
 pub fn incomplete(ending: Ending, reason: Option<&str>) -> String {
     let how = match ending {
         Ending::Interrupted => "the test was stopped early",
+        Ending::PeerLost if is_by_stopped_server(reason) => "the test ended early",
         Ending::PeerLost => "the connection to the other host was lost during the test",
         Ending::StorageFailed => "not all results could be stored",
         _ => "the log is truncated",
     };
     let why = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
     format!("{how}{why}; the figures cover what was received")
+}
+
+/// Returns true if `reason` says that the server was stopped.
+pub fn is_by_stopped_server(reason: Option<&str>) -> bool {
+    reason.is_some_and(|reason| reason.starts_with("the server was stopped"))
 }
 
 /// Warning about a complete test whose log could not be stored.

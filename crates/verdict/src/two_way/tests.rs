@@ -3,8 +3,11 @@ use crate::testing::{MS, Test, answer, cause, every};
 use jitlat_core::answer::Severity;
 
 fn judged(causes: Vec<Cause>) -> Judgement {
-    let mut judged =
-        crate::judge::judge(&Test::new(10, MS, &every(MS, 10, |_| Some(0))).material(), &crate::PROFILES);
+    let mut judged = crate::judge::judge(
+        &Test::new(10, MS, &every(MS, 10, |_| Some(0))).material(),
+        &crate::PROFILES,
+        false,
+    );
     judged.answer = answer(Severity::Fair, causes);
     judged
 }

@@ -1,7 +1,7 @@
 //! Sends the results of one flow chunk by chunk, as fast as the client reads them.
 
 use crate::jitlat::flow::FlowId;
-use crate::jitlat::message::{Chunk, ChunkData, Message, Results, STAMP_CHUNK};
+use crate::jitlat::message::{Chunk, ChunkData, Message, Results, SERVER_STOPPED, STAMP_CHUNK};
 use crate::jitlat::session_table::{FlowOutcome, SessionResults};
 use jitlat_core::PacketRecord;
 use std::sync::Arc;
@@ -82,6 +82,9 @@ impl ResultDelivery {
             }
             Some(FlowOutcome::Failed(why)) => summary.failure = Some(why.clone()),
             None => {}
+        }
+        if self.results.stopped {
+            summary.failure.get_or_insert(SERVER_STOPPED.to_owned());
         }
         summary
     }

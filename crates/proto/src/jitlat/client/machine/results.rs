@@ -6,7 +6,7 @@ use crate::jitlat::client::{ClientEvent, ConversationProgress};
 use crate::jitlat::dialect::Dialect;
 use crate::jitlat::flow::{FlowId, FlowRole};
 use crate::jitlat::limits::ServerLimits;
-use crate::jitlat::message::{Chunk, Fetch, Message, Results};
+use crate::jitlat::message::{Chunk, Fetch, Message, Results, SERVER_STOPPED};
 use crate::jitlat::stream::Finish;
 use jitlat_core::Session;
 use jitlat_core::Transport;
@@ -112,7 +112,9 @@ impl ClientMachine {
                 // Without the receiver's results, the fate of the packets is unknown, so they do not count as
                 // lost.
                 let sender = flow.collection.sent.as_ref().map(|s| s.sent);
-                sent = sender.or(results.and_then(|r| r.sent)).filter(|_| flow.collection.whole);
+                // A server that is stopped does not receive the last packets.
+                let known = flow.collection.whole && !is_by_stopped_server(results);
+                sent = sender.or(results.and_then(|r| r.sent)).filter(|_| known);
                 drops = results.and_then(|r| r.drops);
                 read_pause = results.and_then(|r| r.pause);
                 stamps_lost = flow.collection.sent.as_ref().and_then(|s| s.stamps_lost);
@@ -192,6 +194,11 @@ impl ClientMachine {
             _ => (Ending::Complete, None),
         }
     }
+}
+
+/// True if these are results of a server that was stopped during the test.
+fn is_by_stopped_server(results: Option<&Results>) -> bool {
+    results.is_some_and(|r| r.failure.as_deref() == Some(SERVER_STOPPED))
 }
 
 /// Merges the facts about a host; newer ones replace older ones.
