@@ -33,14 +33,13 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::{into_answer, judge};
-    use crate::testing::{MS, Test, every};
+    use crate::testing::{MS, Test, every, verdict_on};
     use jitlat_core::session::SizeLimit;
 
     #[test]
     fn larger_packets_that_do_not_pass_are_named_with_the_size_that_does() {
         let mut test = Test::new(1000, 10 * MS, &[]);
-        let said = |test: &Test| into_answer(judge(&test.material(), &[]));
+        let said = verdict_on;
         let without = said(&test);
         assert!(without.headline.contains("a firewall blocks it"), "{}", without.headline);
         test.session.size_limit = Some(SizeLimit { packet: 1428, passes: 1280, fails: 1281, payload: 1252 });
@@ -76,7 +75,7 @@ mod tests {
             test.session.path_mtu = Some(1280);
             test
         };
-        let answer = into_answer(judge(&lost_first(20).material(), &[]));
+        let answer = verdict_on(&lost_first(20));
         let [cause] = &answer.causes[..] else { panic!("{:?}", answer.causes) };
         assert_eq!((cause.id, cause.bytes, cause.packets), (CauseId::Mtu, Some(1280), [0, 19]));
         assert!(
@@ -90,8 +89,8 @@ mod tests {
             answer.headline,
             "Good: the first 20 packets were lost until the path MTU of 1280 bytes was known; set a buffer of under 1 ms."
         );
-        assert!(into_answer(judge(&lost_first(0).material(), &[])).causes.is_empty());
-        let long = into_answer(judge(&lost_first(400).material(), &[]));
+        assert!(verdict_on(&lost_first(0)).causes.is_empty());
+        let long = verdict_on(&lost_first(400));
         assert_eq!(long.causes[0].id, CauseId::Outage, "discovery takes a round trip");
     }
 }

@@ -4,12 +4,14 @@ use jitlat_core::answer::{Answer, CauseId, Fault, Severity};
 use jitlat_core::evidence::Evidence;
 use jitlat_core::metrics::classify::AcceptedPacket;
 use jitlat_core::spec::{Direction, Schedule, Transport};
+use jitlat_core::summary::ShareInterval;
 use jitlat_core::{Options, PacketRecord, Session, Span, Summary, TestSpec, WallTime};
 
 const PERIOD: i64 = 10 * MS;
 
 fn judge(evidence: &Evidence<'_>, with_hosts: bool) -> Answer {
-    crate::judge::into_answer(crate::judge::judge(evidence, &PROFILES, with_hosts))
+    let judgement = crate::judge::judge(evidence, &PROFILES, with_hosts);
+    crate::judge::into_answer(judgement, &ShareInterval::default())
 }
 
 /// Packets of a sender that stalls for 400 ms before packet 300 and then sends what is overdue at once; those for which

@@ -1,6 +1,5 @@
 use super::*;
-use crate::judge::{into_answer, judge};
-use crate::testing::{MS, SECOND, Test, packets};
+use crate::testing::{MS, SECOND, Test, packets, verdict_on};
 use jitlat_core::answer::{Answer, CauseId};
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::time::Span;
@@ -38,7 +37,7 @@ fn on_a_long_path(moments: Vec<TcpMoment>) -> Answer {
     let mut test =
         Test::with(1000, 20 * MS, &packets(times), Schedule::Periodic, (Direction::Up, Transport::Tcp));
     test.session.tcp = moments;
-    into_answer(judge(&test.material(), &[]))
+    verdict_on(&test)
 }
 
 #[test]
@@ -99,7 +98,7 @@ fn a_program_that_waits_for_a_full_buffer_does_not_stall() {
             (Direction::Up, Transport::Tcp),
         );
         test.session.tcp = moments;
-        into_answer(judge(&test.material(), &[]))
+        verdict_on(&test)
     };
     let ids = |answer: &Answer| answer.causes.iter().map(|c| (c.id, c.limited_by)).collect::<Vec<_>>();
     assert_eq!(ids(&verdict(Vec::new())), [(CauseId::SenderStall, None)]);
