@@ -71,6 +71,10 @@ cluster *ARGS:
 verdicts VARIANTS='200' FIRST='0':
     JITLAT_VARIANTS={{VARIANTS}} JITLAT_FIRST={{FIRST}} cargo test --profile fast -p jitlat-store --test verdicts -- confusion_matrix --ignored --nocapture
 
+# How often intervals of loss, median and p99 contain the truth in TESTS simulated tests: the tables of docs/metrics/intervals.md (minutes)
+coverage TESTS='1000' SEED='1':
+    JITLAT_TESTS={{TESTS}} JITLAT_SEED={{SEED}} JITLAT_PAGE="$PWD/docs/metrics/intervals.md" cargo test --profile fast -p jitlat-core --lib -- dependence::coverage::table --ignored --nocapture
+
 # Adding a metric, a protocol or an output is one file: three patches, applied to a copy, compiled and tested
 patches:
     cargo test -p jitlat --test integration -- patches:: --ignored

@@ -2,6 +2,7 @@
 
 use super::delays::{Delays, SendPattern};
 use jitlat_core::evidence::bounded;
+use jitlat_core::metrics::dependence::EventCounts;
 use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::metrics::stat::wilson95;
 use jitlat_core::session::Session;
@@ -163,6 +164,13 @@ impl Scattered {
         let each = self.lost() as f64 / runs.max(1) as f64;
         let [low, high] = wilson95(runs, self.sent.max(runs)).unwrap_or([0.0, 1.0]);
         [(low * each).min(1.0), (high * each).min(1.0)]
+    }
+
+    /// Returns the variance of the loss ratio, relative to independent losses; 1 without losses.
+    pub fn design_effect(&self) -> f64 {
+        let mut events = EventCounts::default();
+        self.runs.iter().for_each(|(run, _)| events.push(run.start, run.len));
+        events.share(self.sent, self.sent).design_effect.unwrap_or(1.0)
     }
 
     /// Returns the losses with only the runs for which `keep` returns true, and with `fewer` subtracted from `sent`.

@@ -73,7 +73,8 @@ fn stamps(s: &Summary) -> String {
 fn sample(s: &Summary) -> Option<String> {
     let n = s.counts.unique_valid;
     let dependent = s.inference.t_valid == Some(false);
-    (n > 0).then(|| belief::sample(n, dependent, s.header.proto == Transport::Tcp.number()))
+    let effective = s.inference.p99.effective_n;
+    (n > 0).then(|| belief::sample(n, dependent, effective, s.header.proto == Transport::Tcp.number()))
 }
 
 #[cfg(test)]

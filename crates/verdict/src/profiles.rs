@@ -3,6 +3,7 @@
 use super::sentences::profiles as sentences;
 use super::severity::{Experience, MIN_BUFFER_NS, MIN_SPEECH_BUFFER_NS, Played};
 use jitlat_core::answer::{Severity, Suitability};
+use jitlat_core::metrics::dependence::beta_interval;
 use jitlat_core::metrics::emodel;
 use jitlat_core::metrics::stat::wilson95;
 use serde::{Deserialize, Serialize};
@@ -225,7 +226,7 @@ impl Profile {
             // The verdict may be worse once the delay is known.
             Severity::Good | Severity::Fair if !known => Severity::Unknown,
             // A few packets cannot prove that the share is small.
-            Severity::Good if !self.is_shown(missing, lived.sent) => Severity::Unknown,
+            Severity::Good if !self.is_shown(missing, lived) => Severity::Unknown,
             judged => judged,
         };
         let limit = |limits: [f64; 3]| limits[(severity as usize).saturating_sub(2).min(2)];
@@ -259,13 +260,13 @@ impl Profile {
         MIN_BUFFER_NS.min((self.delay_ms[0] * 0.05e6) as i64)
     }
 
-    /// Returns true if `sent` packets with a share `missing` exclude, with 95 % confidence, that the true share exceeds
-    /// the limit of fair.
-    fn is_shown(&self, missing: f64, sent: u64) -> bool {
-        let events = (missing * sent as f64).round() as u64;
-        let most = match events {
-            0 => 3.0 / sent.max(1) as f64,
-            _ => wilson95(events.min(sent), sent).map_or(1.0, |[_, high]| high),
+    /// Returns true if the packets with a share `missing` exclude, with 95 % confidence, that the true share exceeds the
+    /// limit of fair. Losses in bursts exclude less than independent ones.
+    fn is_shown(&self, missing: f64, lived: &Experience) -> bool {
+        let sent = lived.sent.max(1) as f64;
+        let most = match (missing * sent).round() {
+            0.0 => 3.0 / sent,
+            _ => beta_interval(missing, sent / lived.loss_effect).map_or(1.0, |[_, high]| high),
         };
         most <= self.missing[1]
     }
@@ -363,6 +364,7 @@ mod tests {
             sent: waits.len() as u64 + lost,
             lost,
             burst_ratio: 1.0,
+            loss_effect: 1.0,
             base_ns,
         }
     }

@@ -128,6 +128,8 @@ pub struct Experience {
     pub lost: u64,
     /// Mean length of loss bursts, divided by that of independent losses.
     pub burst_ratio: f64,
+    /// Variance of the loss ratio, relative to independent losses; 1 without losses.
+    pub loss_effect: f64,
     /// Smallest one-way delay, in ns; `None` if unknown.
     pub base_ns: Option<f64>,
 }
@@ -231,6 +233,7 @@ mod tests {
             sent: waits.len() as u64 + lost,
             lost,
             burst_ratio: 1.0,
+            loss_effect: 1.0,
             base_ns: Some(20e6),
         };
         assert_eq!(Waits::of(&waits).points, of(&waits, 0).waits.points);
@@ -293,6 +296,7 @@ mod tests {
             sent: 1020,
             lost: 20,
             burst_ratio: 1.0,
+            loss_effect: 1.0,
             base_ns: Some(20e6),
         }
     }

@@ -87,6 +87,9 @@ pub struct StretchFindings {
     pub lost: u64,
     /// Sum of burst ratios, each weighted by the losses of its stretch.
     pub bursts: f64,
+    /// Sum of design effects of loss, each weighted with the losses of its stretch.
+    #[serde(default)]
+    pub effects: f64,
     /// True if a clock was set.
     pub was_set: bool,
     /// End of the last stretch, in seconds since the first packet was sent.
@@ -120,6 +123,7 @@ impl Default for StretchFindings {
             sent: 0,
             lost: 0,
             bursts: 0.0,
+            effects: 0.0,
             was_set: false,
             end: 0.0,
         }
@@ -138,6 +142,7 @@ impl StretchFindings {
             && self.found.len() <= CauseId::ALL.len() * (MAX_CAUSES_PER_KIND + 1)
             && self.found.iter().all(finite)
             && self.bursts.is_finite()
+            && self.effects.is_finite()
             && self.end.is_finite()
             && self.lost <= self.sent
     }

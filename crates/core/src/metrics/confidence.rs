@@ -36,6 +36,10 @@ pub struct Inference {
     pub p99_ci95: Option<[Option<i64>; 2]>,
     /// Values of the order statistics that enclose the 99.9th percentile, in ns; `None` = unbounded.
     pub p999_ci95: Option<[Option<i64>; 2]>,
+    /// Interval of the median that accounts for dependent packets.
+    pub median: QuantileInterval,
+    /// Interval of the 99th percentile that accounts for dependent packets.
+    pub p99: QuantileInterval,
     /// Intervals from a moving-block bootstrap, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<Bootstrap>,
@@ -78,6 +82,7 @@ pub struct Bootstrap {
     pub p99: [f64; 2],
 }
 
+use super::dependence::{IntervalOf, QuantileInterval, quantile_interval, unknown_quantile};
 use super::moments::Moments;
 use super::series::Series;
 use super::stat;
@@ -93,6 +98,8 @@ pub fn inference(series: &Series<'_>, sample: &Sample, moments: &Moments) -> Inf
     let value = |rank: u64| sample.at(rank.checked_sub(1)? as usize);
     let values = |r: Option<RankInterval>| r.map(|r| [value(r.0), value(r.1)]);
     let twenty = batch_means(series, moments, 20);
+    let delays: Vec<i64> = series.iter().map(|packet| packet.delay).collect();
+    let dependent = |of| quantile_interval(of, &delays, sample, acf1);
     Inference {
         mean_ci90: mean_interval(moments, 0.95),
         mean_ci95: mean_interval(moments, 0.975),
@@ -113,6 +120,8 @@ pub fn inference(series: &Series<'_>, sample: &Sample, moments: &Moments) -> Inf
         median_ci95: values(median),
         p99_ci95: values(p99),
         p999_ci95: values(p999),
+        median: dependent(IntervalOf::Median),
+        p99: dependent(IntervalOf::P99),
         bootstrap: None,
     }
 }
@@ -123,6 +132,8 @@ pub fn of_mean(moments: &Moments) -> Inference {
         mean_ci90: mean_interval(moments, 0.95),
         mean_ci95: mean_interval(moments, 0.975),
         mean_ci99: mean_interval(moments, 0.995),
+        median: unknown_quantile(IntervalOf::Median),
+        p99: unknown_quantile(IntervalOf::P99),
         ..Inference::default()
     }
 }
@@ -134,6 +145,8 @@ pub fn of_mean_and_deviation(mean: f64, stddev: f64, n: u64) -> Inference {
         mean_ci90: interval(0.95),
         mean_ci95: interval(0.975),
         mean_ci99: interval(0.995),
+        median: unknown_quantile(IntervalOf::Median),
+        p99: unknown_quantile(IntervalOf::P99),
         ..Inference::default()
     }
 }
@@ -235,7 +248,7 @@ mod tests {
         );
         assert_eq!(of_mean_and_deviation(7.0, 0.0, 2).mean_ci95, Some([7.0, 7.0]));
         for n in [0, 1] {
-            assert_eq!(of_mean_and_deviation(7.0, 1.0, n), Inference::default());
+            assert_eq!(of_mean_and_deviation(7.0, 1.0, n).mean_ci95, None);
         }
     }
 

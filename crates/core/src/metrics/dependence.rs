@@ -188,13 +188,16 @@ impl EventCounts {
         found.events = level.events;
         found.separation = Some(1 << k);
         found.absent = Some(NoInterval::OneEvent);
-        if level.events < 2 || self.count >= end {
+        if self.count >= end {
             return found;
         }
         let design_effect = design_effect_of_share(level, self.count, end);
         let effective_n = n as f64 / design_effect;
         found.design_effect = Some(design_effect);
         found.effective_n = Some(effective_n);
+        if level.events < 2 {
+            return found;
+        }
         // As many degrees of freedom as events and assumed ones.
         let wider = (t_quantile(0.975, level.events.saturating_add(4)) / Z95).powi(2);
         found.ci95 = beta_interval(self.count as f64 / n as f64, effective_n / wider);
@@ -215,10 +218,13 @@ impl EventCounts {
 /// with that of events of geometric size.
 fn design_effect_of_share(level: &Level, count: u64, end: u64) -> f64 {
     let (events, share) = (level.events as f64, count as f64 / end as f64);
+    let geometric = (2.0 * count as f64 / events * (1.0 - share) - 1.0).max(MIN_SHARE_EFFECT);
+    if level.events < 2 {
+        return geometric;
+    }
     let sums = level.cycles(end);
     let squares = sums.counts - 2.0 * share * sums.products + share * share * sums.lengths;
     let measured = squares.max(0.0) * events / (events - 1.0) / (end as f64 * share * (1.0 - share));
-    let geometric = (2.0 * count as f64 / events * (1.0 - share) - 1.0).max(MIN_SHARE_EFFECT);
     ((events * measured + PRIOR_EVENTS * geometric) / (events + PRIOR_EVENTS)).max(MIN_SHARE_EFFECT)
 }
 
@@ -241,7 +247,7 @@ pub struct ShareInterval {
     pub events: u64,
     /// Separation of events, in packets; `None` without events.
     pub separation: Option<u64>,
-    /// Variance of the share divided by that of independent packets.
+    /// Variance of the share divided by that of independent packets; with one event, that of events of geometric size.
     pub design_effect: Option<f64>,
     /// Number of independent packets that would determine the share as precisely.
     pub effective_n: Option<f64>,
@@ -267,7 +273,7 @@ pub enum NoInterval {
 }
 
 /// Smallest effective number of packets for an interval of the median.
-pub const MIN_EFFECTIVE_MEDIAN: f64 = 20.0;
+pub const MIN_EFFECTIVE_MEDIAN: f64 = 25.0;
 /// Smallest effective number of packets for an interval of the 99th percentile: on average, three of them exceed it.
 pub const MIN_EFFECTIVE_P99: f64 = 300.0;
 /// Smallest number of packets for an interval of a quantile: the correlation is estimated from up to 40 blocks.
@@ -344,8 +350,10 @@ pub fn quantile_interval(
         IntervalOf::P99 => design_effect_fixed(&above),
     };
     let by_blocks = n as f64 / effect;
-    let by_neighbours = acf1.map_or(f64::INFINITY, |r| n as f64 * (1.0 - r) / (1.0 + r));
-    let effective = by_blocks.min(by_neighbours);
+    // The correlation of a short series is too small by about (1 + 3r)/n on average (Kendall 1954).
+    let unbiased = acf1.map(|r| (r + (1.0 + 3.0 * r) / n as f64).min(1.0));
+    let by_neighbours = unbiased.map_or(f64::INFINITY, |r| n as f64 * (1.0 - r) / (1.0 + r));
+    let effective = by_blocks.min(by_neighbours).min(n as f64);
     let found = QuantileInterval { effective_n: Some(effective), ..too_few };
     if effective < required_n {
         return found;

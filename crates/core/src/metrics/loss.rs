@@ -1,6 +1,7 @@
 //! Loss and its clustering (metrics §10; RFC 2680, 3357, 7680).
 
 use super::burst_gap::BurstGap;
+use super::dependence::{EventCounts, NoInterval, ShareInterval};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -38,6 +39,8 @@ pub struct Loss {
     pub wilson95_correlated: Option<[f64; 2]>,
     /// Correlation between the losses of neighbouring packets.
     pub lag1: Option<f64>,
+    /// Loss events, and the interval of the ratio that accounts for bursts.
+    pub events: ShareInterval,
     /// Upper limit of the ratio with 95 % confidence if nothing was lost: 3/N.
     pub rule_of_three: Option<f64>,
     /// Wald–Wolfowitz runs test.
@@ -164,6 +167,9 @@ pub struct LossScan {
     /// Number of lost-lost-lost triples, and number of lost-received-lost triples.
     triples: (u64, u64),
     segmenter: Segmenter,
+    /// Losses grouped into events; `None` if a run was removed, or in a state of an earlier version.
+    #[serde(default)]
+    events: Option<EventCounts>,
 }
 
 impl Default for LossScan {
@@ -180,6 +186,7 @@ impl Default for LossScan {
             noticeable: 0,
             triples: (0, 0),
             segmenter: Segmenter::new(GMIN),
+            events: Some(EventCounts::default()),
         }
     }
 }
@@ -208,6 +215,7 @@ impl LossScan {
             && counts.iter().all(|count| *count <= self.lost)
             && [&self.lengths, &self.distances, &self.between].iter().all(|h| count(h) <= self.lost.into())
             && self.segmenter.is_possible(next)
+            && self.events.as_ref().is_none_or(|events| events.is_possible(next, self.lost))
     }
 
     /// Adds the next run of loss.
@@ -233,26 +241,37 @@ impl LossScan {
         self.noticeable += u64::from((1..=DELTA).contains(&distance));
         self.triples.1 += u64::from(distance == 2);
         self.segmenter.push(run);
+        if let Some(events) = &mut self.events {
+            events.push(run.start, run.len);
+        }
         self.last = Some(run);
     }
 
-    /// Removes a run that was wrongly counted as lost. Its effect on distances and bursts is not corrected.
+    /// Removes a run that was wrongly counted as lost. Its effect on distances and bursts is not corrected, and events
+    /// are unknown afterwards.
     pub(crate) fn remove(&mut self, run: SeqRun) {
-        let Some(runs) = self.lengths.get_mut(&run.len) else { return };
+        // Losses next to the run made a longer one of it.
+        let Some((&counted, runs)) = self.lengths.range_mut(run.len..).next() else { return };
         *runs -= 1;
         if *runs == 0 {
-            self.lengths.remove(&run.len);
+            self.lengths.remove(&counted);
         }
         self.lost -= run.len;
+        if counted > run.len {
+            *self.lengths.entry(counted - run.len).or_default() += 1;
+            return;
+        }
         self.runs -= 1;
         self.from_start &= run.start > 0;
+        self.events = None;
         self.first_runs.retain(|first| first[0] != run.start);
     }
 
-    /// Returns the figures of the packets below `end`, sent every `period` ns. `unrecorded` packets are left out
-    /// because they may be received or lost; the packets before and after them count as neighbours.
-    pub fn finish(self, end: u64, unrecorded: u64, period: Option<f64>) -> Loss {
-        let n = end.saturating_sub(unrecorded).max(self.lost);
+    /// Returns the figures of the packets below `end`, sent every `period` ns. `uncounted` of them are
+    /// ignored because their fate is unknown or they were never sent; the packets before and after them count
+    /// as neighbours.
+    pub fn finish(self, end: u64, uncounted: u64, period: Option<f64>) -> Loss {
+        let n = end.saturating_sub(uncounted).max(self.lost);
         let to_end = self.last.is_some_and(|run| run.start + run.len >= end);
         let gilbert = GilbertFit::new(n, self.lost, self.runs, self.from_start, to_end);
         let lag1 = lag1(&gilbert, n, self.lost, self.from_start, to_end);
@@ -273,6 +292,10 @@ impl LossScan {
             wilson95: stat::wilson95(self.lost, n),
             wilson95_correlated: widened(self.lost, n, lag1.unwrap_or(0.0)),
             lag1,
+            events: self.events.as_ref().map_or(
+                ShareInterval { absent: Some(NoInterval::NotRecorded), ..ShareInterval::default() },
+                |events| events.share(end, n),
+            ),
             rule_of_three: (self.lost == 0 && n > 0).then(|| (3.0 / n as f64).min(1.0)),
             runs_test,
             pattern: pattern(runs_test, n, self.lost),
@@ -626,7 +649,7 @@ mod tests {
         assert_eq!(found(impossible), [false; 18]);
         // More packets lost than there are in total, with the same run lengths.
         let mut more = valid.clone();
-        (more.lost, more.lengths) = (31, BTreeMap::from([(31, 1)]));
+        (more.lost, more.lengths, more.events) = (31, BTreeMap::from([(31, 1)]), None);
         assert!(more.is_possible(31) && !more.is_possible(30));
         let none = |change: fn(&mut LossScan)| {
             let mut changed = LossScan::default();

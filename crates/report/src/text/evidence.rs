@@ -6,7 +6,9 @@ use jitlat_core::clock::SyncState;
 use jitlat_core::scalars::{ExactNumber, Selector, selectors};
 use jitlat_core::session::Ending;
 use jitlat_core::spec::{Direction, Dscp, Transport};
-use jitlat_core::summary::{Coverage, HostClock, LossPattern, OffsetEstimator, Summary, TrendVerdict};
+use jitlat_core::summary::{
+    Coverage, HostClock, LossPattern, NoInterval, OffsetEstimator, ShareInterval, Summary, TrendVerdict,
+};
 use jitlat_core::units::{eng4, eng4_f64, full, full_f64};
 use jitlat_verdict::Opinion;
 use std::collections::BTreeMap;
@@ -92,11 +94,7 @@ fn variation(page: &mut Page, s: &Summary) {
         ));
     }
     if let Some(ratio) = s.loss.ratio.filter(|_| s.reordering.observable) {
-        let interval = s.loss.wilson95_correlated.or(s.loss.wilson95);
-        let interval = interval.map(|[lo, hi]| {
-            format!(", between {:.3}% and {:.3}% with 95% confidence", lo * 100.0, hi * 100.0)
-        });
-        page.item(&format!("loss {:.3}%{}", ratio * 100.0, interval.unwrap_or_default()));
+        page.item(&format!("loss {:.3}%{}", ratio * 100.0, loss_interval(&s.loss.events)));
         loss_pattern(page, s);
     }
     mean::intervals(s).iter().for_each(|line| page.item(line));
@@ -109,16 +107,28 @@ fn variation(page: &mut Page, s: &Summary) {
     }
     if let Some(b) = &s.inference.bootstrap {
         page.item(&format!(
-            "by block bootstrap (seed {}), with 95% confidence: mean latency between {} and {}, median between {} and \
-             {}, 99% between {} and {}",
+            "by block bootstrap (seed {}), with 95% confidence: mean latency between {} and {}, median between {} and {}",
             b.seed,
             eng4_f64(b.mean[0]),
             eng4_f64(b.mean[1]),
             eng4_f64(b.median[0]),
-            eng4_f64(b.median[1]),
-            eng4_f64(b.p99[0]),
-            eng4_f64(b.p99[1])
+            eng4_f64(b.median[1])
         ));
+    }
+}
+
+/// Describes the interval of the loss ratio, or why there is none.
+fn loss_interval(events: &ShareInterval) -> String {
+    let plural = if events.events == 1 { "" } else { "s" };
+    match (events.ci95, events.absent) {
+        (Some([low, high]), _) => format!(
+            ", between {:.3}% and {:.3}% with 95% confidence, from {} event{plural}",
+            low * 100.0,
+            high * 100.0,
+            events.events
+        ),
+        (None, Some(NoInterval::OneEvent)) => ", in one event: no interval".to_owned(),
+        _ => String::new(),
     }
 }
 
@@ -394,7 +404,6 @@ fn far_end(page: &mut Page, s: &Summary) {
         return;
     }
     page.heading(if s.two_way.is_some() { "In the answers" } else { "At the far end" });
-    let dscp = |value: u8| Dscp::new(value.into()).map_or_else(|| value.to_string(), |d| d.to_string());
     let of_answers = s.two_way.as_ref().and_then(|t| t.answer_dscp);
     let (asked, how) = of_answers.map_or((s.header.dscp, "sent"), |dscp| (dscp, "asked for"));
     if !f.dscp.is_empty() {
@@ -408,8 +417,7 @@ fn far_end(page: &mut Page, s: &Summary) {
         });
     }
     if f.ecn.keys().any(|ecn| *ecn != 0) {
-        let name = |v: &u8| ["Not-ECT", "ECT(1)", "ECT(0)", "CE"][usize::from(v & 3)].to_owned();
-        page.item(&format!("ECN {}", mixture(&f.ecn, name)));
+        page.item(&format!("ECN {}", mixture(&f.ecn, |v| ecn(*v))));
     }
     if !f.ttl.is_empty() {
         let several = if f.ttl.len() > 1 { ": paths of different length" } else { "" };
@@ -421,9 +429,19 @@ fn far_end(page: &mut Page, s: &Summary) {
     }
 }
 
+/// Returns the name of a DSCP, or its number if it has no name.
+pub(super) fn dscp(value: u8) -> String {
+    Dscp::new(value.into()).map_or_else(|| value.to_string(), |d| d.to_string())
+}
+
+/// Returns the name of an ECN field.
+pub(super) fn ecn(value: u8) -> String {
+    ["Not-ECT", "ECT(1)", "ECT(0)", "CE"][usize::from(value & 3)].to_owned()
+}
+
 /// Returns the value, such as `EF`, if it is the only one, otherwise each value with its share, most frequent
 /// first.
-fn mixture<K>(counts: &BTreeMap<K, u64>, name: impl Fn(&K) -> String) -> String {
+pub(super) fn mixture<K>(counts: &BTreeMap<K, u64>, name: impl Fn(&K) -> String) -> String {
     const SHOWN: usize = 6;
     let total = counts.values().sum();
     let mut all: Vec<(&K, &u64)> = counts.iter().collect();

@@ -237,7 +237,7 @@ const SAID: [Said; 4] = [
         &DRAWINGS_OF_LOSS,
         &[
             "192.0.2.10 to 198.51.100.20 1500 UDP packets of 40 bytes, one every 20.00 ms · Mon Nov 23 18:13:50 UTC 2009",
-            "one way poor – – unknown 57.8 ms 3.9 % (2.0-6.1) 82 ms",
+            "one way poor – – unknown 57.8 ms 3.9 % (1.4-8.6) 82 ms",
             "sent 1500 received 1456 unique and valid 1441 lost 59 (3.93 %) longest loss 9 in a row duplicates 15 (1.03 %)",
             "jitter (PDV) 0 ns 3.019 ms 1.378 ms 3.928 ms 57.80 ms 92.29 ms 93.87 ms 9.038 ms",
             "sent 20.00 ms 50.00 16.00 kbps received 20.82 ms 48.03 15.37 kbps",
@@ -261,7 +261,7 @@ const SAID: [Said; 4] = [
         &DRAWINGS_OF_LOSS,
         &[
             "192.0.2.1 to 192.0.2.2 12 UDP packets of 12 bytes, one every 10.00 ms · Sun Mar 13 07:06:40 UTC 2011",
-            "one way unknown – – unknown – 17 % (5-45) –",
+            "one way unknown – – unknown – 17 % (3-44) –",
             "sent 12 received 15 unique and valid 10 lost 2 (16.7 %) longest loss 1 in a row duplicates 2 (13.3 %) invalid 3 (20 %)",
             "10 packets: too few for a 99th percentile",
         ],

@@ -6,7 +6,7 @@ use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::twoway::TwoWay;
 
 fn judge(evidence: &Evidence<'_>) -> Judgement {
-    super::judge(evidence, &crate::PROFILES)
+    super::judge(evidence, &crate::PROFILES, false)
 }
 
 const PERIOD: i64 = 10 * MS;
@@ -135,7 +135,14 @@ fn uses_are_judged_by_how_the_test_was_sent() {
 #[test]
 fn the_strongest_effect_is_the_one_that_gives_the_severity() {
     let felt = |buffer_ns, missing, severity, base_ns| {
-        let lived = Experience { waits: Waits::default(), sent: 10_000, lost: 0, burst_ratio: 1.0, base_ns };
+        let lived = Experience {
+            waits: Waits::default(),
+            sent: 10_000,
+            lost: 0,
+            burst_ratio: 1.0,
+            loss_effect: 1.0,
+            base_ns,
+        };
         strongest_effect(&Played { buffer_ns, missing, rating: 0.0, severity }, &lived)
     };
     assert_eq!(felt(0, 0.0, Severity::Good, None), None);
@@ -159,7 +166,7 @@ fn silence_after_a_broadcast_is_not_a_loss() {
         let mut test = Test::new(200, PERIOD, &every(PERIOD, received, |_| Some(MS)));
         let remarks = vec![TwoWay::BROADCAST_REMARK.to_owned()];
         test.session.two_way = Some(Box::new(TwoWay { remarks, ..TwoWay::default() }));
-        into_answer(judge(&test.material()))
+        into_answer(judge(&test.material()), &jitlat_core::summary::ShareInterval::default())
     };
     let silent = of(0);
     assert_eq!((silent.severity, silent.causes), (Severity::Unknown, vec![]));

@@ -174,6 +174,18 @@ fn a_sample_resolves_so_much() {
         text.contains("neighbouring packets are correlated") && text.contains("TCP hides loss"),
         "{text}"
     );
+    (s.counts.unique_valid, s.inference.p99.effective_n) = (1000, Some(61.4));
+    let text = sample(&s).unwrap();
+    assert!(
+        text.starts_with(
+            "Sample: 1000 packets, as precise as 61 independent ones because neighbours are correlated, too few \
+             for the 99th percentile. TCP"
+        ),
+        "{text}"
+    );
+    s.inference.p99.effective_n = Some(400.0);
+    let text = sample(&s).unwrap();
+    assert!(text.contains("are correlated, resolve the 99th percentile, but none finer."), "{text}");
 }
 
 #[test]

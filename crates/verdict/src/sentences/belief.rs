@@ -80,20 +80,28 @@ pub fn stamps(sent: &[&str], arrived: &[&str], by_programs: bool) -> String {
 }
 
 /// Describes the finest percentile that `packets` packets resolve. `dependent` is true if the delays of neighbouring
-/// packets are correlated.
-pub fn sample(packets: u64, dependent: bool, tcp: bool) -> String {
-    let finest = match packets {
+/// packets are correlated; they are then as precise as the `effective` number of independent ones, if it is known.
+pub fn sample(packets: u64, dependent: bool, effective: Option<f64>, tcp: bool) -> String {
+    let effective = effective.map(|n| n as u64).filter(|n| dependent && *n < packets);
+    let finest = match effective.unwrap_or(packets) {
         0..100 => ", too few for the 99th percentile",
         100..1000 => " resolve the 99th percentile, but none finer",
         1000..3700 => " resolve the 99.9th percentile, but do not bound it from above",
         _ => " resolve the 99.9th percentile and bound it from both sides",
     };
-    let dependent = if dependent {
+    let worth = effective.map_or(String::new(), |n| {
+        format!(", as precise as {n} independent ones because neighbours are correlated")
+    });
+    let dependent = if dependent && effective.is_none() {
         " Delays of neighbouring packets are correlated, so the sample is worth fewer independent packets."
     } else {
         ""
     };
     let tcp = if tcp { " TCP hides loss and reordering; both appear as delay." } else { "" };
     let packets = count(packets, "packet");
-    format!("Sample: {packets}{finest}.{dependent}{tcp}")
+    let then = if worth.is_empty() { "" } else { "," };
+    format!(
+        "Sample: {packets}{worth}{}{finest}.{dependent}{tcp}",
+        if finest.starts_with(',') { "" } else { then }
+    )
 }

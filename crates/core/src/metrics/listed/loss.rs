@@ -26,17 +26,21 @@ impl Metric for LossMetric {
             "loss-low",
             "loss at least",
             ScalarUnit::Share,
-            ScalarGetter::Real(|s| Some(s.loss()?.wilson95_correlated?[0])),
+            ScalarGetter::Real(|s| Some(s.loss()?.events.ci95?[0])),
         )
-        .about("lower limit of the 95 % interval of the loss ratio, widened for correlated losses")
+        .about(
+            "lower limit of the 95 % interval of the loss ratio, from the sizes and distances of loss events",
+        )
         .lower_is_better(),
         Scalar::new(
             "loss-high",
             "loss at most",
             ScalarUnit::Share,
-            ScalarGetter::Real(|s| Some(s.loss()?.wilson95_correlated?[1])),
+            ScalarGetter::Real(|s| Some(s.loss()?.events.ci95?[1])),
         )
-        .about("upper limit of the 95 % interval of the loss ratio, widened for correlated losses")
+        .about(
+            "upper limit of the 95 % interval of the loss ratio, from the sizes and distances of loss events",
+        )
         .lower_is_better(),
         Scalar::new(
             "loss-bound",

@@ -3,7 +3,6 @@
 use super::rows::{ScreenTable, describe_buffer, describe_loss, row_of};
 use super::{Screen, Timeline, content, trust};
 use crate::text::count;
-use jitlat_core::metrics::stat::wilson95;
 use jitlat_core::summary::{Level, Summary};
 use jitlat_core::units::eng3;
 use jitlat_passive::verdict::list_prefixes;
@@ -105,5 +104,5 @@ fn found(r: &PassiveResult) -> (Level, String) {
 
 fn lost(way: &MatchedFigures) -> Option<String> {
     let (lost, all) = (way.counts.lost, way.counts.lost + way.counts.matched);
-    (all > 0).then(|| describe_loss(lost, all, wilson95(lost, all)))
+    (all > 0).then(|| describe_loss(lost, all, None))
 }

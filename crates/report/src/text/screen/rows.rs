@@ -5,8 +5,8 @@ use super::{ScreenStream, Timeline};
 use crate::text::is_one_host;
 use crate::text::page::{WordStyle, mark};
 use jitlat_core::answer::{CauseId, Severity};
-use jitlat_core::metrics::stat::wilson95;
 use jitlat_core::summary::{Distribution, LocalQueue, Percent, Summary};
+use jitlat_core::summary::{NoInterval, ShareInterval};
 use jitlat_core::twoway::{DirectionResult, FarReport};
 use jitlat_core::units::eng3;
 use jitlat_verdict as verdict;
@@ -150,7 +150,7 @@ impl FigureRow {
     /// Returns the row of a one-way test for which the far host reports counts and the extremes of the delays.
     fn of_far_report(label: &str, s: &Summary, report: &FarReport) -> FigureRow {
         let (sent, lost) = (s.counts.sent, s.counts.sent.saturating_sub(report.received));
-        let loss = (sent > 0).then(|| describe_loss(lost, sent, wilson95(lost, sent)));
+        let loss = (sent > 0).then(|| describe_loss(lost, sent, None));
         let severity = s.answer.as_ref().map(|a| a.severity);
         FigureRow { severity, ..row_of(label, None, Some("unknown".to_owned()), loss) }
     }
@@ -208,19 +208,17 @@ fn lost(s: &Summary) -> Option<String> {
     if !s.loss_observable() || s.counts.sent == 0 {
         return None;
     }
-    let interval = s.loss.wilson95_correlated.or(s.loss.wilson95);
-    Some(describe_loss(s.counts.lost, s.counts.sent, interval))
+    Some(describe_loss(s.counts.lost, s.counts.sent, Some(&s.loss.events)))
 }
 
 fn lost_on(way: &DirectionResult) -> Option<String> {
     let (sent, lost) = (way.sent.filter(|n| *n > 0)?, way.lost?);
-    let interval = way.loss.as_ref().and_then(|l| l.wilson95_correlated.or(l.wilson95));
-    let interval = interval.or_else(|| wilson95(lost, sent));
-    Some(describe_loss(lost, sent, interval))
+    Some(describe_loss(lost, sent, way.loss.as_ref().map(|loss| &loss.events)))
 }
 
-/// Formats a loss: `0.40 % (0.11-1.40)`, `none (<0.75 %)`, `all (>99 %)`.
-pub(super) fn describe_loss(lost: u64, sent: u64, interval: Option<[f64; 2]>) -> String {
+/// Formats a loss: `0.40 % (0.11-1.40)`, `0.40 % (1 event)`, `none (<0.75 %)`, `all (>99 %)`. Without `events`, the
+/// positions of the losses are unknown, and with them the interval.
+pub(super) fn describe_loss(lost: u64, sent: u64, events: Option<&ShareInterval>) -> String {
     if lost == 0 {
         return format!("none (<{} %)", percent(3.0 / sent as f64));
     }
@@ -233,7 +231,11 @@ pub(super) fn describe_loss(lost: u64, sent: u64, interval: Option<[f64; 2]>) ->
     // Format the interval with as many digits as the share.
     let digits = percent(share).split_once('.').map_or(0, |(_, digits)| digits.len());
     let end = |share: f64| format!("{:.digits$}", (100.0 * share).clamp(0.0, 100.0));
-    let range = interval.map_or(String::new(), |[low, high]| format!(" ({}-{})", end(low), end(high)));
+    let range = match events {
+        Some(ShareInterval { ci95: Some([low, high]), .. }) => format!(" ({}-{})", end(*low), end(*high)),
+        Some(ShareInterval { absent: Some(NoInterval::OneEvent), .. }) => " (1 event)".to_owned(),
+        _ => String::new(),
+    };
     format!("{} %{range}", percent(share))
 }
 
