@@ -180,10 +180,9 @@ pub(crate) fn enter_all(all: &Transaction<'_>, entries: &[(&CatalogueEntry, i64)
 /// Adds a test to the catalogue, without updating roll-ups.
 fn enter(all: &Transaction<'_>, stream: i64, entry: &CatalogueEntry, file: i64) -> rusqlite::Result<()> {
     let answer = entry.summary.answer.as_ref();
-    let severity = answer.and_then(|a| serde_json::to_value(a.severity).ok());
     let insert = "INSERT INTO tests(id, hash, stream, started_ns, name, source, added_ns, packets, log_bytes, file, row_group, \
-                  first_row, severity, headline, rest, session, pool, entered) \
-                  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+                  first_row, severity, host, headline, rest, session, pool, entered) \
+                  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     all.prepare_cached(insert)?.execute(params![
         entry.id,
         entry.hash,
@@ -197,7 +196,8 @@ fn enter(all: &Transaction<'_>, stream: i64, entry: &CatalogueEntry, file: i64) 
         file,
         entry.row_group as i64,
         entry.first_row as i64,
-        severity.as_ref().and_then(|s| s.as_str()).unwrap_or("unknown"),
+        answer.map_or("unknown", |a| a.severity.name()),
+        answer.and_then(|a| a.host.as_ref()).map(|host| host.severity.name()),
         answer.map_or("", |a| a.headline.as_str()),
         entry.packed.rest,
         entry.packed.session,

@@ -36,6 +36,8 @@ pub struct Entered {
     pub started_ns: i64,
     /// Severity of the verdict: `good`, `fair`, `poor`, `bad` or `unknown`.
     pub severity: String,
+    /// Grade of the hosts, with the same values; `None` if they were not judged.
+    pub host: Option<String>,
     /// Headline of the verdict, on one line.
     pub headline: String,
     /// Tags of the test. A monitor sets `test`, `client` and `server`.
@@ -246,7 +248,7 @@ impl Archive {
 
     fn entered_tests(&self, number: i64, most: usize) -> rusqlite::Result<Vec<Entered>> {
         let query = "SELECT t.entered, t.id, t.stream, coalesce(a.name, a.address), coalesce(b.name, b.address), s.direction, \
-                     t.started_ns, t.severity, t.headline \
+                     t.started_ns, t.severity, t.headline, t.host \
                      FROM tests t JOIN streams s ON s.id = t.stream JOIN hosts a ON a.id = s.src JOIN hosts b ON b.id = s.dst \
                      WHERE t.entered > ? ORDER BY t.entered LIMIT ?";
         let take = |row: &Row<'_>| {
@@ -260,6 +262,7 @@ impl Archive {
                 started_ns: row.get(6)?,
                 severity: row.get(7)?,
                 headline: row.get(8)?,
+                host: row.get(9)?,
                 tags: BTreeMap::new(),
                 figures: BTreeMap::new(),
             })

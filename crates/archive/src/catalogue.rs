@@ -20,7 +20,7 @@ pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_VALUE_BYTES: i32 = 1 << 28;
 
 /// Statements that migrate version k to version k + 1. Released statements never change.
-const STEPS: [&str; 4] = [
+const STEPS: [&str; 5] = [
     "
 CREATE TABLE files(
     id INTEGER PRIMARY KEY,
@@ -176,6 +176,9 @@ CREATE TABLE collected(
     waiting INTEGER NOT NULL,
     dropped INTEGER NOT NULL
 ) WITHOUT ROWID;
+",
+    "
+ALTER TABLE tests ADD COLUMN host TEXT;
 ",
 ];
 

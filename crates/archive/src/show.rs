@@ -467,7 +467,7 @@ impl GroupKey {
 
 /// Describes the groups that violate `condition`.
 pub fn violations(condition: &ScalarCondition, groups: &BTreeMap<Vec<String>, Pool>) -> Vec<String> {
-    let figure = condition.selector().scalar;
+    let Some(figure) = condition.selector().map(|selector| selector.scalar) else { return Vec::new() };
     let violated = |(group, pool): (&Vec<String>, &Pool)| {
         let violation = condition.violated_by(ExactNumber::Real(pool.scalar(figure)?))?;
         Some(format!("{}: {violation}", group.join(", ")))

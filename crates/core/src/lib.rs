@@ -89,6 +89,7 @@ pub mod spec;
 pub mod state;
 pub mod summary;
 pub mod sweep;
+pub mod tcp;
 #[cfg(test)]
 mod testing;
 pub mod time;

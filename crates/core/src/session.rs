@@ -2,9 +2,10 @@
 //! how it ended.
 
 use crate::clock::{ClockProbe, SyncState};
-use crate::metrics::seqset::SeqRun;
+use crate::metrics::seqset::{SeqRun, without};
 use crate::noise::NoiseFloor;
 use crate::spec::TestSpec;
+use crate::tcp::TcpMoment;
 use crate::time::{Span, WallTime};
 use crate::twoway::{ScheduleShift, TwoWay};
 use core::net::IpAddr;
@@ -52,6 +53,21 @@ pub enum Ending {
     /// Unknown, because logs of versions 1 and 2 do not contain it, or because the log is truncated.
     #[default]
     Unknown,
+}
+
+/// Largest packet that passes a path on which the packets of a test do not. Lengths are those of IP packets, in
+/// bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SizeLimit {
+    /// Length of the packets of the test, none of which arrived.
+    pub packet: u32,
+    /// Length of the largest packet that passed.
+    pub passes: u32,
+    /// Length of the smallest longer packet that did not pass.
+    pub fails: u32,
+    /// Payload of the largest packet that passed, as a test names it.
+    pub payload: u32,
 }
 
 /// Everything known about one direction of a test except its packets.
@@ -117,8 +133,28 @@ pub struct Session {
     /// `None` if it read each packet immediately, or if the time is unknown.
     #[serde(default)]
     pub read_pause: Option<Span>,
-    /// Number of packets that the sending host's own system refused, or that the queue of its interface dropped.
+    /// Number of packets that the sending host did not send: its own system refused them or dropped them in
+    /// the queue of its interface, or the sender skipped them.
     pub unsent: u64,
+    /// Sequence numbers that the sender skipped because it was too late to send them (OWAMP, RFC 4656 §4.1).
+    /// They count neither as sent nor as lost, and are part of `unsent`. Ascending, without overlaps.
+    #[serde(default)]
+    pub skipped: Vec<SeqRun>,
+    /// Number of packets after the last of `sent` that left too late to be part of the receiver's results.
+    /// Their fate is unknown.
+    #[serde(default)]
+    pub unreported: u64,
+    /// Path MTU that the sending host's kernel knew after the stream, in bytes; `None` if the packets are not
+    /// larger, or if it is unknown. Larger packets travel in fragments.
+    #[serde(default)]
+    pub path_mtu: Option<u32>,
+    /// Sizes of packets that passed and did not pass after a test in which nothing arrived; `None` if no sizes
+    /// were tried, or none passed.
+    #[serde(default)]
+    pub size_limit: Option<SizeLimit>,
+    /// States of the sending TCP connection during the stream, in order of time; empty over UDP, or if unknown.
+    #[serde(default)]
+    pub tcp: Vec<TcpMoment>,
     /// Changes of the schedule after stalls of the sending host, ascending by `seq`.
     #[serde(default)]
     pub schedule_shifts: Vec<ScheduleShift>,
@@ -173,6 +209,11 @@ impl Session {
             stamps_lost: None,
             read_pause: None,
             unsent: 0,
+            skipped: Vec::new(),
+            unreported: 0,
+            path_mtu: None,
+            size_limit: None,
+            tcp: Vec::new(),
             schedule_shifts: Vec::new(),
             truncated: false,
             unrecorded: Vec::new(),
@@ -182,12 +223,30 @@ impl Session {
 
     /// Iterates over the [unrecorded](Session::unrecorded) parts of `from..to`.
     pub fn unrecorded_in(&self, from: u64, to: u64) -> impl Iterator<Item = SeqRun> + Clone {
-        let end = |run: &SeqRun| run.start.saturating_add(run.len);
-        let first = self.unrecorded.partition_point(|run| end(run) <= from);
-        self.unrecorded[first..].iter().take_while(move |run| run.start < to).map(move |run| {
-            let start = run.start.max(from);
-            SeqRun { start, len: end(run).min(to).saturating_sub(start) }
-        })
+        runs_in(&self.unrecorded, from, to)
+    }
+
+    /// Iterates over the [skipped](Session::skipped) parts of `from..to`.
+    pub fn skipped_in(&self, from: u64, to: u64) -> impl Iterator<Item = SeqRun> + Clone {
+        runs_in(&self.skipped, from, to)
+    }
+
+    /// Iterates over the parts of `from..to` that count neither as sent nor as lost: the
+    /// [unrecorded](Session::unrecorded) and the [skipped](Session::skipped) ones. Ascending, without
+    /// overlaps.
+    pub fn uncounted_in(&self, from: u64, to: u64) -> impl Iterator<Item = SeqRun> + Clone {
+        let mut runs: Vec<SeqRun> = self.unrecorded_in(from, to).collect();
+        if !self.skipped.is_empty() {
+            runs.extend(without(self.skipped_in(from, to), self.unrecorded_in(from, to)));
+            runs.sort_unstable_by_key(|run| run.start);
+        }
+        runs.into_iter()
+    }
+
+    /// Returns the number of packets that the sending host's system refused or dropped: `unsent` without the
+    /// skipped ones.
+    pub fn refused(&self) -> u64 {
+        self.unsent.saturating_sub(self.skipped.iter().map(|run| run.len).sum())
     }
 
     /// Returns true if the log format has end lines, which state how the test ended. Versions 1 and 2 do not
@@ -203,6 +262,19 @@ impl Session {
         self.sent.map(u64::from).or(self.declared).unwrap_or(self.spec.packets().into())
     }
 
+    /// Returns the length of the packets with IP header, in bytes; `None` over TCP, which forms segments itself, or if
+    /// the payload is unknown.
+    pub fn ip_length(&self) -> Option<u32> {
+        let beneath = match self.ip_protocol() {
+            6 => return None,
+            // Sizes of echo requests include the ICMP header.
+            1 | 58 => 0,
+            _ => 8,
+        };
+        let ip = if self.dst.or(self.src).is_some_and(|ip| ip.is_ipv6()) { 40 } else { 20 };
+        self.payload().map(|payload| u32::from(payload) + beneath + ip)
+    }
+
     /// Returns the payload size of a packet in bytes; `None` if unknown.
     pub fn payload(&self) -> Option<u16> {
         self.payload_known.then(|| self.spec.payload())
@@ -212,4 +284,14 @@ impl Session {
     pub fn period(&self) -> Option<Span> {
         self.period_known.then(|| self.spec.period())
     }
+}
+
+/// Iterates over the parts of `runs` within `from..to`.
+fn runs_in(runs: &[SeqRun], from: u64, to: u64) -> impl Iterator<Item = SeqRun> + Clone {
+    let end = |run: &SeqRun| run.start.saturating_add(run.len);
+    let first = runs.partition_point(|run| end(run) <= from);
+    runs[first..].iter().take_while(move |run| run.start < to).map(move |run| {
+        let start = run.start.max(from);
+        SeqRun { start, len: end(run).min(to).saturating_sub(start) }
+    })
 }

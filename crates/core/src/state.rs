@@ -234,8 +234,13 @@ impl SavedAnalysis {
         here.read_pause = here.read_pause.max(next.session.read_pause);
         here.stamps_lost = here.stamps_lost.zip(next.session.stamps_lost).map(|(a, b)| a.saturating_add(b));
         here.unrecorded = here.unrecorded_in(0, mine).collect();
-        let theirs = next.session.unrecorded_in(0, theirs);
-        here.unrecorded.extend(theirs.map(|run| SeqRun { start: run.start + mine, ..run }));
+        let their_end = theirs;
+        let theirs = next.session.unrecorded_in(0, their_end);
+        let later_run = |run: SeqRun| SeqRun { start: run.start + mine, ..run };
+        here.unrecorded.extend(theirs.map(later_run));
+        here.skipped = here.skipped_in(0, mine).collect();
+        here.skipped.extend(next.session.skipped_in(0, their_end).map(later_run));
+        here.unreported = here.unreported.saturating_add(next.session.unreported);
         here.reason = here.reason.take().or(next.session.reason);
         let later =
             |shift: ScheduleShift| ScheduleShift { seq: shift.seq.saturating_add(mine as u32), ..shift };
@@ -317,6 +322,14 @@ fn add_facts(here: &mut TwoWay, next: TwoWay, sent: u32) {
     let later = next.losses.into_iter().map(|run| LossRun { first: run.first.saturating_add(sent), ..run });
     here.losses.extend(later);
     here.skipped = here.skipped.saturating_add(next.skipped);
+    for (here, next) in
+        [(&mut here.request_dscp, next.request_dscp), (&mut here.request_ecn, next.request_ecn)]
+    {
+        for (value, n) in next {
+            let sum = here.entry(value).or_default();
+            *sum = sum.saturating_add(n);
+        }
+    }
     let (a, b) = (here.not_answers, next.not_answers);
     here.not_answers = NotAnswers {
         foreign: a.foreign.saturating_add(b.foreign),

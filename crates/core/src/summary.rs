@@ -30,7 +30,7 @@ pub use crate::metrics::stalls::{IntendedLatency, Stalls, WithoutStalls};
 pub use crate::metrics::within::Within;
 pub use crate::noise::{Noise, NoiseFloor};
 
-use crate::session::{Ending, Session};
+use crate::session::{Ending, Session, SizeLimit};
 use crate::spec::{Direction, Schedule, Transport};
 use crate::time::WallTime;
 use crate::twoway::TwoWayFigures;
@@ -359,6 +359,20 @@ pub struct SessionInfo {
     pub reason: Option<String>,
     /// Datagrams dropped by the receiving kernel because a buffer was full; `None` if unknown.
     pub receiver_drops: Option<u64>,
+    /// Number of packets that the sender skipped because it was too late to send them (OWAMP); they count neither
+    /// as sent nor as lost.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub skipped: u64,
+    /// Number of packets at the end that left too late to be part of the receiver's results (OWAMP); their fate is
+    /// unknown.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unreported: u64,
+    /// Path MTU that the sending host's kernel knew, in bytes, if the packets are larger.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_mtu: Option<u32>,
+    /// Largest packet that passes the path, if those of the test do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size_limit: Option<SizeLimit>,
     /// The client host.
     pub client: HostInfo,
     /// The server host.
@@ -472,6 +486,10 @@ impl ClassicHeader {
     }
 }
 
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 impl SessionInfo {
     /// Returns the facts of `session` that a summary contains.
     pub fn new(session: &Session) -> SessionInfo {
@@ -491,6 +509,10 @@ impl SessionInfo {
             ending: session.ending,
             reason: session.reason.clone(),
             receiver_drops: session.receiver_drops,
+            skipped: session.skipped.iter().map(|run| run.len).sum(),
+            unreported: session.unreported,
+            path_mtu: session.path_mtu,
+            size_limit: session.size_limit,
             client: host(&session.client),
             server: host(&session.server),
         }

@@ -58,6 +58,7 @@ pub mod path;
 pub mod ping;
 mod resolve;
 pub mod serve;
+mod size_limit;
 pub mod stop;
 pub mod sweep;
 

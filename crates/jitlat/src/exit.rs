@@ -37,9 +37,15 @@ pub fn log_failures(failures: &[anyhow::Error]) -> bool {
     failures.is_empty()
 }
 
-/// Logs the thresholds of `--fail-if` that `runs` violate; returns the exit status.
+/// Logs which conditions of `--fail-if` are violated by `runs`, and which cannot be decided; returns the exit status.
 pub fn thresholds(runs: &[AnalysedStream], thresholds: &[ScalarCondition]) -> ExitStatus {
     let violations = text::violations(runs, thresholds);
     violations.iter().for_each(|violation| error!("failed: {violation}"));
-    if violations.is_empty() { ExitStatus::Measured } else { ExitStatus::ThresholdViolated }
+    let undecided = text::undecided(runs, thresholds);
+    undecided.iter().for_each(|condition| error!("--fail-if {condition}"));
+    match (violations.is_empty(), undecided.is_empty()) {
+        (false, _) => ExitStatus::ThresholdViolated,
+        (true, false) => ExitStatus::NotMeasured,
+        (true, true) => ExitStatus::Measured,
+    }
 }

@@ -81,5 +81,11 @@ fn run(
     }
     let violations: Vec<String> = args.fail_if.iter().filter_map(|c| c.violated(&loaded.summary)).collect();
     violations.iter().for_each(|v| error!("failed under load: {v}"));
-    Ok(if violations.is_empty() { ExitStatus::Measured } else { ExitStatus::ThresholdViolated })
+    let undecided: Vec<String> = args.fail_if.iter().filter_map(|c| c.undecided(&loaded.summary)).collect();
+    undecided.iter().for_each(|condition| error!("--fail-if {condition}"));
+    Ok(match (violations.is_empty(), undecided.is_empty()) {
+        (false, _) => ExitStatus::ThresholdViolated,
+        (true, false) => ExitStatus::NotMeasured,
+        (true, true) => ExitStatus::Measured,
+    })
 }

@@ -9,19 +9,22 @@ use crate::options::live::LiveArgs;
 use crate::options::one_way::OneWayArgs;
 use crate::options::report::QuietArgs;
 use crate::{analyze, archive, collect, doctor, interrupt, load, path};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use jitlat_core::Session;
 use jitlat_core::session::Ending;
 use jitlat_core::summary::Warning;
 use jitlat_instruments::doctor::noise_floor;
 use jitlat_instruments::{
     Analysed, Analyses, Error, Instrument, Observer, OneWay, RecordCollector, Stop, TestOutcome,
 };
+use jitlat_net::client::ClientError;
 use jitlat_output::running::RunningWindows;
 use jitlat_output::screen::StreamOrigin;
 use jitlat_output::terminal::progress::{ProgressLine, ProgressObserver};
 use jitlat_output::{AnalysedStream, ReportParts};
 use jitlat_output::{ReportStreams, file_ending};
+use jitlat_proto::jitlat::ConversationFailure;
 use jitlat_report::text::{direction, logged};
 use jitlat_store::log::{Closed, Journals};
 use jitlat_verdict::LOG_NOT_STORED;
@@ -32,7 +35,7 @@ use tracing::{error, warn};
 #[derive(Clone, Debug, Args)]
 pub struct TestArgs {
     /// Host that runs `jitlat serve`, or a server of --proto: name or address
-    #[arg(required_unless_present = "file")]
+    #[arg(required_unless_present_any = ["file", "collect"])]
     pub host: Option<String>,
     /// Analyse a saved log instead of measuring; - is standard input
     #[arg(short = 'f', value_name = "LOG", conflicts_with_all = ["host", "capture"])]
@@ -40,8 +43,9 @@ pub struct TestArgs {
     /// Fetch the server's results of an earlier test that was cut short
     ///
     /// Give the log that the test left here; after a test with -b repeat the option for both logs. The result is a
-    /// new log.
-    #[arg(long, value_name = "LOG", requires = "host", conflicts_with_all = ["file", "classic", "capture"])]
+    /// new log. Without HOST the server's address is taken from the log, as is its control port; if the server requires a
+    /// key, give --key-file again.
+    #[arg(long, value_name = "LOG", conflicts_with_all = ["file", "classic", "capture"])]
     pub collect: Vec<PathBuf>,
     #[command(flatten)]
     pub one_way: OneWayArgs,
@@ -59,8 +63,12 @@ pub fn run(args: &TestArgs) -> Result<ExitStatus> {
         }
         return analyze::run(std::slice::from_ref(log), &SeveralLogs::default(), &args.one_way.report);
     }
-    let host = args.host.as_deref().context("give the name or address of a host that runs `jitlat serve`")?;
-    let test = args.one_way.settings(host)?;
+    let logged = args.collect.first().filter(|_| args.host.is_none()).map(|log| collect::server(log));
+    let logged = logged.transpose()?;
+    let host = args.host.as_deref().or(logged.as_deref());
+    let host = host.context("give the name or address of a host that runs `jitlat serve`")?;
+    let mut test = args.one_way.settings(host)?;
+    test.finds_size_limit = true;
     if !args.one_way.load.load.is_empty() {
         return load::one_way(&test, &args.one_way);
     }
@@ -71,6 +79,7 @@ pub fn run(args: &TestArgs) -> Result<ExitStatus> {
         }
         return collect::run(test, &args.collect, &args.one_way, &stop);
     }
+    collect::note_port(&mut test);
     measure(test, &args.one_way, &stop, StreamOrigin::Test(host), args.live)
 }
 
@@ -107,7 +116,7 @@ pub fn measure(
     let outcome = followed.by(|observer| test.run(stop, &mut [&mut shown as &mut dyn Observer, observer]));
     // Release the terminal before anything is printed.
     drop(view.take());
-    let outcome = outcome?;
+    let outcome = outcome.map_err(|error| followed.with_offer(error))?;
     let captured = capture.map(TestCapture::finish).transpose()?;
     followed.conclude(&outcome, captured, args, origin)
 }
@@ -123,6 +132,8 @@ pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
 /// Observers of a test.
 pub struct TestObservers {
     logs: Journals,
+    /// Names of the logs.
+    names: Vec<PathBuf>,
     /// Temporary folder of logs that only the archive needs; `None`: the logs are in the user's files.
     scratch: Option<TempDir>,
     analyses: Analyses,
@@ -140,6 +151,7 @@ impl TestObservers {
         let unreadable = args.log.no_log || args.report.log_on_stdout;
         let collects = unreadable && args.report.outputs.needing(ReportParts::ROWS).is_some();
         Ok(TestObservers {
+            names: files.iter().map(|file| file.path().to_owned()).collect(),
             logs: Journals::new(files),
             scratch,
             analyses: Analyses::new(args.report.options()),
@@ -160,6 +172,19 @@ impl TestObservers {
         let outcome = test(&mut observers);
         self.progress.clear();
         outcome
+    }
+
+    /// Adds to the `error` of a test how to fetch its results later, if the server stores them.
+    fn with_offer(&self, error: Error) -> anyhow::Error {
+        let Error::OneWay(ClientError::Failed { failure: ConversationFailure::NotFetched { .. }, .. }) =
+            error
+        else {
+            return error.into();
+        };
+        match self.scratch.is_none() && !self.names.is_empty() {
+            true => anyhow!("{error}; {}", offer(self.names.iter().map(PathBuf::as_path))),
+            false => error.into(),
+        }
     }
 
     /// Completes the logs and prints the result.
@@ -223,6 +248,18 @@ impl TestObservers {
         {
             warn!("the test ended early: {reason}");
         }
+        // A server that was stopped has handed over everything, and stores nothing any more.
+        let is_gone = |session: &Session| jitlat_verdict::is_by_stopped_server(session.reason.as_deref());
+        let is_stored = |session: &Session| {
+            session.id.is_some() && !session.classic && session.sent.is_none() && !is_gone(session)
+        };
+        if outcome.ending == Ending::PeerLost
+            && self.scratch.is_none()
+            && outcome.sessions.iter().any(is_stored)
+            && !closed.is_empty()
+        {
+            warn!("{}", offer(closed.iter().filter_map(|log| log.log.as_deref())));
+        }
         let logs = closed.iter().filter_map(|log| log.log.as_deref());
         let archived = archive::add_logs(args.log.archive.as_deref(), logs);
         let unsaved = !archived || closed.iter().any(|log| !log.troubles.is_empty());
@@ -233,6 +270,12 @@ impl TestObservers {
         }
         Ok(thresholds(&runs, &args.report.fail_if))
     }
+}
+
+/// Describes how to fetch the results that a server still stores.
+fn offer<'a>(logs: impl Iterator<Item = &'a Path>) -> String {
+    let logs: String = logs.map(|log| format!(" --collect {}", log.display())).collect();
+    format!("if the server still runs, it stores its results for a while: jitlat{logs}")
 }
 
 /// Records in the result of a complete test that its log could not be stored, for `reason`. The figures are

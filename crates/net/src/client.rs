@@ -316,6 +316,8 @@ struct ClientConversation<'a> {
     started: bool,
     /// True once the delivery of final records has begun.
     concluding: bool,
+    /// True once a new connection was requested.
+    is_reconnecting: bool,
 }
 
 impl<'a> ClientConversation<'a> {
@@ -353,6 +355,7 @@ impl<'a> ClientConversation<'a> {
             interrupted: false,
             started: false,
             concluding: false,
+            is_reconnecting: false,
         })
     }
 
@@ -463,6 +466,11 @@ impl<'a> ClientConversation<'a> {
     /// Makes one connection attempt. The state machine determines the number of attempts and the intervals
     /// between them.
     fn reconnect(&mut self, stop: &AtomicBool) {
+        if !std::mem::replace(&mut self.is_reconnecting, true)
+            && let Some(reason) = self.driver.machine.reason()
+        {
+            tracing::warn!("{reason}; the results are fetched over a new connection");
+        }
         let again = connect_to(self.remote, self.request.bind, stop, &mut Unobserved)
             .and_then(|stream| self.driver.reconnect(stream))
             .and_then(|()| entropy());

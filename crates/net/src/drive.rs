@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_of_a_peer_that_reads_no_more_are_heard() {
+    fn the_last_message_of_a_peer_that_no_longer_reads_is_received() {
         let (mut driver, mut peer) = connected();
         driver.machine.to_send = vec![7; 1000];
         driver.write_output();

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_are_small_beside_what_they_carry() {
+    fn rings_are_much_smaller_than_the_streams_they_carry() {
         for (n, period) in
             [(1_000_000, Span::micros(10)), (i32::MAX as u64, Span(1)), (100, Span::seconds(1))]
         {

@@ -179,6 +179,18 @@ impl ConnectionService for ServerState {
 /// Timeout for writing the last messages of a conversation.
 const FINAL_WRITE_TIMEOUT: Span = Span::seconds(5);
 
+/// Time for which a stopped server waits for a client that transfers nothing, and for a client that does.
+const HAND_OVER_TIMEOUT: Span = Span::seconds(4);
+const MAX_HAND_OVER_TIME: Span = Span::seconds(30);
+
+/// Progress of the conversation of a server that is being stopped.
+struct StoppingSince {
+    begin: SteadyTime,
+    /// Time at which bytes were last transferred, and their number until then.
+    last: SteadyTime,
+    transferred: u64,
+}
+
 struct ServerConversation<'a> {
     shared: &'a ServerState,
     peer: SocketAddr,
@@ -242,7 +254,7 @@ impl<'a> ServerConversation<'a> {
     }
 
     fn run(mut self) -> io::Result<Option<String>> {
-        let (mut shutting_down, mut evicted) = (false, false);
+        let (mut stopping, mut evicted): (Option<StoppingSince>, _) = (None, false);
         loop {
             if let Some(end) = self.execute() {
                 self.driver.finish(FINAL_WRITE_TIMEOUT);
@@ -250,9 +262,8 @@ impl<'a> ServerConversation<'a> {
             }
             self.driver.write_output();
             self.driver.wait(Some(self.engine.waker()));
-            if self.shared.stop.is_requested() && !shutting_down {
-                shutting_down = true;
-                self.driver.handle(ServerInput::Shutdown);
+            if self.shared.stop.is_requested() {
+                self.stop(&mut stopping);
             }
             self.driver.read_input();
             if self.must_make_room() && !evicted {
@@ -274,6 +285,22 @@ impl<'a> ServerConversation<'a> {
             }
             self.clock_steps.check();
             self.driver.check_timer();
+        }
+    }
+
+    /// Ends the test, and the conversation once the client has fetched the results or stops to read them.
+    fn stop(&mut self, stopping: &mut Option<StoppingSince>) {
+        let (now, transferred) = (steady(), self.driver.transferred());
+        let Some(since) = stopping else {
+            *stopping = Some(StoppingSince { begin: now, last: now, transferred });
+            return self.driver.handle(ServerInput::Shutdown);
+        };
+        if transferred != since.transferred {
+            (since.last, since.transferred) = (now, transferred);
+        }
+        if now - since.last > HAND_OVER_TIMEOUT || now - since.begin > MAX_HAND_OVER_TIME {
+            since.last = SteadyTime(i64::MAX);
+            self.driver.handle(ServerInput::Shutdown);
         }
     }
 

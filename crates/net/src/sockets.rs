@@ -308,6 +308,19 @@ pub(crate) fn is_prohibition(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EACCES))
 }
 
+/// True if the error may report that an earlier packet was larger than a link on the path can carry (ICMP). The
+/// kernel has lowered the path MTU, and sends the next packet in fragments.
+pub(crate) fn is_mtu_report(e: &io::Error) -> bool {
+    e.raw_os_error() == Some(libc::EMSGSIZE)
+}
+
+/// Returns the path MTU to the peer of the connected socket `socket`, in bytes, if packets with `length` bytes after the
+/// IP header are larger. `v6`: the peer has an IPv6 address.
+pub(crate) fn exceeded_mtu(socket: &impl AsFd, v6: bool, length: u32) -> Option<u32> {
+    let length = length + if v6 { 40 } else { 20 };
+    crate::sys::path_mtu(socket.as_fd(), v6).ok().filter(|mtu| *mtu < length)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,6 +10,7 @@ pub(crate) use packet::{
 
 use crate::cmsg::{ControlBuffer, LocalAddress};
 use core::ops::Range;
+use jitlat_core::tcp::TcpMoment;
 use jitlat_core::twoway::TcpSample;
 use socket2::Socket;
 use std::io::{self, IoSlice};
@@ -451,6 +452,29 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpSample> {
     // The first 104 bytes of `tcp_info`, whose beginning never changes: eight bytes of flags, then 32-bit fields.
     let fields = option::<26>(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
     Ok(TcpSample { mss: fields[4], srtt_us: fields[17], cwnd: fields[20], retransmissions: fields[25] })
+}
+
+/// Reads the state of a sending connection from the kernel's TCP_INFO, without its time.
+pub(crate) fn tcp_moment(socket: BorrowedFd<'_>) -> io::Result<TcpMoment> {
+    // Older kernels write fewer than these 192 bytes; the rest stays zero.
+    let fields = option::<48>(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    // The kernel writes 64-bit fields in its own byte order.
+    let long = |k: usize| {
+        let [a, b] = [fields[k], fields[k + 1]].map(u32::to_ne_bytes);
+        u64::from_ne_bytes([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]])
+    };
+    Ok(TcpMoment {
+        window: fields[20],
+        slow_start: fields[20] < fields[19],
+        unacknowledged: fields[6],
+        unsent: fields[36],
+        round_trip_us: fields[17],
+        retransmissions: fields[25],
+        busy_us: long(42),
+        receive_window_us: long(44),
+        send_buffer_us: long(46),
+        ..TcpMoment::default()
+    })
 }
 
 /// Data about the packet in one slot of an [`Inbox`].

@@ -118,3 +118,8 @@ pub fn violations(runs: &[AnalysedStream], thresholds: &[ScalarCondition]) -> Ve
     }
     found
 }
+
+/// Returns messages about the `conditions` that need a grade which is unknown in one of `runs`.
+pub fn undecided(runs: &[AnalysedStream], conditions: &[ScalarCondition]) -> Vec<String> {
+    runs.iter().flat_map(|run| conditions.iter().filter_map(|c| c.undecided(&run.summary))).collect()
+}

@@ -217,7 +217,14 @@ fn a_raw_classic_server_receives() {
     // be sent on a closed connection.
     c.handle(tick(252), ClientInput::Received(rest));
     c.handle(tick(252), ClientInput::Closed(None));
-    let report = SendReport { sent: 3, failed: 0, stamps: Some(stamps), stamps_lost: Some(0) };
+    let report = SendReport {
+        sent: 3,
+        failed: 0,
+        stamps: Some(stamps),
+        stamps_lost: Some(0),
+        path_mtu: None,
+        tcp: Vec::new(),
+    };
     c.handle(tick(253), ClientInput::Flow(FlowReport::Sent(FlowId(0), report)));
     let events: Vec<ClientEvent> = std::iter::from_fn(|| c.poll_event()).collect();
     let got: Vec<PacketRecord> = events

@@ -126,16 +126,17 @@ fn merge_kind(so_far: &mut StretchFindings, id: CauseId) {
     so_far.found.extend(merge_of_kind(id, same));
 }
 
-/// Returns the verdict on the `whole` stream; `None` if it depends on facts that were unknown when the stretches were
-/// judged, such as refused or unrecorded packets.
+/// Returns the verdict on the `whole` stream; `None` if it depends on facts that were unknown when its stretches were
+/// judged: refused, dropped or unrecorded packets.
 pub fn judgement(
     mut so_far: StretchFindings,
     whole: &WholeStream<'_>,
     profiles: &[Profile],
 ) -> Option<Judgement> {
     let WholeStream { session, known, clock, received, min, short, round_trip } = *whole;
-    let refused = session.unsent as f64 >= 1e-3 * known.sent as f64 && session.unsent > 0;
-    if refused || !session.unrecorded.is_empty() {
+    let by_hosts = session.unsent.max(session.receiver_drops.unwrap_or(0));
+    let refused = by_hosts as f64 >= 1e-3 * known.sent as f64 && by_hosts > 0;
+    if refused || !session.unrecorded.is_empty() || !session.skipped.is_empty() {
         return None;
     }
     keep_worst_loss_cause(&mut so_far);
@@ -179,7 +180,8 @@ pub fn judgement(
     };
     let found = so_far.found;
     let touched = (found.iter().map(affected_share).sum::<f64>() * known.sent as f64) as u64;
-    let findings = CaseFindings { found, lived, known, received, duration, touched, gaps: Severity::Good };
+    let gaps = Severity::Good;
+    let findings = CaseFindings { found, lived, with_hosts: None, known, received, duration, touched, gaps };
     Some(conclude(findings, session, profiles))
 }
 

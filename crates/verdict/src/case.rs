@@ -6,10 +6,12 @@ use super::episodes::{Episode, Episodes, Hold, least_hold};
 use super::law::{LossLaw, lets_even_rate_through};
 use super::levels::{self, LevelStep};
 use super::losses::{LossTimes, PathLosses, Scattered};
-use super::schedule::{self, SenderDelays};
+use super::schedule::{self, SenderDelays, Stall};
 use super::severity::{Experience, Waits, of_outage};
 use super::slots;
 use super::steps::{self, StepReason};
+use super::tcp_limits::{self, TcpHold};
+use super::wander::wandering;
 use jitlat_core::answer::Severity;
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::evidence::Evidence;
@@ -46,8 +48,16 @@ pub struct Case<'a> {
     pub scattered: Scattered,
     /// Number of packets that a full queue dropped.
     pub dropped_by_queue: u64,
+    /// Times for which the sending program waited for its TCP connection, with the limit of the connection.
+    pub held_by_tcp: Vec<(Stall, TcpHold)>,
     /// Losses that the sending host's system refused, if they can be identified among all losses.
     pub refused: Vec<SeqRun>,
+    /// First packets, lost while the sending kernel did not know the path MTU.
+    pub lost_to_discovery: Option<SeqRun>,
+    /// Losses among packets that the sender sent at once after a stall.
+    pub lost_in_bursts: Vec<SeqRun>,
+    /// Losses that the receiving host dropped because the buffer of its socket was full, if they can be identified.
+    pub dropped_by_receiver: Vec<SeqRun>,
     /// Short loss bursts that coincide with a route change.
     pub lost_at_steps: Vec<SeqRun>,
     /// Loss model that explains the scattered losses; `None` if none does.
@@ -89,7 +99,8 @@ impl<'a> Case<'a> {
         for step in &set {
             delays.set_shift(step.place, step.change, step.change.saturating_neg());
         }
-        let late = SenderDelays::new(&delays, material);
+        let mut late = SenderDelays::new(&delays, material);
+        let held_by_tcp = take_tcp_holds(&mut late, &delays, session);
         delays.set_aside(late.stalls.iter().map(|stall| stall.from..stall.to).collect());
         let (mut skew, mut skew_error) = (None, 0.0);
         let mut blocks = delays.blocks();
@@ -118,8 +129,20 @@ impl<'a> Case<'a> {
             found.retain(|step| {
                 slot.is_none_or(|slot| step.change.saturating_abs() > slot + slot / 4)
                     && !is_of_a_stall(step, &late, &delays)
+                    && !tcp_limits::is_held_at(&session.tcp, delays.seconds(step.place))
             });
             steps.extend(steps::explain(&delays, &found, material, noise));
+            let stored = levels::after_storing(&delays, &blocks, noise);
+            for step in &stored {
+                // The same change, seen from a distance.
+                steps.retain(|(other, reason)| {
+                    *reason != StepReason::Route
+                        || other.place.abs_diff(step.place) > series.len() / 20
+                        || other.change.saturating_sub(step.change).saturating_abs() > step.change.abs() / 2
+                });
+            }
+            steps.extend(stored.into_iter().map(|step| (step, StepReason::HandOver)));
+            steps.sort_by_key(|(step, _)| step.place);
             for (step, reason) in &steps {
                 if *reason == StepReason::ReceiverClock {
                     delays.set_shift(step.place, step.change, 0);
@@ -147,6 +170,27 @@ impl<'a> Case<'a> {
                 }
             }
         }
+        let held: usize = episodes.holds.iter().map(|hold| hold.to - hold.from).sum();
+        let late_packets: usize = late.stalls.iter().map(|stall| stall.to - stall.from).sum();
+        let is_regular = series.len() >= MIN_PACKETS && (held + late_packets) * 20 <= series.len();
+        if episodes.queues.is_empty() && is_regular {
+            // Differences between neighbouring packets within a queue may hide it.
+            let blocks = delays.blocks();
+            let calm = delays.calm_noise(&blocks);
+            if calm.p90 < noise.p90 / 2 {
+                let least = slot.map_or(0, |slot| slot + slot / 4 + 2 * noise.median);
+                let found = Episodes::higher_than(least, &delays, &blocks, calm);
+                if !found.queues.is_empty() {
+                    episodes = found;
+                }
+            }
+        }
+        if episodes.queues.is_empty() && is_regular && session.spec.transport() == Transport::Udp {
+            let least = slot.map_or(0, |slot| slot + slot / 4);
+            episodes
+                .queues
+                .extend(wandering(&delays, noise, delays.together()).filter(|queue| queue.height > least));
+        }
         let handed_over: Vec<_> =
             episodes.queues.iter().filter_map(|q| level_after(&delays, q, noise)).collect();
         if !handed_over.is_empty() {
@@ -157,9 +201,15 @@ impl<'a> Case<'a> {
         }
         handed_over_to(&mut steps, &episodes);
         let departures = LossTimes::new(&delays, session);
-        let lost = without(absent(came.runs(), known.end), session.unrecorded_in(0, known.end));
+        let lost = without(absent(came.runs(), known.end), session.uncounted_in(0, known.end));
         let mut runs: Vec<SeqRun> = lost.collect();
-        let refused = without_refused(&mut runs, session.unsent);
+        let refused = without_refused(&mut runs, session.refused());
+        let lost_to_discovery = lost_to_discovery(&mut runs, session, &departures);
+        let lost_in_bursts = taken_from(&mut runs, |run| late.is_sent_at_once(run, &delays, material));
+        let drops = session.receiver_drops.unwrap_or(0);
+        let dropped_by_receiver = without_dropped(&mut runs, drops, |run| {
+            was_read_after(run, &delays, &departures, material, &episodes.holds)
+        });
         let lost_at_steps = lost_at_steps(&mut runs, &steps, &delays, &departures);
         let mut losses = PathLosses::new(runs, known.end, |r| departures.length(r));
         if losses.outages().count() >= MIN_POLICED_OUTAGES {
@@ -181,7 +231,11 @@ impl<'a> Case<'a> {
             late,
             scattered: Scattered::default(),
             dropped_by_queue: 0,
+            held_by_tcp,
             refused,
+            lost_to_discovery,
+            lost_in_bursts,
+            dropped_by_receiver,
             lost_at_steps,
             law: None,
             losses,
@@ -247,6 +301,12 @@ impl<'a> Case<'a> {
         if k < self.delays.len() { self.delays.seconds(k) } else { self.duration }
     }
 
+    /// Returns the limit of the TCP connection between two times, in seconds since the first packet; `None` over UDP, if
+    /// none applied, or if the state of the connection is unknown.
+    pub fn tcp_hold(&self, from_s: f64, to_s: f64) -> Option<TcpHold> {
+        tcp_limits::between(&self.material.session.tcp, self.begin.of(from_s), self.begin.of(to_s))
+    }
+
     /// Returns the holds attributed to the receiving program. Their packets have no kernel stamps.
     pub fn receiver_holds(&self) -> Vec<Hold> {
         if self.material.is_stamped_by_kernel() { Vec::new() } else { self.long_holds() }
@@ -276,11 +336,42 @@ impl<'a> Case<'a> {
         least.max(3 * self.material.period().unwrap_or(0))
     }
 
-    /// Returns the number of packets that a host sent late, refused, or read late without a kernel stamp.
+    /// Returns the number of packets that a host sent late, refused, dropped, or read late without a kernel stamp.
     pub fn touched(&self) -> u64 {
         let held: usize = self.receiver_holds().iter().map(|hold| hold.to - hold.from).sum();
         let late: usize = self.late.stalls.iter().map(|stall| stall.to - stall.from).sum();
-        (held + late) as u64 + self.material.session.unsent
+        (held + late) as u64 + self.lost_by_hosts() + self.material.session.refused()
+    }
+
+    /// Returns the number of losses that are attributed to a host, except packets that it refused to send.
+    pub fn lost_by_hosts(&self) -> u64 {
+        self.lost_in_bursts.iter().chain(&self.dropped_by_receiver).map(|run| run.len).sum()
+    }
+
+    /// Like [`Case::waits`], with the effects of the hosts: waits of packets that a host sent late, held in its queue, or
+    /// read late are included.
+    fn waits_with_hosts(&self) -> Waits {
+        let series = self.delays.series();
+        let mut waits = Vec::with_capacity(self.delays.len());
+        self.delays.each_excess(0..self.delays.len(), |_, excess| waits.push(excess));
+        for (k, wait) in waits.iter_mut().enumerate() {
+            let own = self.late.of(k).saturating_add(self.late.lateness(k, &self.delays, self.material));
+            *wait = wait.saturating_add(own);
+        }
+        for (seq, lag) in &self.material.notes.read_late {
+            if let Some(wait) = waits.get_mut(series.position_of((*seq).into())) {
+                *wait = wait.saturating_add(*lag);
+            }
+        }
+        Waits::of(&waits)
+    }
+
+    /// Like [`Case::experience`], with the effects of the hosts.
+    pub fn experience_with_hosts(&self) -> Experience {
+        let path = self.experience();
+        let unsent = self.material.session.refused().min(self.known.sent);
+        let gone = self.lost_by_hosts() + unsent;
+        Experience { waits: self.waits_with_hosts(), sent: path.sent + gone, lost: path.lost + gone, ..path }
     }
 
     /// Returns the waiting times of packets on the path: delay minus the smallest delay of the route if delays are
@@ -537,6 +628,84 @@ fn lost_at_steps(
     }
     out
 }
+
+/// Removes from `late` the stalls during which the TCP connection accepted no more from the program, and returns them.
+fn take_tcp_holds(late: &mut SenderDelays, delays: &Delays<'_>, session: &Session) -> Vec<(Stall, TcpHold)> {
+    let mut held = Vec::new();
+    late.stalls.retain(|stall| {
+        let to = delays.seconds(stall.from);
+        let hold = tcp_limits::between(&session.tcp, to - stall.length as f64 / 1e9, to);
+        held.extend(hold.map(|hold| (*stall, hold)));
+        hold.is_none()
+    });
+    held
+}
+
+/// Maximum time for which packets are lost while the path MTU is discovered, in ns: a round trip to the link that is too
+/// small.
+const MAX_DISCOVERY_NS: i64 = 3_000_000_000;
+
+/// Removes the losses of the first packets from `runs` and returns them, if the kernel discovered a path MTU that is smaller
+/// than the packets.
+fn lost_to_discovery(
+    runs: &mut Vec<SeqRun>,
+    session: &Session,
+    departures: &LossTimes<'_, '_>,
+) -> Option<SeqRun> {
+    session.path_mtu?;
+    let first = *runs.first().filter(|run| run.start == 0 && departures.length(run) <= MAX_DISCOVERY_NS)?;
+    runs.remove(0);
+    Some(first)
+}
+
+/// Removes the runs for which `is_taken` holds from `runs` and returns them.
+fn taken_from(runs: &mut Vec<SeqRun>, is_taken: impl Fn(&SeqRun) -> bool) -> Vec<SeqRun> {
+    let (taken, others) = std::mem::take(runs).into_iter().partition(|run| is_taken(run));
+    *runs = others;
+    taken
+}
+
+/// Removes the losses that the receiving host dropped from `runs` and returns them. `drops` is the number of datagrams that
+/// its kernel counted; `is_in_stall` is true for runs that a stall of the receiver explains.
+fn without_dropped(runs: &mut Vec<SeqRun>, drops: u64, is_in_stall: impl Fn(&SeqRun) -> bool) -> Vec<SeqRun> {
+    let lost: u64 = runs.iter().map(|run| run.len).sum();
+    if drops == 0 || lost == 0 {
+        return Vec::new();
+    }
+    if lost <= drops + drops / 10 {
+        return std::mem::take(runs);
+    }
+    let mut stalled: Vec<SeqRun> = runs.iter().filter(|run| is_in_stall(run)).copied().collect();
+    stalled.sort_by_key(|run| std::cmp::Reverse(run.len));
+    let mut left = drops + drops / 10;
+    stalled.retain(|run| {
+        let fits = run.len <= left;
+        left -= if fits { run.len } else { 0 };
+        fits
+    });
+    taken_from(runs, |run| stalled.contains(run))
+}
+
+/// Returns true if the receiver did not read while the packets of `run` were sent: the packet before them waited in the
+/// host, or was held, for at least half of that time.
+fn was_read_after(
+    run: &SeqRun,
+    delays: &Delays<'_>,
+    departures: &LossTimes<'_, '_>,
+    material: &Evidence<'_>,
+    holds: &[Hold],
+) -> bool {
+    let Some(before) = delays.series().position_of(run.start).checked_sub(1) else { return false };
+    let seq = delays.seq(before);
+    let notes = &material.notes.read_late;
+    let lag = notes.iter().find(|(noted, _)| u64::from(*noted) == seq).map_or(0, |(_, lag)| *lag);
+    let is_held =
+        holds.iter().any(|hold| (hold.from..hold.to + 1).contains(&before) && hold.length >= MIN_HOLD_NS);
+    is_held || lag >= MAX_RECORDED_LAG_NS || lag >= MIN_HOLD_NS.max(departures.length(run) / 2)
+}
+
+/// Maximum wait that a record can hold, in ns; longer ones are recorded as this.
+pub const MAX_RECORDED_LAG_NS: i64 = i32::MAX as i64;
 
 /// Removes the losses that the sending host's system refused from `runs` and returns them, if they can be identified:
 /// either all runs, or the only run of this length.

@@ -112,6 +112,9 @@ impl<'a> Delays<'a> {
         }
         let count = gaps.len() as f64;
         let is_close = |gap: i64, mean: f64| (gap as f64) < 0.05 * mean;
+        if let Some(size) = self.truncated_bursts(step, |gap, each| is_close(gap, each)) {
+            return SendPattern::Bursts(size);
+        }
         // A clock step or a long stall appears as one enormous gap.
         let [most] = at_shares(&mut gaps, [98]);
         let longest = most.saturating_abs().saturating_mul(MAX_GAP_FACTOR).max(1);
@@ -136,9 +139,39 @@ impl<'a> Delays<'a> {
         if high as f64 - low as f64 > 0.5 * mean { SendPattern::Varied } else { SendPattern::Even }
     }
 
+    /// Returns the number of packets per burst if the last packets of most bursts were lost, so that few packets with
+    /// consecutive numbers are in different bursts; `None` otherwise. `is_close` returns true if two packets were
+    /// sent together, given the time between them and the mean time per packet.
+    fn truncated_bursts(&self, step: usize, is_close: impl Fn(i64, f64) -> bool) -> Option<usize> {
+        let n = self.len();
+        let between = |k: usize, lag: usize| {
+            let (a, b) = (self.series.get(k - lag), self.series.get(k));
+            (b.seq.saturating_sub(a.seq), b.sent.saturating_sub(a.sent))
+        };
+        // A clock that was set or a stall affects few of these distances.
+        let mut each: Vec<i64> = (64..n)
+            .step_by(step)
+            .map(|k| between(k, 64))
+            .map(|(packets, time)| time / i64::from(packets.max(1)))
+            .collect();
+        let [each] = at_shares(&mut each, [50]);
+        let mut counts = [0u64; 4];
+        for k in (1..n).step_by(step) {
+            let (packets, time) = between(k, 1);
+            let (close, next) = (is_close(time, each as f64), packets == 1);
+            counts[usize::from(!close) * 2 + usize::from(next)] += 1;
+        }
+        let [_, together, after_loss, apart] = counts;
+        let bursts = after_loss + apart;
+        let span = between(n - 1, n - 1).0;
+        let size = f64::from(span) / step as f64 / bursts.max(1) as f64;
+        let is_truncated = each > 0 && together > 2 * bursts && after_loss > 4 * apart && bursts >= 20;
+        (is_truncated && size >= 2.0).then_some(size.round() as usize)
+    }
+
     /// Returns the number of packets per burst; 1 without bursts. Packets of a burst are treated together, because they
     /// are delayed or lost together.
-    fn together(&self) -> usize {
+    pub fn together(&self) -> usize {
         if let SendPattern::Bursts(size) = self.pace { size } else { 1 }
     }
 
@@ -415,6 +448,24 @@ impl<'a> Delays<'a> {
         } else {
             (apart..n).step_by(step).map(|k| differ(self.excess(k), self.excess(k - apart))).collect()
         };
+        let [median, p90] = at_shares(&mut pairs, [50, 90]);
+        DelayNoise { median, p90 }
+    }
+
+    /// Like [`Delays::noise`], in the half of `blocks` with the lowest delays: in a queue, neighbouring packets may differ more.
+    pub fn calm_noise(&self, blocks: &Blocks) -> DelayNoise {
+        let (n, apart) = (self.len(), self.together());
+        let mut lows = blocks.min.clone();
+        let middle = lows.len() / 2;
+        if lows.len() < 4 {
+            return self.noise();
+        }
+        let limit = *lows.select_nth_unstable(middle).1;
+        let step = (n / MAX_PAIRS).max(1);
+        let is_low = |k: usize| blocks.min[(k / blocks.size).min(blocks.min.len() - 1)] <= limit;
+        let pairs = (apart..n).step_by(step).filter(|k| is_low(*k) && is_low(k - apart));
+        let mut pairs: Vec<i64> =
+            pairs.map(|k| self.excess(k).saturating_sub(self.excess(k - apart)).saturating_abs()).collect();
         let [median, p90] = at_shares(&mut pairs, [50, 90]);
         DelayNoise { median, p90 }
     }

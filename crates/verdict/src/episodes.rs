@@ -42,6 +42,8 @@ const MIN_QUEUE_NS: i64 = 5_000_000;
 
 /// Minimum duration of a queue, in ns: several round trips.
 const MIN_EPISODE_NS: i64 = 100_000_000;
+/// Minimum duration of a queue that may be lower than single waits elsewhere, in ns.
+const MIN_CLEAR_NS: i64 = 1_000_000_000;
 /// Minimum duration, in ns, and minimum number of packets of a queue that clearly fills and drains.
 const MIN_HILL: (i64, usize) = (30_000_000, 8);
 
@@ -116,6 +118,12 @@ impl Episodes {
         queues.retain(|q| {
             q.height >= 3 * quiet && q.height.saturating_add(base.saturating_sub(lowest)) > least
         });
+        // Brief queues are not higher than single waits elsewhere, which delay later packets on paths that preserve order.
+        let single = tail(delays, blocks, &queues, &holds).saturating_sub(base);
+        queues.retain(|q| {
+            let lasts = delays.time(q.to - 1).saturating_sub(delays.time(q.from));
+            lasts >= MIN_CLEAR_NS || q.height > single
+        });
         // A hold at the end of a queue is part of its draining.
         holds.retain(|h| !queues.iter().any(|q| h.from < q.to && h.to > q.from));
         // Heights are reported relative to the fastest packet of the test, as they would appear in a capture.
@@ -165,7 +173,7 @@ fn is_hill(
     // A queue fills gradually; it drains by at most the time between two packets, because it preserves their order; and
     // each hill rises and falls only once.
     peak >= MIN_QUEUE_NS.max(6 * noise.p90)
-        && (climb <= peak * 2 / 5 || peak >= MAX_JITTER_HOLD_NS && packets >= 2 * MIN_HILL.1)
+        && (climb <= peak * 2 / 5 || peak >= MIN_STORED_NS)
         && steepest
             >= -(peak / 2)
                 .max(delays.time(last).saturating_sub(delays.time(first)) / (packets as i64 - 1) * 2)
@@ -287,6 +295,9 @@ fn quiet(blocks: &Blocks, threshold: i64) -> i64 {
 
 /// Maximum length of a hold that counts as jitter, in ns. Radio links and schedulers often hold packets for less.
 const MAX_JITTER_HOLD_NS: i64 = 60_000_000;
+/// Minimum length of a hold after which the path delivers stored packets one by one, in ns. Shorter ones are jitter of
+/// radio links, in one or both directions.
+pub const MIN_STORED_NS: i64 = 80_000_000;
 /// Length, in ns, and number of holds: if at least this many holds are this long, they do not count as jitter, because
 /// several of them clearly differ from the rest.
 const MAX_JITTER_HOLDS: (i64, usize) = (40_000_000, 3);

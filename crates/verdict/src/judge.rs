@@ -6,6 +6,7 @@ use super::profiles::{Interruption, Profile, SentTraffic};
 use super::sentences::headline::{
     broadcast, effect_of_delay, effect_of_jitter, effect_of_missing, headline, not_as_asked, too_few_packets,
 };
+use super::sentences::profiles::with_the_hosts;
 use super::severity::{Experience, Played, of_outage};
 use jitlat_core::answer::{Answer, Cause, CauseId, Fault, HostGrade, Severity};
 use jitlat_core::evidence::KnownPackets;
@@ -27,26 +28,30 @@ pub fn into_answer(judgement: Judgement, losses: &ShareInterval) -> Answer {
 pub(super) struct CaseFindings {
     /// Causes, in any order.
     pub found: Vec<FoundCause>,
-    /// Impairments that an application would experience.
+    /// Impairments that an application experiences, without those that the hosts added.
     pub lived: Experience,
+    /// Like `lived`, with the impairments that the hosts added; `None` unless the profiles include them.
+    pub with_hosts: Option<Experience>,
     /// Packets known to be received or lost.
     pub known: KnownPackets,
     /// Number of received packets.
     pub received: u64,
     /// Time from the first packet to the last packet known to be received or lost, in seconds.
     pub duration: f64,
-    /// Number of packets that a host sent late, read late or refused. They do not count in the verdict on the path.
+    /// Number of packets that a host sent late, read late, dropped or refused. They do not count in the verdict on the path.
     pub touched: u64,
     /// Severity of gaps within bursts of loss.
     pub gaps: Severity,
 }
 
-/// Judges a test from its evidence, in general and for each of `profiles`.
-pub fn judge(material: &Evidence<'_>, profiles: &[Profile]) -> Judgement {
+/// Judges a test by its evidence, in general and for each of `profiles`; `with_hosts`: the profiles include the effects of
+/// the hosts.
+pub fn judge(material: &Evidence<'_>, profiles: &[Profile], with_hosts: bool) -> Judgement {
     let case = Case::new(material);
     let findings = CaseFindings {
         found: merge_repeated(RULES.iter().flat_map(|rule| (rule.find)(&case)).collect()),
         lived: case.experience(),
+        with_hosts: with_hosts.then(|| case.experience_with_hosts()),
         known: case.known,
         received: material.came.len(),
         duration: case.duration,
@@ -58,11 +63,11 @@ pub fn judge(material: &Evidence<'_>, profiles: &[Profile]) -> Judgement {
 
 /// Returns the verdict that follows from `findings` about the test of `session`.
 pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Profile]) -> Judgement {
-    let CaseFindings { mut found, lived, known, received, duration, touched, gaps } = findings;
+    let CaseFindings { mut found, lived, with_hosts, known, received, duration, touched, gaps } = findings;
     let enough = known.sent >= MIN_PACKETS as u64;
     if !enough {
         // Unlike other causes, these do not depend on statistics.
-        found.retain(|f| matches!(f.cause.id, CauseId::IncompleteLog | CauseId::SendFailure));
+        found.retain(|f| matches!(f.cause.id, CauseId::IncompleteLog | CauseId::SendFailure | CauseId::Mtu));
     }
     // No host is obliged to answer broadcast requests, so missing answers are not losses.
     let no_answers_expected = session.two_way.as_ref().is_some_and(|two_way| !two_way.expects_answers());
@@ -84,8 +89,10 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     let interrupted = Interruption::by_outages(gone);
     // If the hosts affected too many packets, the others may not represent the path.
     let rest = known.sent.saturating_sub(touched);
+    let skipped: u64 = session.skipped_in(0, known.end).map(|run| run.len).sum();
+    let (touched, planned) = (touched + skipped, known.sent + skipped);
     let measured =
-        touched == 0 || rest >= MIN_PACKETS as u64 && rest as f64 >= MIN_UNTOUCHED * known.sent as f64;
+        touched == 0 || rest >= MIN_PACKETS as u64 && rest as f64 >= MIN_UNTOUCHED * planned as f64;
     let severity = match &played {
         // If nothing arrives, any number of sent packets is enough for a verdict.
         _ if received == 0 && known.complete && known.sent > 0 && !no_answers_expected => Severity::Bad,
@@ -100,7 +107,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     sort(&mut found);
     let felt = match severity {
         _ if no_answers_expected => Some(broadcast(known.sent, received)),
-        Severity::Unknown if enough && !measured => Some(not_as_asked(touched, known.sent)),
+        Severity::Unknown if enough && !measured => Some(not_as_asked(touched, planned)),
         Severity::Unknown => None,
         _ => played.and_then(|p| strongest_effect(&p, &lived)),
     };
@@ -108,12 +115,20 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     let buffer_ns = played.map(|p| p.buffer_ns).filter(|_| enough);
     let causes: Vec<Cause> = found.into_iter().map(|f| f.cause).collect();
     // Packets that this host could not send were not lost on the path.
-    let lost = known.sent.saturating_sub(received).saturating_sub(session.unsent);
+    let lost = known.sent.saturating_sub(received).saturating_sub(session.refused());
     let sent =
         SentTraffic { payload: session.payload(), period_ms: session.period().map(|p| p.0 as f64 / 1e6) };
     let of_use = |p: &Profile| {
-        let suits =
-            p.judge(&lived, played.as_ref(), interrupted, sent).filter(|_| severity != Severity::Unknown)?;
+        let suits = match &with_hosts {
+            // A host may have touched so many packets that the path has no grade.
+            Some(lived) if enough && received > 0 && !no_answers_expected => {
+                let mut suits = p.judge(lived, lived.best().as_ref(), interrupted, sent)?;
+                suits.because = with_the_hosts(&suits.because);
+                suits
+            }
+            _ if severity == Severity::Unknown => return None,
+            _ => p.judge(&lived, played.as_ref(), interrupted, sent)?,
+        };
         Some((p.name.to_string(), suits))
     };
     let profiles = profiles.iter().filter_map(of_use).collect();
@@ -132,6 +147,7 @@ fn is_loss(id: CauseId) -> bool {
             | CauseId::Policing
             | CauseId::PeriodicLoss
             | CauseId::SizeDependent
+            | CauseId::Mtu
     )
 }
 

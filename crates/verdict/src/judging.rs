@@ -3,13 +3,18 @@
 use crate::counts::of_counts;
 use crate::judge::into_answer;
 use crate::profiles::{PROFILES, Profile};
+use crate::sentences::headline::{RateReached, at_rate};
+use crate::sentences::profiles::{HOSTS_UNKNOWN, rate_not_reached};
 use crate::two_way::{RequestLosses, two_way};
 use crate::warnings::Notes;
 use crate::{accumulated, findings};
+use jitlat_core::answer::{Answer, HostGrade, Severity};
 use jitlat_core::evidence::{
     Conclusion, Evidence, Judge, Judgement, SharedJudge, StretchFindings, StretchSeam, TwoWayEvidence,
     WholeStream,
 };
+use jitlat_core::metrics::schedule_error::Stretched;
+use jitlat_core::spec::Transport;
 use jitlat_core::{Options, PacketRecord, Session, Summary};
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -18,6 +23,8 @@ use std::sync::LazyLock;
 #[derive(Debug)]
 struct PathJudge {
     profiles: Cow<'static, [Profile]>,
+    /// True if the profiles include the effects of the hosts.
+    with_hosts: bool,
 }
 
 static DEFAULT_JUDGE: LazyLock<SharedJudge> = LazyLock::new(|| judge_for(&PROFILES[..]));
@@ -29,7 +36,13 @@ pub fn judge() -> SharedJudge {
 
 /// Returns a judge for other profiles.
 pub fn judge_for(profiles: impl Into<Cow<'static, [Profile]>>) -> SharedJudge {
-    SharedJudge::new(PathJudge { profiles: profiles.into() })
+    SharedJudge::new(PathJudge { profiles: profiles.into(), with_hosts: false })
+}
+
+/// Returns a judge that includes the effects of the hosts (stalls, their own queues, packets that they refused) in the
+/// verdicts for `profiles`, but not in the verdict on the path.
+pub fn judge_with_hosts(profiles: impl Into<Cow<'static, [Profile]>>) -> SharedJudge {
+    SharedJudge::new(PathJudge { profiles: profiles.into(), with_hosts: true })
 }
 
 /// Returns the default options of an analysis together with the [`judge`].
@@ -44,7 +57,7 @@ pub fn analyze(session: &Session, records: impl IntoIterator<Item = PacketRecord
 
 impl Judge for PathJudge {
     fn judge(&self, evidence: &Evidence<'_>) -> Judgement {
-        crate::judge::judge(evidence, &self.profiles)
+        crate::judge::judge(evidence, &self.profiles, self.with_hosts)
     }
 
     fn add_stretch(
@@ -59,14 +72,20 @@ impl Judge for PathJudge {
     }
 
     fn judge_stretches(&self, findings: StretchFindings, whole: &WholeStream<'_>) -> Option<Judgement> {
-        accumulated::judgement(findings, whole, &self.profiles)
+        let mut judgement = accumulated::judgement(findings, whole, &self.profiles)?;
+        if self.with_hosts {
+            for suits in judgement.answer.profiles.values_mut() {
+                (suits.severity, suits.because) = (Severity::Unknown, HOSTS_UNKNOWN.to_owned());
+            }
+        }
+        Some(judgement)
     }
 
     fn conclude(&self, summary: &mut Summary, conclusion: Conclusion<'_>) {
         let Conclusion { session, round_trips, judgement, both_ways } = conclusion;
         let far_report = summary.two_way.as_ref().and_then(|figures| figures.far_report);
         let losses = summary.loss.events;
-        let answer = judgement.map(|judgement| match (far_report, both_ways) {
+        let mut answer = judgement.map(|judgement| match (far_report, both_ways) {
             (Some(report), _) => of_counts(summary.counts.sent, report.received),
             (None, Some(TwoWayEvidence { answers: [up, down], losses: lost })) => {
                 let runs = RequestLosses { runs: lost };
@@ -74,9 +93,43 @@ impl Judge for PathJudge {
             }
             (None, None) => into_answer(judgement, &losses),
         });
+        let stretched = summary.schedule_error.as_ref().and_then(|error| error.stretched);
+        if let Some((answer, stretched)) = answer.as_mut().zip(stretched) {
+            at_reached_rate(answer, stretched, session, &self.profiles);
+        }
         summary.answer = answer;
         let warnings = Notes::of(summary, session, round_trips);
         summary.warnings.extend(warnings);
         summary.verdicts = findings(summary);
     }
 }
+
+/// Restricts the `answer` on a stream whose sender did not keep its schedule to the rate that it reached.
+fn at_reached_rate(answer: &mut Answer, stretched: Stretched, session: &Session, profiles: &[Profile]) {
+    let transport = session.spec.transport();
+    let reached = RateReached { sent: stretched.rate, asked: stretched.asked, transport };
+    answer.headline = at_rate(&answer.headline, reached);
+    if transport == Transport::Udp {
+        // A full TCP window stops the sender, too; a UDP sender is slow only by itself.
+        let host = answer.host.get_or_insert(HostGrade { severity: Severity::Unknown, causes: Vec::new() });
+        host.severity = host.severity.max(Severity::Fair);
+    }
+    for profile in profiles {
+        let needed = 1e3 / profile.period_ms;
+        let is_asked = stretched.asked >= MIN_RATE_SHARE * needed;
+        let is_reached = stretched.rate >= MIN_RATE_SHARE * needed;
+        let Some(suits) = answer.profiles.get_mut(&*profile.name).filter(|_| is_asked && !is_reached) else {
+            continue;
+        };
+        if matches!(suits.severity, Severity::Good | Severity::Fair) {
+            suits.severity = Severity::Unknown;
+            suits.because = rate_not_reached(stretched.rate, needed);
+        }
+    }
+}
+
+/// Minimum share of a profile's rate at which a test shows how the path carries it.
+const MIN_RATE_SHARE: f64 = 0.9;
+
+#[cfg(test)]
+mod tests;

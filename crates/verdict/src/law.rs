@@ -142,31 +142,31 @@ fn manner(
     let departures = LossTimes::new(delays, material.session);
     let period = LossPeriod::of(part, &departures).filter(|p| !is_of_a_bucket(p, part));
     if period.is_some() {
-        return FoundManner { period, ..FoundManner::new(LossManner::Periodic, 0.9) };
+        return FoundManner { period, ..FoundManner::new(LossManner::Periodic, 0.95) };
     }
     if lets_even_rate_through(delays, &departures, part) {
-        return FoundManner::new(LossManner::Policed, 0.9);
+        return FoundManner::new(LossManner::Policed, 0.95);
     }
     let even = pattern.z.is_some_and(|z| z > MIN_Z) && part.ratio() > 0.02;
     let regular = pattern.spacing.is_some_and(|s| s < 0.45) && run_lengths_agree(part);
     let spaced = regular && part.runs.len() >= 9;
     if even && pattern.spacing.is_none_or(|s| s < 0.7) || spaced {
-        return FoundManner::new(LossManner::Policed, 0.9);
+        return FoundManner::new(LossManner::Policed, 0.95);
     }
     if follows_rate(material, delays, part) {
-        return FoundManner::new(LossManner::Policed, 0.8);
+        return FoundManner::new(LossManner::Policed, 0.9);
     }
     if let Some(clustering) = Clustering::of(part) {
-        let confidence = if clustering.chance < 1e-6 { 0.95 } else { 0.85 };
+        let confidence = if clustering.chance < 1e-6 { 0.97 } else { 0.93 };
         let found = FoundManner::new(LossManner::Bursty, confidence);
         return FoundManner { clustering: Some(clustering), ..found };
     }
     let (manner, confidence) = match pattern.z {
-        Some(z) if z < -MIN_Z && pattern.burst_ratio >= MIN_RATIO => (LossManner::Bursty, 0.8),
+        Some(z) if z < -MIN_Z && pattern.burst_ratio >= MIN_RATIO => (LossManner::Bursty, 0.9),
         // Few losses in two or three bursts.
-        None if part.runs.len() >= 2 && pattern.burst_ratio >= 2.0 => (LossManner::Bursty, 0.6),
-        Some(z) => (LossManner::Random, if z.abs() < 1.96 { 0.9 } else { 0.7 }),
-        None => (LossManner::Random, 0.6),
+        None if part.runs.len() >= 2 && pattern.burst_ratio >= 2.0 => (LossManner::Bursty, 0.8),
+        Some(z) => (LossManner::Random, if z.abs() < 1.96 { 0.95 } else { 0.9 }),
+        None => (LossManner::Random, 0.85),
     };
     FoundManner::new(manner, confidence)
 }

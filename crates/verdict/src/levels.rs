@@ -1,6 +1,7 @@
 //! Lasting changes of the smallest delay, and its slow drift.
 
 use super::delays::{Blocks, DelayNoise, Delays};
+use super::episodes::MIN_STORED_NS;
 use super::slots;
 
 /// Maximum number of groups into which a series is divided.
@@ -175,6 +176,60 @@ fn refine(
     };
     Some(LevelStep { place, change, ramp, spread: [spread(&before)?, spread(&after)?] })
 }
+
+/// Returns the steps between the levels before and after the path stored packets: a packet waits suddenly, later ones
+/// less and less, until the delay stays at another level. [`steps`] does not find a step if many packets are between
+/// the two levels.
+pub fn after_storing(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Vec<LevelStep> {
+    let n = delays.len();
+    let mut found: Vec<LevelStep> = Vec::new();
+    let mut k = 1;
+    while k < n && found.len() < MAX_STORED {
+        let block = (k / blocks.size).min(blocks.len() - 1);
+        if blocks.max[block].saturating_sub(blocks.min[block.saturating_sub(1)]) < MIN_STORED_NS {
+            k = ((block + 1) * blocks.size).max(k + 1);
+            continue;
+        }
+        let peak = delays.excess(k).saturating_sub(delays.excess(k - 1));
+        if peak < MIN_STORED_NS {
+            k += 1;
+            continue;
+        }
+        let is_recent = |j: &usize| delays.time(*j).saturating_sub(delays.time(k)) < MAX_STORED_NS;
+        let lowest = delays.excess(k - 1).saturating_add(peak / 3);
+        let low = (k..n).take_while(is_recent).find(|j| delays.excess(*j) < lowest);
+        let Some(low) = low else {
+            k += 1;
+            continue;
+        };
+        // The delay falls to the level at which later packets stay.
+        let around = (low + LEVEL_PACKETS..low + 3 * LEVEL_PACKETS, k.saturating_sub(2 * LEVEL_PACKETS)..k);
+        let level = |range: &core::ops::Range<usize>| {
+            let at = |share| delays.quantile(range.start, range.end.min(n), share);
+            Some((at(0.5)?, at(0.9)?.saturating_sub(at(0.1)?)))
+        };
+        if around.0.end <= n
+            && around.1.len() >= LEVEL_PACKETS
+            && let (Some((after, wide)), Some((before, narrow))) = (level(&around.0), level(&around.1))
+        {
+            let change = after.saturating_sub(before);
+            let size = change.saturating_abs();
+            let near = after.saturating_add(noise.p90).saturating_add(size / 4);
+            let place = (low..around.0.start).find(|j| delays.excess(*j) <= near).unwrap_or(low);
+            if size > MIN_STEP_NS.max(noise.p90) && size > wide.max(narrow) && size < peak / 3 {
+                found.push(LevelStep { place, change, ramp: place - k, spread: [narrow, wide] });
+            }
+        }
+        k = low + 1;
+    }
+    found
+}
+
+/// Maximum number of times that a path stores packets, and maximum duration of one, in ns.
+const MAX_STORED: usize = 8;
+const MAX_STORED_NS: i64 = 5_000_000_000;
+/// Half the number of packets that show a level.
+const LEVEL_PACKETS: usize = 30;
 
 /// Returns the length of the slots in which a link forwards packets, in ns; `None` unless the smallest delays slide
 /// along a line and then slip by one slot.

@@ -54,23 +54,26 @@ mod profiles;
 mod schedule;
 mod sentences;
 pub mod severity;
+mod skips;
 mod slots;
 mod steps;
 pub mod sweep;
+mod tcp_limits;
 #[cfg(test)]
 pub(crate) mod testing;
 mod two_way;
+mod wander;
 mod warnings;
 
 pub use causes::{CauseRule, RULES};
 pub use findings::findings;
-pub use judging::{analyze, judge, judge_for, options};
+pub use judging::{analyze, judge, judge_for, judge_with_hosts, options};
 pub use opinion::Opinion;
 pub use profiles::{PROFILES, Profile};
 pub use sentences::causes::evidence;
 pub use sentences::numbers::{buffer_size, rate, time};
-pub use sentences::profiles::{grade_note, other_traffic_of as other_traffic};
-pub use sentences::warnings::LOG_NOT_STORED;
+pub use sentences::profiles::{grade_note, host_note, other_traffic_of as other_traffic};
+pub use sentences::warnings::{LOG_NOT_STORED, is_by_stopped_server};
 
 /// Compiles the example in the README.
 #[cfg(doctest)]

@@ -6,6 +6,7 @@ use super::episodes::Hold;
 use super::levels::LevelStep;
 use jitlat_core::evidence::{Evidence, bounded};
 use jitlat_core::metrics::schedule_error::DueTimes;
+use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::spec::{Schedule, Transport};
 use std::ops::Range;
 
@@ -13,6 +14,9 @@ use std::ops::Range;
 const MIN_STEP_NS: i64 = 1_000_000;
 /// Number of packets examined on either side of a step.
 const MAX_NEIGHBOURS: usize = 12;
+/// Maximum time on either side in which more packets are examined, in ns, and their maximum number.
+const MAX_NEIGHBOUR_NS: i64 = 1_000_000_000;
+const MAX_NEAR: usize = 4096;
 /// Minimum number of packets on either side from which a step is known to be permanent.
 const MIN_NEIGHBOURS: usize = 6;
 
@@ -42,7 +46,8 @@ fn lateness(delays: &Delays<'_>, material: &Evidence<'_>) -> Option<Vec<i64>> {
     let period = material.period()?;
     // Logs of versions 1 and 2 describe every schedule as periodic.
     let is_periodic = material.session.spec.schedule() == Schedule::Periodic;
-    let is_stated = is_periodic && material.session.version >= 3;
+    let is_burst = matches!(material.session.spec.schedule(), Schedule::Burst { .. });
+    let is_stated = (is_periodic || is_burst) && material.session.version >= 3;
     let mut due = match delays.pace() {
         SendPattern::Bursts(size) if is_periodic && !is_stated => {
             DueTimes::Bursts(period, size.max(1) as i64)
@@ -66,7 +71,7 @@ fn lateness(delays: &Delays<'_>, material: &Evidence<'_>) -> Option<Vec<i64>> {
     // Bursts are a guess if the log does not state them. Accept the guess only if most packets fit.
     let is_guess = matches!(due, DueTimes::Bursts(..)) && is_periodic;
     let [usual] = at_shares(&mut changes, [if is_guess { 80 } else { 30 }]);
-    // A periodic schedule that the log states is correct, even if a busy host sends nearly all packets late.
+    // A periodic or burst schedule that the log states is correct, even if a busy host sends nearly all packets late.
     (is_stated || 4 * usual <= period).then_some(late)
 }
 
@@ -86,7 +91,17 @@ fn clock_step(
     if left.saturating_abs() > margin || jump.abs() < 2 * margin {
         return None;
     }
-    let (before, after) = (k.saturating_sub(MAX_NEIGHBOURS)..k, k..(k + MAX_NEIGHBOURS).min(delays.len()));
+    // A sender that pauses while its packets wait in a queue looks the same at first, until the queue fills again.
+    let span = jump.saturating_abs().saturating_mul(2).min(MAX_NEIGHBOUR_NS);
+    let is_near = |i: &usize| delays.time(*i).saturating_sub(delays.time(k)).saturating_abs() <= span;
+    let earlier = (0..k)
+        .rev()
+        .take(MAX_NEAR)
+        .take_while(|i| delays.time(k - 1).saturating_sub(delays.time(*i)) <= span)
+        .count();
+    let later = (k..delays.len()).take(MAX_NEAR).take_while(is_near).count();
+    let from = k.saturating_sub(earlier.max(MAX_NEIGHBOURS));
+    let (before, after) = (from..k, k..(k + later.max(MAX_NEIGHBOURS)).min(delays.len()));
     let middle = |range: &Range<usize>, of: &dyn Fn(usize) -> i64| {
         let mut values: Vec<i64> = range.clone().map(of).collect();
         values.sort_unstable();
@@ -329,6 +344,31 @@ impl SenderDelays {
         }
         let at = waits.len() * 95 / 100;
         Some(*waits.select_nth_unstable(at).1)
+    }
+
+    /// Returns true if the packets of `run` were sent at once, together with others, after a stall.
+    pub fn is_sent_at_once(&self, run: &SeqRun, delays: &Delays<'_>, material: &Evidence<'_>) -> bool {
+        let Some(period) = material.period() else { return false };
+        let after = delays.series().position_of(run.start);
+        // The first late packet is at the end of the stall: packets lost before it may have been sent in time.
+        let is_late = self.stalls.iter().any(|stall| (stall.from + 1..=stall.to).contains(&after));
+        let Some(before) = after.checked_sub(1).filter(|_| is_late && after < delays.len()) else {
+            return false;
+        };
+        let apart = delays.time(after).saturating_sub(delays.time(before));
+        let due = period.saturating_mul(delays.seq(after).saturating_sub(delays.seq(before)) as i64);
+        apart <= due / 2
+    }
+
+    /// Returns the lateness of the k-th packet that a stall of the program caused, in ns.
+    pub fn lateness(&self, k: usize, delays: &Delays<'_>, material: &Evidence<'_>) -> i64 {
+        let Some(period) = material.period() else { return 0 };
+        let Some(stall) = self.stalls.iter().find(|stall| (stall.from..stall.to).contains(&k)) else {
+            return 0;
+        };
+        let later = delays.time(k).saturating_sub(delays.time(stall.from));
+        let due = period.saturating_mul(delays.seq(k).saturating_sub(delays.seq(stall.from)) as i64);
+        stall.length.saturating_add(later).saturating_sub(due).max(0)
     }
 
     /// Returns the time that the k-th packet waited in the host's interface, in ns.

@@ -104,13 +104,26 @@ pub fn explain(
 /// Returns true if the smallest delays before and after this step, up to the neighbouring steps, differ by its size. A
 /// few packets may return to the other level.
 fn stays(delays: &Delays<'_>, step: &LevelStep, begin: usize, end: usize) -> bool {
-    let least = |from: usize, to: usize| delays.quantile(from, to, 0.01);
+    // Clocks may drift meanwhile, so that only packets near the step are compared.
+    let near = (step.change.unsigned_abs() as f64 / MAX_SLOW_DRIFT / 4.0) as i64;
+    let at = delays.time(step.place.min(delays.len() - 1));
+    let least = |from: usize, to: usize| {
+        let is_near = |k: &usize| delays.time(*k).saturating_sub(at).saturating_abs() <= near;
+        let [from, to] = [from.max(step.place.saturating_sub(MAX_NEAR)), to.min(step.place + MAX_NEAR)];
+        let from = (from..to).find(is_near).unwrap_or(from);
+        let to = (from..to).rev().find(is_near).map_or(to, |k| k + 1);
+        delays.quantile(from, to, 0.01)
+    };
     let (Some(before), Some(after)) = (least(begin, step.place), least(step.place, end)) else {
         return false;
     };
     let change = after.saturating_sub(before);
     change.signum() == step.change.signum() && change.saturating_abs() >= step.change.saturating_abs() / 2
 }
+
+/// Maximum rate at which disciplined clocks drift apart unnoticed, and maximum number of packets near a step.
+const MAX_SLOW_DRIFT: f64 = 6e-6;
+const MAX_NEAR: usize = 1 << 16;
 
 /// Returns true if the jitter on the higher side of a step is `factor` times as large as on the lower side.
 fn has_more_jitter(step: &LevelStep, factor: f64) -> bool {
@@ -130,8 +143,8 @@ fn drains(delays: &Delays<'_>, step: &LevelStep, noise: DelayNoise) -> bool {
     let close = |k: usize| {
         let sent = delays.time(k).saturating_sub(delays.time(k - 1));
         let apart = delays.arrival(k).saturating_sub(delays.arrival(k - 1));
-        // A fall that is smaller than the interval between packets can occur between two packets for any reason.
-        sent <= step.change.saturating_abs()
+        // After a fall by about the interval between packets, two packets arrive together for any reason.
+        2 * sent <= step.change.saturating_abs()
             && sent > 4 * noise.p90.max(50_000)
             && (0..sent / 4).contains(&apart)
     };

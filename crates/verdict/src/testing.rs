@@ -3,6 +3,7 @@
 use super::case::Case;
 use super::causes::{CauseRule, FoundCause};
 use super::delays::Delays;
+use super::judge::{into_answer, judge};
 use super::losses::Scattered;
 use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
 use jitlat_core::clock::SyncState;
@@ -16,6 +17,7 @@ use jitlat_core::metrics::seqset::{SeqRun, SeqSet};
 use jitlat_core::metrics::series::{Samples, Series};
 use jitlat_core::session::{Ending, Session};
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
+use jitlat_core::summary::ShareInterval;
 use jitlat_core::time::{Span, StampSource};
 use std::collections::BTreeMap;
 
@@ -231,4 +233,9 @@ mod tests {
         let stamped = |by| Test { arrived_by: by, ..of(Transport::Udp) }.material().is_stamped_by_kernel();
         assert!(!stamped(None) && !stamped(Some(StampSource::User)) && stamped(Some(StampSource::Kernel)));
     }
+}
+
+/// Returns the verdict on `test`, without profiles and without an interval of its loss.
+pub fn verdict_on(test: &Test) -> Answer {
+    into_answer(judge(&test.material(), &[], false), &ShareInterval::default())
 }

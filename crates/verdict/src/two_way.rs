@@ -1,5 +1,6 @@
 //! Verdict on a two-way test: the verdict on its round trips, completed with the direction of each cause.
 
+use crate::causes::receiver_stall::PROVEN;
 use jitlat_core::answer::{Answer, Cause, CauseId};
 use jitlat_core::evidence::Judgement;
 use jitlat_core::spec::Direction;
@@ -22,7 +23,8 @@ pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &Reque
             | CauseId::BurstyLoss
             | CauseId::Policing
             | CauseId::PeriodicLoss
-            | CauseId::SizeDependent => lost_on(cause, losses),
+            | CauseId::SizeDependent
+            | CauseId::Mtu => lost_on(cause, losses),
             CauseId::Queue | CauseId::RouteChange | CauseId::Reordering => shown_on(cause, ways),
             _ => None,
         };
@@ -33,6 +35,16 @@ pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &Reque
         let clock = matches!(cause.id, CauseId::ClockStep | CauseId::ClockSkew);
         if clock && !round_trip.causes.iter().any(|c| c.id == cause.id) {
             round_trip.causes.push(cause.clone());
+        }
+    }
+    // Round trips exclude the time in the far host, so its stalls show only in the up direction.
+    let far = up.into_iter().flat_map(|a| &a.causes);
+    let mut far = far.filter(|c| c.id == CauseId::ReceiverStall && c.confidence >= PROVEN);
+    if let Some(stall) = far.next().filter(|_| !round_trip.names(CauseId::ReceiverStall)) {
+        round_trip.causes.push(stall.clone());
+        if let Some(host) = &mut round_trip.host {
+            host.severity = host.severity.max(stall.severity);
+            host.causes.push(stall.id);
         }
     }
     // A clock step makes the packets in transit look as if they had been held.

@@ -1,6 +1,7 @@
 //! [`Notes`]: reasons to doubt a figure.
 
 use super::sentences::warnings as sentences;
+use super::tcp_limits::Limits;
 use jitlat_core::answer::CauseId;
 use jitlat_core::answer::Warning;
 use jitlat_core::metrics::schedule_error::ScheduleError;
@@ -55,6 +56,15 @@ impl Notes {
         }
         if !s.reordering.observable {
             self.warn("tcp", sentences::TCP);
+        }
+        if let [first, .., last] = &session.tcp[..] {
+            let limits = Limits::of(&session.tcp);
+            let duration = (last.at - first.at).0 as f64 / 1e9;
+            if limits.total() >= 0.05 * duration {
+                let rtt = session.tcp.iter().map(|m| m.round_trip_us).max().unwrap_or(0);
+                let windows = [first.window, session.tcp.iter().map(|m| m.window).max().unwrap_or(0)];
+                self.warn("tcp_limited", sentences::tcp_limited(limits, duration, windows, rtt));
+            }
         }
         if s.segments.len() > 1 && shows(s, &[CauseId::RouteChange, CauseId::ClockStep]) {
             let (changes, first) = (s.segments.len() as u64 - 1, &s.segments[1]);
@@ -139,10 +149,35 @@ impl Notes {
             let text = sentences::dscp_changed(of_answers.is_some(), asked, seen - kept, seen, mostly);
             self.warn("dscp_changed", text);
         }
+        self.marks_of_requests(s);
         if let Some(marked) = s.far_end.ecn.get(&CONGESTION_EXPERIENCED).filter(|n| **n > 0) {
             let queue = s.answer.as_ref().is_some_and(|a| a.names(CauseId::Queue));
             let all = s.far_end.ecn.values().sum();
             self.warn("congestion_marked", sentences::congestion_marked(*marked, all, queue));
+        }
+    }
+}
+
+impl Notes {
+    /// Adds warnings about marks with which requests arrived at the far host, as it reports them.
+    fn marks_of_requests(&mut self, s: &Summary) {
+        let Some(t) = &s.two_way else { return };
+        let asked = s.header.dscp;
+        let changed: u64 = t.request_dscp.iter().filter(|(d, _)| **d != asked).map(|(_, n)| n).sum();
+        if changed > 0 {
+            let other = t.request_dscp.iter().filter(|(d, _)| **d != asked).max_by_key(|(_, n)| **n);
+            let mostly = other.map_or(0, |(d, _)| *d);
+            let all = t.request_dscp.values().sum();
+            self.warn("request_dscp_changed", sentences::request_dscp_changed(asked, changed, all, mostly));
+        }
+        let all = t.request_ecn.values().sum();
+        if let Some(marked) = t.request_ecn.get(&CONGESTION_EXPERIENCED).filter(|n| **n > 0) {
+            self.warn("request_congestion_marked", sentences::request_congestion_marked(*marked, all));
+        }
+        // Requests are sent without ECN.
+        let capable: u64 = t.request_ecn.iter().filter(|(e, _)| matches!(e, 1 | 2)).map(|(_, n)| n).sum();
+        if capable > 0 {
+            self.warn("request_ecn_changed", sentences::request_ecn_changed(capable, all));
         }
     }
 }

@@ -217,6 +217,8 @@ impl BothWays {
                 processing_max_ns: processing.map(|p| p.max),
                 without_processing: known.counted.delayless,
                 answer_dscp: facts.answer_dscp,
+                request_dscp: facts.request_dscp.clone(),
+                request_ecn: facts.request_ecn.clone(),
                 not_answers: facts.not_answers,
                 unsent: session.unsent,
                 skipped: facts.skipped,

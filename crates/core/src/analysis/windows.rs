@@ -64,8 +64,9 @@ pub(super) fn analysed(
     let parts = split(&windows, engine, gathered);
     let add = |window: &mut Interval, part: Window, to: u64| {
         let from = window.first_seq;
-        let unrecorded = |run: SeqRun| SeqRun { start: run.start - from, ..run };
-        let unrecorded: Vec<SeqRun> = session.unrecorded_in(from, to).map(unrecorded).collect();
+        let shifted = |run: SeqRun| SeqRun { start: run.start - from, ..run };
+        let unrecorded: Vec<SeqRun> = session.unrecorded_in(from, to).map(shifted).collect();
+        let skipped: Vec<SeqRun> = session.skipped_in(from, to).map(shifted).collect();
         let Ok(packets) = u32::try_from(to - from) else {
             return interval::add_delays(window, to, series);
         };
@@ -76,6 +77,9 @@ pub(super) fn analysed(
             ending: Ending::Complete,
             truncated: false,
             unrecorded,
+            skipped,
+            unreported: 0,
+            tcp: Vec::new(),
             period_known: session.period_known && session.spec.schedule() == Schedule::Periodic,
             ..session.clone()
         };

@@ -95,6 +95,12 @@ pub struct Cause {
     /// Size as a share of packets (0…1), or of clock skew in parts per million; `None` if the size is neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub magnitude: Option<f64>,
+    /// Largest packet that passes, in bytes with the IP header, if larger ones do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u32>,
+    /// Property of a TCP connection that made packets wait in the sending host, if this and not the path is the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<TcpLimit>,
     /// Time from one event to the next, in seconds, if events repeat regularly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period_s: Option<f64>,
@@ -124,6 +130,8 @@ impl Cause {
             to_s: 0.0,
             magnitude_ns: None,
             magnitude: None,
+            bytes: None,
+            limited_by: None,
             period_s: None,
             confidence,
             severity,
@@ -170,10 +178,27 @@ pub enum CauseId {
     Duplication,
     /// Long packets are lost and short ones are not.
     SizeDependent,
+    /// Packets are larger than a link on the path can carry.
+    Mtu,
     /// The sending host's system refused to send packets.
     SendFailure,
     /// Part of the test was not recorded.
     IncompleteLog,
+}
+
+/// Property of a TCP connection that limits what it sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum TcpLimit {
+    /// Congestion window that still grows with each round trip from its initial size (RFC 5681).
+    SlowStart,
+    /// Congestion window after slow start.
+    CongestionWindow,
+    /// Receive window: the receiver accepts no more (flow control).
+    ReceiveWindow,
+    /// Size of the send buffer.
+    SendBuffer,
 }
 
 /// Location of a cause: the part that needs repair.
@@ -224,7 +249,7 @@ impl Answer {
 
 impl CauseId {
     /// All kinds of cause.
-    pub const ALL: [CauseId; 17] = [
+    pub const ALL: [CauseId; 18] = [
         CauseId::Outage,
         CauseId::Queue,
         CauseId::RandomLoss,
@@ -240,6 +265,7 @@ impl CauseId {
         CauseId::LocalQueue,
         CauseId::Duplication,
         CauseId::SizeDependent,
+        CauseId::Mtu,
         CauseId::SendFailure,
         CauseId::IncompleteLog,
     ];
@@ -262,6 +288,7 @@ impl CauseId {
             CauseId::LocalQueue => "local-queue",
             CauseId::Duplication => "duplication",
             CauseId::SizeDependent => "size-dependent",
+            CauseId::Mtu => "mtu",
             CauseId::SendFailure => "send-failure",
             CauseId::IncompleteLog => "incomplete-log",
         }
@@ -281,7 +308,8 @@ impl CauseId {
             | CauseId::Reordering
             | CauseId::RouteChange
             | CauseId::Duplication
-            | CauseId::SizeDependent => Fault::Path,
+            | CauseId::SizeDependent
+            | CauseId::Mtu => Fault::Path,
             CauseId::SenderStall | CauseId::LocalQueue | CauseId::SendFailure => Fault::Sender,
             CauseId::ReceiverStall => Fault::Receiver,
             CauseId::ClockStep | CauseId::ClockSkew => Fault::Clock,
@@ -325,6 +353,12 @@ impl Severity {
             Severity::Poor => "poor",
             Severity::Bad => "bad",
         }
+    }
+
+    /// Returns the severity with this name in every output; `None` if there is none.
+    pub fn named(name: &str) -> Option<Severity> {
+        let all = [Severity::Unknown, Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad];
+        all.into_iter().find(|severity| severity.name() == name)
     }
 }
 

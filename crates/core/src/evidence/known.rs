@@ -8,7 +8,8 @@ use crate::session::{Ending, Session};
 pub struct KnownPackets {
     /// Number of packets known to be received or lost.
     pub sent: u64,
-    /// End of the known packets: each packet with a lower number is known, unless the session lists it as unrecorded.
+    /// End of the known packets: each packet with a lower number is known, unless the session lists it as unrecorded. Skipped
+    /// packets among them were not sent.
     pub end: u64,
     /// Number of packets that may be received or lost: unrecorded packets, and packets from `end` on.
     pub unknown: u64,
@@ -32,7 +33,7 @@ impl KnownPackets {
             KnownPackets::ignoring_unrecorded(session, highest, longest);
         let unrecorded: u64 = session.unrecorded_in(0, end).map(|run| run.len).sum();
         KnownPackets {
-            sent: end.saturating_sub(unrecorded),
+            sent: end.saturating_sub(session.uncounted_in(0, end).map(|run| run.len).sum()),
             end,
             unknown: tail + unrecorded,
             tail,
@@ -55,6 +56,9 @@ impl KnownPackets {
             return cut;
         }
         match (session.sent.map(u64::from), session.ending) {
+            (Some(sent), Ending::Complete) if session.unreported > 0 => {
+                KnownPackets::below(sent.min(asked).max(met), session.unreported, false)
+            }
             (Some(sent), Ending::Complete | Ending::Interrupted) => all(sent.min(asked)),
             // The sender sent everything, and the receiver reported arrivals until it lost contact.
             (Some(sent), Ending::PeerLost) if sent >= asked => all(asked),
@@ -184,6 +188,23 @@ mod tests {
         session.ending = Ending::StorageFailed;
         let cut = KnownPackets::up_to(&session, Some(49), |_| 0);
         assert_eq!(cut, KnownPackets { sent: 45, end: 50, unknown: 55, tail: 50, complete: false });
+    }
+
+    #[test]
+    fn skipped_packets_were_not_sent_and_late_ones_are_unknown() {
+        let mut session = session(3, Some(88), Ending::Complete);
+        session.skipped = vec![run(10, 5), run(80, 3)];
+        session.unrecorded = vec![run(12, 8)];
+        session.unsent = 9;
+        assert_eq!(session.refused(), 1);
+        let uncounted: Vec<SeqRun> = session.uncounted_in(11, 82).collect();
+        assert_eq!(uncounted, [run(11, 1), run(12, 8), run(80, 2)]);
+        session.unrecorded.clear();
+        let whole = KnownPackets::up_to(&session, Some(87), |_| 0);
+        assert_eq!(whole, KnownPackets { sent: 80, end: 88, unknown: 0, tail: 0, complete: true });
+        session.unreported = 12;
+        let late = KnownPackets::up_to(&session, Some(87), |_| 0);
+        assert_eq!(late, KnownPackets { sent: 80, end: 88, unknown: 12, tail: 12, complete: false });
     }
 
     #[test]

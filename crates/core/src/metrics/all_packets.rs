@@ -134,7 +134,7 @@ impl<'a> AllPackets<'a> {
     /// Returns the losses and their clustering.
     pub fn loss(&self) -> Loss {
         let (session, counted) = (self.known.session, self.known.counted);
-        let lost = || without(absent(self.came.runs(), counted.end), session.unrecorded_in(0, counted.end));
+        let lost = || without(absent(self.came.runs(), counted.end), session.uncounted_in(0, counted.end));
         let mut scan = LossScan::default();
         lost().for_each(|run| scan.push(run));
         let unknown = counted.end.saturating_sub(counted.sent);

@@ -37,7 +37,7 @@ pub fn windows(
     let length = length as u128;
     let copies = copies.by_number();
     let reordered = reordered_numbers(series);
-    let lost = without(absent(came.runs(), end), session.unrecorded_in(0, end));
+    let lost = without(absent(came.runs(), end), session.uncounted_in(0, end));
     let mut losses = lost.peekable();
     let (mut arrived, mut next) = (came.runs(), None);
     (0..windows)
@@ -61,8 +61,8 @@ pub fn windows(
             let duplicate = copies[low..].iter().take_while(|c| within(c.0)).map(|c| c.1).sum();
             let low = reordered.partition_point(|s| u64::from(*s) < from);
             let late = reordered[low..].iter().take_while(|s| within(**s)).count() as u64;
-            let unrecorded: u64 = session.unrecorded_in(from, to).map(|run| run.len).sum();
-            let sent = (to - from).saturating_sub(unrecorded);
+            let uncounted: u64 = session.uncounted_in(from, to).map(|run| run.len).sum();
+            let sent = (to - from).saturating_sub(uncounted);
             Interval {
                 start_ns: i64::try_from(u128::from(w) * length).unwrap_or(i64::MAX),
                 length_ns: i64::try_from(length).unwrap_or(i64::MAX),

@@ -250,22 +250,28 @@ impl LossScan {
     /// Removes a run that was wrongly counted as lost. Its effect on distances and bursts is not corrected, and events
     /// are unknown afterwards.
     pub(crate) fn remove(&mut self, run: SeqRun) {
-        let Some(runs) = self.lengths.get_mut(&run.len) else { return };
+        // Losses next to the run made a longer one of it.
+        let Some((&counted, runs)) = self.lengths.range_mut(run.len..).next() else { return };
         *runs -= 1;
         if *runs == 0 {
-            self.lengths.remove(&run.len);
+            self.lengths.remove(&counted);
         }
         self.lost -= run.len;
+        if counted > run.len {
+            *self.lengths.entry(counted - run.len).or_default() += 1;
+            return;
+        }
         self.runs -= 1;
         self.from_start &= run.start > 0;
         self.events = None;
         self.first_runs.retain(|first| first[0] != run.start);
     }
 
-    /// Returns the figures of the packets below `end`, sent every `period` ns. `unrecorded` packets are left out
-    /// because they may be received or lost; the packets before and after them count as neighbours.
-    pub fn finish(self, end: u64, unrecorded: u64, period: Option<f64>) -> Loss {
-        let n = end.saturating_sub(unrecorded).max(self.lost);
+    /// Returns the figures of the packets below `end`, sent every `period` ns. `uncounted` of them are
+    /// ignored because their fate is unknown or they were never sent; the packets before and after them count
+    /// as neighbours.
+    pub fn finish(self, end: u64, uncounted: u64, period: Option<f64>) -> Loss {
+        let n = end.saturating_sub(uncounted).max(self.lost);
         let to_end = self.last.is_some_and(|run| run.start + run.len >= end);
         let gilbert = GilbertFit::new(n, self.lost, self.runs, self.from_start, to_end);
         let lag1 = lag1(&gilbert, n, self.lost, self.from_start, to_end);

@@ -1,18 +1,61 @@
-//! [`ScalarCondition`]: a failure condition of `--fail-if`, such as `pdv-p99>30ms`.
+//! [`ScalarCondition`]: a failure condition of `--fail-if`, such as `pdv-p99>30ms` or `host>=fair`.
 
 use super::{ExactNumber, ScalarUnit, Selector, UnknownScalar};
+use crate::answer::Severity;
 use crate::quantity::{self, QuantityError};
 use crate::summary::Summary;
 use core::fmt;
 use core::str::FromStr;
 
-/// A condition on a figure: it is violated if the figure is above, or below, a threshold.
+/// A condition that a figure violates if it is above, or below, a threshold, and a grade if it is at least this severe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalarCondition {
-    selector: Selector,
-    above: bool,
-    threshold: f64,
+    limit: Limit,
     text: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Limit {
+    Figure { selector: Selector, above: bool, threshold: f64 },
+    Grade(GradeLimit),
+}
+
+/// Condition on a grade of an [`Answer`](crate::answer::Answer).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GradeLimit {
+    /// The grade.
+    pub subject: GradeSubject,
+    /// Least severity that violates the condition.
+    pub least: Severity,
+}
+
+/// Grade to which a condition applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GradeSubject {
+    /// Grade of the path, `answer.severity`.
+    Path,
+    /// Grade of the hosts, `answer.host.severity`.
+    Host,
+}
+
+impl GradeSubject {
+    /// Name in conditions.
+    pub const fn name(self) -> &'static str {
+        match self {
+            GradeSubject::Path => "path",
+            GradeSubject::Host => "host",
+        }
+    }
+
+    /// Returns the grade in `summary`; unknown if it was not judged.
+    pub fn of(self, summary: &Summary) -> Severity {
+        let answer = summary.answer.as_ref();
+        let severity = match self {
+            GradeSubject::Path => answer.map(|answer| answer.severity),
+            GradeSubject::Host => answer.and_then(|answer| answer.host.as_ref()).map(|host| host.severity),
+        };
+        severity.unwrap_or(Severity::Unknown)
+    }
 }
 
 /// Error of parsing a condition.
@@ -28,26 +71,62 @@ pub enum ConditionError {
     /// The threshold is not a valid value of the figure.
     #[error(transparent)]
     Threshold(#[from] QuantityError),
+    /// The condition on a grade does not have the form `host>=fair`.
+    #[error("'{0}' is not a condition on a grade: write {1}>=fair, {1}>=poor or {1}>=bad")]
+    Grade(String, &'static str),
 }
 
 impl ScalarCondition {
-    /// Returns a description of the violation in `summary`; `None` if the condition is not violated, or the figure is
-    /// undefined.
+    /// Returns a description of the violation in `summary`; `None` if there is none. An undefined figure and an
+    /// unknown grade violate nothing.
     pub fn violated(&self, summary: &Summary) -> Option<String> {
-        self.violated_by(self.selector.of(summary)?)
+        match &self.limit {
+            Limit::Figure { selector, .. } => self.violated_by(selector.of(summary)?),
+            Limit::Grade(limit) => self.violated_by_grade(limit.subject.of(summary)),
+        }
     }
 
-    /// Returns the figure to which the condition applies.
-    pub fn selector(&self) -> &Selector {
-        &self.selector
+    /// Returns a description of the grade that the condition needs and that is unknown in `summary`; `None` if the
+    /// condition can be decided, or is about a figure.
+    pub fn undecided(&self, summary: &Summary) -> Option<String> {
+        let grade = self.grade()?;
+        let is_unknown = grade.subject.of(summary) == Severity::Unknown;
+        is_unknown.then(|| {
+            format!("{} cannot be decided: the grade of the {} is unknown", self.text, grade.subject.name())
+        })
     }
 
-    /// Returns a description of the violation if the figure had this value, in its own unit; `None` if the condition
-    /// would not be violated.
+    /// Returns the figure to which the condition applies; `None` if it is about a grade.
+    pub fn selector(&self) -> Option<&Selector> {
+        match &self.limit {
+            Limit::Figure { selector, .. } => Some(selector),
+            Limit::Grade(_) => None,
+        }
+    }
+
+    /// Returns the grade to which the condition applies; `None` if it is about a figure.
+    pub fn grade(&self) -> Option<GradeLimit> {
+        match &self.limit {
+            Limit::Figure { .. } => None,
+            Limit::Grade(limit) => Some(*limit),
+        }
+    }
+
+    /// Returns a description of the violation if the figure has this value, in its unit; `None` if there is
+    /// none, or if the condition is about a grade.
     pub fn violated_by(&self, value: ExactNumber) -> Option<String> {
+        let Limit::Figure { selector, above, threshold } = &self.limit else { return None };
         let x = value.as_f64();
-        let crossed = if self.above { x > self.threshold } else { x < self.threshold };
-        crossed.then(|| format!("{} ({} is {})", self.text, self.selector, self.selector.scalar.show(value)))
+        let crossed = if *above { x > *threshold } else { x < *threshold };
+        crossed.then(|| format!("{} ({selector} is {})", self.text, selector.scalar.show(value)))
+    }
+
+    /// Returns a description of the violation if the grade is this `severity`; `None` if there is none, or if the
+    /// condition is about a figure.
+    pub fn violated_by_grade(&self, severity: Severity) -> Option<String> {
+        let limit = self.grade()?;
+        let name = severity.name();
+        (severity >= limit.least).then(|| format!("{} ({} is {name})", self.text, limit.subject.name()))
     }
 }
 
@@ -86,10 +165,27 @@ impl FromStr for ScalarCondition {
 
     fn from_str(text: &str) -> Result<ScalarCondition, ConditionError> {
         let at = text.find(['<', '>']).ok_or_else(|| ConditionError::NoComparison(text.to_owned()))?;
-        let selector: Selector = text[..at].trim().parse()?;
-        let threshold = selector.threshold(&text[at + 1..])?;
-        Ok(ScalarCondition { selector, above: text.as_bytes()[at] == b'>', threshold, text: text.to_owned() })
+        let (name, above) = (text[..at].trim(), text.as_bytes()[at] == b'>');
+        let grades = [GradeSubject::Path, GradeSubject::Host];
+        let limit = match grades.into_iter().find(|grade| grade.name() == name) {
+            Some(subject) => {
+                let least = text[at..].strip_prefix(">=").and_then(|name| severity(name.trim()));
+                let least = least.ok_or_else(|| ConditionError::Grade(text.to_owned(), subject.name()))?;
+                Limit::Grade(GradeLimit { subject, least })
+            }
+            None => {
+                let selector: Selector = name.parse()?;
+                let threshold = selector.threshold(&text[at + 1..])?;
+                Limit::Figure { selector, above, threshold }
+            }
+        };
+        Ok(ScalarCondition { limit, text: text.to_owned() })
     }
+}
+
+/// Returns the severity with this name that a condition may name: one that is worse than good.
+fn severity(name: &str) -> Option<Severity> {
+    Severity::named(name).filter(|severity| *severity > Severity::Good)
 }
 
 impl fmt::Display for ScalarCondition {
@@ -106,7 +202,10 @@ mod tests {
     fn conditions_are_read_exactly() {
         let read = |text: &str| {
             let c: ScalarCondition = text.parse().unwrap();
-            (c.selector.to_string(), c.above, c.threshold)
+            match c.limit {
+                Limit::Figure { selector, above, threshold } => (selector.to_string(), above, threshold),
+                Limit::Grade(_) => panic!("{text}"),
+            }
         };
         assert_eq!(read("jitter-p99.9>30ms"), ("pdv-p99.9".into(), true, 30e6));
         assert_eq!(read("mos < 3.8"), ("mos".into(), false, 3.8));
@@ -144,5 +243,37 @@ mod tests {
         assert_eq!(violated(&summary, "loss<1%"), None);
         assert_eq!(violated(&summary, "loss>0.9%").as_deref(), Some("loss>0.9% (loss is 1.00%)"));
         assert_eq!(violated(&summary, "loss<1.1%").as_deref(), Some("loss<1.1% (loss is 1.00%)"));
+    }
+
+    #[test]
+    fn a_condition_on_a_grade_holds_from_that_severity_on() {
+        use crate::answer::{Answer, HostGrade};
+        let answer = |path, host: Option<Severity>| Summary {
+            answer: Some(Answer {
+                complete: true,
+                severity: path,
+                host: host.map(|severity| HostGrade { severity, causes: Vec::new() }),
+                headline: String::new(),
+                buffer_ns: None,
+                causes: Vec::new(),
+                profiles: Default::default(),
+            }),
+            ..Summary::default()
+        };
+        let condition: ScalarCondition = "host>=fair".parse().unwrap();
+        assert!(condition.selector().is_none());
+        let of = |summary: &Summary| (condition.violated(summary), condition.undecided(summary).is_some());
+        let violated = Some("host>=fair (host is poor)".to_owned());
+        assert_eq!(of(&answer(Severity::Good, Some(Severity::Poor))), (violated, false));
+        assert_eq!(of(&answer(Severity::Bad, Some(Severity::Good))), (None, false));
+        assert_eq!(of(&answer(Severity::Bad, None)), (None, true), "unknown");
+        assert_eq!(of(&Summary::default()), (None, true), "not judged");
+        let path: ScalarCondition = " path >= poor".parse().unwrap();
+        assert!(path.violated(&answer(Severity::Fair, None)).is_none());
+        assert!(path.violated(&answer(Severity::Bad, None)).is_some());
+        for bad in ["host>fair", "host<=bad", "host>=good", "host>=unknown", "host>=3", "path>=", "host"] {
+            let error = bad.parse::<ScalarCondition>().unwrap_err().to_string();
+            assert!(error.contains(">=fair") || error.contains("neither"), "{error}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::time::{Span, StampSource};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Facts about a two-way test that supplement the common fields of a [`Session`](crate::Session).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,13 @@ pub struct TwoWay {
     pub processing_apart: bool,
     /// DSCP requested for the answers, if it differs from the DSCP of the requests (STAMP's class of service).
     pub answer_dscp: Option<u8>,
+    /// DSCP with which requests arrived at the far host, with the number of answers that report it. Empty if the
+    /// far host does not report it.
+    #[serde(default)]
+    pub request_dscp: BTreeMap<u8, u64>,
+    /// ECN field with which requests arrived at the far host, like `request_dscp`.
+    #[serde(default)]
+    pub request_ecn: BTreeMap<u8, u64>,
     /// Loss, duplication and reordering by direction; `None` if the far host does not count its answers.
     pub directions: Option<Directions>,
     /// Runs of requests without an answer, ascending, and the direction in which each was lost; empty if the far host

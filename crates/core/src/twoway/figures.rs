@@ -39,6 +39,13 @@ pub struct TwoWayFigures {
     pub without_processing: u64,
     /// DSCP requested for the answers; `None` if none was requested, or if it equals the DSCP of the requests.
     pub answer_dscp: Option<u8>,
+    /// DSCP with which requests arrived at the far host, with the number of answers that report it (STAMP's class
+    /// of service). Empty if the far host does not report it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub request_dscp: BTreeMap<u8, u64>,
+    /// ECN field with which requests arrived at the far host, like `request_dscp`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub request_ecn: BTreeMap<u8, u64>,
     /// Datagrams received that are not answers.
     pub not_answers: NotAnswers,
     /// Number of requests that this host could not send.

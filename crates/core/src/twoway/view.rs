@@ -36,6 +36,9 @@ pub fn lacks_delay(record: &PacketRecord, processing_apart: bool) -> bool {
 /// Returns `record` as a record of a one-way stream: `sent` and `arrived` are the two times of the view. `None` if
 /// either is unknown. Lags, size and header fields describe the packet that returned, so only views that end with its
 /// arrival retain them.
+///
+/// In the up direction the receive lag of a request is the time that the far host held it, if that is
+/// [`LATE_ANSWER_NS`] or longer.
 pub fn project(record: &PacketRecord, view: RecordView) -> Option<PacketRecord> {
     let (from, to) = match view {
         RecordView::RoundTrip => (Moment::Sent, Moment::Returned),
@@ -55,6 +58,11 @@ pub fn project(record: &PacketRecord, view: RecordView) -> Option<PacketRecord> 
         seen.set_send_lag(record.send_lag());
         seen.set_entry_lag(record.entry_lag());
     }
+    if view == RecordView::Up {
+        // A far host that answers very late read the request late: it stalled.
+        let held = processing(record).filter(|held| held.0 >= LATE_ANSWER_NS);
+        seen.set_receive_lag(held);
+    }
     if view != RecordView::Up {
         seen.set_receive_lag(record.receive_lag());
         seen.set_size(record.size());
@@ -63,6 +71,10 @@ pub fn project(record: &PacketRecord, view: RecordView) -> Option<PacketRecord> 
     }
     Some(seen)
 }
+
+/// Minimum time that a far host holds a request which is considered read late, in ns. It is longer than any usual
+/// processing.
+pub const LATE_ANSWER_NS: i64 = 40_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -12,11 +12,12 @@ pub use protocols::ONE_WAY_PROTOCOLS;
 
 use crate::error::Error;
 use crate::instrument::{Annotations, Instrument, TestOutcome, ip_header};
+use crate::size_limit::{self, ShortTest};
 use crate::stop::Stop;
 use jitlat_core::observer::{Event, Observer};
-use jitlat_core::session::{Ending, HostFacts};
+use jitlat_core::session::{Ending, HostFacts, SizeLimit};
 use jitlat_core::summary::Summary;
-use jitlat_core::{Direction, PacketRecord, Session, Span, TestSpec, Transport};
+use jitlat_core::{Direction, PacketRecord, Schedule, Session, Span, TestSpec, Transport};
 use jitlat_net::client::{self, EarlierTest, TestRequest};
 use jitlat_net::clock;
 use jitlat_proto::jitlat::{Dialect, Recording, ServerLimits, SessionId};
@@ -33,6 +34,8 @@ pub struct OneWay {
     pub client: Arc<dyn OneWayClient>,
     /// Annotations that are stored with the test.
     pub annotations: Annotations,
+    /// True to search for the largest packet that passes after a test in which nothing arrived. It takes up to 20 s.
+    pub finds_size_limit: bool,
 }
 
 impl OneWay {
@@ -42,6 +45,7 @@ impl OneWay {
             settings: TestRequest::new(host, streams),
             client: Arc::new(JitlatClient),
             annotations: Annotations::default(),
+            finds_size_limit: false,
         }
     }
 }
@@ -77,11 +81,14 @@ impl OneWay {
         })?;
         let session: SessionId =
             id.parse().map_err(|e| Error::Settings(format!("the log's session '{id}': {e}")))?;
+        // Numbers of the packets from which on nothing was recorded here.
+        let ends: Vec<u32> = left.iter().map(|l| recorded_end(&l.records)).collect();
         let (before, recordings): (Vec<Session>, Vec<Option<Recording>>) =
             left.into_iter().map(|l| (recording(&l), l.session)).map(|(r, s)| (s, r)).unzip();
         let known = |sessions: &[Session]| -> Vec<Session> {
+            let all = before.iter().zip(&ends).zip(sessions);
             let mut sessions: Vec<Session> =
-                before.iter().zip(sessions).map(|(before, now)| merge(before, now)).collect();
+                all.map(|((before, end), now)| merge(before, *end, now)).collect();
             sessions.iter_mut().for_each(|s| self.annotations.add_to(s));
             sessions
         };
@@ -121,21 +128,106 @@ fn recording(left: &InterruptedTest) -> Option<Recording> {
     })
 }
 
-/// Combines previously known facts with those added by the server.
-fn merge(before: &Session, now: &Session) -> Session {
-    let cut_short = before.spec.direction() == Direction::Down && before.ending != Ending::Complete;
+/// Returns the number after the highest one of a valid packet in `records`.
+fn recorded_end(records: &[PacketRecord]) -> u32 {
+    let numbers = records.iter().filter_map(|record| u32::try_from(record.seq).ok());
+    numbers.max().map_or(0, |last| last.saturating_add(1))
+}
+
+/// Combines the facts known before with those that the server has added. Packets from number `end` on were not recorded
+/// here.
+fn merge(before: &Session, end: u32, now: &Session) -> Session {
+    let is_received = before.spec.direction() == Direction::Down;
+    let sent = now.sent.or(before.sent);
+    let cut_short = is_received && before.ending != Ending::Complete && sent.is_none_or(|sent| end < sent);
     let (ending, reason) = match cut_short {
         true => (Ending::Interrupted, Some("this host's program ended before the stream did".to_owned())),
         false => (now.ending, now.reason.clone()),
     };
     let server = now.server.clone();
     Session {
-        sent: now.sent.or(before.sent),
+        // Nobody received the packets that were sent after the program had ended: their fate is unknown.
+        sent: sent.filter(|_| !cut_short),
         server: HostFacts { name: server.name.clone().or_else(|| before.server.name.clone()), ..server },
         receiver_drops: now.receiver_drops.or(before.receiver_drops),
         ending,
         reason,
         ..before.clone()
+    }
+}
+
+/// Adds the largest packet that passes to the sessions of a test in which nothing arrived, before it is finished.
+struct SizeLimits<'a> {
+    /// Number of packets that arrived, by stream.
+    arrived: Vec<u64>,
+    found: Vec<Option<SizeLimit>>,
+    test: &'a OneWay,
+    stop: &'a Stop,
+    observer: &'a mut dyn Observer,
+}
+
+impl Observer for SizeLimits<'_> {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Records { stream, records, .. } => {
+                self.arrived.resize(self.arrived.len().max(stream + 1), 0);
+                self.arrived[*stream] += records.len() as u64;
+            }
+            Event::Finished(sessions) => {
+                let mut sessions = sessions.to_vec();
+                for (stream, session) in sessions.iter_mut().enumerate() {
+                    if self.arrived.get(stream).is_none_or(|n| *n == 0) {
+                        session.size_limit = self.test.size_limit(session, self.stop);
+                    }
+                }
+                self.found = sessions.iter().map(|session| session.size_limit).collect();
+                return self.observer.event(&Event::Finished(&sessions));
+            }
+            _ => {}
+        }
+        self.observer.event(event);
+    }
+}
+
+/// Time after which short tests with jitlat's own protocol are stopped if nothing arrives.
+const SHORT_TEST_LIMIT: Span = Span::millis(1500);
+
+impl OneWay {
+    /// Returns the largest packet that passes in the direction of `session`, if nothing arrived because of the length.
+    fn size_limit(&self, session: &Session, stop: &Stop) -> Option<SizeLimit> {
+        let terms = &self.settings.terms;
+        let is_complete = matches!(session.ending, Ending::Complete | Ending::PeerLost);
+        let is_possible = session.sent.is_some_and(|sent| sent > 0) && terms.dialect != Dialect::Classic;
+        if !(self.finds_size_limit && is_complete && is_possible) || stop.is_requested() {
+            return None;
+        }
+        let spec = terms.specs.iter().find(|spec| spec.direction() == session.spec.direction())?;
+        let overhead = session.ip_length()? - u32::from(spec.payload());
+        // Results of OWAMP exclude the last packets before a stop.
+        let limit = std::ptr::eq(self.client.protocol(), &raw const protocols::jitlat::PROTOCOL);
+        let limit = limit.then_some(SHORT_TEST_LIMIT);
+        let passes = |payload: u32| {
+            let (direction, transport) = (spec.direction(), spec.transport());
+            let (packets, period) = (size_limit::PACKETS, size_limit::PERIOD);
+            let short =
+                TestSpec::new(direction, transport, packets, payload.into(), period, Schedule::Periodic);
+            let mut short = short.ok()?;
+            short.dscp = spec.dscp;
+            match direction {
+                Direction::Up => short.dst_port = spec.dst_port,
+                Direction::Down => short.src_port = spec.src_port,
+            }
+            let mut test = OneWay { finds_size_limit: false, ..self.clone() };
+            test.settings.terms.specs = vec![short];
+            test.settings.terms.feedback = false;
+            test.settings.limit = None;
+            let stop = Stop::new();
+            let mut observer = ShortTest::new(stop.clone(), limit);
+            let ran =
+                self.client.check(&test).and_then(|()| test.client.measure(&test, &stop, &mut observer));
+            ran.ok().map(|_| observer.arrived > 0)
+        };
+        size_limit::search(session, overhead, stop, &passes)
     }
 }
 
@@ -151,8 +243,13 @@ impl Instrument for OneWay {
             sessions
         };
         self.client.check(self)?;
-        let outcome = self.client.measure(self, stop, &mut complete(&annotated, observer))?;
-        Ok(TestOutcome { sessions: annotated(&outcome.sessions), ..outcome })
+        let mut limits = SizeLimits { arrived: Vec::new(), found: Vec::new(), test: self, stop, observer };
+        let outcome = self.client.measure(self, stop, &mut complete(&annotated, &mut limits))?;
+        let mut sessions = annotated(&outcome.sessions);
+        for (session, limit) in sessions.iter_mut().zip(&limits.found) {
+            session.size_limit = *limit;
+        }
+        Ok(TestOutcome { sessions, ..outcome })
     }
 
     fn duration(&self) -> Result<Span, Error> {

@@ -15,8 +15,10 @@ pub use test::{PingResult, PingTest};
 use crate::error::Error;
 use crate::instrument::{Annotations, Instrument, TestOutcome, ip_header};
 use crate::resolve::resolve;
+use crate::size_limit::{self, ShortTest};
 use crate::stop::Stop;
 use jitlat_core::observer::{Event, Observer, StreamProgress};
+use jitlat_core::session::{Ending, Session, SizeLimit};
 use jitlat_core::spec::{Dscp, HEADER_LEN, MAX_PAYLOAD};
 use jitlat_core::summary::Summary;
 use jitlat_core::{Direction, Schedule, Span, TestSpec};
@@ -73,6 +75,8 @@ pub struct Ping {
     pub stamps: StampMode,
     /// Annotations that are stored with the test.
     pub annotations: Annotations,
+    /// True to search for the largest packet that passes after a test without any answer. It takes up to 20 s.
+    pub finds_size_limit: bool,
 }
 
 /// Capacity of the queue of events from the measuring thread.
@@ -80,6 +84,8 @@ const EVENT_QUEUE: usize = 1 << 16;
 /// Interval at which the observer polls for events. Waking a waiting observer for each event would cost the
 /// sending thread time.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Longest timeout of an answer in a short test with packets of another length.
+const SHORT_TEST_TIMEOUT: Span = Span::seconds(2);
 /// Assumed round-trip time, for estimating the duration of a stop-and-wait test.
 const USUAL_ANSWER: Span = Span::millis(200);
 
@@ -111,6 +117,7 @@ impl Ping {
             pace: None,
             stamps: StampMode::Kernel,
             annotations: Annotations::default(),
+            finds_size_limit: false,
         }
     }
 
@@ -149,6 +156,35 @@ impl Ping {
     /// [`Error::Address`] if it has no address of the requested family.
     pub fn resolve(&self) -> Result<SocketAddr, Error> {
         resolve(&self.host, self.client.port(), self.family)
+    }
+
+    /// Returns the largest packet that passes there and back, if there were no answers because of the length.
+    fn size_limit(&self, session: &Session, stop: &Stop) -> Option<SizeLimit> {
+        let is_complete = session.ending == Ending::Complete && session.sent.is_some_and(|sent| sent > 0);
+        let is_possible = self.client.expects_answers()
+            && session.two_way.as_ref().is_some_and(|facts| facts.expects_answers());
+        if !(self.finds_size_limit && is_complete && is_possible) {
+            return None;
+        }
+        let payload = self.size().ok()?.checked_sub(self.client.sizes().header)?;
+        let overhead = session.ip_length()?.checked_sub(u32::try_from(payload).ok()?)?;
+        let passes = |payload: u32| {
+            let test = Ping {
+                packets: size_limit::PACKETS,
+                payload: Some(payload.into()),
+                period: size_limit::PERIOD,
+                schedule: Schedule::Periodic,
+                wait: None,
+                timeout: self.timeout.min(SHORT_TEST_TIMEOUT),
+                src_port: 0,
+                annotations: Annotations::default(),
+                finds_size_limit: false,
+                ..self.clone()
+            };
+            let mut observer = ShortTest::new(Stop::new(), None);
+            test.run(&Stop::new(), &mut observer).ok().map(|_| observer.arrived > 0)
+        };
+        size_limit::search(session, overhead, stop, &passes)
     }
 
     fn link(&self, to: SocketAddr) -> TwoWayLink {
@@ -212,6 +248,9 @@ impl Instrument for Ping {
         })?;
         let PingResult { records, mut session, tcp, .. } = found;
         self.annotations.add_to(&mut session);
+        if records.is_empty() {
+            session.size_limit = self.size_limit(&session, stop);
+        }
         let sessions = vec![session];
         observer.event(&Event::Concluding(&sessions));
         observer.event(&Event::Records { stream: 0, records: &records, tcp: &tcp });

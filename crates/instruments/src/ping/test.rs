@@ -73,7 +73,16 @@ impl<'a> PingTest<'a> {
     /// Converts a finished measurement to a result.
     pub fn gather<P: Protocol>(&self, measured: TwoWayMeasured<P>) -> (PingResult, P) {
         let TwoWayMeasured {
-            mut outcome, local, host, ending, unsent, stamps_lost, refused, prohibited, ..
+            mut outcome,
+            local,
+            host,
+            ending,
+            path_mtu,
+            unsent,
+            stamps_lost,
+            refused,
+            prohibited,
+            ..
         } = measured;
         let mut records = Vec::with_capacity(outcome.records.len());
         while let Some(mut block) = outcome.records.take_block() {
@@ -92,6 +101,7 @@ impl<'a> PingTest<'a> {
         session.ending = ending;
         session.reason = (ending == Ending::PeerLost).then(|| lost_peer(refused > 0).to_owned());
         session.unsent = unsent;
+        session.path_mtu = path_mtu;
         session.stamps_lost = stamps_lost;
         session.client = host;
         session.schedule_shifts = outcome.shifts;

@@ -17,7 +17,7 @@ fn reflector(port: u16) -> (Reflectors, SocketAddr) {
 }
 
 #[test]
-fn a_program_that_is_restarted_during_a_test_is_named_beside_the_loss() {
+fn a_program_that_is_restarted_during_a_test_is_reported_with_the_loss() {
     let (first, at) = reflector(0);
     let arguments = Arguments::new().with("stamp-port", at.port().to_string());
     let client = PingProtocol::named("stamp").unwrap().client(&arguments).unwrap();

@@ -333,7 +333,7 @@ fn rules_of_one_service_are_no_rules_of_another() {
 }
 
 #[test]
-fn beside_a_service_with_a_key_only_what_is_open_is_served_without() {
+fn if_a_service_has_a_key_only_open_services_are_served_without_one() {
     walk(1, |service, ip, _| {
         // A collector always requires a key.
         let keyed = service == COLLECT;

@@ -96,7 +96,11 @@ fn check(report: &ReportArgs, live: LiveArgs) -> Result<()> {
         );
     }
     for condition in &report.fail_if {
-        let selector = condition.selector();
+        let Some(selector) = condition.selector() else {
+            bail!(
+                "--fail-if {condition}: groups of tests have no grade, single tests do: `jitlat analyze LOG`"
+            );
+        };
         if selector.direction.is_some() || !pool::has(selector.scalar) {
             bail!(
                 "--fail-if {selector}: groups of tests do not have this figure; `jitlat archive ls` shows it for single tests"

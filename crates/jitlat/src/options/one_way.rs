@@ -93,7 +93,12 @@ impl OneWayArgs {
             limit: self.stream.duration.map(|duration| duration + Span(duration.0 / 10).max(MIN_OVERRUN)),
             ..TestRequest::new(host, Vec::new())
         };
-        Ok(OneWay { settings, client: self.protocol.client()?.into(), annotations: self.log.annotations() })
+        Ok(OneWay {
+            settings,
+            client: self.protocol.client()?.into(),
+            annotations: self.log.annotations(),
+            finds_size_limit: false,
+        })
     }
 }
 

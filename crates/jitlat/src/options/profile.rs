@@ -18,6 +18,12 @@ pub struct ProfileArgs {
     /// The path is judged by them, and --profile may name them.
     #[arg(long, value_name = "FILE")]
     pub profiles: Option<PathBuf>,
+    /// Include the effects of the hosts in the profiles' verdicts
+    ///
+    /// Stalls, queues in a host's own interface and packets that a host refused or dropped count like those of the path.
+    /// The verdict on the path never includes them. Not in constant memory (`--streaming`).
+    #[arg(long, conflicts_with = "streaming")]
+    pub profile_host: bool,
     /// Selected profiles, built-in or from the file; `None`: all built-in ones.
     #[arg(skip)]
     chosen: Option<Vec<Profile>>,
@@ -64,7 +70,12 @@ impl ProfileArgs {
 
     /// Returns the judge for the profiles.
     pub fn judge(&self) -> SharedJudge {
-        self.chosen.clone().map_or_else(jitlat_verdict::judge, jitlat_verdict::judge_for)
+        match (self.profile_host, &self.chosen) {
+            (false, None) => jitlat_verdict::judge(),
+            (false, Some(chosen)) => jitlat_verdict::judge_for(chosen.clone()),
+            (true, None) => jitlat_verdict::judge_with_hosts(&PROFILES[..]),
+            (true, Some(chosen)) => jitlat_verdict::judge_with_hosts(chosen.clone()),
+        }
     }
 
     /// Returns the profile that defines the traffic; `None` if no profile was named.

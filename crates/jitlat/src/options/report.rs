@@ -28,7 +28,7 @@ pub struct ReportArgs {
     pub plot_corrected: bool,
     #[command(flatten)]
     pub outputs: Outputs<{ ReportParts::ALL.0 }>,
-    /// Exit with status 1 if a figure crosses a threshold: loss>1%, jitter-p99>30ms
+    /// Exit with status 1 on a figure or grade: loss>1%, jitter-p99>30ms, host>=fair
     #[arg(long, value_name = "CONDITION", long_help = figures_help())]
     pub fail_if: Vec<ScalarCondition>,
     /// Print the full report, the classic one first
@@ -197,9 +197,11 @@ impl ReportArgs {
 /// Returns the help of `--fail-if`, with all figures.
 fn figures_help() -> String {
     format!(
-        "Exit with status 1 if a figure crosses a threshold; may be repeated.\n\nA threshold has the \
-         figure's unit: loss>1%, pdv-p99>30ms, latency-max>150ms, mos<3.8. For one direction of a round-trip \
-         test: up-loss>1%, down-pdv-p99>30ms. Figures:\n{}",
+        "Exit with status 1 if a figure crosses a threshold, or a grade is as bad; may be repeated.\n\nA threshold \
+         has the figure's unit: loss>1%, pdv-p99>30ms, latency-max>150ms, mos<3.8. For one direction of a \
+         round-trip test: up-loss>1%, down-pdv-p99>30ms. Grades are path, the verdict, and host, the effect of \
+         the hosts themselves (stalls, their own queues, packets that they refused), which the verdict leaves out: \
+         path>=poor, host>=fair. The status is 2 if the grade is unknown. Figures:\n{}",
         scalars::help()
     )
 }

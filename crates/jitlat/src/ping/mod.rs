@@ -58,6 +58,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
         let transport = ping.client.protocol().transport;
         ping.annotations.tags.extend(path::tags(args.path(transport), &stop));
     }
+    ping.finds_size_limit = true;
     let (late_test, mut streams) = late::test(args, &ping)?;
     let mut analyses = Analyses::new(args.report.options());
     let mut records = RecordCollector::default();

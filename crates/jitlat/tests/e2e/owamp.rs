@@ -5,6 +5,7 @@ use crate::harness::*;
 use crate::undisturbed::undisturbed;
 use jitlat_impair::Scenario;
 use jitlat_net::emulator::Numbering;
+use nix::sys::signal::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -104,6 +105,41 @@ fn a_log_of_owamp_gives_the_same_figures_again() {
         stamps.lines().any(|line| line.starts_with("# server.sync_before")),
         "its clock by its error estimates"
     );
+}
+
+/// A sender that is stopped for 2.5 s skips what would leave more than 1 s late: these packets were not sent, and
+/// nothing was lost or refused.
+#[test]
+fn packets_that_a_stopped_sender_skips_are_not_lost() {
+    let Some(lab) = lab("packets_that_a_stopped_sender_skips_are_not_lost") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let host = lab.server.v4;
+    let _tun = lab.tun(path("neither"), Numbering::Arrival).unwrap();
+    let _server = Server::start(Place::In(&lab.server), folder.path(), host, "--only jitlat,owamp");
+    let line = format!("{host} --proto owamp -n 200 -p 20ms --owamp-timeout 1s -o a.log --json -");
+    // The last packet is due 4.3 s after the requests. The sender stops before and after that.
+    for stop_after in [Duration::from_millis(1500), Duration::from_millis(3800)] {
+        let _ = fs::remove_file(folder.path().join("a.log"));
+        let mut client = Running::start(Place::In(&lab.client).jitlat(folder.path(), &line));
+        client.runs_for(stop_after);
+        client.signal(Signal::SIGSTOP);
+        client.runs_for(Duration::from_millis(2500));
+        client.signal(Signal::SIGCONT);
+        let report = client.finish(LIMIT).report();
+        let (sent, skipped) = (report.count("/counts/sent"), report.count("/session/skipped"));
+        assert_eq!(sent + skipped, 200, "stopped after {stop_after:?}");
+        assert_eq!(report.count("/counts/lost"), 0);
+        assert!((5..=80).contains(&skipped), "{skipped}: at most 1.5 s of packets every 20 ms");
+        let causes = report.at("/answer/causes");
+        let ids: Vec<&str> = causes.as_array().unwrap().iter().filter_map(|c| c["id"].as_str()).collect();
+        let expected = if stop_after < Duration::from_secs(3) { "sender-stall" } else { "send-failure" };
+        assert!(ids.contains(&expected), "{causes}");
+        let again = Running::start(Place::In(&lab.client).jitlat(folder.path(), "-f a.log --json -"));
+        let again = again.finish(LIMIT).report();
+        for figure in ["/counts/sent", "/counts/lost", "/session/skipped", "/answer/headline"] {
+            assert_eq!(report.at(figure), again.at(figure), "{figure}");
+        }
+    }
 }
 
 /// The text of perfSONAR's tools for both directions, in files and next to the JSON.

@@ -154,3 +154,27 @@ fn a_short_queue_drops_the_tail() {
     let max = report.ms("/latency/max");
     assert!((1900.0..2200.0).contains(&max), "{max} ms");
 }
+
+/// TCP over the round trip of 3.2 s of the source document's example: at first the connection sends 10 segments per round
+/// trip, and packets wait in the sender.
+#[test]
+fn slow_start_over_a_long_path_is_neither_a_queue_nor_a_stall() {
+    let Some(lab) = lab("slow_start_over_a_long_path_is_neither_a_queue_nor_a_stall") else { return };
+    let path: Scenario = "[both]\ndelay = 800ms".parse().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let _tun = lab.tun(path, BY_SEQUENCE).unwrap();
+    let host = lab.server.v4;
+    let _server = Server::start(Place::In(&lab.server), folder.path(), host, "");
+    let line = format!("{host} --json - -t -n 700 -p 20ms -o tcp.log");
+    let client = Running::start(Place::In(&lab.client).jitlat(folder.path(), &line));
+    let report = client.finish(Duration::from_secs(120)).report();
+    let log = std::fs::read_to_string(folder.path().join("tcp.log")).unwrap();
+    let states: Vec<&str> = log.lines().filter(|line| line.starts_with("# tcp_state")).take(8).collect();
+    let said = format!("{:#}\n{:#}\n{states:#?}", report.at("/answer"), report.at("/pdv/percentiles"));
+    let causes = report.at("/answer/causes").as_array().unwrap();
+    assert!(causes.iter().any(|cause| cause["limited_by"] == "slow-start"), "{said}");
+    assert!(causes.iter().all(|cause| !cause["limited_by"].is_null()), "{said}");
+    assert!(report.text("/answer/headline").contains("TCP held packets back"), "{said}");
+    let warnings = report.at("/warnings").as_array().unwrap();
+    assert!(warnings.iter().any(|w| w["code"] == "tcp_limited"), "{warnings:?}\n{said}");
+}

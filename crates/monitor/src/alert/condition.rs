@@ -1,6 +1,7 @@
 //! [`AlertCondition`]: a condition that makes a result bad.
 
 use super::machine::TestResult;
+use jitlat_core::answer::Severity;
 use jitlat_core::scalars::{self, ExactNumber};
 use jitlat_core::{Span, quantity};
 use std::fmt;
@@ -9,7 +10,8 @@ use std::str::FromStr;
 /// A condition that makes a result bad.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AlertCondition {
-    /// A figure of a test exceeds or falls below a threshold: `loss>1%`.
+    /// A figure of a test exceeds or falls below a threshold, or a grade is at least this severe: `loss>1%`,
+    /// `host>=fair`.
     Figure(scalars::ScalarCondition),
     /// A test differs from earlier ones, for better or worse: `changed`.
     Changed,
@@ -46,10 +48,18 @@ impl AlertCondition {
     pub fn answer(&self, result: &TestResult, against: Span) -> ConditionResult {
         let met = |text: Option<String>| text.map_or(ConditionResult::NotMet, ConditionResult::Met);
         match self {
-            AlertCondition::Figure(figure) => match result.figures.get(&figure.selector().to_string()) {
-                Some(value) => met(figure.violated_by(ExactNumber::Real(*value))),
-                None => ConditionResult::Unknown,
-            },
+            AlertCondition::Figure(condition) => {
+                let Some(selector) = condition.selector() else {
+                    return match condition.grade().map(|limit| result.grade(limit.subject)) {
+                        None | Some(Severity::Unknown) => ConditionResult::Unknown,
+                        Some(severity) => met(condition.violated_by_grade(severity)),
+                    };
+                };
+                match result.figures.get(&selector.to_string()) {
+                    Some(value) => met(condition.violated_by(ExactNumber::Real(*value))),
+                    None => ConditionResult::Unknown,
+                }
+            }
             AlertCondition::Changed | AlertCondition::Worse => {
                 let Some((_, compared)) = result.compared.iter().find(|(span, _)| *span == against) else {
                     return ConditionResult::Unknown;

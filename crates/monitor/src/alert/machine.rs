@@ -6,6 +6,8 @@ use crate::file::text_of;
 use crate::group::HostPair;
 use crate::model::Model;
 use crate::window::{TimeWindow, open_between};
+use jitlat_core::answer::Severity;
+use jitlat_core::scalars::GradeSubject;
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, WallTime};
 use serde::{Deserialize, Serialize};
@@ -26,12 +28,19 @@ pub struct TestResult {
     pub started_ns: i64,
     /// Figures by selector, in each figure's unit; undefined figures are absent.
     pub figures: BTreeMap<String, f64>,
+    /// Grades of the path and of the hosts, by name; unknown grades may be absent.
+    pub grades: BTreeMap<&'static str, Severity>,
     /// Comparisons with earlier tests, by length of the period: the possible ones of those that
     /// [`AlertMachine::comparisons`] requests.
     pub compared: Vec<(Span, TestComparison)>,
 }
 
 impl TestResult {
+    /// Returns a grade; unknown if it was not judged.
+    pub fn grade(&self, subject: GradeSubject) -> Severity {
+        self.grades.get(subject.name()).copied().unwrap_or(Severity::Unknown)
+    }
+
     /// Sender and receiver.
     pub fn path(&self) -> [&str; 2] {
         let path = [self.client.as_str(), self.server.as_str()];

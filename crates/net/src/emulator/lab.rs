@@ -136,6 +136,33 @@ impl Lab {
         Ok(switch)
     }
 
+    /// Connects the namespaces through a router in a third namespace, whose interfaces are called `client` and `server`.
+    /// Packets to and from the server fit through it up to `mtu` bytes. The path exists as long as the returned namespace.
+    pub fn router(&self, mtu: u32) -> Result<Namespace, LabError> {
+        let router = Namespace::new(format!("{}-router", self.client.name), 254)?;
+        for path in ["/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"] {
+            let forward = router.within(|| std::fs::write(path, "1")).and_then(|written| written);
+            forward.map_err(|e| LabError::Command { command: path.to_owned(), output: e.to_string() })?;
+        }
+        router.run(&format!("ip address add {}/32 dev lo", router.v4))?;
+        for (host, port) in [(&self.client, "client"), (&self.server, "server")] {
+            let far = &router.name;
+            host.run(&format!("ip link add {DEVICE} type veth peer name {port} netns {far}"))?;
+            host.run(&format!("ip address add {}/32 dev {DEVICE}", host.v4))?;
+            host.run(&format!("ip address add {}/128 dev {DEVICE} nodad", host.v6))?;
+            host.run(&format!("ip link set {DEVICE} up"))?;
+            router.run(&format!("ip address add {}/128 dev {port} nodad", router.v6))?;
+            router.run(&format!("ip link set {port} up"))?;
+            for (family, near, gateway) in [("-4", host.v4, router.v4), ("-6", host.v6, router.v6)] {
+                router.run(&format!("ip {family} route replace {near} dev {port}"))?;
+                host.run(&format!("ip {family} route replace {gateway} dev {DEVICE}"))?;
+                host.run(&format!("ip {family} route add default via {gateway} dev {DEVICE}"))?;
+            }
+        }
+        router.run(&format!("ip link set server mtu {mtu}"))?;
+        Ok(router)
+    }
+
     /// Connects the namespaces by a virtual cable without impairments.
     pub fn cable(&self) -> Result<(), LabError> {
         let far = &self.server.name;

@@ -15,6 +15,7 @@ pub(crate) mod sent_times;
 mod stop_flags;
 pub(crate) mod stream_socket;
 mod tcp_flow;
+mod tcp_moments;
 mod udp_flow;
 mod watched;
 

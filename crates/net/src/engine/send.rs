@@ -5,12 +5,15 @@ use super::context::Context;
 use super::hand_over::HandOver;
 use super::sent_times::{CollectedStamps, SentTimes};
 use super::stream_socket;
+use super::tcp_moments::TcpMoments;
 use crate::clock::{steady, tick, wall};
 use crate::launch::Launch;
 use crate::pace::{PaceMode, Pacer};
 use crate::random::{self, Padding};
+use crate::sockets;
 use crate::stamp::StampMode;
 use crate::sys::MAX_BATCH;
+use jitlat_core::tcp::TcpMoment;
 use jitlat_core::{Span, SteadyTime, TestSpec, WallTime};
 use jitlat_proto::jitlat::flow::{FlowReport, SendReport};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, PacketHeader};
@@ -93,13 +96,21 @@ impl<'a> SendingStream<'a> {
         }
     }
 
-    fn report(self, stamps: Option<jitlat_proto::jitlat::SentStamps>, stamps_lost: Option<u32>) {
+    fn report(
+        self,
+        stamps: Option<jitlat_proto::jitlat::SentStamps>,
+        stamps_lost: Option<u32>,
+        path_mtu: Option<u32>,
+        tcp: Vec<TcpMoment>,
+    ) {
         if !self.context.stop_flags.is_closed() {
             let report = SendReport {
                 sent: self.sender.attempted(),
                 failed: self.failed + self.sender.failures(),
                 stamps,
                 stamps_lost,
+                path_mtu,
+                tcp,
             };
             self.context.reporter.report(FlowReport::Sent(self.context.opening.flow, report));
         }
@@ -186,7 +197,9 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
     }
     let CollectedStamps { stamps, lost, note } = times.finish();
     context.reporter.note(note);
-    stream.report(stamps, lost);
+    let v6 = socket.peer_addr().is_ok_and(|peer| peer.is_ipv6());
+    let length = u32::from(context.opening.spec.payload()) + 8;
+    stream.report(stamps, lost, sockets::exceeded_mtu(socket, v6, length), Vec::new());
 }
 
 /// Sends the packets that are due at `dues`. The packets of the first system call contain the clock reading
@@ -203,6 +216,7 @@ fn send_all(
 ) -> u32 {
     let mut failed = 0;
     let mut rest = dues;
+    let mut is_mtu_known = false;
     while !rest.is_empty() {
         let mut headers = [[0; HEADER_LEN]; MAX_BATCH];
         let mut packets = [[IoSlice::new(&[]); 2]; MAX_BATCH];
@@ -236,6 +250,7 @@ fn send_all(
             Err(e)
                 if e.kind() == io::ErrorKind::ConnectionRefused || e.kind() == io::ErrorKind::Interrupted => {
             }
+            Err(e) if sockets::is_mtu_report(&e) && !is_mtu_known => is_mtu_known = true,
             Err(_) => {
                 if !rest[0].is_sentinel() {
                     failed += 1;
@@ -257,6 +272,7 @@ pub fn tcp(context: &Context, connection: &TcpStream) {
     let (mut stream, mode) = SendingStream::start(context, None);
     let pacer = Pacer::new(mode);
     let _ = connection.set_nonblocking(true);
+    let mut moments = TcpMoments::start();
     while let Some(due) = stream.sender.due() {
         stream.report_end();
         if pacer.wait_until(due.at, || stream.is_asked()).is_none() {
@@ -265,6 +281,7 @@ pub fn tcp(context: &Context, connection: &TcpStream) {
         }
         // Waits before the clock is read, because a packet is stamped when the connection accepts it.
         if !stream_socket::writable(connection, PollTimeout::from(50u16)) {
+            moments.look(connection);
             if stream.is_asked() {
                 stream.follow_requests();
             }
@@ -278,11 +295,16 @@ pub fn tcp(context: &Context, connection: &TcpStream) {
             stream.sender.stop();
             break;
         }
-        stream.sender.sent(steady());
+        let now = steady();
+        if stream.sender.attempted() == 0 {
+            moments.begin(now);
+        }
+        stream.sender.sent(now);
+        moments.look(connection);
         context.counters.set_sent(stream.sender.attempted());
     }
     stream.report_end();
-    stream.report(None, None);
+    stream.report(None, None, None, moments.finish(connection));
 }
 
 /// Writes a whole record, so that the framing stays intact. Gives up only if the connection is lost or a stop

@@ -13,6 +13,7 @@ use crate::stamp::{StampMode, StampedPackets};
 use crate::wake::Waker;
 use crate::{random, sockets};
 use jitlat_core::clock::SyncState;
+use jitlat_core::metrics::seqset::{SeqRun, without};
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 use jitlat_core::observer::{Event, Observer, StreamProgress};
 use jitlat_core::record::Moment;
@@ -26,7 +27,7 @@ use jitlat_proto::jitlat::SentStamps;
 use jitlat_proto::owamp::client::{Client, OwampClientEvent, OwampClientInput, OwampGrant, OwampOptions};
 use jitlat_proto::owamp::{
     DataRecord, OwampSessionSpec, PeerSummary, ScheduleSlot, SessionData, SessionReceiver, SessionSender,
-    packet,
+    SkipRange, packet,
 };
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -146,6 +147,8 @@ struct OwampStream {
     end: ClientEndpoint,
     complete: bool,
     sent: u32,
+    /// Numbers of the packets that this host's system refused, ascending.
+    refused: Vec<u32>,
     stamps: Option<SentStamps>,
     stamps_lost: Option<u32>,
     /// Packets that arrived on this host.
@@ -215,6 +218,7 @@ impl<'a> OwampTest<'a> {
                 end: ClientEndpoint::Open(socket, stamps),
                 complete: false,
                 sent: 0,
+                refused: Vec::new(),
                 stamps: None,
                 stamps_lost: None,
                 arrived: Vec::new(),
@@ -322,6 +326,7 @@ impl<'a> OwampTest<'a> {
                             ClientEndpoint::Sending(sending) => {
                                 let sent = sending.stop();
                                 (stream.stamps, stream.stamps_lost) = (sent.stamps, sent.stamps_lost);
+                                stream.refused = sent.refused;
                                 self.notes.extend(sent.notes);
                                 sent.summary
                             }
@@ -548,12 +553,14 @@ impl OwampStream {
         session.stamps_lost = self.stamps_lost.map(u64::from);
         match &self.data {
             Ok(data) => {
-                // Packets sent less than the timeout before the end are left out, because their loss is not
-                // certain.
-                let judged = data.records.iter().map(|r| r.seq + 1).max().unwrap_or(0);
-                session.sent = Some(judged);
-                let within = |first: u32, last: u32| u64::from((last + 1).min(judged).saturating_sub(first));
-                session.unsent = data.skips.iter().map(|skip| within(skip.first, skip.last)).sum();
+                // After an interrupt the last packets are neither sent nor part of the results.
+                let is_complete = session.ending == Ending::Complete;
+                let planned = is_complete.then(|| self.spec.packets());
+                let counted = CountedPackets::of(data, &self.refused, planned);
+                session.sent = Some(counted.end);
+                session.unsent = counted.unsent;
+                session.skipped = counted.skipped;
+                session.unreported = if is_complete { counted.unreported } else { 0 };
                 session.server.sync_before = self.far_clock(&data.records);
                 session.server.sync_after = session.server.sync_before;
             }
@@ -615,6 +622,51 @@ impl OwampStream {
             same.is_some()
         };
         self.arrived.iter().filter(is_counted).copied().collect()
+    }
+}
+
+/// Packets of a session that its results cover. Packets sent within the timeout before the end are excluded, including
+/// their losses (RFC 4656 §3.8).
+#[derive(Debug, Default, PartialEq, Eq)]
+struct CountedPackets {
+    /// Packets below this number are covered.
+    end: u32,
+    /// Number of them that were not sent.
+    unsent: u64,
+    /// Numbers of those that the sender skipped because it was too late for them.
+    skipped: Vec<SeqRun>,
+    /// Number of packets sent from `end` on.
+    unreported: u64,
+}
+
+impl CountedPackets {
+    /// Returns the packets that `data` covers; the system refused to send `refused`, ascending. `planned`: number of
+    /// packets of a session that was not interrupted. Its sender skipped those from the next one on.
+    fn of(data: &SessionData, refused: &[u32], planned: Option<u32>) -> CountedPackets {
+        let mut skips = data.skips.clone();
+        if let Some((next, planned)) = data.next_seq.zip(planned).filter(|(next, planned)| next < planned) {
+            skips.push(SkipRange { first: next, last: planned - 1 });
+        }
+        let mut end = data.records.iter().map(|r| r.seq + 1).max().unwrap_or(0);
+        for skip in &skips {
+            if (skip.first..=skip.last).contains(&end) {
+                end = skip.last + 1;
+            }
+        }
+        let run = |first: u32, last: u32| SeqRun { start: first.into(), len: u64::from(last - first) + 1 };
+        let below = skips.iter().filter(|skip| skip.first < end).map(|skip| run(skip.first, skip.last));
+        let not_sent: Vec<SeqRun> = below.collect();
+        let unsent: u64 = not_sent.iter().map(|run| run.len).sum();
+        let skipped = without(not_sent.into_iter(), refused.iter().map(|seq| run(*seq, *seq)));
+        let later = skips.iter().filter(|skip| skip.first >= end).map(|skip| skip.last - skip.first + 1);
+        let later: u32 = later.sum();
+        let sent = planned.or(data.next_seq).unwrap_or(end).saturating_sub(end);
+        CountedPackets {
+            end,
+            unsent,
+            skipped: skipped.collect(),
+            unreported: sent.saturating_sub(later).into(),
+        }
     }
 }
 
@@ -719,3 +771,6 @@ fn packet_record(recorded: &RecordedPacket) -> PacketRecord {
     packet.set_traffic_class(traffic_class);
     packet
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,6 +56,8 @@ pub(crate) struct Departing {
 pub(crate) struct SenderResult {
     /// Summary for the Stop-Sessions message.
     pub summary: SentSummary,
+    /// Numbers of the packets that the system refused, ascending; they are also among the skipped ones of the summary.
+    pub refused: Vec<u32>,
     /// Actual departure times of the packets; `None` without stamps.
     pub stamps: Option<SentStamps>,
     /// Number of packets whose stamp was requested but has not arrived; `None` if no stamps were requested.
@@ -112,6 +114,7 @@ impl SendingSession {
         // A thread that panicked has sent an unknown number of packets, so the session has no usable results.
         let nothing = || SenderResult {
             summary: SentSummary { sid: self.sid, next_seq: 0, skips: Vec::new() },
+            refused: Vec::new(),
             stamps: None,
             stamps_lost: None,
             notes: vec!["the sending thread failed".to_owned()],
@@ -142,8 +145,9 @@ impl Departing {
         };
         times.restart(&self.socket);
         let stopped = || flags.stop.load(Ordering::Acquire);
+        let mut refused = Vec::new();
         match Padding::new(self.padding as usize) {
-            Ok(padding) => self.send(mode, padding, &mut times, flags),
+            Ok(padding) => refused = self.send(mode, padding, &mut times, flags),
             Err(e) => notes.push(format!("cannot read random bytes for the padding: {e}")),
         }
         let until = steady() + if self.keeps_stamps { MAX_STAMP_DELAY } else { Span::ZERO };
@@ -159,13 +163,22 @@ impl Departing {
         notes.extend(note);
         SenderResult {
             summary: self.sender.stop(),
+            refused,
             stamps,
             stamps_lost: lost.filter(|_| self.keeps_stamps),
             notes,
         }
     }
 
-    fn send(&mut self, mode: PaceMode, padding: Padding, times: &mut SentTimes, flags: &SenderFlags) {
+    /// Sends the packets; returns the numbers of those that the system refused.
+    fn send(
+        &mut self,
+        mode: PaceMode,
+        padding: Padding,
+        times: &mut SentTimes,
+        flags: &SenderFlags,
+    ) -> Vec<u32> {
+        let mut refused = Vec::new();
         let pacer = Pacer::new(mode);
         let stopped = || flags.stop.load(Ordering::Acquire);
         let mut error = ClockError::read();
@@ -173,7 +186,7 @@ impl Departing {
         let to = self.socket.peer_addr().map_or(IpAddr::from([127, 0, 0, 1]), |to| to.ip());
         while let Some(due) = self.sender.poll_timeout() {
             if pacer.wait_until(due, stopped).is_none() {
-                return;
+                break;
             }
             loop {
                 let now = tick();
@@ -187,23 +200,25 @@ impl Departing {
                     times.sent(departure.seq, now.wall);
                 } else {
                     self.sender.not_sent(departure.seq);
+                    refused.push(departure.seq);
                     if admitted {
                         times.restart(&self.socket);
                     }
                 }
                 flags.sent.store(self.sender.sent(), Ordering::Relaxed);
                 if stopped() {
-                    return;
+                    return refused;
                 }
             }
             if self.sender.is_complete(steady()) {
-                return;
+                break;
             }
             let idle = self.sender.poll_timeout().is_none_or(|next| next - steady() > MIN_IDLE);
             if times.awaited() > 0 && (idle || times.awaited() >= MAX_STAMPS_AWAITED) {
                 times.collect(&self.socket);
             }
         }
+        refused
     }
 }
 
@@ -219,6 +234,7 @@ fn offer(socket: &UdpSocket, parts: [IoSlice<'_>; 2]) -> bool {
             }
             // The error concerns an earlier packet.
             Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {}
+            Err(e) if crate::sockets::is_mtu_report(&e) => {}
             Err(_) => return false,
         }
     }

@@ -143,6 +143,8 @@ pub struct TwoWayMeasured<P> {
     pub host: HostFacts,
     /// Way in which the test ended.
     pub ending: Ending,
+    /// Path MTU that the kernel knew after the test, in bytes; `None` if the requests are not larger, or if unknown.
+    pub path_mtu: Option<u32>,
     /// Number of requests that could not be sent.
     pub unsent: u64,
     /// Number of requests whose transmit stamp was requested but did not arrive; `None` if no stamps were

@@ -8,7 +8,7 @@ use crate::cmsg::{Passage, ReceivedInfo};
 use crate::departures::{MAX_AWAITED, TransmitMatcher};
 use crate::interface_counters::InterfaceCounters;
 use crate::pace::PaceMode;
-use crate::sockets::is_prohibition;
+use crate::sockets::{exceeded_mtu, is_mtu_report, is_prohibition};
 use crate::stamp::{StampMode, StampedPackets, flags};
 use crate::sys::{self, Inbox, MAX_BATCH};
 use jitlat_core::session::{Ending, HostFacts};
@@ -315,6 +315,10 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             self.stamping.restart(&self.wire.socket, &mut self.pinger);
             sent = self.send_once(carrier == Carrier::Udp);
         }
+        if matches!(&sent, Err(e) if is_mtu_report(e)) {
+            self.stamping.restart(&self.wire.socket, &mut self.pinger);
+            sent = self.send_once(false);
+        }
         if matches!(&sent, Err(e) if is_filtered(carrier, e)) {
             self.stamping.restart(&self.wire.socket, &mut self.pinger);
             sent = self.send_once(false);
@@ -365,6 +369,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             stamping,
             interrupted,
             wire,
+            link,
             ..
         } = self;
         host.sync_after = clock::sync_state();
@@ -381,6 +386,12 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             _ => Ending::Complete,
         };
         let outcome = pinger.finish_up();
+        let length = u32::from(outcome.spec.payload());
+        let path_mtu = match link.carrier {
+            Carrier::Udp => exceeded_mtu(&wire.socket, link.to.is_ipv6(), length + 8),
+            Carrier::Icmp => exceeded_mtu(&wire.socket, link.to.is_ipv6(), length),
+            Carrier::Raw | Carrier::Ethernet => None,
+        };
         // Packets dropped in this host's queue were never sent, so their stamps do not count as lost.
         let dropped = outcome.sent.dropped_in_queue(outcome.records.iter().map(|r| r.seq));
         let lost = stamping.requested.saturating_sub(outcome.sent.known() as u64 + dropped);
@@ -390,6 +401,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             stamps: stamping.stamps,
             host,
             ending,
+            path_mtu,
             unsent: failures.unsent + dropped,
             stamps_lost: (stamping.source != StampSource::User).then_some(lost),
             refused: failures.refused,

@@ -146,6 +146,7 @@ pub fn run(
         stamps: StampMode::User,
         host,
         ending,
+        path_mtu: None,
         unsent,
         stamps_lost: None,
         refused,

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_recorded_window_but_for_requests_that_were_overtaken() {
+    fn the_recorded_window_except_for_reordered_requests() {
         let mut received = ReceivedWindow::default();
         let windows = |received: &mut ReceivedWindow, seqs: &[u32]| -> Vec<u64> {
             seqs.iter().map(|seq| received.note(*seq).1).collect()

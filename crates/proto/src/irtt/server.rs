@@ -63,8 +63,8 @@ pub enum AllowStamps {
 /// Rules of a server.
 #[derive(Clone, Debug)]
 pub struct IrttRules {
-    /// Keys, of which the first [`MAX_KEYS`] are used. Only packets authenticated with one of them are
-    /// answered. A session uses the key with which it was opened.
+    /// Keys; only the first [`MAX_KEYS`] are used. Only packets authenticated with one of them are answered. A
+    /// session uses the key with which it was opened.
     pub keys: Keys<IrttKey>,
     /// Maximum duration of a test; zero: no limit.
     pub duration: Span,

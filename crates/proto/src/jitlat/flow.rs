@@ -21,6 +21,7 @@ use super::stream::{Finish, ReceiverTimeouts};
 use core::fmt;
 use core::net::SocketAddr;
 use jitlat_core::so_far::ReceivedSoFar;
+use jitlat_core::tcp::TcpMoment;
 use jitlat_core::{Span, StampSource, TestSpec};
 
 /// Number of a flow in its session. A single flow is 0. In two directions, 0 is up and 1 is down.
@@ -153,6 +154,10 @@ pub struct SendReport {
     pub stamps: Option<SentStamps>,
     /// Number of packets whose timestamp was requested but did not arrive; `None` if none were requested.
     pub stamps_lost: Option<u32>,
+    /// Path MTU that the kernel knew after the stream, in bytes; `None` if the packets are not larger.
+    pub path_mtu: Option<u32>,
+    /// States of the TCP connection during the stream; empty over UDP, or if unknown.
+    pub tcp: Vec<TcpMoment>,
 }
 
 /// Result of a receiver.

@@ -7,6 +7,7 @@ use super::session_table::SessionId;
 use super::stream::Finish;
 use jitlat_core::session::HostFacts;
 use jitlat_core::so_far::ReceivedSoFar;
+use jitlat_core::tcp::TcpMoment;
 use jitlat_core::{PacketRecord, Span, StampSource, TestSpec, WallTime};
 
 /// Version of the protocol that this program uses.
@@ -18,6 +19,8 @@ pub const FEEDBACK: u64 = 1;
 pub const MAX_FLOWS: usize = 8;
 /// Number of timestamps in a chunk.
 pub(crate) const STAMP_CHUNK: usize = 4096;
+/// Failure of a test during which the server was stopped.
+pub(crate) const SERVER_STOPPED: &str = "the server was stopped and handed over what it had until then";
 
 /// A control message.
 #[derive(Clone, Debug, PartialEq)]
@@ -228,6 +231,11 @@ pub struct Results {
     /// Number of packets whose transmit timestamp was requested but did not arrive; `None` if none were
     /// requested, or if unknown.
     pub stamps_lost: Option<u32>,
+    /// Path MTU that its kernel knew after the stream, in bytes; `None` if the packets are not larger, or if
+    /// unknown.
+    pub path_mtu: Option<u32>,
+    /// States of its sending TCP connection; empty over UDP, or if unknown.
+    pub tcp: Vec<TcpMoment>,
     /// Longest time for which the server intentionally left packets in the socket's buffer; `None` if it did
     /// not, or if unknown.
     pub pause: Option<Span>,
@@ -252,6 +260,8 @@ impl Results {
             drops: None,
             refused: 0,
             stamps_lost: None,
+            path_mtu: None,
+            tcp: Vec::new(),
             pause: None,
             finish: None,
             failure: None,

@@ -70,6 +70,8 @@ pub struct SessionResults {
     pub flows: Vec<FlowResults>,
     /// Facts about the server after the test.
     pub host: HostFacts,
+    /// True if the server was stopped during the test, which ended the streams early.
+    pub stopped: bool,
 }
 
 /// Resources that a session needs; see [`SessionTable::admit`].
@@ -302,7 +304,7 @@ mod tests {
     }
 
     fn results() -> Arc<SessionResults> {
-        Arc::new(SessionResults { flows: Vec::new(), host: HostFacts::default() })
+        Arc::new(SessionResults { flows: Vec::new(), host: HostFacts::default(), stopped: false })
     }
 
     #[test]
@@ -314,8 +316,8 @@ mod tests {
             FlowOutcome::Sent(SendReport { stamps: Some(stamps), ..Default::default() })
         };
         let of = |outcome| FlowResults { spec: Default::default(), outcome };
-        let results =
-            SessionResults { flows: vec![of(stamps(4)), of(stamps(6))], host: HostFacts::default() };
+        let flows = vec![of(stamps(4)), of(stamps(6))];
+        let results = SessionResults { flows, host: HostFacts::default(), stopped: false };
         assert_eq!(results.memory(), 8 * (4 + 2 + 6 + 3));
     }
 

@@ -5,8 +5,8 @@ use jitlat_core::{Span, WallTime};
 
 /// Length of the header, in bytes.
 pub const HEADER_LEN: usize = 24;
-/// Maximum payload length over UDP and IPv4, in bytes: an IPv4 packet has at most 65 535 bytes, 28 of which are
-/// headers.
+/// Maximum payload length over UDP and IPv4, in bytes: an IPv4 packet has at most 65 535 bytes, including
+/// 28 bytes of headers.
 pub const MAX_PAYLOAD: usize = 65_507 - HEADER_LEN;
 
 /// First byte of every packet.

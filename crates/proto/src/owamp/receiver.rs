@@ -96,6 +96,8 @@ pub struct SessionReceiver {
     schedule: OwampSchedule,
     /// Latest send time in the part of the schedule computed so far.
     latest: NtpTime,
+    /// Latest send time of the packets received; it is after `latest` if the sender was late.
+    latest_sent: NtpTime,
     /// Packets that may still arrive, from the part of the schedule computed so far. The first has the
     /// sequence number `given_up`.
     expected: VecDeque<ExpectedPacket>,
@@ -124,6 +126,7 @@ impl SessionReceiver {
             timeout: bounded(session.request.timeout),
             schedule: session.schedule(),
             latest: session.request.start,
+            latest_sent: session.request.start,
             expected: VecDeque::with_capacity(packets.min(4096)),
             given_up: 0,
             records: Vec::with_capacity(packets.saturating_add(MAX_DUPLICATES).min(RESERVED_RECORDS)),
@@ -156,9 +159,15 @@ impl SessionReceiver {
     /// True if every packet has arrived or was given up by `now` (wall clock), and even a sender whose clock
     /// is slow should have stopped.
     pub fn is_complete(&self, now: WallTime) -> bool {
-        let waited = distance(NtpTime::from(now), self.latest);
+        let waited = distance(NtpTime::from(now), self.last_sent());
         let wait = self.timeout.saturating_add(NtpTime::from_span(END_DELAY).0 as i64);
         self.given_up >= self.session.request.packets && waited > wait
+    }
+
+    /// Returns the latest send time, of the schedule or of a late packet. Results do not contain packets sent
+    /// within the timeout before the end (RFC 4656 §3.8), so late packets postpone it.
+    fn last_sent(&self) -> NtpTime {
+        if distance(self.latest_sent, self.latest) > 0 { self.latest_sent } else { self.latest }
     }
 
     /// Returns the time on the wall clock at which to call [`handle_timeout`](Self::handle_timeout) and
@@ -166,7 +175,7 @@ impl SessionReceiver {
     pub fn poll_timeout(&mut self, near: WallTime) -> WallTime {
         let (at, delay) = match self.first_expected() {
             Some(first) => (first.at, Span::ZERO),
-            None => (self.latest, END_DELAY),
+            None => (self.last_sent(), END_DELAY),
         };
         let due = NtpTime(at.0.wrapping_add(self.timeout as u64));
         // One nanosecond later, the time has passed in either time format.
@@ -263,6 +272,9 @@ impl SessionReceiver {
         expected.arrived = true;
         // The first valid packet determines the port if it was not known before.
         self.port = Some(from.port());
+        if distance(packet.sent, self.latest_sent) > 0 {
+            self.latest_sent = packet.sent;
+        }
         Ok(DataRecord {
             seq: packet.seq,
             send_error: packet.error,

@@ -32,6 +32,8 @@ pub struct SessionSender {
     /// Time at which to send the next packet; `None` if there is none.
     due: Option<SteadyTime>,
     last_due: SteadyTime,
+    /// Time at which the last packet left; it is after `last_due` if the sender was late.
+    last_departure: SteadyTime,
     skips: Vec<SkipRange>,
     stopped: bool,
 }
@@ -60,6 +62,7 @@ impl SessionSender {
             next: 0,
             due: None,
             last_due: now.steady,
+            last_departure: now.steady,
             skips: Vec::with_capacity(64),
             stopped: false,
         };
@@ -78,12 +81,18 @@ impl SessionSender {
 
     /// Returns the time of the next call of `poll_transmit`; `None` once stopped.
     pub fn poll_timeout(&self) -> Option<SteadyTime> {
-        (!self.stopped).then(|| self.due.unwrap_or(self.last_due + self.timeout + END_DELAY))
+        (!self.stopped).then(|| self.due.unwrap_or_else(|| self.end()))
+    }
+
+    /// Returns the time after which every packet has arrived or counts as lost. Results do not contain packets
+    /// sent within the timeout before the end (RFC 4656 §3.8), so late packets postpone it.
+    fn end(&self) -> SteadyTime {
+        self.last_due.max(self.last_departure) + self.timeout + END_DELAY
     }
 
     /// True if every packet has been sent, and has arrived or counts as lost by now.
     pub fn is_complete(&self, now: SteadyTime) -> bool {
-        self.due.is_none() && now >= self.last_due + self.timeout + END_DELAY
+        self.due.is_none() && now >= self.end()
     }
 
     /// Writes the packet that is due at `now` to the front of `packet`. The clocks must be read for every
@@ -103,6 +112,7 @@ impl SessionSender {
                 self.skip(seq);
                 continue;
             }
+            self.last_departure = now.steady;
             let sent = NtpTime::from(now.wall);
             let len = TestPacket { seq, sent, error }.write(self.keys.as_ref(), packet);
             return Some(DuePacket { seq, len });

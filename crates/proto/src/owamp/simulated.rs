@@ -159,6 +159,23 @@ fn a_paused_sender_reports_the_packets_it_skips() {
     }
 }
 
+/// The last packets leave more than a second late, but within the timeout: both ends wait for their results.
+#[test]
+fn packets_that_leave_late_are_part_of_the_results() {
+    for host in [SimHost::Client, SimHost::Server] {
+        let mut world = OwampWorld::new(SecurityMode::Open, both(50, ScheduleSlot::Fixed(20 * MS)));
+        world.timeout = Span::seconds(2);
+        world.troubles = vec![(Span::millis(600), OwampTrouble::Pause(host, Span::millis(1900)))];
+        let outcome = world.run();
+        for (sid, data) in &outcome.data {
+            let data = data.as_ref().unwrap();
+            assert_eq!((outcome.truth[sid].sent.len(), data.next_seq), (50, Some(50)), "{host:?}");
+            let lost = data.records.iter().filter(|r| r.received.is_none()).count();
+            assert_eq!((data.records.len(), lost), (50, 0), "{host:?} {:?}", outcome.truth[sid].direction);
+        }
+    }
+}
+
 #[test]
 fn an_interrupt_ends_the_test_and_keeps_what_there_is() {
     for ms in [0, 5, 20, 40, 60, 100, 200, 700, 1200, 1900] {

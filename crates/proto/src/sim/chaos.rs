@@ -216,7 +216,14 @@ fn so_far(n: u32) -> ReceivedSoFar {
 fn send_report(n: u32) -> SendReport {
     let mut stamps = SentStamps::new(StampSource::Kernel);
     (0..n % 9000).for_each(|seq| stamps.set(seq, WallTime(seq.into())));
-    SendReport { sent: n, failed: 0, stamps: Some(stamps), stamps_lost: Some(0) }
+    SendReport {
+        sent: n,
+        failed: 0,
+        stamps: Some(stamps),
+        stamps_lost: Some(0),
+        path_mtu: None,
+        tcp: Vec::new(),
+    }
 }
 
 fn receive_report(n: u32) -> ReceiveReport {

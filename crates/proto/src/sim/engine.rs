@@ -277,6 +277,8 @@ impl SimFlow {
                             failed: sender.failures(),
                             stamps,
                             stamps_lost: None,
+                            path_mtu: None,
+                            tcp: Vec::new(),
                         },
                     )
                 })

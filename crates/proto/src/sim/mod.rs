@@ -84,6 +84,10 @@ pub enum SimTrouble {
     ClientVanishes(u64),
     /// The control connection is lost at this true time, and both sides notice.
     ControlBreaks(Span),
+    /// Everything on the control connection is dropped from this true time on, and neither side notices.
+    ControlFallsSilent(Span),
+    /// The server is asked to stop at this true time.
+    ServerStops(Span),
     /// The server's program ends at this true time. Connections close, and new ones are refused.
     ServerDies(Span),
 }
@@ -357,6 +361,14 @@ impl Simulation {
             SimTrouble::ServerVanishes(n) if self.steps[SERVER] >= n => self.vanished[SERVER] = true,
             SimTrouble::ClientVanishes(n) if self.steps[CLIENT] >= n => self.vanished[CLIENT] = true,
             SimTrouble::ControlBreaks(at) if self.now >= at && !self.cut[0] => self.sever(0),
+            SimTrouble::ControlFallsSilent(at) if self.now >= at => self.cut[0] = true,
+            SimTrouble::ServerStops(at) if self.now >= at => {
+                self.world.trouble = SimTrouble::None;
+                let now = self.tick(SERVER);
+                if let Some(server) = self.servers.first_mut() {
+                    server.machine.handle(now, ServerInput::Shutdown);
+                }
+            }
             SimTrouble::ServerDies(at) if self.now >= at && !self.server_dead => {
                 self.server_dead = true;
                 (0..self.servers.len()).for_each(|c| self.sever(c));
@@ -395,8 +407,9 @@ impl Simulation {
             deadlines.into_iter().flatten().min().map(|at| self.clocks[SERVER].when(at))
         });
         let ours = match self.world.trouble {
-            SimTrouble::ControlBreaks(at) if !self.cut[0] => Some(at),
+            SimTrouble::ControlBreaks(at) | SimTrouble::ControlFallsSilent(at) if !self.cut[0] => Some(at),
             SimTrouble::ServerDies(at) if !self.server_dead => Some(at),
+            SimTrouble::ServerStops(at) => Some(at),
             _ => None,
         };
         let interrupt = self.world.interrupt.first().copied().into_iter().chain(self.world.expire).min();

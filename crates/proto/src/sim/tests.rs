@@ -220,6 +220,48 @@ fn a_broken_control_connection_loses_nothing_that_was_received() {
 }
 
 #[test]
+fn a_silently_cut_control_connection_is_replaced_at_the_end_of_the_stream() {
+    for direction in BOTH {
+        let whole = short(direction).run();
+        for ms in (1200..2200).step_by(100) {
+            let mut world = short(direction);
+            world.trouble = SimTrouble::ControlFallsSilent(Span::millis(ms));
+            let out = world.run();
+            let name = format!("{direction:?} {ms}: {:?} after {:?}", out.client, out.client_took);
+            assert_eq!(out.client, Ok((Ending::Complete, None)), "{name}");
+            assert_eq!((out.records[0].len(), out.sessions[0].sent), (100, Some(100)), "{name}");
+            assert!(out.sessions[0].client.notes.iter().any(|note| note.contains("new one")), "{name}");
+            // A server that sends waits for the answer to its sentinels before its results can be fetched.
+            let more = if direction == Direction::Up { 5 } else { 20 };
+            assert!(!out.hung && out.client_took < whole.client_took + Span::seconds(more), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_stops_hands_over_what_it_has() {
+    for direction in BOTH {
+        for ms in (1200..2200).step_by(100) {
+            let mut world = short(direction);
+            world.trouble = SimTrouble::ServerStops(Span::millis(ms));
+            let out = world.run();
+            let name = format!("{direction:?} {ms}: {:?} after {:?}", out.client, out.client_took);
+            let Ok((Ending::PeerLost, Some(reason))) = &out.client else { panic!("{name}") };
+            assert!(reason.contains("the server was stopped"), "{name}");
+            let received = out.records[0].len();
+            assert!((10..100).contains(&received), "{received}, {name}");
+            // Packets that the client sent after the stop are unknown, not lost.
+            let sent = out.sessions[0].sent;
+            assert!(
+                sent.is_none() || direction == Direction::Down && sent == Some(received as u32),
+                "{name}"
+            );
+            assert!(!out.hung && out.client_took < Span::seconds(8), "{name}");
+        }
+    }
+}
+
+#[test]
 fn a_dead_server_is_distinguished_from_a_slow_one() {
     for direction in BOTH {
         for ms in (0..3000).step_by(113) {
@@ -439,6 +481,8 @@ fn trouble() -> impl Strategy<Value = SimTrouble> {
         (0u64..300).prop_map(SimTrouble::ClientVanishes),
         time().prop_map(SimTrouble::ControlBreaks),
         time().prop_map(SimTrouble::ServerDies),
+        time().prop_map(SimTrouble::ControlFallsSilent),
+        time().prop_map(SimTrouble::ServerStops),
     ]
 }
 

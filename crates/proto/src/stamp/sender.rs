@@ -6,6 +6,7 @@ use crate::stamp::tlv::{self, ClassOfService, DirectMeasurement, FollowUpTelemet
 use crate::twoway::{DatagramKind, DepartureNotice, Protocol, Reply};
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Span, Stamp, StampSource, WallTime};
+use std::collections::BTreeMap;
 
 /// Settings of a sender.
 #[derive(Clone, Debug)]
@@ -57,6 +58,7 @@ pub struct StampSender {
     fixed_tlvs: Vec<u8>,
     /// DSCP of the last answered request on arrival; `None` if unknown.
     far_dscp: Option<u8>,
+    marks: RequestMarks,
     counters: Option<DirectMeasurement>,
     last: Option<Last>,
     lag: FollowUpLag,
@@ -72,6 +74,25 @@ struct Last {
     seq: u32,
     /// Transmit time stated in the answer.
     stated: WallTime,
+}
+
+/// Marks with which requests arrived at the reflector, each with the number of answers that report it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestMarks {
+    /// DSCP.
+    pub dscp: BTreeMap<u8, u64>,
+    /// ECN field.
+    pub ecn: BTreeMap<u8, u64>,
+    /// Number of answers whose DSCP the reflector's policy did not let the sender choose.
+    pub refused: u64,
+}
+
+impl RequestMarks {
+    fn add(&mut self, cos: ClassOfService) {
+        *self.dscp.entry(cos.received).or_default() += 1;
+        *self.ecn.entry(cos.ecn).or_default() += 1;
+        self.refused += u64::from(cos.refused != 0);
+    }
 }
 
 /// Maximum plausible time between a reported departure and the transmit time in the answer; larger values are
@@ -114,6 +135,7 @@ impl StampSender {
             size,
             fixed_tlvs,
             far_dscp: None,
+            marks: RequestMarks::default(),
             counters: None,
             last: None,
             lag: FollowUpLag::default(),
@@ -131,6 +153,11 @@ impl StampSender {
     /// Returns the DSCP of the last answered request on arrival; `None` if the reflector did not report it.
     pub fn far_dscp(&self) -> Option<u8> {
         self.far_dscp
+    }
+
+    /// Returns the marks with which requests arrived; empty if the reflector did not report them.
+    pub fn marks(&self) -> &RequestMarks {
+        &self.marks
     }
 
     /// Returns the reflector's packet counts; `None` if it did not report them.
@@ -264,7 +291,10 @@ impl Protocol for StampSender {
             match t.kind {
                 _ if t.flags & (tlv::flag::UNRECOGNISED | tlv::flag::MALFORMED) != 0 => {}
                 tlv::kind::CLASS_OF_SERVICE => {
-                    self.far_dscp = ClassOfService::parse(t.value).map(|c| c.received).or(self.far_dscp);
+                    if let Some(cos) = ClassOfService::parse(t.value) {
+                        self.far_dscp = Some(cos.received);
+                        self.marks.add(cos);
+                    }
                 }
                 tlv::kind::FOLLOW_UP => {
                     if let Some(report) = FollowUpTelemetry::parse(t.value) {

@@ -404,7 +404,6 @@ fn far_end(page: &mut Page, s: &Summary) {
         return;
     }
     page.heading(if s.two_way.is_some() { "In the answers" } else { "At the far end" });
-    let dscp = |value: u8| Dscp::new(value.into()).map_or_else(|| value.to_string(), |d| d.to_string());
     let of_answers = s.two_way.as_ref().and_then(|t| t.answer_dscp);
     let (asked, how) = of_answers.map_or((s.header.dscp, "sent"), |dscp| (dscp, "asked for"));
     if !f.dscp.is_empty() {
@@ -418,8 +417,7 @@ fn far_end(page: &mut Page, s: &Summary) {
         });
     }
     if f.ecn.keys().any(|ecn| *ecn != 0) {
-        let name = |v: &u8| ["Not-ECT", "ECT(1)", "ECT(0)", "CE"][usize::from(v & 3)].to_owned();
-        page.item(&format!("ECN {}", mixture(&f.ecn, name)));
+        page.item(&format!("ECN {}", mixture(&f.ecn, |v| ecn(*v))));
     }
     if !f.ttl.is_empty() {
         let several = if f.ttl.len() > 1 { ": paths of different length" } else { "" };
@@ -431,9 +429,19 @@ fn far_end(page: &mut Page, s: &Summary) {
     }
 }
 
+/// Returns the name of a DSCP, or its number if it has no name.
+pub(super) fn dscp(value: u8) -> String {
+    Dscp::new(value.into()).map_or_else(|| value.to_string(), |d| d.to_string())
+}
+
+/// Returns the name of an ECN field.
+pub(super) fn ecn(value: u8) -> String {
+    ["Not-ECT", "ECT(1)", "ECT(0)", "CE"][usize::from(value & 3)].to_owned()
+}
+
 /// Returns the value, such as `EF`, if it is the only one, otherwise each value with its share, most frequent
 /// first.
-fn mixture<K>(counts: &BTreeMap<K, u64>, name: impl Fn(&K) -> String) -> String {
+pub(super) fn mixture<K>(counts: &BTreeMap<K, u64>, name: impl Fn(&K) -> String) -> String {
     const SHOWN: usize = 6;
     let total = counts.values().sum();
     let mut all: Vec<(&K, &u64)> = counts.iter().collect();

@@ -86,6 +86,11 @@ fn further_lines(page: &mut Page, s: &Summary, t: &TwoWayFigures) {
     if let Some(tcp) = &t.tcp {
         connection(page, tcp);
     }
+    if !t.request_dscp.is_empty() {
+        let dscp = super::evidence::mixture(&t.request_dscp, |value| super::evidence::dscp(*value));
+        let ecn = super::evidence::mixture(&t.request_ecn, |value| super::evidence::ecn(*value));
+        page.item(&format!("requests arrived at the far host with DSCP {dscp}, ECN {ecn}"));
+    }
     t.remarks.iter().for_each(|r| page.item(&printable(r)));
     not_answers(page, &t.not_answers);
     if let Some(longest) = t.schedule_shift_max_ns {

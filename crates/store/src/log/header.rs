@@ -11,10 +11,12 @@ use super::two_way;
 use core::str::FromStr;
 use jitlat_core::clock::SyncState;
 use jitlat_core::gaps::Gaps;
+use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::noise::NoNoise;
-use jitlat_core::session::{Ending, HostFacts};
+use jitlat_core::session::{Ending, HostFacts, SizeLimit};
 use jitlat_core::spec::{HEADER_LEN, MAX_PACKETS, MAX_PAYLOAD};
 use jitlat_core::summary::ClockEstimate;
+use jitlat_core::tcp::TcpMoment;
 use jitlat_core::twoway::ScheduleShift;
 use jitlat_core::{
     ClockProbe, Direction, Dscp, Schedule, Session, Span, TestSpec, Transport, WallTime, units,
@@ -149,6 +151,15 @@ impl LogHeader {
                 self.ended_early = self.rows.is_none();
             }
             "unsent" => s.unsent = unless(forget, || parse("a number of packets", value))?.unwrap_or(0),
+            "skips" if forget => s.skipped.clear(),
+            "skips" => s.skipped.extend(runs(value)?),
+            "unreported" => {
+                s.unreported = unless(forget, || parse("a number of packets", value))?.unwrap_or(0);
+            }
+            "path_mtu" => s.path_mtu = unless(forget, || parse("a number of bytes", value))?,
+            "size_limit" => s.size_limit = unless(forget, || size_limit(value))?,
+            "tcp_state" if forget => s.tcp.clear(),
+            "tcp_state" => s.tcp.extend(tcp_moments(value)?),
             "shifts" if forget => s.schedule_shifts.clear(),
             "shifts" => s.schedule_shifts.extend(shifts(value)?),
             "reason" => s.reason = unless(forget, || Ok(unescape(value)))?,
@@ -262,6 +273,11 @@ impl LogHeader {
         let mut spec = asked.or_else(|| spec(Span(1)).ok()).unwrap_or_default();
         (spec.dscp, [spec.src_port, spec.dst_port]) = (self.dscp, self.ports);
         let clocks = self.facts.classic_offset.is_some() || self.facts.classic_rtt.is_some();
+        let mut skipped = self.facts.skipped.clone();
+        if !are_ascending(&skipped) {
+            warnings.push("the ranges of skipped packets are not in order, so they are ignored".to_owned());
+            skipped.clear();
+        }
         let version = self.format.unwrap_or(LogVersion::unnamed(clocks).number());
         if version > LogVersion::default().number() {
             warnings.push(format!(
@@ -275,6 +291,7 @@ impl LogHeader {
             payload_known,
             period_known,
             direction_known: self.direction.is_some(),
+            skipped,
             ending: if self.is_ended() { self.facts.ending } else { Ending::Unknown },
             ..self.facts.clone()
         };
@@ -536,6 +553,14 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
         ("control_rtt".to_owned(), clock.min_rtt_ns.iter().map(i64::to_string).collect()),
         ("sent".to_owned(), session.sent.iter().map(u32::to_string).collect()),
         ("unsent".to_owned(), Some(session.unsent).filter(|n| *n > 0).iter().map(u64::to_string).collect()),
+        ("skips".to_owned(), session.skipped.chunks(RUNS_PER_LINE).map(runs_text).collect()),
+        (
+            "unreported".to_owned(),
+            Some(session.unreported).filter(|n| *n > 0).iter().map(u64::to_string).collect(),
+        ),
+        ("path_mtu".to_owned(), session.path_mtu.iter().map(u32::to_string).collect()),
+        ("size_limit".to_owned(), session.size_limit.iter().map(size_limit_text).collect()),
+        ("tcp_state".to_owned(), session.tcp.chunks(MOMENTS_PER_LINE).map(tcp_text).collect()),
         ("shifts".to_owned(), session.schedule_shifts.chunks(SHIFTS_PER_LINE).map(shifts_text).collect()),
         ("stamps_lost".to_owned(), session.stamps_lost.iter().map(u64::to_string).collect()),
         ("read_pause".to_owned(), session.read_pause.iter().map(|pause| pause.0.to_string()).collect()),
@@ -616,6 +641,93 @@ pub(super) fn trailer_text(rows: u64, before: &[Fact], now: &[Fact]) -> String {
     out
 }
 
+fn size_limit_text(limit: &SizeLimit) -> String {
+    let SizeLimit { packet, passes, fails, payload } = limit;
+    format!("packet={packet} passes={passes} fails={fails} payload={payload}")
+}
+
+fn size_limit(text: &str) -> Result<SizeLimit, String> {
+    let field = |name: &str| {
+        let found = text.split_ascii_whitespace().find_map(|w| w.strip_prefix(name)?.strip_prefix('='));
+        found.and_then(|n| n.parse().ok()).ok_or_else(|| format!("'{}' lacks {name}=", text.trim()))
+    };
+    Ok(SizeLimit {
+        packet: field("packet")?,
+        passes: field("passes")?,
+        fails: field("fails")?,
+        payload: field("payload")?,
+    })
+}
+
+const MOMENTS_PER_LINE: usize = 8;
+
+/// Formats moments as numbers separated by commas, in the order of the fields.
+fn tcp_text(moments: &[TcpMoment]) -> String {
+    let one = |m: &TcpMoment| {
+        let TcpMoment { at, window, slow_start, unacknowledged, unsent, round_trip_us, .. } = *m;
+        let TcpMoment { retransmissions, busy_us, receive_window_us, send_buffer_us, .. } = *m;
+        format!(
+            "{},{window},{},{unacknowledged},{unsent},{round_trip_us},{retransmissions},{busy_us},{receive_window_us},\
+             {send_buffer_us}",
+            at.0,
+            u8::from(slow_start)
+        )
+    };
+    moments.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+fn tcp_moments(text: &str) -> Result<Vec<TcpMoment>, String> {
+    let one = |text: &str| {
+        let numbers: Option<Vec<i64>> = text.split(',').map(|n| n.parse().ok()).collect();
+        let &[at, window, slow_start, unacknowledged, unsent, rtt, retransmissions, busy, receive, send, ..] =
+            numbers?.as_slice()
+        else {
+            return None;
+        };
+        let small = |n: i64| u32::try_from(n).ok();
+        let large = |n: i64| u64::try_from(n).ok();
+        Some(TcpMoment {
+            at: Span(at),
+            window: small(window)?,
+            slow_start: slow_start != 0,
+            unacknowledged: small(unacknowledged)?,
+            unsent: small(unsent)?,
+            round_trip_us: small(rtt)?,
+            retransmissions: small(retransmissions)?,
+            busy_us: large(busy)?,
+            receive_window_us: large(receive)?,
+            send_buffer_us: large(send)?,
+        })
+    };
+    let read = |text| one(text).ok_or_else(|| format!("'{text}' is not the state of a TCP connection"));
+    text.split_ascii_whitespace().map(read).collect()
+}
+
+const RUNS_PER_LINE: usize = 16;
+
+/// Formats runs as first and last number: `100-224 300-300`.
+fn runs_text(runs: &[SeqRun]) -> String {
+    let runs: Vec<String> =
+        runs.iter().map(|run| format!("{}-{}", run.start, run.start + run.len.max(1) - 1)).collect();
+    runs.join(" ")
+}
+
+fn runs(text: &str) -> Result<Vec<SeqRun>, String> {
+    let one = |text: &str| {
+        let (first, last) = text.split_once('-')?;
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        let len = u64::from(last.checked_sub(first)?) + 1;
+        Some(SeqRun { start: first.into(), len })
+    };
+    let read = |text| one(text).ok_or_else(|| format!("'{text}' is not a range of packets (100-224)"));
+    text.split_ascii_whitespace().map(read).collect()
+}
+
+/// True if `runs` are ascending and do not overlap.
+fn are_ascending(runs: &[SeqRun]) -> bool {
+    runs.windows(2).all(|pair| pair[0].start + pair[0].len <= pair[1].start)
+}
+
 const SHIFTS_PER_LINE: usize = 16;
 
 /// Formats shifts as `20+400000000 60+35000000`: the first sequence number to which a shift applies, and by how much
@@ -667,6 +779,33 @@ mod tests {
             assert!(!line.contains('\n') && line != "-", "{line:?}");
             assert_eq!(unescape(&line), text);
         }
+    }
+
+    #[test]
+    fn skipped_packets_and_sizes_come_back() {
+        let mut before = Session::new(TestSpec::default());
+        before.skipped = vec![SeqRun { start: 3, len: 4 }, SeqRun { start: 90, len: 1 }];
+        (before.unsent, before.unreported, before.path_mtu) = (5, 12, Some(1280));
+        before.size_limit = Some(SizeLimit { packet: 1428, passes: 1280, fails: 1281, payload: 1252 });
+        let moment =
+            |k: u32| TcpMoment { at: Span(i64::from(k) * 5), window: k, unsent: 9, ..TcpMoment::default() };
+        before.tcp = (0..20).map(moment).collect();
+        before.tcp[3] = TcpMoment { slow_start: true, busy_us: 7, send_buffer_us: 8, ..before.tcp[3] };
+        let mut h = LogHeader::new();
+        for (line, Fact { key, values }) in
+            facts(&before, RowLayout::OneWay { queue: true }).iter().enumerate()
+        {
+            values.iter().for_each(|value| h.line(line as u64 + 2, &format!("# {key} {value}")));
+        }
+        let (after, warnings) = h.session().unwrap();
+        assert_eq!((&after.skipped, after.unsent, after.unreported), (&before.skipped, 5, 12));
+        assert_eq!((after.path_mtu, after.size_limit), (Some(1280), before.size_limit));
+        assert_eq!(after.tcp, before.tcp);
+        assert_eq!((warnings, h.problems), (Vec::<String>::new(), Vec::new()));
+        let mut twisted = LogHeader::new();
+        ["# npkts 9", "# skips 5-6 3-4"].iter().for_each(|line| twisted.line(2, line));
+        let (session, warnings) = twisted.session().unwrap();
+        assert!(session.skipped.is_empty() && warnings.iter().any(|w| w.contains("not in order")));
     }
 
     #[test]

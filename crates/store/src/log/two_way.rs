@@ -6,6 +6,7 @@ use core::str::FromStr;
 use jitlat_core::Span;
 use jitlat_core::time::StampSource;
 use jitlat_core::twoway::{Directions, FarReport, LossRun, LossSide, NotAnswers, TcpStats, TwoWay};
+use std::collections::BTreeMap;
 
 /// Returns the keys and values of all lines about `facts`, in order.
 pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
@@ -18,6 +19,8 @@ pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
         ("far_clock", one(facts.far_clock.then(|| "yes".to_owned()))),
         ("processing_apart", one(facts.processing_apart.then(|| "yes".to_owned()))),
         ("answer_dscp", one(facts.answer_dscp.map(|d| d.to_string()))),
+        ("request_dscp", one(marks_text(&facts.request_dscp))),
+        ("request_ecn", one(marks_text(&facts.request_ecn))),
         ("directions", one(facts.directions.filter(|d| d.stateful).map(|d| directions_text(&d)))),
         ("losses", facts.losses.chunks(LOSSES_PER_LINE).map(losses_text).collect()),
         ("not_answers", one(not_answers_text(&facts.not_answers))),
@@ -50,6 +53,8 @@ pub(super) fn line(to: &mut Option<Box<TwoWay>>, key: &str, value: &str) -> Opti
             Ok(())
         }
         "answer_dscp" => number(value).map(|v| facts.answer_dscp = v),
+        "request_dscp" => optional(value, marks).map(|m| facts.request_dscp = m.unwrap_or_default()),
+        "request_ecn" => optional(value, marks).map(|m| facts.request_ecn = m.unwrap_or_default()),
         "directions" => optional(value, directions).map(|d| facts.directions = d),
         "losses" if value == "-" => {
             facts.losses.clear();
@@ -88,6 +93,21 @@ fn join_pairs(pairs: &[(&str, Option<String>)]) -> String {
     let pairs: Vec<String> =
         pairs.iter().filter_map(|(k, v)| v.as_ref().map(|v| format!("{k}={v}"))).collect();
     pairs.join(" ")
+}
+
+/// Formats counts by value as `46:990 0:10`; `None` if there are none.
+fn marks_text(marks: &BTreeMap<u8, u64>) -> Option<String> {
+    let marks: Vec<String> = marks.iter().map(|(value, n)| format!("{value}:{n}")).collect();
+    (!marks.is_empty()).then(|| marks.join(" "))
+}
+
+fn marks(text: &str) -> Result<BTreeMap<u8, u64>, String> {
+    let one = |mark: &str| {
+        let (value, n) = mark.split_once(':')?;
+        Some((value.parse().ok()?, n.parse().ok()?))
+    };
+    let read = |mark| one(mark).ok_or_else(|| format!("'{mark}' is not a value with its count (46:990)"));
+    text.split_ascii_whitespace().map(read).collect()
 }
 
 fn some(value: impl Display) -> Option<String> {
@@ -266,6 +286,8 @@ mod tests {
             far_clock: true,
             processing_apart: true,
             answer_dscp: Some(8),
+            request_dscp: [(0, 10), (46, 990)].into(),
+            request_ecn: [(3, 1000)].into(),
             directions: Some(Directions {
                 stateful: true,
                 up_lost: 1,

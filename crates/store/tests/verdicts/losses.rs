@@ -101,3 +101,30 @@ pub fn ramp(draw: &mut Draw) -> Variant {
     truth.severity.extend(by_loss(0.6 * most));
     variant(c, truth)
 }
+
+/// A third to two thirds of the packets are lost for 1 to 3 s, once every 20 to 60 s.
+pub fn spells(draw: &mut Draw) -> Variant {
+    let wish = Requirements {
+        packets: (2500, 12_000),
+        duration: 90.0,
+        period: 0.05,
+        periodic: true,
+        ..Requirements::default()
+    };
+    let mut c = context(draw, wish);
+    let every = draw.between(20.0, 60.0).min(c.duration() / 2.5);
+    let (length, lost) = (draw.between(1.0, 3.0), draw.between(0.33, 0.67));
+    let first = draw.between(0.1, 0.9) * (every - length);
+    let in_spell = |seq: u64| {
+        let at = seq as f64 * c.period - first;
+        at >= 0.0 && at % every < length
+    };
+    let all: Vec<u64> = (0..c.packets).filter(|seq| in_spell(*seq) && draw.chance(lost)).collect();
+    let share = all.len() as f64 / c.packets as f64;
+    c.path().loss = Choice::indices(all);
+    let mut truth =
+        Truth::of("bursty-loss", &["fair", "poor", "bad"]).magnitude(share, 1.6).also(&["outage"]);
+    // Spells are at regular times.
+    truth.main.push("periodic-loss");
+    variant(c, truth)
+}

@@ -27,7 +27,7 @@ use variant::Variant;
 type Family = (&'static str, fn(&mut Draw) -> Variant);
 
 /// All kinds of tests.
-const FAMILIES: [Family; 44] = [
+const FAMILIES: [Family; 45] = [
     ("clean", paths::clean),
     ("nearly clean", paths::nearly_clean),
     ("outage", paths::outage),
@@ -72,6 +72,7 @@ const FAMILIES: [Family; 44] = [
     ("periodic loss", losses::periodic),
     ("few gaps", losses::gaps),
     ("loss ramp", losses::ramp),
+    ("loss in spells", losses::spells),
 ];
 
 /// Returns the verdict on a log.

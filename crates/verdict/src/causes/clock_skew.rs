@@ -27,7 +27,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     }
     let why = clock_skew(1e6 * skew.abs(), 1e6 * case.skew_error, drift);
     let mut found =
-        FoundCause::of(CauseId::ClockSkew, Severity::Good, 1e-4, 0.85).whole(case).ns(drift).because(why);
+        FoundCause::of(CauseId::ClockSkew, Severity::Good, 1e-4, 0.95).whole(case).ns(drift).because(why);
     found.cause.magnitude = Some(1e6 * skew.abs());
     vec![found]
 }

@@ -23,7 +23,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
             _ => (SteppedClock::Receiver, step.change),
         };
         let why = clock_step(case.stream_seconds_at(step.place), clock, by);
-        let confidence = if *reason == StepReason::SenderClock { 0.95 } else { 0.85 };
+        let confidence = if *reason == StepReason::SenderClock { 0.97 } else { 0.95 };
         FoundCause::of(CauseId::ClockStep, Severity::Good, 1e-3, confidence)
             .places(case, step.place, case.delays.len())
             .ns(by)
@@ -55,7 +55,7 @@ mod tests {
             .iter()
             .map(|f| (f.cause.from_s, f.cause.magnitude_ns.unwrap() / MS, f.cause.confidence))
             .collect();
-        assert_eq!(said, [(1.0, -5, 0.95), (2.0, 5, 0.95), (3.0, 5, 0.85), (4.0, -5, 0.85)]);
+        assert_eq!(said, [(1.0, -5, 0.97), (2.0, 5, 0.97), (3.0, 5, 0.95), (4.0, -5, 0.95)]);
         let because: Vec<_> = found.iter().map(|f| f.cause.because.as_str()).collect();
         assert_eq!(
             because[0],

@@ -3,13 +3,15 @@
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::sentences::causes::{MissingPart, incomplete_log};
+use crate::sentences::warnings::is_by_stopped_server;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::metrics::seqset::SeqRun;
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::IncompleteLog,
     threshold: "nothing proves that the log is complete: a log of version 3 lacks its closing lines or has another \
-                ending, a line is cut, rows are unreadable or were not written, or (versions 1 and 2) at least ten \
+                ending, a line is cut, rows are unreadable or were not written, the last packets left too late for the receiver's results, \
+                or (versions 1 and 2) at least ten \
                 packets and 1 % or 0.5 s are missing at the end, three times the longest loss before",
     source: "definition: what was not recorded is unknown, never lost",
     find,
@@ -27,12 +29,21 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let last = within(unrecorded.last()).or(first);
     let share = known.unknown as f64 / (known.unknown + known.sent).max(1) as f64;
     let is_recorded = session.truncated || session.has_end_lines();
-    let part = MissingPart::of(session.ending, session.truncated, known.tail > 0);
+    let part = match MissingPart::of(session, known.tail > 0) {
+        MissingPart::PeerLost if is_by_stopped_server(session.reason.as_deref()) => {
+            MissingPart::ServerStopped
+        }
+        part => part,
+    };
     let why = incomplete_log(part, known.unknown, share, first.is_none());
-    let mut found =
-        FoundCause::of(CauseId::IncompleteLog, Severity::Unknown, share, if is_recorded { 1.0 } else { 0.7 })
-            .share(share)
-            .because(why);
+    let mut found = FoundCause::of(
+        CauseId::IncompleteLog,
+        Severity::Unknown,
+        share,
+        if is_recorded { 1.0 } else { 0.85 },
+    )
+    .share(share)
+    .because(why);
     let (from, from_s) = match first {
         Some([from, _]) => (from, case.seconds(from)),
         None => (known.end, case.duration),
@@ -79,6 +90,12 @@ mod tests {
             (Ending::Unknown, true, "the log is truncated"),
             (Ending::Unknown, false, "the log ends long before the last packet"),
         ];
+        let late =
+            of(250, &[], |test| (test.session.ending, test.session.unreported) = (Ending::Complete, 250));
+        assert_eq!(
+            late.cause.because,
+            "the last packets left too late to be part of the receiver's results: 250 packets at the end (20 %) are unknown"
+        );
         for (ending, truncated, how) in table {
             let found =
                 of(250, &[], |test| (test.session.ending, test.session.truncated) = (ending, truncated));
@@ -108,6 +125,6 @@ mod tests {
             found.cause.confidence
         };
         let of = [(true, 3), (false, 3), (true, 2), (false, 2)].map(|(t, v)| confidence(t, v));
-        assert_eq!(of, [1.0, 1.0, 1.0, 0.7]);
+        assert_eq!(of, [1.0, 1.0, 1.0, 0.85]);
     }
 }

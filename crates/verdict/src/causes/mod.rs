@@ -6,6 +6,7 @@ mod duplication;
 mod incomplete_log;
 mod local_queue;
 mod loss;
+mod mtu;
 mod outage;
 pub(crate) mod queue;
 pub(crate) mod receiver_stall;
@@ -19,7 +20,7 @@ pub use rule::{CauseRule, FoundCause};
 pub(crate) use rule::{merge_of_kind, merge_repeated};
 
 /// Rules of all kinds of cause.
-pub const RULES: [CauseRule; 17] = [
+pub const RULES: [CauseRule; 18] = [
     incomplete_log::RULE,
     outage::RULE,
     queue::RULE,
@@ -36,6 +37,7 @@ pub const RULES: [CauseRule; 17] = [
     receiver_stall::RULE,
     local_queue::RULE,
     duplication::RULE,
+    mtu::RULE,
     send_failure::RULE,
 ];
 

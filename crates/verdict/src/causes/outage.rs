@@ -5,6 +5,7 @@ use crate::case::Case;
 use crate::episodes::Hold;
 use crate::sentences::causes::{nothing_arrived, outage, outage_at_sender, outage_over_tcp};
 use crate::severity::of_outage;
+use crate::tcp_limits::TcpHold;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::spec::Transport;
@@ -22,8 +23,12 @@ pub const RULE: CauseRule = CauseRule {
 const MIN_TCP_OUTAGE_NS: i64 = 900_000_000;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
-    let tcp = case.material.session.spec.transport() == Transport::Tcp;
-    if tcp {
+    let session = case.material.session;
+    if session.size_limit.is_some() && case.material.came.is_empty() {
+        // No packet arrived because all are too large for the path.
+        return Vec::new();
+    }
+    if session.spec.transport() == Transport::Tcp {
         return over_tcp(case);
     }
     let mut alone: Vec<&Hold> = case.late.holds.iter().filter(|h| h.length >= MIN_HOLD_NS).collect();
@@ -51,7 +56,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         };
         let harm = run.len as f64 / case.known.sent.max(1) as f64;
         let end = run.start + run.len;
-        let confidence = if run.len >= 10 { 0.97 } else { 0.85 };
+        let confidence = if run.len >= 10 { 0.97 } else { 0.95 };
         let why = if all {
             nothing_arrived(run.len)
         } else {
@@ -80,7 +85,7 @@ fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> FoundCause {
     let harm = packets as f64 / case.delays.len().max(1) as f64;
     let from = (case.seconds_at(hold.from) - length).max(0.0);
     let why = outage_at_sender(case.begin.of(from), hold.length as f64, packets);
-    let mut found = FoundCause::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
+    let mut found = FoundCause::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.93)
         .places(case, hold.from, hold.to)
         .ns(hold.length)
         .because(why);
@@ -88,16 +93,32 @@ fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> FoundCause {
     found
 }
 
+/// Returns the times for which a TCP connection delivered nothing, with the limit of the connection that explains them.
+pub(super) fn tcp_pauses(case: &Case<'_>) -> Vec<(Hold, Option<TcpHold>)> {
+    if case.material.session.spec.transport() != Transport::Tcp {
+        return Vec::new();
+    }
+    let long = case.episodes.holds.iter().filter(|h| h.length >= MIN_TCP_OUTAGE_NS);
+    let with_limit = |hold: &Hold| {
+        let from = case.seconds_at(hold.from);
+        (*hold, case.tcp_hold(from, from + hold.length as f64 / 1e9))
+    };
+    long.map(with_limit).collect()
+}
+
 /// Returns the outages of a TCP stream. TCP delivers nothing until a lost segment has been retransmitted.
 fn over_tcp(case: &Case<'_>) -> Vec<FoundCause> {
-    let long = || case.episodes.holds.iter().filter(|h| h.length >= MIN_TCP_OUTAGE_NS);
+    // The connection itself held back the others.
+    let long: Vec<Hold> =
+        tcp_pauses(case).into_iter().filter(|(_, limit)| limit.is_none()).map(|(hold, _)| hold).collect();
+    let long = || long.iter();
     let total: f64 = long().map(|h| h.length as f64 / 1e9).sum();
     let found = long().map(|h| {
         let length = h.length as f64 / 1e9;
         let harm = (h.to - h.from) as f64 / case.delays.len().max(1) as f64;
         let packets = (h.to - h.from) as u64;
         let why = outage_over_tcp(case.stream_seconds_at(h.from), h.length as f64, packets);
-        let mut found = FoundCause::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.8)
+        let mut found = FoundCause::of(CauseId::Outage, of_outage(length, total, case.duration), harm, 0.93)
             .places(case, h.from, h.to)
             .ns(h.length)
             .because(why);
@@ -151,7 +172,7 @@ mod tests {
             let packets = every(20 * MS, 1000, |k| (!(300..300 + len).contains(&k)).then_some(0));
             found_in(&Test::new(1000, 20 * MS, &packets), &RULE, |_| ()).remove(0).cause.confidence
         };
-        assert_eq!([9, 10].map(confidence), [0.85, 0.97]);
+        assert_eq!([9, 10].map(confidence), [0.95, 0.97]);
     }
 
     #[test]

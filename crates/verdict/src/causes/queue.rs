@@ -2,8 +2,9 @@
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
-use crate::sentences::causes::{path_hold, queue_with_drops, standing_queue};
+use crate::sentences::causes::{held_back, path_hold, queue_with_drops, standing_queue};
 use crate::severity::{level_of_missing, of_wait};
+use crate::tcp_limits::TcpHold;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::spec::Direction;
 
@@ -13,7 +14,9 @@ pub const RULE: CauseRule = CauseRule {
                 (5 % of a short test); or, for 30 ms and eight packets or more, delays rise and fall gradually by \
                 six times the 90th percentile of the differences between neighbouring packets; in both cases by \
                 more than the slots of a link explain; or the smallest delay of the test exceeds the delay that \
-                the clock probes allow for an idle path",
+                the clock probes allow for an idle path; over TCP it is the connection's (`limited_by`) if, for a \
+                quarter of the time, the kernel reports that the receive window or the send buffer limits it, or \
+                data waits although a full congestion window is in flight and nothing was retransmitted",
     source: "ITU-T Y.1541 (50 ms of delay variation), G.114 (150 and 400 ms)",
     find,
 };
@@ -43,16 +46,49 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let severity = of_queue(q.height, share);
         let [from, to] = [q.from, q.to].map(|place| case.stream_seconds_at(place));
         let why = queue_with_drops(from, to, q.height, case.dropped_by_queue);
-        let mut found = FoundCause::of(CauseId::Queue, severity, share * (q.height as f64 / 100e6), 0.9)
+        let mut found = FoundCause::of(CauseId::Queue, severity, share * (q.height as f64 / 100e6), 0.95)
             .places(case, q.from, q.to)
             .ns(q.height)
             .because(why);
         found.cause.count = q.count;
-        found
+        held_by_tcp(found, case.tcp_hold(case.seconds_at(q.from), case.seconds_at(q.to)), [from, to])
     });
     let mut found: Vec<FoundCause> = queues.collect();
     found.extend(pauses(case));
+    found.extend(tcp_holds(case));
+    found.sort_by(|a, b| a.cause.from_s.total_cmp(&b.cause.from_s));
     found
+}
+
+/// Attributes `found` to the TCP connection, if `hold` shows that its packets waited in the sending host. `times`: start and
+/// end in the stream, in seconds.
+fn held_by_tcp(mut found: FoundCause, hold: Option<TcpHold>, times: [f64; 2]) -> FoundCause {
+    let Some(hold) = hold else { return found };
+    found.cause.limited_by = Some(hold.limit);
+    let height = found.cause.magnitude_ns.unwrap_or(0);
+    found.because(held_back(hold, times, height))
+}
+
+/// Returns the times for which a TCP connection delivered nothing, or accepted nothing from the program, because of one of
+/// its own limits.
+fn tcp_holds(case: &Case<'_>) -> Vec<FoundCause> {
+    let n = case.delays.len().max(1) as f64;
+    let found = |from: usize, to: usize, length: i64, at_s: f64, hold: TcpHold| {
+        let share = (to - from) as f64 / n;
+        let found =
+            FoundCause::of(CauseId::Queue, of_queue(length, share), share * (length as f64 / 100e6), 0.9)
+                .places(case, from, to)
+                .ns(length);
+        held_by_tcp(found, Some(hold), [at_s, at_s + length as f64 / 1e9].map(|s| case.begin.of(s)))
+    };
+    let delivered = super::outage::tcp_pauses(case).into_iter().filter_map(|(hold, limit)| {
+        Some(found(hold.from, hold.to, hold.length, case.seconds_at(hold.from), limit?))
+    });
+    let accepted = case.held_by_tcp.iter().map(|(stall, limit)| {
+        let at = (case.seconds_at(stall.from) - stall.length as f64 / 1e9).max(0.0);
+        found(stall.from, stall.to, stall.length, at, *limit)
+    });
+    delivered.chain(accepted).collect()
 }
 
 /// Returns the holds of the path itself, which are proven by the receiving kernel's stamps.
@@ -63,7 +99,7 @@ fn pauses(case: &Case<'_>) -> Vec<FoundCause> {
         let share = (h.to - h.from) as f64 / n;
         let severity = of_queue(h.length, share);
         let why = path_hold(case.stream_seconds_at(h.from), h.length);
-        FoundCause::of(CauseId::Queue, severity, share * (h.length as f64 / 100e6), 0.85)
+        FoundCause::of(CauseId::Queue, severity, share * (h.length as f64 / 100e6), 0.9)
             .places(case, h.from, h.to)
             .ns(h.length)
             .because(why)
@@ -86,9 +122,8 @@ fn standing(case: &Case<'_>) -> Option<FoundCause> {
     // the whole round trip.
     let least = if up { min.saturating_sub(high) } else { min.saturating_add(low) };
     let proven = least.saturating_sub(rtt / 2);
-    // A link whose slots follow a clock of their own looks like clock skew, and its packets wait for the next slot.
-    let at_least = if case.skew.is_some() { MAX_USUAL_SLOT_NS } else { 5_000_000 };
-    if proven < at_least || least < rtt.saturating_add(rtt / 4) {
+    // All packets may wait for a slot of a link.
+    if proven < MAX_USUAL_SLOT_NS || least < rtt.saturating_add(rtt / 4) {
         return None;
     }
     let usual = case.delays.quantile(0, case.delays.len(), 0.5)? - case.delays.excess(0);
@@ -100,7 +135,7 @@ fn standing(case: &Case<'_>) -> Option<FoundCause> {
         first.saturating_add(usual).saturating_sub(if up { offset } else { offset.saturating_neg() });
     let height = height.saturating_sub(rtt / 2);
     let why = standing_queue(least, rtt);
-    let found = FoundCause::of(CauseId::Queue, of_wait(height), height as f64 / 100e6, 0.85);
+    let found = FoundCause::of(CauseId::Queue, of_wait(height), height as f64 / 100e6, 0.95);
     Some(FoundCause { whole_test: true, ..found.whole(case).ns(height).because(why) })
 }
 

@@ -2,7 +2,8 @@
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
-use crate::sentences::causes::receiver_stall;
+use crate::case::MAX_RECORDED_LAG_NS as MAX_LAG_NS;
+use crate::sentences::causes::{receiver_drops, receiver_stall};
 use crate::severity::{of_host, of_missing};
 use jitlat_core::answer::CauseId;
 use jitlat_core::spec::Transport;
@@ -12,11 +13,14 @@ pub const RULE: CauseRule = CauseRule {
     threshold: "three or more consecutive packets arrive together, the first of them at least 60 ms late (40 ms if \
                 there are three such groups, or if the program's own clock readings prove it) and four times as \
                 late as all other packets but two; each later one waits less by the time it was sent later; \
-                according to the program's stamps, or to its clock readings after the kernel's stamps",
+                according to the program's stamps, or to its clock readings after the kernel's stamps; without such \
+                packets, if the kernel dropped 0.1 % of the packets because the program did not read them",
     source: "definition: what a host did is not the path's fault",
     find,
 };
 
+/// Confidence in a stall that the path may have caused.
+const UNPROVEN: f64 = 0.85;
 /// Confidence in a stall that is proven by the program's own clock readings.
 pub(crate) const PROVEN: f64 = 0.95;
 /// Variation of a program's own clock readings, in ns.
@@ -31,7 +35,12 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let stall = |from: usize, to: usize, length: i64, confidence: f64| {
         let packets = (to - from) as u64;
         let share = packets as f64 / n as f64;
-        let why = receiver_stall(case.stream_seconds_at(from), length, packets);
+        // The buffer is full before it is read: packets that it dropped follow those that waited in it.
+        let last = case.delays.seq((to - 1).min(case.delays.len() - 1));
+        let [first, end] = [case.delays.seq(from), last + 1];
+        let during = case.dropped_by_receiver.iter().filter(|run| (first..=end).contains(&run.start));
+        let why =
+            receiver_stall(case.stream_seconds_at(from), length, packets, during.map(|run| run.len).sum());
         let mut found =
             FoundCause::of(CauseId::ReceiverStall, of_host(of_missing(share, packets, n)), share, confidence)
                 .places(case, from, to)
@@ -42,7 +51,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         found
     };
     let mut found: Vec<FoundCause> =
-        case.receiver_holds().iter().map(|h| stall(h.from, h.to, h.length, 0.7)).collect();
+        case.receiver_holds().iter().map(|h| stall(h.from, h.to, h.length, UNPROVEN)).collect();
     // If the program's clock readings are later than the kernel's stamps, they prove a stall.
     let series = case.delays.series();
     let mut waits: Vec<(usize, i64)> = case
@@ -68,15 +77,30 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         }
         k += 1;
         if longest >= case.longest_usual_hold() && k - from >= 3 {
-            let length = if longest >= MAX_LAG_NS { until_read(case, &waits[from..k]) } else { longest };
+            let is_longer = longest >= MAX_LAG_NS;
+            let length = if is_longer { until_read(case, &waits[from..k]) } else { longest };
             found.push(stall(waits[from].0, waits[k - 1].0 + 1, length, PROVEN));
         }
+    }
+    if found.is_empty() {
+        found.extend(read_too_slowly(case));
     }
     found
 }
 
-/// Maximum waiting time that a record can store, in ns. Longer ones are stored as this value.
-const MAX_LAG_NS: i64 = i32::MAX as i64;
+/// Returns the cause for packets that the receiving host dropped although its program never stalled.
+fn read_too_slowly(case: &Case<'_>) -> Option<FoundCause> {
+    let (runs, sent) = (&case.dropped_by_receiver, case.known.sent.max(1));
+    let dropped: u64 = runs.iter().map(|run| run.len).sum();
+    let share = dropped as f64 / sent as f64;
+    let (first, last) = (runs.first()?, runs.last().filter(|_| share >= MIN_DROPPED)?);
+    let why = receiver_drops(dropped, share);
+    let found = FoundCause::of(CauseId::ReceiverStall, of_missing(share, dropped, sent), share, PROVEN);
+    Some(found.packets(case, first.start, last.start + last.len - 1).share(share).because(why))
+}
+
+/// Minimum share of packets dropped by the receiving host that is reported: 0.1 %, as in ITU-T Y.1541.
+const MIN_DROPPED: f64 = 1e-3;
 
 /// Returns the time from the arrival of the first of these packets until all were read, in ns. `waits` contains indices
 /// in send order and waiting times in ns, at least one of which was too long to be recorded. A later packet with a
@@ -85,10 +109,14 @@ fn until_read(case: &Case<'_>, waits: &[(usize, i64)]) -> i64 {
     let Some((first, _)) = waits.first() else { return MAX_LAG_NS };
     let read = |(k, lag): &(usize, i64)| case.delays.arrival(*k).saturating_add(*lag);
     let recorded = waits.iter().filter(|(_, lag)| *lag < MAX_LAG_NS).map(read).min();
-    // If all waits were too long to be recorded, this is the earliest time at which the program can have resumed
-    // reading.
+    // If all waits were too long to be recorded, the program read before the next packet that it read in time arrived, and
+    // at this time at the earliest.
     let at_least = waits.iter().map(read).max();
-    let length = recorded.or(at_least).map_or(0, |at| at.saturating_sub(case.delays.arrival(*first)));
+    let next = waits.last().map(|(k, _)| k + 1).filter(|next| *next < case.delays.len());
+    let overflowed = next.filter(|next| case.delays.seq(*next) > case.delays.seq(next - 1) + 1);
+    let at_most = overflowed.map(|next| case.delays.arrival(next));
+    let length =
+        recorded.or(at_most.max(at_least)).map_or(0, |at| at.saturating_sub(case.delays.arrival(*first)));
     length.max(MAX_LAG_NS)
 }
 
@@ -115,7 +143,7 @@ mod tests {
         let found = of(100 * MS, 20, 0).remove(0);
         let cause = &found.cause;
         assert_eq!((cause.from_s, cause.to_s, cause.packets), (2.0, 2.1, [200, 219]));
-        assert_eq!((cause.magnitude_ns, cause.confidence, found.harm), (Some(100 * MS), 0.7, 0.02));
+        assert_eq!((cause.magnitude_ns, cause.confidence, found.harm), (Some(100 * MS), 0.85, 0.02));
         assert_eq!(
             cause.because,
             "the receiver stalled for 100 ms, from 2.0 s on, and then read 20 packets at once"

@@ -35,7 +35,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let severity = if step.change > 150_000_000 { Severity::Fair } else { Severity::Good };
         let harm = step.change.unsigned_abs() as f64 / 1e9 * 0.01;
         found.push(
-            FoundCause::of(CauseId::RouteChange, severity, harm, 0.8)
+            FoundCause::of(CauseId::RouteChange, severity, harm, 0.93)
                 .places(case, step.place, end)
                 .ns(step.change)
                 .because(why),

@@ -86,7 +86,14 @@ pub(crate) fn merge_if_many(found: Vec<FoundCause>) -> Vec<FoundCause> {
 /// one cause.
 pub(crate) fn merge_of_kind(id: CauseId, found: Vec<FoundCause>) -> Vec<FoundCause> {
     let together = matches!(id, CauseId::Queue | CauseId::SenderStall | CauseId::ReceiverStall);
-    if together && found.len() > 1 { merge(found) } else { merge_if_many(found) }
+    // Packets that a TCP connection held back did not wait on the path.
+    let (tcp, found): (Vec<_>, Vec<_>) = found.into_iter().partition(|f| f.cause.limited_by.is_some());
+    let merged = |found: Vec<FoundCause>| {
+        if together && found.len() > 1 { merge(found) } else { merge_if_many(found) }
+    };
+    let mut all = merged(tcp);
+    all.extend(merged(found));
+    all
 }
 
 /// Merges repeated causes of the same kind in `found`, which may contain causes of any kind.

@@ -4,6 +4,7 @@ use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::sentences::causes::sender_stall;
 use crate::severity::{of_host, of_missing};
+use crate::skips::skips;
 use jitlat_core::answer::CauseId;
 
 pub const RULE: CauseRule = CauseRule {
@@ -24,32 +25,66 @@ const MIN_SINGLE_STALL_NS: i64 = 50_000_000;
 pub(crate) const HARM_PER_SHARE: f64 = 0.5;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
-    let n = case.known.sent.max(1);
+    let skips = skips(case);
+    let n = case.known.sent.max(1) + skips.iter().map(|skip| skip.run.len).sum::<u64>();
     let stalls = &case.late.stalls;
     let late: usize = stalls.iter().map(|s| s.to - s.from).sum();
     let many = late as f64 >= 0.01 * n as f64;
+    let mut stalls: Vec<SenderStall> =
+        stalls.iter().map(|s| SenderStall { from: s.from, to: s.to, length: s.length, skipped: 0 }).collect();
+    for skip in skips {
+        let Some(length) = skip.stall else { continue };
+        match stalls.iter_mut().find(|s| (s.from..=s.to).contains(&skip.before)) {
+            Some(stall) => {
+                stall.length = stall.length.max(length);
+                stall.skipped += skip.run.len;
+            }
+            None => {
+                let (from, to) = (skip.before, skip.before);
+                stalls.push(SenderStall { from, to, length, skipped: skip.run.len });
+            }
+        }
+    }
+    stalls.sort_by_key(|s| s.from);
     let found = stalls.iter().filter(|s| s.length >= MIN_SINGLE_STALL_NS || many).map(|s| {
         let packets = (s.to - s.from) as u64;
-        let share = packets as f64 / n as f64;
-        let severity = of_host(of_missing(share, packets, n));
+        let touched = packets + s.skipped;
+        let share = touched as f64 / n as f64;
+        let severity = of_host(of_missing(share, touched, n));
         // The stall began when the first late packet was due.
-        let mut found = FoundCause::of(CauseId::SenderStall, severity, HARM_PER_SHARE * share, 0.9)
+        let mut found = FoundCause::of(CauseId::SenderStall, severity, HARM_PER_SHARE * share, 0.95)
             .places(case, s.from, s.to)
             .ns(s.length);
         let sent = found.cause.from_s;
         found.cause.from_s = (sent - s.length as f64 / 1e9).max(0.0);
         found.cause.to_s = sent;
-        let why = sender_stall(case.begin.of(found.cause.from_s), s.length, packets);
+        let [first, last] = [s.from, s.to.min(case.delays.len() - 1)].map(|k| case.delays.seq(k));
+        let of_burst = case.lost_in_bursts.iter().filter(|run| (first..=last).contains(&run.start));
+        let lost = of_burst.map(|run| run.len).sum();
+        let why = sender_stall(case.begin.of(found.cause.from_s), s.length, packets, s.skipped, lost);
         found.because(why)
     });
     found.collect()
 }
 
+/// Stall of the sending program.
+struct SenderStall {
+    /// Index in send order of the first late packet.
+    from: usize,
+    /// Index in send order of the packet after the last late one; `from` if only skipped packets are known.
+    to: usize,
+    /// Length, in ns.
+    length: i64,
+    /// Number of packets that the sender skipped because it would have sent them too late.
+    skipped: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::judge;
     use crate::schedule::Stall;
-    use crate::testing::{MS, first, found_in, quiet};
+    use crate::testing::{MS, Test, first, found_in, packets, quiet, run};
     use jitlat_core::answer::Severity;
 
     /// Cause found for a stall of `length` ns that delays this number of packets, of 1000, from packet 300.
@@ -62,6 +97,52 @@ mod tests {
     fn stalls_are_named_from_50_ms_or_1_percent_late_on() {
         assert_eq!(first(0..=200 * MS, |ns| of(9, ns).is_some()), 50 * MS);
         assert_eq!(first(1..=50, |n| of(n as usize, 20 * MS).is_some()), 10);
+    }
+
+    /// Test of 1000 packets, one every 20 ms: the sender stalls for `stall` ms when packet 300 is due, skips what is
+    /// more than 2 s late, and sends the others at once.
+    fn with_skips(stall: i64) -> Test {
+        let skipped = ((stall - 2000) / 20).max(0);
+        let resumed = 300 * 20 + stall;
+        let times = (0..1000_i64).map(|k| (k, k * 20)).filter(|(k, _)| !(300..300 + skipped).contains(k));
+        let sent: Vec<_> = times
+            .map(|(k, due)| {
+                let at = if k < 300 { due } else { due.max(resumed) };
+                (k, at * MS + k % 7)
+            })
+            .collect();
+        let mut packets = packets(sent.iter().map(|(_, at)| (*at, 10 * MS)));
+        packets.iter_mut().zip(&sent).for_each(|(p, (k, _))| p.seq = *k as u32);
+        let mut test = Test::new(1000, 20 * MS, &packets);
+        test.session.skipped = vec![run(300, skipped as u64)];
+        test.session.unsent = skipped as u64;
+        test
+    }
+
+    #[test]
+    fn skipped_packets_belong_to_the_stall_before_them() {
+        let test = with_skips(2500);
+        let [found] = found_in(&test, &RULE, |_| ()).try_into().ok().unwrap();
+        assert_eq!(
+            found.cause.because,
+            "the sender stalled for 2.5 s, from 6.0 s on: 99 packets left late, 25 were not sent"
+        );
+        let judgement = judge(&test.material(), &[]);
+        assert_eq!((judgement.known.sent, judgement.lost), (975, 0));
+        let ids: Vec<CauseId> = judgement.answer.causes.iter().map(|c| c.id).collect();
+        assert_eq!(ids, [CauseId::SenderStall], "its system refused nothing");
+    }
+
+    #[test]
+    fn a_sender_that_skips_a_fifth_of_the_packets_did_not_measure_what_was_asked() {
+        let judgement = judge(&with_skips(2000 + 150 * 20).material(), &[]);
+        assert_eq!(judgement.answer.severity, Severity::Unknown);
+        assert_eq!(
+            judgement.felt.as_deref(),
+            Some(
+                "the hosts themselves sent late, read late, dropped, refused or skipped 25 % of the packets"
+            )
+        );
     }
 
     #[test]

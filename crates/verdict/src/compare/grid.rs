@@ -92,7 +92,7 @@ impl RunKey {
     }
 }
 
-/// The text is no key for grouping ([`RunKey`]).
+/// Error: a text that names no [`RunKey`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is not a key for grouping: choose one of name, tag:KEY, dscp, path, direction, transport, payload, period"

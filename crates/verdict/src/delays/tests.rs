@@ -187,3 +187,26 @@ fn quantiles_are_of_a_range() {
     let many = delays(&every(MS, 3 * 4096, |k| Some(i64::from(k))));
     assert_eq!(many.quantile(0, 3 * 4096, 1.0), Some(3 * 4095), "every third");
 }
+
+#[test]
+fn bursts_whose_last_packets_are_lost_are_bursts() {
+    // Bursts of nine packets every 180 ms, of which the last three to four are lost.
+    let packets = every(MS, 1800, |k| (k % 9 < 5 + k / 9 % 2).then_some(MS));
+    let sent = |mut packet: AcceptedPacket| {
+        packet.sent += (i64::from(packet.seq / 9) * 180 - i64::from(packet.seq)) * MS;
+        packet
+    };
+    let packets: Vec<AcceptedPacket> = packets.into_iter().map(sent).collect();
+    assert_eq!(delays(&packets).pace(), SendPattern::Bursts(9));
+}
+
+#[test]
+fn the_noise_of_a_queue_is_not_that_of_the_path() {
+    let packets = every(20 * MS, 1000, |k| {
+        Some(if k < 700 { i64::from(k % 2) * MS } else { i64::from(k % 3) * 30 * MS + 50 * MS })
+    });
+    let delays = delays(&packets);
+    let calm = delays.calm_noise(&delays.blocks());
+    assert_eq!((calm.median, calm.p90), (MS, MS));
+    assert!(delays.noise().p90 >= 30 * MS);
+}

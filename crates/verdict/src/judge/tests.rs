@@ -6,7 +6,7 @@ use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::twoway::TwoWay;
 
 fn judge(evidence: &Evidence<'_>) -> Judgement {
-    super::judge(evidence, &crate::PROFILES)
+    super::judge(evidence, &crate::PROFILES, false)
 }
 
 const PERIOD: i64 = 10 * MS;

@@ -341,3 +341,26 @@ fn a_straight_drift_is_two_clocks() {
     // The drift is found despite a queue for a fifth of the time, and despite queues at both ends except for a moment.
     is_near(drifts(2000, |s| 50e3 * s + if (8.0..12.0).contains(&s) { 30e6 } else { 0.0 }), 5e-5);
 }
+
+#[test]
+fn a_level_after_stored_packets_is_a_step() {
+    // 600 ms are stored and delivered within 30 packets; then the path is 4 ms longer.
+    let of = |after: i64| {
+        let packets = every(20 * MS, 1000, |k| {
+            let noise = i64::from(k * 7919 % 10) * 10 * US;
+            Some(
+                noise
+                    + match k {
+                        0..500 => 10 * MS,
+                        500..530 => 610 * MS - i64::from(k - 500) * 20 * MS,
+                        _ => 10 * MS + after,
+                    },
+            )
+        });
+        let delays = delays(&packets);
+        after_storing(&delays, &delays.blocks(), delays.noise())
+    };
+    let [step] = of(4 * MS).try_into().unwrap();
+    assert!((528..=532).contains(&step.place) && (step.change - 4 * MS).abs() < MS / 5, "{step:?}");
+    assert!(of(0).is_empty());
+}

@@ -336,3 +336,36 @@ fn a_wait_in_the_interface_is_no_stall_of_the_program() {
     assert_eq!(with(vec![(20, 5), (100, 35 * MS + 1)]), [Stall { from: 101, to: 105, length: 40 * MS }]);
     assert_eq!(with(vec![(100, 50 * MS), (101, 40 * MS), (102, 30 * MS), (103, 20 * MS)]), []);
 }
+
+/// Each burst of 50 packets queues behind itself in the host's interface, where a packet takes 0.5 ms.
+#[test]
+fn bursts_that_wait_in_the_interface_are_not_stalls() {
+    let size = 50;
+    let in_burst = |seq: u32| i64::from(seq % size);
+    let wait = |seq: u32| in_burst(seq) * MS / 2;
+    let mut packets = every(MS, 1000, |_| Some(0));
+    for packet in &mut packets {
+        packet.sent += wait(packet.seq) - in_burst(packet.seq) * MS + in_burst(packet.seq) * 5_000;
+    }
+    let mut test = Test::of(1000, MS, &packets, Schedule::Burst { size });
+    test.session.version = 3;
+    test.notes.entries = true;
+    test.notes.queued = (0..1000).filter(|seq| wait(*seq) >= MS).map(|seq| (seq, wait(seq))).collect();
+    test.notes.sent_late = test.notes.queued.clone();
+    let late = SenderDelays::new(&test.delays(), &test.material());
+    assert_eq!(late.stalls, []);
+    assert_eq!(late.height(), Some(24 * MS));
+}
+
+/// A sender of 10 packets per ms pauses for 8 ms whenever its packets wait for 8 ms in a queue, which is empty afterwards.
+#[test]
+fn pauses_in_which_a_queue_drains_are_not_clock_steps() {
+    let (period, turn) = (100_000, 400);
+    let pause = |seq: u32| i64::from(seq / turn) * 8 * MS;
+    let queue = |seq: u32| 8 * MS * i64::from(seq % turn) / i64::from(turn);
+    let mut packets = every(period, 8000, |seq| Some(queue(seq)));
+    packets.iter_mut().for_each(|packet| packet.sent += pause(packet.seq));
+    let test = Test::new(8000, period, &packets);
+    let noise = test.delays().noise();
+    assert_eq!(clock_steps(&test.delays(), &test.material(), noise).len(), 0);
+}

@@ -1,8 +1,9 @@
 //! Sentences with the evidence of each cause (`Cause::because`).
 
 use super::numbers::{count, moment, percent, time};
-use jitlat_core::answer::{Cause, CauseId, Fault};
-use jitlat_core::session::Ending;
+use crate::tcp_limits::TcpHold;
+use jitlat_core::answer::{Cause, CauseId, Fault, TcpLimit};
+use jitlat_core::session::{Ending, Session, SizeLimit};
 use jitlat_core::spec::Direction;
 
 /// Text between the number of events and the description of the largest one.
@@ -96,6 +97,45 @@ pub fn queue_with_drops(from_s: f64, to_s: f64, height_ns: i64, dropped: u64) ->
         0 => queue,
         lost => format!("{queue}; it was full and dropped {}", count(lost, "packet")),
     }
+}
+
+/// Returns the name of a limit of a TCP connection.
+pub(super) fn tcp_limit(limit: TcpLimit) -> &'static str {
+    match limit {
+        TcpLimit::SlowStart => "slow start",
+        TcpLimit::CongestionWindow => "congestion window",
+        TcpLimit::ReceiveWindow => "receive window",
+        TcpLimit::SendBuffer => "send buffer",
+    }
+}
+
+/// Describes packets that a TCP connection held back for up to `height_ns`, in the sending host.
+pub fn held_back(hold: TcpHold, [from_s, to_s]: [f64; 2], height_ns: i64) -> String {
+    let TcpHold { limit, windows: [first, last], round_trip_us } = hold;
+    let rtt = time(1e3 * f64::from(round_trip_us));
+    let why = match limit {
+        TcpLimit::SlowStart => format!(
+            "slow start, because a round trip takes {rtt} and the congestion window grows only once per round trip (from \
+             {first} to {last} segments)"
+        ),
+        TcpLimit::CongestionWindow => {
+            format!("the congestion window of {last} segments was full, and acknowledgements take {rtt}")
+        }
+        TcpLimit::ReceiveWindow => {
+            "the receive window was full (flow control): the receiver's buffer is too small for this path, or its program \
+             reads too slowly"
+                .to_owned()
+        }
+        TcpLimit::SendBuffer => {
+            format!("the send buffer was full, and it is emptied only by acknowledgements, which take {rtt}")
+        }
+    };
+    format!(
+        "TCP held packets back for up to {}, from {} to {}: {why}; they waited in the sending host, not in a queue on the path",
+        time(height_ns as f64),
+        moment(from_s),
+        moment(to_s)
+    )
 }
 
 /// Describes a period during which the path itself delivered nothing.
@@ -264,23 +304,48 @@ pub fn clock_skew(ppm: f64, error: f64, drift_ns: i64) -> String {
     )
 }
 
-/// Describes a stall of the sending program, after which `packets` left late.
-pub fn sender_stall(from_s: f64, length_ns: i64, packets: u64) -> String {
+/// Describes a stall of the sending program, after which `packets` left late and `lost` others were lost; it skipped
+/// `skipped` others, which would have left too late.
+pub fn sender_stall(from_s: f64, length_ns: i64, packets: u64, skipped: u64, lost: u64) -> String {
+    let effect = match (packets, skipped) {
+        (_, 0) => format!("{} left late", count(packets, "packet")),
+        (0, n) => format!("{} {} not sent", count(n, "packet"), were(n)),
+        (_, n) => format!("{} left late, {n} {} not sent", count(packets, "packet"), were(n)),
+    };
+    let lost = match lost {
+        0 => String::new(),
+        n => format!(
+            ", and {n} more {} lost among those that it sent at once (not counted as losses of the path)",
+            were(n)
+        ),
+    };
+    format!("the sender stalled for {}, from {} on: {effect}{lost}", time(length_ns as f64), moment(from_s))
+}
+
+fn were(n: u64) -> &'static str {
+    if n == 1 { "was" } else { "were" }
+}
+
+/// Describes a stall of the receiving program, after which it read `packets` at once; its full buffer `dropped` others.
+pub fn receiver_stall(from_s: f64, length_ns: i64, packets: u64, dropped: u64) -> String {
+    let dropped = match dropped {
+        0 => String::new(),
+        n => format!("; its full buffer dropped {} meanwhile, which the path delivered", count(n, "packet")),
+    };
     format!(
-        "the sender stalled for {}, from {} on: {} left late",
+        "the receiver stalled for {}, from {} on, and then read {} at once{dropped}",
         time(length_ns as f64),
         moment(from_s),
         count(packets, "packet")
     )
 }
 
-/// Describes a stall of the receiving program, after which it read `packets` at once.
-pub fn receiver_stall(from_s: f64, length_ns: i64, packets: u64) -> String {
+/// Describes packets that the receiving host dropped without a known stall of its program.
+pub fn receiver_drops(dropped: u64, share: f64) -> String {
     format!(
-        "the receiver stalled for {}, from {} on, and then read {} at once",
-        time(length_ns as f64),
-        moment(from_s),
-        count(packets, "packet")
+        "the receiving program read too slowly: the full buffer of its socket dropped {} ({}), which the path delivered",
+        count(dropped, "packet"),
+        percent(share)
     )
 }
 
@@ -325,6 +390,29 @@ pub fn duplication(share: f64, more_often: bool) -> String {
     }
 }
 
+/// Describes packets that do not pass because of their size.
+pub fn too_large(limit: SizeLimit) -> String {
+    let SizeLimit { packet, passes, fails, payload } = limit;
+    let passing = if fails <= passes + 1 {
+        format!("packets of up to {passes} bytes do (-l {payload})")
+    } else {
+        format!("packets of at least up to {passes} bytes do (-l {payload}; {fails} do not)")
+    };
+    format!(
+        "packets of {packet} bytes do not pass, {passing}: a link has a smaller MTU, and no message reports it"
+    )
+}
+
+/// Describes first packets that were lost while the path MTU was being discovered. `length`: length of the packets.
+pub fn lost_to_mtu_discovery(lost: u64, length: Option<u32>, mtu: u32) -> String {
+    let first = if lost == 1 { "packet was".to_owned() } else { format!("{lost} packets were") };
+    let length =
+        length.map_or_else(|| "longer packets".to_owned(), |length| format!("packets of {length} bytes"));
+    format!(
+        "the first {first} lost until the path MTU of {mtu} bytes was known: since then {length} are sent in fragments"
+    )
+}
+
 /// Describes packets that the sending host did not send, between the times `when_s` (in seconds) if these are known.
 pub fn send_failure(packets: u64, share: f64, when_s: Option<[f64; 2]>) -> String {
     let when =
@@ -337,9 +425,23 @@ pub fn send_failure(packets: u64, share: f64, when_s: Option<[f64; 2]>) -> Strin
     )
 }
 
+/// Describes packets that the sender reports as skipped, without a stall that explains it.
+pub fn skipped(packets: u64, share: f64, [from_s, to_s]: [f64; 2]) -> String {
+    format!(
+        "the sender skipped {} ({}), from {} to {}: it was too late for them, or its system refused them; the path did \
+         not lose them",
+        count(packets, "packet"),
+        percent(share),
+        moment(from_s),
+        moment(to_s)
+    )
+}
+
 /// Reason why a part of a test was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingPart {
+    /// The server was stopped.
+    ServerStopped,
     /// The connection to the other host was lost.
     PeerLost,
     /// The results could not be stored.
@@ -350,13 +452,16 @@ pub enum MissingPart {
     Rows,
     /// The log ends long before the last packet was due.
     Tail,
+    /// The last packets left too late for the receiver's results.
+    Late,
 }
 
 impl MissingPart {
-    /// Returns the reason for a session with this `ending`. `truncated` is true if the log is truncated, `tail` if
-    /// packets at its end are unknown.
-    pub fn of(ending: Ending, truncated: bool, tail: bool) -> MissingPart {
+    /// Returns the reason for `session`. `tail`: packets at its end are unknown.
+    pub fn of(session: &Session, tail: bool) -> MissingPart {
+        let Session { ending, truncated, unreported, .. } = *session;
         match ending {
+            Ending::Complete if unreported > 0 && tail => MissingPart::Late,
             Ending::PeerLost => MissingPart::PeerLost,
             Ending::StorageFailed => MissingPart::StorageFailed,
             _ if truncated => MissingPart::CutLog,
@@ -366,15 +471,20 @@ impl MissingPart {
     }
 }
 
+/// Beginning of the evidence if the server was stopped.
+pub const SERVER_STOPPED: &str = "the server was stopped during the test";
+
 /// Describes a part of the test that was not recorded. It contains `unknown` packets, at the end of the log or within
 /// it.
 pub fn incomplete_log(part: MissingPart, unknown: u64, share: f64, at_end: bool) -> String {
     let how = match part {
         MissingPart::PeerLost => "the connection to the other host was lost",
+        MissingPart::ServerStopped => SERVER_STOPPED,
         MissingPart::StorageFailed => "not all results could be stored",
         MissingPart::CutLog => "the log is truncated",
         MissingPart::Rows => "rows are missing within the log",
         MissingPart::Tail => "the log ends long before the last packet",
+        MissingPart::Late => "the last packets left too late to be part of the receiver's results",
     };
     let place = if at_end { " at the end" } else { "" };
     let are = if unknown == 1 { "is" } else { "are" };

@@ -1,9 +1,10 @@
 //! Headline: the verdict on a test in one sentence.
 
-use super::causes::{direction, lost_size};
-use super::numbers::{buffer_size, count, moment, percent, time};
+use super::causes::{SERVER_STOPPED, direction, lost_size, tcp_limit};
+use super::numbers::{buffer_size, count, moment, percent, rate, time};
 use jitlat_core::answer::{Answer, Cause, CauseId, Fault, Severity};
 use jitlat_core::evidence::KnownPackets;
+use jitlat_core::spec::Transport;
 use jitlat_core::summary::ShareInterval;
 
 /// Returns the headline of `answer` for a test with the packets `known`, of which `received` arrived and `lost` were
@@ -20,18 +21,23 @@ pub fn headline(
         String::new()
     } else {
         let share = known.unknown as f64 / (known.unknown + known.sent).max(1) as f64;
+        let by_server = |c: &Cause| c.id == CauseId::IncompleteLog && c.because.starts_with(SERVER_STOPPED);
+        let why = match causes.iter().any(by_server) {
+            true => "The server was stopped during the test",
+            false => "The log is incomplete",
+        };
         match known.unknown {
-            0 => "The log is incomplete. ".to_owned(),
+            0 => format!("{why}. "),
             n => {
                 let are = if n == 1 { "is" } else { "are" };
-                format!("The log is incomplete: {} ({}) {are} unknown. ", count(n, "packet"), percent(share))
+                format!("{why}: {} ({}) {are} unknown. ", count(n, "packet"), percent(share))
             }
         }
     };
     let finding = if let (Severity::Unknown, Some(effect)) = (severity, effect) {
         format!("No verdict: {effect}.")
     } else if received == 0 && known.complete && known.sent > 0 {
-        NOTHING_ARRIVED.to_owned()
+        causes.iter().find(|c| c.id == CauseId::Mtu).map_or_else(|| NOTHING_ARRIVED.to_owned(), too_large)
     } else if severity == Severity::Unknown {
         format!("No verdict: {}.", too_few_packets(known.sent, lost, &ShareInterval::default()))
     } else {
@@ -39,7 +45,13 @@ pub fn headline(
         let explains =
             |c: &Cause| severity == Severity::Good || matches!(c.fault, Fault::Path | Fault::Record);
         let wrong = causes.iter().find(|c| c.id != CauseId::IncompleteLog && explains(c));
-        let finding = match wrong.filter(|c| c.severity > Severity::Good || severity == Severity::Good) {
+        let wrong = wrong.filter(|c| c.severity > Severity::Good || severity == Severity::Good);
+        // The sending host's own queue changes what the delays mean, so it is always named.
+        let own_queue = causes
+            .iter()
+            .find(|c| c.id == CauseId::LocalQueue && c.magnitude_ns.unwrap_or(0) >= NAMED_OWN_QUEUE_NS)
+            .filter(|c| wrong.is_none_or(|wrong| wrong.id != c.id));
+        let finding = match wrong {
             Some(cause) => sentence(cause, known.end),
             None if severity == Severity::Good && !is_delay_known(answer) => {
                 "nothing is wrong, but the delay is unknown".to_owned()
@@ -54,7 +66,8 @@ pub fn headline(
         let others =
             causes.iter().filter(|c| c.id != CauseId::IncompleteLog && c.severity > Severity::Good).count();
         let more = if others > 1 { format!(" ({} more)", others - 1) } else { String::new() };
-        format!("{}: {finding}{more}{buffer}.", grade(severity))
+        let own_queue = own_queue.map_or_else(String::new, |c| format!("; {}", sentence(c, known.end)));
+        format!("{}: {finding}{more}{buffer}{own_queue}.", grade(severity))
     };
     format!("{incomplete}{finding}")
 }
@@ -70,8 +83,16 @@ fn grade(severity: Severity) -> &'static str {
     }
 }
 
+/// Minimum wait in the sending host's own interface that the headline names, in ns.
+const NAMED_OWN_QUEUE_NS: i64 = 20_000_000;
+
 const NOTHING_ARRIVED: &str =
     "Bad: nothing arrived: there is no path for this traffic, or a firewall blocks it.";
+
+/// Returns the headline of a test whose packets are too large for the path, from the evidence of `cause`.
+fn too_large(cause: &Cause) -> String {
+    format!("Bad: nothing arrived: {}.", first_clause(cause))
+}
 
 /// Returns the headline of a test for which only the far host's count is known: `received` of `sent` packets.
 pub fn of_counts(sent: u64, received: u64) -> String {
@@ -94,7 +115,37 @@ pub fn of_counts(sent: u64, received: u64) -> String {
 /// Explains why there is no verdict: the hosts themselves affected `touched` of `sent` packets.
 pub fn not_as_asked(touched: u64, sent: u64) -> String {
     let share = percent(touched as f64 / sent.max(1) as f64);
-    format!("the hosts themselves sent late, read late or refused {share} of the packets")
+    format!("the hosts themselves sent late, read late, dropped, refused or skipped {share} of the packets")
+}
+
+/// Rate of a sender that did not keep its schedule, in packets per second.
+#[derive(Clone, Copy, Debug)]
+pub struct RateReached {
+    /// Rate that it reached.
+    pub sent: f64,
+    /// Rate that was requested.
+    pub asked: f64,
+    /// Transport protocol.
+    pub transport: Transport,
+}
+
+/// Restricts a headline to the rate that the sender reached: the requested rate was not measured.
+pub fn at_rate(headline: &str, reached: RateReached) -> String {
+    let RateReached { sent, asked, transport } = reached;
+    let who = match transport {
+        Transport::Udp => "the sending host",
+        Transport::Tcp => "the sender or its connection",
+    };
+    let (sent, asked) = (rate(sent), rate(asked));
+    let limit = format!("{who} reached only {sent} of {asked} packets per second");
+    match headline.split_once(": ") {
+        Some((grade @ ("Good" | "Fair" | "Poor" | "Bad"), rest)) => {
+            format!(
+                "{grade} at {sent} packets per second, not measured at the requested {asked}, which {who} did not reach: {rest}"
+            )
+        }
+        _ => format!("{headline} Not measured as requested: {limit}."),
+    }
 }
 
 /// Describes a test of `sent` broadcast requests, `received` of which were answered.
@@ -175,6 +226,10 @@ fn sentence(c: &Cause, packets: u64) -> String {
             format!("{} outages{direction}, the longest {ns}, {}", c.count, span())
         }
         CauseId::Outage => format!("no packet arrived{direction} for {ns}, from {from} on"),
+        CauseId::Queue if c.limited_by.is_some() => {
+            let limit = c.limited_by.map_or("", tcp_limit);
+            format!("TCP held packets back{direction} for up to {ns} ({limit}), {}", span())
+        }
         CauseId::Queue if c.count > 1 => {
             format!("{} queues{direction} of up to {ns}, {}", c.count, span())
         }
@@ -197,6 +252,9 @@ fn sentence(c: &Cause, packets: u64) -> String {
         CauseId::ClockStep => format!("nothing is wrong with the path; a clock was set by {ns} at {from}"),
         CauseId::ClockSkew => format!("nothing is wrong with the path; the clocks drift apart by {ns}"),
         CauseId::SenderStall => stall("sender", c, &ns, &from),
+        CauseId::ReceiverStall if c.magnitude_ns.is_none() => {
+            format!("the receiving host dropped {share} of the packets itself")
+        }
         CauseId::ReceiverStall => stall("receiver", c, &ns, &from),
         CauseId::LocalQueue => {
             format!("packets waited up to {ns} in the sending host's own interface, {}", span())
@@ -205,9 +263,15 @@ fn sentence(c: &Cause, packets: u64) -> String {
         CauseId::SizeDependent => {
             format!("{share} of packets lost{direction}, all of {}", lost_size(&c.because))
         }
+        CauseId::Mtu => first_clause(c).to_owned(),
         CauseId::SendFailure => format!("the sending host did not send {share} of the packets"),
         CauseId::IncompleteLog => "a part of the test is unknown".to_owned(),
     }
+}
+
+/// Returns the evidence of `cause` up to the colon.
+fn first_clause(cause: &Cause) -> &str {
+    cause.because.split(':').next().unwrap_or_default()
 }
 
 fn stall(who: &str, c: &Cause, ns: &str, from: &str) -> String {

@@ -1,6 +1,6 @@
 //! Sentences about the suitability of a path for a profile.
 
-use super::numbers::{percent, time};
+use super::numbers::{percent, rate, time};
 use jitlat_core::answer::{Answer, Severity};
 
 /// Describes a path that no figure makes unsuitable for a profile, by its delay including the buffer if that is known,
@@ -30,6 +30,19 @@ pub fn buffer(ns: i64, limit: f64) -> String {
 /// Describes a speech rating below the limit.
 pub fn rating(rating: f64, limit: f64) -> String {
     format!("speech rating R {rating:.0}, limit {limit:.0}")
+}
+
+/// Adds that the effects of the hosts are included.
+pub fn with_the_hosts(because: &str) -> String {
+    format!("{because}, hosts included")
+}
+
+/// Reason why a profile is not judged with the effects of the hosts.
+pub const HOSTS_UNKNOWN: &str = "not judged with the hosts: the analysis ran in constant memory";
+
+/// Describes a sender that reached fewer packets per second than the profile sends.
+pub fn rate_not_reached(reached: f64, needed: f64) -> String {
+    format!("only {} of its {} packets per second were sent", rate(reached), rate(needed))
 }
 
 /// Describes a path with an unknown delay if no other figure exceeds a limit.
@@ -86,6 +99,14 @@ pub fn other_traffic_of<'a>(limits: impl Iterator<Item = (&'a str, &'a str)>) ->
 
 /// States that the path's delay is unknown.
 pub const DELAY_UNKNOWN: &str = "the path's delay is unknown and not counted";
+
+/// Describes the grade of the hosts if it is not good: it is not part of the verdict on the path.
+pub fn host_note(answer: &Answer) -> Option<String> {
+    let host = answer.host.as_ref().filter(|host| host.severity > Severity::Good)?;
+    let causes: Vec<&str> = host.causes.iter().map(|id| id.name()).collect();
+    let causes = if causes.is_empty() { "rate not reached".to_owned() } else { causes.join(", ") };
+    Some(format!("hosts: {} ({causes}); this is not part of the verdict on the path", host.severity.name()))
+}
 
 /// Returns an explanation of the grade of `answer` if the verdict for a profile is worse than that grade.
 pub fn grade_note(answer: &Answer) -> Option<&'static str> {

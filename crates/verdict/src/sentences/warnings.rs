@@ -1,20 +1,27 @@
 //! Warnings: reasons to doubt a figure, and advice.
 
 use super::numbers::{count, rate};
+use crate::tcp_limits::Limits;
 use jitlat_core::session::Ending;
-use jitlat_core::spec::Transport;
+use jitlat_core::spec::{Dscp, Transport};
 use jitlat_core::units::eng3 as time;
 
 /// Warns that the test or its log ended early.
 pub fn incomplete(ending: Ending, reason: Option<&str>) -> String {
     let how = match ending {
         Ending::Interrupted => "the test was stopped early",
+        Ending::PeerLost if is_by_stopped_server(reason) => "the test ended early",
         Ending::PeerLost => "the connection to the other host was lost during the test",
         Ending::StorageFailed => "not all results could be stored",
         _ => "the log is truncated",
     };
     let why = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
     format!("{how}{why}; the figures cover what was received")
+}
+
+/// Returns true if `reason` says that the server was stopped.
+pub fn is_by_stopped_server(reason: Option<&str>) -> bool {
+    reason.is_some_and(|reason| reason.starts_with("the server was stopped"))
 }
 
 /// Warning about a complete test whose log could not be stored.
@@ -53,6 +60,34 @@ pub fn few_packets(packets: u64) -> String {
 pub const COARSE_CLOCK: &str =
     "the quartiles of delay variation coincide: the clocks are too coarse for this path";
 pub const TCP: &str = "TCP repairs loss and order: neither is observable, and both appear as delay";
+
+/// Warns that a TCP connection itself held packets back during a stream of `duration` seconds. `windows`: congestion window at
+/// the start and the largest one, in segments; `round_trip_us`: longest smoothed round trip, in µs.
+pub fn tcp_limited(limits: Limits, duration: f64, windows: [u32; 2], round_trip_us: u32) -> String {
+    let seconds = |s: f64| time(1e9 * s);
+    let parts = [
+        (limits.slow_start, "in slow start"),
+        (limits.congestion, "because of the congestion window"),
+        (limits.receive, "because of the receive window (flow control)"),
+        (limits.send_buffer, "because of the send buffer"),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(s, _)| *s >= 0.01 * duration)
+        .map(|(s, why)| format!("{} {why}", seconds(*s)))
+        .collect();
+    format!(
+        "TCP held packets back in the sending host for {} of {}: {}. A connection sends a window of data ({} segments at \
+         first, {} at most) and then waits for acknowledgements, which take a round trip of {}: this delay is TCP's, not the \
+         path's",
+        seconds(limits.total().min(duration)),
+        seconds(duration),
+        parts.join(", "),
+        windows[0],
+        windows[1],
+        time(1e3 * f64::from(round_trip_us))
+    )
+}
 
 /// Warns that the smallest delay changed `changes` times; the first change was by `first_ns`, at `packet`.
 pub fn path_change(changes: u64, first_ns: Option<i64>, packet: u64) -> String {
@@ -183,6 +218,34 @@ pub fn dscp_changed(of_answers: bool, asked: u8, others: u64, all: u64, mostly: 
         "{} DSCP {asked}, but {others} of {} arrived with another, mostly {mostly}",
         if of_answers { "answers were requested with" } else { "sent with" },
         count(all, "packet")
+    )
+}
+
+/// Warns that requests arrived at the far host with another DSCP than they were sent with.
+pub fn request_dscp_changed(asked: u8, others: u64, all: u64, mostly: u8) -> String {
+    format!(
+        "the path changes the class of service: requests were sent with {}, but {others} of {all} arrived at the far host \
+         with another, mostly {}",
+        dscp(asked),
+        dscp(mostly)
+    )
+}
+
+/// Returns the DSCP with its name, if it has one: `DSCP 46 (EF)`.
+fn dscp(value: u8) -> String {
+    Dscp::new(value.into()).map_or_else(|| format!("DSCP {value}"), |dscp| format!("DSCP {dscp}"))
+}
+
+/// Warns that `marked` of `all` requests arrived at the far host with congestion marks.
+pub fn request_congestion_marked(marked: u64, all: u64) -> String {
+    format!("{marked} of {all} requests arrived at the far host with ECN congestion marks")
+}
+
+/// Warns that requests, which are sent without ECN, arrived at the far host as ECN-capable.
+pub fn request_ecn_changed(changed: u64, all: u64) -> String {
+    format!(
+        "the path changes the ECN field: requests were sent without ECN, but {changed} of {all} arrived at the far host as \
+         ECN-capable"
     )
 }
 

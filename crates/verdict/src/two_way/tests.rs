@@ -3,8 +3,11 @@ use crate::testing::{MS, Test, answer, cause, every};
 use jitlat_core::answer::Severity;
 
 fn judged(causes: Vec<Cause>) -> Judgement {
-    let mut judged =
-        crate::judge::judge(&Test::new(10, MS, &every(MS, 10, |_| Some(0))).material(), &crate::PROFILES);
+    let mut judged = crate::judge::judge(
+        &Test::new(10, MS, &every(MS, 10, |_| Some(0))).material(),
+        &crate::PROFILES,
+        false,
+    );
     judged.answer = answer(Severity::Fair, causes);
     judged
 }
@@ -73,6 +76,7 @@ fn losses_are_of_a_way_and_stalls_are_not() {
             CauseId::Policing,
             CauseId::PeriodicLoss,
             CauseId::SizeDependent,
+            CauseId::Mtu,
         ];
         assert_eq!(up(id), loses.contains(&id).then_some(Direction::Up), "{}", id.name());
     }

@@ -306,6 +306,31 @@ fn another_class_or_a_mark_on_arrival_is_said() {
         changed.text,
         "answers were requested with DSCP 8, but 20 of 20 packets arrived with another, mostly 34"
     );
+    // Marks of requests, as STAMP's far host reports them.
+    let requests = |asked: u8, dscp: &[(u8, u64)], ecn: &[(u8, u64)]| {
+        let said = warnings(|s| {
+            s.header.dscp = asked;
+            s.two_way = Some(Box::new(TwoWayFigures {
+                request_dscp: dscp.iter().copied().collect(),
+                request_ecn: ecn.iter().copied().collect(),
+                ..TwoWayFigures::default()
+            }));
+        });
+        said.into_iter().map(|w| (w.code.into_owned(), w.text)).collect::<Vec<_>>()
+    };
+    assert!(requests(46, &[], &[]).is_empty() && requests(46, &[(46, 20)], &[(0, 20)]).is_empty());
+    let [(code, text)] = requests(46, &[(46, 5), (0, 15)], &[(0, 20)]).try_into().unwrap();
+    assert_eq!(
+        (code.as_str(), text.as_str()),
+        (
+            "request_dscp_changed",
+            "the path changes the class of service: requests were sent with DSCP 46 (EF), but 15 of 20 arrived at the \
+             far host with another, mostly DSCP 0"
+        )
+    );
+    let codes_of: Vec<String> =
+        requests(0, &[(0, 20)], &[(3, 4), (2, 16)]).into_iter().map(|w| w.0).collect();
+    assert_eq!(codes_of, ["request_congestion_marked", "request_ecn_changed"]);
     let marked = |n: i64| codes(|s| s.far_end.ecn = [(3, n as u64)].into()) == ["congestion_marked"];
     assert_eq!(first(0..=5, marked), 1);
 }

@@ -32,19 +32,19 @@ impl Losses {
         later.max(self.scan.longest())
     }
 
-    /// Returns the loss figures of the packets below `end`, without the `unrecorded` runs. `unknown` packets may be
-    /// received or lost.
+    /// Returns the loss figures of the packets below `end`, without the `uncounted` runs of
+    /// `unknown` packets.
     pub fn finish(
         mut self,
         end: u64,
         unknown: u64,
-        unrecorded: impl Iterator<Item = SeqRun> + Clone,
+        uncounted: impl Iterator<Item = SeqRun> + Clone,
         period: Option<f64>,
     ) -> Loss {
-        // These runs were counted as losses before it was known that they were not recorded.
-        unrecorded.clone().for_each(|run| self.scan.remove(run));
+        // These runs were counted as losses before it was known that they were not sent or not recorded.
+        uncounted.clone().for_each(|run| self.scan.remove(run));
         let last = (end > self.next).then(|| SeqRun { start: self.next, len: end - self.next });
-        without(last.into_iter(), unrecorded).for_each(|run| self.scan.push(run));
+        without(last.into_iter(), uncounted).for_each(|run| self.scan.push(run));
         self.scan.finish(end, unknown, period)
     }
 }

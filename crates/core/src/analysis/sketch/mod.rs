@@ -327,13 +327,13 @@ impl Sketch {
     /// Returns the statistics of the finished stream, from which metrics are computed.
     pub fn figures(&self, known: &StreamFacts<'_>) -> stream::Sketch<'_> {
         let (session, counted) = (known.session, known.counted);
-        let unrecorded = session.unrecorded_in(0, counted.end);
+        let uncounted = session.uncounted_in(0, counted.end);
         let unknown = counted.end.saturating_sub(counted.sent);
         stream::Sketch {
             moments: &self.moments,
             sums: &self.sums,
             delays: &self.delays,
-            loss: self.losses.clone().finish(counted.end, unknown, unrecorded, known.periods.mean()),
+            loss: self.losses.clone().finish(counted.end, unknown, uncounted, known.periods.mean()),
             duplicates: self.copies.figures(counted.accepted),
         }
     }

@@ -214,6 +214,8 @@ impl PingClient for StampClient {
         }
         let (mut found, sender) = test.datagrams(|_| sender)?;
         found.facts().answer_dscp = self.class_of_service.map(Dscp::value);
+        let marks = sender.marks();
+        (found.facts().request_dscp, found.facts().request_ecn) = (marks.dscp.clone(), marks.ecn.clone());
         found.facts().remarks.extend(remarks(&sender, test.link.marking.dscp));
         Ok(found)
     }
@@ -222,12 +224,13 @@ impl PingClient for StampClient {
 /// Describes the facts that the far host reported in extensions.
 fn remarks(sender: &StampSender, dscp: Dscp) -> Vec<String> {
     let mut remarks = Vec::new();
-    match sender.far_dscp().and_then(|d| Dscp::new(d.into())) {
-        Some(seen) if seen != dscp => {
-            remarks.push(format!("sent with DSCP {dscp}, arrived at the far host with {seen}"));
-        }
-        Some(_) => remarks.push(format!("DSCP {dscp} arrives unchanged at the far host")),
-        None => {}
+    // A warning reports changed marks.
+    let marks = sender.marks();
+    if marks.dscp.keys().copied().eq([dscp.value()]) {
+        remarks.push(format!("DSCP {dscp} arrives unchanged at the far host"));
+    }
+    if marks.refused > 0 {
+        remarks.push("the far host's policy does not let requests choose the DSCP of answers".to_owned());
     }
     if let Some(c) = sender.counters() {
         remarks.push(format!(

@@ -6,6 +6,8 @@ use crate::Model;
 use crate::alert::machine::AlertEvent;
 use crate::alert::{self, AlertMachine, TestResult};
 use jitlat_archive::{AlertUpdate, Archive, ArchiveError, Entered, Fired, Note, SlotFilter};
+use jitlat_core::answer::Severity;
+use jitlat_core::scalars::GradeSubject;
 use jitlat_core::{Span, WallTime};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -160,8 +162,16 @@ pub fn result_of(entered: &Entered) -> Option<TestResult> {
         is_backward: entered.direction == "down",
         started_ns: entered.started_ns,
         figures: entered.figures.clone(),
+        grades: grades(entered),
         compared: Vec::new(),
     })
+}
+
+/// Returns the known grades of a test.
+fn grades(entered: &Entered) -> BTreeMap<&'static str, Severity> {
+    let of = |subject: GradeSubject, name: Option<&str>| Some((subject.name(), Severity::named(name?)?));
+    let path = of(GradeSubject::Path, Some(&entered.severity));
+    path.into_iter().chain(of(GradeSubject::Host, entered.host.as_deref())).collect()
 }
 
 fn change(change: alert::AlertChange) -> AlertUpdate {

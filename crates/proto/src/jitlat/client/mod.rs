@@ -161,6 +161,14 @@ pub enum ConversationFailure {
         /// Error of the operating system, if any.
         detail: Option<String>,
     },
+    /// The streams ran, but the connection was lost, and no new one brought the results.
+    #[error("the results could not be fetched: {reason}")]
+    NotFetched {
+        /// Reason why the connection was lost.
+        reason: String,
+        /// Identifier under which the server stores the results for a while.
+        session: SessionId,
+    },
     /// The server did not answer.
     #[error("no answer from the server within {} while {during}{}", units::duration(*.after), with_semicolon(.hint))]
     Timeout {

@@ -1,7 +1,7 @@
 //! Sends the results of one flow chunk by chunk, as fast as the client reads them.
 
 use crate::jitlat::flow::FlowId;
-use crate::jitlat::message::{Chunk, ChunkData, Message, Results, STAMP_CHUNK};
+use crate::jitlat::message::{Chunk, ChunkData, Message, Results, SERVER_STOPPED, STAMP_CHUNK};
 use crate::jitlat::session_table::{FlowOutcome, SessionResults};
 use jitlat_core::PacketRecord;
 use std::sync::Arc;
@@ -77,9 +77,14 @@ impl ResultDelivery {
                 summary.sent = Some(s.sent);
                 summary.failed = s.failed;
                 summary.stamps_lost = s.stamps_lost;
+                summary.path_mtu = s.path_mtu;
+                summary.tcp.clone_from(&s.tcp);
             }
             Some(FlowOutcome::Failed(why)) => summary.failure = Some(why.clone()),
             None => {}
+        }
+        if self.results.stopped {
+            summary.failure.get_or_insert(SERVER_STOPPED.to_owned());
         }
         summary
     }

@@ -11,6 +11,7 @@ use crate::jitlat::session_table::SessionId;
 use crate::jitlat::stream::Finish;
 use crate::jitlat::v3::rows;
 use jitlat_core::spec::SpecError;
+use jitlat_core::tcp::{MAX_TCP_MOMENTS, TcpMoment};
 use jitlat_core::{Direction, Dscp, Schedule, Span, StampSource, TestSpec, Transport};
 
 /// Values of the type octet of a frame.
@@ -190,6 +191,13 @@ fn encode_results(m: &Results, w: &mut FieldWriter<'_>) {
     }
     if let Some(pause) = m.pause {
         w.i64(13, pause.0);
+    }
+    if let Some(mtu) = m.path_mtu {
+        w.u32(14, mtu);
+    }
+    if !m.tcp.is_empty() {
+        let moments: Vec<u8> = m.tcp.iter().take(MAX_TCP_MOMENTS).flat_map(TcpMoment::to_bytes).collect();
+        w.bytes(15, &moments);
     }
 }
 
@@ -491,6 +499,8 @@ fn results(bytes: &[u8]) -> Result<Message, DecodeError> {
             10 => m.failure = Some(field.text()),
             11 => m.host = field.host()?,
             12 => m.stamps_lost = Some(field.u32("stamps lost")?),
+            15 => m.tcp = tcp_moments(field.value)?,
+            14 => m.path_mtu = Some(field.u32("path MTU")?),
             13 => m.pause = Some(Span(field.i64("pause")?)).filter(|pause| *pause > Span::ZERO),
             _ => {}
         }
@@ -500,6 +510,14 @@ fn results(bytes: &[u8]) -> Result<Message, DecodeError> {
     m.count = required(count, NAME, "count")?;
     m.crc = required(crc, NAME, "checksum")?;
     Ok(Message::Results(m))
+}
+
+fn tcp_moments(bytes: &[u8]) -> Result<Vec<TcpMoment>, DecodeError> {
+    let (moments, rest) = bytes.as_chunks::<{ TcpMoment::LEN }>();
+    if !rest.is_empty() || moments.len() > MAX_TCP_MOMENTS {
+        return Err(DecodeError::Field("RESULTS", "TCP states"));
+    }
+    Ok(moments.iter().map(TcpMoment::from_bytes).collect())
 }
 
 fn finish_number(finish: Finish) -> u8 {

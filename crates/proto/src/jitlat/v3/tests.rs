@@ -8,6 +8,7 @@ use jitlat_core::gaps::Gaps;
 use jitlat_core::record::Moment;
 use jitlat_core::session::HostFacts;
 use jitlat_core::so_far::{Latest, ReceivedSoFar};
+use jitlat_core::tcp::TcpMoment;
 use jitlat_core::{
     Direction, Dscp, Flags, PacketRecord, Schedule, Span, Stamp, StampSource, TestSpec, Transport, WallTime,
 };
@@ -134,13 +135,14 @@ fn results() -> impl Strategy<Value = Message> {
         Finish::Exceeded,
     ]));
     let rest = (option::of(any::<u64>()), any::<u64>(), finish, option::of(text()), host());
-    let stamps = (option::of(any::<u32>()), option::of((1..=i64::MAX).prop_map(Span)));
+    let stamps =
+        (option::of(any::<u32>()), option::of(any::<u32>()), option::of((1..=i64::MAX).prop_map(Span)));
     (any::<u8>(), counts, rest, stamps).prop_map(
         |(
             flow,
             (chunks, count, crc, sent, failed),
             (drops, refused, finish, failure, host),
-            (stamps_lost, pause),
+            (stamps_lost, path_mtu, pause),
         )| {
             Message::Results(Results {
                 flow: FlowId(flow),
@@ -152,6 +154,8 @@ fn results() -> impl Strategy<Value = Message> {
                 drops,
                 refused,
                 stamps_lost,
+                path_mtu,
+                tcp: (0..chunks % 4).map(|k| TcpMoment { window: k, ..TcpMoment::default() }).collect(),
                 pause,
                 finish,
                 failure,

@@ -22,9 +22,16 @@ const SAID: [&str; 9] = [
     "tcp",
 ];
 
-/// Warnings that come first, because the figures do not cover the whole test.
-const FIRST: [&str; 5] =
-    ["incomplete", "log_not_stored", "schedule_stretched", "receiver_drops", "wait_refused"];
+/// Warnings that come first, because the figures do not cover the whole test, or are those of another class of service.
+const FIRST: [&str; 7] = [
+    "incomplete",
+    "log_not_stored",
+    "schedule_stretched",
+    "receiver_drops",
+    "wait_refused",
+    "request_dscp_changed",
+    "request_ecn_changed",
+];
 
 /// Returns the notes about `streams`, the most important first.
 pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String> {
@@ -48,6 +55,7 @@ pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String>
         .collect();
     lines.extend(senders(&from));
     lines.extend(lost_stamps(&from));
+    lines.extend(hosts(streams, labels));
     // Explain first why the headline and a profile differ, because readers notice the contradiction.
     let answers = received.iter().filter_map(|s| s.answer.as_ref());
     lines.extend(answers.filter_map(jitlat_verdict::grade_note).next().map(str::to_owned));
@@ -56,6 +64,16 @@ pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String>
     // Notes about this kind of test follow those about this particular test.
     lines.extend(other_traffic(&received));
     lines
+}
+
+/// Returns the grades of the hosts that are not good.
+fn hosts(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String> {
+    let several = streams.len() > 1;
+    let one = |(stream, label): (&ScreenStream<'_>, &String)| {
+        let note = jitlat_verdict::host_note(stream.summary.answer.as_ref()?)?;
+        Some(if several { format!("{label}: {note}") } else { note })
+    };
+    streams.iter().zip(labels).filter_map(one).collect()
 }
 
 /// Describes the far host's report of a one-way test.

@@ -24,6 +24,35 @@ fn a_headline_names_the_first_cause_that_hurts() {
 }
 
 #[test]
+fn the_senders_own_queue_is_always_named() {
+    let queue = |ns: i64| Cause { magnitude_ns: Some(ns), ..cause(CauseId::LocalQueue) };
+    let text = of(Severity::Fair, vec![cause(CauseId::RandomLoss), queue(20 * MS)]);
+    assert!(text.starts_with("Fair: 5.0 % of packets lost"), "{text}");
+    let named = "; packets waited up to 20 ms in the sending host's own interface, from 1.0 s to 2.0 s.";
+    assert!(text.ends_with(named), "{text}");
+    assert_eq!(of(Severity::Good, vec![queue(20 * MS)]).matches("own interface").count(), 1);
+    let short = of(Severity::Fair, vec![cause(CauseId::RandomLoss), queue(20 * MS - 1)]);
+    assert!(!short.contains("own interface"), "{short}");
+}
+
+#[test]
+fn a_rate_that_was_not_reached_restricts_the_headline() {
+    let at = |headline: &str, transport| {
+        at_rate(headline, RateReached { sent: 62_000.0, asked: 893_000.0, transport })
+    };
+    assert_eq!(
+        at("Good: nothing is wrong.", Transport::Udp),
+        "Good at 62000 packets per second, not measured at the requested 893000, which the sending host did not \
+         reach: nothing is wrong."
+    );
+    assert_eq!(
+        at("No verdict: 20 packets are too few.", Transport::Tcp),
+        "No verdict: 20 packets are too few. Not measured as requested: the sender or its connection reached only \
+         62000 of 893000 packets per second."
+    );
+}
+
+#[test]
 fn further_causes_are_counted() {
     let loss = || cause(CauseId::RandomLoss);
     let more = |others: Vec<Cause>| of(Severity::Fair, [vec![loss()], others].concat());

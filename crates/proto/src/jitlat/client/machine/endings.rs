@@ -7,10 +7,17 @@ use crate::jitlat::client::{ClientEvent, ConversationFailure};
 use crate::jitlat::codec::Codec;
 use crate::jitlat::dialect::Dialect;
 use crate::jitlat::flow::{FlowCommand, FlowId, FlowRole};
-use crate::jitlat::message::{Message, Nak, NakCode};
+use crate::jitlat::message::{Message, Nak, NakCode, Probe};
+use crate::jitlat::server::linger;
 use jitlat_core::session::Ending;
 use jitlat_core::{Span, SteadyTime, units};
 
+/// Time in which a server answers at the end of the streams, in addition to three round trips: TCP repeats a lost segment
+/// several times in it.
+const ANSWER_TIMEOUT: Span = Span::millis(3500);
+/// Note in the log of a test whose control connection was cut silently.
+const FETCHED_AGAIN: &str =
+    "the control connection did not answer at the end of the test; the results were fetched over a new one";
 /// Interval between attempts to fetch results.
 const RETRY_INTERVAL: Span = Span::seconds(2);
 /// Maximum number of failed attempts to fetch results; each takes a few seconds.
@@ -64,8 +71,14 @@ impl ClientMachine {
             self.hand_out(i);
         }
         if self.lost && !self.measured {
-            let detail = self.reason.take();
-            return self.fail(ConversationFailure::Closed { during: self.stage.during(), detail });
+            let (during, id) = (self.stage.during(), self.session);
+            let failure = match (self.reason.take(), id) {
+                (Some(reason), Some(session)) if self.streamed => {
+                    ConversationFailure::NotFetched { reason, session }
+                }
+                (detail, _) => ConversationFailure::Closed { during, detail },
+            };
+            return self.fail(failure);
         }
         if self.connected {
             self.outgoing.push_back(Message::Bye);
@@ -233,9 +246,73 @@ impl ClientMachine {
         }
     }
 
+    /// Asks the server for an answer, because the streams that this host sends have ended: the control connection may have
+    /// been cut silently while it was idle.
+    pub(super) fn ask_for_answer(&mut self, now: Tick) {
+        let is_sent = |f: &ClientFlow| f.role == FlowRole::Receive || f.ended || f.collection.sent.is_some();
+        let is_running = self.stage == ClientStage::Running && self.connected && !self.interrupted;
+        let is_new = self.config.terms.dialect == Dialect::V3 && self.answer_by.is_none();
+        if is_running && is_new && self.flows.iter().all(is_sent) {
+            let probe = Probe { id: self.next_probe, sent: now.wall, arrived: None, answered: None };
+            self.next_probe = self.next_probe.saturating_add(1);
+            self.outgoing.push_back(Message::Probe(probe));
+            self.expect_answer(now);
+        }
+    }
+
+    /// Expects that the server sends something soon. Only the first answer after the streams is expected: afterwards each
+    /// step has a timeout.
+    pub(super) fn expect_answer(&mut self, now: Tick) {
+        let rtt = self.probes.iter().map(|p| p.rtt().0.max(0)).min().unwrap_or(0);
+        let timeout = ANSWER_TIMEOUT + Span(rtt.min(60_000_000_000)).times(3);
+        self.answer_by.get_or_insert(now.steady + timeout);
+    }
+
+    /// Returns the time by which the server must have answered; `None` if no answer is expected.
+    pub(super) fn answer_deadline(&self) -> Option<SteadyTime> {
+        let is_due =
+            matches!(self.stage, ClientStage::Running | ClientStage::ProbingAfter | ClientStage::Fetching(_));
+        self.answer_by.filter(|_| is_due && self.connected)
+    }
+
+    /// Handles a control connection that does not answer at the end of the streams: another one may.
+    pub(super) fn unanswered(&mut self, now: Tick) {
+        self.connected = false;
+        self.outgoing.clear();
+        self.reason.get_or_insert(format!(
+            "the control connection does not answer since the end of the stream (for {}): a firewall or router may have \
+             dropped it",
+            units::duration(ANSWER_TIMEOUT)
+        ));
+        self.was_unanswered = true;
+        if self.stage != ClientStage::Running {
+            return self.retry(now);
+        }
+        for i in 0..self.flows.len() {
+            let (id, flow) = (FlowId(i as u8), &self.flows[i]);
+            match flow.role {
+                _ if flow.settled => {}
+                FlowRole::Send if flow.collection.sent.is_some() => self.settle(now, id),
+                FlowRole::Send => self.stop(now, id),
+                FlowRole::Receive => {
+                    let cut = FlowCommand::Cut(id, linger(&flow.spec));
+                    self.events.push_back(ClientEvent::Flow(cut));
+                }
+            }
+        }
+    }
+
+    /// Reason why the control connection was lost; `None` if it was not.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
     pub(super) fn reconnected(&mut self, now: Tick, entropy: [u8; 32]) {
         if self.stage != ClientStage::Reconnecting {
             return;
+        }
+        if core::mem::replace(&mut self.was_unanswered, false) {
+            self.client.notes.push(FETCHED_AGAIN.to_owned());
         }
         self.config.entropy = entropy;
         self.codec = Codec::new(Dialect::V3, ConnectionSide::Client, self.config.local, self.config.remote);

@@ -71,6 +71,10 @@ pub struct ClientMachine {
     alive: SteadyTime,
     /// Start time of the streams.
     running_since: SteadyTime,
+    /// Time by which the server must have replied after the end of the streams; `None`: no reply is expected.
+    answer_by: Option<SteadyTime>,
+    /// True if the control connection did not answer, until there is another one.
+    was_unanswered: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,6 +187,8 @@ impl ClientMachine {
             has_feedback: false,
             alive: SteadyTime(i64::MAX),
             running_since: now.steady,
+            answer_by: None,
+            was_unanswered: false,
             config,
         };
         match machine.unsupported() {
@@ -298,6 +304,11 @@ impl ClientMachine {
     }
 
     fn receive(&mut self, now: Tick, message: Message) {
+        // Other messages do not reply to this host: they may arrive although nothing reaches the server.
+        let is_reply = matches!(message, Message::Probe(_) | Message::Chunk(_) | Message::Results(_));
+        if is_reply && self.answer_by.is_some() {
+            self.answer_by = Some(SteadyTime(i64::MAX));
+        }
         match (message, self.stage) {
             (Message::KeepAlive, _) => {}
             (Message::Nak(nak), _) => self.refused(now, &nak),
@@ -458,6 +469,7 @@ impl Machine for ClientMachine {
             // The server no longer reads, so the remaining messages are dropped.
             ClientStage::Over if now.steady >= self.deadline => self.outgoing.clear(),
             ClientStage::Over => {}
+            _ if self.answer_deadline().is_some_and(|by| now.steady >= by) => self.unanswered(now),
             ClientStage::Probing | ClientStage::ProbingAfter => self.round_over(now),
             ClientStage::Running => self.flows_overdue(now),
             ClientStage::Waiting => self.reconnect_if_due(now),
@@ -482,7 +494,7 @@ impl Machine for ClientMachine {
     }
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
-        match (self.stage, &self.round) {
+        let next = match (self.stage, &self.round) {
             (ClientStage::Over, _) => self.is_closing().then_some(self.deadline),
             (ClientStage::Probing | ClientStage::ProbingAfter, Some(round)) => Some(round.deadline()),
             (ClientStage::Running, _) => {
@@ -490,7 +502,8 @@ impl Machine for ClientMachine {
                 flows.chain(self.connected.then_some(self.alive)).min()
             }
             _ => Some(self.deadline),
-        }
+        };
+        next.into_iter().chain(self.answer_deadline()).min()
     }
 
     fn poll_event(&mut self) -> Option<ClientEvent> {

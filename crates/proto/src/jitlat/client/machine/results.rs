@@ -6,7 +6,7 @@ use crate::jitlat::client::{ClientEvent, ConversationProgress};
 use crate::jitlat::dialect::Dialect;
 use crate::jitlat::flow::{FlowId, FlowRole};
 use crate::jitlat::limits::ServerLimits;
-use crate::jitlat::message::{Chunk, Fetch, Message, Results};
+use crate::jitlat::message::{Chunk, Fetch, Message, Results, SERVER_STOPPED};
 use crate::jitlat::stream::Finish;
 use jitlat_core::Session;
 use jitlat_core::Transport;
@@ -104,7 +104,7 @@ impl ClientMachine {
         let mut spec = flow.spec.clone();
         let (local, remote) = (self.config.local.ip(), self.config.remote.ip());
         let results = flow.collection.results.as_ref();
-        let (src, dst, sent, drops, unsent, stamps_lost, read_pause);
+        let (src, dst, sent, drops, unsent, stamps_lost, path_mtu, tcp, read_pause);
         match flow.role {
             FlowRole::Send => {
                 (spec.src_port, spec.dst_port) = (flow.local_port, flow.remote_port);
@@ -112,10 +112,14 @@ impl ClientMachine {
                 // Without the receiver's results, the fate of the packets is unknown, so they do not count as
                 // lost.
                 let sender = flow.collection.sent.as_ref().map(|s| s.sent);
-                sent = sender.or(results.and_then(|r| r.sent)).filter(|_| flow.collection.whole);
+                // A server that is stopped does not receive the last packets.
+                let known = flow.collection.whole && !is_by_stopped_server(results);
+                sent = sender.or(results.and_then(|r| r.sent)).filter(|_| known);
                 drops = results.and_then(|r| r.drops);
                 read_pause = results.and_then(|r| r.pause);
                 stamps_lost = flow.collection.sent.as_ref().and_then(|s| s.stamps_lost);
+                path_mtu = flow.collection.sent.as_ref().and_then(|s| s.path_mtu);
+                tcp = flow.collection.sent.as_ref().map(|s| s.tcp.clone()).unwrap_or_default();
                 let refused = flow.collection.sent.as_ref().map_or(0, |s| u64::from(s.failed));
                 unsent = if flow.collection.whole { refused + flow.collection.dropped_here } else { 0 };
             }
@@ -127,6 +131,8 @@ impl ClientMachine {
                 drops = received.and_then(|r| r.drops);
                 read_pause = received.and_then(|r| r.pause);
                 stamps_lost = results.and_then(|r| r.stamps_lost);
+                path_mtu = results.and_then(|r| r.path_mtu);
+                tcp = results.map(|r| r.tcp.clone()).unwrap_or_default();
                 unsent = results.map_or(0, |r| u64::from(r.failed));
             }
         }
@@ -145,6 +151,8 @@ impl ClientMachine {
             receiver_drops: drops,
             // A packet that never left this host has no transmit timestamp that could be lost.
             stamps_lost: stamps_lost.map(|lost| u64::from(lost).saturating_sub(flow.collection.dropped_here)),
+            path_mtu,
+            tcp,
             read_pause,
             // Over TCP, a packet that cannot be sent ends the test.
             unsent: if flow.spec.transport() == Transport::Udp { unsent } else { 0 },
@@ -186,6 +194,11 @@ impl ClientMachine {
             _ => (Ending::Complete, None),
         }
     }
+}
+
+/// True if these are results of a server that was stopped during the test.
+fn is_by_stopped_server(results: Option<&Results>) -> bool {
+    results.is_some_and(|r| r.failure.as_deref() == Some(SERVER_STOPPED))
 }
 
 /// Merges the facts about a host; newer ones replace older ones.

@@ -152,6 +152,7 @@ impl ClientMachine {
                 if !core::mem::replace(&mut flow.end_sent, true) {
                     self.outgoing.push_back(Message::End(id, sent));
                 }
+                self.ask_for_answer(now);
             }
             FlowReport::Received(id, report) => {
                 let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Receive && !f.settled) else {
@@ -163,6 +164,7 @@ impl ClientMachine {
                     self.outgoing.push_back(Message::Finished(id, count));
                 }
                 self.settle(now, id);
+                self.ask_for_answer(now);
             }
             FlowReport::Failed(id, why) => self.flow_failed(now, id, why),
             FlowReport::Opened(..) | FlowReport::Greeted(..) | FlowReport::SoFar(..) => {}
@@ -212,6 +214,7 @@ impl ClientMachine {
             flow.deadline = now.steady + STOP_TIMEOUT + timeout;
             self.outgoing.push_back(Message::End(id, sent));
         }
+        self.ask_for_answer(now);
     }
 
     /// Handles a progress report of the remote receiver while the stream is running. Reports that were not
@@ -302,6 +305,9 @@ impl ClientMachine {
         if !self.connected {
             self.stage = ClientStage::Reconnecting;
             return self.retry(now);
+        }
+        if self.config.terms.dialect == Dialect::V3 {
+            self.expect_answer(now);
         }
         if self.config.terms.dialect == Dialect::V3 && !self.interrupted {
             self.begin_round(now);

@@ -63,6 +63,8 @@ pub struct ServerMachine {
     connected: bool,
     /// True if the client has fetched all results.
     collected: bool,
+    /// True if the server is being stopped: the streams end, and the client may still fetch their results.
+    stopping: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,6 +140,7 @@ impl ServerMachine {
             host,
             connected: true,
             collected: false,
+            stopping: false,
             config,
         }
     }
@@ -437,6 +440,17 @@ impl ServerMachine {
         }
     }
 
+    /// Ends the conversation because the server is stopped. A running test is only cut short: its client fetches the results
+    /// so far, unless it takes too long and the input is repeated.
+    fn shut_down(&mut self, now: Tick) {
+        let is_first = !core::mem::replace(&mut self.stopping, true);
+        match self.stage {
+            ServerStage::Running if is_first && self.connected && !self.is_classic() => self.cut_all(now),
+            ServerStage::Settled if is_first && self.connected && !self.is_classic() => {}
+            _ => self.refuse(NakCode::Aborted, "the server is shutting down"),
+        }
+    }
+
     fn fetch(&mut self, fetch: Fetch) {
         if fetch.session.is_some_and(|id| id != self.session) {
             return self.refuse(
@@ -468,7 +482,7 @@ impl Machine for ServerMachine {
             ServerInput::Evicted => {
                 self.refuse(NakCode::Busy, "the connection was idle, and another client needs its slot");
             }
-            ServerInput::Shutdown => self.refuse(NakCode::Aborted, "the server is shutting down"),
+            ServerInput::Shutdown => self.shut_down(now),
         }
     }
 
@@ -589,5 +603,5 @@ pub(in crate::jitlat) fn answer_timeout(spec: &TestSpec) -> Span {
         Transport::Udp => Span::ZERO,
         Transport::Tcp => Span::seconds(60) + spec.duration(),
     };
-    Span::seconds(15) + sentinel_interval(spec).times(3) + backlog
+    Span::seconds(8) + sentinel_interval(spec).times(3) + backlog
 }

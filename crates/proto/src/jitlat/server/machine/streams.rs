@@ -16,8 +16,8 @@ use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{Direction, PacketRecord, Span, StampSource, SteadyTime, TestSpec, Transport};
 use std::sync::Arc;
 
-/// Timeout for a client to answer END.
-const END_TIMEOUT: Span = Span::seconds(10);
+/// Time that a client may take to answer END: a few round trips, because it waits only for late packets.
+const END_TIMEOUT: Span = Span::seconds(6);
 /// Minimum time between two progress reports of a flow. Slightly less than the time between
 /// the engine's reports ([`WATCHED_EVERY`](crate::jitlat::flow::WATCHED_EVERY)), so that each of them is sent.
 const MIN_FEEDBACK_INTERVAL: Span = Span::millis(990);
@@ -270,6 +270,31 @@ impl ServerMachine {
         }
     }
 
+    /// Ends every stream early, because the server is stopped: the client can fetch what it measured so far.
+    pub(super) fn cut_all(&mut self, now: Tick) {
+        for i in 0..self.flows.len() {
+            let id = FlowId(i as u8);
+            let flow = &mut self.flows[i];
+            if flow.outcome.is_some() {
+                continue;
+            }
+            match flow.role {
+                FlowRole::Receive => self.flow_command(FlowCommand::Cut(id, Span::ZERO)),
+                FlowRole::Send if flow.end_sent || flow.stopped => {}
+                FlowRole::Send => {
+                    flow.end_sent = true;
+                    match flow.ended {
+                        Some(sent) => self.outgoing.push_back(Message::End(id, sent)),
+                        None => {
+                            flow.deadline = now.steady + ENGINE_TIMEOUT;
+                            self.flow_command(FlowCommand::Cut(id, Span::ZERO));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
     pub(super) fn settle_flow(&mut self, now: Tick, id: FlowId, outcome: FlowOutcome) {
         if self.stage != ServerStage::Running {
             return;
@@ -299,7 +324,8 @@ impl ServerMachine {
             spec: f.spec.clone(),
             outcome: f.outcome.take().unwrap_or(FlowOutcome::Failed("never run".into())),
         });
-        let results = Arc::new(SessionResults { flows: flows.collect(), host: self.host.clone() });
+        let (flows, host) = (flows.collect(), self.host.clone());
+        let results = Arc::new(SessionResults { flows, host, stopped: self.stopping });
         self.results = Some(Arc::clone(&results));
         self.stage = ServerStage::Settled;
         self.idle_from(now);
