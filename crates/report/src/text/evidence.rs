@@ -1,6 +1,6 @@
 //! Sections below the classic report: the meaning of the figures, their reliability, and the reasons.
 
-use super::{Page, WordStyle, count, dash, printable, share, two_way};
+use super::{Page, WordStyle, above_zero, count, dash, printable, share, two_way};
 use crate::mean;
 use jitlat_core::clock::SyncState;
 use jitlat_core::scalars::{ExactNumber, Selector, selectors};
@@ -122,8 +122,8 @@ fn loss_interval(events: &ShareInterval) -> String {
     let plural = if events.events == 1 { "" } else { "s" };
     match (events.ci95, events.absent) {
         (Some([low, high]), _) => format!(
-            ", between {:.3}% and {:.3}% with 95% confidence, from {} event{plural}",
-            low * 100.0,
+            ", between {}% and {:.3}% with 95% confidence, from {} event{plural}",
+            above_zero(low * 100.0, 3),
             high * 100.0,
             events.events
         ),
