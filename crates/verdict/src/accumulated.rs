@@ -77,8 +77,7 @@ pub fn add(
     so_far.lost = so_far.lost.saturating_add(lost);
     so_far.bursts += case.scattered.pattern().burst_ratio * lost as f64;
     so_far.effects += case.scattered.design_effect() * lost as f64;
-    so_far.was_set |=
-        case.steps.iter().any(|(_, r)| matches!(r, StepReason::SenderClock | StepReason::ReceiverClock));
+    so_far.was_set |= case.was_set();
     so_far.end = at + case.duration;
     lasting(&case)
 }
@@ -180,8 +179,9 @@ pub fn judgement(
     };
     let found = so_far.found;
     let touched = (found.iter().map(affected_share).sum::<f64>() * known.sent as f64) as u64;
-    let gaps = Severity::Good;
-    let findings = CaseFindings { found, lived, with_hosts: None, known, received, duration, touched, gaps };
+    let (gaps, was_set) = (Severity::Good, so_far.was_set);
+    let findings =
+        CaseFindings { found, lived, with_hosts: None, known, received, duration, touched, gaps, was_set };
     Some(conclude(findings, session, profiles))
 }
 

@@ -93,7 +93,9 @@ impl<'a> Case<'a> {
         let known = KnownPackets::of(session, came);
         let mut delays = Delays::new(series);
         let mut noise = delays.noise();
-        let set = schedule::clock_steps(&delays, material, noise);
+        let mut set = schedule::clock_steps(&delays, material, noise);
+        // A full window delays packets and then the program, which looks like a clock that was set.
+        set.retain(|step| !tcp_limits::is_held_at(&session.tcp, delays.seconds(step.place)));
         let mut steps: Vec<(LevelStep, StepReason)> =
             set.iter().map(|s| (*s, StepReason::SenderClock)).collect();
         for step in &set {
@@ -433,12 +435,16 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// Returns true if a clock was set during the test.
+    pub fn was_set(&self) -> bool {
+        self.steps.iter().any(|(_, r)| matches!(r, StepReason::SenderClock | StepReason::ReceiverClock))
+    }
+
     /// Returns the impairments that an application experiences, leaving out outages.
     pub fn experience(&self) -> Experience {
         let [sent, lost] = self.sent_and_lost();
         let clock = self.material.clock;
-        let was_set =
-            self.steps.iter().any(|(_, r)| matches!(r, StepReason::SenderClock | StepReason::ReceiverClock));
+        let was_set = self.was_set();
         let base_ns = self.material.min().and_then(|min| match is_one_host(self.material.session) {
             true if !self.material.round_trip && !was_set => Some(min as f64),
             _ => smallest_one_way(min, clock, self.material.round_trip, was_set),

@@ -9,7 +9,16 @@ pub(crate) fn of_counts(sent: u64, received: u64) -> Answer {
     let headline = headline::of_counts(sent, received);
     let severity = if received == 0 { Severity::Bad } else { Severity::Unknown };
     let (buffer_ns, causes, profiles) = (None, Vec::new(), BTreeMap::new());
-    Answer { complete: true, severity, host: None, headline, buffer_ns, causes, profiles }
+    Answer {
+        complete: true,
+        severity,
+        host: None,
+        headline,
+        buffer_ns,
+        without_clock_step: None,
+        causes,
+        profiles,
+    }
 }
 
 #[cfg(test)]

@@ -24,7 +24,10 @@ pub fn findings(s: &Summary) -> Vec<Verdict> {
     if let Some((level, text)) = buffer(s) {
         say("buffer", level, text);
     }
-    if let Some(whole) = s.pdv.percentile(Percent(99_900)) {
+    if let Some(without) = s.answer.as_ref().and_then(|answer| answer.without_clock_step.as_ref()) {
+        let text = sentences::jitter_without_clock_step(without);
+        say("jitter", of_wait(without.p999_ns).into(), text);
+    } else if let Some(whole) = s.pdv.percentile(Percent(99_900)) {
         // If the smallest delay changes, jitter mainly shows this change (metrics §16).
         let jumps =
             s.answer.as_ref().is_none_or(|a| a.names(CauseId::RouteChange) || a.names(CauseId::ClockStep));

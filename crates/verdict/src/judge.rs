@@ -7,8 +7,8 @@ use super::sentences::headline::{
     broadcast, effect_of_delay, effect_of_jitter, effect_of_missing, headline, not_as_asked, too_few_packets,
 };
 use super::sentences::profiles::with_the_hosts;
-use super::severity::{Experience, Played, of_outage};
-use jitlat_core::answer::{Answer, Cause, CauseId, Fault, HostGrade, Severity};
+use super::severity::{Experience, Played, Waits, of_outage};
+use jitlat_core::answer::{Answer, Cause, CauseId, Fault, HostGrade, JitterWithoutStep, Severity};
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::evidence::{Evidence, Judgement};
 use jitlat_core::session::Session;
@@ -42,6 +42,8 @@ pub(super) struct CaseFindings {
     pub touched: u64,
     /// Severity of gaps within bursts of loss.
     pub gaps: Severity,
+    /// True if a clock was set during the test.
+    pub was_set: bool,
 }
 
 /// Judges a test by its evidence, in general and for each of `profiles`; `with_hosts`: the profiles include the effects of
@@ -57,13 +59,15 @@ pub fn judge(material: &Evidence<'_>, profiles: &[Profile], with_hosts: bool) ->
         duration: case.duration,
         touched: case.touched(),
         gaps: case.of_gaps(),
+        was_set: case.was_set(),
     };
     conclude(findings, material.session, profiles)
 }
 
 /// Returns the verdict that follows from `findings` about the test of `session`.
 pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Profile]) -> Judgement {
-    let CaseFindings { mut found, lived, with_hosts, known, received, duration, touched, gaps } = findings;
+    let CaseFindings { mut found, lived, with_hosts, known, received, duration, touched, gaps, was_set } =
+        findings;
     let enough = known.sent >= MIN_PACKETS as u64;
     if !enough {
         // Unlike other causes, these do not depend on statistics.
@@ -112,6 +116,8 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
         _ => played.and_then(|p| strongest_effect(&p, &lived)),
     };
     let host = enough.then(|| host_grade(&found));
+    let without_clock_step =
+        Some(&lived.waits).filter(|_| was_set).and_then(|waits| without_clock_step(&found, waits));
     let buffer_ns = played.map(|p| p.buffer_ns).filter(|_| enough);
     let causes: Vec<Cause> = found.into_iter().map(|f| f.cause).collect();
     // Packets that this host could not send were not lost on the path.
@@ -133,8 +139,27 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     };
     let profiles = profiles.iter().filter_map(of_use).collect();
     let complete = known.complete;
-    let answer = Answer { complete, severity, host, headline: String::new(), buffer_ns, causes, profiles };
+    let headline = String::new();
+    let answer =
+        Answer { complete, severity, host, headline, buffer_ns, without_clock_step, causes, profiles };
     Judgement { answer, known, received, lost, felt }
+}
+
+/// Returns the jitter of the corrected `waits`; `None` if no clock step is among the causes `found`.
+fn without_clock_step(found: &[FoundCause], waits: &Waits) -> Option<JitterWithoutStep> {
+    let steps = || found.iter().map(|f| &f.cause).filter(|cause| cause.id == CauseId::ClockStep);
+    let first = steps().map(|cause| cause.from_s).min_by(f64::total_cmp)?;
+    let [p50_ns, p95_ns, p99_ns, p999_ns, max_ns] =
+        [0.5, 0.95, 0.99, 0.999, 1.0].map(|share| waits.at(share));
+    Some(JitterWithoutStep {
+        at_ns: (1e9 * first) as i64,
+        steps: steps().map(|cause| cause.count).sum(),
+        p50_ns: p50_ns?,
+        p95_ns: p95_ns?,
+        p99_ns: p99_ns?,
+        p999_ns: p999_ns?,
+        max_ns: max_ns?,
+    })
 }
 
 /// Returns true for causes that are losses of packets.

@@ -83,6 +83,13 @@ impl Judge for PathJudge {
 
     fn conclude(&self, summary: &mut Summary, conclusion: Conclusion<'_>) {
         let Conclusion { session, round_trips, judgement, both_ways } = conclusion;
+        if let (Some(figures), Some(both)) = (summary.two_way.as_mut(), &both_ways) {
+            for (way, answer) in [&mut figures.up, &mut figures.down].into_iter().zip(&both.answers) {
+                if let Some((way, answer)) = way.as_mut().zip(answer.as_ref()) {
+                    way.without_clock_step = answer.without_clock_step;
+                }
+            }
+        }
         let far_report = summary.two_way.as_ref().and_then(|figures| figures.far_report);
         let losses = summary.loss.events;
         let mut answer = judgement.map(|judgement| match (far_report, both_ways) {

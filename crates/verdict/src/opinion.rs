@@ -1,7 +1,7 @@
 //! [`Opinion`]: the verdict in one sentence, its evidence, and the reliability of the figures.
 
 use super::sentences::belief::{self, ClockKnowledge};
-use jitlat_core::answer::{Level, Verdict};
+use jitlat_core::answer::{JitterWithoutStep, Level, Verdict};
 use jitlat_core::distribution::Percent;
 use jitlat_core::spec::Transport;
 use jitlat_core::summary::{Coverage, Summary};
@@ -43,9 +43,14 @@ fn belief(s: &Summary) -> Vec<String> {
     lines
 }
 
+fn without_step(s: &Summary) -> Option<&JitterWithoutStep> {
+    s.answer.as_ref()?.without_clock_step.as_ref()
+}
+
 fn clocks(s: &Summary) -> ClockKnowledge {
     match (s.clock.offset_ns, s.clock.bound_ns) {
         _ if s.two_way.is_some() => ClockKnowledge::OneClock,
+        _ if without_step(s).is_some() => ClockKnowledge::Set,
         (Some(offset), Some(bound)) => ClockKnowledge::Bounded(offset as f64, bound),
         (Some(offset), None) => ClockKnowledge::Unbounded(offset as f64),
         (None, _) if s.clock.synchronised().is_some() => ClockKnowledge::Synchronised,
@@ -56,7 +61,8 @@ fn clocks(s: &Summary) -> ClockKnowledge {
 /// Compares the sender's own timing error with the jitter, for which it might be mistaken.
 fn sender(s: &Summary) -> Option<String> {
     let error = s.schedule_error.as_ref()?.of_program().p99 as f64;
-    let jitter = s.pdv.percentiles.at(Percent(99_000))? as f64;
+    let without = without_step(s).map(|without| without.p99_ns);
+    let jitter = without.or_else(|| s.pdv.percentiles.at(Percent(99_000)))? as f64;
     Some(belief::sender(error, jitter))
 }
 

@@ -88,6 +88,13 @@ impl Waits {
         Waits::with_least(SHARES.into_iter().filter_map(point).collect(), later)
     }
 
+    /// Returns the wait that this share of the packets does not exceed, in ns; `None` without packets. `share`: one of the
+    /// percentiles for which waits are stored.
+    pub fn at(&self, share: f64) -> Option<i64> {
+        let reached = self.points.iter().find(|(_, later)| *later <= 1.0 - share + 1e-9);
+        reached.or(self.points.last()).map(|(wait, _)| *wait)
+    }
+
     /// Adds the smallest buffers to `points`. `later` returns the share of packets that wait longer than a given time.
     fn with_least(mut points: Vec<(i64, f64)>, later: impl Fn(i64) -> f64) -> Waits {
         if !points.is_empty() {

@@ -155,6 +155,7 @@ pub fn answer(grid: &SweepGrid, points: &[SweepPoint], complete: bool) -> Answer
         host: None,
         headline: headline(level, place, too_few, change),
         buffer_ns: None,
+        without_clock_step: None,
         causes: Vec::new(),
         profiles: BTreeMap::new(),
     }

@@ -193,6 +193,7 @@ pub fn answer(severity: Severity, causes: Vec<Cause>) -> Answer {
         host: None,
         headline: String::new(),
         buffer_ns: None,
+        without_clock_step: None,
         causes,
         profiles: BTreeMap::new(),
     }

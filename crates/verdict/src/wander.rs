@@ -87,8 +87,9 @@ mod tests {
         wandering(&delays, delays.noise(), delays.together())
     }
 
+    /// Pseudo-random delay of up to 2 ms.
     fn noise(k: u32) -> i64 {
-        i64::from(k * 7919 % 1000) * 2 * US
+        i64::from(k.wrapping_mul(2_654_435_761) >> 16) % 1000 * 2 * US
     }
 
     #[test]

@@ -134,7 +134,9 @@ impl Notes {
         if let Some(drops) = session.receiver_drops.filter(|d| *d > 0) {
             self.warn("receiver_drops", sentences::receiver_drops(drops));
         }
-        if s.pdv_deskewed.is_some() {
+        // A line through delays with a step of a clock is not a drift.
+        let was_set = s.answer.as_ref().is_some_and(|answer| answer.without_clock_step.is_some());
+        if s.pdv_deskewed.is_some() && !was_set {
             let ppm = s.skew_hull.as_ref().map_or(0.0, |h| h.alpha_ppm);
             self.warn("skew", sentences::skew(ppm));
         }

@@ -119,6 +119,7 @@ pub(super) fn direction(
         trend: found.trend.filter(|_| was_steady),
         skew_hull: found.skew_hull.filter(|_| was_steady),
         pdv_deskewed: found.pdv_deskewed.filter(|_| was_steady),
+        without_clock_step: None,
         loss,
         undetermined,
         dejitter: found.dejitter.filter(|_| complete),

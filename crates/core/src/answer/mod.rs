@@ -29,6 +29,9 @@ pub struct Answer {
     /// The recommended play-out buffer, in ns above the smallest delay. It is the smallest buffer that is about as good
     /// as the best one. `None` if no buffer helps.
     pub buffer_ns: Option<i64>,
+    /// Jitter without the clock steps of the test; `None` if no clock was set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_clock_step: Option<JitterWithoutStep>,
     /// The causes found, the most important first; empty if there are none.
     pub causes: Vec<Cause>,
     /// Suitability for each profile, by name.
@@ -43,6 +46,27 @@ pub struct HostGrade {
     pub severity: Severity,
     /// Kinds of the causes that lie in the hosts, the most important first; empty if there are none.
     pub causes: Vec<CauseId>,
+}
+
+/// Jitter of a stream during which a clock was set, with the steps of the clock subtracted. Like the recommended
+/// buffer, it excludes drift of the clocks, changes of the smallest delay, and packets that a host sent or read late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct JitterWithoutStep {
+    /// Time of the first step, in ns since the first packet was sent.
+    pub at_ns: i64,
+    /// Number of steps.
+    pub steps: u64,
+    /// Median delay above the smallest, in ns.
+    pub p50_ns: i64,
+    /// 95th percentile, in ns.
+    pub p95_ns: i64,
+    /// 99th percentile, in ns.
+    pub p99_ns: i64,
+    /// 99.9th percentile, in ns.
+    pub p999_ns: i64,
+    /// Largest delay above the smallest, in ns.
+    pub max_ns: i64,
 }
 
 /// The largest of several events that are reported as one cause.

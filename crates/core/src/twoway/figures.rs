@@ -1,6 +1,7 @@
 //! [`TwoWayFigures`]: results of a two-way test other than its round trips.
 
 use super::{Directions, FarReport, NotAnswers, TcpStats};
+use crate::answer::JitterWithoutStep;
 use crate::summary::{
     ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, Rfc3550, SkewHull, StampCounts, Trend,
     Y1541,
@@ -126,6 +127,9 @@ pub struct DirectionResult {
     pub skew_hull: Option<SkewHull>,
     /// PDV with the skew removed; `None` if it is negligible.
     pub pdv_deskewed: Option<Distribution>,
+    /// Jitter without the clock steps of the test; `None` if no clock was set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_clock_step: Option<JitterWithoutStep>,
     /// Loss and its clustering, computed from the packets known to be received or lost in this direction. `None` if
     /// there are none, because the far host does not count and packets were also lost in the other direction.
     pub loss: Option<Loss>,

@@ -235,6 +235,7 @@ pub fn answer(r: &TcpResult) -> Answer {
             headline(&judged, directions.len())
         },
         buffer_ns: None,
+        without_clock_step: None,
         causes,
         profiles: BTreeMap::new(),
     }

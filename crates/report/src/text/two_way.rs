@@ -203,6 +203,11 @@ fn delay(page: &mut Page, name: &str, way: &DirectionResult, clocks: &str) {
         dash(way.pdv.percentile(Percent(99_900)).map(eng4)),
         dash(way.ipdv.stddev.map(eng4_f64)),
     ));
+    if let Some(without) = &way.without_clock_step {
+        let [p99, p999] = [without.p99_ns, without.p999_ns].map(eng4);
+        let note = jitlat_verdict::without_clock_step(without);
+        page.item(&format!("one way {name}: jitter 99% = {p99}, 99.9% = {p999}; {note}"));
+    }
 }
 
 /// Adds the delay in both directions, corrected by the clock offset that round trips allow to estimate.

@@ -244,6 +244,72 @@ fn unknown_clocks_give_no_delay() {
 }
 
 #[test]
+fn a_clock_step_is_excluded_from_the_table() {
+    // The receiving host's clock is set forward by 1 s at 3.2 s.
+    let delay = |seq: i64| Some(12 * MS + if seq < 160 { 0 } else { 1_000 * MS });
+    let m = Measured::of(&session(Direction::Up, 1000), records(1000, delay));
+    let page = shown(&Screen::new(&[m.stream("one way")], Relation::Separate), &plain());
+    let row = page.lines().find(|line| line.starts_with("to server")).unwrap_or_else(|| panic!("{page}"));
+    assert!(row.contains("clock set") && !row.contains("1.0 s") && !row.contains(" s "), "{page}");
+    assert!(page.contains("jitter and buffer are without the clock step at 3.2 s"), "{page}");
+    assert!(page.contains("a clock was set during the test: no absolute delay"), "{page}");
+}
+
+#[test]
+fn both_percentiles_of_a_row_are_values_or_both_are_bounds() {
+    // The delay is between 1 us and 40 ms, and the clocks may be off by 12 ms.
+    for us in [1, 100, 300, 11_500, 11_990, 12_010, 20_000, 40_000] {
+        let n = 1000;
+        let m = Measured::of(&probed(session(Direction::Up, n), n), records(n, |_| Some(us * 1000)));
+        let page = shown(&Screen::new(&[m.stream("one way")], Relation::Separate), &plain());
+        let row = page.lines().find(|line| line.starts_with("to server")).unwrap_or_else(|| panic!("{page}"));
+        // The name of the row and the verdict are three words; each cell is a number and its unit.
+        let words: Vec<&str> = row.split_whitespace().collect();
+        let ns = |at: usize| {
+            let unit = ["ns", "us", "ms", "s"].iter().position(|unit| *unit == words[at + 1]).unwrap();
+            words[at].trim_start_matches('<').parse::<f64>().unwrap() * 1000f64.powi(unit as i32)
+        };
+        assert_eq!(words[3].starts_with('<'), words[5].starts_with('<'), "{us} us: {row}");
+        assert!(ns(3) <= ns(5), "{us} us: {row}");
+    }
+}
+
+#[test]
+fn the_grade_and_the_traffic_of_profiles_are_explained() {
+    // 150 ms: a conversation is fine, games are not; video sends larger and more packets.
+    let n = 1000;
+    let mut session = session(Direction::Up, n);
+    session.dst = session.src;
+    session.spec =
+        TestSpec::new(Direction::Up, Transport::Udp, n.into(), 80, Span(20 * MS), Schedule::Periodic)
+            .unwrap();
+    let m = Measured::of(&session, records(n, |_| Some(150 * MS)));
+    let page = shown(&Screen::new(&[m.stream("one way")], Relation::Separate), &plain());
+    let joined = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(joined.contains("the verdict is for a conversation with this buffer"), "{page}");
+    assert!(joined.contains("measured with 80 bytes every 20 ms; "), "{page}");
+    assert!(joined.contains("video sends 1200 bytes every 5.0 ms"), "{page}");
+    assert!(joined.contains("limit 100 ms"), "{page}");
+}
+
+#[test]
+fn drift_is_either_in_the_jitter_or_not() {
+    let n = 3000;
+    let drift = |seq: i64| Some(12 * MS + seq * 20 * 60);
+    let m = Measured::of(&session(Direction::Up, n), records(n, drift));
+    assert!(m.summary.pdv_deskewed.is_some());
+    let page = text::report(&m.summary, &plain());
+    let joined = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(!joined.contains("inflates jitter"), "{page}");
+    if joined.contains("drift apart by") && joined.contains("raw jitter") {
+        assert!(
+            joined.contains("the raw jitter includes this drift, the de-skewed figures do not"),
+            "{page}"
+        );
+    }
+}
+
+#[test]
 fn colours_are_styles_of_the_same_text() {
     let m = queued(1000);
     let screen = || Screen::new(&[m.stream("one way")], Relation::Separate);

@@ -3,6 +3,7 @@
 //!
 //! `just verdicts` runs all of it and prints the tables of `docs/metrics/verdict.md`; `cargo test` runs a sample.
 
+mod clock_steps;
 mod context;
 mod hosts;
 mod judgements;

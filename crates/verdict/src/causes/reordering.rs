@@ -2,6 +2,7 @@
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
+use crate::episodes::Episode;
 use crate::sentences::causes::reordering;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::metrics::stat::wilson95;
@@ -27,8 +28,9 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     }
     // Packets near a route change or a clock step are left out, because each of these reorders packets only once.
     let near_step = |k: usize| case.steps.iter().any(|(s, _)| s.place.abs_diff(k) <= 60);
-    // A queue, or a burst sent after a stall, may reorder its packets by itself.
-    let mut queues = case.episodes.queues.iter().peekable();
+    // A queue, or a burst sent after a stall, may reorder its packets by itself; a queue throughout the test does not.
+    let is_brief = |queue: &&Episode| queue.to - queue.from < case.delays.len();
+    let mut queues = case.episodes.queues.iter().filter(is_brief).peekable();
     let mut in_queue = |k: usize| {
         while queues.next_if(|queue| queue.to <= k).is_some() {}
         queues.peek().is_some_and(|queue| queue.from <= k)

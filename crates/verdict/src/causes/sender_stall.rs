@@ -127,7 +127,7 @@ mod tests {
             found.cause.because,
             "the sender stalled for 2.5 s, from 6.0 s on: 99 packets left late, 25 were not sent"
         );
-        let judgement = judge(&test.material(), &[]);
+        let judgement = judge(&test.material(), &[], false);
         assert_eq!((judgement.known.sent, judgement.lost), (975, 0));
         let ids: Vec<CauseId> = judgement.answer.causes.iter().map(|c| c.id).collect();
         assert_eq!(ids, [CauseId::SenderStall], "its system refused nothing");
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_sender_that_skips_a_fifth_of_the_packets_did_not_measure_what_was_asked() {
-        let judgement = judge(&with_skips(2000 + 150 * 20).material(), &[]);
+        let judgement = judge(&with_skips(2000 + 150 * 20).material(), &[], false);
         assert_eq!(judgement.answer.severity, Severity::Unknown);
         assert_eq!(
             judgement.felt.as_deref(),

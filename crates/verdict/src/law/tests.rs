@@ -95,7 +95,7 @@ fn parts(x: i64) -> Option<f64> {
 #[test]
 fn even_losses_are_policed() {
     let is_policed = |sent, lost: usize, z, spacing| {
-        manner_of(sent, &vec![1; lost], z, 1.0, spacing) == (LossManner::Policed, 0.9)
+        manner_of(sent, &vec![1; lost], z, 1.0, spacing) == (LossManner::Policed, 0.95)
     };
     assert_eq!(first(0..=5000, |z| is_policed(1000, 50, parts(z), None)), 2577, "the runs test at 1 %");
     assert_eq!(first(1..=100, |lost| is_policed(1000, lost as usize, Some(3.0), None)), 21, "more than 2 %");
@@ -116,22 +116,22 @@ fn a_rate_limit_takes_runs_of_about_one_length() {
 
 #[test]
 fn clustered_losses_are_bursty() {
-    assert_eq!(manner_of(1000, &[5; 20], None, 1.0, None), (LossManner::Bursty, 0.95));
+    assert_eq!(manner_of(1000, &[5; 20], None, 1.0, None), (LossManner::Bursty, 0.97));
     // If distances show nothing, the runs test decides.
     let of = |z, burst_ratio: i64| manner_of(1000, &[1; 20], z, burst_ratio as f64 / 1000.0, None);
     assert_eq!(first(-5000..=0, |z| of(parts(z), 2000).0 != LossManner::Bursty), -2576);
     assert_eq!(first(1000..=2000, |b| of(Some(-3.0), b).0 == LossManner::Bursty), 1250);
-    assert_eq!(of(Some(-4.0), 2000), (LossManner::Bursty, 0.8));
+    assert_eq!(of(Some(-4.0), 2000), (LossManner::Bursty, 0.9));
     // Two bursts with a burst ratio of 2, with too few losses for the runs test.
     let few = |runs: usize, burst_ratio| manner_of(1000, &vec![1; runs], None, burst_ratio, None);
-    assert_eq!(few(2, 2.0), (LossManner::Bursty, 0.6));
-    assert_eq!([few(1, 2.0), few(2, 1.99)], [(LossManner::Random, 0.6); 2]);
+    assert_eq!(few(2, 2.0), (LossManner::Bursty, 0.8));
+    assert_eq!([few(1, 2.0), few(2, 1.99)], [(LossManner::Random, 0.85); 2]);
 }
 
 #[test]
 fn losses_without_a_pattern_are_random() {
     let of = |z| manner_of(1000, &[1; 20], Some(z), 1.0, None);
-    for (z, confidence) in [(0.0, 0.9), (1.95, 0.9), (1.96, 0.7), (-1.95, 0.9), (-1.96, 0.7)] {
+    for (z, confidence) in [(0.0, 0.95), (1.95, 0.95), (1.96, 0.9), (-1.95, 0.95), (-1.96, 0.9)] {
         assert_eq!(of(z), (LossManner::Random, confidence), "z = {z}");
     }
 }

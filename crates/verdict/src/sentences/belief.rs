@@ -19,6 +19,8 @@ pub enum ClockKnowledge {
     Synchronised,
     /// The offset is unknown.
     Unknown,
+    /// A clock was set during the test.
+    Set,
 }
 
 /// Describes how the clocks affect the figures.
@@ -46,6 +48,11 @@ pub fn clocks(knowledge: ClockKnowledge) -> String {
         ClockKnowledge::Unknown => {
             "Delay: the clock offset is unknown, so absolute delays mean nothing; their differences, jitter and loss are \
              not affected."
+                .to_owned()
+        }
+        ClockKnowledge::Set => {
+            "Delay: a clock was set during the test, so absolute delays mean nothing; loss is not affected, and jitter is \
+             given without the step."
                 .to_owned()
         }
     }

@@ -1,6 +1,7 @@
 //! Sentences about single figures.
 
-use super::numbers::{count, percent};
+use super::numbers::{count, moment, percent};
+use jitlat_core::answer::JitterWithoutStep;
 use jitlat_core::metrics::regression::TrendVerdict;
 use jitlat_core::units::eng3 as time;
 
@@ -79,6 +80,30 @@ pub fn jitter_between_steps(within: f64, whole: f64) -> String {
         time(within),
         time(whole)
     )
+}
+
+/// Describes the jitter of a stream during which a clock was set.
+pub fn jitter_without_clock_step(without: &JitterWithoutStep) -> String {
+    format!(
+        "Jitter without {}: half of the packets arrive within {} of the fastest, 99.9 % within {}.",
+        the_steps(without),
+        time(without.p50_ns as f64),
+        time(without.p999_ns as f64)
+    )
+}
+
+/// Note on a table whose jitter excludes steps of a clock: `jitter and buffer are without the clock step at 3.2 s`.
+pub fn without_clock_step(without: &JitterWithoutStep) -> String {
+    format!("jitter and buffer are without {}", the_steps(without))
+}
+
+/// Returns `the clock step at 3.2 s`, or `the 3 clock steps from 3.2 s on`.
+fn the_steps(without: &JitterWithoutStep) -> String {
+    let at = moment(without.at_ns as f64 / 1e9);
+    match without.steps {
+        0..=1 => format!("the clock step at {at}"),
+        n => format!("the {n} clock steps from {at} on"),
+    }
 }
 
 /// Describes the share of packets that were reordered.

@@ -5,6 +5,7 @@ mod common;
 #[path = "../../../core/tests/common/stream.rs"]
 mod stream;
 
+mod ladder;
 mod scalars;
 mod state;
 mod stretches;

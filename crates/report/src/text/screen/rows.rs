@@ -2,9 +2,10 @@
 
 use super::layout::MAX_STREAMS;
 use super::{ScreenStream, Timeline};
+use crate::text::above_zero;
 use crate::text::is_one_host;
 use crate::text::page::{WordStyle, mark};
-use jitlat_core::answer::{CauseId, Severity};
+use jitlat_core::answer::{CauseId, JitterWithoutStep, Severity};
 use jitlat_core::summary::{Distribution, LocalQueue, Percent, Summary};
 use jitlat_core::summary::{NoInterval, ShareInterval};
 use jitlat_core::twoway::{DirectionResult, FarReport};
@@ -28,12 +29,20 @@ pub(super) enum DelayKnowledge {
     Unknown,
     /// Two clocks whose estimate contradicts the delays.
     Contradicted,
+    /// Two clocks, one of which was set during the test.
+    Set,
 }
 
 impl DelayKnowledge {
     /// Returns the basis of a test's delays.
     pub(super) fn of(s: &Summary) -> DelayKnowledge {
-        if s.is_round_trip() || is_one_host(s) {
+        if s.is_round_trip() {
+            return DelayKnowledge::One;
+        }
+        if without_step(s).is_some() {
+            return DelayKnowledge::Set;
+        }
+        if is_one_host(s) {
             return DelayKnowledge::One;
         }
         match s.correction() {
@@ -46,6 +55,9 @@ impl DelayKnowledge {
     }
 
     fn of_way(s: &Summary, way: &DirectionResult) -> DelayKnowledge {
+        if way.without_clock_step.is_some() {
+            return DelayKnowledge::Set;
+        }
         if is_one_host(s) {
             return DelayKnowledge::One;
         }
@@ -69,7 +81,7 @@ impl DelayKnowledge {
         match self {
             DelayKnowledge::One => Some(0),
             DelayKnowledge::Bounded(shift, _) | DelayKnowledge::Unbounded(shift) => Some(shift),
-            DelayKnowledge::Unknown | DelayKnowledge::Contradicted => None,
+            DelayKnowledge::Unknown | DelayKnowledge::Contradicted | DelayKnowledge::Set => None,
         }
     }
 
@@ -80,6 +92,7 @@ impl DelayKnowledge {
             DelayKnowledge::Unbounded(_) | DelayKnowledge::Unknown | DelayKnowledge::Contradicted => {
                 "unknown".to_owned()
             }
+            DelayKnowledge::Set => "clock set".to_owned(),
         }
     }
 }
@@ -110,7 +123,7 @@ impl FigureRow {
             figures: figures(RowFigures {
                 clocks: DelayKnowledge::of(s),
                 delay: &s.latency,
-                jitter: s.pdv_deskewed.as_ref().unwrap_or(&s.pdv),
+                jitter: jitter(without_step(s), s.pdv_deskewed.as_ref().unwrap_or(&s.pdv)),
                 lost: lost(s),
                 buffer: s.answer.as_ref().and_then(|a| a.buffer_ns),
             }),
@@ -125,7 +138,10 @@ impl FigureRow {
                 figures: figures(RowFigures {
                     clocks: DelayKnowledge::of_way(s, way),
                     delay: &way.latency,
-                    jitter: way.pdv_deskewed.as_ref().unwrap_or(&way.pdv),
+                    jitter: jitter(
+                        way.without_clock_step.as_ref(),
+                        way.pdv_deskewed.as_ref().unwrap_or(&way.pdv),
+                    ),
                     lost: lost_on(way),
                     buffer: None,
                 }),
@@ -156,17 +172,32 @@ impl FigureRow {
     }
 }
 
+/// Returns the 99th percentile of `d`, in ns; `None` if there are too few packets.
+fn p99(d: &Distribution) -> Option<f64> {
+    d.percentile(P99).filter(|_| d.n >= MIN_PACKETS_FOR_P99).map(|ns| ns as f64)
+}
+
+/// Returns the 99th percentile of the jitter: of `without`, if a clock was set, else of `raw`.
+fn jitter(without: Option<&JitterWithoutStep>, raw: &Distribution) -> Option<f64> {
+    without.map_or_else(|| p99(raw), |without| Some(without.p99_ns as f64))
+}
+
+/// Returns the jitter of a stream during which a clock was set, without that step.
+pub(super) fn without_step(s: &Summary) -> Option<&JitterWithoutStep> {
+    s.answer.as_ref()?.without_clock_step.as_ref()
+}
+
 struct RowFigures<'a> {
     clocks: DelayKnowledge,
     delay: &'a Distribution,
-    jitter: &'a Distribution,
+    /// 99th percentile of the jitter, in ns; `None` if there are too few packets.
+    jitter: Option<f64>,
     lost: Option<String>,
     buffer: Option<i64>,
 }
 
 fn figures(of: RowFigures<'_>) -> [String; 6] {
     let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), eng3);
-    let p99 = |d: &Distribution| d.percentile(P99).filter(|_| d.n >= MIN_PACKETS_FOR_P99).map(|ns| ns as f64);
     let shift = of.clocks.shift();
     let corrected = |raw: Option<f64>| raw.zip(shift).map(|(ns, shift)| ns - shift as f64);
     // No packet arrives before it was sent: if the median is negative, only its upper bound is known, and the
@@ -183,7 +214,7 @@ fn figures(of: RowFigures<'_>) -> [String; 6] {
         delay(of.delay.median),
         delay(p99(of.delay)),
         error,
-        time(p99(of.jitter)),
+        time(of.jitter),
         of.lost.unwrap_or_else(|| "-".to_owned()),
         describe_buffer(of.buffer),
     ]
@@ -232,7 +263,9 @@ pub(super) fn describe_loss(lost: u64, sent: u64, events: Option<&ShareInterval>
     let digits = percent(share).split_once('.').map_or(0, |(_, digits)| digits.len());
     let end = |share: f64| format!("{:.digits$}", (100.0 * share).clamp(0.0, 100.0));
     let range = match events {
-        Some(ShareInterval { ci95: Some([low, high]), .. }) => format!(" ({}-{})", end(*low), end(*high)),
+        Some(ShareInterval { ci95: Some([low, high]), .. }) => {
+            format!(" ({}-{})", above_zero(100.0 * low, digits), end(*high))
+        }
         Some(ShareInterval { absent: Some(NoInterval::OneEvent), .. }) => " (1 event)".to_owned(),
         _ => String::new(),
     };

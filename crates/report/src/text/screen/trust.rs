@@ -2,7 +2,7 @@
 
 use super::ScreenStream;
 use super::content::{is_reported, sender};
-use super::rows::{DelayKnowledge, MIN_PACKETS_FOR_P99, shown_queue};
+use super::rows::{DelayKnowledge, MIN_PACKETS_FOR_P99, shown_queue, without_step};
 use crate::text::count;
 use crate::text::two_way::describe_far_report;
 use jitlat_core::answer::CauseId;
@@ -45,6 +45,7 @@ pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String>
         lines.extend(local_queue(&received).map(str::to_owned));
         let compared = same || received.len() == 1;
         lines.extend(clocks(s).into_iter().filter(|_| compared && !is_reported(s)));
+        lines.extend(clock_steps(&received));
     }
     lines.extend(streams.iter().flat_map(|s| reported(s.summary)));
     let from: Vec<(&str, &Summary)> = streams
@@ -152,7 +153,18 @@ fn clocks(s: &Summary) -> Option<String> {
             "clock probes and delays contradict each other: no absolute delay; jitter and loss are not affected"
                 .to_owned()
         }
+        DelayKnowledge::Set => {
+            "a clock was set during the test: no absolute delay; loss is not affected".to_owned()
+        }
     })
+}
+
+/// States that the jitter of the table excludes steps of a clock.
+fn clock_steps(received: &[&Summary]) -> Option<String> {
+    let ways = received.iter().filter_map(|s| s.two_way.as_ref()).flat_map(|t| [&t.up, &t.down]);
+    let ways = ways.flatten().filter_map(|way| way.without_clock_step.as_ref());
+    let step = received.iter().find_map(|s| without_step(s)).or(ways.into_iter().next())?;
+    Some(jitlat_verdict::without_clock_step(step))
 }
 
 /// Describes the sources of the timestamps.
@@ -230,7 +242,7 @@ fn sample(received: &[&Summary]) -> Option<String> {
         MIN_PACKETS_FOR_P99..1000 => format!("{packets}: enough for the 99th percentile, not for the 99.9th"),
         _ => format!("{packets}: enough for the 99.9th percentile"),
     };
-    let skewed = received.iter().any(|s| s.pdv_deskewed.is_some());
+    let skewed = received.iter().any(|s| s.pdv_deskewed.is_some() && without_step(s).is_none());
     let skewed = if skewed { "; jitter excludes the clocks' drift" } else { "" };
     Some(format!("{resolved}{skewed}"))
 }
