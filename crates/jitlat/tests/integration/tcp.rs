@@ -294,7 +294,7 @@ fn parts_that_are_not_one_whole_are_refused() {
         (vec![&a, &b, &b], "part 2/2 was given twice"),
         (vec![&a, &other], "belong to different captures"),
         (vec![&a, &port], "belong to different captures"),
-        (vec![&data.join("README.md")], "not a state of a part (jitlat tcp"),
+        (vec![&data.join("README.md")], "not a state file of a part"),
     ] {
         let (code, text) = join(&parts);
         assert!(code == Some(2) && text.contains(why), "{text}");
