@@ -257,6 +257,7 @@ mod tests {
                 buffer_ns: None,
                 causes: Vec::new(),
                 profiles: Default::default(),
+                without_clock_step: None,
             }),
             ..Summary::default()
         };
