@@ -314,6 +314,8 @@ impl ClientMachine {
         if self.stage != ClientStage::Reconnecting {
             return;
         }
+        // The deadline was that of the earlier connection; each step on this one has a timeout.
+        self.answer_by = Some(SteadyTime(i64::MAX));
         if core::mem::replace(&mut self.was_unanswered, false) {
             self.client.notes.push(FETCHED_AGAIN.to_owned());
         }
