@@ -340,7 +340,7 @@ pub fn compare(
         LabelledRun { label: label.clone(), source: s.name.clone(), summary, samples }
     };
     let runs: Vec<LabelledRun> = named.iter().map(run).collect();
-    let question = ComparisonSettings { basis, statistic, varied: None, seed };
+    let question = ComparisonSettings { basis, statistic, seed, ..ComparisonSettings::default() };
     let grid = py.detach(|| ComparisonGrid::new(&runs, &RunKey::Label, None, None, &question));
     if grid.comparisons().next().is_none() {
         return Err(Error::new_err("nothing could be compared"));

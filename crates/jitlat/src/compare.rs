@@ -14,17 +14,17 @@ use jitlat_output::{ReportParts, screen};
 use jitlat_report::text::screen::Screen;
 use jitlat_report::text::{TextOptions, comparison};
 use jitlat_verdict::compare::{
-    Basis, ComparisonGrid, ComparisonOutcome, ComparisonSettings, FailCondition, LabelledRun, RunKey,
-    Statistic,
+    Basis, ComparisonGrid, ComparisonOutcome, ComparisonSettings, FailCondition, LabelledRun, LossMargin,
+    Margins, RunKey, Statistic, TimeMargin,
 };
 use tracing::error;
 
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Within each row every column is compared with the first. \"Different\" requires three \
-                  things: a 95 % interval (block bootstrap) that excludes no change, an effect that is not \
-                  negligible (Cliff's delta), and a change larger than the measurement errors.\nExit status: \
-                  0 compared; 1 a --fail-if condition holds; 2 nothing could be compared."
+    after_help = "Within each row every column is compared with the first: jitter, delay if the clocks are \
+                  known, and loss. \"Worse\" and \"better\" need an interval of the difference that excludes 0, \
+                  \"same\" one within the margins; otherwise the largest possible difference is printed.\nExit \
+                  status: 0 compared; 1 a --fail-if condition holds; 2 nothing could be compared."
 )]
 pub struct CompareArgs {
     /// Logs, or summaries written with --json; LABEL=FILE sets a label
@@ -46,7 +46,7 @@ pub struct CompareArgs {
     /// Show means and intervals over a numeric key (tag:distance) instead of comparing
     ///
     /// Runs with the same number are combined: one curve, or one for each --group-by.
-    #[arg(long, value_name = "KEY", conflicts_with_all = ["rows", "baseline", "basis", "statistic", "seed", "fail_if"])]
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["rows", "baseline", "basis", "statistic", "margin", "loss_margin", "seed", "fail_if"])]
     pub along: Option<RunKey>,
     /// Confidence of the intervals of --along, in percent: 90, 95 or 99
     #[arg(long, value_name = "P", default_value = "95", requires = "along")]
@@ -60,12 +60,23 @@ pub struct CompareArgs {
     /// Statistic for the verdict: median, or p99
     #[arg(long, value_name = "STATISTIC", default_value = "median")]
     pub statistic: StatisticArg,
-    /// Seed of the bootstrap
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Largest difference of a time that counts as the same: 10% or 1ms
+    ///
+    /// A share of the first column's figure, or a time. Default: 10% (the narrow limits of bioequivalence), for delay at
+    /// most 1ms (a tenth of the smallest delay budget of interactive traffic).
+    #[arg(long, value_name = "SIZE")]
+    pub margin: Option<TimeMargin>,
+    /// Largest difference of loss that counts as the same, in percentage points
+    ///
+    /// The default changes the mean opinion score of speech by less than 0.05 (ITU-T G.107).
+    #[arg(long, value_name = "P%", default_value = "0.5%")]
+    pub loss_margin: LossMargin,
+    /// Seed that --json repeats; the intervals do not depend on it
+    #[arg(long, value_name = "N", default_value_t = 1, hide = true)]
     pub seed: u64,
     /// Exit with status 1 on worse, different, loss>1%, jitter-p99>+20% …
     ///
-    /// The condition is a verdict, a figure of any run (loss>1%, jitter-p99>30ms, mos<3.8), or its change from the
+    /// worse: jitter, delay or loss is worse beyond chance. The condition is a verdict, a figure of any run (loss>1%, jitter-p99>30ms, mos<3.8), or its change from the
     /// first column (jitter-p99>+5ms, jitter-p99>+20%, loss>+0.5%, mos<-0.3). May be repeated.
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<FailCondition>,
@@ -109,6 +120,7 @@ pub fn run(args: &CompareArgs) -> Result<ExitStatus> {
         },
         varied: None,
         seed: args.seed,
+        margins: Margins { time: args.margin, loss: args.loss_margin },
     };
     if let Some(baseline) = args.baseline.as_ref().filter(|b| !runs.iter().any(|r| columns.of(r) == **b)) {
         let mut names: Vec<String> = runs.iter().map(|r| columns.of(r)).collect();

@@ -79,5 +79,6 @@ fn line(row: &str, cell: &Cell, c: Option<&Comparison>) -> ReportLine {
     add("shift_ns", text(c.and_then(|c| c.shift)));
     let unlike = c.map(|c| c.unlike.iter().map(|u| u.text.as_str()).collect::<Vec<_>>().join("; "));
     add("unlike", unlike);
+    add("verdict", c.map(|c| comparison::SideChange::of(c).name().to_owned()));
     line
 }

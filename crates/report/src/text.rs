@@ -156,6 +156,16 @@ fn endpoint(ip: Option<IpAddr>, port: u16) -> String {
     ip.map_or_else(|| format!("-:{port}"), |ip| SocketAddr::new(ip, port).to_string())
 }
 
+/// Formats a number above 0 with this many digits, or more if it would be rounded to 0: the lower end of an interval of
+/// loss is never 0.
+fn above_zero(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$}");
+    if digits < 9 && text.bytes().all(|c| matches!(c, b'0' | b'.')) {
+        return above_zero(value, digits + 1);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,6 +188,13 @@ mod tests {
         );
         session.src = None;
         assert!(sending(&session).contains("from -:0 to"));
+    }
+
+    #[test]
+    fn a_lower_end_above_zero_is_not_printed_as_zero() {
+        let of = [(1.234, 1), (0.04, 1), (0.04, 2), (0.000_31, 2), (12.0, 0)]
+            .map(|(x, digits)| above_zero(x, digits));
+        assert_eq!(of, ["1.2", "0.04", "0.04", "0.0003", "12"]);
     }
 
     #[test]

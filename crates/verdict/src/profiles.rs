@@ -150,7 +150,7 @@ pub struct Interruption {
 }
 
 impl Interruption {
-    /// Creates the impairment by outages of the path with this severity.
+    /// Creates an impairment of this severity, caused by outages of the path.
     pub const fn by_outages(severity: Severity) -> Interruption {
         Interruption { severity, because: sentences::OUTAGES }
     }

@@ -1,7 +1,9 @@
 //! [`Comparable`]: the part of a run that is stored so that it can be compared without its packets.
 
+mod precision;
 mod spread;
 
+pub use precision::{median_bounds, minimum_error};
 pub use spread::{ResampledSpread, SpreadMethod, interval};
 
 use crate::distribution::sample::Sample;
@@ -23,6 +25,12 @@ pub struct Comparable {
     pdv: Vec<i64>,
     /// Uncertainty of the median and the 99th percentile; `None` below 20 packets.
     spread: Option<ResampledSpread>,
+    /// Half-width of the 95 % interval of the smallest delay, to which PDV refers, in ns; `None` below 20 packets and
+    /// in summaries of older versions.
+    minimum_error: Option<f64>,
+    /// Wide 95 % bounds of the median of PDV, in ns, also for few independent packets; `None` for too few, and in
+    /// summaries of older versions.
+    median_bounds: Option<[i64; 2]>,
 }
 
 #[derive(Deserialize)]
@@ -30,6 +38,10 @@ struct UncheckedComparable {
     n: u64,
     pdv: Vec<i64>,
     spread: Option<ResampledSpread>,
+    #[serde(default)]
+    minimum_error: Option<f64>,
+    #[serde(default)]
+    median_bounds: Option<[i64; 2]>,
 }
 
 /// Error: [`Comparable::new`] cannot have produced the value.
@@ -40,12 +52,15 @@ pub struct Damaged;
 impl TryFrom<UncheckedComparable> for Comparable {
     type Error = Damaged;
 
-    fn try_from(UncheckedComparable { n, pdv, spread }: UncheckedComparable) -> Result<Comparable, Damaged> {
+    fn try_from(unchecked: UncheckedComparable) -> Result<Comparable, Damaged> {
+        let UncheckedComparable { n, pdv, spread, minimum_error, median_bounds } = unchecked;
         let whole = pdv.len() as u64 == n.min(MAX_RANKS)
             && pdv.first().is_none_or(|x| *x >= 0)
             && pdv.is_sorted()
-            && spread.as_ref().is_none_or(ResampledSpread::is_sound);
-        if whole { Ok(Comparable { n, pdv, spread }) } else { Err(Damaged) }
+            && spread.as_ref().is_none_or(ResampledSpread::is_sound)
+            && minimum_error.is_none_or(|error| error.is_finite() && error >= 0.0)
+            && median_bounds.is_none_or(|bounds| bounds[0] <= bounds[1]);
+        if whole { Ok(Comparable { n, pdv, spread, minimum_error, median_bounds }) } else { Err(Damaged) }
     }
 }
 
@@ -59,13 +74,20 @@ impl Comparable {
         let least = all.min().unwrap_or_default();
         delays.iter_mut().for_each(|d| *d = d.saturating_sub(least));
         let spread = ResampledSpread::of(&[&delays], all, seed);
-        Comparable { spread, ..Comparable::ranks(all) }
+        let median_bounds = median_bounds(&delays, &Sample::new(delays.iter().copied()));
+        Comparable { spread, minimum_error: minimum_error(&delays), median_bounds, ..Comparable::ranks(all) }
     }
 
     fn ranks(all: &Sample) -> Comparable {
         let (n, least) = (all.len() as u64, all.min().unwrap_or_default());
         let above = |j| all.at(rank(n, j) as usize).map(|x| x.saturating_sub(least));
-        Comparable { n, pdv: (0..n.min(MAX_RANKS)).filter_map(above).collect(), spread: None }
+        Comparable {
+            n,
+            pdv: (0..n.min(MAX_RANKS)).filter_map(above).collect(),
+            spread: None,
+            minimum_error: None,
+            median_bounds: None,
+        }
     }
 
     /// Returns the number of accepted packets.
@@ -76,6 +98,16 @@ impl Comparable {
     /// Returns the uncertainty of the median and the 99th percentile.
     pub fn spread(&self) -> Option<&ResampledSpread> {
         self.spread.as_ref()
+    }
+
+    /// Returns the half-width of the 95 % interval of the smallest delay, in ns.
+    pub fn minimum_error(&self) -> Option<f64> {
+        self.minimum_error
+    }
+
+    /// Returns wide 95 % bounds of the median of PDV, in ns, also for few independent packets.
+    pub fn median_bounds(&self) -> Option<[i64; 2]> {
+        self.median_bounds
     }
 
     /// Returns true if `other` has the same stored delays.

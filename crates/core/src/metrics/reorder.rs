@@ -17,7 +17,7 @@ pub struct Reordering {
     /// Number of reordered packets by extent: the number of arrivals since the first packet sent later (§4.2).
     pub extent_hist: BTreeMap<u64, u64>,
     /// For each n, the number of packets whose n preceding arrivals were all sent later (§5). Contains every n up to
-    /// 1000, and beyond only values of n at which the number falls.
+    /// 1000, and above that only the values of n at which the number falls.
     pub n_reordered: BTreeMap<u64, u64>,
     /// Largest late time (§4.3), in ns.
     pub max_late_time_ns: Option<i64>,
@@ -438,7 +438,8 @@ fn unbounded_occupancy(series: &Series<'_>) -> Option<BTreeMap<u64, u64>> {
     Some((0..).zip(found).filter(|(_, arrivals)| *arrivals > 0).collect())
 }
 
-/// Returns the largest number of packets that arrived before a packet that was sent before them. O(n log n).
+/// Returns the largest number of packets that a single packet arrived after, although it was sent before them. Takes
+/// O(n log n) time.
 fn largest_inversion(series: &Series<'_>) -> Option<u64> {
     let mut most = None;
     for (stretch, positions) in series.displaced() {

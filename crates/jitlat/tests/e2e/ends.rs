@@ -200,7 +200,7 @@ fn a_cut_control_connection(options: &str) {
     let line = format!("{} {options} -n 300 -p 5ms -o cut.log --json -", lab.server.v4);
     let running = server.under_way(Place::In(&lab.client).jitlat(folder.path(), &line), A_WHILE);
     cut_control_connection(&lab.server, folder.path());
-    running.wait_for("does not answer");
+    running.wait_for("a firewall or router may have dropped it");
     let finished = running.finish(TIMEOUT);
     let report = finished.report();
     let reports = if options == "-b" { report.directions().to_vec() } else { vec![report] };

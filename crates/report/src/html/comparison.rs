@@ -10,7 +10,7 @@ use crate::text::screen::Screen;
 use jitlat_core::scalars::{SCALARS, Scalar, selectors};
 use jitlat_core::time::WallTime;
 use jitlat_verdict::compare::{Basis, Cell, Comparison, ComparisonGrid, ComparisonOutcome, Difference};
-use jitlat_verdict::comparison::{effect, outcome, p_value, sentence};
+use jitlat_verdict::comparison::{SideChange, effect, figure_line, headline, margins, p_value, tail};
 use maud::{Markup, html};
 
 /// Renders a comparison as one self-contained HTML document.
@@ -76,17 +76,17 @@ fn basis(grid: &ComparisonGrid) -> &'static str {
 }
 
 fn verdict(row: &str, c: &Comparison) -> Markup {
-    let level = match outcome(c) {
-        "worse" => "poor",
-        "better" | "same" => "good",
-        "refused" => "bad",
-        _ => "note",
+    let level = match SideChange::of(c) {
+        SideChange::Worse => "poor",
+        SideChange::Better | SideChange::Same => "good",
+        SideChange::Refused => "bad",
+        SideChange::Mixed | SideChange::Undecided => "note",
     };
     let flags: Vec<_> = c.unlike.iter().filter(|u| !u.what.is_vital()).collect();
     html! {
         section.verdict.(level) {
             h2 { @if !row.is_empty() { (row) ": " } (c.b) " against " (c.a) }
-            p.headline { (micro(&sentence(c))) }
+            p.headline { (micro(&headline(c))) }
             @if !flags.is_empty() {
                 ul.findings {
                     @for u in flags {
@@ -105,6 +105,8 @@ fn details(c: &Comparison) -> Vec<String> {
     if c.outcome == ComparisonOutcome::Refused {
         return items;
     }
+    items.extend(c.compared.iter().map(|figure| micro(&format!("{}.", figure_line(c, figure)))));
+    items.push(micro(&format!("{}.", margins(c))));
     let what = c.basis.noun();
     for (name, d) in [("Median", &c.median), ("99th percentile", &c.p99)] {
         if let Some(d) = d {
@@ -121,6 +123,9 @@ fn details(c: &Comparison) -> Vec<String> {
             format!("; typical shift (Hodges–Lehmann) {}", signed(s, |x| value_label(AxisUnit::Time, x)))
         });
         items.push(format!("Effect: Cliff’s δ {delta}, {}{shift}.", effect(e)));
+    }
+    if let Some(effect) = &c.tail {
+        items.push(format!("Slowest packets: {}.", tail(c, effect)));
     }
     if let Some(t) = &c.tests {
         items.push(format!(
@@ -228,12 +233,12 @@ fn compared(grid: &ComparisonGrid) -> Markup {
             h2 { "Compared runs" }
             dl.more {
                 @for (name, cell) in columns(grid) { div { dt { (name) } dd { (cell.sources.join(", ")) } } }
-                div { dt { "bootstrap" } dd { "moving blocks, seed " (grid.seed) } }
             }
             p {
-                "Different means three things: the 95 % interval of the change, which accounts for correlated \
-                 packets, excludes zero; the effect is not negligible; and the change exceeds the combined \
-                 measurement error. Latency is shown if the clock offset is known."
+                "Worse and better mean that the interval of the change, which accounts for correlated packets, bursts \
+                 of loss and the errors of the measurement, excludes zero. Same means that this interval lies within \
+                 the margin. Otherwise no difference was found, and the largest possible one is stated. Latency is \
+                 shown if the clock offset is known."
             }
         }
     }

@@ -1,10 +1,13 @@
 //! Comparison of several runs on the console: a table, and the significance of the differences.
 
+use super::page::mark;
 use super::{Page, TextOptions, WordStyle, dash, printable};
 use jitlat_core::scalars::{SCALARS, Scalar};
 use jitlat_core::units::eng4_f64;
 use jitlat_verdict::compare::{Basis, Cell, Comparison, ComparisonGrid, ComparisonOutcome};
-use jitlat_verdict::comparison::{change, effect, outcome, p_value, points, sentence, signed};
+use jitlat_verdict::comparison::{
+    SideChange, change, effect, figure_line, margins, p_value, points, signed, statement, tail,
+};
 
 /// Width of a row's name, in characters.
 const ROW: usize = 16;
@@ -136,20 +139,11 @@ pub(super) fn floor(c: &Comparison) -> Option<String> {
     unknown.then(|| "the hosts' own noise was not recorded, so the change is not compared with it".to_owned())
 }
 
-/// Style of the outcome of `c`.
-fn look(c: &Comparison) -> WordStyle {
-    match outcome(c) {
-        "worse" => WordStyle::Poor,
-        "better" | "same" => WordStyle::Good,
-        "refused" => WordStyle::Bad,
-        _ => WordStyle::Note,
-    }
-}
-
 fn verdict(page: &mut Page, row: &str, c: &Comparison, _options: &TextOptions) {
     let of = if row.is_empty() { String::new() } else { format!("{}: ", printable(row)) };
     page.heading(&format!("{of}{} against {}", printable(&c.b), printable(&c.a)));
-    page.marked(&format!("{}:", outcome(c)), Some(look(c)), &printable(&sentence(c)));
+    let side = SideChange::of(c);
+    page.marked(&format!("{}:", side.name()), Some(mark(side.level()).1), &printable(&statement(c)));
     for u in c.unlike.iter().filter(|u| !u.what.is_vital()) {
         page.marked(
             "warning:",
@@ -161,6 +155,10 @@ fn verdict(page: &mut Page, row: &str, c: &Comparison, _options: &TextOptions) {
         return;
     }
     let what = c.basis.noun();
+    for figure in &c.compared {
+        page.item(&figure_line(c, figure));
+    }
+    page.item(&margins(c));
     if let Some(d) = &c.median {
         page.item(&format!("median of {what}: {}", change(d)));
     }
@@ -174,6 +172,9 @@ fn verdict(page: &mut Page, row: &str, c: &Comparison, _options: &TextOptions) {
         let shift =
             c.shift.map_or(String::new(), |s| format!("; typical shift (Hodges-Lehmann) {}", signed(s)));
         page.item(&format!("effect: Cliff's delta {delta:+.3}, {}{shift}", effect(e)));
+    }
+    if let Some(effect) = &c.tail {
+        page.item(&printable(&format!("slowest packets: {}", tail(c, effect))));
     }
     if let Some(floor) = floor(c) {
         page.item(&floor);

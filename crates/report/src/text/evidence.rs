@@ -1,13 +1,13 @@
 //! Sections below the classic report: the meaning of the figures, their reliability, and the reasons.
 
-use super::{Page, WordStyle, count, dash, printable, share, two_way};
+use super::{Page, WordStyle, above_zero, count, dash, printable, share, two_way};
 use crate::mean;
 use jitlat_core::clock::SyncState;
 use jitlat_core::scalars::{ExactNumber, Selector, selectors};
 use jitlat_core::session::Ending;
 use jitlat_core::spec::{Direction, Dscp, Transport};
 use jitlat_core::summary::{
-    Coverage, HostClock, LossPattern, NoInterval, OffsetEstimator, ShareInterval, Summary, TrendVerdict,
+    Coverage, HostClock, Loss, LossPattern, NoInterval, OffsetEstimator, Summary, TrendVerdict,
 };
 use jitlat_core::units::{eng4, eng4_f64, full, full_f64};
 use jitlat_verdict::Opinion;
@@ -94,7 +94,7 @@ fn variation(page: &mut Page, s: &Summary) {
         ));
     }
     if let Some(ratio) = s.loss.ratio.filter(|_| s.reordering.observable) {
-        page.item(&format!("loss {:.3}%{}", ratio * 100.0, loss_interval(&s.loss.events)));
+        page.item(&format!("loss {:.3}%{}", ratio * 100.0, loss_interval(&s.loss)));
         loss_pattern(page, s);
     }
     mean::intervals(s).iter().for_each(|line| page.item(line));
@@ -118,17 +118,20 @@ fn variation(page: &mut Page, s: &Summary) {
 }
 
 /// Describes the interval of the loss ratio, or why there is none.
-fn loss_interval(events: &ShareInterval) -> String {
+fn loss_interval(loss: &Loss) -> String {
+    let events = &loss.events;
     let plural = if events.events == 1 { "" } else { "s" };
     match (events.ci95, events.absent) {
         (Some([low, high]), _) => format!(
-            ", between {:.3}% and {:.3}% with 95% confidence, from {} event{plural}",
-            low * 100.0,
+            ", between {}% and {:.3}% with 95% confidence, from {} event{plural}",
+            above_zero(low * 100.0, 3),
             high * 100.0,
             events.events
         ),
         (None, Some(NoInterval::OneEvent)) => ", in one event: no interval".to_owned(),
-        _ => String::new(),
+        _ => loss
+            .rule_of_three
+            .map_or(String::new(), |most| format!(", below {:.3}% with 95% confidence", most * 100.0)),
     }
 }
 

@@ -1,5 +1,6 @@
 //! [`Comparison`]: difference between two runs in one figure, and its reliability.
 
+use super::margin::Margins;
 use serde::Serialize;
 
 /// Compared quantity.
@@ -41,7 +42,7 @@ pub enum Statistic {
 }
 
 /// Settings of a comparison.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ComparisonSettings {
     /// Compared quantity.
     pub basis: Basis,
@@ -49,8 +50,10 @@ pub struct ComparisonSettings {
     pub statistic: Statistic,
     /// Precondition that is left out because the user varied it on purpose; `None` to check all.
     pub varied: Option<Precondition>,
-    /// Seed of the bootstrap.
+    /// Seed of the bootstrap in summaries; the verdict does not depend on it.
     pub seed: u64,
+    /// Differences up to which two figures count as the same.
+    pub margins: Margins,
 }
 
 /// Property that two runs should share. If they differ in it, their difference may have another cause.
@@ -95,13 +98,82 @@ pub struct Unlike {
     pub text: String,
 }
 
+/// Quantity of a figure that a comparison judges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum ComparedQuantity {
+    /// Delay above each run's own minimum.
+    Jitter,
+    /// One-way delay or round trip.
+    Delay,
+    /// Absolute variation of delay between consecutive packets.
+    Ipdv,
+    /// Share of lost packets.
+    Loss,
+}
+
+/// One figure of two runs: the difference, its interval, and the conclusion. Times in ns, loss as a ratio.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ComparedFigure {
+    /// Quantity of the figure.
+    pub quantity: ComparedQuantity,
+    /// Statistic of a time; `None` for loss.
+    pub statistic: Option<Statistic>,
+    /// B − A.
+    pub change: f64,
+    /// Interval of the difference, with the comparison's `confidence`; `None` if there are too few independent packets.
+    pub interval: Option<[f64; 2]>,
+    /// Error of the measurement, by which the interval is wider on both sides when it is judged.
+    pub floor: f64,
+    /// Equivalence margin: difference up to which the figures count as the same.
+    pub margin: f64,
+    /// Conclusion: `different` if the interval excludes 0, `same` if it lies within the margin, otherwise `undecided`.
+    pub outcome: ComparisonOutcome,
+}
+
+impl ComparedFigure {
+    /// Returns the interval widened by the error of the measurement.
+    pub fn bounds(&self) -> Option<[f64; 2]> {
+        self.interval.map(|[low, high]| [low - self.floor, high + self.floor])
+    }
+
+    /// Returns the largest difference, in either direction, that the interval does not exclude.
+    pub fn largest(&self) -> Option<f64> {
+        self.bounds().map(|[low, high]| low.abs().max(high.abs()))
+    }
+
+    /// Returns true if the figure of B is larger than that of A beyond chance.
+    pub fn is_worse(&self) -> bool {
+        self.outcome == ComparisonOutcome::Different && self.change > 0.0
+    }
+
+    /// Returns true if the figure of B is smaller than that of A beyond chance.
+    pub fn is_better(&self) -> bool {
+        self.outcome == ComparisonOutcome::Different && self.change < 0.0
+    }
+}
+
+/// Effect on the slowest packets.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TailEffect {
+    /// Shares of the packets of A and of B that are above the 99th percentile of A.
+    pub above: [f64; 2],
+    /// Cliff's δ of the slowest 2 % of each run, whose median is the 99th percentile.
+    pub cliffs_delta: f64,
+    /// Size of that effect.
+    pub effect: Effect,
+}
+
 /// A difference B − A and its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Difference {
     /// Difference B − A, in the unit of the figure.
     pub change: f64,
-    /// 95 % confidence interval of the difference; `None` if the packets are not available.
+    /// 95 % confidence interval of the difference; `None` if there are too few independent packets.
     pub ci95: Option<[f64; 2]>,
 }
 
@@ -125,11 +197,11 @@ pub enum Effect {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ComparisonOutcome {
-    /// The difference exceeds chance, usual variation, and the clocks' error.
+    /// The interval of the difference excludes 0, beyond the error of the measurement.
     Different,
-    /// No relevant difference was found.
+    /// The interval of the difference lies within the equivalence margin.
     Same,
-    /// Unknown, because the packets or the clock offsets are not available.
+    /// Neither is shown: no difference was found, but the interval allows one, or there is no interval.
     Undecided,
     /// Not compared: the runs measure different quantities.
     Refused,
@@ -184,11 +256,17 @@ pub struct Comparison {
     pub shift: Option<f64>,
     /// Sum of the measurement errors of both runs.
     pub floor: f64,
+    /// Effect on the slowest packets; `None` without packets.
+    pub tail: Option<TailEffect>,
+    /// Figures of the verdict: the chosen statistic first, then delay if the clocks are known, then loss.
+    pub compared: Vec<ComparedFigure>,
+    /// Confidence of each interval in `compared`. All of them together hold with 95 %.
+    pub confidence: f64,
     /// Tests that assume independence; `None` if the packets are not available.
     pub tests: Option<IndependenceTests>,
     /// Statistic on which the verdict is based.
     pub statistic: Statistic,
-    /// Outcome of the comparison.
+    /// Conclusion about the chosen statistic, the first in `compared`.
     pub outcome: ComparisonOutcome,
     /// Reason for the outcome, as a clause.
     pub because: String,

@@ -10,9 +10,9 @@ use std::str::FromStr;
 /// A condition under which a comparison fails.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FailCondition {
-    /// A column is significantly worse than the first column, in delay or in loss.
+    /// A column is worse than the first in jitter, delay or loss, beyond chance, as in the headline.
     Worse,
-    /// A column differs significantly from the first column, in delay or in loss.
+    /// A column differs from the first in jitter, delay or loss, beyond chance.
     Different,
     /// A figure of any run crosses a threshold.
     Figure(ScalarCondition),

@@ -410,7 +410,7 @@ fn pooled_ipdv(runs: &[&LabelledRun]) -> (Ipdv, Sample) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ComparisonOutcome, Statistic};
+    use super::super::{ComparedQuantity, ComparisonOutcome, Statistic};
     use super::*;
     use jitlat_core::session::Session;
     use jitlat_core::{Analyzer, PacketRecord, TestSpec, WallTime};
@@ -454,7 +454,7 @@ mod tests {
         let outcomes: Vec<_> = grid.comparisons().map(|(row, c)| (row, c.b.as_str(), c.outcome)).collect();
         assert_eq!(
             outcomes,
-            [("idle", "BE", ComparisonOutcome::Same), ("busy", "BE", ComparisonOutcome::Different)]
+            [("idle", "BE", ComparisonOutcome::Undecided), ("busy", "BE", ComparisonOutcome::Different)]
         );
         let busy = grid.rows[1].cells[1].as_ref().unwrap();
         assert_eq!(busy.ipdv.as_ref(), Some(&runs[3].summary.ipdv));
@@ -516,14 +516,14 @@ mod tests {
         };
         b.summary.session.direction = Direction::Down;
         assert_eq!(outcome(&b, &RunKey::Label), (ComparisonOutcome::Refused, vec![Precondition::Direction]));
-        assert_eq!(outcome(&b, &RunKey::Direction).0, ComparisonOutcome::Same, "asked for");
+        assert_eq!(outcome(&b, &RunKey::Direction).0, ComparisonOutcome::Undecided, "asked for");
         b.summary.two_way = Some(Box::default());
         assert_eq!(outcome(&b, &RunKey::Label), (ComparisonOutcome::Refused, vec![Precondition::Kind]));
         b = run("b", "-", 2, 0);
         (b.summary.header.period, b.summary.header.pktlen) = (10_000_000, 1200);
         assert_eq!(
             outcome(&b, &RunKey::Label),
-            (ComparisonOutcome::Same, vec![Precondition::Period, Precondition::Payload])
+            (ComparisonOutcome::Undecided, vec![Precondition::Period, Precondition::Payload])
         );
         b.samples = a.samples.clone();
         assert_eq!(outcome(&b, &RunKey::Label).0, ComparisonOutcome::Refused, "the same packets");
@@ -531,7 +531,7 @@ mod tests {
 
     #[test]
     fn delay_needs_clocks() {
-        let mut runs = [run("a", "-", 1, 0), run("b", "-", 2, 5_000)];
+        let mut runs = [run("a", "-", 1, 0), run("b", "-", 2, 500_000)];
         let question = ComparisonSettings {
             basis: Basis::Delay,
             statistic: Statistic::Median,
@@ -547,6 +547,36 @@ mod tests {
         assert_eq!(decide(&runs), ComparisonOutcome::Different);
         runs[0].summary.clock.bound_ns = Some(1e6);
         assert_eq!(decide(&runs), ComparisonOutcome::Undecided, "the change is within the clocks' error");
+    }
+
+    #[test]
+    fn the_headline_counts_delay_where_the_clocks_allow_it() {
+        let mut runs = [run("a", "-", 1, 0), run("b", "-", 2, 0)];
+        // The route of the second run is 2 ms longer; its jitter is the same.
+        let later = |summary: &mut Summary| {
+            for figure in [&mut summary.latency.min, &mut summary.latency.max].into_iter().flatten() {
+                *figure += 2_000_000;
+            }
+        };
+        later(&mut runs[1].summary);
+        runs[1].samples.delay.iter_mut().for_each(|delay| *delay += 2_000_000);
+        let of = |runs: &[LabelledRun]| {
+            let grid = ComparisonGrid::new(runs, &tag("class"), None, None, &ComparisonSettings::default());
+            let quantities = |c: &Comparison| c.compared.iter().map(|f| f.quantity).collect::<Vec<_>>();
+            (grid.answer.headline.clone(), quantities(&grid.rows[0].comparisons[0]))
+        };
+        let (headline, quantities) = of(&runs);
+        assert!(headline.starts_with("No difference found"), "{headline}");
+        assert_eq!(quantities, [ComparedQuantity::Jitter, ComparedQuantity::Loss]);
+        for run in &mut runs {
+            (run.summary.clock.correction_ns, run.summary.clock.bound_ns) = (Some(4_000_000), Some(1e5));
+        }
+        let (headline, quantities) = of(&runs);
+        assert!(headline.starts_with("Worse: b has 2.0 ms more delay at the median"), "{headline}");
+        assert_eq!(quantities.len(), 3);
+        // Clocks that may be wrong by more than the change do not show it.
+        runs[0].summary.clock.bound_ns = Some(5e6);
+        assert_eq!(of(&runs).1, [ComparedQuantity::Jitter, ComparedQuantity::Loss]);
     }
 
     #[test]

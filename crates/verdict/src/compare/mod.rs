@@ -1,28 +1,34 @@
 //! Compares two runs, with a verdict that is not based on p-values (metrics §20).
 //!
 //! Packets of one run are not independent, so a test that assumes independence finds a difference between any two runs
-//! that are long enough. The verdict "different" therefore requires three things: a confidence interval that allows for
-//! correlation and does not contain zero, an effect that is not negligible, and a change larger than the measurement
-//! error.
+//! that are long enough. The verdict "different" therefore needs an interval of the difference that allows for
+//! correlated delays and bursts of loss and excludes 0 by more than the error of the measurement itself. "Same" needs
+//! an interval within an equivalence margin. Everything else is undecided, with the largest difference that is
+//! possible.
 
 pub(crate) mod comparison;
 mod condition;
+mod difference;
 mod grid;
+pub(crate) mod margin;
 mod pairs;
+#[cfg(test)]
+mod rates;
 mod side;
 
 pub use comparison::{
-    Basis, Comparison, ComparisonOutcome, ComparisonSettings, Difference, Effect, IndependenceTests,
-    Precondition, Statistic, Unlike,
+    Basis, ComparedFigure, ComparedQuantity, Comparison, ComparisonOutcome, ComparisonSettings, Difference,
+    Effect, IndependenceTests, Precondition, Statistic, TailEffect, Unlike,
 };
 pub use condition::{ChangeLimit, FailCondition};
 pub use grid::{Cell, ComparisonGrid, ComparisonRow, LabelledRun, RunKey};
-use jitlat_core::comparable::{self, ResampledSpread};
-pub use side::ComparisonSide;
+use jitlat_core::comparable;
+pub use margin::{LossMargin, Margins, TimeMargin};
+pub use side::{ComparisonSide, DelayClocks};
 
+use difference::{Estimate, FigurePair, confidence};
 use jitlat_core::distribution::percentile::Percent;
 use jitlat_core::distribution::sample::Sample;
-use jitlat_core::metrics::stat::wilson95;
 use pairs::{OrderedPairs, hodges_lehmann};
 
 /// Compares run `b` with run `a`.
@@ -34,51 +40,105 @@ pub fn compare(a: &ComparisonSide, b: &ComparisonSide, question: &ComparisonSett
 struct Ready<'a> {
     side: &'a ComparisonSide,
     all: Sample,
-    spread: Option<ResampledSpread>,
+    /// Median and 99th percentile.
+    estimates: [Option<Estimate>; 2],
+    /// Median of delay and the error of the clocks, for a side of PDV.
+    delay: Option<(Estimate, f64)>,
+    seed: u64,
 }
 
 impl Ready<'_> {
     fn new(side: &ComparisonSide, seed: u64) -> Ready<'_> {
         let all = Sample::new(side.values.iter().copied());
-        Ready { side, spread: side.spread(&all, seed), all }
+        let estimates = side.estimates(&all);
+        let single = side.runs.is_empty().then_some(estimates[0]).flatten();
+        let delay = side.delays().and_then(|delays| {
+            let estimate = match side.clocks.as_ref().and_then(|clocks| clocks.least.first()) {
+                // The interval of the median of PDV without the error of the minimum.
+                Some(least) if single.is_some() && side.minimum_error == 0.0 => single?.moved(*least as f64),
+                _ => delays.estimates(&Sample::new(delays.values.iter().copied()))[0]?,
+            };
+            Some((estimate, delays.floor))
+        });
+        Ready { side, estimates, delay, all, seed }
     }
 }
 
 fn compare_ready(ready_a: &Ready<'_>, ready_b: &Ready<'_>, question: &ComparisonSettings) -> Comparison {
-    let ComparisonSettings { basis, statistic, seed, .. } = *question;
-    let (Ready { side: a, all: sa, spread: of_a }, Ready { side: b, all: sb, spread: of_b }) =
-        (ready_a, ready_b);
+    let ComparisonSettings { basis, statistic, margins, .. } = *question;
+    let (a, b, sa, sb) = (ready_a.side, ready_b.side, &ready_a.all, &ready_b.all);
+    let times = |k: usize| Some(FigurePair::Times(ready_a.estimates[k]?, ready_b.estimates[k]?));
+    let (median, p99, losses) = (times(0), times(1), FigurePair::of_loss(a, b));
     let difference =
-        |x: Option<f64>, y: Option<f64>, ci95: Option<[f64; 2]>| Some(Difference { change: y? - x?, ci95 });
-    let median = |side: &ComparisonSide, sample: &Sample| sample.median().or(side.median);
-    let p99 =
-        |side: &ComparisonSide, sample: &Sample| sample.edf(Percent(99_000)).map(|x| x as f64).or(side.p99);
-    let apart = b.least() as f64 - a.least() as f64;
-    let interval = |of: fn(&ResampledSpread) -> &[f64]| {
-        Some(comparable::interval(of(of_a.as_ref()?), of(of_b.as_ref()?))?.map(|limit| limit + apart))
+        |pair: Option<FigurePair>| pair.map(|p| Difference { change: p.change(), ci95: p.interval(0.95) });
+    let of_delay = ready_a.delay.zip(ready_b.delay).filter(|_| basis != Basis::Delay);
+    let of_delay = of_delay.map(|((x, x_error), (y, y_error))| (FigurePair::Times(x, y), x_error + y_error));
+    let quantity = match basis {
+        Basis::Pdv => ComparedQuantity::Jitter,
+        Basis::Delay => ComparedQuantity::Delay,
+        Basis::Ipdv => ComparedQuantity::Ipdv,
     };
-    let pairs = AllPairs::of((a, sa), (b, sb), seed);
+    let chosen = if statistic == Statistic::Median { median } else { p99 };
+    let figures = [
+        chosen.map(|pair| (quantity, Some(statistic), pair, a.floor + b.floor)),
+        of_delay.map(|(pair, floor)| (ComparedQuantity::Delay, Some(Statistic::Median), pair, floor)),
+        losses.map(|pair| (ComparedQuantity::Loss, None, pair, 0.0)),
+    ];
+    let confidence = confidence(figures.iter().flatten().filter(|figure| figure.2.can_differ()).count());
+    let [chosen, delay, loss] = figures.map(|figure| {
+        let (quantity, statistic, pair, floor) = figure?;
+        let (change, interval) = (pair.change(), pair.interval(confidence));
+        let margin = margins.of(quantity, pair.first());
+        let figure = ComparedFigure {
+            quantity,
+            statistic,
+            change,
+            interval,
+            floor,
+            margin,
+            outcome: ComparisonOutcome::Undecided,
+        };
+        Some(ComparedFigure { outcome: crate::comparison::conclude(&figure), ..figure })
+    });
+    // A delay counts where the clocks can show that it is the same, and where they show that it is not.
+    let counts = |d: &ComparedFigure| d.outcome == ComparisonOutcome::Different || d.floor < d.margin;
+    let pairs = AllPairs::of((a, sa), (b, sb), ready_a.seed);
     let mut result = Comparison {
         a: a.label.clone(),
         b: b.label.clone(),
         basis,
         n: [a.packets(), b.packets()],
         unlike: side::unlike(a, b, question.varied),
-        median: difference(median(a, sa), median(b, sb), interval(|s| &s.median)),
-        p99: difference(p99(a, sa), p99(b, sb), interval(|s| &s.p99)),
-        loss: loss(a, b),
+        median: difference(median),
+        p99: difference(p99),
+        loss: difference(losses),
         cliffs_delta: pairs.map(|p| p.delta),
         cliffs_delta_error: pairs.map(|p| p.delta_error),
         effect: pairs.map(|p| effect(p.delta)),
         shift: pairs.map(|p| p.shift),
+        tail: tail(sa, sb),
         floor: a.floor + b.floor,
         tests: pairs.and_then(|p| p.tests),
         statistic,
+        compared: [chosen, delay.filter(counts), loss].into_iter().flatten().collect(),
+        confidence,
         outcome: ComparisonOutcome::Undecided,
         because: String::new(),
     };
-    (result.outcome, result.because) = crate::comparison::decide(&result);
+    (result.outcome, result.because) = crate::comparison::decide(&result, chosen.as_ref());
     result
+}
+
+/// Returns the effect on the slowest packets; `None` without packets.
+fn tail(a: &Sample, b: &Sample) -> Option<TailEffect> {
+    let limit = a.edf(Percent(99_000))?;
+    let above = |s: &Sample| 1.0 - s.count_at_most(limit) as f64 / s.len() as f64;
+    let slowest = |s: &Sample| Sample::new((s.len() - s.len().div_ceil(50)..s.len()).filter_map(|k| s.at(k)));
+    if b.is_empty() {
+        return None;
+    }
+    let delta = -OrderedPairs::count(&slowest(a), &slowest(b)).delta();
+    Some(TailEffect { above: [above(a), above(b)], cliffs_delta: delta, effect: effect(delta) })
 }
 
 /// Statistics of all pairs of one packet of A and one packet of B.
@@ -122,24 +182,6 @@ fn moved(mut values: comparable::Weighted, by: i64) -> comparable::Weighted {
     values
 }
 
-/// Returns the difference between the loss ratios, with Newcombe's interval, which combines the intervals of both
-/// ratios.
-fn loss(a: &ComparisonSide, b: &ComparisonSide) -> Option<Difference> {
-    let ratio = |side: &ComparisonSide| {
-        let (lost, sent) = side.loss.filter(|l| l.1 > 0)?;
-        let [low, high] = side.loss_interval.or_else(|| wilson95(lost, sent))?;
-        let ratio = lost as f64 / sent as f64;
-        Some((ratio, ratio - low, high - ratio))
-    };
-    let ((x, x_below, x_above), (y, y_below, y_above)) = (ratio(a)?, ratio(b)?);
-    let change = y - x;
-    Some(Difference {
-        change,
-        ci95: Some([change - y_below.hypot(x_above), change + y_above.hypot(x_below)]),
-    })
-}
-
-// Limits of Cliff's delta by Romano et al. (2006).
 fn effect(delta: f64) -> Effect {
     match delta.abs() {
         d if d < 0.147 => Effect::Negligible,
@@ -163,7 +205,7 @@ mod tests {
     }
 
     fn asked(basis: Basis, statistic: Statistic) -> ComparisonSettings {
-        ComparisonSettings { basis, statistic, varied: None, seed: 1 }
+        ComparisonSettings { basis, statistic, ..ComparisonSettings::default() }
     }
 
     #[test]
@@ -192,17 +234,23 @@ mod tests {
 
     #[test]
     fn verdicts() {
-        assert_eq!(of(noise(1, 0), noise(2, 0)).outcome, ComparisonOutcome::Same);
+        // 100 uniform delays do not show that their medians differ by less than 10 %; 20 000 do.
+        let open = of(noise(1, 0)[..100].to_vec(), noise(2, 0)[..100].to_vec());
+        assert_eq!(open.outcome, ComparisonOutcome::Undecided);
+        assert!(open.because.starts_with("no difference found; differences up to "), "{}", open.because);
+        let long = |from: i64| (from..from + 20).flat_map(|k| noise(k, 0)).collect::<Vec<_>>();
+        assert_eq!(of(long(100), long(200)).outcome, ComparisonOutcome::Same);
         assert_eq!(of(noise(1, 0), noise(2, 700_000)).outcome, ComparisonOutcome::Different);
-        // A change that is certain but negligible.
-        let slight = of(noise(1, 0), noise(1, 60_000));
+        // A change that is certain, but smaller than the margin.
+        let slight = of(long(100), long(200).iter().map(|x| x + 20_000).collect());
         assert_eq!((slight.outcome, slight.effect), (ComparisonOutcome::Same, Some(Effect::Negligible)));
+        assert!(slight.median.unwrap().ci95.unwrap()[0] > 0.0, "{slight:?}");
         // A change beyond chance, but within the clocks' error.
         let mut late = side("b", noise(2, 700_000));
         late.floor = 1e6;
         let c = compare(&side("a", noise(1, 0)), &late, &asked(Basis::Delay, Statistic::Median));
         assert_eq!(c.outcome, ComparisonOutcome::Undecided);
-        let summary_only = ComparisonSide { median: Some(5.0), ..ComparisonSide::default() };
+        let summary_only = ComparisonSide { median: Some(5.0), p99: Some(9.0), ..ComparisonSide::default() };
         let c = compare(&summary_only, &summary_only, &asked(Basis::Pdv, Statistic::P99));
         assert_eq!((c.outcome, c.median.unwrap().change), (ComparisonOutcome::Undecided, 0.0));
     }
@@ -216,6 +264,8 @@ mod tests {
         let c = compare(&a, &b, &asked(Basis::Pdv, Statistic::Median));
         let loss = c.loss.unwrap();
         assert_eq!((loss.change, loss.ci95.unwrap()[0] > 0.04), (0.06, true));
+        // A worse run says so, although nothing is known of its delays.
+        assert!(crate::comparison::SideChange::of(&c) == crate::comparison::SideChange::Worse);
         assert_eq!((c.unlike[0].what, c.unlike.len()), (Precondition::Period, 1));
         assert_eq!(c.unlike[0].text, "different periods: 20.0 ms and 10.0 ms");
     }
@@ -224,6 +274,39 @@ mod tests {
     fn long_runs_are_judged_by_batches() {
         let long = |shift| (0..300).flat_map(|k| noise(k, shift)).collect::<Vec<_>>();
         assert_eq!(of(long(0), long(700_000)).outcome, ComparisonOutcome::Different);
+    }
+
+    /// 4 % of the packets of the second run are 106 ms later: most pairs of packets do not show it.
+    #[test]
+    fn a_few_late_packets_are_seen_at_the_99th_percentile() {
+        let a: Vec<i64> = (0..3).flat_map(|k| noise(k, 0)).collect();
+        let late = |(k, x): (usize, i64)| if k % 25 == 7 { x + 106_000_000 } else { x };
+        let b: Vec<i64> = (3..6).flat_map(|k| noise(k, 0)).enumerate().map(late).collect();
+        let c = compare(&side("a", a), &side("b", b), &asked(Basis::Pdv, Statistic::P99));
+        assert_eq!(
+            (c.outcome, c.is_worse(), c.effect),
+            (ComparisonOutcome::Different, true, Some(Effect::Negligible))
+        );
+        let tail = c.tail.unwrap();
+        assert!((0.04..0.06).contains(&tail.above[1]) && tail.effect == Effect::Large, "{tail:?}");
+        assert!(
+            c.because.starts_with("the change is beyond chance: 5.0 % of the packets of b and 1.0 % of a"),
+            "{}",
+            c.because
+        );
+        assert!(c.p99.unwrap().ci95.unwrap()[0] > 100e6, "{:?}", c.p99);
+    }
+
+    /// The smallest of many delays without a bound varies from run to run as much as their median does.
+    #[test]
+    fn the_error_of_the_minimum_is_part_of_the_interval() {
+        let (a, b) = (side("a", noise(1, 0)), side("b", noise(2, 60_000)));
+        let wide = |side: ComparisonSide| ComparisonSide { minimum_error: 1e6, ..side };
+        let change =
+            |a, b| compare(&a, &b, &asked(Basis::Pdv, Statistic::Median)).median.unwrap().ci95.unwrap();
+        let [low, high] = change(a.clone(), b.clone());
+        let [lower, higher] = change(wide(a), wide(b));
+        assert!(high - low < 3e5 && higher - lower > 2.8e6, "{low} {high} {lower} {higher}");
     }
 
     proptest! {

@@ -1,11 +1,14 @@
 //! [`ComparisonSide`]: one side of a comparison, consisting of one or several runs of the same kind.
 
 use super::comparison::{Basis, Precondition, Statistic, Unlike};
+use super::difference::Estimate;
 use crate::sentences::comparison::{self, UnlikeFacts};
-use jitlat_core::comparable::Comparable;
-use jitlat_core::comparable::ResampledSpread;
+use jitlat_core::comparable::{Comparable, median_bounds, minimum_error};
 use jitlat_core::distribution::percentile::Percent;
 use jitlat_core::distribution::sample::Sample;
+use jitlat_core::metrics::dependence::{
+    EventCounts, IntervalOf, NoInterval, QuantileInterval, ShareInterval, quantile_interval,
+};
 use jitlat_core::metrics::ipdv;
 use jitlat_core::metrics::series::Samples;
 use jitlat_core::spec::{Direction, Dscp, ip_protocol_name};
@@ -32,8 +35,10 @@ pub struct ComparisonSide {
     pub path: Option<[String; 2]>,
     /// Number of lost packets and of sent packets; `None` if loss is invisible.
     pub loss: Option<(u64, u64)>,
-    /// 95 % interval of the loss ratio that allows for correlation; `None` if unknown.
-    pub loss_interval: Option<[f64; 2]>,
+    /// Lost and sent packets of each run; empty for one run.
+    pub loss_counts: Vec<(u64, u64)>,
+    /// Events of loss of each run with its number of lost packets; empty if unknown, for independent losses.
+    pub loss_events: Vec<(ShareInterval, u64)>,
     /// Compared times, in ns, run after run, each in send order; empty if only the figures below are available.
     pub values: Vec<i64>,
     /// Number of values per run; empty for a single run.
@@ -46,8 +51,25 @@ pub struct ComparisonSide {
     pub median: Option<f64>,
     /// 99th percentile, in ns, if there are no values.
     pub p99: Option<f64>,
+    /// 95 % interval of the median, in ns, if there are no values.
+    pub median_ci95: Option<[f64; 2]>,
+    /// 95 % interval of the 99th percentile, in ns, if there are no values.
+    pub p99_ci95: Option<[f64; 2]>,
+    /// Half-width of the 95 % interval of the minimum to which PDV refers, in ns; 0 for other times.
+    pub minimum_error: f64,
     /// Measurement error, in ns: the clock bound for delay, the noise of the hosts for PDV.
     pub floor: f64,
+    /// Clocks of the runs, if the compared times are PDV and the clock offsets are known.
+    pub clocks: Option<DelayClocks>,
+}
+
+/// Relation of the PDV of runs to their delays.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DelayClocks {
+    /// Delay with a PDV of 0, corrected for the clocks, of each run, in ns.
+    pub least: Vec<i64>,
+    /// Largest error of the clocks, in ns.
+    pub bound: f64,
 }
 
 impl ComparisonSide {
@@ -70,7 +92,7 @@ impl ComparisonSide {
             dscp: Some(header.dscp),
             path: header.src_ip.clone().zip(header.dst_ip.clone()).map(|(s, d)| [s, d]),
             loss: summary.loss_observable().then_some((summary.counts.lost, summary.counts.sent)),
-            loss_interval: summary.loss.wilson95_correlated,
+            loss_events: loss_events(summary, samples).into_iter().collect(),
             ..ComparisonSide::default()
         };
         let noise = |percent: u32| {
@@ -80,7 +102,16 @@ impl ComparisonSide {
         match basis {
             Basis::Pdv => {
                 let percent = if statistic == Statistic::Median { 50_000 } else { 99_000 };
-                described.with_delays(summary, samples, summary.latency.min.unwrap_or(0), noise(percent))
+                let min = summary.latency.min.unwrap_or(0);
+                let clocks = summary.correction().filter(|_| summary.latency.min.is_some());
+                let clocks = clocks.map(|(correction, bound)| DelayClocks {
+                    least: vec![min.saturating_sub(correction)],
+                    bound,
+                });
+                let side = described.with_delays(summary, samples, min, noise(percent));
+                let known = side.comparable.as_ref().map(Comparable::minimum_error);
+                let error = known.unwrap_or_else(|| minimum_error(&side.values));
+                ComparisonSide { clocks, minimum_error: error.unwrap_or(f64::INFINITY), ..side }
             }
             Basis::Delay => {
                 let (correction, bound) = summary.correction().unwrap_or((0, f64::INFINITY));
@@ -100,12 +131,18 @@ impl ComparisonSide {
     /// Adds the delays of `samples` minus `base`, and their measurement error.
     fn with_delays(self, summary: &Summary, samples: &Samples, base: i64, floor: f64) -> ComparisonSide {
         let less = |x: f64| x - base as f64;
+        let interval = |of: &QuantileInterval| of.ci95.map(|ends| ends.map(|x| less(x as f64)));
+        let least = summary.latency.min.map_or(0, |min| min.saturating_sub(base));
+        let bounds = summary.comparable.as_ref().and_then(Comparable::median_bounds);
+        let bounds = bounds.map(|ends| ends.map(|x| x.saturating_add(least) as f64));
         ComparisonSide {
             values: in_send_order(samples).map(|delay| delay.saturating_sub(base)).collect(),
             comparable: summary.comparable.clone().filter(|_| samples.is_empty()),
-            least: summary.latency.min.map_or(0, |min| min.saturating_sub(base)),
+            least,
             median: summary.latency.median.map(less),
             p99: summary.latency.percentile(Percent(99_000)).map(|x| less(x as f64)),
+            median_ci95: interval(&summary.inference.median).or(bounds),
+            p99_ci95: interval(&summary.inference.p99),
             floor,
             ..self
         }
@@ -121,6 +158,8 @@ impl ComparisonSide {
         for next in sides {
             if all.runs.is_empty() {
                 all.runs.push(all.values.len());
+                all.loss_counts.extend(all.loss);
+                all.minimum_error = all.minimum_error.powi(2);
             }
             all.runs.push(next.values.len());
             all.values.extend(next.values);
@@ -139,9 +178,20 @@ impl ComparisonSide {
             all.loss =
                 all.loss.zip(next.loss).map(|((l, n), (k, m))| (l.saturating_add(k), n.saturating_add(m)));
             all.floor = all.floor.max(next.floor);
+            all.loss_counts.extend(next.loss);
+            all.loss_events.extend(next.loss_events);
+            all.minimum_error += next.minimum_error.powi(2);
+            all.clocks = all.clocks.zip(next.clocks).map(|(mut mine, theirs)| {
+                mine.least.extend(theirs.least);
+                DelayClocks { bound: mine.bound.max(theirs.bound), ..mine }
+            });
             // The median of medians is not the median, and one interval does not follow from two.
-            (all.median, all.p99, all.loss_interval) = (None, None, None);
+            (all.median, all.p99, all.median_ci95, all.p99_ci95) = (None, None, None, None);
             (all.comparable, all.least) = (None, all.least.min(next.least));
+        }
+        if !all.runs.is_empty() {
+            // The minima of the runs are independent, and their mean counts.
+            all.minimum_error = all.minimum_error.sqrt() / all.runs.len() as f64;
         }
         // If packets are only available of some runs, they must not represent all runs.
         if all.runs.contains(&0) {
@@ -156,16 +206,45 @@ impl ComparisonSide {
         self.values.iter().copied().min().unwrap_or(self.least)
     }
 
-    /// Returns the uncertainty of the median and the 99th percentile, both relative to [`ComparisonSide::least`]. `all`
-    /// contains the sorted values.
-    pub(super) fn spread(&self, all: &Sample, seed: u64) -> Option<ResampledSpread> {
-        if self.values.is_empty() {
-            return self.comparable.as_ref()?.spread().cloned();
-        }
-        let least = self.least();
-        let above: Vec<Vec<i64>> =
-            self.runs().iter().map(|r| r.iter().map(|x| x.saturating_sub(least)).collect()).collect();
-        ResampledSpread::of(&above.iter().map(Vec::as_slice).collect::<Vec<_>>(), all, seed)
+    /// Returns median and 99th percentile with their intervals. `all`: the sorted values.
+    pub(super) fn estimates(&self, all: &Sample) -> [Option<Estimate>; 2] {
+        let neighbours = correlation_of_neighbours(&self.values);
+        let of = |kind, percent, known: Option<f64>, ci95: Option<[f64; 2]>| {
+            let estimate = if self.values.is_empty() {
+                Estimate { value: known?, ci95 }
+            } else {
+                let found = quantile_interval(kind, &self.values, all, neighbours);
+                let value = if kind == IntervalOf::Median { all.median()? } else { all.edf(percent)? as f64 };
+                let few = || median_bounds(&self.values, all).filter(|_| kind == IntervalOf::Median);
+                Estimate { value, ci95: found.ci95.or_else(few).map(|ends| ends.map(|x| x as f64)) }
+            };
+            let known = |e: &Estimate| e.ci95.is_some() && self.minimum_error.is_finite();
+            let error = Some(estimate).filter(known).map(|e| e.with_error(self.minimum_error));
+            Some(error.unwrap_or(Estimate { ci95: None, ..estimate }))
+        };
+        [
+            of(IntervalOf::Median, Percent(50_000), self.median, self.median_ci95),
+            of(IntervalOf::P99, Percent(99_000), self.p99, self.p99_ci95),
+        ]
+    }
+
+    /// Returns the delays of a side of PDV; `None` if the clocks are unknown.
+    pub(super) fn delays(&self) -> Option<ComparisonSide> {
+        let clocks = self.clocks.as_ref()?;
+        let base = clocks.least.first().copied()? as f64;
+        let shifted = self.runs().into_iter().zip(clocks.least.iter().copied());
+        let values = shifted.flat_map(|(run, least)| run.iter().map(move |x| x.saturating_add(least)));
+        let moved = |ci: Option<[f64; 2]>| ci.map(|ends| ends.map(|x| x + base));
+        Some(ComparisonSide {
+            values: values.collect(),
+            runs: self.runs.clone(),
+            median: self.median.map(|x| x + base),
+            p99: self.p99.map(|x| x + base),
+            median_ci95: moved(self.median_ci95),
+            p99_ci95: moved(self.p99_ci95),
+            floor: clocks.bound,
+            ..ComparisonSide::default()
+        })
     }
 
     /// Returns the stored distribution, or one computed from the packets; `None` for several runs.
@@ -197,6 +276,37 @@ impl ComparisonSide {
         };
         self.runs.iter().map(&mut next).filter(|run| !run.is_empty()).collect()
     }
+}
+
+/// Returns the events of loss of a run with the number of lost packets; `None` if they were not recorded.
+fn loss_events(summary: &Summary, samples: &Samples) -> Option<(ShareInterval, u64)> {
+    let (sent, lost) = (summary.counts.sent, summary.counts.lost);
+    // Summaries of older versions have no events.
+    let has_events =
+        summary.loss.events.events > 0 || summary.loss.events.absent == Some(NoInterval::NoEvent);
+    if has_events || samples.is_empty() {
+        return has_events.then_some((summary.loss.events, lost));
+    }
+    let mut accepted = samples.seq.clone();
+    accepted.sort_unstable();
+    let (mut events, mut next) = (EventCounts::default(), 0);
+    for seq in accepted.into_iter().map(u64::from).chain([sent]) {
+        if seq > next {
+            events.push(next, seq - next);
+        }
+        next = seq + 1;
+    }
+    Some((events.share(sent, sent), lost))
+}
+
+/// Returns the correlation of neighbouring values; `None` without variation.
+fn correlation_of_neighbours(values: &[i64]) -> Option<f64> {
+    let origin = *values.first()?;
+    let above: Vec<f64> = values.iter().map(|x| x.saturating_sub(origin) as f64).collect();
+    let mean = above.iter().sum::<f64>() / above.len() as f64;
+    let squares: f64 = above.iter().map(|x| (x - mean).powi(2)).sum();
+    let products: f64 = above.windows(2).map(|w| (w[0] - mean) * (w[1] - mean)).sum();
+    (squares > 0.0).then(|| products / squares)
 }
 
 /// Returns the delays in the order of sequence numbers.

@@ -1,48 +1,41 @@
 //! Verdict on a comparison: which run differs, by how much, since when and how reliably, and the causes in a worse run.
 
-use crate::compare::comparison::{Comparison, ComparisonOutcome, Difference};
+use crate::compare::comparison::{ComparedFigure, Comparison, ComparisonOutcome};
 use crate::compare::{Cell, ComparisonRow};
 use crate::sentences::comparison as sentences;
 use jitlat_core::answer::Level;
 use jitlat_core::answer::{Answer, Cause, Severity, Suitability};
 use std::collections::BTreeMap;
 
-/// Difference between one side and the other, including loss, which the outcome of a comparison does not cover.
+/// Difference of one side from the other in all compared figures: jitter, delay and loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SideChange {
-    /// More jitter (or delay), or more loss.
+    /// More of at least one figure beyond chance, and not less of another.
     Worse,
-    /// Less of one, but more of the other.
+    /// Less of one figure and more of another.
     Mixed,
-    /// Less of at least one, and more of neither.
+    /// Less of at least one figure beyond chance, and not more of another.
     Better,
-    /// No relevant difference.
+    /// The intervals of all figures lie within the equivalence margins.
     Same,
-    /// Unknown: the data allow no decision.
+    /// No difference was found, but at least one figure may differ by more than its margin.
     Undecided,
     /// The runs were not compared.
     Refused,
 }
 
 impl SideChange {
-    /// Returns the difference that `c` found.
+    /// Returns the difference that `c` found in its figures.
     pub fn of(c: &Comparison) -> SideChange {
-        let loss = loss_difference(c).map_or(0.0, |d| d.change);
-        match (c.outcome, c.is_worse()) {
-            (ComparisonOutcome::Refused, _) => SideChange::Refused,
-            (ComparisonOutcome::Different, true) if loss < 0.0 => SideChange::Mixed,
-            (ComparisonOutcome::Different, false) if loss > 0.0 => SideChange::Mixed,
-            (ComparisonOutcome::Different, worse) => {
-                if worse {
-                    SideChange::Worse
-                } else {
-                    SideChange::Better
-                }
-            }
-            _ if loss > 0.0 => SideChange::Worse,
-            _ if loss < 0.0 => SideChange::Better,
-            (ComparisonOutcome::Same, _) => SideChange::Same,
-            (ComparisonOutcome::Undecided, _) => SideChange::Undecided,
+        let has = |test: fn(&ComparedFigure) -> bool| c.compared.iter().any(test);
+        let is_same = |figure: &ComparedFigure| figure.outcome == ComparisonOutcome::Same;
+        match (has(ComparedFigure::is_worse), has(ComparedFigure::is_better)) {
+            _ if c.outcome == ComparisonOutcome::Refused => SideChange::Refused,
+            (true, true) => SideChange::Mixed,
+            (true, false) => SideChange::Worse,
+            (false, true) => SideChange::Better,
+            _ if c.outcome == ComparisonOutcome::Same && c.compared.iter().all(is_same) => SideChange::Same,
+            _ => SideChange::Undecided,
         }
     }
 
@@ -67,12 +60,6 @@ impl SideChange {
             SideChange::Refused => Level::Bad,
         }
     }
-}
-
-/// Returns the difference between the loss ratios; `None` if it may be due to chance.
-pub(crate) fn loss_difference(c: &Comparison) -> Option<Difference> {
-    let beyond = |[low, high]: [f64; 2]| low > 0.0 || high < 0.0;
-    c.loss.filter(|d| d.ci95.is_some_and(beyond))
 }
 
 /// Returns the level of the whole verdict: the level of its worst comparison.
@@ -147,28 +134,46 @@ fn headline(rows: &[ComparisonRow]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::comparison::{Basis, Statistic};
+    use crate::compare::comparison::{Basis, ComparedQuantity, Difference, Statistic};
+    use crate::comparison::conclude;
 
-    fn compared(b: &str, outcome: ComparisonOutcome, change: f64, loss: f64) -> Comparison {
-        let around =
-            |change: f64, by: f64| Some(Difference { change, ci95: Some([change - by, change + by]) });
+    /// `change`: of jitter in ns, `loss`: a ratio, each with a margin and with the half-width of its interval.
+    fn compared(b: &str, [change, by, margin]: [f64; 3], [loss, loss_by]: [f64; 2]) -> Comparison {
+        let figure = |quantity, statistic, change: f64, by: f64, margin| {
+            let interval = Some([change - by, change + by]);
+            let figure = ComparedFigure {
+                quantity,
+                statistic,
+                change,
+                interval,
+                floor: 0.0,
+                margin,
+                outcome: ComparisonOutcome::Undecided,
+            };
+            ComparedFigure { outcome: conclude(&figure), ..figure }
+        };
+        let jitter = figure(ComparedQuantity::Jitter, Some(Statistic::Median), change, by, margin);
+        let loss = figure(ComparedQuantity::Loss, None, loss, loss_by, 0.005);
         Comparison {
             a: "a".into(),
             b: b.into(),
             basis: Basis::Pdv,
             n: [1000; 2],
             unlike: Vec::new(),
-            median: around(change, 1e6),
+            median: Some(Difference { change, ci95: jitter.interval }),
             p99: None,
-            loss: around(loss, 0.005),
+            loss: Some(Difference { change: loss.change, ci95: loss.interval }),
             cliffs_delta: None,
             cliffs_delta_error: None,
             effect: None,
             shift: None,
+            tail: None,
+            compared: vec![jitter, loss],
+            confidence: 0.975,
             floor: 0.0,
             tests: None,
             statistic: Statistic::Median,
-            outcome,
+            outcome: jitter.outcome,
             because: "for a reason".into(),
         }
     }
@@ -183,32 +188,52 @@ mod tests {
 
     #[test]
     fn a_comparison_is_one_sentence() {
-        use ComparisonOutcome::{Different, Refused, Same, Undecided};
-        let of = |outcome, change, loss| said(vec![compared("b", outcome, change, loss)]);
+        let of = |jitter, loss| said(vec![compared("b", jitter, loss)]);
         assert_eq!(
-            of(Different, 97e6, 0.0),
+            of([97e6, 1e6, 1e6], [0.0, 0.004]),
             "Worse: b has 97 ms more jitter at the median (96 ms to 98 ms) than a, beyond chance."
         );
         assert_eq!(
-            of(Different, -97e6, -0.02),
-            "Better: b has 97 ms less jitter at the median (96 ms to 98 ms) and 2.0 percentage points less loss than a, beyond chance."
+            of([-97e6, 1e6, 1e6], [-0.02, 0.005]),
+            "Better: b has 97 ms less jitter at the median (96 ms to 98 ms) and 2.0 percentage points less loss than a, \
+             beyond chance."
         );
-        assert!(of(Different, -97e6, 0.02).starts_with("Mixed: b has 97 ms less jitter"));
+        assert!(of([-97e6, 1e6, 1e6], [0.02, 0.005]).starts_with("Mixed: b has 97 ms less jitter"));
         assert_eq!(
-            of(Same, 1e6, 0.02),
-            "Worse: b has 2.0 percentage points more loss than a, beyond chance."
+            of([1e6, 1e6, 2e6], [0.02, 0.005]),
+            "Worse: b has 2.0 percentage points more loss (1.5 to 2.5) than a, beyond chance."
         );
-        assert_eq!(of(Same, 1e6, 0.0), "Same: no difference in jitter at the median: for a reason.");
-        assert!(of(Undecided, 1e6, 0.0).starts_with("Undecided whether jitter at the median differs"));
-        assert_eq!(of(Refused, 1e6, 0.02), "Not compared: for a reason.");
+        assert_eq!(
+            of([1e6, 1e6, 2e6], [0.0, 0.004]),
+            "Same: a and b differ by at most 2.0 ms in jitter at the median and 0.40 percentage points in loss."
+        );
+        for (jitter, loss) in [([1e6, 1e6, 1e6], 0.004), ([1e6, 1e6, 2e6], 0.006)] {
+            let text = of(jitter, [0.0, loss]);
+            assert!(
+                text.starts_with("No difference found between a and b; differences up to 2.0 ms in"),
+                "{text}"
+            );
+            assert!(text.ends_with("percentage points in loss are possible."), "{text}");
+        }
+        let few = |interval: Option<[f64; 2]>| {
+            let mut c = compared("b", [1e6, 1e6, 1e6], [0.0, 0.004]);
+            (c.compared[0].interval, c.compared[0].outcome) = (interval, ComparisonOutcome::Undecided);
+            said(vec![c])
+        };
+        assert_eq!(
+            few(None),
+            "Undecided whether jitter at the median differs: for a reason; up to 0.40 percentage points in loss are \
+             possible."
+        );
+        let mut refused = compared("b", [97e6, 1e6, 1e6], [0.02, 0.001]);
+        refused.outcome = ComparisonOutcome::Refused;
+        assert_eq!(said(vec![refused]), "Not compared: for a reason.");
         assert_eq!(said(Vec::new()), "Nothing was compared.");
     }
 
     #[test]
     fn several_say_how_many_and_since_when() {
-        use ComparisonOutcome::{Different, Same, Undecided};
-        let of =
-            |b: &str, change: f64| compared(b, if change == 0.0 { Same } else { Different }, change, 0.0);
+        let of = |b: &str, change: f64| compared(b, [change, 1e6, 2e6], [0.0, 0.004]);
         let worse = vec![of("b", 0.0), of("c", 20e6), of("d", 40e6)];
         assert_eq!(
             said(worse),
@@ -222,15 +247,19 @@ mod tests {
         );
         assert_eq!(
             said(vec![of("b", 0.0), of("c", 0.0)]),
-            "Same: none of 2 runs differs from a in jitter at the median beyond chance."
+            "Same: none of 2 comparisons with a shows a difference beyond the margins."
         );
-        let open = said(vec![of("b", 0.0), compared("c", Undecided, 0.0, 0.0)]);
+        let open = || compared("c", [0.0, 3e6, 2e6], [0.0, 0.004]);
         assert_eq!(
-            open,
-            "Undecided: 1 of 2 comparisons with a cannot be decided, and the others show no difference."
+            said(vec![of("b", 0.0), open()]),
+            "No difference found in 2 comparisons with a; 1 of them cannot exclude one beyond the margins, the others can."
+        );
+        assert!(
+            said(vec![open(), open()]).starts_with("No difference found in 2 comparisons with a, but none")
         );
         assert_eq!(level(&[row(vec![of("b", 0.0), of("c", 9e6)])]), Level::Poor);
         assert_eq!(level(&[row(vec![of("b", 0.0)])]), Level::Good);
+        assert_eq!(level(&[row(vec![open()])]), Level::Note);
         assert_eq!(level(&[]), Level::Bad);
     }
 }

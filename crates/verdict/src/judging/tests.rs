@@ -3,6 +3,7 @@ use crate::{PROFILES, judge_with_hosts};
 use jitlat_core::answer::{Answer, CauseId, Fault, Severity};
 use jitlat_core::evidence::Evidence;
 use jitlat_core::metrics::classify::AcceptedPacket;
+use jitlat_core::session::Ending;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::summary::ShareInterval;
 use jitlat_core::{Options, PacketRecord, Session, Span, Summary, TestSpec, WallTime};
@@ -94,7 +95,10 @@ fn profiles_include_the_hosts_where_they_are_asked_to() {
 fn slow(needed: i64, options: &Options) -> Summary {
     let (up, udp) = (Direction::Up, Transport::Udp);
     let spec = TestSpec::new(up, udp, 1000, 80, Span(MS), Schedule::Periodic).unwrap();
-    let session = Session { sent: Some(1000), ..Session::new(spec) };
+    // One host at both ends, so that its clock bounds the delay.
+    let here = Some(std::net::Ipv4Addr::LOCALHOST.into());
+    let (sent, ending) = (Some(1000), Ending::Complete);
+    let session = Session { sent, ending, src: here, dst: here, ..Session::new(spec) };
     let at = |seq: i64| WallTime(seq * needed);
     let records = (0..1000).map(|seq| PacketRecord::one_way(seq, at(seq), WallTime(at(seq).0 + 5 * MS)));
     jitlat_core::analyze(&session, records, options)

@@ -1,35 +1,37 @@
 //! Sentences about comparisons of runs.
 
 use super::numbers::{count, percent, time};
-use crate::compare::comparison::{Comparison, ComparisonOutcome, Difference, Effect, Statistic};
-use crate::comparison::{SideChange, loss_difference};
+use crate::compare::comparison::{
+    ComparedFigure, ComparedQuantity, Comparison, ComparisonOutcome, Difference, Effect, Statistic,
+    TailEffect,
+};
+use crate::comparison::SideChange;
 use jitlat_core::answer::Level;
 use jitlat_core::units::eng3;
 
-/// Reason for the outcome of a comparison.
+/// Reason for the outcome of a comparison. Times in ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OutcomeReason {
     /// The clock offset of one side is unknown.
     ClocksUnknown,
     /// One side has neither packets nor a sufficient summary.
     NoPackets,
-    /// There are too few packets.
+    /// Too few independent packets for an interval.
     TooFewPackets,
-    /// The interval of the change contains 0.
-    WithinInterval,
-    /// The change is certain but negligible; contains Cliff's delta.
-    Negligible(f64),
-    /// The change is certain, but the summaries do not show whether it is negligible; contains Cliff's delta and its
-    /// error.
-    PerhapsNegligible(f64, f64),
-    /// The change is smaller than the measurement error.
+    /// The interval of the change, and the margin within which it lies.
+    WithinMargin([f64; 2], f64),
+    /// No difference was found: the largest one that is possible.
+    Possible(f64),
+    /// The interval excludes 0, but by less than the error of the measurements.
     WithinError,
-    /// The change is certain and relevant; contains the effect size and Cliff's delta.
+    /// Certain: the effect and Cliff's delta.
     Beyond(Effect, f64),
+    /// Certain at the 99th percentile: the effect on the slowest packets.
+    BeyondInTail(TailEffect),
 }
 
-/// Returns the reason as a clause.
-pub fn reason(reason: OutcomeReason) -> String {
+/// Returns the reason for the outcome of `c` as a clause.
+pub fn reason(c: &Comparison, reason: OutcomeReason) -> String {
     match reason {
         OutcomeReason::ClocksUnknown => "the clock offset of at least one run is unknown".to_owned(),
         OutcomeReason::NoPackets => {
@@ -37,20 +39,38 @@ pub fn reason(reason: OutcomeReason) -> String {
              version, in constant memory, or for several runs); compare its log instead"
                 .to_owned()
         }
-        OutcomeReason::TooFewPackets => "too few packets to distinguish a change from chance".to_owned(),
-        OutcomeReason::WithinInterval => "the 95 % interval of the change contains 0".to_owned(),
-        OutcomeReason::Negligible(delta) => {
-            format!("the change is certain but negligible (Cliff's delta {delta:.3})")
+        OutcomeReason::TooFewPackets => {
+            "too few independent packets for an interval; measure for longer".to_owned()
         }
-        OutcomeReason::PerhapsNegligible(delta, error) => format!(
-            "the change is certain, but the summaries do not show whether it is negligible (Cliff's delta {delta:.3} +/- \
-             {error:.3}); give the logs"
+        OutcomeReason::WithinMargin([low, high], margin) => format!(
+            "the change, {} to {}, is within the margin of {}",
+            signed(low),
+            signed(high),
+            time(margin)
         ),
+        OutcomeReason::Possible(largest) => {
+            format!("no difference found; differences up to {} are possible", time(largest))
+        }
         OutcomeReason::WithinError => "the change is smaller than the error of the measurements".to_owned(),
         OutcomeReason::Beyond(size, delta) => {
             format!("the change is beyond chance, with a {} effect (Cliff's delta {delta:.3})", effect(size))
         }
+        OutcomeReason::BeyondInTail(effect) => format!("the change is beyond chance: {}", tail(c, &effect)),
     }
+}
+
+/// Returns the effect on the slowest packets as a clause.
+pub fn tail(c: &Comparison, tail: &TailEffect) -> String {
+    let [a, b] = tail.above.map(percent);
+    format!(
+        "{b} of the packets of {} and {a} of {} are slower than the 99th percentile of {}; {} effect on the slowest \
+         2 % (Cliff's delta {:.3})",
+        c.b,
+        c.a,
+        c.a,
+        effect(tail.effect),
+        tail.cliffs_delta
+    )
 }
 
 /// Returns the name of an effect size.
@@ -89,7 +109,7 @@ pub fn sentence(c: &Comparison) -> String {
             )
         }
         (ComparisonOutcome::Same | ComparisonOutcome::Different, _) => {
-            format!("No relevant difference in {what}: {}.", c.because)
+            format!("Same {what}: {}.", c.because)
         }
         (ComparisonOutcome::Undecided, _) => {
             format!("Undecided whether {what} differs: {}.", c.because)
@@ -131,7 +151,7 @@ pub fn p_value(p: f64) -> String {
 pub fn of_load(c: &Comparison) -> (Level, String) {
     let (level, text) = match c.outcome {
         ComparisonOutcome::Different => (Level::Note, "The load makes a difference"),
-        ComparisonOutcome::Same => (Level::Good, "The load makes no relevant difference"),
+        ComparisonOutcome::Same => (Level::Good, "The load makes no difference beyond the margin"),
         ComparisonOutcome::Undecided | ComparisonOutcome::Refused => (Level::Note, "Undecided"),
     };
     (level, format!("{text}: {}.", c.because))
@@ -150,24 +170,68 @@ fn figure(c: &Comparison) -> String {
     format!("{} {at}", c.basis.noun())
 }
 
-/// Returns the differences: `97 ms more jitter at the median (95 ms to 99 ms)`, `1.2 percentage points more loss`; empty if
-/// nothing differs.
-fn differences(c: &Comparison) -> Vec<String> {
-    let size = |ci: [f64; 2]| {
-        let [low, high] = ci.map(f64::abs);
-        [low.min(high), low.max(high)]
+/// Returns the name of a compared figure: `jitter at the median`, `loss`.
+fn name_of(figure: &ComparedFigure) -> String {
+    let noun = match figure.quantity {
+        ComparedQuantity::Jitter => "jitter",
+        ComparedQuantity::Delay => "delay",
+        ComparedQuantity::Ipdv => "absolute IPDV",
+        ComparedQuantity::Loss => "loss",
     };
-    let mut all = Vec::new();
-    if let Some(d) = c.chosen().filter(|_| c.outcome == ComparisonOutcome::Different) {
-        let ci = d.ci95.map(size).map(|[low, high]| format!(" ({} to {})", time(low), time(high)));
-        let ci = ci.unwrap_or_default();
-        all.push(format!("{} {} {}{ci}", time(d.change.abs()), more(d.change), figure(c)));
+    match figure.statistic {
+        None => noun.to_owned(),
+        Some(Statistic::Median) => format!("{noun} at the median"),
+        Some(Statistic::P99) => format!("{noun} at the 99th percentile"),
     }
-    if let Some(d) = loss_difference(c).filter(|_| c.outcome != ComparisonOutcome::Refused) {
-        let points = percent(d.change.abs()).replace(" %", " percentage points");
-        all.push(format!("{points} {} loss", more(d.change)));
+}
+
+/// Formats the size of a difference of `figure`, without its sign.
+fn size(figure: &ComparedFigure, value: f64) -> String {
+    match figure.quantity {
+        ComparedQuantity::Loss => percent(value.abs()).replace(" %", " percentage points"),
+        _ => time(value.abs()),
     }
-    all
+}
+
+/// Formats a size without its unit if that is the one of percentage points.
+fn short_size(figure: &ComparedFigure, value: f64) -> String {
+    size(figure, value).replace(" percentage points", "")
+}
+
+/// Returns the differences: `97 ms more jitter at the median (95 ms to 99 ms)`, `1.2 percentage points more loss`; empty if
+/// nothing differs. Only the first has its interval, so that the sentence remains short.
+fn differences(c: &Comparison) -> Vec<String> {
+    let different = c.compared.iter().filter(|f| f.outcome == ComparisonOutcome::Different);
+    let different = different.enumerate().map(|(k, f)| {
+        let ci = f.interval.filter(|_| k == 0).map(|ends| {
+            let [low, high] = if ends[0] < 0.0 { [-ends[1], -ends[0]] } else { ends };
+            format!(" ({} to {})", short_size(f, low), short_size(f, high))
+        });
+        format!("{} {} {}{}", size(f, f.change), more(f.change), name_of(f), ci.unwrap_or_default())
+    });
+    different.collect()
+}
+
+/// Returns the largest possible differences of all figures that have an interval: `3.1 us in jitter at the median and 0.38
+/// percentage points in loss`.
+fn limits(c: &Comparison) -> String {
+    let limit = |(k, f): (usize, &ComparedFigure)| {
+        let largest = f.largest().filter(|x| x.is_finite())?;
+        // The statistic of delay is always the median.
+        let name =
+            if k > 0 && f.quantity == ComparedQuantity::Delay { "delay".to_owned() } else { name_of(f) };
+        Some(format!("{} in {name}", size(f, largest)))
+    };
+    listed(&c.compared.iter().enumerate().filter_map(limit).collect::<Vec<_>>())
+}
+
+/// Joins a list for people: `a, b and c`.
+fn listed(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
 }
 
 /// Returns the headline of one comparison.
@@ -177,13 +241,108 @@ pub fn headline(c: &Comparison) -> String {
         SideChange::Worse => "Worse",
         SideChange::Better => "Better",
         SideChange::Mixed => "Mixed",
-        SideChange::Same => return format!("Same: no difference in {}: {}.", figure(c), c.because),
+        SideChange::Same => return format!("Same: {} and {} differ by at most {}.", c.a, c.b, limits(c)),
         SideChange::Undecided => {
-            return format!("Undecided whether {} differs: {}.", figure(c), c.because);
+            let limits = limits(c);
+            let found = |f: &ComparedFigure| {
+                let includes_0 =
+                    |[low, high]: [f64; 2]| low <= 0.0 && high >= 0.0 && (high - low).is_finite();
+                f.outcome == ComparisonOutcome::Same || f.bounds().is_some_and(includes_0)
+            };
+            return if !c.n.contains(&0) && c.compared.first().is_some_and(found) {
+                format!(
+                    "No difference found between {} and {}; differences up to {limits} are possible.",
+                    c.a, c.b
+                )
+            } else {
+                let others =
+                    if limits.is_empty() { limits } else { format!("; up to {limits} are possible") };
+                format!("Undecided whether {} differs: {}{others}.", figure(c), c.because)
+            };
         }
         SideChange::Refused => return format!("Not compared: {}.", c.because),
     };
-    format!("{name}: {} has {} than {}, beyond chance.", c.b, different.join(" and "), c.a)
+    format!("{name}: {} has {} than {}, beyond chance.", c.b, listed(&different), c.a)
+}
+
+/// Returns the headline without the word with which it begins, for texts in which that word precedes it.
+pub fn statement(c: &Comparison) -> String {
+    let text = headline(c);
+    let prefixes = ["Worse: ", "Better: ", "Mixed: ", "Same: ", "Undecided "];
+    prefixes.into_iter().find_map(|prefix| text.strip_prefix(prefix)).unwrap_or(&text).to_owned()
+}
+
+/// Returns the reason for the conclusion about `c`, with the changes: `p50 +97.0 ms (+95.1 ms to +98.8 ms), the change
+/// is beyond chance, with a large effect (Cliff's delta 0.951); loss +2.50 percentage points (+0.40 to +5.37)`.
+pub fn why(c: &Comparison) -> String {
+    if c.outcome == ComparisonOutcome::Refused {
+        return c.because.clone();
+    }
+    let of = |f: &ComparedFigure| {
+        let name = match (f.quantity, f.statistic) {
+            (ComparedQuantity::Loss, _) => "loss",
+            (ComparedQuantity::Delay, _) if c.compared.first() != Some(f) => "delay p50",
+            (_, Some(Statistic::P99)) => "p99",
+            _ => "p50",
+        };
+        let interval = f.interval.map(|[low, high]| format!(" ({} to {})", value(f, low), value(f, high)));
+        format!("{name} {}{}{}", value(f, f.change), unit(f), interval.unwrap_or_default())
+    };
+    let mut figures = c.compared.iter();
+    let first = figures.next().map_or_else(String::new, |f| format!("{}, ", of(f)));
+    let others: Vec<String> = figures.filter(|f| f.outcome == ComparisonOutcome::Different).map(of).collect();
+    match (c.outcome, others.is_empty()) {
+        (ComparisonOutcome::Different, false) => format!("{first}{}; {}", c.because, others.join("; ")),
+        (_, false) => others.join("; "),
+        (_, true) => format!("{first}{}", c.because),
+    }
+}
+
+/// Formats a change of `f` with its sign; loss in percentage points.
+fn value(f: &ComparedFigure, x: f64) -> String {
+    match f.quantity {
+        ComparedQuantity::Loss => format!("{:+.2}", 100.0 * x),
+        _ => signed(x),
+    }
+}
+
+fn unit(f: &ComparedFigure) -> &'static str {
+    if f.quantity == ComparedQuantity::Loss { " percentage points" } else { "" }
+}
+
+/// Describes one compared figure in detail: change, interval, margin and conclusion.
+pub fn figure_line(c: &Comparison, f: &ComparedFigure) -> String {
+    let conclusion = match f.outcome {
+        ComparisonOutcome::Different if f.change > 0.0 => "more",
+        ComparisonOutcome::Different => "less",
+        ComparisonOutcome::Same => "same",
+        ComparisonOutcome::Undecided | ComparisonOutcome::Refused => "undecided",
+    };
+    let interval = f.interval.map_or_else(
+        || "no interval".to_owned(),
+        |[low, high]| {
+            format!("{} to {} with {} confidence", value(f, low), value(f, high), share_of(c.confidence))
+        },
+    );
+    let change = format!("{}{}", value(f, f.change), unit(f));
+    format!("{}: {change} ({interval}; margin {}): {conclusion}", name_of(f), short_size(f, f.margin))
+}
+
+fn share_of(confidence: f64) -> String {
+    let text = format!("{:.1}", 100.0 * confidence);
+    format!("{} %", text.strip_suffix(".0").unwrap_or(&text))
+}
+
+/// Describes the confidence of the intervals that decided.
+pub fn confidence(c: &Comparison) -> String {
+    let together = if c.confidence > 0.95 { " for all figures together" } else { "" };
+    format!("intervals: 95 %{together}, with dependent packets and bursts of loss")
+}
+
+/// Describes the equivalence margins of `c`; empty if nothing was compared.
+pub fn margins(c: &Comparison) -> String {
+    let each = c.compared.iter().map(|f| format!("{} {}", size(f, f.margin), name_of(f)));
+    format!("margins of \"same\": {} (--margin, --loss-margin)", each.collect::<Vec<_>>().join(", "))
 }
 
 /// Headline of a comparison without any pair of runs.
@@ -198,18 +357,17 @@ pub fn headline_of_several(all: &[(&str, &Comparison)], in_order: bool) -> Strin
     let groups = [SideChange::Worse, SideChange::Better, SideChange::Mixed].map(with);
     let Some(most) = groups.iter().find(|group| !group.is_empty()) else {
         let undecided = with(SideChange::Undecided).len() + with(SideChange::Refused).len();
-        let c = all[0].1;
+        let (comparisons, a) = (count(all.len() as u64, "comparison"), &all[0].1.a);
         return match undecided {
-            0 => format!(
-                "Same: none of {} differs from {} in {} beyond chance.",
-                count(all.len() as u64, "run"),
-                c.a,
-                figure(c)
-            ),
+            0 => format!("Same: none of {comparisons} with {a} shows a difference beyond the margins."),
+            n if n == all.len() => {
+                format!(
+                    "No difference found in {comparisons} with {a}, but none of them excludes one beyond the margins."
+                )
+            }
             n => format!(
-                "Undecided: {n} of {} with {} cannot be decided, and the others show no difference.",
-                count(all.len() as u64, "comparison"),
-                c.a
+                "No difference found in {comparisons} with {a}; {n} of them cannot exclude one beyond the margins, the \
+                 others can."
             ),
         };
     };
@@ -225,7 +383,7 @@ pub fn headline_of_several(all: &[(&str, &Comparison)], in_order: bool) -> Strin
     let others: Vec<String> = others.map(|(group, name)| format!("{} {name}", group.len())).collect();
     let others = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
     let mut text = format!("{head}: {} of {}{others}", most.len(), count(all.len() as u64, "comparison"));
-    text += &format!(", mainly {which} with {} than {}", differences(c).join(" and "), c.a);
+    text += &format!(", mainly {which} with {} than {}", listed(&differences(c)), c.a);
     let first = all.iter().position(|(_, c)| SideChange::of(c) == change).unwrap_or(0);
     if in_order && first > 0 && all[first..].iter().all(|(_, c)| SideChange::of(c) == change) {
         text += &format!("; since {}", all[first].1.b);

@@ -85,7 +85,7 @@ impl Comparer {
             self.earlier.insert(key, (test.started_ns, sides));
         }
         let Some((_, earlier)) = self.earlier.get(&key) else { return Ok(None) };
-        let asked = |basis| ComparisonSettings { basis, statistic: Statistic::Median, varied: None, seed: 1 };
+        let asked = |basis| ComparisonSettings { basis, seed: 1, ..ComparisonSettings::default() };
         let found: Vec<(Comparison, bool)> = BASES
             .into_iter()
             .zip(earlier.iter().zip(&later))

@@ -11,7 +11,7 @@ use jitlat_core::units::eng3;
 use jitlat_verdict::compare::{
     Basis, Cell, Comparison, ComparisonGrid, ComparisonOutcome, ComparisonRow, Difference, Statistic,
 };
-use jitlat_verdict::comparison::{SideChange, level, new_causes};
+use jitlat_verdict::comparison::{SideChange, confidence, level, margins, new_causes, why as because};
 
 /// Maximum width of the name of a test, in columns.
 const MAX_NAME_COLUMNS: usize = 20;
@@ -115,17 +115,6 @@ fn signed(ns: f64) -> String {
     format!("{}{}", if ns > 0.0 { "+" } else { "" }, eng3(ns))
 }
 
-/// Formats the change: `p50 +97.0 ms (+95.1 ms to +98.8 ms), `.
-fn change_of(c: &Comparison) -> Option<String> {
-    let d = chosen(c)?;
-    let at = match c.statistic {
-        Statistic::Median => "p50",
-        Statistic::P99 => "p99",
-    };
-    let ci = d.ci95.map_or(String::new(), |[low, high]| format!(" ({} to {})", signed(low), signed(high)));
-    Some(format!("{at} {}{ci}, ", signed(d.change)))
-}
-
 /// Returns the causes of tests that are worse, and the reason for the outcome of each comparison.
 fn why(grid: &ComparisonGrid) -> Vec<(WordStyle, String, String)> {
     let mut causes: Vec<_> = grid
@@ -146,12 +135,8 @@ fn why(grid: &ComparisonGrid) -> Vec<(WordStyle, String, String)> {
     // Stable sort: worse outcomes come first.
     decided.sort_by_key(|(change, ..)| *change);
     let decided = decided.into_iter().map(|(change, row, c)| {
-        let by = change_of(c).unwrap_or_default();
-        (
-            mark(change.level()).1,
-            format!("{}:", change.name()),
-            format!("'{}': {by}{}", name(row, &c.b), c.because),
-        )
+        let text = format!("'{}': {}", name(row, &c.b), because(c));
+        (mark(change.level()).1, format!("{}:", change.name()), text)
     });
     causes.chain(decided).collect()
 }
@@ -165,6 +150,9 @@ fn trust(grid: &ComparisonGrid) -> Vec<String> {
                 .map(|u| format!("'{}': {}; the difference may be caused by that", name(row, &c.b), u.text)),
         );
     }
+    if let [(_, c)] = &grid.comparisons().collect::<Vec<_>>()[..] {
+        lines.extend((!c.compared.is_empty()).then(|| margins(c)));
+    }
     lines.extend(grid.comparisons().filter_map(|(_, c)| floor(c)));
     let packets: Vec<u64> =
         grid.rows.iter().flat_map(|row| row.cells.iter().flatten()).map(|cell| cell.accepted).collect();
@@ -174,7 +162,8 @@ fn trust(grid: &ComparisonGrid) -> Vec<String> {
         } else {
             format!("{least} to {most} packets")
         };
-        lines.push(format!("{each}; intervals account for dependent packets (block bootstrap)"));
+        let intervals = grid.comparisons().next().map(|(_, c)| format!("; {}", confidence(c)));
+        lines.push(format!("{each}{}", intervals.unwrap_or_default()));
     }
     lines.extend(notes_on(grid).into_iter().map(str::to_owned));
     let mut said: Vec<String> = Vec::new();

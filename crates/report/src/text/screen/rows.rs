@@ -2,6 +2,7 @@
 
 use super::layout::MAX_STREAMS;
 use super::{ScreenStream, Timeline};
+use crate::text::above_zero;
 use crate::text::is_one_host;
 use crate::text::page::{WordStyle, mark};
 use jitlat_core::answer::{CauseId, JitterWithoutStep, Severity};
@@ -262,7 +263,9 @@ pub(super) fn describe_loss(lost: u64, sent: u64, events: Option<&ShareInterval>
     let digits = percent(share).split_once('.').map_or(0, |(_, digits)| digits.len());
     let end = |share: f64| format!("{:.digits$}", (100.0 * share).clamp(0.0, 100.0));
     let range = match events {
-        Some(ShareInterval { ci95: Some([low, high]), .. }) => format!(" ({}-{})", end(*low), end(*high)),
+        Some(ShareInterval { ci95: Some([low, high]), .. }) => {
+            format!(" ({}-{})", above_zero(100.0 * low, digits), end(*high))
+        }
         Some(ShareInterval { absent: Some(NoInterval::OneEvent), .. }) => " (1 event)".to_owned(),
         _ => String::new(),
     };

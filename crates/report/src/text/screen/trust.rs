@@ -191,7 +191,7 @@ fn local_queue(received: &[&Summary]) -> Option<&'static str> {
 
 /// Name of the sender: its host if both directions are shown, otherwise the stream.
 fn named<'a>(label: &'a str, s: &Summary) -> &'a str {
-    if label.starts_with("to ") { sender(s).unwrap_or(label) } else { label }
+    if matches!(label, "up" | "down") { sender(s).unwrap_or(label) } else { label }
 }
 
 /// Describes the number of packets without the kernel send stamp that was requested.

@@ -10,11 +10,13 @@ use crate::jitlat::flow::{FlowCommand, FlowId, FlowRole};
 use crate::jitlat::message::{Message, Nak, NakCode, Probe};
 use crate::jitlat::server::linger;
 use jitlat_core::session::Ending;
-use jitlat_core::{Span, SteadyTime, units};
+use jitlat_core::{Span, SteadyTime, Transport, units};
 
 /// Time in which a server answers at the end of the streams, in addition to three round trips: TCP repeats a lost segment
 /// several times in it.
 const ANSWER_TIMEOUT: Span = Span::millis(3500);
+/// Additional time after a stream over TCP, whose data may fill a queue on the path.
+const TCP_BACKLOG_TIMEOUT: Span = Span::seconds(15);
 /// Note in the log of a test whose control connection was cut silently.
 const FETCHED_AGAIN: &str =
     "the control connection did not answer at the end of the test; the results were fetched over a new one";
@@ -264,7 +266,10 @@ impl ClientMachine {
     /// step has a timeout.
     pub(super) fn expect_answer(&mut self, now: Tick) {
         let rtt = self.probes.iter().map(|p| p.rtt().0.max(0)).min().unwrap_or(0);
-        let timeout = ANSWER_TIMEOUT + Span(rtt.min(60_000_000_000)).times(3);
+        let is_tcp = self.flows.iter().any(|f| f.spec.transport() == Transport::Tcp);
+        // The reply may wait behind data that TCP still has to deliver.
+        let backlog = if is_tcp { TCP_BACKLOG_TIMEOUT } else { Span::ZERO };
+        let timeout = ANSWER_TIMEOUT + backlog + Span(rtt.min(60_000_000_000)).times(3);
         self.answer_by.get_or_insert(now.steady + timeout);
     }
 
@@ -279,11 +284,9 @@ impl ClientMachine {
     pub(super) fn unanswered(&mut self, now: Tick) {
         self.connected = false;
         self.outgoing.clear();
-        self.reason.get_or_insert(format!(
-            "the control connection does not answer since the end of the stream (for {}): a firewall or router may have \
-             dropped it",
-            units::duration(ANSWER_TIMEOUT)
-        ));
+        let reason = "the control connection has not answered since the stream ended: a firewall or router may have \
+                      dropped it";
+        self.reason.get_or_insert_with(|| reason.to_owned());
         self.was_unanswered = true;
         if self.stage != ClientStage::Running {
             return self.retry(now);
