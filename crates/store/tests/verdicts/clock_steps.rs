@@ -26,7 +26,7 @@ fn trial(two_way: bool) -> Trial {
     }
     trial.server.clock.shifts.push(ClockChange {
         at: Span::millis(3200),
-        by: Span::secs(1),
+        by: Span::millis(1000),
         over: Span::ZERO,
     });
     if two_way {
