@@ -55,7 +55,7 @@ fn an_alert_is_told_once_also_when_the_monitor_is_killed() {
     assert!(
         ended
             .stdout
-            .contains(" RESOLVED warning any: echo, a → 10.9.0.2: the monitor's file does not contain"),
+            .contains(" RESOLVED warning any: echo, a → 10.9.0.2: the monitor's file no longer contains"),
         "{}",
         ended.stdout
     );

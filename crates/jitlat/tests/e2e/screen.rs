@@ -229,7 +229,7 @@ fn many_targets_are_one_table() {
     let answered = |screen: &str| {
         screen.contains("3 targets") && number(screen, &host.to_string(), 1) == Some(0) || {
             let row = screen.lines().find(|line| line.starts_with(&host.to_string()));
-            row.is_some_and(|row| row.contains(" us") || row.contains(" ms"))
+            row.is_some_and(|row| row.contains(" µs") || row.contains(" ms"))
         }
     };
     terminal.wait("answers", answered);

@@ -22,9 +22,11 @@ const SAID: [&str; 9] = [
     "tcp",
 ];
 
-/// Warnings that come first, because the figures do not cover the whole test, or are those of another class of service.
-const FIRST: [&str; 7] = [
+/// Warnings that come first, because the figures do not cover the whole test, a firewall explains losses, or the
+/// figures are those of another class of service.
+const FIRST: [&str; 8] = [
     "incomplete",
+    "requests_prohibited",
     "log_not_stored",
     "schedule_stretched",
     "receiver_drops",
