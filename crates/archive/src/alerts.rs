@@ -88,11 +88,11 @@ pub struct Fired {
     pub src: String,
     /// Name of the receiver, or its address.
     pub dst: String,
-    /// Same as the field of [`Alert`].
+    /// Same as [`Alert::since_ns`].
     pub since_ns: i64,
-    /// Same as the field of [`Alert`].
+    /// Same as [`Alert::fired_ns`].
     pub fired_ns: i64,
-    /// Same as the field of [`Alert`].
+    /// Same as [`Alert::reason`].
     pub reason: String,
 }
 

@@ -140,8 +140,8 @@ impl Engine {
         }
     }
 
-    /// Adds the next records, in arrival order. The result is the same as for one [`push`](Engine::push)
-    /// each, but faster.
+    /// Adds the next records, in arrival order. Faster than one [`push`](Engine::push) per record, with the same
+    /// result.
     pub fn push_all(&mut self, records: &[PacketRecord]) {
         let (mut plain, mut rest) = (Plain::new(), records);
         while let Some(first) = rest.first() {

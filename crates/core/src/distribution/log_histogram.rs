@@ -13,7 +13,7 @@ use std::borrow::Cow;
 pub struct Precision {
     /// Maximum number of exact values. When it is exceeded, all values are moved to buckets.
     pub exact: usize,
-    /// A bucket spans at most 1/2^bits of its distance from the origin.
+    /// Bits of precision: a bucket spans at most 1/2^bits of its distance from the origin.
     pub bits: u8,
 }
 
