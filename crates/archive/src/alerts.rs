@@ -36,7 +36,7 @@ pub struct Entered {
     pub started_ns: i64,
     /// Severity of the verdict: `good`, `fair`, `poor`, `bad` or `unknown`.
     pub severity: String,
-    /// Grade of the hosts, with the same values; `None` if they were not judged.
+    /// Grade of the hosts: `good`, `fair`, `poor`, `bad` or `unknown`; `None` if they were not judged.
     pub host: Option<String>,
     /// Headline of the verdict, on one line.
     pub headline: String,

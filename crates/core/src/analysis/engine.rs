@@ -269,7 +269,7 @@ impl Engine {
     }
 
     /// Adds the rows of `next`; both analyses are in constant memory. The first rows of `next` are pushed again one by
-    /// one, which reproduces everything that depends on earlier packets; its counts after them are added.
+    /// one, which reproduces everything that depends on earlier packets; the counts of its later rows are added.
     fn append_sketch(&mut self, next: Engine) {
         let mut lead = next.sketched();
         let Engine { classifier, tally, samples: Packets::Sketched(later), .. } = next else { return };
