@@ -36,7 +36,7 @@ pub struct Entered {
     pub started_ns: i64,
     /// Severity of the verdict: `good`, `fair`, `poor`, `bad` or `unknown`.
     pub severity: String,
-    /// Grade of the hosts, with the same values; `None` if they were not judged.
+    /// Grade of the hosts: `good`, `fair`, `poor`, `bad` or `unknown`; `None` if they were not judged.
     pub host: Option<String>,
     /// Headline of the verdict, on one line.
     pub headline: String,
@@ -88,11 +88,11 @@ pub struct Fired {
     pub src: String,
     /// Name of the receiver, or its address.
     pub dst: String,
-    /// Same as the field of [`Alert`].
+    /// Same as [`Alert::since_ns`].
     pub since_ns: i64,
-    /// Same as the field of [`Alert`].
+    /// Same as [`Alert::fired_ns`].
     pub fired_ns: i64,
-    /// Same as the field of [`Alert`].
+    /// Same as [`Alert::reason`].
     pub reason: String,
 }
 

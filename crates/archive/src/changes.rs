@@ -39,7 +39,7 @@ impl CatalogueWatch {
     }
 }
 
-/// True if the event reports a write to the catalogue or its write-ahead log, or that events were lost.
+/// True if the event reports a write to the catalogue or its write-ahead log, or a loss of events.
 fn concerns_catalogue(event: &InotifyEvent) -> bool {
     let rest = |name: &std::ffi::OsString| {
         name.to_str().and_then(|name| name.strip_prefix(CATALOGUE).map(str::to_owned))

@@ -181,8 +181,8 @@ impl Archive {
         Ok(())
     }
 
-    /// Adds tests of a finished file to the catalogue if the catalogue does not have them. Removes the file if it has
-    /// all of them. Returns the number of tests added.
+    /// Adds the tests of a finished file that are missing from the catalogue. Removes the file if the catalogue already
+    /// has all of its tests. Returns the number of tests added.
     fn adopt(&self, path: &Path) -> Result<u64, ArchiveError> {
         let (stored, tests, len) = StoredFile::inspect(path)?;
         let known = |test: &StoredTest| {

@@ -1,4 +1,4 @@
-//! [`CollectedHost`]: counts, per host, of the tests that other hosts have pushed to this archive.
+//! [`CollectedHost`]: numbers of tests that other hosts have pushed to this archive, per host.
 
 use crate::Archive;
 use crate::add::now;

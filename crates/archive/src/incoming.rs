@@ -55,7 +55,7 @@ pub enum Arrived {
 /// Reason why a log is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
-    /// The log differs from the announced one, for this reason.
+    /// The log is too large, or differs from its announcement; contains the reason.
     #[error("{0}")]
     Other(&'static str),
     /// The log cannot be decompressed.

@@ -67,9 +67,10 @@ impl IntakePackets {
 
 /// Storage for rows beyond the first [`MAX_ROW_GROUP_ROWS`].
 pub(crate) enum RowOverflow<'a> {
-    /// Memory, like the rows before them.
+    /// The rows are stored in memory, as the preceding rows are.
     Memory,
-    /// A file of this archive at this path. The write lock is held from the creation of the file on.
+    /// The rows are written to a file of this archive at this path. The write lock is held once the file has been
+    /// created.
     File(&'a Archive, PathBuf),
 }
 

@@ -101,7 +101,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Number of SQLite steps between two checks of the stop flag; they take about ten microseconds.
+/// Number of SQLite steps between two checks of the stop flag. These steps take about ten microseconds.
 const STEPS_PER_STOP_CHECK: i32 = 1000;
 
 /// Number of a test: 63 bits of its log's checksum, written as 16 hexadecimal digits.

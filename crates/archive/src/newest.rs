@@ -11,8 +11,8 @@ use rusqlite::{Row, params};
 const MAX_TESTS_BACK: i64 = 300;
 /// Maximum number of earlier tests that are examined for all streams together.
 const MAX_TESTS_BACK_IN_ALL: u64 = 20_000;
-/// Number of newest tests from which the usual interval between tests is estimated. It is a median, so that a pause
-/// among them hardly changes it.
+/// Number of newest tests from which the usual interval between tests is estimated. The estimate is a median, so a
+/// single pause hardly changes it.
 const RECENT_TESTS: i64 = 9;
 
 /// The newest test of a stream.
@@ -167,7 +167,7 @@ impl Archive {
         self.db.query_row(&query, [id.0], listed).map_err(self.sql("reading"))
     }
 
-    /// Returns the number of tests, and the time that they cover. It is cheap enough to be called every second.
+    /// Returns the number of tests, and the time that they cover. The query is cheap enough for one call per second.
     ///
     /// # Errors
     /// [`ArchiveError`].

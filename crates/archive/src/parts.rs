@@ -70,7 +70,8 @@ impl TestHeader {
         &self.test.tags
     }
 
-    /// Position of the test's packets in the file: the row group, and the number of rows that precede them in it.
+    /// Position of the test's packets in the file: the row group, and the number of its rows that precede these
+    /// packets.
     pub fn position(&self) -> (u64, u64) {
         (self.test.row_group, self.test.first_row)
     }

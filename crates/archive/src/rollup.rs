@@ -232,7 +232,7 @@ pub(crate) fn hour(at: i64) -> i64 {
     PoolPeriod::Hour.around(at).0
 }
 
-/// Adds `pool` to each roll-up to which it belongs. It is the pool of tests that were just added, all of one stream and
+/// Adds `pool` to each roll-up to which it belongs. `pool` contains tests that were just added, all of one stream and
 /// within the hour of `at`.
 pub(crate) fn add(all: &Transaction<'_>, stream: i64, at: i64, pool: &Pool) -> rusqlite::Result<()> {
     let run = || {

@@ -5,7 +5,7 @@ use crate::alerts::count;
 use crate::error::ArchiveError;
 use rusqlite::Row;
 
-/// Prefix of the names of these counters.
+/// Prefix of the names of slot counters in the catalogue.
 const PREFIX: &str = "slot\t";
 
 /// Key of a count of slots.
@@ -24,7 +24,8 @@ pub struct SlotFilter {
 impl Archive {
     /// Counts slots that have ended.
     ///
-    /// # Errors [`ArchiveError`]; then no slot is counted.
+    /// # Errors
+    /// [`ArchiveError`]; no slot is then counted.
     pub fn count_slots(&self, ended: &[(SlotFilter, u64)]) -> Result<(), ArchiveError> {
         self.transaction(|all| {
             ended.iter().try_for_each(|(slots, n)| {

@@ -50,8 +50,7 @@ impl<'de> Deserialize<'de> for Blob {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OtherLines {
     pub lines: Vec<(u64, Blob)>,
-    /// True if the last 64 KiB are not text. A reader of the file does not find the closing lines before the rows in
-    /// this case.
+    /// True if the last 64 KiB are not text. A reader of the file then cannot read the closing lines before the rows.
     pub opaque_end: bool,
 }
 
@@ -186,7 +185,7 @@ pub(crate) fn ends_in_text(path: &Path, rest: &OtherLines) -> Result<bool, Archi
     Ok(std::str::from_utf8(&end).is_ok())
 }
 
-/// Returns the position in a log of `len` bytes at which the end begins that a reader examines before the rows.
+/// Returns the position, in a log of `len` bytes, of the last part, which a reader examines before the rows.
 fn end_from(rest: &OtherLines, len: u64) -> u64 {
     let header =
         rest.lines.first().filter(|(before, _)| *before == 0).map_or(0, |(_, part)| header_of(&part.0));

@@ -251,9 +251,9 @@ impl Archive {
         Ok(StoredTest { id: id.0, hash, row_group, first_row, rows, source, tags, rest })
     }
 
-    /// Removes data that `keep` does not retain, in whole days before `now`. If a size is given, the files are removed
-    /// in the order of their newest test, oldest first. Roll-ups are retained. Tests that were waiting for a collector
-    /// are counted as dropped.
+    /// Removes data that `keep` does not retain. A number of days is counted back from `now` to the start of a day
+    /// (UTC). For a maximum size, files are removed until the rest fits, beginning with those whose newest test is
+    /// oldest. Roll-ups are retained. Tests that were waiting for a collector are counted as dropped.
     ///
     /// # Errors
     /// [`ArchiveError`].

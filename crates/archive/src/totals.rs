@@ -52,7 +52,7 @@ pub struct ArchiveTotals {
     pub left_out: u64,
 }
 
-/// Adds the loss of a test that is being added to the counters.
+/// Adds the loss of a test to the counters when the test is added to the archive.
 pub(crate) fn count_loss(all: &Transaction<'_>, stream: i64, share: f64) -> rusqlite::Result<()> {
     let add = "INSERT INTO losses(stream, bucket, tests, lost_share) VALUES (?1, ?2, 1, ?3) \
                ON CONFLICT(stream, bucket) DO UPDATE SET tests = tests + 1, lost_share = lost_share + ?3";

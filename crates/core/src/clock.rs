@@ -12,8 +12,8 @@ pub struct ClockProbe {
     pub sent: WallTime,
     /// T2: receive time of the server, on the server's clock.
     pub arrived: WallTime,
-    /// T3: time of the server's answer, on the server's clock. The classic probe has only one server time; then this
-    /// equals `arrived`.
+    /// T3: time of the server's answer, on the server's clock. Equal to `arrived` in the classic probe, which has only
+    /// one server time.
     pub answered: WallTime,
     /// T4: time at which the client received the answer, on the client's clock.
     pub returned: WallTime,

@@ -38,7 +38,7 @@ pub struct NoiseFloor {
     pub stddev: Span,
 }
 
-/// Factor of the noise floor below which a percentile may be caused by the host itself.
+/// Multiple of the noise floor below which a percentile may be caused by the host itself.
 const MARGIN: i64 = 2;
 
 impl NoiseFloor {

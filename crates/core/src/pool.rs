@@ -55,9 +55,9 @@ pub struct Pool {
     pub lost: u64,
     /// Number of reordered packets.
     pub out_of_sequence: u64,
-    /// Number of runs of consecutive losses.
+    /// Number of loss bursts.
     pub loss_runs: u64,
-    /// Length of the longest run of losses, in packets.
+    /// Length of the longest loss burst, in packets.
     pub longest_loss_run: u64,
     /// Delays as measured, without clock correction.
     delay: Pooled,

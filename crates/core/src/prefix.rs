@@ -14,7 +14,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Returns the prefix of `length` bits around an address; `None` above 32 or 128.
+    /// Returns the prefix of `length` bits around an address; `None` if `length` exceeds 32 (IPv4) or 128 (IPv6).
     pub fn new(a: IpAddr, length: u8) -> Option<Prefix> {
         let host = if a.is_ipv4() { 32u8 } else { 128 }.checked_sub(length)?;
         let mask = u128::MAX.checked_shl(host.into()).unwrap_or(0);

@@ -55,8 +55,8 @@ pub enum Ending {
     Unknown,
 }
 
-/// Largest packet that passes a path on which the packets of a test do not. Lengths are those of IP packets, in
-/// bytes.
+/// Largest packet that passes a path, determined after a test whose packets were all lost. Lengths are those of IP
+/// packets, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SizeLimit {
@@ -64,9 +64,9 @@ pub struct SizeLimit {
     pub packet: u32,
     /// Length of the largest packet that passed.
     pub passes: u32,
-    /// Length of the smallest longer packet that did not pass.
+    /// Length of the smallest packet above `passes` that did not pass.
     pub fails: u32,
-    /// Payload of the largest packet that passed, as a test names it.
+    /// Payload size that gives the packets of a test the length `passes`.
     pub payload: u32,
 }
 
@@ -140,16 +140,16 @@ pub struct Session {
     /// They count neither as sent nor as lost, and are part of `unsent`. Ascending, without overlaps.
     #[serde(default)]
     pub skipped: Vec<SeqRun>,
-    /// Number of packets after the last of `sent` that left too late to be part of the receiver's results.
-    /// Their fate is unknown.
+    /// Number of packets, in addition to `sent`, that left too late to be part of the receiver's results. Their fate is
+    /// unknown.
     #[serde(default)]
     pub unreported: u64,
     /// Path MTU that the sending host's kernel knew after the stream, in bytes; `None` if the packets are not
     /// larger, or if it is unknown. Larger packets travel in fragments.
     #[serde(default)]
     pub path_mtu: Option<u32>,
-    /// Sizes of packets that passed and did not pass after a test in which nothing arrived; `None` if no sizes
-    /// were tried, or none passed.
+    /// Largest packet that passes the path, determined after a test in which nothing arrived; `None` if no sizes were
+    /// tried, or none passed.
     #[serde(default)]
     pub size_limit: Option<SizeLimit>,
     /// States of the sending TCP connection during the stream, in order of time; empty over UDP, or if unknown.

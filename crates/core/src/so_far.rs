@@ -102,7 +102,7 @@ pub struct SoFar {
     settled: SettledLosses,
 }
 
-/// Runs of loss that can no longer change.
+/// Counts of the loss bursts that can no longer change.
 #[derive(Clone, Copy, Debug, Default)]
 struct SettledLosses {
     packets: i64,

@@ -290,9 +290,9 @@ pub const TEST_PORT: u16 = 2667;
 /// Default port of control connections.
 pub const CONTROL_PORT: u16 = 2666;
 
-/// Maximum time for which a receiver leaves packets of a fast stream in its socket to read several at once,
-/// because a wake-up per packet would cost more than the packets. The kernel stamps arrivals, so the pause
-/// does not affect them.
+/// Maximum time for which a receiver leaves packets of a fast stream in its socket to read several at once, because a
+/// wake-up per packet would cost more than the packet itself. The kernel stamps arrivals, so the pause does not affect
+/// the arrival times.
 const MAX_READ_PAUSE: Span = Span::millis(1);
 /// Minimum number of packets due in [`MAX_READ_PAUSE`] for a stream to count as fast.
 const MIN_PACKETS_PER_PAUSE: i64 = 4;

@@ -197,7 +197,8 @@ impl SavedAnalysis {
         Ok(())
     }
 
-    /// Copies facts about the test that a later part knows.
+    /// Replaces the session by that of a later part of the test, which contains more facts; clock probes of both are
+    /// retained.
     fn follow(&mut self, part: Session) {
         let mut probes = std::mem::take(&mut self.session.probes);
         let new: Vec<_> = part.probes.iter().filter(|p| !probes.contains(p)).copied().collect();
@@ -294,7 +295,7 @@ fn unlike(a: &Session, b: &Session) -> Option<&'static str> {
     .find_map(|(differ, what)| differ.then_some(what))
 }
 
-/// Returns the ending that says less about the packets.
+/// Returns the worse of two endings: the one that leaves more unknown about the packets.
 fn worse(a: Ending, b: Ending) -> Ending {
     let rank = |e: Ending| match e {
         Ending::Complete => 0,

@@ -297,9 +297,9 @@ pub struct Interval {
     pub accepted: u64,
     /// Number of packets lost.
     pub lost: u64,
-    /// Number of runs of loss that begin in the window.
+    /// Number of loss bursts that begin in the window.
     pub loss_runs: u64,
-    /// Length of the longest run of loss that begins in the window.
+    /// Length of the longest loss burst that begins in the window, in packets.
     pub longest_loss: u64,
     /// Number of duplicates of the window's packets.
     pub duplicate: u64,
@@ -317,9 +317,9 @@ pub struct Interval {
     pub median: Option<f64>,
     /// 50th percentile of PDV relative to this window's own minimum, in ns.
     pub pdv_p50: Option<i64>,
-    /// 99.9th percentile of PDV relative to this window's own minimum, in ns.
+    /// 99th percentile of PDV relative to this window's own minimum, in ns.
     pub pdv_p99: Option<i64>,
-    /// 99.9th percentile of that PDV, in ns.
+    /// 99.9th percentile of PDV relative to this window's own minimum, in ns.
     pub pdv_p999: Option<i64>,
     /// Largest PDV relative to this window's own minimum, in ns.
     pub pdv_max: Option<i64>,
@@ -370,7 +370,7 @@ pub struct SessionInfo {
     /// Path MTU that the sending host's kernel knew, in bytes, if the packets are larger.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_mtu: Option<u32>,
-    /// Largest packet that passes the path, if those of the test do not.
+    /// Largest packet that passes the path; `None` unless the packets of the test were too large.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_limit: Option<SizeLimit>,
     /// The client host.

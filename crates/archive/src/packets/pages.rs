@@ -34,7 +34,8 @@ fn header(bytes: &mut &[u8]) -> Option<(u64, u64)> {
     }
 }
 
-/// Reads the type of the next field, and its number into `id`. Type 0 ends a structure.
+/// Reads the header of the next field: returns its type, and replaces `id`, the number of the previous field, by its
+/// number. Type 0 ends a structure.
 fn next_field(bytes: &mut &[u8], id: &mut u64) -> Option<u8> {
     let first = byte(bytes)?;
     let (delta, kind) = (first >> 4, first & 15);

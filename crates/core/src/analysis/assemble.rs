@@ -81,7 +81,7 @@ fn computed(found: &dyn Findings) -> Summary {
 
 /// Facts about one direction of a round-trip test that the returned packets do not contain.
 pub(super) struct DirectionFacts {
-    /// Number of packets sent in this direction; `None`, like the counts below, if unknown.
+    /// Number of packets sent in this direction. This count and the following ones are `None` if unknown.
     pub sent: Option<u64>,
     pub lost: Option<u64>,
     pub duplicates: Option<u64>,
@@ -91,7 +91,7 @@ pub(super) struct DirectionFacts {
     pub has_all_losses: bool,
     /// True if the far host's times come from one clock that was never set during the test.
     pub clock_was_steady: bool,
-    /// True if the far host's times are clock readings.
+    /// True if the far host's two times are clock readings: one-way delays are then defined.
     pub far_clock: bool,
 }
 

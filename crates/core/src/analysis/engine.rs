@@ -140,8 +140,8 @@ impl Engine {
         }
     }
 
-    /// Adds the next records, in arrival order. The result is the same as for one [`push`](Engine::push)
-    /// each, but faster.
+    /// Adds the next records, in arrival order. Faster than one [`push`](Engine::push) per record, with the same
+    /// result.
     pub fn push_all(&mut self, records: &[PacketRecord]) {
         let (mut plain, mut rest) = (Plain::new(), records);
         while let Some(first) = rest.first() {
@@ -269,7 +269,7 @@ impl Engine {
     }
 
     /// Adds the rows of `next`; both analyses are in constant memory. The first rows of `next` are pushed again one by
-    /// one, which reproduces everything that depends on earlier packets; its counts after them are added.
+    /// one, which reproduces everything that depends on earlier packets; the counts of its later rows are added.
     fn append_sketch(&mut self, next: Engine) {
         let mut lead = next.sketched();
         let Engine { classifier, tally, samples: Packets::Sketched(later), .. } = next else { return };

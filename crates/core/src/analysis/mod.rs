@@ -87,8 +87,8 @@ pub enum NotMergeable {
          analyse both logs together instead (--merge --streaming)"
     )]
     Forgotten,
-    /// Packets of the earlier part, or their neighbours, were received after the rows that the later part has
-    /// stored.
+    /// In the later part, a row after the stored first rows has a sequence number that is at most one above the highest
+    /// of the earlier part.
     #[error(
         "packets of the two parts overlap by more than the 4096 rows that an analysis in constant memory stores: give \
          the parts in order of time, or analyse their logs together (--merge --streaming)"
@@ -134,8 +134,7 @@ impl Analyzer {
         }
     }
 
-    /// Adds the next records, in arrival order. The result is the same as for one [`Analyzer::push`] each,
-    /// but faster.
+    /// Adds the next records, in arrival order. Faster than one [`Analyzer::push`] per record, with the same result.
     pub fn push_all(&mut self, records: &[PacketRecord]) {
         match &mut self.both_ways {
             Some(both) => both.push_all(&mut self.views, records),

@@ -4,7 +4,7 @@ use crate::answer::Warning;
 use crate::time::Span;
 use crate::units::eng4;
 
-/// Warns that a waiting time was requested, but the clocks are not good enough to apply it.
+/// Returns the warning that a waiting time was requested, but the clocks are not good enough to apply it.
 pub(super) fn wait_refused(wait: Span) -> Warning {
     let text = format!(
         "the waiting time of {} was not applied, because it needs one-way delays and the clocks are neither corrected \
@@ -14,8 +14,8 @@ pub(super) fn wait_refused(wait: Span) -> Warning {
     Warning::new("wait_refused", text)
 }
 
-/// Warns that percentiles are approximate, by `error` parts in 1024, and that figures which need a second
-/// pass are missing.
+/// Returns the warning that percentiles are too high by up to `error` parts in 1024, and that figures which need a
+/// second pass are missing.
 pub(super) fn constant_memory(error: u32) -> Warning {
     let text = format!(
         "constant-memory analysis: percentiles may be up to {error}/1024 too high; de-skewed, per-segment and per-window \

@@ -38,7 +38,7 @@ pub struct Options {
     pub interval: Option<Span>,
     /// True to compute order statistics with lost packets counted as infinitely late.
     pub unconditional: bool,
-    /// Counts packets whose delay is within this distance of the mean and of the median; `None` = not counted.
+    /// Distance from the mean and from the median delay within which packets are counted; `None` = not counted.
     pub within: Option<Span>,
     /// Memory for accepted packets while all of them are stored, in bytes ([`PACKET_BYTES`] each). The
     /// default suffices for ten million packets. The analysis of a larger test continues in constant memory.
@@ -47,7 +47,7 @@ pub struct Options {
     pub streaming: bool,
     /// Seed of the block bootstrap; `None` = no bootstrap.
     pub bootstrap: Option<u64>,
-    /// Seed of the bootstrap for the data with which the test can later be compared without its packets; `None` = do
+    /// Seed of the bootstrap for the data that later comparisons of the test need instead of its packets; `None` = do
     /// not compute these data.
     pub comparable: Option<u64>,
     /// True to fit the Gilbert–Elliott model.

@@ -9,7 +9,7 @@ pub(super) enum Row {
     Clean(AcceptedPacket),
     /// A valid row whose delay is unknown.
     Delayless,
-    /// Flagged as an anomaly, or without times.
+    /// A row with an anomaly flag, or without times.
     Damaged,
 }
 

@@ -289,8 +289,8 @@ impl Stretches {
         self.open = lead.later(later).joined(rest, shown);
     }
 
-    /// Returns the findings including those of the stretch `rows`. `lasting` receives the positions in the stretch at
-    /// which events begin that are still in progress at its end.
+    /// Returns the findings including those of the stretch `rows`. `lasting` receives the start positions of events
+    /// that are still in progress at the end of the stretch.
     fn with(&self, rows: &Rows, session: &Session, lasting: Option<&mut Vec<u32>>) -> StretchFindings {
         let mut closed = self.closed.clone();
         let clock = ClockEstimate::new(session, None);
@@ -346,7 +346,7 @@ impl Stretches {
     }
 }
 
-/// Returns the session of a stretch of `test` as a complete test of `length` packets.
+/// Returns the session with which a stretch of `test` is judged as if it were a complete test of `length` packets.
 fn part(test: &Session, length: u32) -> Session {
     let packets = u64::from(length);
     Session { declared: Some(packets), sent: Some(length), ending: Ending::Complete, ..test.clone() }

@@ -40,12 +40,12 @@ pub(super) struct BothWays {
     pub returned: Returned,
 }
 
-/// Checks that answers return in the order of this host's clock.
+/// Return times of the answers, to detect that this host's clock was set back.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Returned {
     pub first: Option<WallTime>,
     pub last: Option<WallTime>,
-    /// Number of times the clock went back.
+    /// Number of answers whose return time is before that of the previous answer.
     pub back: u64,
 }
 
@@ -245,7 +245,7 @@ fn counted(n: u64, one: &str, several: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {several}") }
 }
 
-/// Warns about requests that count as lost because hosts refused them or answers were not accepted.
+/// Returns warnings about requests that count as lost because hosts refused them or answers were not accepted.
 fn not_delivered(facts: &TwoWay) -> Vec<Warning> {
     let NotAnswers { refused, prohibited, other_port, .. } = facts.not_answers;
     let elsewhere = (other_port > 0).then(|| {
@@ -273,7 +273,7 @@ fn not_delivered(facts: &TwoWay) -> Vec<Warning> {
     refused.into_iter().chain(prohibited).chain(elsewhere).collect()
 }
 
-/// Warns if the far host reports as many duplicates as packets are missing: LaTe servers that count first
+/// Returns a warning if the far host reports as many duplicates as packets are missing. LaTe servers that count first
 /// arrivals as duplicates do this.
 fn first_arrivals_as_duplicates(s: &Summary) -> Option<Warning> {
     let report = s.two_way.as_ref()?.far_report?;

@@ -149,8 +149,8 @@ impl BothWays {
         best.map_or(0, |p| p.double_offset() / 2)
     }
 
-    /// Adds the state that belongs to no view of another test. Its times at the near and the far host are shifted by
-    /// the given offsets.
+    /// Adds the state of another test that belongs to no single view. Its times at the near and the far host are
+    /// shifted by the given offsets.
     fn unite(&mut self, next: &BothWays, (numbers, packets): (u32, u32), [near, far]: [i64; 2]) {
         let moved = |p: &ClockProbe| ClockProbe {
             sent: p.sent + Span(near),

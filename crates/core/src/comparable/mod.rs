@@ -28,8 +28,8 @@ pub struct Comparable {
     /// Half-width of the 95 % interval of the smallest delay, to which PDV refers, in ns; `None` below 20 packets and
     /// in summaries of older versions.
     minimum_error: Option<f64>,
-    /// Wide 95 % bounds of the median of PDV, in ns, also for few independent packets; `None` for too few, and in
-    /// summaries of older versions.
+    /// Wide 95 % bounds of the median of PDV, in ns, which require only a few independent packets; `None` if there are
+    /// fewer, and in summaries of older versions.
     median_bounds: Option<[i64; 2]>,
 }
 
@@ -105,7 +105,7 @@ impl Comparable {
         self.minimum_error
     }
 
-    /// Returns wide 95 % bounds of the median of PDV, in ns, also for few independent packets.
+    /// Returns wide 95 % bounds of the median of PDV, in ns, which require only a few independent packets.
     pub fn median_bounds(&self) -> Option<[i64; 2]> {
         self.median_bounds
     }

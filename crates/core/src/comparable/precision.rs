@@ -7,7 +7,7 @@ use crate::metrics::stat::t_quantile;
 /// Smallest effective number of packets for bounds of the median.
 const MIN_EFFECTIVE: f64 = 3.0;
 
-/// Numbers of consecutive blocks whose smallest delays are compared: of long runs and of short ones.
+/// Numbers of consecutive blocks whose smallest delays are compared: for long runs, and for short ones.
 const BLOCKS: [usize; 2] = [20, 10];
 /// Smallest number of packets for 20 blocks.
 const LONG: usize = 400;

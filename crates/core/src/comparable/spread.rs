@@ -126,8 +126,8 @@ fn equally_likely(mut values: Vec<f64>) -> Option<Vec<f64>> {
     (0..VALUES_PER_STATISTIC).map(at).collect()
 }
 
-/// Returns the 95 % confidence interval of y − x from likely values of each. x and y are independent, so
-/// every pair is equally likely.
+/// Returns the 95 % confidence interval of y − x, computed from equally likely values of both. x and y are independent,
+/// so every pair is equally likely.
 pub fn interval(x: &[f64], y: &[f64]) -> Option<[f64; 2]> {
     let mut change: Vec<f64> = y.iter().flat_map(|y| x.iter().map(move |x| y - x)).collect();
     change.sort_by(f64::total_cmp);

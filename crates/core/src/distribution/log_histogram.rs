@@ -13,7 +13,7 @@ use std::borrow::Cow;
 pub struct Precision {
     /// Maximum number of exact values. When it is exceeded, all values are moved to buckets.
     pub exact: usize,
-    /// A bucket spans at most 1/2^bits of its distance from the origin.
+    /// Bits of precision: a bucket spans at most 1/2^bits of its distance from the origin.
     pub bits: u8,
 }
 
@@ -280,8 +280,8 @@ impl LogHistogram {
         self.below.from(0) + self.above.until(if whole { last + 1 } else { last })
     }
 
-    /// Iterates over values and their counts: single values in no order while the histogram is exact, otherwise the
-    /// largest value that each bucket may contain, ascending.
+    /// Iterates over values and their counts: single values in no particular order while the histogram is exact,
+    /// otherwise the largest value that each bucket may contain, ascending.
     pub fn counted(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
         self.first.iter().map(|x| (*x, 1)).chain(self.buckets())
     }

@@ -2,7 +2,7 @@
 
 use super::percentile::{Method, Percent, rank};
 
-/// Minimum number of values for dividing their range into the larger number of parts.
+/// Minimum number of values whose range is divided into 2048 parts; the range of fewer values is divided into 256.
 const MIN_MANY_VALUES: usize = 1 << 12;
 /// Minimum number of values for counting by parts; among fewer values, each rank is selected directly.
 const MIN_COUNTED_VALUES: usize = 1 << 7;

@@ -136,7 +136,7 @@ impl Sample {
         Some(u128::from(low) + u128::from(high))
     }
 
-    /// Converts twice a distance above the base to a value, rounding only once.
+    /// Converts a doubled distance above the base to a value, rounding only once.
     fn halved(&self, twice_above: u128) -> f64 {
         (2 * i128::from(self.base) + twice_above as i128) as f64 / 2.0
     }

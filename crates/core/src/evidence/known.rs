@@ -27,7 +27,7 @@ impl KnownPackets {
     }
 
     /// Like [`KnownPackets::of`], given the highest sequence number received. `longest` returns the length of the
-    /// longest run of losses below a sequence number.
+    /// longest loss burst below a sequence number.
     pub fn up_to(session: &Session, highest: Option<u32>, longest: impl FnOnce(u64) -> u64) -> KnownPackets {
         let KnownPackets { end, tail, complete, .. } =
             KnownPackets::ignoring_unrecorded(session, highest, longest);
@@ -74,8 +74,8 @@ impl KnownPackets {
         }
     }
 
-    /// Logs of versions 1 and 2 do not mark their end. If far more packets are missing at the end than
-    /// elsewhere, the end was not recorded.
+    /// Returns the known packets of a log of version 1 or 2, which does not mark its end. If far more packets are
+    /// missing at the end than elsewhere, the end was not recorded.
     fn classic(session: &Session, asked: u64, met: u64, longest: u64) -> KnownPackets {
         let missing = asked.saturating_sub(met);
         let time =
@@ -90,7 +90,7 @@ impl KnownPackets {
         }
     }
 
-    /// All packets below `end` are known; the `tail` packets after them are unknown.
+    /// Returns a value for which all packets below `end` are known, and the `tail` packets after them are unknown.
     fn below(end: u64, tail: u64, complete: bool) -> KnownPackets {
         KnownPackets { sent: end, end, unknown: tail, tail, complete }
     }

@@ -93,8 +93,8 @@ pub trait Judge: fmt::Debug + Send + Sync {
 
     /// Adds the next stretch of a stream to the findings `so_far`. `seam` maps the packet numbers in `evidence` to
     /// those in the stream. `origin` is the time at which the first packet of the stream was sent, `due` the due time
-    /// of the first packet of the stretch, both in ns. Returns the positions in the stretch, ascending, at which events
-    /// begin that are still in progress at its end.
+    /// of the first packet of the stretch, both in ns. Returns the start positions, ascending, of events that are still
+    /// in progress at the end of the stretch.
     fn add_stretch(
         &self,
         so_far: &mut StretchFindings,

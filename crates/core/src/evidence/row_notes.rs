@@ -21,7 +21,8 @@ pub struct RowNotes {
     #[serde(default)]
     pub entries: bool,
     /// Packets whose queue entry the kernel did not stamp, and that left a millisecond or more after the program's
-    /// clock reading: sequence number, and time in ns. If other packets have the stamp, it was lost for these.
+    /// clock reading: sequence number, and time in ns. If other packets have a stamp of their queue entry, the stamps
+    /// of these packets were lost.
     #[serde(default)]
     pub unentered: Vec<(u32, i64)>,
     /// Packets that spent a millisecond or more in the receiving host after their arrival stamp: sequence number, and

@@ -87,7 +87,7 @@ pub struct StretchFindings {
     pub lost: u64,
     /// Sum of burst ratios, each weighted by the losses of its stretch.
     pub bursts: f64,
-    /// Sum of design effects of loss, each weighted with the losses of its stretch.
+    /// Sum of design effects of loss, each weighted by the losses of its stretch.
     #[serde(default)]
     pub effects: f64,
     /// True if a clock was set.

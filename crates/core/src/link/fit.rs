@@ -28,8 +28,7 @@ pub struct LinkFit {
     pub series_rate: f64,
 }
 
-/// Significance level of steps: they are accepted if points on a straight line would fit steps this much better with a
-/// smaller probability.
+/// Significance level of steps: they are accepted if [`chance`] returns a smaller probability.
 const MAX_CHANCE: f64 = 1e-3;
 
 /// Sums of squares below this are rounding errors, in ns².
@@ -128,9 +127,9 @@ fn cells(points: &[(u64, f64)], tunnel: u64) -> Option<(u64, [f64; 3])> {
     fits.min_by(|a, b| a.1[2].total_cmp(&b.1[2]))
 }
 
-/// Returns the probability that points on a straight line would fit steps this much better by chance, given the sums of
-/// squared residuals for `n` sizes. This is the tail of F(2, ν) for two additional parameters, which has a closed form.
-/// The result is 1 or more if steps do not fit better.
+/// Returns the probability that steps fit points of a straight line this much better than the line by chance, given the
+/// sums of squared residuals of both fits for `n` sizes. This is the tail of F(2, ν) for two additional parameters,
+/// which has a closed form. The result is 1 or more if steps do not fit better.
 fn chance(line: f64, stairs: f64, n: usize) -> f64 {
     // (1 + 2F/ν)^(−ν/2) with F = ((line − stairs)/2) / (stairs/ν).
     (stairs.max(ROUNDING) / line.max(ROUNDING)).powf((n as f64 - 4.0) / 2.0)

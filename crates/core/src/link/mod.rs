@@ -89,17 +89,17 @@ impl AccessLink {
         WirePacket { layers, ..wire }
     }
 
-    /// Returns the number of bytes for which an IP packet of `length` bytes occupies the link.
+    /// Returns the number of bytes that an IP packet of `length` bytes takes on the link.
     pub fn bytes(&self, length: u64) -> u64 {
         self.encapsulation.wire(length + self.tunnel).bytes
     }
 
-    /// Returns the serialisation delay from the reference point of an IP packet of `length` bytes.
+    /// Returns the serialisation delay of an IP packet of `length` bytes sent from the reference point.
     pub fn delay_up(&self, length: u64) -> Span {
         serialisation(self.bytes(length), self.up)
     }
 
-    /// Returns the serialisation delay to the reference point of an IP packet of `length` bytes.
+    /// Returns the serialisation delay of an IP packet of `length` bytes sent to the reference point.
     pub fn delay_down(&self, length: u64) -> Span {
         serialisation(self.bytes(length), self.down)
     }

@@ -13,7 +13,8 @@ use crate::{Direction, PacketRecord, Session, SteadyTime, Summary};
 
 /// Minimum time without arrivals that counts as silence, in ns.
 const SILENCE_NS: i64 = 2_000_000_000;
-/// Minimum number of periods without arrivals: packets of a slow stream arrive less often than [`SILENCE_NS`].
+/// Minimum number of periods without arrivals that counts as silence. It applies to slow streams, in which this time is
+/// longer than [`SILENCE_NS`].
 const SILENCE_PERIODS: i64 = 4;
 
 /// A distribution function: values, ascending, each with the share of values that are not larger.
@@ -56,7 +57,7 @@ pub enum FigureSource {
     Reported,
     /// The far host has not reported anything yet.
     NotReported,
-    /// The far host reports nothing, because the classic protocol has no message for that.
+    /// The far host cannot report figures, because the classic protocol has no message for them.
     Classic,
 }
 

@@ -121,7 +121,7 @@ impl<'a> AllPackets<'a> {
         self.computed.hull.get_or_init(|| SkewHull::new(&self.series)).as_ref()
     }
 
-    /// Returns the line below all packets, and whether the clocks explain it.
+    /// Returns the line below all packets; its `is_skew` is true if the clocks explain the slope.
     pub fn skew_hull(&self) -> Option<SkewHull> {
         self.hull().map(|hull| hull.clone().judged(self.trend()))
     }

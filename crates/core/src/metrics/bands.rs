@@ -94,7 +94,8 @@ fn lowest_peak(strengths: &[f64]) -> Option<usize> {
     strengths.windows(3).position(is_peak).map(|before| before + 1)
 }
 
-/// Returns Rayleigh's p for the strength of `n` values, the greatest strength of `tried` spacings (Šidák's adjustment).
+/// Returns Rayleigh's p-value for the strength of `n` values, adjusted because it is the greatest strength of `tried`
+/// spacings (Šidák).
 fn p_adjusted(n: usize, strength: f64, tried: f64) -> f64 {
     let single = (-(n as f64) * strength * strength).exp();
     if single < 1.0 { -(tried * (-single).ln_1p()).exp_m1() } else { 1.0 }

@@ -58,8 +58,8 @@ fn widening(n: usize, block: usize) -> f64 {
 /// Minimum number of values. Fewer values do not reveal their variation.
 pub const MIN_VALUES: usize = 20;
 
-/// Returns mean, median and 99th percentile of each of `resamples` series drawn from `runs` in blocks. From several
-/// runs, whole runs are drawn first, which includes the variation between runs, and then blocks of each.
+/// Returns mean, median and 99th percentile of each of `resamples` series drawn from `runs` in blocks. If there are
+/// several runs, whole runs are drawn first, then blocks of each, so that the variation between runs is included.
 pub fn resample(runs: &[&[i64]], block: usize, resamples: u32, seed: u64) -> [Vec<f64>; 3] {
     let most = runs.iter().map(|r| r.len()).max().unwrap_or(0) * runs.len();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);

@@ -34,8 +34,8 @@ pub const GMIN: u64 = 16;
 /// Maximum number of bursts and of gaps in the lists, which limits the memory. All of them are counted.
 const MAX_LISTED: usize = 10_000;
 
-/// Divides runs of loss, given in ascending order, into bursts and gaps, in constant memory except for the
-/// lists.
+/// Groups runs of consecutive losses, given in ascending order, into bursts, with gaps between them. Takes constant
+/// memory except for the lists.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Segmenter {
     gmin: u64,
@@ -78,7 +78,7 @@ impl Segmenter {
         self.gmin == GMIN && cluster && counts.iter().all(|count| *count <= next) && listed
     }
 
-    /// Adds the next run of loss.
+    /// Adds the next run of consecutive losses.
     pub fn push(&mut self, run: SeqRun) {
         let last = run.start + run.len - 1;
         match &mut self.cluster {

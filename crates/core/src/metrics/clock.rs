@@ -14,9 +14,10 @@ pub struct ClockEstimate {
     pub estimator: Option<OffsetEstimator>,
     /// Largest possible error of `offset_ns`, in ns, if no one-way delay is negative.
     pub bound_ns: Option<f64>,
-    /// The interval that contains θ: the intersection of all probes.
+    /// Interval that contains θ, in ns: the intersection of the intervals of all probes.
     pub interval_ns: Option<[i64; 2]>,
-    /// True if that intersection is empty: a clock was stepped, or the clocks run at different rates.
+    /// True if the intervals of the probes have no common value: a clock was stepped, or the clocks run at different
+    /// rates.
     pub inconsistent: bool,
     /// Median of the probes' θ, in ns: the classic estimator.
     pub offset_median_ns: Option<f64>,

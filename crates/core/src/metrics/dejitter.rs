@@ -278,8 +278,8 @@ fn on_time_share(sample: &Sample, min: i64, part: usize, whole: usize) -> Option
 }
 
 /// Returns the number of runs of missing packets (lost or late) for each buffer, ascending, in one pass. A late packet
-/// is missing for the smallest buffers, a lost one for all. It begins a run for each of these buffers that had the
-/// previous packet in time.
+/// is missing for the smallest buffers, a lost one for all. A missing packet begins a run for each buffer with which
+/// the previous packet was in time.
 fn run_starts(series: &Series<'_>, sent: u64, min: i64, buffers: &[Span]) -> Vec<u64> {
     let all = buffers.len();
     let mut change = vec![0i64; all + 1];

@@ -129,7 +129,7 @@ pub struct StayBack {
 }
 
 impl StayBack {
-    /// Creates a density with threshold DT, starting at number `first`.
+    /// Starts the calculation with displacement threshold `threshold`; `first` is the first sequence number.
     pub fn new(threshold: u32, first: u32) -> StayBack {
         StayBack {
             threshold,

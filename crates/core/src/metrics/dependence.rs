@@ -1,8 +1,8 @@
 //! Confidence intervals of dependent packets (metrics §17): shares by events, quantiles by blocks.
 //!
-//! Losses come in bursts, and neighbouring packets wait in the same queue. An interval for independent packets is
-//! then too narrow. The *design effect* is the variance of a share, divided by that of independent packets. The
-//! number of packets divided by it is the *effective number*, with which the usual intervals are right.
+//! Losses come in bursts, and neighbouring packets wait in the same queue. An interval for independent packets is then
+//! too narrow. The *design effect* is the variance of a share, divided by that of independent packets. The *effective
+//! number* is the number of packets divided by the design effect. The usual intervals are valid for this number.
 
 use super::stat::{Z95, quantile_of_beta, t_quantile};
 use crate::distribution::sample::Sample;
@@ -15,7 +15,7 @@ const MAX_CHANCE: f64 = 0.2;
 /// Weight, in events, of the assumption that the sizes of events vary as in a geometric distribution. A few events do
 /// not show how much their sizes vary.
 const PRIOR_EVENTS: f64 = 5.0;
-/// Smallest design effect of a share; evenly spaced losses count as no more precise than this.
+/// Smallest design effect of a share. It limits the precision that evenly spaced losses suggest.
 const MIN_SHARE_EFFECT: f64 = 0.5;
 /// Offset of the parameters of the beta distribution: 0 is the interval of Clopper and Pearson, ½ that of Jeffreys.
 const BETA_OFFSET: f64 = 0.25;
@@ -159,7 +159,8 @@ impl EventCounts {
         (0..).zip(&mut self.levels).for_each(|(k, level)| level.push(1 << k, cluster));
     }
 
-    /// Appends a later part, whose numbers count from the number `start` of this one. The result is that of one pass.
+    /// Appends a later part, whose number 0 is the number `start` of this part. The result is the same as that of one
+    /// pass.
     pub fn append(&mut self, later: &EventCounts, start: u64) {
         self.count = self.count.saturating_add(later.count);
         for ((k, level), mut later) in (0..).zip(&mut self.levels).zip(later.levels.iter().copied()) {
@@ -173,7 +174,7 @@ impl EventCounts {
         self.count
     }
 
-    /// Returns true if this can be the state after the packets below `next`, `count` of them of the kind.
+    /// Returns true if this can be the state after the packets below `next`, of which `count` are of the kind.
     pub(crate) fn is_possible(&self, next: u64, count: u64) -> bool {
         self.count == count
             && self.levels.len() == LEVELS
@@ -205,7 +206,8 @@ impl EventCounts {
         found
     }
 
-    /// Returns the largest separation at which few independent events would be merged, with its events.
+    /// Returns the largest separation at which few independent events would be merged, and the events at this
+    /// separation.
     fn level(&self, end: u64) -> Option<(usize, &Level)> {
         let few =
             |k: usize, level: &Level| (level.events as f64) * (1u64 << k) as f64 <= MAX_CHANCE * end as f64;
@@ -247,7 +249,8 @@ pub struct ShareInterval {
     pub events: u64,
     /// Separation of events, in packets; `None` without events.
     pub separation: Option<u64>,
-    /// Variance of the share divided by that of independent packets; with one event, that of events of geometric size.
+    /// Variance of the share divided by that of independent packets; if there is only one event, computed for events of
+    /// geometric size.
     pub design_effect: Option<f64>,
     /// Number of independent packets that would determine the share as precisely.
     pub effective_n: Option<f64>,
@@ -264,7 +267,7 @@ pub struct ShareInterval {
 pub enum NoInterval {
     /// There is no event.
     NoEvent,
-    /// There is only one event, which shows nothing about their number or sizes.
+    /// There is only one event, which does not show how the number and the sizes of events vary.
     OneEvent,
     /// Too few packets, or too few independent ones.
     TooFew,
@@ -321,7 +324,7 @@ impl IntervalOf {
     }
 }
 
-/// Returns the result for packets that are not in memory.
+/// Returns the result without an interval, for packets that are not in memory.
 pub fn unknown_quantile(of: IntervalOf) -> QuantileInterval {
     let required_n = of.required_n();
     QuantileInterval { required_n, absent: Some(NoInterval::NotRecorded), ..QuantileInterval::default() }
@@ -365,7 +368,7 @@ pub fn quantile_interval(
     QuantileInterval { ci95: Some([low, high]), absent: None, ..found }
 }
 
-/// Returns the value at `share` of the sorted delays, between neighbours in proportion.
+/// Returns the value at `share` (0…1) of the sorted delays, interpolated linearly between neighbours.
 fn value_at(sample: &Sample, n: usize, share: f64) -> Option<i64> {
     let rank = (share * (n as f64 + 1.0)).clamp(1.0, n as f64);
     let low = (rank.floor() as usize).saturating_sub(1);
@@ -389,7 +392,7 @@ fn ranks_of_quantile(n: f64, p: f64) -> Option<[f64; 2]> {
 }
 
 /// Returns the design effect of the share of `above`, with its degrees of freedom. It is computed from 20 and from 40
-/// blocks, and the difference between the two corrects the correlation that remains between blocks. Used for rare
+/// blocks, and the difference between the two corrects for the correlation that remains between blocks. Used for rare
 /// packets.
 pub fn design_effect_fixed(above: &[bool]) -> (f64, u64) {
     let [long, short] = [20, 40].map(|blocks| design_effect_of_blocks(above, above.len() / blocks));

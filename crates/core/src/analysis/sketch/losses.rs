@@ -4,7 +4,7 @@ use crate::metrics::loss::{Loss, LossScan};
 use crate::metrics::seqset::{SeqRun, SeqSet, absent, without};
 use serde::{Deserialize, Serialize};
 
-/// Computes runs of loss from runs of reception.
+/// Derives the loss bursts from the runs of received packets.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Losses {
     next: u64,
@@ -24,16 +24,16 @@ impl Losses {
         self.next = run.start + run.len;
     }
 
-    /// Returns the length of the longest run of losses below `met`; `accepted` contains the sequence numbers that have
-    /// not been counted yet.
+    /// Returns the length of the longest loss burst below sequence number `met`; `accepted` contains the received
+    /// sequence numbers that have not been counted yet.
     pub fn longest(&self, accepted: &SeqSet, met: u64) -> u64 {
         let counted = |run: SeqRun| (run.start + run.len).saturating_sub(run.start.max(self.next));
         let later = absent(accepted.runs(), met).map(counted).max().unwrap_or(0);
         later.max(self.scan.longest())
     }
 
-    /// Returns the loss figures of the packets below `end`, without the `uncounted` runs of
-    /// `unknown` packets.
+    /// Returns the loss figures of the packets below `end`. Packets in the runs `uncounted` are left out; `unknown` is
+    /// the number of packets with an unknown fate.
     pub fn finish(
         mut self,
         end: u64,

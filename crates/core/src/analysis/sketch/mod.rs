@@ -46,7 +46,7 @@ pub struct Sketch {
     /// Number of received packets whose delay is unknown.
     #[serde(default)]
     pub delayless: u64,
-    /// Counts of timestamps and IP headers of the rows; also in the stored form only.
+    /// Counts of timestamps and IP headers of the rows, in the stored form only.
     #[serde(default)]
     pub tally: Option<Tally>,
     head: Head,
@@ -166,8 +166,8 @@ impl Sketch {
         if self.head.rows() < HEAD { 0 } else { usize::MAX }
     }
 
-    /// Returns the length of the longest run of losses below `met`, where `came` contains the recent
-    /// numbers.
+    /// Returns the length of the longest loss burst below sequence number `met`; `came` contains the recent numbers
+    /// received.
     pub fn longest(&self, came: &SeqSet, met: u64) -> u64 {
         self.losses.longest(came, met)
     }
