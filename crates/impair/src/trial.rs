@@ -365,8 +365,8 @@ fn since(at: SteadyTime) -> Span {
     Span(at.0)
 }
 
-/// Returns the stamp of a packet that passed a host's interface at `passed` and its program at `read`, and
-/// the lag between the stamp and the program's clock reading if the kernel took the stamp.
+/// Returns the stamp of a packet that passed a host's interface at `passed` and was handled by its program at `read`.
+/// If the kernel took the stamp, also returns the lag between the stamp and the program's clock reading.
 fn stamp(host: &HostModel, epoch: WallTime, passed: Span, read: Span) -> (Stamp, Option<Span>) {
     let kernel = host.stamps != StampSource::User;
     let at = host.stamp(epoch, if kernel { passed } else { read });
