@@ -438,8 +438,8 @@ fn unbounded_occupancy(series: &Series<'_>) -> Option<BTreeMap<u64, u64>> {
     Some((0..).zip(found).filter(|(_, arrivals)| *arrivals > 0).collect())
 }
 
-/// Returns the maximum, over all packets, of the number of packets that were sent later but arrived earlier. Takes O(n
-/// log n) time.
+/// Returns the maximum, over all packets, of the number of packets that were sent later but arrived earlier.
+/// Takes O(n log n) time.
 fn largest_inversion(series: &Series<'_>) -> Option<u64> {
     let mut most = None;
     for (stretch, positions) in series.displaced() {

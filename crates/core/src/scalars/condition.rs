@@ -7,7 +7,7 @@ use crate::summary::Summary;
 use core::fmt;
 use core::str::FromStr;
 
-/// A condition on a figure, violated above (or below) a threshold, or on a grade, violated from a severity on.
+/// A condition that is violated if a figure is above (or below) a threshold, or if a grade has at least a given severity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalarCondition {
     limit: Limit,
