@@ -360,7 +360,7 @@ fn on_path(t: Span) -> SteadyTime {
     SteadyTime(t.0)
 }
 
-/// Returns the time of `at` after the due time of the first packet.
+/// Returns the time from the due time of the first packet to `at`.
 fn since(at: SteadyTime) -> Span {
     Span(at.0)
 }

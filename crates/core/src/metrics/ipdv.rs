@@ -93,7 +93,7 @@ pub fn of_steps(steps: Vec<i64>, possible: u64) -> (Ipdv, Sample) {
     (sums.figures(possible, sample.median(), |p| sample.edf(p), |p| sample.linear(p)), sample)
 }
 
-/// Sums over steps.
+/// Sums over the delay differences of consecutive packets.
 struct StepSums {
     moments: Moments,
     /// Sum of the absolute values.

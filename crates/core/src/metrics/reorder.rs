@@ -27,7 +27,7 @@ pub struct Reordering {
     pub free_runs: u64,
     /// Number of packets in order.
     pub in_order: u64,
-    /// Sum of the squares of run lengths.
+    /// Sum of the squared lengths of runs without reordering.
     pub sum_sq_runs: u64,
     /// Number of arrivals between successive discontinuities (§4.5); only the first 10 000.
     pub gaps: Vec<u64>,

@@ -215,7 +215,8 @@ pub struct StreamingHull {
 }
 
 impl StreamingHull {
-    /// Number of packets that are added to the hulls at a time. The faster search pays off only in large blocks.
+    /// Number of packets that are added to the hulls at a time. The two-step search of [`Hull`] is fast only for large
+    /// blocks.
     const BLOCK: usize = 4096;
 
     /// Returns true if this can be the state after `n` packets. Checks only the properties that computations
