@@ -14,7 +14,7 @@ pub enum Choice {
     Bernoulli(f64),
     /// Packets in bursts.
     Gilbert(GilbertModel),
-    /// Packets that the other choice selects, if their numbers are in this range.
+    /// The packets of the given choice whose numbers are in this range.
     Within(RangeInclusive<u64>, Box<Choice>),
     /// Exactly the packets with these numbers, in ascending and disjoint ranges.
     Exactly(Vec<RangeInclusive<u64>>),

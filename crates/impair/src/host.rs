@@ -90,7 +90,8 @@ impl HostModel {
         WallTime(exact.0 - exact.0.rem_euclid(self.resolution.0.max(1)))
     }
 
-    /// Returns the time at which the program runs if it is due at `t`: later if it is interrupted then.
+    /// Returns the time at which the program does what is due at `t`: `t`, or the end of the interruption that contains
+    /// `t`.
     pub(super) fn runs(&self, t: Span) -> Span {
         let stall = self.stalls.iter().find(|s| t >= s.from && t < s.from + s.length);
         stall.map_or(t, |s| s.from + s.length)

@@ -72,7 +72,7 @@ pub struct PathModel {
     pub loss: Choice,
     /// Test packets that arrive more than once.
     pub duplication: DuplicationModel,
-    /// Test packets that are delayed until they are reordered.
+    /// Test packets that are reordered by an additional delay.
     pub reordering: ReorderingModel,
     /// Bottleneck; `None` for unlimited rate.
     pub rate: Option<RateBottleneck>,
@@ -219,7 +219,7 @@ pub struct PathTally {
 }
 
 impl PathTally {
-    /// Returns the histogram of loss run lengths, for losses of any cause, including the current run.
+    /// Returns the number of loss bursts by length, for losses of any cause, including the current burst.
     pub fn loss_runs(&self) -> BTreeMap<u64, u64> {
         let mut runs = self.runs.clone();
         if self.open_run > 0 {

@@ -354,7 +354,8 @@ fn probability(word: &str) -> Result<f64, String> {
     }
 }
 
-/// Parses a decimal number times the factor of its unit, rounded, not negative and below 2⁶².
+/// Parses a decimal number with a unit, and returns it multiplied by the unit's factor and rounded. The result must be
+/// below 2⁶².
 fn scaled(word: &str, units: &[(&str, f64)], wanted: &str) -> Result<u64, String> {
     let digits = word.trim_end_matches(|c: char| !c.is_ascii_digit() && c != '.');
     let unit = &word[digits.len()..];

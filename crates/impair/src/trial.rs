@@ -360,13 +360,13 @@ fn on_path(t: Span) -> SteadyTime {
     SteadyTime(t.0)
 }
 
-/// Returns the time of `at` after the due time of the first packet.
+/// Returns the time from the due time of the first packet to `at`.
 fn since(at: SteadyTime) -> Span {
     Span(at.0)
 }
 
-/// Returns the stamp of a packet that passed a host's interface at `passed` and its program at `read`, and
-/// the lag between the stamp and the program's clock reading if the kernel took the stamp.
+/// Returns the stamp of a packet that passed a host's interface at `passed` and was handled by its program at `read`.
+/// If the kernel took the stamp, also returns the lag between the stamp and the program's clock reading.
 fn stamp(host: &HostModel, epoch: WallTime, passed: Span, read: Span) -> (Stamp, Option<Span>) {
     let kernel = host.stamps != StampSource::User;
     let at = host.stamp(epoch, if kernel { passed } else { read });

@@ -11,7 +11,7 @@ use std::str::FromStr;
 /// One argument of a protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument {
-    /// Name in small letters with hyphens: `stamp-key-file`.
+    /// Name in lowercase with hyphens: `stamp-key-file`.
     pub name: &'static str,
     /// Kind of value.
     pub kind: ArgumentKind,

@@ -93,7 +93,7 @@ pub enum Error {
     While {
         /// Description of the operation that failed.
         what: String,
-        /// Error that made it fail.
+        /// Error that caused the failure.
         source: Box<Error>,
     },
 }

@@ -21,7 +21,7 @@ pub use jitlat_proto::policy::{self, Policy};
 /// A protocol that a host can answer, in addition to jitlat's own one-way tests.
 #[derive(Clone, Copy)]
 pub struct AnsweredProtocol {
-    /// Name in small letters, also the name of the service: `stamp`.
+    /// Name in lowercase, which is also the name of the service: `stamp`.
     pub name: &'static str,
     /// Display name: `STAMP`.
     pub title: &'static str,
@@ -267,7 +267,7 @@ impl Serving {
         self.reflectors.failures()
     }
 
-    /// Describes the reflectors that could not start, in few lines.
+    /// Describes the reflectors that could not start, in a few lines.
     pub fn failure_lines(&self) -> Vec<String> {
         jitlat_net::reflect::describe_failures(self.failures())
     }

@@ -1,8 +1,8 @@
-//! Search for the largest packet that passes a path on which the packets of a test do not: short tests with packets of
+//! Search for the largest packet that passes a path, after a test in which nothing arrived: short tests with packets of
 //! other lengths, several at the same time.
 //!
-//! A router that drops a packet because of its length reports that (ICMP), and the sending kernel uses fragments from then
-//! on. Some firewalls drop these reports, so that long packets vanish and short ones pass.
+//! A router that drops a packet because of its length reports that (ICMP), and the sending kernel uses fragments from
+//! then on. Some firewalls drop these reports, so that long packets vanish and short ones pass.
 
 use crate::stop::Stop;
 use jitlat_core::observer::{Event, Observer};
@@ -20,8 +20,8 @@ const USUAL: [u32; 16] =
     [576, 1006, 1280, 1300, 1360, 1400, 1420, 1436, 1450, 1460, 1472, 1480, 1492, 1500, 4352, 8966];
 /// Maximum number of tests at the same time.
 const TOGETHER: usize = 8;
-/// Maximum number of rounds of tests. The first finds two neighbouring usual MTUs, the second usually that the lower one
-/// is exact.
+/// Maximum number of rounds of tests. The first round finds two neighbouring usual MTUs; the second usually confirms
+/// that the lower one is the limit.
 const ROUNDS: usize = 4;
 /// Time after which no further round begins.
 const MAX_TIME: Span = Span::seconds(12);

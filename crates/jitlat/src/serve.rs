@@ -294,7 +294,7 @@ impl ServeArgs {
         })
     }
 
-    /// Changes `policy` by the options that were given.
+    /// Applies the given options to `policy`.
     fn apply_to(&self, policy: &mut Policy) {
         fn set<T>(rule: &mut Option<T>, given: Option<T>) {
             if given.is_some() {

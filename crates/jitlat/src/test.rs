@@ -290,7 +290,7 @@ pub fn not_stored(test: &mut Analysed, reason: &str) {
     test.summary.warnings.push(Warning::new("log_not_stored", LOG_NOT_STORED));
 }
 
-/// A stream that was sent and completely lost also counts as measured.
+/// Returns true for an interrupted test that sent packets. It counts as measured, even if all packets were lost.
 fn sent_something(run: &AnalysedStream) -> bool {
     run.summary.counts.sent > 0 && run.summary.session.ending == Ending::Interrupted
 }

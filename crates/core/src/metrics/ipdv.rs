@@ -20,7 +20,7 @@ pub struct Ipdv {
     pub mean: Option<f64>,
     /// Largest difference.
     pub max: Option<i64>,
-    /// Standard deviation with divisor n − 1. The tails contribute to it.
+    /// Standard deviation with divisor n − 1. It is sensitive to the tails.
     pub stddev: Option<f64>,
     /// Standard deviation with divisor n.
     pub stddev_pop: Option<f64>,
@@ -86,14 +86,14 @@ pub fn steps(samples: &Samples) -> Vec<i64> {
     packets.windows(2).filter_map(|pair| step(pair[0], pair[1])).collect()
 }
 
-/// Computes the figures from `steps` and sorts these; `possible` is the number of pairs.
+/// Returns the figures of `steps`, and the sorted steps; `possible` is the number of pairs.
 pub fn of_steps(steps: Vec<i64>, possible: u64) -> (Ipdv, Sample) {
     let sums = StepSums::of(&steps);
     let sample = Sample::new(steps.into_iter());
     (sums.figures(possible, sample.median(), |p| sample.edf(p), |p| sample.linear(p)), sample)
 }
 
-/// Sums over steps.
+/// Sums over the delay differences of consecutive packets.
 struct StepSums {
     moments: Moments,
     /// Sum of the absolute values.
@@ -146,7 +146,7 @@ impl StepSums {
 /// 4095 packets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StreamingIpdv {
-    /// Recent delays, at the index sequence number modulo [`DELAY_WINDOW`].
+    /// Recent delays, indexed by sequence number modulo [`DELAY_WINDOW`].
     #[serde(with = "by_number")]
     recent: Vec<Option<(u32, i64)>>,
     moments: Moments,

@@ -34,8 +34,8 @@ pub(crate) struct ArrivalCounts {
 pub(crate) enum DelayKind {
     /// One-way delays between two clocks.
     OneWay,
-    /// One direction of a round-trip test. Only packets that returned have delays; other facts are not those of a
-    /// separate test.
+    /// One direction of a round-trip test. Only packets that returned have delays, and only metrics that apply to
+    /// directions are reported.
     Direction,
     /// Round trips. Both times are read from this host's clock, so there is no skew. Play-out buffers and
     /// service objectives do not apply, because they need one-way delays.

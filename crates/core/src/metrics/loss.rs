@@ -12,17 +12,17 @@ use std::collections::BTreeMap;
 pub struct Loss {
     /// Lost packets divided by packets sent.
     pub ratio: Option<f64>,
-    /// Number of loss runs by length.
+    /// Number of loss bursts by length.
     pub run_length_hist: BTreeMap<u64, u64>,
-    /// Number of runs.
+    /// Number of loss bursts.
     pub periods: u64,
-    /// The first ten runs, each as [first sequence number, length].
+    /// The first ten loss bursts, each as [first sequence number, length].
     pub first_runs: Vec<[u64; 2]>,
     /// Number of losses by distance from the previous loss, for distances 1…20 (RFC 3357).
     pub loss_distance_hist_small: BTreeMap<u64, u64>,
     /// Share of losses that follow the previous loss by at most 99 packets (RFC 3357 §6.1).
     pub noticeable_rate_99: Option<f64>,
-    /// Number of loss runs by distance from the last loss of the previous run (RFC 3357 §6.4).
+    /// Number of loss bursts by distance from the last loss of the previous burst (RFC 3357 §6.4).
     pub inter_loss_period_hist: BTreeMap<u64, u64>,
     /// The simple Gilbert model, whose bad state always loses packets, with the pair counts that determine it.
     pub gilbert: GilbertFit,
@@ -70,10 +70,10 @@ pub struct GilbertFit {
     pub clp: Option<f64>,
     /// Unconditional loss probability: the loss ratio.
     pub ulp: Option<f64>,
-    /// Mean run length of losses.
+    /// Mean length of a loss burst.
     pub mean_burst: Option<f64>,
-    /// Mean run length divided by the mean run length of random loss with the same ratio: 1 is random, larger values
-    /// are bursty.
+    /// Mean length of a loss burst divided by the mean length for random loss with the same ratio: 1 is random, larger
+    /// values are bursty.
     pub burst_ratio: Option<f64>,
 }
 
@@ -148,10 +148,10 @@ use super::stat;
 pub const DELTA: u64 = 99;
 /// Largest loss distance of the histogram.
 const SMALL_DISTANCE: u64 = 20;
-/// Number of runs of loss that are listed, from the start of the test.
+/// Number of loss bursts that are listed, from the start of the test.
 const FIRST_RUNS: usize = 10;
 
-/// Collects runs of loss, in ascending order, in constant memory except for histograms of lengths.
+/// Collects loss bursts, in ascending order, in constant memory except for histograms of lengths.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LossScan {
     lost: u64,
@@ -192,7 +192,7 @@ impl Default for LossScan {
 }
 
 impl LossScan {
-    /// Returns the length of the longest run so far; 0 if there is none.
+    /// Returns the length of the longest loss burst so far; 0 if there is none.
     pub(crate) fn longest(&self) -> u64 {
         self.lengths.last_key_value().map_or(0, |(len, _)| *len)
     }
@@ -218,7 +218,7 @@ impl LossScan {
             && self.events.as_ref().is_none_or(|events| events.is_possible(next, self.lost))
     }
 
-    /// Adds the next run of loss.
+    /// Adds the next loss burst.
     pub fn push(&mut self, run: SeqRun) {
         self.lost += run.len;
         self.runs += 1;
@@ -247,8 +247,8 @@ impl LossScan {
         self.last = Some(run);
     }
 
-    /// Removes a run that was wrongly counted as lost. Its effect on distances and bursts is not corrected, and events
-    /// are unknown afterwards.
+    /// Removes a run of packets that were wrongly counted as lost. Their effect on distances and bursts is not
+    /// corrected, and events are unknown afterwards.
     pub(crate) fn remove(&mut self, run: SeqRun) {
         // Losses next to the run made a longer one of it.
         let Some((&counted, runs)) = self.lengths.range_mut(run.len..).next() else { return };
@@ -303,7 +303,7 @@ impl LossScan {
     }
 }
 
-/// Returns the figures for runs of loss among `n` packets sent every `period` ns.
+/// Returns the figures for loss bursts among `n` packets sent every `period` ns.
 pub fn loss(runs: impl Iterator<Item = SeqRun>, n: u64, period: Option<f64>) -> Loss {
     let mut scan = LossScan::default();
     runs.for_each(|run| scan.push(run));
@@ -337,7 +337,7 @@ impl GilbertFit {
     }
 }
 
-/// Returns the mean length of loss runs divided by the mean length for random loss at the same ratio; `None` if no
+/// Returns the mean length of a loss burst divided by the mean length for random loss at the same ratio; `None` if no
 /// packet or every packet is lost.
 pub fn burst_ratio(lost: u64, runs: u64, n: u64) -> Option<f64> {
     (lost < n && runs > 0).then(|| lost as f64 / runs as f64 * (1.0 - lost as f64 / n as f64))
@@ -407,7 +407,7 @@ fn pattern(test: Option<RunsTest>, n: u64, lost: u64) -> Option<LossPattern> {
 }
 
 impl Loss {
-    /// Returns the length of the longest run of losses; 0 without losses.
+    /// Returns the length of the longest loss burst; 0 without losses.
     pub fn longest(&self) -> u64 {
         self.run_length_hist.keys().next_back().copied().unwrap_or(0)
     }

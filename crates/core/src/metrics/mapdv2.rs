@@ -86,8 +86,8 @@ impl OnePass for Mapdv2 {
         self.push_all(&[packet.delay]);
     }
 
-    /// Returns the mean positive plus the mean negative deviation, in ns. A side without values contributes
-    /// 0; `None` below two packets.
+    /// Returns the mean positive plus the mean negative deviation, in ns. A side without values contributes 0; `None`
+    /// for fewer than two packets.
     fn output(&self) -> Option<f64> {
         let mean = |(n, sum): (u64, f64)| if n > 0 { sum / n as f64 } else { 0.0 };
         (self.n > 1).then(|| mean(self.above) + mean(self.below))

@@ -125,7 +125,7 @@ pub(crate) struct MetricEntry {
 }
 
 impl MetricEntry {
-    /// Creates the line for `M`.
+    /// Creates the entry for `M`.
     pub const fn of<M: Metric>() -> MetricEntry {
         MetricEntry {
             scalars: M::SCALARS,

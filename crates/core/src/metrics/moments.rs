@@ -202,7 +202,7 @@ impl Moments {
         centred(self.n, self.sum, self.sum, self.squares).max(0.0)
     }
 
-    /// Returns the standard deviation with divisor n − 1; `None` below two values.
+    /// Returns the standard deviation with divisor n − 1; `None` for fewer than two values.
     pub fn stddev(&self) -> Option<f64> {
         (self.n > 1).then(|| (self.sum_of_squares() / (self.n - 1) as f64).sqrt())
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Y1541 {
     /// The most demanding class whose bounds the test meets; 5 = unspecified, which is always met.
     pub class: u8,
-    /// Mean delay used, in ns.
+    /// Mean delay that was compared with the bounds, in ns.
     pub mean_delay_ns: Option<f64>,
     /// 99.9th percentile of delay minus its minimum, in ns.
     pub delay_variation_ns: Option<i64>,

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Number of packets stored in a buffer that restores the order, counted after every arrival that is not too late. It
-/// corrects one error in RFC 5236 §7.2: after a forced advance past missing packets, an arrival that was not consumed
-/// is stored (metrics §27).
+/// Number of packets stored in a buffer that restores the order, counted after every arrival that is not too late. The
+/// count corrects an error of RFC 5236 §7.2: after a forced advance past missing packets, an arrival that was not
+/// consumed is stored (metrics §27).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "StoredOccupancy", into = "StoredOccupancy")]
 pub struct Occupancy {
@@ -63,7 +63,7 @@ struct HeldNumbers {
 }
 
 impl HeldNumbers {
-    /// Size of the ring. Few packets are reordered by more, and these cost only time.
+    /// Size of the ring. Packets that are reordered by more are rare, and only cost more time.
     const NEAR: u64 = 512;
 
     fn is_near(number: u32, expected: u64) -> bool {

@@ -13,8 +13,8 @@ pub trait OnePass: Default {
     fn output(&self) -> Self::Output;
 }
 
-/// A [`OnePass`] that merges exactly: two instances that received one part of a stream each give the same output, after
-/// merging, as one instance that received the whole stream.
+/// A [`OnePass`] that merges exactly: merged instances, each of which received one part of a stream, give the same
+/// output as one instance that received the whole stream.
 pub trait Merge: OnePass {
     /// Adds the state of the next part of the stream.
     fn merge(&mut self, next: Self);

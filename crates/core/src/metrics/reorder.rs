@@ -27,7 +27,7 @@ pub struct Reordering {
     pub free_runs: u64,
     /// Number of packets in order.
     pub in_order: u64,
-    /// Sum of the squares of run lengths.
+    /// Sum of the squared lengths of runs without reordering.
     pub sum_sq_runs: u64,
     /// Number of arrivals between successive discontinuities (§4.5); only the first 10 000.
     pub gaps: Vec<u64>,
@@ -87,8 +87,8 @@ pub struct ReorderCounter {
     /// Stretches in which the sequence number reached a new maximum. The earliest larger arrival before a late packet
     /// is always the start of a stretch: otherwise the late packet's own number would be inside the stretch.
     maxima: Vec<ArrivalRun>,
-    /// Arrivals that no later arrival of a smaller number has followed. On top is the last one whose number is smaller
-    /// than that of the next packet.
+    /// Stack of the arrivals that were not followed by an arrival with a smaller number. A late packet removes all
+    /// arrivals with larger numbers from its top.
     ascent: Vec<ArrivalRun>,
     reordered: u64,
     extents: Occurrences,
@@ -438,8 +438,8 @@ fn unbounded_occupancy(series: &Series<'_>) -> Option<BTreeMap<u64, u64>> {
     Some((0..).zip(found).filter(|(_, arrivals)| *arrivals > 0).collect())
 }
 
-/// Returns the largest number of packets that a single packet arrived after, although it was sent before them. Takes
-/// O(n log n) time.
+/// Returns the maximum, over all packets, of the number of packets that were sent later but arrived earlier.
+/// Takes O(n log n) time.
 fn largest_inversion(series: &Series<'_>) -> Option<u64> {
     let mut most = None;
     for (stretch, positions) in series.displaced() {

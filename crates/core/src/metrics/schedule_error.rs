@@ -22,7 +22,8 @@ pub struct ScheduleError {
     /// Error of the program alone, without the time that packets waited in the queue of this host's interface. `None`
     /// if no packet waited, or if the times are unknown.
     pub handed_over: Option<HandedOver>,
-    /// Lag behind the schedule that grew during the test. `None` if there was none, and in constant memory.
+    /// Lag behind the schedule that grew during the test. `None` if the lag did not grow, or after an analysis in
+    /// constant memory.
     pub stretched: Option<Stretched>,
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Words of a page. Eight fill one cache line.
+/// Number of words in a page; eight words fill one cache line.
 const WORDS: usize = 8;
 const PAGE: u32 = 64 * WORDS as u32;
 
@@ -289,7 +289,7 @@ impl<W: Iterator<Item = (u64, u64)>> Iterator for SeqRuns<W> {
     }
 }
 
-/// Iterates over the runs of 0…n−1 that are not in `present`, ascending: the runs of loss.
+/// Iterates over the runs of 0…n−1 that are not in `present`, ascending: the loss bursts.
 pub fn absent(present: impl Iterator<Item = SeqRun>, n: u64) -> impl Iterator<Item = SeqRun> {
     let end = core::iter::once(SeqRun { start: n, len: 1 });
     let mut next = 0;

@@ -168,7 +168,7 @@ impl Samples {
 }
 
 /// Accepted packets in send order, that is, by sequence number. If few packets are reordered, sorting needs little
-/// memory: 8 bytes for each arrival from the first packet sent later to the late packet.
+/// memory: 8 bytes for each arrival in a stretch that is not in send order.
 #[derive(Clone, Debug)]
 pub struct Series<'a> {
     samples: &'a Samples,
@@ -394,7 +394,8 @@ pub struct SendOrder<'a> {
     range: Range<usize>,
     /// Index up to which the next packets are either all in order or all in the same stretch.
     known_to: usize,
-    /// Arrival index of each packet in that stretch, and the send-order index of the first one.
+    /// If the next packets are in a stretch: the arrival index of each of its packets, and the send-order index of the
+    /// first one.
     displaced: Option<(&'a [u32], usize)>,
 }
 

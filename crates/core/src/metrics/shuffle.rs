@@ -7,9 +7,9 @@ use std::ops::Range;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shuffle {
     pub(super) stretches: Vec<MovedStretch>,
-    /// Arrival index by send-order index; the stretches follow one another.
+    /// Arrival index by send-order index, for all stretches in sequence.
     order: Vec<u32>,
-    /// Send-order index by arrival index; the stretches follow one another.
+    /// Send-order index by arrival index, for all stretches in sequence.
     pub(super) ranks: Vec<u32>,
     /// Index of the first stretch that ends after k·[`STEP`] arrivals, for k = 0, 1, 2…
     first: Vec<u32>,

@@ -27,7 +27,7 @@ impl SizeFit {
     }
 }
 
-/// Fits the smallest (or median) time of each size; `None` below two sizes.
+/// Fits the smallest (or median) time of each size; `None` for fewer than two sizes.
 pub fn size_fit(points: &[(f64, f64)]) -> Option<SizeFit> {
     let (per_byte, fixed) = fit_line(points.iter().copied())?;
     let mut slopes = Vec::new();

@@ -21,8 +21,8 @@ pub struct SkewHull {
     pub residual_mean_ns: f64,
     /// Slopes of the first and the second half of the run.
     pub alpha_halves: Option<[f64; 2]>,
-    /// True if the slope is a reliable estimate of clock skew: the edge spans more than a quarter of the run, the slope
-    /// of each half differs from its slope by at most half, and no evidence suggests a queue.
+    /// True if the slope is a reliable estimate of clock skew: the edge spans more than a quarter of the run, the
+    /// slopes of both halves differ from `alpha` by at most half of it, and no evidence suggests a queue.
     pub is_skew: bool,
 }
 
@@ -215,7 +215,8 @@ pub struct StreamingHull {
 }
 
 impl StreamingHull {
-    /// Number of packets that are added to the hulls at a time. The faster search pays off only in large blocks.
+    /// Number of packets that are added to the hulls at a time. The two-step search of [`Hull`] is fast only for large
+    /// blocks.
     const BLOCK: usize = 4096;
 
     /// Returns true if this can be the state after `n` packets. Checks only the properties that computations
@@ -289,8 +290,8 @@ impl StreamingHull {
     }
 }
 
-/// Returns the Allan deviation of offsets `x` at spacing `tau0`, for averaging factor `m` (metrics §16);
-/// `None` below 2m + 1 points.
+/// Returns the Allan deviation of offsets `x` at spacing `tau0`, for averaging factor `m` (metrics §16); `None` for
+/// fewer than 2m + 1 points.
 pub fn allan_deviation(x: &[f64], tau0: f64, m: usize) -> Option<f64> {
     let terms = x.len().checked_sub(2 * m).filter(|n| *n > 0 && m > 0)?;
     let sum: f64 = (0..terms).map(|i| (x[i + 2 * m] - 2.0 * x[i + m] + x[i]).powi(2)).sum();

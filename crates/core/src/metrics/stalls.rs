@@ -104,7 +104,7 @@ pub fn stalls(
     }
 }
 
-/// Returns the packets of `waited` that are still in the series, ascending. The waiting time may have removed others.
+/// Returns the packets of `waited` that are still in the series, ascending. The others arrived after the waiting time.
 fn remaining_in(series: &Series<'_>, waited: &[u32]) -> Vec<u32> {
     let mut waited = waited.to_vec();
     if waited.is_empty() {

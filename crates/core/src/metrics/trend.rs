@@ -140,8 +140,8 @@ impl Trend {
     }
 }
 
-/// Results of another pass: an interval of the slope that remains valid with autocorrelation, and the mean height above
-/// the hull in each quarter.
+/// Results of a second pass over the packets: an interval of the slope that remains valid with autocorrelation, and the
+/// mean height above the hull in each quarter.
 struct Scan {
     interval: Option<[f64; 2]>,
     quarters: Option<[f64; 4]>,

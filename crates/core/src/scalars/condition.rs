@@ -7,7 +7,7 @@ use crate::summary::Summary;
 use core::fmt;
 use core::str::FromStr;
 
-/// A condition that a figure violates if it is above, or below, a threshold, and a grade if it is at least this severe.
+/// A condition that is violated if a figure is above (or below) a threshold, or if a grade has at least a given severity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalarCondition {
     limit: Limit,
@@ -86,8 +86,8 @@ impl ScalarCondition {
         }
     }
 
-    /// Returns a description of the grade that the condition needs and that is unknown in `summary`; `None` if the
-    /// condition can be decided, or is about a figure.
+    /// Returns a description of the condition's grade if that is unknown in `summary`; `None` if it is known, or if the
+    /// condition is about a figure.
     pub fn undecided(&self, summary: &Summary) -> Option<String> {
         let grade = self.grade()?;
         let is_unknown = grade.subject.of(summary) == Severity::Unknown;
@@ -183,7 +183,7 @@ impl FromStr for ScalarCondition {
     }
 }
 
-/// Returns the severity with this name that a condition may name: one that is worse than good.
+/// Parses the name of a severity that a condition may contain: any that is worse than good.
 fn severity(name: &str) -> Option<Severity> {
     Severity::named(name).filter(|severity| *severity > Severity::Good)
 }

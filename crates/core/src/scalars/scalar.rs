@@ -30,8 +30,8 @@ pub struct Scalar {
     pub alias: Option<&'static str>,
     /// Name in OpenMetrics, without prefix and unit, if it differs from the key.
     pub openmetrics: Option<&'static str>,
-    /// Percentile of a distribution that this scalar is; `None` for other scalars. OpenMetrics writes all percentiles
-    /// of a distribution together.
+    /// Percentile that this scalar represents; `None` if it is not a percentile of a distribution. OpenMetrics writes
+    /// all percentiles of a distribution together.
     pub quantile: Option<Quantile>,
     take: ScalarGetter,
 }
@@ -66,11 +66,11 @@ pub enum Better {
 pub struct Applies {
     /// True for one-way tests.
     pub one_way: bool,
-    /// Round-trip tests as a whole.
+    /// True for round-trip tests as a whole.
     pub round_trips: bool,
-    /// One of the directions of a round-trip test.
+    /// True for each direction of a round-trip test.
     pub directions: bool,
-    /// Captured packets of other programs.
+    /// True for captured packets of other programs.
     pub passive: bool,
 }
 

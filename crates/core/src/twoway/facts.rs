@@ -23,11 +23,11 @@ pub struct TwoWay {
     pub processing_apart: bool,
     /// DSCP requested for the answers, if it differs from the DSCP of the requests (STAMP's class of service).
     pub answer_dscp: Option<u8>,
-    /// DSCP with which requests arrived at the far host, with the number of answers that report it. Empty if the
-    /// far host does not report it.
+    /// DSCPs of requests on arrival at the far host, each with the number of answers that report it. Empty if the far
+    /// host does not report them.
     #[serde(default)]
     pub request_dscp: BTreeMap<u8, u64>,
-    /// ECN field with which requests arrived at the far host, like `request_dscp`.
+    /// ECN fields of requests on arrival at the far host, like `request_dscp`.
     #[serde(default)]
     pub request_ecn: BTreeMap<u8, u64>,
     /// Loss, duplication and reordering by direction; `None` if the far host does not count its answers.
@@ -116,7 +116,7 @@ pub enum LossSide {
     Up,
     /// All answers were lost down.
     Down,
-    /// Lost in either direction: some in each, or in an unknown one.
+    /// Some packets were lost in each direction, or the direction is unknown.
     Either,
 }
 

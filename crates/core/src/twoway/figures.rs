@@ -28,7 +28,7 @@ pub struct TwoWayFigures {
     /// Direction down, from the far host to this host; `None` if the far host reports neither times nor
     /// counts.
     pub down: Option<DirectionResult>,
-    /// Loss, duplication and reordering by direction; `None` if the far host does not count.
+    /// Loss, duplication and reordering by direction; `None` if the far host does not count its answers.
     pub directions: Option<Directions>,
     /// Processing time of the far host, which round trips do not include. `None` if the far host does not report it.
     pub processing: Option<Processing>,
@@ -40,11 +40,11 @@ pub struct TwoWayFigures {
     pub without_processing: u64,
     /// DSCP requested for the answers; `None` if none was requested, or if it equals the DSCP of the requests.
     pub answer_dscp: Option<u8>,
-    /// DSCP with which requests arrived at the far host, with the number of answers that report it (STAMP's class
-    /// of service). Empty if the far host does not report it.
+    /// DSCPs of requests on arrival at the far host, each with the number of answers that report it (STAMP's class of
+    /// service). Empty if the far host does not report them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub request_dscp: BTreeMap<u8, u64>,
-    /// ECN field with which requests arrived at the far host, like `request_dscp`.
+    /// ECN fields of requests on arrival at the far host, like `request_dscp`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub request_ecn: BTreeMap<u8, u64>,
     /// Datagrams received that are not answers.
@@ -101,7 +101,7 @@ pub struct Processing {
 pub struct DirectionResult {
     /// Number of requests (or answers) sent in this direction that are known to be received or lost.
     pub sent: Option<u64>,
-    /// Number of these packets that were lost.
+    /// Number of packets lost in this direction.
     pub lost: Option<u64>,
     /// Lost packets, in percent of those sent.
     pub lost_pct: Option<f64>,
@@ -125,16 +125,17 @@ pub struct DirectionResult {
     pub trend: Option<Trend>,
     /// Relative skew of the two clocks.
     pub skew_hull: Option<SkewHull>,
-    /// PDV with the skew removed; `None` if it is negligible.
+    /// PDV with the skew removed; `None` if the skew is negligible.
     pub pdv_deskewed: Option<Distribution>,
     /// Jitter without the clock steps of the test; `None` if no clock was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub without_clock_step: Option<JitterWithoutStep>,
     /// Loss and its clustering, computed from the packets known to be received or lost in this direction. `None` if
-    /// there are none, because the far host does not count and packets were also lost in the other direction.
+    /// there are no such packets, because the far host does not count its answers and packets were also lost in the
+    /// other direction.
     pub loss: Option<Loss>,
-    /// Number of lost requests that `loss` excludes because their direction is unknown. `None` if the far
-    /// host does not count.
+    /// Number of lost requests that `loss` excludes because their direction is unknown. `None` if the far host does not
+    /// count its answers.
     pub undetermined: Option<u64>,
     /// Play-out buffers and voice quality; `None` if packets were lost in the other direction.
     pub dejitter: Option<Dejitter>,

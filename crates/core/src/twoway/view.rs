@@ -72,8 +72,8 @@ pub fn project(record: &PacketRecord, view: RecordView) -> Option<PacketRecord> 
     Some(seen)
 }
 
-/// Minimum time that a far host holds a request which is considered read late, in ns. It is longer than any usual
-/// processing.
+/// Processing time of a request, in ns, from which the far host is considered to have read it late. Normal processing
+/// takes less.
 pub const LATE_ANSWER_NS: i64 = 40_000_000;
 
 #[cfg(test)]

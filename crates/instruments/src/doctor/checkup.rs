@@ -68,9 +68,9 @@ pub struct Baseline {
 pub struct HeldCapability {
     /// Name of the capability: `cap_net_raw`.
     pub name: &'static str,
-    /// Purpose for which jitlat needs it.
+    /// Purpose for which jitlat needs the capability.
     pub purpose: &'static str,
-    /// True if the process has it.
+    /// True if the process has the capability.
     pub held: bool,
 }
 

@@ -34,7 +34,8 @@ pub struct OneWay {
     pub client: Arc<dyn OneWayClient>,
     /// Annotations that are stored with the test.
     pub annotations: Annotations,
-    /// True to search for the largest packet that passes after a test in which nothing arrived. It takes up to 20 s.
+    /// True to search, after a test in which nothing arrived, for the largest packet that passes. The search takes up
+    /// to 20 s.
     pub finds_size_limit: bool,
 }
 
@@ -50,8 +51,7 @@ impl OneWay {
     }
 }
 
-/// The part of a test that this host has recorded, if its program ended before the server delivered its
-/// results.
+/// The part of a test that this host recorded before its program ended, without the results of the server.
 #[derive(Clone, Debug)]
 pub struct InterruptedTest {
     /// Session as last known.
@@ -128,7 +128,7 @@ fn recording(left: &InterruptedTest) -> Option<Recording> {
     })
 }
 
-/// Returns the number after the highest one of a valid packet in `records`.
+/// Returns the highest valid sequence number in `records` plus 1; 0 if there is none.
 fn recorded_end(records: &[PacketRecord]) -> u32 {
     let numbers = records.iter().filter_map(|record| u32::try_from(record.seq).ok());
     numbers.max().map_or(0, |last| last.saturating_add(1))
@@ -156,7 +156,7 @@ fn merge(before: &Session, end: u32, now: &Session) -> Session {
     }
 }
 
-/// Adds the largest packet that passes to the sessions of a test in which nothing arrived, before it is finished.
+/// Adds the size limit of the path to the sessions of a test in which nothing arrived, before the test is finished.
 struct SizeLimits<'a> {
     /// Number of packets that arrived, by stream.
     arrived: Vec<u64>,
@@ -193,7 +193,8 @@ impl Observer for SizeLimits<'_> {
 const SHORT_TEST_LIMIT: Span = Span::millis(1500);
 
 impl OneWay {
-    /// Returns the largest packet that passes in the direction of `session`, if nothing arrived because of the length.
+    /// Returns the size limit of the path in the direction of `session`; `None` unless packets were lost because of
+    /// their length.
     fn size_limit(&self, session: &Session, stop: &Stop) -> Option<SizeLimit> {
         let terms = &self.settings.terms;
         let is_complete = matches!(session.ending, Ending::Complete | Ending::PeerLost);

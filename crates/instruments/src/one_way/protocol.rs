@@ -12,7 +12,7 @@ use std::fmt;
 
 /// Description of a one-way protocol for the rest of the program.
 pub struct OneWayProtocol {
-    /// Name in small letters: `owamp`.
+    /// Name in lowercase: `owamp`.
     pub name: &'static str,
     /// Display name: `OWAMP`.
     pub title: &'static str,

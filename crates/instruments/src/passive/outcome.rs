@@ -71,7 +71,7 @@ impl Passive {
         }
     }
 
-    /// Combines all observations to the outcome.
+    /// Combines all observations into the outcome.
     pub(super) fn conclude(
         &self,
         followed: MatchedCaptures,

@@ -21,7 +21,7 @@ const CHECK_INTERVAL: Span = Span::seconds(1);
 /// Number of consecutive checks without a match, while packets pass in both directions, after which all
 /// knowledge about the points is discarded.
 const MAX_CHECKS_WITHOUT_MATCH: u32 = 15;
-/// Number of packets in each direction without which a check proves nothing.
+/// Minimum number of packets in each direction for a check to be conclusive.
 const MIN_UNMATCHED_PACKETS: u64 = 16;
 /// Maximum number of periods ended at once when packets could not be matched for a long time; earlier ones
 /// are skipped.
@@ -36,7 +36,7 @@ pub enum PeriodEvent<'a> {
     Begun,
     /// Packets of a direction (0 is OUT) that arrived in a period.
     Records {
-        /// Number of the period, counted in period lengths since 1970.
+        /// Number of the period: its start time since 1970, divided by the period length.
         period: i64,
         /// Facts about the direction up to this period.
         session: &'a Session,
@@ -52,7 +52,7 @@ pub enum PeriodEvent<'a> {
 /// A period of a capture that has ended.
 #[derive(Clone, Debug)]
 pub struct EndedCapturePeriod {
-    /// Number of the period: it starts this many period lengths after 1970.
+    /// Number of the period: its start time since 1970, divided by the period length.
     pub period: i64,
     /// Facts about each stream, OUT first if there are two; `None` if no packet has been recognised at both
     /// points since the capture started.

@@ -33,8 +33,8 @@ pub struct Passive {
     pub mask: Option<u32>,
     /// Omit pairs whose two packets are further apart than this at the monitor point; `None`: no limit.
     pub max_turnaround: Option<Span>,
-    /// Spacing of the instants at which round trips are counted per unit of time, and span of the moving average of the
-    /// pair rate.
+    /// Interval at which round trips are resampled to regular instants, and span of the moving average of the pair
+    /// rate.
     pub interval: Span,
     /// Method of matching packets.
     pub matching: Matching,

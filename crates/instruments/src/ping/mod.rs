@@ -75,7 +75,8 @@ pub struct Ping {
     pub stamps: StampMode,
     /// Annotations that are stored with the test.
     pub annotations: Annotations,
-    /// True to search for the largest packet that passes after a test without any answer. It takes up to 20 s.
+    /// True to search, after a test without any answer, for the largest packet that passes. The search takes up to 20
+    /// s.
     pub finds_size_limit: bool,
 }
 
@@ -158,7 +159,7 @@ impl Ping {
         resolve(&self.host, self.client.port(), self.family)
     }
 
-    /// Returns the largest packet that passes there and back, if there were no answers because of the length.
+    /// Returns the size limit of the path there and back; `None` unless packets were lost because of their length.
     fn size_limit(&self, session: &Session, stop: &Stop) -> Option<SizeLimit> {
         let is_complete = session.ending == Ending::Complete && session.sent.is_some_and(|sent| sent > 0);
         let is_possible = self.client.expects_answers()

@@ -11,7 +11,7 @@ use std::fmt;
 
 /// Description of a two-way protocol for the rest of the program.
 pub struct PingProtocol {
-    /// Name in small letters: `stamp`.
+    /// Name in lowercase: `stamp`.
     pub name: &'static str,
     /// Display name: `STAMP`.
     pub title: &'static str,

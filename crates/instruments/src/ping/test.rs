@@ -24,7 +24,7 @@ pub struct PingTest<'a> {
     pub size: usize,
     /// Random identifier of the test.
     pub id: u16,
-    /// Random mark of the test's packets.
+    /// Random number that marks the test's packets.
     pub mark: u64,
     /// Request to end early.
     pub stop: &'a Stop,

@@ -21,7 +21,7 @@ type Follow =
 pub struct CaptureKind {
     /// Name of the instrument.
     pub name: &'static str,
-    /// True if it needs two points.
+    /// True if the instrument needs two points.
     pub two_points: bool,
     /// Function that captures until a stop is requested.
     pub follow: Follow,

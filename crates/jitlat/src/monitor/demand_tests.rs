@@ -1,4 +1,4 @@
-//! Tests on demand from a page send the same packets as from the command line.
+//! Tests requested on a page send the same packets as tests started from the command line.
 
 use super::instruments::MonitorInstruments;
 use jitlat_monitor::runtime::DemandedTest;

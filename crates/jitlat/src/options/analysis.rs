@@ -51,7 +51,7 @@ pub struct AnalysisArgs {
     /// robustness to loss, packetisation and look-ahead in ms).
     #[arg(long, value_name = "CODEC", default_value = "G.711+PLC", value_parser = codec)]
     pub codec: VoiceCodec,
-    /// Effect of delay on speech: idd, full, or cole
+    /// Model of the effect of delay on speech: idd, full, or cole
     ///
     /// idd assumes perfect echo control, full adds echo, cole is an approximation that is wrong for long delays.
     #[arg(long, value_name = "MODEL", default_value = "idd")]

@@ -1,11 +1,11 @@
-//! Options of data that is sent in LaTe's formats while a test runs.
+//! Options for data that is sent in LaTe's formats while a test runs.
 
 use clap::Args;
 use jitlat_core::Span;
 use jitlat_core::quantity;
 use jitlat_store::late::ExtraFields;
 
-/// Options of data that is sent in LaTe's formats while a test runs.
+/// Options for data that is sent in LaTe's formats while a test runs.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "While the test runs")]
 pub struct LateArgs {

@@ -21,14 +21,15 @@ fn normal(rng: &mut ChaCha8Rng) -> f64 {
 struct Path {
     /// Mean number of packets in a bad state.
     length: f64,
-    /// Probability of loss in it.
+    /// Probability of loss in a bad state.
     lost: f64,
     /// Share of packets in bad states.
     bad: f64,
 }
 
 impl Path {
-    /// Returns one test with `events` bad states on average: its losses, packets and number of bad states.
+    /// Simulates a test with `events` bad states on average. Returns its losses, number of packets and number of bad
+    /// states.
     fn test(self, events: f64, rng: &mut ChaCha8Rng) -> (EventCounts, u64, u64) {
         let leave = 1.0 / self.length;
         let enter = self.bad * leave / (1.0 - self.bad);
@@ -52,8 +53,8 @@ impl Path {
         (found, packets, states)
     }
 
-    /// Returns the coverage of the interval by events and of Wilson's, and the number of tests with at least
-    /// `least` bad states and two events.
+    /// Returns the coverage of the interval by events and that of Wilson's interval, and the number of tests from which
+    /// they were computed: tests with at least `least` bad states and two loss events.
     fn coverage(self, events: f64, least: u64, tests: u32, seed: u64) -> ([f64; 2], u32) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let truth = self.bad * self.lost;
@@ -75,7 +76,7 @@ impl Path {
     }
 }
 
-/// Returns `n` delays whose normal scores have this correlation between neighbours; exponential, in ns.
+/// Returns `n` exponentially distributed delays, in ns. The normal scores of neighbours have the given correlation.
 fn delays(n: usize, correlation: f64, rng: &mut ChaCha8Rng) -> Vec<i64> {
     let mut x = normal(rng);
     let rest = (1.0 - correlation * correlation).sqrt();
@@ -86,8 +87,8 @@ fn delays(n: usize, correlation: f64, rng: &mut ChaCha8Rng) -> Vec<i64> {
     (0..n).map(|_| next()).collect()
 }
 
-/// Returns the coverage of the intervals of a quantile and of the rank intervals, and the share of tests that have an
-/// interval.
+/// Returns the coverage of the intervals of a quantile and that of its rank intervals, and the share of tests that have
+/// an interval.
 fn coverage_of_quantile(
     of: IntervalOf,
     n: usize,
@@ -160,7 +161,7 @@ fn intervals_of_quantiles_hold_with_correlation() {
     assert_eq!(coverage_of_quantile(IntervalOf::P99, 500, 0.9, 20, 1).1, 0.0, "too few effective packets");
 }
 
-/// Line of the page after which the tables are.
+/// Line of the page after which the tables begin.
 const MARKER: &str = "<!-- written by `just coverage` -->";
 
 /// Prints the tables, and writes them into the page JITLAT_PAGE. JITLAT_TESTS is the number of tests per row.

@@ -191,7 +191,7 @@ fn density(source: &ScalarSource<'_>) -> Option<ReorderDensity> {
     source.test()?.reordering.density
 }
 
-/// TCP delivers data in order, so reordering is invisible.
+/// Returns false for TCP, which delivers data in order and thus hides reordering.
 fn is_observable(stream: &EndedStream<'_>) -> bool {
     stream.known.session.spec.transport() == Transport::Udp
 }
