@@ -51,7 +51,7 @@ pub struct TestSite<'a> {
     pub of_server: Vec<(String, OptionValue)>,
     /// True if this host is the first of the pair, so that `forward` is the direction in which it sends.
     pub is_first: bool,
-    /// True if a viewer shows progress while it runs.
+    /// True if a viewer shows progress while the test runs.
     pub is_watched: bool,
     /// Name of the result; `None`: the name in the options.
     pub name: Option<String>,
