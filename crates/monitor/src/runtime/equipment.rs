@@ -13,8 +13,8 @@ use std::fmt;
 /// Reason for the end of a capture, or the reason why it could not begin.
 pub type CaptureResult = Result<CaptureEnd, (SlotFailure, String)>;
 
-/// Creates the instruments, captures and server of a monitor. The command line implements it, so that the file accepts the same
-/// options.
+/// Creates the instruments, captures and server of a monitor. The command line implements it, so that the file
+/// accepts the options of the commands.
 pub trait Equipment: Instruments + fmt::Debug + Send + Sync {
     /// Creates a test that is ready to run.
     ///

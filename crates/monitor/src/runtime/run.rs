@@ -137,11 +137,11 @@ struct Monitor<'a> {
     drops_logged: Arc<Mutex<Option<SteadyTime>>>,
 }
 
-/// Runs the monitor until a request to stop, or for the duration in `args`. Reads the file again when it changes, and on
-/// request. Returns counts of the outcomes of slots.
+/// Runs the monitor until a request to stop, or for the duration in `settings`. Reads the file again when it changes,
+/// and on request. Returns counts of the outcomes of slots.
 ///
 /// # Errors
-/// Reason why it cannot start. Operations that fail later are logged and retried.
+/// Reason why the monitor cannot start. Operations that fail later are logged and retried.
 pub fn run(
     settings: &MonitorSettings,
     model: Model,
