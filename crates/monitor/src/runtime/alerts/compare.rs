@@ -37,7 +37,7 @@ struct BaselineTests {
     usual: UsualSpread,
 }
 
-/// Usual spread of the medians of one stream's tests while nothing changes. For example, the packets of each test meet
+/// Usual spread of the medians of one stream's tests while nothing changes. One cause: the packets of each test meet
 /// the time slots of a mobile network at a different phase.
 struct UsualSpread {
     lowest: f64,
