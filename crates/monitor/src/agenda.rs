@@ -330,7 +330,7 @@ impl Agenda {
         orders
     }
 
-    /// Returns true if the clock was set by more than the guard time since the last call.
+    /// Reports a clock step of more than the guard time since the last call; returns true if the clock was set forward.
     fn follow_clock(&mut self, now: WallTime, steady: SteadyTime) -> bool {
         let before = self.clock.replace((now, steady));
         let Some((wall, then)) = before else { return false };
@@ -487,8 +487,8 @@ impl Agenda {
         &self.counts
     }
 
-    /// Applies a new version of the file from `now` on; running tests continue. `None` if it does not contain this host; then
-    /// nothing changes.
+    /// Applies a new version of the file from `now` on, and returns its changes; running tests continue. Returns
+    /// `None` and changes nothing if the new version does not contain this host.
     pub fn take_up(
         &mut self,
         model: Arc<Model>,

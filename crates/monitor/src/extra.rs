@@ -137,8 +137,8 @@ impl Extras {
         self.list.len() < before
     }
 
-    /// Applies a new version of the file: waiting tests are moved if necessary, running ones end before they would disturb
-    /// others.
+    /// Applies a new version of the file: waiting tests are moved if necessary, and running tests end before they
+    /// would disturb others.
     pub fn follow(&mut self, now: WallTime, around: ScheduleContext<'_>) {
         let mut steps = Vec::new();
         for k in 0..self.list.len() {

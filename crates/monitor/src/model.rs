@@ -75,7 +75,7 @@ pub struct MonitoredTest {
     pub work: Measurement,
     /// Traffic of one test.
     pub traffic: Traffic,
-    /// Time between two tests of a pair, which divides a day.
+    /// Time between two tests of a pair; a day is a multiple of it.
     pub every: Span,
     /// Days and hours in which the test runs.
     pub window: TimeWindow,
@@ -92,7 +92,7 @@ pub struct MonitoredCapture {
     pub hosts: Vec<u32>,
     /// Name of the instrument.
     pub instrument: String,
-    /// True if it needs a second point.
+    /// True if the instrument needs a second point.
     pub two_points: bool,
     /// Name of the interface.
     pub interface: String,
@@ -103,7 +103,7 @@ pub struct MonitoredCapture {
     pub far_interface: Option<String>,
     /// Options of the command, by long name.
     pub options: Vec<(String, crate::file::OptionValue)>,
-    /// Length of a period, which divides a day.
+    /// Length of a period; a day is a multiple of it.
     pub every: Span,
 }
 
@@ -193,7 +193,7 @@ pub struct ArchiveRules {
 pub struct CollectorRules {
     /// Index of the host.
     pub host: usize,
-    /// TCP port that it listens on.
+    /// TCP port that the collector listens on.
     pub port: u16,
     /// Indices of the hosts that push, each with its own key.
     pub from: Vec<usize>,

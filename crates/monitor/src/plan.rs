@@ -82,26 +82,26 @@ pub struct CapturePlan {
 pub struct HostPlan {
     /// Name of the host.
     pub name: String,
-    /// Number of tests per day that it starts and stores.
+    /// Number of tests per day that the host starts and stores.
     pub started_a_day: f64,
-    /// Number of tests per day that it answers.
+    /// Number of tests per day that the host answers.
     pub answered_a_day: f64,
-    /// Bytes per day that it sends, on the wire.
+    /// Bytes per day that the host sends, on the wire.
     pub bytes_out_a_day: f64,
-    /// Bytes per day that it receives, on the wire.
+    /// Bytes per day that the host receives, on the wire.
     pub bytes_in_a_day: f64,
     /// Highest sending rate, in bit/s.
     pub peak_out_bits: u64,
     /// Highest receiving rate, in bit/s.
     pub peak_in_bits: u64,
-    /// Approximate growth of its archive in bytes per day, including collected tests, without captured packets.
+    /// Approximate growth of the host's archive in bytes per day: includes collected tests, excludes captured packets.
     pub archive_bytes_a_day: f64,
-    /// Approximate bytes per day that it pushes to collectors.
+    /// Approximate bytes per day that the host pushes to collectors.
     pub pushed_bytes_a_day: f64,
-    /// Number of tests per day that other hosts push to it.
+    /// Number of tests per day that other hosts push to this host.
     pub collected_a_day: f64,
-    /// Average number of tests whose packets are being sent, as a share of the time; more than 1 if several
-    /// tests run at the same time.
+    /// Number of tests whose packets are being sent, averaged over time; can exceed 1, because tests can run at the
+    /// same time.
     pub load: f64,
 }
 

@@ -265,7 +265,7 @@ enum ReadResult<'a> {
     Nothing,
     /// Bytes read.
     Bytes(&'a [u8]),
-    /// The peer closed the connection, or it failed with this operating system error.
+    /// The peer closed the connection, or the connection failed with this operating system error.
     Closed(Option<String>),
 }
 

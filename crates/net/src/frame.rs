@@ -254,7 +254,7 @@ mod bpf {
     const HAS_BITS: u16 = 0x45;
     const RETURN: u16 = 0x06;
 
-    /// A comparison. [`all_of`] sets the number of instructions to skip if it fails.
+    /// A comparison. [`all_of`] sets the number of instructions to skip if the comparison fails.
     pub struct FieldTest {
         load: FieldLoad,
         expected: FieldMatch,

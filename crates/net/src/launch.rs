@@ -9,8 +9,8 @@
 //! tc qdisc replace dev eth0 root etf clockid CLOCK_TAI delta 300000 [offload]
 //! ```
 //!
-//! Without `offload`, timers of the kernel release the packets; with it, the adapter does by its own clock,
-//! which `phc2sys` must synchronise. Such a queue drops packets without a launch time, so every packet of a
+//! Without `offload`, timers of the kernel release the packets; with `offload`, the adapter releases them by its own
+//! clock, which `phc2sys` must synchronise. Such a queue drops packets without a launch time, so every packet of a
 //! socket gets one, including greetings.
 
 use crate::clock::steady;
@@ -87,7 +87,7 @@ impl LaunchHost for ThisHost {
 /// Reason why launch times cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LaunchError {
-    /// The kernel does not provide the information.
+    /// The kernel does not report the interface's queues.
     #[error("--pace etf: cannot read the queue of this host's interface: {0}")]
     System(io::Error),
     /// No interface has the address.

@@ -1,5 +1,5 @@
-//! [`Lead`]: estimate of the time from reading the clock to a packet's departure. With it, a packet can carry
-//! its departure time.
+//! [`Lead`]: estimate of the time from reading the clock to a packet's departure, so that a packet can carry its
+//! departure time.
 
 use jitlat_core::{Span, SteadyTime, WallTime};
 use std::net::IpAddr;

@@ -1,6 +1,6 @@
 //! Finds the routers on a path by probes with small TTLs and the ICMP errors that they cause.
 //!
-//! Errors are read from a raw socket, because only a raw socket provides the quoted packet. It receives every
+//! Errors are read from a raw socket, because only a raw socket provides the quoted packet. This socket receives every
 //! ICMP error sent to this host; errors that do not quote one of this program's probes are ignored.
 
 use crate::clock;

@@ -67,7 +67,7 @@ impl fmt::Display for Capability {
     }
 }
 
-/// Returns the command that grants `wanted` to this program, with notes.
+/// Returns the command that grants `wanted` to this program.
 pub fn how_to_grant(wanted: &[Capability]) -> String {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("jitlat"));
     let names: Vec<&str> = wanted.iter().map(|c| c.name()).collect();

@@ -20,7 +20,7 @@ fn slots(spec: &TestSpec) -> usize {
     two_seconds.min(share).clamp(1 << 13, 1 << 19).min(most_records(spec))
 }
 
-/// Creates a ring for one stream of `spec`; returns the end of the packet thread and the end of the reader.
+/// Creates a ring for one stream of `spec`; returns its writing end and its reading end.
 pub fn ring<T>(spec: &TestSpec) -> (RingIntake<T>, Outlet<T>) {
     of_slots(slots(spec))
 }
@@ -32,7 +32,7 @@ pub(crate) fn of_slots<T>(slots: usize) -> (RingIntake<T>, Outlet<T>) {
     (RingIntake { ring: producer, overflow: overflow.clone() }, Outlet { ring: consumer, overflow })
 }
 
-/// End of the packet thread.
+/// Writing end of a ring, used by the packet thread.
 pub(crate) struct RingIntake<T> {
     ring: rtrb::Producer<T>,
     overflow: Arc<AtomicU64>,
@@ -48,7 +48,7 @@ impl<T> RingIntake<T> {
     }
 }
 
-/// End of the reader.
+/// Reading end of a ring.
 pub(crate) struct Outlet<T> {
     ring: rtrb::Consumer<T>,
     overflow: Arc<AtomicU64>,

@@ -179,15 +179,17 @@ impl ConnectionService for ServerState {
 /// Timeout for writing the last messages of a conversation.
 const FINAL_WRITE_TIMEOUT: Span = Span::seconds(5);
 
-/// Time for which a stopped server waits for a client that transfers nothing, and for a client that does.
+/// Time after the last transfer for which a stopped server waits for a client to fetch results.
 const HAND_OVER_TIMEOUT: Span = Span::seconds(4);
+/// Maximum time for which a stopped server waits for a client that is still fetching results.
 const MAX_HAND_OVER_TIME: Span = Span::seconds(30);
 
-/// Progress of the conversation of a server that is being stopped.
+/// Progress of a conversation while the server is being stopped.
 struct StoppingSince {
     begin: SteadyTime,
-    /// Time at which bytes were last transferred, and their number until then.
+    /// Time of the last transfer.
     last: SteadyTime,
+    /// Number of bytes transferred until `last`.
     transferred: u64,
 }
 
@@ -199,10 +201,11 @@ struct ServerConversation<'a> {
     engine: Engine,
     facts: HostFacts,
     clock_steps: ClockSteps,
-    /// Number of packets of the test so far. `transferred` is the number of bytes transferred over the
-    /// connection, `received` the number of bytes received from the client.
+    /// Number of packets of the test at the last check.
     packets: u64,
+    /// Number of bytes transferred over the connection at the last check.
     transferred: u64,
+    /// Number of bytes received from the client at the last check.
     received: u64,
 }
 
@@ -288,7 +291,7 @@ impl<'a> ServerConversation<'a> {
         }
     }
 
-    /// Ends the test, and the conversation once the client has fetched the results or stops to read them.
+    /// Ends the test, and the conversation once the client has fetched the results or has stopped reading them.
     fn stop(&mut self, stopping: &mut Option<StoppingSince>) {
         let (now, transferred) = (steady(), self.driver.transferred());
         let Some(since) = stopping else {

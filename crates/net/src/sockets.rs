@@ -207,8 +207,7 @@ pub(crate) fn enlarge(socket: &impl AsFd) {
     }
 }
 
-/// Enables control messages about each received packet. Information that the kernel does not provide is
-/// missing.
+/// Enables control messages about each received packet. Options that the kernel does not support are skipped.
 pub(crate) fn observe(socket: &impl AsFd, v6: bool) {
     if v6 {
         let _ = setsockopt(socket, sockopt::Ipv6RecvTClass, &true);

@@ -66,11 +66,11 @@ pub(crate) struct StampedPackets {
 }
 
 impl StampedPackets {
-    /// For a socket that sends a stream.
+    /// Packets stamped on a socket that sends a stream.
     pub const SENT: StampedPackets = StampedPackets { sent: true, received: false };
-    /// For a socket that receives a stream.
+    /// Packets stamped on a socket that receives a stream.
     pub(crate) const RECEIVED: StampedPackets = StampedPackets { sent: false, received: true };
-    /// For a socket that sends requests and receives answers.
+    /// Packets stamped on a socket that sends requests and receives answers.
     pub const BOTH: StampedPackets = StampedPackets { sent: true, received: true };
 }
 

@@ -76,7 +76,7 @@ impl LivePointArgs {
             .any(Option::is_some)
     }
 
-    /// Returns the reference and the monitor point; with `--follow`, they are the files of `-f` and `-F`.
+    /// Returns the reference point and the monitor point; with `--follow`, these are the files of `-f` and `-F`.
     pub fn points(&self, captures: [&[PathBuf]; 2]) -> Result<[LivePoint; 2]> {
         if self.follow {
             let [[reference], [monitor]] = captures else {

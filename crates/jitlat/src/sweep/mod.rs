@@ -102,7 +102,7 @@ pub struct SweepArgs {
     pub resume: Option<PathBuf>,
     #[command(flatten)]
     pub outputs: Outputs<{ ReportParts::ROWS.and(ReportParts::FIGURES).and(ReportParts::PAGE).0 }>,
-    /// Make each --load a condition, and no load another
+    /// Test under each --load and without load, as separate conditions
     #[command(flatten)]
     pub load: LoadArgs,
     #[command(flatten)]

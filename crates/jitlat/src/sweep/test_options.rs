@@ -126,8 +126,8 @@ impl TestOptions {
     }
 }
 
-/// Parses options like a command with the options of `A`. Returns them with the matches, which show the options
-/// that were given.
+/// Parses options as a command with the options of `A` would. Also returns the matches, which show the options that
+/// were given.
 fn parse<'a, A: Args>(arguments: impl Iterator<Item = &'a String>) -> Result<(A, ArgMatches)> {
     let command = A::augment_args(Command::new("test").no_binary_name(true));
     // Use only the first line of clap's message: the rest describes this inner parser, which users do not know.

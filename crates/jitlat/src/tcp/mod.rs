@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 ///
 /// A capture may be taken anywhere between the hosts. "Before" means between the sender and the capture point,
 /// "after" between the capture point and the receiver. Round trips are between the capture point and the
-/// receiver. Figures show the connection with most bytes.
+/// receiver. Figures show the connection with the most bytes.
 #[derive(Clone, Debug, Args)]
 pub struct TcpArgs {
     /// Captures (pcap or pcapng), or a folder of them; - is standard input
@@ -47,7 +47,7 @@ pub struct TcpArgs {
     /// Analyse only connections of this port
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// Number of connections with -v, those with most bytes first; 0: all
+    /// Number of connections shown with -v, those with the most bytes first; 0: all
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     /// Print one line per event that delayed data, instead of the summary
@@ -60,7 +60,7 @@ pub struct TcpArgs {
     pub one_point: bool,
     /// Read a folder or file while it is written, until Ctrl-C
     ///
-    /// Like those of tcpdump -C or -G.
+    /// For example, the files that tcpdump -C or -G creates.
     #[arg(long, conflicts_with_all = ["join", "keep"])]
     pub follow: bool,
     /// Stop after this time, with --follow (30s, 10m)
@@ -192,7 +192,7 @@ fn show(
     Ok(if whole && printed { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
-/// Draws the figures of the connection with most bytes; nothing if there is no connection.
+/// Draws the figures of the connection with the most bytes; draws nothing if there is no connection.
 fn draw(
     captures: &TcpCaptures,
     own: &[PathBuf],

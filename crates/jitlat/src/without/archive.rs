@@ -25,7 +25,7 @@ pub fn check(archive: Option<&Path>, _: bool) -> Result<()> {
     archive.map_or(Ok(()), |_| Err(missing("--archive", FEATURE)))
 }
 
-/// Returns true if no archive is requested; [`check`] has refused one before.
+/// Returns true if no archive is requested; a requested one has already been refused by [`check`].
 pub fn add_logs<'a>(archive: Option<&Path>, _: impl Iterator<Item = &'a Path>) -> bool {
     archive.is_none()
 }

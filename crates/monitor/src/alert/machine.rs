@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct TestResult {
     /// Name of the test.
     pub test: String,
-    /// Name of the host that started it.
+    /// Name of the host that started the test.
     pub client: String,
     /// Name of the other end.
     pub server: String,
@@ -30,8 +30,8 @@ pub struct TestResult {
     pub figures: BTreeMap<String, f64>,
     /// Grades of the path and of the hosts, by name; unknown grades may be absent.
     pub grades: BTreeMap<&'static str, Severity>,
-    /// Comparisons with earlier tests, by length of the period: the possible ones of those that
-    /// [`AlertMachine::comparisons`] requests.
+    /// Comparisons with earlier tests, by length of the period: those that [`AlertMachine::comparisons`] requests
+    /// and that are possible.
     pub compared: Vec<(Span, TestComparison)>,
 }
 
@@ -127,7 +127,7 @@ struct AlertState {
     recent: Vec<(i64, TestGrade)>,
     /// Start of the newest result; 0 if there was none.
     newest: i64,
-    /// Start of the newest result at the last resolved alert. Results up to it no longer count.
+    /// Start of the newest result at the last resolved alert. Results up to this time no longer count.
     settled: i64,
     firing: bool,
     /// Description of the newest bad result.
@@ -435,7 +435,7 @@ fn paths(model: &Model) -> impl Iterator<Item = (&str, [&str; 2], TimeWindow)> {
 }
 
 impl OwnRule {
-    /// Returns the subjects for which a result of a test between these ends counts.
+    /// Returns the subjects that a result of a test between these ends belongs to.
     fn silent_subjects(&self, test: &str, ends: [&str; 2], by_host: bool) -> Vec<AlertSubject> {
         let rule = self.rule.name.clone();
         if !by_host {

@@ -5,7 +5,7 @@ use crate::window::{MONDAY, TimeWindow};
 use jitlat_core::{Span, WallTime};
 use std::fmt;
 
-/// Default length of the period before a test with which the test is compared.
+/// Default length of the earlier period that a test is compared with.
 pub const DEFAULT_BASELINE: Span = Span::seconds(7 * 86_400);
 
 /// An alert rule.
@@ -43,7 +43,7 @@ pub enum RuleKind {
         of: u32,
         /// Number of consecutive good results that resolve the alert.
         clear: u32,
-        /// Length of the period before a test with which the test is compared.
+        /// Length of the earlier period that a test is compared with.
         against: Span,
     },
     /// No result for longer than a time.
@@ -84,7 +84,7 @@ pub enum AlertSeverity {
     /// Somebody should look at it.
     #[default]
     Warning,
-    /// For information.
+    /// For information only; nobody needs to act.
     Info,
 }
 

@@ -1,4 +1,4 @@
-//! Collector of this host: adds the tests that other hosts push to the archive.
+//! Collector of this host: receives tests pushed by other hosts, and adds them to the archive.
 //!
 //! The server has one thread per connected host, which unpacks, checks and analyses the host's tests. A single
 //! thread adds the tests of all hosts to the archive, in batches. A test is confirmed only once it is in the
@@ -130,7 +130,7 @@ struct HostNames {
 }
 
 impl HostNames {
-    /// Returns the host that started a test according to `tags`, if it is another host of the file than `host`.
+    /// Returns the host that started a test according to `tags`, if that is a host of the file other than `host`.
     fn other_client<'a>(&self, host: &str, tags: &'a [(String, String)]) -> Option<&'a str> {
         let mut clients = tags.iter().filter(|(key, _)| key == "client").map(|(_, client)| client.as_str());
         clients.find(|client| *client != host && self.named.contains_key(*client))

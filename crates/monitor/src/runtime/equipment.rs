@@ -13,8 +13,8 @@ use std::fmt;
 /// Reason for the end of a capture, or the reason why it could not begin.
 pub type CaptureResult = Result<CaptureEnd, (SlotFailure, String)>;
 
-/// Creates the instruments, captures and server of a monitor. The command line implements it, so that the file accepts the same
-/// options.
+/// Creates the instruments, captures and server of a monitor. The command line implements it, so that the file
+/// accepts the options of the commands.
 pub trait Equipment: Instruments + fmt::Debug + Send + Sync {
     /// Creates a test that is ready to run.
     ///
@@ -51,7 +51,7 @@ pub struct TestSite<'a> {
     pub of_server: Vec<(String, OptionValue)>,
     /// True if this host is the first of the pair, so that `forward` is the direction in which it sends.
     pub is_first: bool,
-    /// True if a viewer shows progress while it runs.
+    /// True if a viewer shows progress while the test runs.
     pub is_watched: bool,
     /// Name of the result; `None`: the name in the options.
     pub name: Option<String>,

@@ -10,8 +10,8 @@ use jitlat_net::client::ClientError;
 use jitlat_proto::jitlat::ConversationFailure;
 use std::path::Path;
 
-/// Measures until the test ends or `stop`, adds the result to the archive, if there is one, and returns its
-/// identifiers there. `watcher` observes the test while it runs.
+/// Measures until the test ends or `stop`, and adds the results to `archive`, if there is one. Returns the identifiers
+/// of the results in the archive. `watcher` observes the test while it runs.
 ///
 /// # Errors
 /// The reason why there is no result.

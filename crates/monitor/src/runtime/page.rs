@@ -121,7 +121,7 @@ pub struct OwnState {
     /// Time of the last measurement of the load.
     seen: SteadyTime,
     busy: Span,
-    /// Time of the last update of `shown`, and number of running tests then.
+    /// Time of the last update of `shown`, and number of running tests at that time.
     updated: Option<(SteadyTime, usize)>,
 }
 

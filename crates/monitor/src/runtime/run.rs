@@ -62,7 +62,7 @@ pub struct MonitorSettings {
     pub archive: Option<PathBuf>,
     /// Time after which the monitor ends; `None`: it runs until it is stopped.
     pub duration: Option<Span>,
-    /// Creates its instruments, captures and server.
+    /// Creates the monitor's instruments, captures and server.
     pub equipment: Arc<dyn Equipment>,
     /// Prints the alerts of channels with `print`.
     pub print: Print,
@@ -137,11 +137,11 @@ struct Monitor<'a> {
     drops_logged: Arc<Mutex<Option<SteadyTime>>>,
 }
 
-/// Runs the monitor until a request to stop, or for the duration in `args`. Reads the file again when it changes, and on
-/// request. Returns counts of the outcomes of slots.
+/// Runs the monitor until a request to stop, or for the duration in `settings`. Reads the file again when it changes,
+/// and on request. Returns counts of the outcomes of slots.
 ///
 /// # Errors
-/// Reason why it cannot start. Operations that fail later are logged and retried.
+/// Reason why the monitor cannot start. Operations that fail later are logged and retried.
 pub fn run(
     settings: &MonitorSettings,
     model: Model,
@@ -252,7 +252,7 @@ pub fn load(path: &Path, equipment: &dyn Equipment) -> Result<Option<Model>> {
 /// Returns the index of the host with this name.
 ///
 /// # Errors
-/// Similar names.
+/// No host has this name; the message suggests a similar name.
 pub fn named(model: &Model, name: &str) -> Result<usize> {
     if let Some(host) = model.host(name) {
         return Ok(host);
@@ -396,7 +396,7 @@ impl Monitor<'_> {
         }
     }
 
-    /// Returns the time of the next action if no event occurs before.
+    /// Returns the time of the next action, if no event occurs earlier.
     fn due(&self) -> SteadyTime {
         let now = clock::steady();
         let agenda = self.agenda.wake().map(|at| now + (at - clock::wall()));

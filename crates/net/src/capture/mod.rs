@@ -41,7 +41,7 @@ pub enum CaptureError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// The file begins like none of the known formats.
+    /// The beginning of the file matches no known format.
     #[error(
         "{path} is not a capture: it begins with neither a pcap nor a pcapng header (gzip, zstd and xz are unpacked)"
     )]

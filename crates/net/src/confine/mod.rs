@@ -62,7 +62,7 @@ fn failed<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> ConfineE
     move |source| ConfineError::System { doing, source: source.into() }
 }
 
-/// A process that has dropped files, user and capabilities, but not yet system calls.
+/// A process that has dropped access to files, its user and capabilities, but not yet system calls.
 #[derive(Debug)]
 #[must_use = "its system calls are not filtered yet"]
 pub struct Confining {

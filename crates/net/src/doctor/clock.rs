@@ -1,4 +1,4 @@
-//! Cost of reading the clock (metrics §22.1), and stalls: the paper on the ATM loopback reports that
+//! Cost of reading the clock (metrics §22.1), and stalls: *ATM Jitter Measurements* (DTU, Lyngby) reports that
 //! "sometimes a simple timestamp would take up to 20 ms".
 
 use crate::clock::{steady, wall};

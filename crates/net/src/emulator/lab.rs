@@ -137,7 +137,8 @@ impl Lab {
     }
 
     /// Connects the namespaces through a router in a third namespace, whose interfaces are called `client` and `server`.
-    /// Packets to and from the server fit through it up to `mtu` bytes. The path exists as long as the returned namespace.
+    /// The router passes packets to and from the server only up to `mtu` bytes. The path exists until the returned
+    /// namespace is dropped.
     pub fn router(&self, mtu: u32) -> Result<Namespace, LabError> {
         let router = Namespace::new(format!("{}-router", self.client.name), 254)?;
         for path in ["/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"] {

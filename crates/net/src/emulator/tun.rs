@@ -123,8 +123,7 @@ impl Drop for Tun {
 /// starting keeps the device open until its exec.
 const DEVICE_REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Opens a device in its namespace. A temporary thread enters the namespace, so that no other thread changes
-/// its namespace.
+/// Opens a device in its namespace. A temporary thread enters the namespace, so that all other threads stay in theirs.
 fn open(end: &TunEnd) -> Result<File, TunError> {
     let device = |source| TunError::Device { device: end.device.clone(), source };
     let open = || -> Result<File, TunError> {
@@ -194,7 +193,7 @@ impl TunWorker {
         EmulatorReport { up, down, lateness: self.line.lateness, overflow: self.line.overflow }
     }
 
-    /// Waits for an event. Returns true for a stop, and for each end, true if it has sent packets.
+    /// Waits for an event. The results are true if a stop is requested, and for each end, if it has sent packets.
     fn wait(&self) -> nix::Result<[bool; 3]> {
         let fds = [self.stopped.as_fd(), self.ends[0].as_fd(), self.ends[1].as_fd()];
         let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));

@@ -36,11 +36,11 @@ fn phase(spec: &TestSpec) -> Span {
     random::fill(&mut bytes).map_or(Span::ZERO, |()| Span((u64::from_be_bytes(bytes) % range as u64) as i64))
 }
 
-/// Number of outstanding transmit stamps at which they are fetched. They are also fetched when there is time
-/// for a system call without delaying packets. Each packet has two entries, and one call reads at most 32
-/// entries.
+/// Maximum number of outstanding transmit stamps before the thread fetches stamps even if that delays packets. With
+/// fewer, the thread fetches stamps only if there is time for a system call. Each packet has two entries, and one call
+/// reads at most 32 entries.
 const MAX_STAMPS_AWAITED: u32 = 16;
-/// Minimum time until the next packet in which stamps can be fetched without delaying the packet.
+/// Minimum time until the next packet for stamps to be fetched without delaying that packet.
 const MIN_IDLE: Span = Span::micros(500);
 /// Maximum wait for the last stamps.
 const MAX_STAMP_DELAY: Span = Span::millis(200);

@@ -26,12 +26,12 @@ impl TcpMoments {
         TcpMoments { moments, interval: MIN_INTERVAL, start: now, next: now }
     }
 
-    /// Makes `first`, when the first packet was sent, the origin of all times.
+    /// Sets the origin of all times to `first`, the time at which the first packet was sent.
     pub fn begin(&mut self, first: SteadyTime) {
         self.start = first;
     }
 
-    /// Samples `connection` if the time for that has come.
+    /// Samples `connection` if a sample is due.
     pub fn look(&mut self, connection: &TcpStream) {
         let now = steady();
         if now < self.next {

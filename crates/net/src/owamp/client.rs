@@ -39,7 +39,7 @@ use std::thread::JoinHandle;
 const START_DELAY: Span = Span::millis(300);
 /// Maximum number of records of a stream in one event.
 const MAX_RECORDS: usize = 8192;
-/// Clock error that is reported for an unsynchronised clock, like the kernel does.
+/// Clock error reported for an unsynchronised clock; the kernel reports the same.
 const UNSYNCHRONISED_ERROR: Span = Span::seconds(16);
 
 /// Settings of a test with an OWAMP server.
@@ -631,17 +631,18 @@ impl OwampStream {
 struct CountedPackets {
     /// Packets below this number are covered.
     end: u32,
-    /// Number of them that were not sent.
+    /// Number of covered packets that were not sent.
     unsent: u64,
-    /// Numbers of those that the sender skipped because it was too late for them.
+    /// Numbers of covered packets that the sender skipped because their send times had passed.
     skipped: Vec<SeqRun>,
-    /// Number of packets sent from `end` on.
+    /// Number of sent packets that are not covered.
     unreported: u64,
 }
 
 impl CountedPackets {
-    /// Returns the packets that `data` covers; the system refused to send `refused`, ascending. `planned`: number of
-    /// packets of a session that was not interrupted. Its sender skipped those from the next one on.
+    /// Returns the packets that `data` covers. `refused` contains the numbers of packets that the system refused to
+    /// send, ascending. `planned` is the number of packets of a session that was not interrupted: the packets that
+    /// its sender did not reach count as skipped.
     fn of(data: &SessionData, refused: &[u32], planned: Option<u32>) -> CountedPackets {
         let mut skips = data.skips.clone();
         if let Some((next, planned)) = data.next_seq.zip(planned).filter(|(next, planned)| next < planned) {

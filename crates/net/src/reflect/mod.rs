@@ -208,7 +208,7 @@ impl OneWayPacket {
     }
 }
 
-/// Numbers of packets that were answered, and that were not, by reason.
+/// Numbers of answered packets and, by reason, of packets without an answer.
 #[derive(Debug, Default)]
 pub struct AnswerCounters {
     /// Number of answered packets.
@@ -358,7 +358,7 @@ impl Reflectors {
         self.shared.meters.clients()
     }
 
-    /// Returns the numbers of packets that were answered and that were not.
+    /// Returns the numbers of packets with and without an answer.
     pub fn counters(&self) -> &AnswerCounters {
         &self.shared.counters
     }

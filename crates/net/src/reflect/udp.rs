@@ -39,7 +39,7 @@ pub(crate) struct AnsweringSocket<K> {
     inbox: Inbox,
     shared: ReflectorContext,
     answers: Answers<K>,
-    /// Minimum length of an answer, in bytes. Counted against the limits if a request is shorter.
+    /// Minimum number of bytes counted against the limits per answer, even if the request is shorter.
     shortest_answer: usize,
     wait: Wait,
 }
@@ -132,7 +132,7 @@ impl<K: Copy> AnsweringSocket<K> {
         })
     }
 
-    /// Sets the minimum length, in bytes, with which an answer is counted against the limits of a client.
+    /// Sets the minimum number of bytes that each answer counts against a client's limits.
     pub fn with_shortest_answer(self, bytes: usize) -> AnsweringSocket<K> {
         AnsweringSocket { shortest_answer: bytes, ..self }
     }

@@ -44,7 +44,8 @@ impl ChannelSender {
         ChannelSender { channel, root, folder, print, archive: None, failing: false }
     }
 
-    /// Sends the messages that are due. Returns when the next message is due; `None` if no message is waiting.
+    /// Sends the messages that are due. Returns the time at which the next message is due; `None` if no message
+    /// is waiting.
     pub fn step(&mut self, now: WallTime) -> Option<WallTime> {
         // Errors of the archive are ignored here, because the judging thread reports them.
         let again = Some(now + FIRST_RETRY_PAUSE);
@@ -93,7 +94,7 @@ impl ChannelSender {
         }
     }
 
-    /// Sends messages. Returns which were accepted, and why the others were not.
+    /// Sends messages. Returns which of them were accepted, and the reason why the others were not.
     fn deliver(&self, messages: Vec<AlertMessage>) -> (DeliveryOutcome, Option<String>) {
         let mut delivered = DeliveryOutcome { taken: Vec::new(), left: messages };
         let failure = loop {

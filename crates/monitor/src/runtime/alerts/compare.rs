@@ -37,8 +37,8 @@ struct BaselineTests {
     usual: UsualSpread,
 }
 
-/// Usual spread of the medians of one stream's tests while nothing changes. One cause is a mobile network,
-/// whose time slots the packets of each test meet at a different phase.
+/// Usual spread of the medians of one stream's tests while nothing changes. One cause: the packets of each test meet
+/// the time slots of a mobile network at a different phase.
 struct UsualSpread {
     lowest: f64,
     highest: f64,

@@ -27,9 +27,9 @@ pub struct CapturePeriod {
     pub sessions: Vec<Session>,
     /// Number of packets that the capture dropped.
     pub dropped: u64,
-    /// True if it was captured from its beginning to its end.
+    /// True if the period was captured from its beginning to its end.
     pub is_whole: bool,
-    /// True if no outcome has been reported for it.
+    /// True if no outcome has been reported for the period.
     pub is_new: bool,
 }
 

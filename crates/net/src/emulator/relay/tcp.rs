@@ -32,7 +32,7 @@ impl RelayEntrance {
     }
 }
 
-/// End of a connection.
+/// One of the two ends of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum RelaySide {
     Client = 0,
