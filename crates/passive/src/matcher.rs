@@ -78,9 +78,9 @@ enum NameState {
 struct NameEntry {
     id: Identity,
     state: NameState,
-    /// Common time of the first sighting.
+    /// Time of the first sighting, in common time.
     born: i64,
-    /// Common time of the latest sighting.
+    /// Time of the latest sighting, in common time.
     touched: i64,
     direction: Direction,
 }
@@ -140,8 +140,8 @@ pub struct Matcher {
     now: i64,
     /// Known names; none of their entries is `Gone`.
     table: NameTable<QueuePosition>,
-    /// Recent entries, stored about in the order of their next use, because lookups in the table are
-    /// scattered in memory.
+    /// Recent entries, stored roughly in the order of their next use, because lookups in the table are scattered in
+    /// memory.
     young: Queue,
     /// Entries of names that are not matched soon, or that repeat.
     old: Queue,
@@ -286,7 +286,7 @@ impl Matcher {
         }
     }
 
-    /// Settles everything after both captures have ended.
+    /// Settles all remaining names after both captures have ended.
     pub fn finish(&mut self, out: &mut impl MatchObserver) {
         while let Some(e) = self.old.pop().or_else(|| self.young.pop()) {
             self.settle(e, SettleReason::Expired, out);

@@ -114,7 +114,8 @@ impl ProgressObserver {
         ProgressObserver { line, ..self }
     }
 
-    /// Also prints the classic lines to standard output: connecting to `server`, and sending.
+    /// Creates an observer that also prints the classic lines, which announce the connection to `server` and the
+    /// stream, to standard output.
     pub fn with_server(server: &str) -> ProgressObserver {
         ProgressObserver { server: Some(server.to_owned()), ..ProgressObserver::new() }
     }

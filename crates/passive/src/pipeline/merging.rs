@@ -20,7 +20,7 @@ pub struct Merger {
     covered: [Option<(WallTime, WallTime)>; 2],
     /// For each point, the time before which its deliveries are incomplete.
     begins: [WallTime; 2],
-    /// True to omit sightings from before the time at which both points capture.
+    /// True to omit sightings from before the time at which both points were capturing.
     in_common_alone: bool,
 }
 

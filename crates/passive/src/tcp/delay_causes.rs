@@ -93,7 +93,7 @@ pub enum DelayCause {
     Behind,
     /// The data waited at the receiver until the program read it.
     Receiver,
-    /// Delay on the path, and by causes that are not visible at this end.
+    /// Delay on the path, or from causes that are not visible at this end.
     Path,
 }
 
@@ -110,7 +110,7 @@ impl DelayCause {
     ];
 }
 
-/// Share of one cause.
+/// Share of one cause in the delay of a stream's records.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CauseShare {
