@@ -60,14 +60,14 @@ type NameTable<T> = HashMap<Identity, T, BuildHasherDefault<IdentityHasher>>;
 
 #[derive(Clone, Copy, Debug)]
 enum NameState {
-    /// Seen at one point, not yet at the other.
+    /// The name was seen at one point, and not yet at the other.
     Waiting(CapturePoint, OpenSighting),
-    /// Seen at both points: the source sighting, and the time of the latest sighting at the far point, on
+    /// The name was seen at both points: the source sighting, and the time of the latest sighting at the far point, on
     /// that point's clock.
     Matched { source: MatchedSource, last: i64 },
-    /// Seen more than once at a point; the sightings are in `groups`.
+    /// The name was seen more than once at a point; its sightings are in `groups`.
     Group,
-    /// Repeats too often to be used.
+    /// The name repeats too often to be used.
     Distrusted,
     /// Settled: the name belongs to another packet now, or to none.
     Gone,
@@ -210,8 +210,8 @@ impl Matcher {
         self.matches.covers(point, at.0);
     }
 
-    /// Records that a point's capture dropped packets in this time. Whether packets missing there were lost
-    /// is then unknown.
+    /// Records that a point's capture dropped packets between these times. Whether packets missing in that period were
+    /// lost is then unknown.
     pub fn drops(&mut self, point: CapturePoint, from: WallTime, to: WallTime) {
         self.matches.drops(point, from.0, to.0);
     }

@@ -382,7 +382,7 @@ impl PartState {
     /// Appends the next part.
     ///
     /// # Errors
-    /// [`PartError`] if it is not the next part of the same captures; this part then stays unchanged.
+    /// [`PartError`] if `next` is not the next part of the same captures; `self` is then unchanged.
     pub fn append(&mut self, next: PartState) -> Result<(), PartError> {
         let rule =
             |s: &PartState| (s.sides.clone(), s.identity, s.offset, s.window, s.part.clocks, s.part.spans);

@@ -1,6 +1,6 @@
-//! [`PeriodStreams`]: divides the traffic of two capture points that run without end into one test per period.
-//! Each packet that counts is in exactly one of them, by the time at which it was sent. Duplicates that arrive
-//! after their period was returned are not counted in any test.
+//! [`PeriodStreams`]: divides the traffic of two continuously running capture points into tests, one per period. Each
+//! packet that counts is in exactly one test, by the time at which it was sent. Duplicates that arrive after their
+//! period was returned are not counted in any test.
 
 use super::clocks::ClockComparison;
 use super::matcher::MatchObserver;

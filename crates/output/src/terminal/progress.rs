@@ -245,7 +245,7 @@ impl ProgressStream {
         }
     }
 
-    /// Returns a message if this host sends and is falling behind the schedule.
+    /// Returns a message if this host sends and is falling behind the schedule, otherwise `None`.
     fn falls_behind(&mut self, p: &StreamProgress, now: Instant) -> Option<String> {
         let period = self.period.filter(|_| p.sent < p.packets)?;
         self.behind.as_mut()?.look(now, p.sent, period)

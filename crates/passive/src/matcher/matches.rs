@@ -148,7 +148,7 @@ impl Matches {
         span.1 = span.1.max(at);
     }
 
-    /// Records that a point dropped packets in this time.
+    /// Records that a point dropped packets between these times.
     pub(super) fn drops(&mut self, point: CapturePoint, from: i64, to: i64) {
         let holes = &mut self.holes[point as usize];
         match holes.back_mut() {

@@ -134,7 +134,7 @@ impl CaptureFacts {
             .extend(next.notes.into_iter().filter(|note| !self.notes.contains(note)).collect::<Vec<_>>());
     }
 
-    /// Records that the capture also covers this time.
+    /// Records that the capture also covers this time range.
     pub fn extend_span(&mut self, from: WallTime, to: WallTime) {
         self.span = Some(self.span.map_or((from, to), |(a, b)| (a.min(from), b.max(to))));
     }

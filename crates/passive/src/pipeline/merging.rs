@@ -54,7 +54,7 @@ impl Merger {
         *covered = Some(covered.map_or((from, to), |(a, b)| (a, b.max(to))));
     }
 
-    /// Records that a point dropped packets in this time.
+    /// Records that a point dropped packets between these times.
     pub fn drops(&mut self, point: CapturePoint, from: WallTime, to: WallTime) {
         self.matcher.drops(point, from, to);
     }

@@ -89,7 +89,7 @@ pub enum DelayCause {
     Fast,
     /// The data was lost and retransmitted after silence: a retransmission timeout or a probe.
     Timeout,
-    /// The data waited for the retransmission of data before it.
+    /// The data waited for the retransmission of earlier data.
     Behind,
     /// The data waited at the receiver until the program read it.
     Receiver,
@@ -147,8 +147,8 @@ struct PassageTimes {
 }
 
 impl DeliveryHistory {
-    /// Divides the delay of `records` above the smallest among the causes; `None` if this history contains none
-    /// of them.
+    /// Divides the delay of `records` above the smallest among the causes; `None` if this history contains none of the
+    /// records.
     pub fn explain(
         &self,
         side: CaptureSide,
