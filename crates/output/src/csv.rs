@@ -1,4 +1,5 @@
-//! `--csv`: rows. For streams, one file per stream with its packets; for other reports, the lines of their table.
+//! `--csv`: the rows of a report. For streams, one file per stream with its packets; for other reports, the lines of
+//! their table.
 
 use crate::error::{Context, Result};
 use crate::format::{Destination, Output, OwnOption, ReportParts, write_each, write_file};

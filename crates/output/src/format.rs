@@ -76,7 +76,7 @@ impl Output {
 /// Command-line option that requests one format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnOption {
-    /// No option of its own: it is requested by `--as NAME`.
+    /// No separate option: the format is requested by `--as NAME`.
     None,
     /// The option `--NAME`, with the format's own name.
     Shown,
@@ -131,7 +131,7 @@ impl fmt::Debug for Output {
     }
 }
 
-/// Writes a file, or standard output.
+/// Writes to a file, or to standard output.
 pub fn write_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     Ok(file::write(path, fill)?)
 }

@@ -85,7 +85,7 @@ impl AnalysedStream {
     }
 }
 
-/// Returns the settings that can be derived from a log. It does not contain the priority, the kind of socket, and the
+/// Returns the settings that can be derived from a log. A log does not contain the priority, the kind of socket, or the
 /// way in which the number of packets was limited.
 fn of_session(session: &Session, first: Option<&PacketRecord>) -> Setting {
     let (spec, facts) = (&session.spec, session.two_way.as_deref());

@@ -38,7 +38,7 @@ const WAITING: usize = 1 << 16;
 struct OneWayTest {
     id: u16,
     from: SocketAddr,
-    /// Last sequence number, counted across wraps.
+    /// Highest sequence number so far, counted across wraps.
     highest: Option<i64>,
     records: Vec<PacketRecord>,
     stopped: bool,

@@ -37,7 +37,7 @@ pub struct CarbonSettings {
 pub struct LateTest {
     /// Settings from the options of the test.
     pub setting: Setting,
-    /// Error of connecting to a program that could not be reached.
+    /// First error of connecting to a program; `None` if all programs were reached.
     absent: Option<Error>,
 }
 
@@ -71,7 +71,7 @@ impl LateTest {
         (LateTest { setting, absent }, streams)
     }
 
-    /// Adds the line of a test that failed before its first packet to LaTe's summary, if that is requested.
+    /// Adds a line to LaTe's summary, if it is requested, for a test that failed before its first packet.
     ///
     /// # Errors
     /// [`Error`] if the line cannot be written.
@@ -229,7 +229,7 @@ impl SampleStreams {
         let _ = listener.udp.send(text.as_bytes());
     }
 
-    /// Sends the figures of the interval to Carbon if it has ended, or is the last one.
+    /// Sends the figures of the interval to Carbon if the interval has ended, or if it is the last one.
     fn flush(&mut self, now: WallTime, last: bool) {
         let Some(carbon) = &mut self.carbon else { return };
         if !last && carbon.due.is_none_or(|due| now < due) {

@@ -33,9 +33,9 @@ pub struct PhasesReport {
 }
 
 impl PhasesReport {
-    /// Creates the report of `phases`, which measured `quantity`, and of the log of each phase if there is one.
-    /// `interval` is the length of the windows that were analysed separately. If `corrected` is true, plots show delays
-    /// corrected by the clock estimate.
+    /// Creates the report of `phases`, which measured `quantity`. `logs` are the logs of the idle and the loaded phase,
+    /// if any. `interval` is the length of the windows that were analysed separately. If `corrected` is true, plots
+    /// show delays corrected by the clock estimate.
     pub fn new(
         mut phases: Phases,
         quantity: &'static str,
@@ -131,15 +131,15 @@ pub struct PhasesDocument<'a> {
     rpm_equivalent: Option<RoundTripsPerMinute>,
 }
 
-/// Number of round trips per minute if they followed each other, computed from the mean of the lower 95 %
+/// Number of round trips per minute if each began when the previous one ended, computed from the mean of the lower 95 %
 /// (docs/metrics, responsiveness). The RPM of the responsiveness draft is measured with HTTP requests, within the load
 /// and next to it; `--proto tcp` with a TCP load comes closest to it.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct RoundTripsPerMinute {
-    /// Value without load.
+    /// Round trips per minute without load.
     idle: f64,
-    /// Value under load.
+    /// Round trips per minute under load.
     loaded: f64,
 }
 
@@ -178,8 +178,8 @@ fn screen_of(phases: &Phases, runs: &[AnalysedStream; 2]) -> Screen {
     screen
 }
 
-/// Describes the effect of the load in one sentence. The level is the level of the path under load if it is worse than
-/// on the idle path.
+/// Describes the effect of the load in one sentence, with a level. If the verdict on the path is worse under load than
+/// without, the level is that of the path under load.
 fn effect(c: &Comparison, runs: &[AnalysedStream; 2]) -> (Level, String) {
     let change = |ns: f64| format!("{}{}", if ns > 0.0 { "+" } else { "" }, eng3(ns));
     let (mut level, mut text) = verdict::comparison::of_load(c);
@@ -212,9 +212,9 @@ fn adds(difference: Difference) -> bool {
     difference.ci95.map_or(difference.change, |[low, _]| low) > 0.0
 }
 
-/// Returns the increase, under load, of the time that packets wait in the sending host's own queue, at the median and
-/// the 99th percentile, in ns. `None` if it is below a millisecond, or smaller than the delay that the load adds on the
-/// path.
+/// Returns the additional wait in the sending host's own queue under load, at the median and the 99th percentile, in
+/// ns. `None` if the 99th percentile increases by less than a millisecond, or by less than the delay that the load adds
+/// on the path.
 fn own_queue(c: &Comparison, [idle, loaded]: &[AnalysedStream; 2]) -> Option<[f64; 2]> {
     let (idle, loaded) = (idle.summary.local_queue.as_ref()?, loaded.summary.local_queue.as_ref()?);
     let p99 = (loaded.p99 - idle.p99) as f64;

@@ -106,7 +106,7 @@ pub struct AnalysedStream {
 }
 
 impl From<Analysed> for AnalysedStream {
-    /// Creates the stream with its samples, labelled by its direction, without a log and records.
+    /// Creates the stream with its samples, labelled by its direction, without log and records.
     fn from(Analysed { session, summary, samples }: Analysed) -> AnalysedStream {
         let direction = session.spec.direction();
         AnalysedStream {

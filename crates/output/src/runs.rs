@@ -75,7 +75,7 @@ fn make_labels_unique(runs: &mut [LabelledRun]) {
     }
 }
 
-/// Returns the default key for rows: the direction, if any column contains both directions.
+/// Returns the default key for rows: the direction if any column contains both directions, otherwise `None`.
 pub fn rows_of_themselves(runs: &[LabelledRun], columns: &RunKey) -> Option<RunKey> {
     let both = |run: &LabelledRun| {
         let mine = run.summary.direction();

@@ -103,9 +103,9 @@ impl WantedOutputs {
         self.outputs.iter().for_each(|(output, _)| (output.asks)(options));
     }
 
-    /// Rejects files that could not be written, before the measurement: because of their path, or because two files
-    /// have the same path. `streams` is the number of streams in the report, `others` are other files that will be
-    /// written.
+    /// Checks, before the measurement, that every output can be written: the build supports its format, its path is
+    /// usable, and no two files have the same path. `streams` is the number of streams in the report, `others` are
+    /// other files that will be written.
     pub fn check(&self, streams: usize, others: &[&Path]) -> Result<()> {
         if let Some((output, feature)) =
             self.outputs.iter().find_map(|(output, _)| Some((output, output.lacks?)))

@@ -30,9 +30,9 @@ pub struct CaiaMatcher {
 }
 
 impl CaiaMatcher {
-    /// Creates a matcher. `searched` is G, `allowed` the largest time difference of matching packets (`-d`),
-    /// `offset` the monitor's clock minus the reference clock (`-o`); `narrowing` behaves as in release 0.4
-    /// (off with `-T`).
+    /// Creates a matcher. `searched` is G, `allowed` the largest time difference of matching packets (`-d`), `offset`
+    /// the monitor's clock minus the reference clock (`-o`); if `narrowing` is true, the largest difference is narrowed
+    /// as in release 0.4 (off with `-T`).
     pub fn new(searched: usize, allowed: Span, offset: Span, narrowing: bool) -> CaiaMatcher {
         CaiaMatcher {
             lists: Default::default(),

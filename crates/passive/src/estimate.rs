@@ -92,8 +92,8 @@ struct DirectionDelays {
     lengths: Lengths,
 }
 
-/// Selects the value nearest to each multiple of an interval, which a regular probe would have measured. Idle
-/// times have no value.
+/// Selects, for each multiple of an interval, the nearest value, as an estimate of what a regular probe would have
+/// measured. Idle times have no value.
 #[derive(Clone, Debug)]
 pub struct Resampler {
     interval: i64,
@@ -102,7 +102,7 @@ pub struct Resampler {
 }
 
 impl Resampler {
-    /// Resamples at instants `interval` apart.
+    /// Creates a resampler for instants that are `interval` apart.
     pub fn new(interval: Span) -> Resampler {
         Resampler { interval: interval.0.max(1), nearest: None }
     }
@@ -148,7 +148,7 @@ pub struct PairEstimator {
     directions: [DirectionDelays; 2],
     pairs: u64,
     span: Option<(WallTime, WallTime)>,
-    /// Part of the captures whose packets count; `None`: all.
+    /// Part of the captures to evaluate; `None`: the whole captures.
     part: Option<CapturePart>,
     /// Round trips by the lengths of both packets.
     sizes: BTreeMap<(u32, u32), SpanSpread>,

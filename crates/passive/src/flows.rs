@@ -123,7 +123,7 @@ impl FlowAnalyzer {
         FlowAnalyzer { max_turnaround, ..FlowAnalyzer::default() }
     }
 
-    /// Returns the results of all flows named by `keys`, those with most bytes first.
+    /// Returns the results of all flows named by `keys`, sorted by bytes, largest first.
     pub fn figures(&self, keys: &[FlowKey]) -> Vec<FlowFigures> {
         let named = self.states.iter().zip(keys).map(|(s, key)| (s, Some(key), key.to_string()));
         let rest =

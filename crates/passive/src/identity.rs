@@ -52,7 +52,7 @@ pub struct IdentityRule {
     /// Fields to hash.
     pub fields: IdentityFields,
     /// Number of bytes of the IP packet that both captures are sure to have (the smaller snap length less the
-    /// link-layer header); nothing beyond is hashed.
+    /// link-layer header); no further bytes are hashed.
     pub available: usize,
 }
 

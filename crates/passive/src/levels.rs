@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 
 /// Maximum number of values stored per series.
 const MAX_VALUES: usize = 8192;
-/// Values closer together than this fraction of the range are in one band.
+/// Maximum distance between neighbouring values of one band, as a fraction of the range.
 const MAX_BAND_WIDTH: f64 = 1.0 / 400.0;
 /// Maximum number of packet lengths that a band is compared with.
 const MAX_LENGTHS: usize = 8;
-/// A model explains a spacing that differs by at most this fraction.
+/// Maximum relative difference between a spacing and a model that explains it.
 const MAX_DEVIATION: f64 = 0.02;
 
 /// A thinned series of times, each with its difference from the previous value.

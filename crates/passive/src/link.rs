@@ -55,8 +55,8 @@ pub enum NotALinkQuestion {
     Link(#[from] NotALink),
 }
 
-/// Time that a link alone needs for a pair of packets, and the excess of the measured round trips: a column
-/// of Table II in the source document.
+/// Time that a link alone needs for a pair of packets, and the excess of the measured round trips: a column of Table II
+/// in CAIA 080530B.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ModelFigures {

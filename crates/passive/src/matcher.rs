@@ -60,14 +60,14 @@ type NameTable<T> = HashMap<Identity, T, BuildHasherDefault<IdentityHasher>>;
 
 #[derive(Clone, Copy, Debug)]
 enum NameState {
-    /// Seen at one point, not yet at the other.
+    /// The name was seen at one point, and not yet at the other.
     Waiting(CapturePoint, OpenSighting),
-    /// Seen at both points: the source sighting, and the time of the latest sighting at the far point, on
+    /// The name was seen at both points: the source sighting, and the time of the latest sighting at the far point, on
     /// that point's clock.
     Matched { source: MatchedSource, last: i64 },
-    /// Seen more than once at a point; the sightings are in `groups`.
+    /// The name was seen more than once at a point; its sightings are in `groups`.
     Group,
-    /// Repeats too often to be used.
+    /// The name repeats too often to be used.
     Distrusted,
     /// Settled: the name belongs to another packet now, or to none.
     Gone,
@@ -78,9 +78,9 @@ enum NameState {
 struct NameEntry {
     id: Identity,
     state: NameState,
-    /// Common time of the first sighting.
+    /// Time of the first sighting, in common time.
     born: i64,
-    /// Common time of the latest sighting.
+    /// Time of the latest sighting, in common time.
     touched: i64,
     direction: Direction,
 }
@@ -140,8 +140,8 @@ pub struct Matcher {
     now: i64,
     /// Known names; none of their entries is `Gone`.
     table: NameTable<QueuePosition>,
-    /// Recent entries, stored about in the order of their next use, because lookups in the table are
-    /// scattered in memory.
+    /// Recent entries, stored roughly in the order of their next use, because lookups in the table are scattered in
+    /// memory.
     young: Queue,
     /// Entries of names that are not matched soon, or that repeat.
     old: Queue,
@@ -210,8 +210,8 @@ impl Matcher {
         self.matches.covers(point, at.0);
     }
 
-    /// Records that a point's capture dropped packets in this time. Whether packets missing there were lost
-    /// is then unknown.
+    /// Records that a point's capture dropped packets between these times. Whether packets missing in that period were
+    /// lost is then unknown.
     pub fn drops(&mut self, point: CapturePoint, from: WallTime, to: WallTime) {
         self.matches.drops(point, from.0, to.0);
     }
@@ -286,7 +286,7 @@ impl Matcher {
         }
     }
 
-    /// Settles everything after both captures have ended.
+    /// Settles all remaining names after both captures have ended.
     pub fn finish(&mut self, out: &mut impl MatchObserver) {
         while let Some(e) = self.old.pop().or_else(|| self.young.pop()) {
             self.settle(e, SettleReason::Expired, out);

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 
 /// Maximum number of QUIC flows that are followed; packets of further flows are only counted.
 const MAX_FLOWS: usize = if cfg!(test) { 1 << 6 } else { 1 << 16 };
-/// Maximum percentage of edges that may contradict the rule of the spin bit; above it, the end is taken not to
+/// Maximum percentage of edges that may contradict the rule of the spin bit. With more, the end is assumed not to
 /// implement the spin bit.
 const MAX_CONFLICT_PERCENT: u64 = 20;
 /// Length of a UDP header, in bytes.
@@ -53,7 +53,7 @@ pub struct OnePointFlow {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OnePointResult {
-    /// TCP connections and QUIC flows, those with most packets first.
+    /// TCP connections and QUIC flows, sorted by packets, largest number first.
     pub flows: Vec<OnePointFlow>,
     /// Number of IP packets read.
     pub packets: u64,
@@ -70,7 +70,7 @@ type FlowEndpoint = (u128, u16);
 struct Spin {
     /// Current value; `None` before the first packet with a spin bit.
     value: Option<bool>,
-    /// Time of its last change.
+    /// Time at which the spin bit last changed.
     edge: Option<WallTime>,
 }
 

@@ -26,7 +26,7 @@ pub struct InOrder {
 }
 
 impl InOrder {
-    /// Releases sightings at once and unsorted, for callers that need the order of the capture.
+    /// Creates a buffer that releases sightings at once and unsorted, for callers that need the order of the capture.
     pub fn as_they_come() -> InOrder {
         InOrder { unsorted: true, ..InOrder::default() }
     }

@@ -25,12 +25,12 @@ const ANY_VERSION: &[u8] = b"jitlat part ";
 /// Length of the checksum, in bytes.
 const SUM: usize = 8;
 
-/// Monitor clock minus reference clock, as a line.
+/// Monitor clock minus reference clock, as a linear function of time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClockLine {
     /// Time at which `offset` applies, on the reference clock.
     pub at: WallTime,
-    /// Difference at that time.
+    /// Clock difference at the time `at`.
     pub offset: Span,
     /// Growth of the difference, in ns per ns.
     pub drift: f64,
@@ -90,7 +90,7 @@ impl CapturePart {
         at >= self.from.0.saturating_sub(self.overlap.0) && at < self.to.0.saturating_add(self.overlap.0)
     }
 
-    /// Returns the times before and after the part in which the captures have packets; zero if there are none.
+    /// Returns the times by which the captures extend before and after the part; zero if they do not.
     pub fn missing(&self) -> [Span; 2] {
         let mut missing = [Span(0); 2];
         let points = [CapturePoint::Reference, CapturePoint::Monitor];
@@ -382,7 +382,7 @@ impl PartState {
     /// Appends the next part.
     ///
     /// # Errors
-    /// [`PartError`] if it is not the next part of the same captures; this part then stays unchanged.
+    /// [`PartError`] if `next` is not the next part of the same captures; `self` is then unchanged.
     pub fn append(&mut self, next: PartState) -> Result<(), PartError> {
         let rule =
             |s: &PartState| (s.sides.clone(), s.identity, s.offset, s.window, s.part.clocks, s.part.spans);

@@ -1,6 +1,6 @@
-//! [`PeriodStreams`]: divides the traffic of two capture points that run without end into one test per period.
-//! Each packet that counts is in exactly one of them, by the time at which it was sent. Duplicates that arrive
-//! after their period was returned are not counted in any test.
+//! [`PeriodStreams`]: divides the traffic of two continuously running capture points into tests, one per period. Each
+//! packet that counts is in exactly one test, by the time at which it was sent. Duplicates that arrive after their
+//! period was returned are not counted in any test.
 
 use super::clocks::ClockComparison;
 use super::matcher::MatchObserver;
@@ -14,7 +14,8 @@ use jitlat_core::spec::MAX_PACKETS;
 use jitlat_core::time::{Span, WallTime};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Longer gaps, in periods, mean that the clock was set: the periods in between are skipped.
+/// Maximum gap between packets, in periods. A longer gap means that the clock was set: the periods in between are
+/// skipped.
 const MAX_EMPTY_PERIODS: i64 = 100;
 /// Maximum number of windows for which a period waits for packets that are not yet settled because their names
 /// are repeated.
@@ -44,7 +45,7 @@ pub struct PeriodRecord {
 /// A period that is over and whose records were all handed out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndedPeriod {
-    /// Number of the period. It begins at this number times the period length after 1970.
+    /// Period number, counted from 1970: start time divided by period length.
     pub period: i64,
     /// Session of each direction, OUT first.
     pub sessions: [Session; 2],

@@ -5,9 +5,9 @@
 
 use serde::Serialize;
 
-/// Longer packets are counted with this length, in bytes.
+/// Largest length in the table, in bytes. Longer packets are counted with this length.
 const MAX_LENGTH: usize = (1 << 16) - 1;
-/// Minimum number of packets of a length for which its smallest delay counts.
+/// Minimum number of packets of one length for their smallest delay to be used.
 const MIN_PACKETS_PER_LENGTH: u32 = 5;
 /// Minimum difference between the shortest and the longest length, in bytes.
 const MIN_LENGTH_SPREAD: usize = 100;

@@ -27,8 +27,8 @@ const MAX_WAITING: usize = 1 << 20;
 
 /// Receives the records of both directions.
 pub trait StreamSink {
-    /// Receives the next packet of a direction that counts, in order of the numbers, with its send time on
-    /// its source's clock. Its arrivals follow later.
+    /// Receives the send time, on the source's clock, of the next packet that counts in a direction. Packets are passed
+    /// in the order of their numbers, and before their arrivals.
     fn counted(&mut self, _direction: Direction, _sent: WallTime) {}
 
     /// Receives the next arrival in a direction. Its number is below the final value of
@@ -51,7 +51,7 @@ pub(super) struct DirectionFacts {
     pub(super) sent: u64,
     /// Times of the first and the last packet that count, on the source's clock.
     pub(super) span: Option<(i64, i64)>,
-    /// Number of received packets, and of their bytes.
+    /// Number of received packets.
     pub(super) arrived: u64,
     pub(super) bytes: u64,
 }
@@ -159,7 +159,7 @@ impl DirectionNumbers {
         (seq - (self.voids - later as u64).min(seq)) as i64
     }
 
-    /// True if an arrival has no number: the packet's fate was settled before it, or the arrival is a
+    /// True if an arrival has no number: the packet's fate was settled before the arrival, or the arrival is a
     /// duplicate of a packet that is too old.
     fn is_void(&self, seq: u64, copy: bool) -> bool {
         // Older voids are no longer stored, so the number of such a duplicate would be wrong.

@@ -203,8 +203,8 @@ fn describe_offload(f: &CaptureFacts, point: &str) -> String {
     )
 }
 
-/// Describes possible reasons why two captures could not be matched at all. `elsewhere` is the plan that fits
-/// if common packets were found only between other addresses than the requested ones.
+/// Describes possible reasons why two captures could not be matched at all. If common packets were found only between
+/// addresses other than the requested ones, `elsewhere` is the plan for these addresses.
 pub fn explain_no_match(captures: &[CaptureFacts; 2], elsewhere: Option<&MatchPlan>) -> Vec<String> {
     let mut notes = Vec::new();
     for (f, point) in captures.iter().zip(POINTS) {

@@ -40,8 +40,8 @@ pub trait Machine {
     /// Handles an input at time `now`.
     fn handle(&mut self, now: Tick, input: Self::Input<'_>);
 
-    /// Handles the passing of the time returned by [`poll_timeout`](Machine::poll_timeout). Calls at other
-    /// times do no harm.
+    /// Must be called when the time returned by [`poll_timeout`](Machine::poll_timeout) has come. Calls at other times
+    /// do no harm.
     fn handle_timeout(&mut self, now: Tick);
 
     /// Appends the next message to `out` and returns true; returns false if there is nothing to send.
@@ -50,8 +50,8 @@ pub trait Machine {
     /// provides back-pressure.
     fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> bool;
 
-    /// Returns the time on the steady clock for [`handle_timeout`](Machine::handle_timeout); `None` once the
-    /// machine has ended.
+    /// Returns the time, on the steady clock, at which [`handle_timeout`](Machine::handle_timeout) must be called;
+    /// `None` once the machine has ended.
     fn poll_timeout(&self) -> Option<SteadyTime>;
 
     /// Returns the next event of the machine.

@@ -68,8 +68,8 @@ fn gateway_v4(routes: &str, to: Ipv4Addr, interface: &str) -> Option<Ipv4Addr> {
     best.max_by_key(|(mask, _)| *mask).map(|(_, gate)| gate).filter(|gate| !gate.is_unspecified())
 }
 
-/// Fields of a line: destination and its length, source and its length, gateway, metric, two counts, flags
-/// and interface.
+/// Returns the gateway according to `routes`, the IPv6 routing table; see [`gateway`]. Fields of a line: destination
+/// and its length, source and its length, gateway, metric, two counts, flags and interface.
 fn gateway_v6(routes: &str, to: Ipv6Addr, interface: &str) -> Option<Ipv6Addr> {
     const UP: u32 = 1;
     const REJECT: u32 = 0x200;

@@ -119,8 +119,8 @@ pub fn open(
     prepared(packets, framing, from, marking, stamps, notes)
 }
 
-/// Opens a packet socket for a test without IP against the neighbour `to`. Its IP address is used only to
-/// find the interface.
+/// Opens a packet socket for a test without IP against the neighbour `to`, whose IP address is used only to find the
+/// interface.
 ///
 /// # Errors
 /// Like [`open`]; also if the host is behind a router.
@@ -176,8 +176,7 @@ fn owner(to: SocketAddr, marking: &Marking, notes: &mut Vec<String>) -> io::Resu
     Ok((owner, from))
 }
 
-/// Code shared by both kinds of frames: enables timestamps on `packets`, and prepares it for frames built by
-/// `framing`.
+/// Enables timestamps on the packet socket `packets`, and prepares it for frames of either kind, built by `framing`.
 fn prepared(
     packets: Socket,
     framing: PacketFraming,

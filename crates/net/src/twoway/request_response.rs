@@ -166,7 +166,8 @@ fn push(stream: &mut TcpStream, waiting: &mut Vec<u8>, lost: &mut bool) {
     }
 }
 
-/// Connects; the marks are set before the first packet. Also returns notes about marks that could not be set.
+/// Connects, after applying the settings of [`Marking`](socket::Marking) to the socket. Also returns notes about
+/// settings that were not possible.
 fn connect(link: &TwoWayLink, stopped: impl Fn() -> bool) -> io::Result<(TcpStream, Vec<String>)> {
     let socket = Socket::new(Domain::for_address(link.to), Type::STREAM, Some(Protocol::TCP))?;
     let mut notes = Vec::new();

@@ -28,7 +28,7 @@ pub enum Carrier {
 const BROADCAST: &str = "this is a broadcast address: everybody on the segment would be asked, and nobody answers. Name one \
                          host, or flood the segment with requests alone by --proto lamp --broadcast";
 
-/// Addresses and marks of packets.
+/// Addresses, DSCP, priority and TTL of packets.
 #[derive(Clone, Debug, Default)]
 pub struct Marking {
     /// Local address; `None`: chosen by the system.

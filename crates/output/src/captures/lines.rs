@@ -14,7 +14,7 @@ pub struct PairPrinter {
     lines: PairLines,
     /// True if standard output is flushed after each line.
     live: bool,
-    /// Error because of which lines are missing; `None` if none are missing.
+    /// Error that ended the output; `None` if no lines are missing.
     failure: Option<io::Error>,
 }
 

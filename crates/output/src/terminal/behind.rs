@@ -23,9 +23,9 @@ pub struct SenderLag {
 }
 
 impl SenderLag {
-    /// Returns a message, once, if the sender keeps falling behind: `sent` packets have been sent at `now`, of a stream
-    /// with one packet per `period` seconds. Only a lag of more than one period counts, because the next packet may not
-    /// be due earlier.
+    /// Returns a message if the sender keeps falling behind its schedule, but only once; otherwise `None`. `sent` is
+    /// the number of packets sent by `now`, `period` the time between packets in seconds. A lag of up to one period is
+    /// ignored, because the next packet may not be due earlier.
     pub fn look(&mut self, now: Instant, sent: u32, period: f64) -> Option<String> {
         let (since, before) = match self.first {
             None if sent == 0 => return None,

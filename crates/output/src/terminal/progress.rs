@@ -114,7 +114,8 @@ impl ProgressObserver {
         ProgressObserver { line, ..self }
     }
 
-    /// Also prints the classic lines to standard output: connecting to `server`, and sending.
+    /// Creates an observer that also prints the classic lines, which announce the connection to `server` and the
+    /// stream, to standard output.
     pub fn with_server(server: &str) -> ProgressObserver {
         ProgressObserver { server: Some(server.to_owned()), ..ProgressObserver::new() }
     }
@@ -244,7 +245,7 @@ impl ProgressStream {
         }
     }
 
-    /// Returns a message if this host sends and is falling behind the schedule.
+    /// Returns a message if this host sends and is falling behind the schedule, otherwise `None`.
     fn falls_behind(&mut self, p: &StreamProgress, now: Instant) -> Option<String> {
         let period = self.period.filter(|_| p.sent < p.packets)?;
         self.behind.as_mut()?.look(now, p.sent, period)

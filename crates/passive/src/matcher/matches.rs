@@ -130,7 +130,7 @@ pub(super) struct Matches {
     /// Time ranges in which a point dropped packets, on the point's clock, ascending and disjoint.
     holes: [VecDeque<(i64, i64)>; 2],
     since_tuned: u32,
-    /// Part of the captures that counts; `None`: all.
+    /// Part of the captures whose sightings are counted; `None`: the whole captures.
     pub(super) part: Option<CapturePart>,
 }
 
@@ -148,7 +148,7 @@ impl Matches {
         span.1 = span.1.max(at);
     }
 
-    /// Records that a point dropped packets in this time.
+    /// Records that a point dropped packets between these times.
     pub(super) fn drops(&mut self, point: CapturePoint, from: i64, to: i64) {
         let holes = &mut self.holes[point as usize];
         match holes.back_mut() {
@@ -383,8 +383,9 @@ impl Matches {
         }
     }
 
-    /// True if the far capture was running, and dropped nothing, when a packet sent at `sent` should have
-    /// arrived. Before the first match and after the last, that time is estimated with their delays.
+    /// True if the far capture was running, and dropped nothing, when a packet sent at `sent` should have arrived. The
+    /// arrival time is estimated from the delay of the latest match or, for packets sent before the first match, from
+    /// the delay of that match.
     fn would_have_been_seen(&self, direction: Direction, sent: i64) -> bool {
         let state = &self.directions[direction as usize];
         let (near, far) = match direction {

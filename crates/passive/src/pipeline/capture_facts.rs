@@ -13,7 +13,7 @@ pub struct LengthCounts {
 }
 
 impl LengthCounts {
-    /// Longer packets are counted with this length, in bytes.
+    /// Largest length that is distinguished, in bytes. Longer packets are counted with this length.
     const LONGEST: usize = (1 << 16) - 1;
 
     #[inline]
@@ -62,7 +62,7 @@ pub struct CaptureFacts {
     pub frames: u64,
     /// Number of IP packets.
     pub packets: u64,
-    /// Number of IP packets between other addresses than the two sides.
+    /// Number of IP packets between addresses other than those of the two sides.
     pub elsewhere: u64,
     /// Number of packets between the two sides that the filter accepts.
     pub ours: u64,
@@ -134,7 +134,7 @@ impl CaptureFacts {
             .extend(next.notes.into_iter().filter(|note| !self.notes.contains(note)).collect::<Vec<_>>());
     }
 
-    /// Records that the capture also covers this time.
+    /// Records that the capture also covers this time range.
     pub fn extend_span(&mut self, from: WallTime, to: WallTime) {
         self.span = Some(self.span.map_or((from, to), |(a, b)| (a.min(from), b.max(to))));
     }

@@ -54,7 +54,7 @@ pub enum CapturedBatch {
     Previews(Vec<PacketPreview>),
     /// Sightings sent by another host once there is a plan.
     Sightings(Vec<Sighting>),
-    /// Number of packets dropped in this time, on the point's clock.
+    /// Number of dropped packets, and the time range on the point's clock in which the drops occurred.
     Dropped(u64, WallTime, WallTime),
     /// No packets; only the covered time has advanced.
     Nothing,

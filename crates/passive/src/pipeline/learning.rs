@@ -194,7 +194,7 @@ impl Learner {
         }
     }
 
-    /// Returns, for each point, the time from which on all its deliveries are stored.
+    /// Returns, for each point, the time since which all its deliveries have been stored.
     pub fn begins(&self) -> [WallTime; 2] {
         self.given_up.map(|last| last.map_or(WallTime(i64::MIN), |last| last + Span(1)))
     }

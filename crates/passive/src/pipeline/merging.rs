@@ -20,7 +20,7 @@ pub struct Merger {
     covered: [Option<(WallTime, WallTime)>; 2],
     /// For each point, the time before which its deliveries are incomplete.
     begins: [WallTime; 2],
-    /// True to omit sightings from before the time at which both points capture.
+    /// True to omit sightings from before the time at which both points were capturing.
     in_common_alone: bool,
 }
 
@@ -54,7 +54,7 @@ impl Merger {
         *covered = Some(covered.map_or((from, to), |(a, b)| (a, b.max(to))));
     }
 
-    /// Records that a point dropped packets in this time.
+    /// Records that a point dropped packets between these times.
     pub fn drops(&mut self, point: CapturePoint, from: WallTime, to: WallTime) {
         self.matcher.drops(point, from, to);
     }

@@ -12,7 +12,7 @@ use jitlat_verdict::severity::{of_host, of_missing, of_wait};
 use jitlat_verdict::time;
 use std::collections::BTreeMap;
 
-/// Minimum share of the time for which a closed window is reported.
+/// Minimum share of the time for which a window must be closed to be reported.
 const MIN_CLOSED_SHARE: f64 = 0.01;
 /// Minimum share of segments, and at least five segments, for reordering and duplicates to be reported.
 const MIN_SEGMENT_SHARE: f64 = 0.003;

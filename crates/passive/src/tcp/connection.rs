@@ -62,7 +62,7 @@ enum Shake {
     #[default]
     Never,
     Once(WallTime),
-    /// Sent twice: gives no measurement (Karn's rule).
+    /// The segment was sent twice, which gives no measurement (Karn's rule).
     Again,
 }
 

@@ -89,11 +89,11 @@ pub enum DelayCause {
     Fast,
     /// The data was lost and retransmitted after silence: a retransmission timeout or a probe.
     Timeout,
-    /// The data waited for the retransmission of data before it.
+    /// The data waited for the retransmission of earlier data.
     Behind,
     /// The data waited at the receiver until the program read it.
     Receiver,
-    /// Delay on the path, and by causes that are not visible at this end.
+    /// Delay on the path, or from causes that are not visible at this end.
     Path,
 }
 
@@ -110,7 +110,7 @@ impl DelayCause {
     ];
 }
 
-/// Share of one cause.
+/// Share of one cause in the delay of a stream's records.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CauseShare {
@@ -147,8 +147,8 @@ struct PassageTimes {
 }
 
 impl DeliveryHistory {
-    /// Divides the delay of `records` above the smallest among the causes; `None` if this history contains none
-    /// of them.
+    /// Divides the delay of `records` above the smallest among the causes; `None` if this history contains none of the
+    /// records.
     pub fn explain(
         &self,
         side: CaptureSide,

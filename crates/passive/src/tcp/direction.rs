@@ -12,12 +12,12 @@ use super::window::{TcpWindow, WindowChange, lasted};
 use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
-/// While no round trip is known, a gap that is filled within this time is taken for reordering.
+/// Maximum time within which a filled gap is attributed to reordering while no round trip is known.
 const MAX_REORDERING_DELAY: Span = Span::millis(3);
 /// Number of duplicate acknowledgements that trigger a fast retransmission (RFC 5681).
 const DUPLICATE_ACKS: u32 = 3;
-/// Minimum distance, in bytes, beyond the highest byte seen from which on an acknowledgement is ignored: it is
-/// damaged, or of another connection.
+/// Maximum distance, in bytes, of an acknowledgement beyond the highest byte seen. Acknowledgements farther ahead are
+/// damaged, or belong to another connection, and are ignored.
 const MAX_ACK_LEAD: u64 = 1 << 30;
 /// Maximum number of retransmissions stored in case the receiver reports a duplicate.
 const MAX_UNPROVEN: usize = 64;
@@ -33,7 +33,7 @@ pub(super) struct DirectionState {
     /// True if the byte at `next` was sent as a probe of a closed window. The receiver need not accept it, so
     /// it counts as sent only once it is acknowledged or followed by the next byte.
     probed: bool,
-    /// Number of consecutive duplicates so far.
+    /// Number of consecutive duplicate acknowledgements so far.
     duplicate_acks: u32,
     /// Highest sequence number selectively acknowledged, unwrapped.
     sacked: u64,

@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// Retransmitted after duplicate acknowledgements or SACK.
+    /// The segment was retransmitted after duplicate acknowledgements or SACK.
     Fast,
-    /// Retransmitted after a timeout.
+    /// The segment was retransmitted after a timeout.
     Timeout,
-    /// Retransmitted before a timeout and without duplicate acknowledgements: a tail-loss probe.
+    /// The segment was retransmitted before a timeout and without duplicate acknowledgements: a tail-loss probe.
     Probe,
-    /// Retransmitted although it had been acknowledged.
+    /// The segment was retransmitted although it had been acknowledged.
     Spurious,
-    /// Arrived after a segment that was sent later.
+    /// The segment arrived after a segment that was sent later.
     OutOfOrder,
-    /// Seen before as the same packet: a duplicate made by the network or the capture.
+    /// The same packet was seen before: a duplicate made by the network or the capture.
     Duplicate,
     /// The receiver's window closed.
     ZeroWindow,

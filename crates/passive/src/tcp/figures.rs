@@ -21,7 +21,7 @@ pub struct DirectionFigures {
     pub retransmissions: u64,
     /// Number of retransmissions after three duplicate acknowledgements, or after a SACK of later data.
     pub fast: u64,
-    /// Number of retransmissions after silence for a retransmission timeout.
+    /// Number of retransmissions after a silence as long as a retransmission timeout.
     pub timeouts: u64,
     /// Number of unnecessary retransmissions: the original had arrived.
     pub spurious: u64,
@@ -43,7 +43,7 @@ pub struct DirectionFigures {
     pub duplicate_acks: u64,
     /// Number of times the receiver's window, advertised in this direction, closed.
     pub zero_windows: u64,
-    /// Total time for which the window was closed, in ns.
+    /// Total time for which the receiver's window was closed, in ns.
     pub zero_window_ns: Span,
     /// Number of segments that filled the advertised window completely.
     pub window_full: u64,

@@ -10,9 +10,9 @@ const MAX_GAPS: usize = 256;
 pub(super) struct SequenceGap {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Time at which a later segment was seen first.
+    /// Time at which a later segment was first seen.
     pub(super) opened: WallTime,
-    /// IP identification of that segment; 0: none.
+    /// IP identification of the segment that opened the gap; 0: none.
     pub(super) opener: u32,
 }
 

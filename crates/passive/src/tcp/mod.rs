@@ -43,7 +43,7 @@ use jitlat_core::prefix::bits;
 use jitlat_core::time::WallTime;
 use std::collections::HashMap;
 
-/// Maximum number of connections followed; segments of further ones are only counted. Low in unit tests.
+/// Maximum number of connections followed; segments of further ones are only counted. The limit is lower in unit tests.
 const MAX_CONNECTIONS: usize = if cfg!(test) { 1 << 10 } else { 1 << 17 };
 
 /// Observes one connection segment by segment.
@@ -60,8 +60,7 @@ pub trait ConnectionObserver {
 pub struct TcpAnalyzer {
     /// Connections, in the order of their first segment.
     connections: Vec<ConnectionState>,
-    /// Index of the connection between two ends, the smaller endpoint first; if there were several, of the
-    /// latest.
+    /// Index of the latest connection between two ends. The key contains the smaller endpoint first.
     known: HashMap<(TcpEndpoint, TcpEndpoint), usize, RandomState>,
     segments: u64,
     not_followed: u64,

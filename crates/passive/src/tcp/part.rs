@@ -105,10 +105,11 @@ pub struct PointPair {
     pub sides: [Sides; 2],
     /// True if the direction is a guess from the clocks.
     pub direction_assumed: bool,
-    /// True if every segment has the same timestamp at both points, which suggests the same capture twice.
+    /// True if every segment has the same timestamp at both points, which suggests that the same capture was given
+    /// twice.
     pub same_times: bool,
-    /// Number of segments at each point that are longer than 1500 bytes, because they were captured before
-    /// the adapter segmented them, and length of the longest.
+    /// For each point, number of segments longer than 1500 bytes, which were captured before the adapter segmented
+    /// them, and length of the longest one in bytes.
     pub long: [(u64, u32); 2],
 }
 
@@ -229,7 +230,7 @@ impl ConnectionsPart {
     /// Joins all parts, in any order.
     ///
     /// # Errors
-    /// [`PartError`] if they are not all the parts of one whole, each once.
+    /// [`PartError`] unless `parts` contains every part of one capture exactly once.
     pub fn join(parts: Vec<ConnectionsPart>) -> Result<ConnectionsPart, PartError> {
         let mut parts = parts.into_iter();
         let mut whole = parts.next().ok_or(PartError::NoPart)?;

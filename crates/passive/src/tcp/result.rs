@@ -5,7 +5,7 @@ use super::{BetweenPoints, ObservedConnection};
 /// The connections at one point.
 #[derive(Clone, Debug, Default)]
 pub struct TcpPoint {
-    /// Connections, those with most bytes first.
+    /// Connections, sorted by bytes, largest first.
     pub connections: Vec<ObservedConnection>,
     /// Number of TCP segments seen.
     pub segments: u64,

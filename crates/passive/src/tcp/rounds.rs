@@ -1,5 +1,5 @@
-//! [`SegmentRounds`]: finds out whether each data segment sent to the far side was acknowledged, and when, or
-//! lost beyond the capture point. Needs bounded memory, so it can run without end.
+//! [`SegmentRounds`]: determines, for each data segment sent to the far side, when it was acknowledged, or that it was
+//! lost beyond the capture point. Its memory is bounded, so it can run indefinitely.
 
 use super::connection::TcpEndpoint;
 use super::segment::{FIN, RST, SYN, TcpSegment};
@@ -9,15 +9,15 @@ use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 use std::collections::{HashMap, VecDeque};
 
-/// Maximum number of connections followed at a time; segments of further ones are only counted. Low in unit
-/// tests.
+/// Maximum number of connections followed at a time; segments of further ones are only counted. The limit is lower in
+/// unit tests.
 const MAX_CONNECTIONS: usize = if cfg!(test) { 1 << 4 } else { 1 << 16 };
 /// Maximum number of unacknowledged segments stored per connection.
 const MAX_IN_FLIGHT: usize = 1 << 12;
 /// Silence after which a connection is considered over.
 const IDLE_TIMEOUT: Span = Span::seconds(120);
-/// Minimum distance, in bytes, beyond the highest byte seen from which on an acknowledgement is ignored: it is
-/// damaged, or of another connection.
+/// Maximum distance, in bytes, of an acknowledgement beyond the highest byte seen. Acknowledgements farther ahead are
+/// damaged, or belong to another connection, and are ignored.
 const MAX_ACK_LEAD: u64 = 1 << 30;
 
 /// Fate of a data segment.
@@ -67,7 +67,8 @@ struct UnackedSegment {
 }
 
 impl SegmentRounds {
-    /// Follows segments from the reference to the monitor side; with `port`, only those from or to that port.
+    /// Creates an analysis of the segments from the reference to the monitor side; with `port`, only of those from or
+    /// to that port.
     pub fn new(sides: Sides, port: Option<u16>) -> SegmentRounds {
         SegmentRounds {
             sides,

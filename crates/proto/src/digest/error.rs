@@ -16,7 +16,7 @@ pub enum DigestError {
     /// The seal of a frame is wrong.
     #[error("a message was modified in transit")]
     Seal,
-    /// The message is not allowed in this state; with its number.
+    /// A message is not allowed in this state; contains the message number.
     #[error("the other side sent message {0} unexpectedly")]
     OutOfTurn(u8),
     /// The other side could not prove that it has the key.

@@ -18,7 +18,7 @@ const MAX_QUEUED_DIGESTS: usize = 1 << 16;
 const MAX_QUEUED_PREVIEWS: usize = 1 << 12;
 /// Number of entries at which a message is sent at once.
 const ENTRIES_PER_MESSAGE: usize = 512;
-/// Maximum time for which a smaller number of entries waits.
+/// Maximum time for which fewer than [`ENTRIES_PER_MESSAGE`] entries wait.
 const MAX_ENTRY_DELAY: Span = Span::millis(40);
 
 /// An input of an exporter.

@@ -20,7 +20,7 @@ const PROVEN_LIFETIME: Span = Span::seconds(600);
 struct Address {
     client: ClientAddress,
     last: SteadyTime,
-    /// Bytes of unanswered requests that no answer has used up yet.
+    /// Number of bytes received in requests, minus the number sent in answers.
     unanswered: usize,
     proven: bool,
 }

@@ -81,7 +81,7 @@ pub enum IrttFailure {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum IrttClientState {
-    /// Number of open requests sent. At the deadline, the next one is sent or the client gives up.
+    /// Open requests are being sent: `sent` so far. At the time `due`, the next one is sent or the client gives up.
     Opening {
         sent: usize,
         due: Option<SteadyTime>,
@@ -102,7 +102,7 @@ pub struct Client {
     /// does not apply.
     odd_layout: Option<EchoLayout>,
     filler: Filler,
-    /// Receive window in the last answer; `None` before an answer with one.
+    /// Latest receive window; `None` if no answer has contained one yet.
     window: Option<u64>,
     /// True once the server has ended the session.
     ended: bool,

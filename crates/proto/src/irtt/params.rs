@@ -1,5 +1,5 @@
-//! Parameters that client and server negotiate when a session is opened: a list of numbered parameters
-//! without those that are zero. Numbers are varints; signed values are zigzag-encoded.
+//! Parameters that client and server negotiate when a session is opened: a list of numbered parameters, which omits
+//! those that are zero. Numbers are varints; signed values are zigzag-encoded.
 
 use super::packet::{EchoLayout, IrttKey};
 use jitlat_core::{Span, units};

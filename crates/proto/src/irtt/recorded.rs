@@ -471,8 +471,8 @@ fn compare(case: &Case, ours: &[u8], reply: &Datagram, layout: &EchoLayout, aske
     assert!(payload == their_payload || random && payload.len() == their_payload.len(), "{name}");
 }
 
-/// Packets that were sent by hand to the recorded server. This server answers differently: never longer than
-/// the request, and never with disproportionately many packets.
+/// Packets that were sent by hand to the recorded server. The server here answers differently: its answers are never
+/// longer than the request, and never disproportionately many.
 #[test]
 fn hand_made_packets() {
     let granted = |name: &str, key: Option<IrttKey>| {

@@ -9,9 +9,9 @@ use core::net::SocketAddr;
 /// Encoder and decoder of one side, in the dialect of its connection.
 #[derive(Debug)]
 pub enum Codec {
-    /// 44-byte workorders.
+    /// Classic dialect, with 44-byte workorders.
     Classic(Box<classic::ClassicCodec>),
-    /// Version-3 frames.
+    /// Version 3, with frames of tagged fields.
     V3(Box<v3::CodecV3>),
 }
 

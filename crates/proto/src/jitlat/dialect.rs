@@ -7,9 +7,9 @@ use core::fmt;
 /// Dialect of a control connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Dialect {
-    /// 44-byte workorders (the protocol of the source document): IPv4, one flow, no authentication.
+    /// Classic protocol (DRDC TM 2011-047), with 44-byte workorders: IPv4, one flow, no authentication.
     Classic,
-    /// Length-prefixed frames of tagged fields.
+    /// Version 3, with length-prefixed frames of tagged fields.
     #[default]
     V3,
 }

@@ -89,8 +89,8 @@ pub struct Opening {
     pub record_limit: usize,
     /// True if a receiver also reports received packets about once per second ([`FlowReport::SoFar`]).
     pub watched: bool,
-    /// Maximum number of packets of the stream in any window. A receiver ends the flow if far more packets
-    /// arrive. `None`: no limit.
+    /// Maximum number of packets of the stream in any [`WINDOW`](super::limits::WINDOW). A receiver ends the flow if
+    /// far more packets arrive. `None`: no limit.
     pub peak: Option<u64>,
 }
 

@@ -6,7 +6,8 @@ use core::ops::RangeInclusive;
 use jitlat_core::schedule::peak;
 use jitlat_core::{Span, TestSpec, units};
 
-/// Rates are limited within every window of this length, so that no burst can exceed a limit.
+/// Length of the window to which limits of rates apply: every window of this length must comply, so that no burst can
+/// exceed a limit.
 pub const WINDOW: Span = Span::millis(100);
 
 /// Limits of a server: for one request, for all sessions together, and for waiting. The defaults are safe for
@@ -22,7 +23,7 @@ pub struct ServerLimits {
     /// Maximum packet rate of all streams of one client in each direction, in packets per second within every
     /// [`WINDOW`].
     pub rate: u32,
-    /// Maximum payload rate of the same streams, in bits per second.
+    /// Maximum payload rate of all streams of one client in each direction, in bits per second.
     pub bandwidth: u64,
     /// Maximum duration of a test.
     pub duration: Span,

@@ -231,10 +231,10 @@ pub struct Results {
     /// Number of packets whose transmit timestamp was requested but did not arrive; `None` if none were
     /// requested, or if unknown.
     pub stamps_lost: Option<u32>,
-    /// Path MTU that its kernel knew after the stream, in bytes; `None` if the packets are not larger, or if
+    /// Path MTU that the server's kernel knew after the stream, in bytes; `None` if the packets are not larger, or if
     /// unknown.
     pub path_mtu: Option<u32>,
-    /// States of its sending TCP connection; empty over UDP, or if unknown.
+    /// States of the TCP connection on which the server sent; empty over UDP, or if unknown.
     pub tcp: Vec<TcpMoment>,
     /// Longest time for which the server intentionally left packets in the socket's buffer; `None` if it did
     /// not, or if unknown.
@@ -374,7 +374,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl DecodeError {
-    /// Returns the refusal to send in answer to such bytes.
+    /// Returns the refusal to send in answer to the bytes that caused this error.
     pub(crate) fn to_nak(&self) -> Nak {
         let code = match self {
             DecodeError::Invalid(_) => NakCode::Invalid,

@@ -1,5 +1,4 @@
-//! The test packet: 8 bytes transmit time, 4 bytes sequence number, padding (section 4.3.4 of the source
-//! document).
+//! The test packet: transmit time (8 bytes), sequence number (4 bytes), padding (DRDC TM 2011-047, section 4.3.4).
 
 use jitlat_core::WallTime;
 
