@@ -18,7 +18,7 @@ pub fn intervals(s: &Summary) -> Vec<String> {
     lines
 }
 
-/// Describes Student's intervals of the mean. Where packets are correlated, they are those of the means of batches.
+/// Describes Student's intervals of the mean. For correlated packets, they are computed from batch means.
 fn of_mean(i: &Inference) -> Option<String> {
     let plain = [i.mean_ci90?, i.mean_ci95?, i.mean_ci99?];
     let ends = |intervals: [[f64; 2]; 3]| {
@@ -44,7 +44,7 @@ fn of_mean(i: &Inference) -> Option<String> {
     })
 }
 
-/// Returns the interval for the quantile `p` of Student's t, from the one of 95 %.
+/// Returns the interval for the quantile `p` of Student's t, converted from the 95 % interval of the batch means.
 fn of_batches(batch: &BatchMeans, p: f64) -> [f64; 2] {
     let [low, high] = batch.ci95;
     let df = (batch.k as u64).saturating_sub(1).max(1);

@@ -1,6 +1,6 @@
 //! The console report: a summary as plain text for a terminal, a pipe or a mail.
 //!
-//! The classic report comes first, line by line in its established form (source document, figure 16); further sections
+//! The classic report comes first, line by line in its established form (DRDC TM 2011-047, Figure 16); further sections
 //! come below. Everything is plain ASCII in engineering units; an undefined figure is a `-`, never a number.
 //!
 //! * [`answers`] – the verdict: the first lines of a full report

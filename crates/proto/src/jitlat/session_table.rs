@@ -203,8 +203,8 @@ impl SessionTable {
         }
     }
 
-    /// Records that the test `id` was last used at `used`; `None`: not in use. Returns true if the session
-    /// must make room for another one.
+    /// Returns true if the session `id` must make room for another one. Records `used` as the time at which its test
+    /// was last used, unless it is `None`.
     pub fn is_evicted(&self, id: SessionId, used: Option<SteadyTime>) -> bool {
         let Some(entry) = self.sessions.get(&id) else { return false };
         if let Some(now) = used {

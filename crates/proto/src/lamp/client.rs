@@ -42,11 +42,11 @@ pub struct LampOptions {
     pub mode: LampMode,
     /// Payload length, in bytes.
     pub payload: usize,
-    /// True to send requests without a time, which is only in the client's own records. LaTe does the same
-    /// with kernel transmit timestamps.
+    /// True to send requests without a time; only the client's own records then contain the send times. LaTe does the
+    /// same with kernel transmit timestamps.
     pub timeless: bool,
-    /// Source of the timestamps from which the server computes the processing times that it reports; `None`:
-    /// no reports are requested.
+    /// Requested source of the server's timestamps, from which it computes the processing times for follow-up; `None`:
+    /// no follow-up.
     pub follow_up: Option<LampFollowUp>,
     /// True to send requests to a broadcast address, without a session and without expecting answers.
     pub broadcast: bool,
@@ -87,7 +87,7 @@ pub struct Client {
     state: LampClientState,
     follow_up: FollowUpState,
     report: Option<LampReport>,
-    /// Value in the server's ACK that the next INIT returns, to prove that the ACK was received; 0: none yet.
+    /// Proof from the server's ACK, which the next INIT returns; 0: none yet.
     proof: u64,
     /// Number of repetitions in this state.
     repeats: u32,

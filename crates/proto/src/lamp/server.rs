@@ -21,25 +21,23 @@ use std::collections::BTreeSet;
 const REPORT_REPEAT_INTERVAL: Span = Span::millis(200);
 /// Number of times that a REPORT is sent before it is given up.
 const MAX_REPORT_REPEATS: u32 = 15;
-/// Silence after which a one-way test is reported, because its STOP may be lost. Must be below 5 s, for which
-/// LaTe's clients wait for a report.
+/// Silence after which a one-way test is reported, because its STOP may be lost. Must be below the 5 s that LaTe's
+/// clients wait for a report.
 const MIN_SILENCE: Span = Span::seconds(3);
-/// For tests with long intervals: additional time after the next packet was due, before this counts as
-/// silence.
+/// Time after the due time of the next packet before its absence counts as silence, for tests with long intervals.
 const OVERDUE_GRACE: Span = Span::seconds(1);
 /// Time for which a session is retained after its last packet, because late duplicates and repetitions may
 /// follow.
 const ENDED_LINGER: Span = Span::seconds(3);
 /// Silence after which a session of a client without proof is removed if its interval is not known yet.
 const UNKNOWN_INTERVAL_TIMEOUT: Span = Span::seconds(30);
-/// Number of the session's longest intervals without a packet after which the session is removed, if its
-/// interval is known.
+/// Silence after which a session with a known interval is removed, in multiples of its longest interval.
 const IDLE_INTERVALS: i64 = 3;
 /// Minimum silence before a session with a known interval is removed.
 const MIN_IDLE: Span = Span::seconds(10);
-/// Number of bytes that a client without proof must have sent in excess before its unidirectional test
-/// starts. With the shortest test, which is a single STOP, these bytes are sufficient for a report. LaTe
-/// repeats its INIT every 100 ms, and so has sent them after 400 ms.
+/// Minimum credit of a client without proof before its unidirectional test starts, in bytes, in addition to the bytes
+/// of the ACK. Even after the shortest test, a single STOP, this credit is sufficient for a report. LaTe, which repeats
+/// its INIT every 100 ms, reaches it after 400 ms.
 const MIN_EXCESS_BYTES: i64 = 96;
 
 /// Rules of a server.

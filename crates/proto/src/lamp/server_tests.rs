@@ -52,8 +52,7 @@ impl Bench {
         LampHeader::parse(&out).map(|h| h.kind)
     }
 
-    /// Returns the reports sent between `from` and `to`, with their times, by a driver that follows the
-    /// timeouts.
+    /// Polls the server at its timeouts between `from` and `to`. Returns the reports that it sends, with their times.
     fn reports(&mut self, from: i64, to: i64) -> Vec<(i64, LampReport)> {
         let mut sent = Vec::new();
         let mut now = from;

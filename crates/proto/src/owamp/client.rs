@@ -48,8 +48,8 @@ pub struct OwampSessionSpec {
 /// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct OwampOptions {
-    /// Security mode; `None`: the strongest that both sides support. With a passphrase this is encrypted or
-    /// else authenticated mode, without one open mode.
+    /// Security mode; `None`: the strongest that both sides support. With a passphrase: encrypted, otherwise
+    /// authenticated. Without a passphrase: open.
     pub mode: Option<SecurityMode>,
     /// Name and passphrase for the keyed modes; `None`: no user.
     pub user: Option<(String, Vec<u8>)>,

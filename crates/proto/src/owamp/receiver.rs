@@ -298,9 +298,9 @@ impl SessionReceiver {
         }
     }
 
-    /// Finishes a session that was stopped at `stopped`, when Stop-Sessions arrived; `summary` is that of the
-    /// sender. Packets that have not arrived by then are given up. Packets sent less than the timeout before
-    /// `stopped` are omitted, because more of them might still have arrived (RFC 4656 §3.8).
+    /// Finishes a session whose Stop-Sessions arrived at `stopped` with the sender's `summary`. Packets that have not
+    /// arrived by then are given up. Packets sent less than the timeout before `stopped` are omitted, because more of
+    /// them might still have arrived (RFC 4656 §3.8).
     pub fn finish(
         mut self,
         summary: &SentSummary,
@@ -347,7 +347,7 @@ impl SessionReceiver {
         }
     }
 
-    /// Returns the latest send time that counts if the session is stopped at `stopped`.
+    /// Returns the latest send time that the results include if the session is stopped at `stopped`.
     fn latest_counted(&self, stopped: WallTime) -> NtpTime {
         NtpTime(NtpTime::from(stopped).0.wrapping_sub(self.timeout as u64))
     }

@@ -9,8 +9,8 @@ use crate::machine::Tick;
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 use jitlat_core::{Span, SteadyTime, WallTime};
 
-/// Time after the last packet and its timeout before an end considers its session complete, because the clock
-/// of the other end may be slow.
+/// Time from the timeout of the last packet until an end considers its session complete, because the clock of the other
+/// end may be slow.
 pub(super) const END_DELAY: Span = Span::seconds(1);
 
 /// Sender of one session: schedules packets, and skips those that are too late.

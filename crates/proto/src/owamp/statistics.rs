@@ -217,8 +217,8 @@ impl OwpingCounts {
     }
 }
 
-/// Returns the delay of a received packet in seconds, computed like in these tools, which lose the last bits
-/// of the times; `None` if the packet was lost.
+/// Returns the delay of a received packet in seconds, computed as in owping, which loses the last bits of the times;
+/// `None` if the packet was lost.
 fn delay(record: &DataRecord) -> Option<f64> {
     let seconds = |at: NtpTime| at.0 as f64 / UNITS;
     Some(seconds(record.received?) - seconds(record.sent))

@@ -42,8 +42,7 @@ impl Ask {
 /// Range of the idle time after which a grant can be evicted. Within this range, a grant can be evicted after
 /// it has been idle for as long as it was in use.
 const IDLE_LIMITS: (Span, Span) = (Span::millis(500), Span::seconds(10));
-/// Lower end of this range for clients that recently wasted a grant, if the resource is needed for another
-/// client that did not.
+/// Lower end of [`IDLE_LIMITS`] for a client that recently wasted a grant, if a client that did not needs the resource.
 const MIN_IDLE_AFTER_WASTE: Span = Span::millis(50);
 /// Time that a session with keep-alives may wait for its first packet: several round trips.
 const FIRST_PACKET_TIMEOUT: Span = Span::seconds(2);

@@ -13,7 +13,7 @@
 //! let granted = gate.admit(TWAMP, "198.51.100.7".parse()?, Ask::CONNECTION, now)?;
 //! let refused = gate.admit(TWAMP, "192.0.2.7".parse()?, Ask::CONNECTION, now).unwrap_err();
 //! assert_eq!(refused, PolicyRefusal::Network);
-//! drop(granted); // What was granted is free again.
+//! drop(granted); // Releases the connection.
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -1,5 +1,5 @@
-//! TCP request-response: one connection, fixed sizes, no Nagle algorithm. Measures the delay of an
-//! application that sends a request and waits for the response (TCPMon in the source documents).
+//! TCP request-response: one connection, fixed sizes, no Nagle algorithm. Measures the delay of an application that
+//! sends a request and waits for the response (TCPMon in SLAC's comparison of ping jitter measures).
 //!
 //! The client starts with a greeting of 16 bytes that contains both sizes. The server returns the greeting if
 //! it accepts the sizes, and closes the connection otherwise. Then requests and responses of these sizes

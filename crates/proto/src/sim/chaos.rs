@@ -58,8 +58,8 @@ pub enum Op {
 pub struct ChaosSetup {
     /// True if the peer uses classic workorders.
     pub classic: bool,
-    /// Bits: 0 = first flow down, 1 = second flow in the other direction, 2 = TCP, 3 = this side has a key, 4
-    /// = the client probes the clocks, 5 = greetings come only from [`Op::FlowReport`], from any host.
+    /// Bits: 0 = first flow down, 1 = second flow in the other direction, 2 = TCP, 3 = this side has a key, 4 = the
+    /// client probes the clocks, 5 = only [`Op::FlowReport`] reports greetings, which may come from any host.
     pub shape: u8,
 }
 
@@ -94,7 +94,7 @@ struct HarnessState {
     peer: Codec,
     flows: Vec<TestSpec>,
     obey: bool,
-    /// True if greetings come only from operations, from any host.
+    /// True if only operations report greetings, which may come from any host.
     strangers: bool,
     over: bool,
 }

@@ -3,8 +3,8 @@
 use crate::Tick;
 use jitlat_core::{Span, SteadyTime, WallTime};
 
-/// Start time of the simulation on a perfect wall clock: the send time of the first packet in the source
-/// document.
+/// Start time of the simulation on a perfect wall clock: the second in which the first packet of DRDC TM 2011-047,
+/// Figure 6, was sent.
 pub const EPOCH: WallTime = WallTime(1_246_650_331_000_000_000);
 
 /// A clock with a fixed offset and a constant rate error. Both clocks of a host run at the same rate; only

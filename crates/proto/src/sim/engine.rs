@@ -25,7 +25,7 @@ pub struct SimPacket {
     pub header: PacketHeader,
     /// Payload length, in bytes.
     pub size: u16,
-    /// True if it must not be lost or reordered.
+    /// True if the packet must not be lost or reordered.
     pub tcp: bool,
 }
 
@@ -48,7 +48,7 @@ struct SimFlow {
     opening: Opening,
     connected: bool,
     greeted: bool,
-    /// Greeting that must be returned once connected.
+    /// Greeting that must be returned once the flow is connected.
     owed: Option<PacketHeader>,
     greeter: Option<Greeter>,
     work: FlowWork,

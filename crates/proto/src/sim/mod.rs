@@ -584,7 +584,7 @@ impl Simulation {
         self.at(at, SimEvent::Bytes { connection, to, bytes });
     }
 
-    /// Lets every state machine send and execute its requests now.
+    /// Transfers the data sent by all state machines, and executes their requests.
     fn settle(&mut self) {
         let mut busy = true;
         while busy {

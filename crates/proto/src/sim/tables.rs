@@ -166,8 +166,8 @@ fn wrong_clocks_are_found_out_in_both_directions() {
     insta::assert_snapshot!("clocks", table);
 }
 
-/// Like Examples 2 and 3 of the source document: over TCP on a long path with a narrow link, a stream waits
-/// for lost segments, but arrives in order.
+/// Like Examples 2 and 3 of DRDC TM 2011-047: over TCP on a long path with a narrow link, a stream waits for lost
+/// segments, but arrives in order.
 #[test]
 fn tcp_hides_loss_and_shows_delay() {
     let mut table =

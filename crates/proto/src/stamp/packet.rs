@@ -223,9 +223,9 @@ pub(crate) fn is_stamp(layout: StampLayout, request: &[u8]) -> bool {
 /// this short as an answer if it has one of these two estimates.
 pub(crate) const TRUNCATED: ErrorEstimate = ErrorEstimate(0x3ffe);
 
-/// True if `packet`, which was sent to a reflector, is itself an answer: two reflectors must not answer each
-/// other forever. An answer has T2, at most a second before its T3, where a request has zeros or padding.
-/// Random padding looks like this in one of two thousand million packets.
+/// True if `packet`, which was sent to a reflector, is itself an answer: two reflectors must not answer each other
+/// forever. An answer has T2, at most a second before its T3, where a request has zeros or padding. Random padding
+/// looks like this in one of two billion packets.
 pub(crate) fn is_answer(layout: StampLayout, packet: &[u8]) -> bool {
     let f = layout.fields();
     if packet.len() < layout.least_answer() {

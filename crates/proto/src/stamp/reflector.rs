@@ -84,7 +84,7 @@ pub struct StampReflection {
     pub dscp: u8,
     /// Session of the answer, for [`StampSessionReflector::left`] and [`StampSessionReflector::not_sent`].
     pub ssid: u16,
-    /// Number of the answer, for the same functions.
+    /// Number of the answer, for [`StampSessionReflector::left`] and [`StampSessionReflector::not_sent`].
     pub seq: u32,
     /// True if the next answer should report the departure time of this one.
     pub follow_up: bool,

@@ -76,14 +76,14 @@ struct Last {
     stated: WallTime,
 }
 
-/// Marks with which requests arrived at the reflector, each with the number of answers that report it.
+/// DSCP and ECN fields of requests on arrival at the reflector: each value with the number of answers that report it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestMarks {
     /// DSCP.
     pub dscp: BTreeMap<u8, u64>,
     /// ECN field.
     pub ecn: BTreeMap<u8, u64>,
-    /// Number of answers whose DSCP the reflector's policy did not let the sender choose.
+    /// Number of answers for which the reflector's policy refused the requested DSCP.
     pub refused: u64,
 }
 
@@ -155,7 +155,7 @@ impl StampSender {
         self.far_dscp
     }
 
-    /// Returns the marks with which requests arrived; empty if the reflector did not report them.
+    /// Returns the DSCP and ECN fields of requests on arrival; empty if the reflector did not report them.
     pub fn marks(&self) -> &RequestMarks {
         &self.marks
     }
@@ -165,8 +165,8 @@ impl StampSender {
         self.counters
     }
 
-    /// Returns the time from transmit times to actual departure, for the answers about which the reflector
-    /// reported it.
+    /// Returns the time from transmit times to actual departures, over the answers whose departure the reflector
+    /// reported.
     pub fn lag(&self) -> FollowUpLag {
         self.lag
     }
@@ -177,8 +177,8 @@ impl StampSender {
         self.far_stamps
     }
 
-    /// Parses an answer that was truncated to the length of its request, and so does not describe the clock
-    /// of its send time. The answer's number is that of the request, or the reflector's own.
+    /// Parses an answer that was truncated to the length of its request, and whose error estimate therefore does not
+    /// describe the reflector's clock. The answer's number is that of the request, or the reflector's own.
     fn truncated(&self, datagram: &[u8]) -> DatagramKind {
         let short = |bytes: usize| bytes < self.layout.least_answer();
         let fields =

@@ -36,8 +36,8 @@ pub struct TwampSessionSpec {
 /// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct TwampOptions {
-    /// Security mode; `None`: the strongest that both sides support. With a passphrase this is encrypted,
-    /// authenticated or mixed, in this order; without one open.
+    /// Security mode; `None`: the strongest that both sides support. With a passphrase: encrypted, authenticated or
+    /// mixed, in this order. Without a passphrase: open.
     pub mode: Option<SecurityMode>,
     /// Name and passphrase for the keyed modes; `None`: no user.
     pub user: Option<(String, Vec<u8>)>,

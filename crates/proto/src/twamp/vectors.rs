@@ -27,7 +27,7 @@ const OPEN: [&str; 5] = [
     "twamp-open-natmode",
 ];
 
-/// Returns the payloads in one capture sent over `carrier`; each has true if the client sent it.
+/// Returns the payloads in one capture sent over `carrier`, each with `true` if the client sent it.
 fn payloads(capture: &str, carrier: &str) -> Vec<(bool, Vec<u8>)> {
     let rows = VECTORS.lines().filter_map(|line| {
         let f: Vec<&str> = line.split('\t').collect();

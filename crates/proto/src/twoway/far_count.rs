@@ -22,7 +22,7 @@ pub(super) struct FarCount {
     /// True if the far host is known in advance to count its answers, from 0.
     declared: bool,
     stateful: bool,
-    /// True if the far host is known not to count.
+    /// True if the far host is known not to count its answers.
     copies: bool,
     broken: bool,
     /// Number with which the count began.
@@ -35,9 +35,9 @@ pub(super) struct FarCount {
     received: Box<[u64]>,
     /// Number of settled requests without an answer.
     unanswered: u64,
-    /// Number of these requests that the far host answered.
+    /// Number of settled requests whose answer was lost.
     answers_lost: u64,
-    /// Number of requests without an answer since the last answered request.
+    /// Sequence number of the first request without an answer since the last answered request; `None` if there is none.
     open: Option<u32>,
     /// Highest number of the settled answers.
     front: Option<i64>,
@@ -76,14 +76,14 @@ impl FarCount {
         self.stateful = true;
     }
 
-    /// True if the far host may count, but this has not been shown yet.
+    /// True if the far host may count its answers, but this has not been shown yet.
     pub(super) fn may_count(&self) -> bool {
         self.has_answers && !self.stateful && !self.copies && !self.broken
     }
 
-    /// Handles the answer to a probe, that is, a request with a number beyond any possible count. If the
-    /// answer contains the same number or none, the far host does not count; if it contains another number,
-    /// the far host does.
+    /// Handles the answer to a probe, that is, a request with a number beyond any possible count. If the answer
+    /// contains the same number or none, the far host does not count its answers; if it contains another number, the
+    /// far host counts them.
     pub(super) fn note_probe(&mut self, seq: u32, far: Option<u32>) {
         match far {
             Some(far) if far != seq => self.stateful = true,
@@ -97,7 +97,8 @@ impl FarCount {
         self.broken
     }
 
-    /// Returns the full number: of the possible ones, the nearest to the highest so far.
+    /// Returns the full number of which `far` is the low 32 bits: of the possible numbers, the nearest to the highest
+    /// so far.
     fn unwrap(&self, far: u32) -> i64 {
         self.highest + i64::from(far.wrapping_sub(self.highest as u32) as i32)
     }

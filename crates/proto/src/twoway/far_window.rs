@@ -1,9 +1,9 @@
 //! [`FarWindow`]: derives the direction of each loss from the far host's receive windows, which report the
 //! latest requests received.
 //!
-//! If the request was received, its answer was lost; otherwise the request was lost. A host may forget
-//! received requests, like irtt's server does when a request is reordered. So if a window does not contain a
-//! request that was answered, the other requests missing in it do not count as lost.
+//! If the request was received, its answer was lost; otherwise the request was lost. A host may forget received
+//! requests, as irtt's server does when a request is reordered. So if a window does not contain a request that was
+//! answered, the other requests missing in it do not count as lost.
 
 use jitlat_core::twoway::{LossRun, LossSide};
 

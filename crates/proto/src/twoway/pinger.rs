@@ -12,13 +12,13 @@ use jitlat_core::twoway::{NotAnswers, ScheduleShift};
 use jitlat_core::{PacketRecord, Schedule, Span, Stamp, StampSource, SteadyTime, TestSpec, WallTime};
 use std::collections::VecDeque;
 
-/// Maximum number of answers that wait for a later report.
+/// Maximum number of answers whose departure or processing time may still be reported in a later packet.
 const MAX_PENDING: usize = 256;
-/// Time for which an answer waits for a later report.
+/// Time for which an answer waits for a later packet with its departure or processing time.
 const LATER_REPORT_TIMEOUT: Span = Span::millis(500);
-/// Maximum number of requests sent after the test to determine whether the far host counts.
+/// Maximum number of requests sent after the test to determine whether the far host counts its answers.
 const MAX_PROBES: u32 = 3;
-/// Timeout of the answer to each of these requests.
+/// Timeout of the answer to a request sent after the test.
 const PROBE_TIMEOUT: Span = Span::millis(250);
 
 /// Schedule of requests, and timeout of answers.
@@ -97,13 +97,13 @@ pub struct Pinger<P> {
     next: u32,
     due: SteadyTime,
     start: Option<SteadyTime>,
-    /// Time at which the answer to the last request, or to the request that is being waited for, is given up.
+    /// Time at which a missing answer is given up: to the last request or, in stop-and-wait mode, to the current one.
     until: Option<SteadyTime>,
     requests: RequestTable,
     records: Recording,
     sent: SentStamps,
     not_answers: NotAnswers,
-    /// Answers that may get a later report, in order of arrival.
+    /// Answers whose departure or processing time may still be reported in a later packet, in order of arrival.
     pending: VecDeque<PacketRecord>,
     /// True if the protocol determines the end of the test, because it is waiting for a packet.
     closing: bool,
@@ -287,16 +287,15 @@ impl<P: Protocol> Pinger<P> {
         self.protocol.expects_replies() && self.requests.answered() >= self.requests.sent()
     }
 
-    /// True if answers were lost, all received ones have the numbers of their requests, and the far host may
-    /// number them itself. A probe can then show the direction of the losses.
+    /// True if answers were lost, all received answers have the numbers of their requests, and the far host may
+    /// nevertheless number its answers itself. A probe can then show the direction of the losses.
     fn needs_probe(&self) -> bool {
         self.protocol.may_count()
             && self.requests.may_count()
             && self.requests.answered() < self.requests.sent()
     }
 
-    /// Returns a number for a probe, beyond any count unless packets were duplicated; `None` when not
-    /// probing.
+    /// Returns a number for a probe, which the far host's count can reach only by duplicates; `None` when not probing.
     fn probe(&self) -> Option<u32> {
         u32::try_from(self.requests.sent() + 1).ok().filter(|_| matches!(self.state, PingerState::Probing(_)))
     }

@@ -41,7 +41,7 @@ pub struct Rect {
     pub h: f32,
 }
 
-/// Part of a text line that is at its position.
+/// Part of a text line to which the line's position refers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// Start of the text.
@@ -399,7 +399,7 @@ impl Panel<'_> {
         (self.plot.x + px * self.plot.w, self.plot.y + self.plot.h - py * self.plot.h)
     }
 
-    /// Draws `series`. If it is a rug, it is number `rugs` from the top.
+    /// Draws `series`; if it is a rug, as rug number `rugs` from the top.
     fn series(&self, series: &MarkSeries, rugs: usize, out: &mut Vec<Shape>) {
         let color = ink(series.tone);
         let stroke = paint(color, 1.0);

@@ -18,7 +18,7 @@ struct HistogramText {
     about: &'static str,
 }
 
-/// Draws the histogram of latency with its cumulative distribution (source document).
+/// Draws the histogram of latency with its cumulative distribution (DRDC TM 2011-047).
 pub fn latency(run: &DrawnRun<'_>) -> Option<Figure> {
     let subject = HistogramText {
         id: "latency",
@@ -32,7 +32,7 @@ pub fn latency(run: &DrawnRun<'_>) -> Option<Figure> {
     Some(figure)
 }
 
-/// Draws the histogram of jitter as defined in the source document: delay above the smallest delay.
+/// Draws the histogram of jitter as defined in DRDC TM 2011-047: delay above the smallest delay.
 pub fn jitter(run: &DrawnRun<'_>) -> Option<Figure> {
     let subject = HistogramText {
         id: "jitter",

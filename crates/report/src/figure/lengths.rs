@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Length above which the axis is logarithmic.
 const LINEAR_TO: f64 = 64.0;
 
-/// Draws the loss-length histogram of the source document; `None` without loss.
+/// Draws the loss-length histogram of DRDC TM 2011-047; `None` without loss.
 pub fn losses(run: &DrawnRun<'_>) -> Option<Figure> {
     let (loss, counts) = (&run.summary.loss, &run.summary.counts);
     let bars = points(&loss.run_length_hist)?;
@@ -69,7 +69,7 @@ fn longest_outage(run: &DrawnRun<'_>) -> Option<String> {
     ))
 }
 
-/// Draws the duplication-length histogram of the source document; `None` without duplicates.
+/// Draws the duplication-length histogram of DRDC TM 2011-047; `None` without duplicates.
 pub fn duplicates(run: &DrawnRun<'_>) -> Option<Figure> {
     let bars = points(&run.summary.duplicates.run_length_hist)?;
     let mut figure = stems(
@@ -91,8 +91,7 @@ pub fn duplicates(run: &DrawnRun<'_>) -> Option<Figure> {
     Some(figure)
 }
 
-/// Draws the out-of-sequence plot of the source document: reorder density of RFC 5236; `None` without
-/// reordering.
+/// Draws the out-of-sequence plot of DRDC TM 2011-047: reorder density of RFC 5236; `None` without reordering.
 pub fn reordering(run: &DrawnRun<'_>) -> Option<Figure> {
     let r = &run.summary.reordering;
     if !r.observable || r.reordered == 0 {

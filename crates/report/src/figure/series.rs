@@ -8,8 +8,8 @@ use jitlat_core::summary::{Dejitter, TrendVerdict};
 const COLUMNS: usize = 256;
 const ROWS: usize = 150;
 
-/// Draws delay over time (the burstiness plot of the source document): latency by arrival time, with the fitted line,
-/// the lower convex hull, and losses at their times.
+/// Draws delay over time (the burstiness plot of DRDC TM 2011-047): latency by arrival time, with the fitted line, the
+/// lower convex hull, and losses at their times.
 pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
     let (trace, summary) = (run.trace?, run.summary);
     let n = trace.n();

@@ -177,7 +177,8 @@ impl Sweep<'_> {
 }
 
 /// Draws a histogram for each combination, on one axis: of round trips, or of one-way delays above each run's smallest,
-/// because clocks may drift between runs. Values beyond the axis are in the last bar, as in the source document.
+/// because clocks may drift between runs. Values beyond the axis are in the last bar, as in the ATM jitter measurements
+/// of DTU.
 fn histograms(sweep: &Sweep<'_>, names: &[String]) -> Option<Figure> {
     const BARS: usize = 80;
     const ROWS: usize = 12;

@@ -18,7 +18,7 @@ pub struct TcpTrace {
     by_timestamp: Cloud,
     flight: TimeBins<MaxJoin>,
     window: TimeBins<MinJoin>,
-    /// Latest time of bytes in flight, and their number.
+    /// Time and value of the latest number of bytes in flight.
     latest: Option<(i64, i64)>,
     /// Time of each retransmission, and time by which its data was delayed, in ns.
     again: Vec<(i64, i64)>,

@@ -16,7 +16,7 @@ const COLUMNS: usize = 512;
 const ROWS: usize = 2048;
 /// Maximum number of cells of a distribution.
 const MAX_CELLS: usize = 1 << 16;
-/// Maximum difference of the sequence numbers of consecutive arrivals that are compared.
+/// Number of recent delays stored to compare packets with consecutive sequence numbers.
 const NEIGHBOUR_WINDOW: usize = 4096;
 /// Number of bins of sequence numbers for which losses are shown.
 const LOSS_BINS: usize = 2048;

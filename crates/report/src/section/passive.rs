@@ -74,8 +74,8 @@ fn remarks(r: &PassiveResult, notes: &[String]) -> Vec<String> {
     list
 }
 
-/// Creates the section of the connection with most bytes; `None` if there is none. `trace` contains the
-/// connection over time, and `drawn` the path between two points, if there are two.
+/// Creates the section of the connection with the most bytes; `None` if there is none. `trace` contains the connection
+/// over time, and `drawn` the path between two points, if there are two.
 pub fn tcp_section(r: &TcpResult, trace: &ConnectionTrace, drawn: Option<&PassiveTrace>) -> Option<Section> {
     let (c, between) = r.connections().next()?;
     let measured = format!("{} to {}, {}", c.client, c.server, units::utc_date(c.first));

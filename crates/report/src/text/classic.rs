@@ -1,4 +1,4 @@
-//! The classic report: lines, order, wording and number format of the first tool (source document, figure 16).
+//! The classic report: lines, order, wording and number format of the original tool (DRDC TM 2011-047, Figure 16).
 
 use super::{Page, dash};
 use jitlat_core::spec::{Direction, Transport};

@@ -4,7 +4,7 @@ use jitlat_core::units;
 use jitlat_passive::{OnePointFlow, OnePointResult, SpreadFigures};
 use std::fmt::Write as _;
 
-/// Returns the round trips of the `top` flows with most packets; 0 for all.
+/// Returns the round trips of the `top` flows with the most packets; 0 for all.
 pub fn one_point(r: &OnePointResult, top: usize) -> String {
     let all = r.flows.len();
     let shown = if top == 0 { all } else { all.min(top) };

@@ -20,7 +20,7 @@ pub struct PassiveExtras<'a> {
     pub link: Option<&'a LinkQuestion>,
     /// Heading and summary of each direction, whose windows are printed.
     pub ways: &'a [(&'a str, &'a Summary)],
-    /// Number of flows printed, those with most bytes first.
+    /// Number of flows printed, in descending order of bytes.
     pub top: usize,
     /// Notes to add to those of the result.
     pub notes: &'a [String],

@@ -26,8 +26,7 @@ impl PlotCanvas {
         }
     }
 
-    /// Returns a bar whose length is `room` columns for `most`, and proportionally less for `n`; every `n`
-    /// above 0 is visible.
+    /// Returns a bar for `n`, on a scale on which `most` is `room` columns long; every `n` above 0 is visible.
     fn bar(self, n: u64, most: u64, room: u64) -> String {
         if !self.unicode {
             return "#".repeat((n * room).div_ceil(most) as usize);

@@ -8,7 +8,7 @@ use jitlat_passive::tcp::{
 };
 use std::fmt::Write as _;
 
-/// Formats the analysis of the `top` connections with most bytes; 0 for all.
+/// Formats the analysis of the `top` connections with the most bytes; 0 for all.
 pub fn tcp(r: &TcpResult, top: usize) -> String {
     let all = r.first.connections.len();
     let shown = if top == 0 { all } else { all.min(top) };

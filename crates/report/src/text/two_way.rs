@@ -210,7 +210,7 @@ fn delay(page: &mut Page, name: &str, way: &DirectionResult, clocks: &str) {
     }
 }
 
-/// Adds the delay in both directions, corrected by the clock offset that round trips allow to estimate.
+/// Adds the delay in both directions, corrected by the clock offset estimated from round trips.
 fn corrected(page: &mut Page, t: &TwoWayFigures) {
     let both = t.up.as_ref().zip(t.down.as_ref());
     let Some((up, down)) = both.and_then(|(u, d)| u.latency_corrected.zip(d.latency_corrected)) else {

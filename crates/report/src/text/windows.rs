@@ -71,7 +71,7 @@ pub fn window_head(name: &str, length_ns: i64) -> String {
     format!("{name}Windows of {}\n{}\n{}\n", eng4(length_ns), HEAD[0], HEAD[1])
 }
 
-/// Returns the line of a window in that table.
+/// Returns the line of a window in the table that begins with [`window_head`].
 pub fn window_line(window: &Interval) -> String {
     line(window) + "\n"
 }

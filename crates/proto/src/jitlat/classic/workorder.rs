@@ -1,4 +1,4 @@
-//! Workorder and singleton, byte for byte (sections 4.3.2, 4.4 and A.2 of the source document).
+//! Workorder and singleton, byte for byte (sections 4.3.2, 4.4 and A.2 of DRDC TM 2011-047).
 
 use core::net::Ipv4Addr;
 use jitlat_core::{Flags, PacketRecord, WallTime};

@@ -55,7 +55,7 @@ pub struct ClientConfig {
     pub software: String,
     /// Number of clock probes before the stream. In version 3, as many follow after it.
     pub probes: u32,
-    /// Time between probes. In version 3, it varies randomly by half, so that probes do not synchronise with
+    /// Time between probes. In version 3, it varies randomly by up to half, so that probes do not synchronise with
     /// periodic events.
     pub probe_interval: Span,
     /// Timeout for each answer of the server.
@@ -101,7 +101,7 @@ pub enum ClientInput<'a> {
     /// The time limit of the streams has passed. Ends the test like [`Interrupt`](Self::Interrupt), with this
     /// reason. Has no effect once all packets have been sent.
     Expire,
-    /// Answer to [`ClientEvent::Reconnect`]: a new control connection was established. With new random bytes.
+    /// Answer to [`ClientEvent::Reconnect`]: a new control connection was established. The value is new random bytes.
     Reconnected([u8; 32]),
 }
 

@@ -18,9 +18,9 @@ pub(crate) fn longest_gap(spec: &TestSpec) -> Span {
     }
 }
 
-/// Returns the time between sentinels, and between the last packet and the first sentinel: ten periods
-/// (section 4.3.3 of the source document), but at least 1 ms and at most 10 s, so that a stream of any period
-/// ends in bounded time without a flood.
+/// Returns the time between sentinels, and between the last packet and the first sentinel: ten periods (DRDC TM
+/// 2011-047, section 4.3.3), but at least 1 ms and at most 10 s, so that a stream of any period ends in bounded time
+/// without a flood.
 pub(crate) fn sentinel_interval(spec: &TestSpec) -> Span {
     Span(spec.period().times(10).0.clamp(1_000_000, 10_000_000_000))
 }

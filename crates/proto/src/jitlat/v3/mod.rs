@@ -80,7 +80,7 @@ impl CodecV3 {
         }
     }
 
-    /// Returns the proof that this side has `key`, which must be the next message sent.
+    /// Returns the proof that this side has `key`. It must be the next message sent.
     pub fn prove(&mut self, key: &PresharedKey) -> Message {
         self.listen_back();
         Message::Proof(self.transcript.prove(key, self.side))

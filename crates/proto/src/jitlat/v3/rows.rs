@@ -16,7 +16,7 @@ mod field {
     pub(crate) const RECEIVE_LAG: Field<i32> = SEND_LAG.then();
     pub const SIZE: Field<u16> = RECEIVE_LAG.then();
     pub const FLAGS: Field<u16> = SIZE.then();
-    /// Sources of the two timestamps; that of the send time is in the low half.
+    /// Sources of the two timestamps: of the send time in the low half, of the arrival time in the high half.
     pub(crate) const SOURCES: Field<u8> = FLAGS.then();
     pub const TTL: Field<u8> = SOURCES.then();
     pub const TRAFFIC_CLASS: Field<u8> = TTL.then();

@@ -15,7 +15,7 @@ use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Dscp, Span, SteadyTime, WallTime};
 use std::sync::Arc;
 
-/// Session identifiers: the recorded one, and the one drawn in this test.
+/// Pairs of session identifiers: the recorded one, and the one drawn in this test.
 #[derive(Default)]
 struct Names(Vec<(Sid, Sid)>);
 

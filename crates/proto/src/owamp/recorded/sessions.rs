@@ -103,8 +103,8 @@ impl KnownSession {
         self.summaries.iter().find(|s| s.sid == sid).unwrap().clone()
     }
 
-    /// Gives the packets to this crate's receiver instead of owampd: those that owampd recorded at the
-    /// recorded times, and those that it omitted at the end at their capture times.
+    /// Gives the packets to this crate's receiver instead of owampd. Packets that owampd recorded arrive at the
+    /// recorded times; packets that it omitted at the end arrive at their capture times.
     fn received_again(&self, data: &SessionData) -> SessionData {
         let request = &self.session.request;
         let timeout = request.timeout.to_span();

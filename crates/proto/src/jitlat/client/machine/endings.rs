@@ -12,8 +12,8 @@ use crate::jitlat::server::linger;
 use jitlat_core::session::Ending;
 use jitlat_core::{Span, SteadyTime, Transport, units};
 
-/// Time in which a server answers at the end of the streams, in addition to three round trips: TCP repeats a lost segment
-/// several times in it.
+/// Timeout of the answer at the end of the streams, in addition to three round trips: long enough for TCP to repeat a
+/// lost segment several times.
 const ANSWER_TIMEOUT: Span = Span::millis(3500);
 /// Additional time after a stream over TCP, whose data may fill a queue on the path.
 const TCP_BACKLOG_TIMEOUT: Span = Span::seconds(15);
@@ -262,8 +262,8 @@ impl ClientMachine {
         }
     }
 
-    /// Expects that the server sends something soon. Only the first answer after the streams is expected: afterwards each
-    /// step has a timeout.
+    /// Sets the time by which the server must have answered. Applies only to the first answer after the streams,
+    /// because each later step has its own timeout.
     pub(super) fn expect_answer(&mut self, now: Tick) {
         let rtt = self.probes.iter().map(|p| p.rtt().0.max(0)).min().unwrap_or(0);
         let is_tcp = self.flows.iter().any(|f| f.spec.transport() == Transport::Tcp);
@@ -280,7 +280,8 @@ impl ClientMachine {
         self.answer_by.filter(|_| is_due && self.connected)
     }
 
-    /// Handles a control connection that does not answer at the end of the streams: another one may.
+    /// Handles a control connection that does not answer at the end of the streams: the results may be available over a
+    /// new connection.
     pub(super) fn unanswered(&mut self, now: Tick) {
         self.connected = false;
         self.outgoing.clear();

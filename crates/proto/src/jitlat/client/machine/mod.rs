@@ -52,7 +52,7 @@ pub struct ClientMachine {
     interrupted: bool,
     /// True if the test was ended because its streams exceeded the time limit.
     expired: bool,
-    /// True if the user has interrupted twice, so that nothing more is waited for.
+    /// True if the user has interrupted twice: the client no longer waits for the server.
     stop_waiting: bool,
     /// Reason why the test is not complete; `None` if it is.
     reason: Option<String>,
@@ -73,7 +73,7 @@ pub struct ClientMachine {
     running_since: SteadyTime,
     /// Time by which the server must have replied after the end of the streams; `None`: no reply is expected.
     answer_by: Option<SteadyTime>,
-    /// True if the control connection did not answer, until there is another one.
+    /// True if the control connection did not answer; false again after a reconnection.
     was_unanswered: bool,
 }
 

@@ -440,8 +440,8 @@ impl ServerMachine {
         }
     }
 
-    /// Ends the conversation because the server is stopped. A running test is only cut short: its client fetches the results
-    /// so far, unless it takes too long and the input is repeated.
+    /// Ends the conversation because the server is stopped. A running test of version 3 is only cut short, so that its
+    /// client can fetch the results so far; a second call ends the conversation in any case.
     fn shut_down(&mut self, now: Tick) {
         let is_first = !core::mem::replace(&mut self.stopping, true);
         match self.stage {
