@@ -132,7 +132,7 @@ fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
 
 /// Minimum standard score. Chance alone does not reach it.
 const MIN_DEVIATIONS: f64 = 4.0;
-/// Minimum ratio between the observed and the expected number of reordered packets, whichever is larger.
+/// Minimum ratio of the observed to the expected number of reordered packets, or of the expected to the observed one.
 const MIN_RATIO: f64 = 1.25;
 
 #[cfg(test)]

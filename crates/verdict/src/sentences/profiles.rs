@@ -45,7 +45,7 @@ pub fn rate_not_reached(reached: f64, needed: f64) -> String {
     format!("only {} of its {} packets per second were sent", rate(reached), rate(needed))
 }
 
-/// Describes a path with an unknown delay if no other figure exceeds a limit.
+/// Describes a path whose delay is unknown, and whose other figures are all within their limits.
 pub fn delay_unknown(missing: f64) -> String {
     format!("delay unknown, {} missing", percent(missing))
 }
@@ -100,7 +100,8 @@ pub fn other_traffic_of<'a>(limits: impl Iterator<Item = (&'a str, &'a str)>) ->
 /// States that the path's delay is unknown.
 pub const DELAY_UNKNOWN: &str = "the path's delay is unknown and not counted";
 
-/// Describes the grade of the hosts if it is not good: it is not part of the verdict on the path.
+/// Returns a note on the grade of the hosts, which is not part of the verdict on the path; `None` if the grade is good
+/// or unknown.
 pub fn host_note(answer: &Answer) -> Option<String> {
     let host = answer.host.as_ref().filter(|host| host.severity > Severity::Good)?;
     let causes: Vec<&str> = host.causes.iter().map(|id| id.name()).collect();
