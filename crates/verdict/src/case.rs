@@ -48,7 +48,7 @@ pub struct Case<'a> {
     pub scattered: Scattered,
     /// Number of packets that a full queue dropped.
     pub dropped_by_queue: u64,
-    /// Times for which the sending program waited for its TCP connection, with the limit of the connection.
+    /// Times for which the sending program waited for its TCP connection, each with the limit that made it wait.
     pub held_by_tcp: Vec<(Stall, TcpHold)>,
     /// Lost packets that the sending host's system refused to send, if they can be identified among all losses.
     pub refused: Vec<SeqRun>,
@@ -498,7 +498,7 @@ const MIN_POLICED_OUTAGES: usize = 9;
 /// Minimum length of a hold by a program that is reported, in ns.
 const MIN_HOLD_NS: i64 = 40_000_000;
 
-/// Maximum clock error that the kernels report, in ns, for computing one-way delays from synchronised clocks.
+/// Maximum clock error reported by the kernels, in ns. With a larger error, one-way delays are not computed.
 const MAX_CLOCK_ERROR_NS: i64 = 50_000_000;
 
 /// Maximum error of the clock offset, in ns, that is accepted even if the probes do not agree.
@@ -612,7 +612,7 @@ fn within_queues(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) -> 
 /// Maximum length of loss during a route change, in ns. A longer loss is an outage.
 const MAX_CONVERGENCE_NS: i64 = 220_000_000;
 
-/// Removes short losses during a route change from `runs` and returns them.
+/// Removes from `runs` the short losses during a route change, and returns them.
 fn lost_at_steps(
     runs: &mut Vec<SeqRun>,
     steps: &[(LevelStep, StepReason)],
@@ -651,8 +651,8 @@ fn take_tcp_holds(late: &mut SenderDelays, delays: &Delays<'_>, session: &Sessio
 /// smaller MTU.
 const MAX_DISCOVERY_NS: i64 = 3_000_000_000;
 
-/// Removes the losses of the first packets from `runs` and returns them, if the kernel discovered a path MTU that is smaller
-/// than the packets.
+/// Removes from `runs` the losses of the first packets, and returns them, if the kernel discovered a path MTU that is
+/// smaller than the packets.
 fn lost_to_discovery(
     runs: &mut Vec<SeqRun>,
     session: &Session,

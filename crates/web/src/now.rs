@@ -17,7 +17,7 @@ use std::fmt::Write;
 const SILENCE_INTERVALS: i64 = 3;
 /// Maximum number of streams in each list: those that need attention, and all.
 const MAX_LISTED: usize = 100;
-/// Maximum number of hosts up to which the cells of the matrix contain words.
+/// Maximum number of hosts for which the cells of the matrix contain words.
 const MAX_HOSTS_WITH_WORDS: usize = 10;
 
 /// All paths.

@@ -1,4 +1,4 @@
-//! Rule for packets that arrive in a different order from that in which they were sent.
+//! Rule for reordered packets, which arrive after packets that were sent later.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;

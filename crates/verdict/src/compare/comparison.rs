@@ -201,7 +201,7 @@ pub enum ComparisonOutcome {
     Different,
     /// The interval of the difference lies within the equivalence margin.
     Same,
-    /// Neither is shown: no difference was found, but the interval allows one, or there is no interval.
+    /// Neither difference nor equivalence is shown: the interval allows both, or there is no interval.
     Undecided,
     /// Not compared: the runs measure different quantities.
     Refused,

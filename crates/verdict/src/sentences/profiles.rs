@@ -3,8 +3,8 @@
 use super::numbers::{percent, rate, time};
 use jitlat_core::answer::{Answer, Severity};
 
-/// Describes a path that no figure makes unsuitable for a profile, by its delay including the buffer if that is known,
-/// otherwise by the buffer.
+/// Describes a path that suits a profile: by its delay including the buffer if the delay is known, otherwise by the
+/// buffer.
 pub fn suits(delay_ns: Option<f64>, buffer_ns: i64, missing: f64) -> String {
     match delay_ns {
         Some(delay) => format!("{} one way with the buffer, {} missing", time(delay), percent(missing)),
