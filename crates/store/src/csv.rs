@@ -170,7 +170,7 @@ fn name(class: Class) -> &'static [u8] {
     }
 }
 
-/// Writes lags, received header fields, and the time in the sending host's queue if the kernel stamped it.
+/// Writes lags, received header fields, and the time in the sending host's queue if it is derived from a kernel stamp.
 fn header_fields(line: &mut Vec<u8>, record: &PacketRecord) {
     field(line, record.send_lag().map(|l| l.0));
     field(line, record.receive_lag().map(|l| l.0));

@@ -149,7 +149,7 @@ pub struct TcpDocument<'a> {
     pub notes: &'a [String],
     /// Verdict, with the worst cause first.
     pub answer: Answer,
-    /// Connections, those with most bytes first.
+    /// Connections, sorted by bytes, largest first.
     pub connections: Vec<TcpConnection<'a>>,
 }
 

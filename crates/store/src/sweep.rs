@@ -47,7 +47,7 @@ pub struct SweepPlan {
     pub seed: Option<u64>,
     /// Confidence level of the intervals.
     pub confidence: ConfidenceLevel,
-    /// Destination of the load, and the time for which it settles.
+    /// Destination of the load, and the time for which it runs before a test begins.
     pub load: LoadLink,
     /// Options of the test.
     pub options: Vec<String>,

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 /// Time between two frames, unless a key is pressed.
 const FRAME_INTERVAL: Duration = Duration::from_millis(250);
-/// Time between two computations of all figures, which only happen while they are visible.
+/// Time between two computations of all figures while the figures are visible.
 const FIGURES_INTERVAL: Duration = Duration::from_secs(1);
 /// Timeout for the last frame, once the test is over.
 const LAST_FRAME_TIMEOUT: Duration = Duration::from_secs(1);

@@ -110,7 +110,7 @@ impl Viewing {
         [end - span, end]
     }
 
-    /// Handles a key; returns a request that does not only change the selection, if any.
+    /// Handles a key; returns a request if the key does more than change the selection.
     pub fn key(&mut self, key: KeyEvent, board: &Board, now: SteadyTime) -> Option<ViewerRequest> {
         if key.kind == KeyEventKind::Release {
             return None;

@@ -48,15 +48,15 @@ pub struct Case<'a> {
     pub scattered: Scattered,
     /// Number of packets that a full queue dropped.
     pub dropped_by_queue: u64,
-    /// Times for which the sending program waited for its TCP connection, with the limit of the connection.
+    /// Times for which the sending program waited for its TCP connection, each with the limit that made it wait.
     pub held_by_tcp: Vec<(Stall, TcpHold)>,
-    /// Losses that the sending host's system refused, if they can be identified among all losses.
+    /// Lost packets that the sending host's system refused to send, if they can be identified among all losses.
     pub refused: Vec<SeqRun>,
     /// First packets, lost while the sending kernel did not know the path MTU.
     pub lost_to_discovery: Option<SeqRun>,
     /// Losses among packets that the sender sent at once after a stall.
     pub lost_in_bursts: Vec<SeqRun>,
-    /// Losses that the receiving host dropped because the buffer of its socket was full, if they can be identified.
+    /// Lost packets that the receiving host dropped because its socket buffer was full, if they can be identified.
     pub dropped_by_receiver: Vec<SeqRun>,
     /// Short loss bursts that coincide with a route change.
     pub lost_at_steps: Vec<SeqRun>,
@@ -75,7 +75,7 @@ pub struct Begin {
     pub at: f64,
     /// End of the repeated packets, in seconds since the first packet of the part.
     pub again_until: f64,
-    /// Time between the repeated packets and the packets after them, in seconds, which was left out.
+    /// Time that was left out between the repeated packets and the packets after them, in seconds.
     pub left_out: f64,
 }
 
@@ -423,7 +423,7 @@ impl<'a> Case<'a> {
         [self.material.came.len() + lost, lost]
     }
 
-    /// Returns the severity of gaps within bursts of loss that are as long as an outage but do not count as one. The
+    /// Returns the severity of gaps within loss bursts that are as long as an outage but do not count as one. The
     /// severity is at worst fair, unless a gap lasts 1 s or longer.
     pub fn of_gaps(&self) -> Severity {
         let [longest, total] = self.losses.gaps();
@@ -498,7 +498,7 @@ const MIN_POLICED_OUTAGES: usize = 9;
 /// Minimum length of a hold by a program that is reported, in ns.
 const MIN_HOLD_NS: i64 = 40_000_000;
 
-/// Maximum clock error that the kernels report, in ns, for computing one-way delays from synchronised clocks.
+/// Maximum clock error reported by the kernels, in ns. With a larger error, one-way delays are not computed.
 const MAX_CLOCK_ERROR_NS: i64 = 50_000_000;
 
 /// Maximum error of the clock offset, in ns, that is accepted even if the probes do not agree.
@@ -532,7 +532,7 @@ fn is_of_a_stall(step: &LevelStep, late: &SenderDelays, delays: &Delays<'_>) -> 
     })
 }
 
-/// Minimum number of packets before or after a stall from which its smallest delay is known.
+/// Minimum number of packets before a stall that are needed to know the smallest delay before it.
 const MIN_STALL_NEIGHBOURS: usize = 8;
 
 /// Classifies steps after which the path delivers stored packets as hand-overs.
@@ -595,7 +595,7 @@ fn set_levels(delays: &mut Delays<'_>, steps: &[(LevelStep, StepReason)]) {
     delays.set_levels(&places);
 }
 
-/// Attributes steps within a queue to that queue; they looked like route changes. Returns true if there were any.
+/// Attributes steps within a queue, which looked like route changes, to that queue. Returns true if there were any.
 fn within_queues(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) -> bool {
     let mut any = false;
     for (step, reason) in steps.iter_mut().filter(|(_, r)| *r == StepReason::Route) {
@@ -612,7 +612,7 @@ fn within_queues(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) -> 
 /// Maximum length of loss during a route change, in ns. A longer loss is an outage.
 const MAX_CONVERGENCE_NS: i64 = 220_000_000;
 
-/// Removes short losses during a route change from `runs` and returns them.
+/// Removes from `runs` the short losses during a route change, and returns them.
 fn lost_at_steps(
     runs: &mut Vec<SeqRun>,
     steps: &[(LevelStep, StepReason)],
@@ -647,12 +647,12 @@ fn take_tcp_holds(late: &mut SenderDelays, delays: &Delays<'_>, session: &Sessio
     held
 }
 
-/// Maximum time for which packets are lost while the path MTU is discovered, in ns: a round trip to the link that is too
-/// small.
+/// Maximum time for which packets are lost while the path MTU is discovered, in ns: a round trip to the link with the
+/// smaller MTU.
 const MAX_DISCOVERY_NS: i64 = 3_000_000_000;
 
-/// Removes the losses of the first packets from `runs` and returns them, if the kernel discovered a path MTU that is smaller
-/// than the packets.
+/// Removes from `runs` the losses of the first packets, and returns them, if the kernel discovered a path MTU that is
+/// smaller than the packets.
 fn lost_to_discovery(
     runs: &mut Vec<SeqRun>,
     session: &Session,
@@ -671,8 +671,8 @@ fn taken_from(runs: &mut Vec<SeqRun>, is_taken: impl Fn(&SeqRun) -> bool) -> Vec
     taken
 }
 
-/// Removes the losses that the receiving host dropped from `runs` and returns them. `drops` is the number of datagrams that
-/// its kernel counted; `is_in_stall` is true for runs that a stall of the receiver explains.
+/// Removes from `runs` the packets that the receiving host dropped, and returns them. `drops` is the number of
+/// datagrams that its kernel counted; `is_in_stall` is true for runs that a stall of the receiver explains.
 fn without_dropped(runs: &mut Vec<SeqRun>, drops: u64, is_in_stall: impl Fn(&SeqRun) -> bool) -> Vec<SeqRun> {
     let lost: u64 = runs.iter().map(|run| run.len).sum();
     if drops == 0 || lost == 0 {
@@ -710,11 +710,11 @@ fn was_read_after(
     is_held || lag >= MAX_RECORDED_LAG_NS || lag >= MIN_HOLD_NS.max(departures.length(run) / 2)
 }
 
-/// Maximum wait that a record can hold, in ns; longer ones are recorded as this.
+/// Maximum wait that a record can hold, in ns; longer waits are recorded as this value.
 pub const MAX_RECORDED_LAG_NS: i64 = i32::MAX as i64;
 
-/// Removes the losses that the sending host's system refused from `runs` and returns them, if they can be identified:
-/// either all runs, or the only run of this length.
+/// Removes from `runs` the packets that the sending host's system refused, and returns them: all runs if `refused`
+/// accounts for nearly all losses, otherwise a run of about `refused` packets, if there is one.
 fn without_refused(runs: &mut Vec<SeqRun>, refused: u64) -> Vec<SeqRun> {
     let lost: u64 = runs.iter().map(|r| r.len).sum();
     if refused == 0 {

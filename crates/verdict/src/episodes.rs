@@ -33,7 +33,7 @@ pub struct Episodes {
     pub queues: Vec<Episode>,
     /// Holds that are not queues, in ascending order.
     pub holds: Vec<Hold>,
-    /// Longest usual wait, in ns: without queues, long holds, and the two blocks of packets with the longest waits.
+    /// Longest usual wait, in ns: the third largest of the blocks' longest waits, excluding queues and long holds.
     pub tail: i64,
 }
 

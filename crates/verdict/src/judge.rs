@@ -40,7 +40,7 @@ pub(super) struct CaseFindings {
     pub duration: f64,
     /// Number of packets that a host sent late, read late, dropped or refused. They do not count in the verdict on the path.
     pub touched: u64,
-    /// Severity of gaps within bursts of loss.
+    /// Severity of gaps within loss bursts.
     pub gaps: Severity,
     /// True if a clock was set during the test.
     pub was_set: bool,

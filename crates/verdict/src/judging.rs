@@ -111,7 +111,7 @@ impl Judge for PathJudge {
     }
 }
 
-/// Restricts the `answer` on a stream whose sender did not keep its schedule to the rate that it reached.
+/// Restricts the `answer` to the rate that was reached by a sender that did not keep its schedule.
 fn at_reached_rate(answer: &mut Answer, stretched: Stretched, session: &Session, profiles: &[Profile]) {
     let transport = session.spec.transport();
     let reached = RateReached { sent: stretched.rate, asked: stretched.asked, transport };

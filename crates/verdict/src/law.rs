@@ -36,7 +36,7 @@ pub struct LossLaw {
     /// First and last lost packet if the losses are confined to a part of the test, otherwise first and last packet of
     /// the test.
     pub packets: [u64; 2],
-    /// Statistics of runs of loss.
+    /// Statistics of the loss bursts.
     pub pattern: Pattern,
     /// Number of clusters of losses, and mean number of lost packets per cluster.
     pub clusters: [f64; 2],
@@ -185,7 +185,7 @@ fn is_of_a_bucket(period: &LossPeriod, part: &Scattered) -> bool {
 }
 
 /// Number of equal parts into which the test is divided for comparing rates. On average, a part needs
-/// [`MIN_LOSSES_PER_PART`] losses and one run of loss.
+/// [`MIN_LOSSES_PER_PART`] losses and one loss burst.
 const PARTS: usize = 24;
 /// Minimum average number of losses per part.
 const MIN_LOSSES_PER_PART: u64 = 3;

@@ -177,9 +177,9 @@ fn refine(
     Some(LevelStep { place, change, ramp, spread: [spread(&before)?, spread(&after)?] })
 }
 
-/// Returns the steps between the levels before and after the path stored packets: a packet waits suddenly, later ones
-/// less and less, until the delay stays at another level. [`steps`] does not find a step if many packets are between
-/// the two levels.
+/// Returns the steps between the levels before and after the path stored packets: a packet suddenly waits, later
+/// packets wait less and less, until the delay stays at another level. [`steps`] does not find a step if many packets
+/// are between the two levels.
 pub fn after_storing(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Vec<LevelStep> {
     let n = delays.len();
     let mut found: Vec<LevelStep> = Vec::new();
@@ -225,7 +225,7 @@ pub fn after_storing(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) ->
     found
 }
 
-/// Maximum number of times that a path stores packets, and maximum duration of one, in ns.
+/// Maximum number of times that a path stores packets, and maximum duration of one such period, in ns.
 const MAX_STORED: usize = 8;
 const MAX_STORED_NS: i64 = 5_000_000_000;
 /// Half the number of packets that show a level.

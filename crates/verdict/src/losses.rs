@@ -13,7 +13,7 @@ use jitlat_core::spec::Schedule;
 pub struct PathLosses {
     /// Number of packets known to be received or lost.
     pub sent: u64,
-    /// All runs of loss, in ascending order.
+    /// All runs of lost packets, in ascending order.
     pub runs: Vec<SeqRun>,
     /// True for each run that is an outage.
     outage: Vec<bool>,
@@ -22,7 +22,7 @@ pub struct PathLosses {
 }
 
 /// Shortest outage among other losses, in ns. It is three times the gap that speech concealment bridges (ITU-T G.711
-/// Appendix I fades to silence within 60 ms), and longer than most bursts of loss.
+/// Appendix I fades to silence within 60 ms), and longer than most loss bursts.
 const MIN_OUTAGE_NS: i64 = 180_000_000;
 /// Shortest outage without other losses, in ns and packets.
 const MIN_LONE_OUTAGE: (i64, u64) = (100_000_000, 4);
@@ -52,7 +52,8 @@ fn variation(lengths: &[u64]) -> f64 {
 }
 
 impl PathLosses {
-    /// Divides `runs` of loss among `sent` packets into outages and others. `length` returns the length of a run in ns.
+    /// Divides `runs` of lost packets, among `sent` packets, into outages and others. `length` returns the length of a
+    /// run in ns.
     pub fn new(runs: Vec<SeqRun>, sent: u64, length: impl Fn(&SeqRun) -> i64) -> PathLosses {
         let mut lengths: Vec<u64> = runs.iter().map(|r| r.len).collect();
         lengths.sort_unstable();
@@ -143,7 +144,7 @@ impl PathLosses {
 pub struct Scattered {
     /// Number of packets among which these losses occurred.
     pub sent: u64,
-    /// Runs of loss: each with renumbered packets, and with the original sequence numbers.
+    /// Loss bursts, each as a run of renumbered packets and as a run of the original sequence numbers.
     pub runs: Vec<(SeqRun, SeqRun)>,
 }
 
@@ -233,7 +234,7 @@ impl Scattered {
         Scattered { sent: to - from, runs: runs.collect() }
     }
 
-    /// Returns the statistics of runs of loss.
+    /// Returns the statistics of the loss bursts.
     pub fn pattern(&self) -> Pattern {
         let (n, lost, runs) = (self.sent as f64, self.lost() as f64, self.runs.len() as f64);
         let kept = n - lost;
@@ -264,7 +265,7 @@ impl Scattered {
     }
 }
 
-/// Statistics of runs of loss.
+/// Statistics of loss bursts.
 #[derive(Clone, Copy, Debug)]
 pub struct Pattern {
     /// Standard score of the runs test of Wald and Wolfowitz: below −1.96 clustered, above 1.96 evenly spread; `None`
@@ -293,7 +294,7 @@ struct TimedPacket {
 }
 
 impl<'a, 'b> LossTimes<'a, 'b> {
-    /// Creates the send times of the packets lost between those of `delays`, using the schedule of `session`.
+    /// Creates the send times of the packets lost between the packets of `delays`, using the schedule of `session`.
     pub fn new(delays: &'b Delays<'a>, session: &Session) -> LossTimes<'a, 'b> {
         let burst = match (session.spec.schedule(), delays.pace()) {
             (Schedule::Burst { size }, _) => u64::from(size.max(1)),

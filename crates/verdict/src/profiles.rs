@@ -260,8 +260,8 @@ impl Profile {
         MIN_BUFFER_NS.min((self.delay_ms[0] * 0.05e6) as i64)
     }
 
-    /// Returns true if the packets with a share `missing` exclude, with 95 % confidence, that the true share exceeds the
-    /// limit of fair. Losses in bursts exclude less than independent ones.
+    /// Returns true if a measured share `missing` excludes, with 95 % confidence, that the true share exceeds the limit
+    /// of fair. Losses in bursts exclude less than independent ones.
     fn is_shown(&self, missing: f64, lived: &Experience) -> bool {
         let sent = lived.sent.max(1) as f64;
         let most = match (missing * sent).round() {

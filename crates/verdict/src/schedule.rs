@@ -14,7 +14,7 @@ use std::ops::Range;
 const MIN_STEP_NS: i64 = 1_000_000;
 /// Number of packets examined on either side of a step.
 const MAX_NEIGHBOURS: usize = 12;
-/// Maximum time on either side in which more packets are examined, in ns, and their maximum number.
+/// Maximum time on either side, in ns, in which more packets are examined, and maximum number of these packets.
 const MAX_NEIGHBOUR_NS: i64 = 1_000_000_000;
 const MAX_NEAR: usize = 4096;
 /// Minimum number of packets on either side from which a step is known to be permanent.

@@ -179,8 +179,8 @@ impl Experience {
             .map(move |(wait, later)| (*wait, (self.lost as f64 + later * received) / sent))
     }
 
-    /// Returns the E-model rating R of speech with a buffer of `buffer_ns`, with which a share `missing` of packets is
-    /// lost or late.
+    /// Returns the E-model rating R of speech with a buffer of `buffer_ns`, given the share `missing` of packets that
+    /// are lost or late.
     pub fn rating(&self, buffer_ns: i64, missing: f64) -> f64 {
         let (ie, bpl, codec_ns) = SPEECH_CODEC;
         let delay = self.base_ns.unwrap_or(0.0).max(0.0) + codec_ns + buffer_ns as f64;

@@ -1,4 +1,5 @@
-//! [`between`]: property of a TCP connection that made packets wait in the sending host, from samples of its state.
+//! [`between`]: the limit of a TCP connection that made packets wait in the sending host, derived from samples of the
+//! connection's state.
 //!
 //! A connection sends at most its congestion window per round trip. It begins with a few segments (RFC 6928), and in slow
 //! start the window doubles with each round trip; on a long path the program's packets wait meanwhile. They also wait while
@@ -21,8 +22,8 @@ pub struct TcpHold {
 /// Share of a part of a stream for which a limit must apply.
 const MIN_SHARE: f64 = 0.25;
 
-/// Returns the limit that applied between two times, in seconds since the first packet; `None` if none did, or if segments
-/// were retransmitted then, so that packets waited for repairs.
+/// Returns the limit that applied between two times, in seconds since the first packet; `None` if none did, or if
+/// segments were retransmitted in this time, so that packets waited for repairs.
 pub fn between(moments: &[TcpMoment], from_s: f64, to_s: f64) -> Option<TcpHold> {
     let seconds = |moment: &TcpMoment| moment.at.0 as f64 / 1e9;
     let first = moments.partition_point(|moment| seconds(moment) <= from_s).saturating_sub(1);
@@ -70,7 +71,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Returns the times during `moments`.
+    /// Returns the time for which each limit applied during `moments`.
     pub fn of(moments: &[TcpMoment]) -> Limits {
         let mut limits = Limits::default();
         for pair in moments.windows(2) {

@@ -12,7 +12,8 @@ const MAX_GROUPS: usize = 400;
 /// Minimum number of groups.
 const MIN_GROUPS: usize = 24;
 /// Minimum range of the group medians, relative to the 90th percentile of the differences between neighbouring packets.
-/// The medians of eight independent delays vary by a quarter of this difference, those of a link's slots by as much.
+/// The medians of eight independent delays vary by a quarter of this difference, those of a link's slots by the whole
+/// difference.
 const MIN_RATIO: f64 = 1.25;
 /// Minimum range of the group medians, in ns. The medians of a link's slots have at most the range of a slot.
 const MIN_RANGE_NS: i64 = 10_000_000;

@@ -161,7 +161,7 @@ impl Notes {
 }
 
 impl Notes {
-    /// Adds warnings about marks with which requests arrived at the far host, as it reports them.
+    /// Adds warnings about the DSCP and ECN of requests on arrival, as reported by the far host.
     fn marks_of_requests(&mut self, s: &Summary) {
         let Some(t) = &s.two_way else { return };
         let asked = s.header.dscp;

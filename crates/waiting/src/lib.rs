@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Shortest pause between two checks.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Longest pause between two checks that are expensive.
+/// Longest pause between two expensive checks.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// Waits until `condition` is true.
@@ -34,10 +34,10 @@ pub fn until(what: &str, limit: Duration, condition: impl FnMut() -> bool) {
     assert!(within(limit, condition), "waited {limit:?} for {what} without success");
 }
 
-/// Waits until `find` finds something, and returns that.
+/// Waits until `find` returns a value, and returns this value.
 ///
 /// # Panics
-/// If it finds nothing within `limit`; the message contains `what`.
+/// If `find` returns no value within `limit`; the message contains `what`.
 #[track_caller]
 pub fn for_value<T>(what: &str, limit: Duration, mut find: impl FnMut() -> Option<T>) -> T {
     let mut found = None;

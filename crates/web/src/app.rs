@@ -41,7 +41,7 @@ pub struct App {
     pub watchers: Watchers,
     /// Monitor that serves the page.
     pub monitor: Option<Arc<MonitorState>>,
-    /// Settings for running tests; `None` if that is off.
+    /// Settings for running tests; `None` if tests cannot be run.
     pub runs: Option<PageRuns>,
     /// Tests that were requested.
     pub table: RunTable,

@@ -29,7 +29,7 @@ const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 #[derive(Clone, Debug)]
 pub struct Secrets([u8; 32]);
 
-/// Secret of a form, and the cookie that it belongs to if the browser has none yet.
+/// Secret of a form, and the cookie to set if the browser has none yet.
 #[derive(Debug)]
 pub struct FormSecret {
     pub secret: String,

@@ -18,7 +18,7 @@ pub struct ChartPeriod {
     pub percentiles: Option<(i64, i64)>,
     /// Share of the packets lost; `None` if none was sent.
     pub loss: Option<f64>,
-    /// Worst verdict of its tests; `None` if the verdicts were not read.
+    /// Worst verdict of the tests in the period; `None` if the verdicts were not read.
     pub verdict: Option<TestVerdict>,
     /// Address of the page of this period.
     pub address: String,

@@ -41,13 +41,13 @@ pub struct MonitorNow {
     pub host: String,
     /// Version of the program.
     pub version: String,
-    /// Time at which it was started, ns since 1970.
+    /// Time at which the monitor was started, ns since 1970.
     pub since_ns: i64,
     /// Number of tests that are running.
     pub running: u64,
-    /// Share of the time since its start during which tests were running.
+    /// Share of the time since the start during which tests were running.
     pub busy: f64,
-    /// Results of the slots of each test that it starts.
+    /// Results of the slots of each test that the monitor starts.
     pub slots: Vec<SlotsNow>,
 }
 
@@ -88,7 +88,7 @@ pub struct HostNow {
     pub address: String,
     /// Name of the host; null if unknown.
     pub name: Option<String>,
-    /// Number of streams that it sends or receives.
+    /// Number of streams that the host sends or receives.
     pub streams: u64,
     /// Number of these streams that are poor or bad.
     pub bad: u64,

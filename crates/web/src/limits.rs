@@ -56,7 +56,7 @@ pub const MAX_HEADERS: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionSlots(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
-/// Connection that is counted until this is dropped.
+/// Slot of an open connection, which is counted until the slot is dropped.
 #[derive(Debug)]
 pub struct ConnectionSlot {
     slots: ConnectionSlots,

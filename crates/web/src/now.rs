@@ -17,7 +17,7 @@ use std::fmt::Write;
 const SILENCE_INTERVALS: i64 = 3;
 /// Maximum number of streams in each list: those that need attention, and all.
 const MAX_LISTED: usize = 100;
-/// Maximum number of hosts up to which the cells of the matrix contain words.
+/// Maximum number of hosts for which the cells of the matrix contain words.
 const MAX_HOSTS_WITH_WORDS: usize = 10;
 
 /// All paths.
@@ -53,8 +53,8 @@ pub struct StreamNow {
     pub verdict: TestVerdict,
     /// Headline of the verdict.
     pub headline: String,
-    /// Median time between the newest tests, ns; null if there are fewer than three tests. If the stream would
-    /// be silent, tests started from a page are ignored.
+    /// Median time between the newest tests, ns; null if there are fewer than three tests. If the stream would be
+    /// silent according to this time, the time is computed without tests started from a page.
     pub every_ns: Option<i64>,
     /// True if the last test is more than three times `every_ns` ago.
     pub silent: bool,

@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// Name and version of this program.
 pub const PROGRAM: &str = concat!("jitlat ", env!("CARGO_PKG_VERSION"));
 
-/// Style sheet: that of the reports, and rules of these pages.
+/// Style sheet of the reports, followed by the rules of these pages.
 pub fn style() -> String {
     [STYLE, include_str!("web.css")].concat()
 }

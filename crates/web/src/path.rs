@@ -23,7 +23,7 @@ const DEFAULT_SPAN_NS: i64 = 7 * DAY;
 const MAX_TESTS: u64 = 600;
 /// Maximum number of tests in a period for which their verdicts are read.
 const MAX_VERDICTS: u64 = 30_000;
-/// Maximum length of the lists of changes and of gaps, which contain the newest.
+/// Maximum length of the lists of changes and of gaps, which contain the newest entries.
 const MAX_LISTED_CHANGES: usize = 12;
 
 /// Kind of delay that is displayed.
@@ -103,7 +103,7 @@ pub struct PeriodFigures {
     pub jitter_median_ns: Option<i64>,
     /// 99th percentile of the delay above the smallest of its test, ns; null without packets.
     pub jitter_p99_ns: Option<i64>,
-    /// Worst verdict of its tests; null if there are too many to examine each.
+    /// Worst verdict of the tests in the period; null if there are too many to examine each.
     pub worst: Option<TestVerdict>,
 }
 
@@ -388,7 +388,7 @@ fn write(view: &PathPage) -> String {
     page::page(&title, PageTab::None, &html! { p.what { (described(stream)) } }, &main).0
 }
 
-/// Renders a link in a list; `current`: it leads to the page shown.
+/// Renders a link in a list; `current` is true if it leads to the page shown.
 fn link(address: &str, current: bool, text: &str) -> Markup {
     html! { li { a href=(address) aria-current=[current.then_some("true")] { (text) } } }
 }

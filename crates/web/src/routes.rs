@@ -49,7 +49,7 @@ pub enum RouteKind {
     Events(Handler),
     /// A page with a form that changes something.
     Form(Handler),
-    /// Command for programs: POST, which answers with JSON.
+    /// Command for programs: a POST request, which is answered with JSON.
     Order(Handler),
 }
 

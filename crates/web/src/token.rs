@@ -45,8 +45,8 @@ impl Token {
         equal(&self.0, &checksum(&[shown.as_bytes()]))
     }
 
-    /// Returns the value of the cookie that stands for the token in a browser. It is valid as long as this
-    /// process runs, because `salt` is new in each.
+    /// Returns the value of the cookie that stands for the token in a browser. It is valid as long as this process
+    /// runs, because `salt` is new in each process.
     pub(crate) fn cookie(&self, salt: &[u8]) -> String {
         hexadecimal(&checksum(&[salt, &self.0]))
     }

@@ -88,7 +88,7 @@ const FINAL: &str = ".final";
 /// Name of standard output.
 pub const STDOUT: &str = "-";
 
-/// A file that is removed when its last owner is dropped and nothing was written to it.
+/// A file that is removed when its last owner is dropped, unless something was written to it.
 #[derive(Debug)]
 struct UnusedFileGuard {
     file: File,

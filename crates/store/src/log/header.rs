@@ -730,8 +730,8 @@ fn are_ascending(runs: &[SeqRun]) -> bool {
 
 const SHIFTS_PER_LINE: usize = 16;
 
-/// Formats shifts as `20+400000000 60+35000000`: the first sequence number to which a shift applies, and by how much
-/// later than before all packets from it on are due, in ns.
+/// Formats shifts as `20+400000000 60+35000000`: the first sequence number to which a shift applies, and the delay, in
+/// ns, that it adds to the due times of this packet and all later ones.
 fn shifts_text(shifts: &[ScheduleShift]) -> String {
     let shifts: Vec<String> = shifts.iter().map(|shift| format!("{}+{}", shift.seq, shift.by.0)).collect();
     shifts.join(" ")

@@ -363,7 +363,7 @@ pub(super) fn parse_tolerant(
     Some((index, record, tcp))
 }
 
-/// A value that does not fit into its field makes the row invalid, like any other invalid field.
+/// Converts a value to the type of its field; `None` if it does not fit, which makes the row invalid.
 #[inline]
 fn narrow<T: TryFrom<i64>>(value: Option<i64>) -> Option<Option<T>> {
     match value {

@@ -21,7 +21,7 @@ pub trait LogOutput: Write {
     /// Shortens the output to its first `len` bytes.
     ///
     /// # Errors
-    /// If it fails; the log then ends with a broken row, which readers skip.
+    /// If the output cannot be shortened; the log then ends with a broken row, which readers skip.
     fn cut(&mut self, len: u64) -> io::Result<()>;
 
     /// Waits until everything written is on stable storage, if the output supports it.

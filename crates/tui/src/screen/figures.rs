@@ -17,7 +17,7 @@ const DEFINITION_ROWS: u16 = 3;
 /// Placeholder for a figure that the far host does not report while the test runs.
 const LATER: &str = "at the end";
 
-/// Returns the figure `key` from the far host's reports about a stream; `None` if it does not report it.
+/// Returns the figure `key` from the far host's reports about a stream; `None` if the reports do not contain it.
 fn reported(key: &str, far: &ReceivedSoFar) -> Option<ExactNumber> {
     let count = |n: u64| Some(ExactNumber::Whole(i64::try_from(n).unwrap_or(i64::MAX)));
     let all = far.received + far.missing;

@@ -74,7 +74,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     merge_if_many(found.chain(held).collect())
 }
 
-/// Shortest hold that counts as an outage, in ns: as long as the shortest gap without other losses.
+/// Shortest hold that counts as an outage, in ns: the same as for an outage without other losses.
 const MIN_HOLD_NS: i64 = 100_000_000;
 
 /// Returns the outage during `hold`: the sending host could not reach the next hop and held its packets, but lost none.

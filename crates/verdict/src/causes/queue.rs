@@ -141,8 +141,8 @@ fn standing(case: &Case<'_>) -> Option<FoundCause> {
     Some(FoundCause { whole_test: true, ..found.whole(case).ns(height).because(why) })
 }
 
-/// Returns the range of the clock offset during the stream, in ns; `None` if it is unknown. If the clocks drift,
-/// possibly no single offset fits all probes. The range then extends from the offset before the stream to the offset
+/// Returns the range of the clock offset during the stream, in ns; `None` if it is unknown. If the clocks drift, there
+/// may be no single offset that fits all probes. The range then extends from the offset before the stream to the offset
 /// after it.
 fn offsets(case: &Case<'_>) -> Option<[i64; 2]> {
     let clock = case.material.clock;

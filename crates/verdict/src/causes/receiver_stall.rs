@@ -102,9 +102,9 @@ fn read_too_slowly(case: &Case<'_>) -> Option<FoundCause> {
 /// Minimum share of packets dropped by the receiving host that is reported: 0.1 %, as in ITU-T Y.1541.
 const MIN_DROPPED: f64 = 1e-3;
 
-/// Returns the time from the arrival of the first of these packets until all were read, in ns. `waits` contains indices
-/// in send order and waiting times in ns, at least one of which was too long to be recorded. A later packet with a
-/// shorter wait shows when the program resumed reading.
+/// Returns the time from the arrival of the first packet in `waits` until all of its packets were read, in ns. `waits`
+/// contains indices in send order and waiting times in ns; at least one of the times was too long to be recorded. A
+/// later packet with a shorter wait shows when the program resumed reading.
 fn until_read(case: &Case<'_>, waits: &[(usize, i64)]) -> i64 {
     let Some((first, _)) = waits.first() else { return MAX_LAG_NS };
     let read = |(k, lag): &(usize, i64)| case.delays.arrival(*k).saturating_add(*lag);

@@ -1,4 +1,4 @@
-//! Rule for packets that arrive in a different order from that in which they were sent.
+//! Rule for reordered packets, which arrive after packets that were sent later.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
@@ -132,7 +132,7 @@ fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
 
 /// Minimum standard score. Chance alone does not reach it.
 const MIN_DEVIATIONS: f64 = 4.0;
-/// Minimum ratio between the observed and the expected number of reordered packets, whichever is larger.
+/// Minimum ratio of the observed to the expected number of reordered packets, or of the expected to the observed one.
 const MIN_RATIO: f64 = 1.25;
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub struct CauseRule {
     pub find: fn(&Case<'_>) -> Vec<FoundCause>,
 }
 
-/// Number of causes of one kind from which they are merged into one.
+/// Minimum number of causes of one kind that are merged into one.
 const MAX_SEPARATE_CAUSES: usize = 6;
 pub use jitlat_core::evidence::FoundCause;
 

@@ -125,7 +125,7 @@ pub struct ComparedFigure {
     pub change: f64,
     /// Interval of the difference, with the comparison's `confidence`; `None` if there are too few independent packets.
     pub interval: Option<[f64; 2]>,
-    /// Error of the measurement, by which the interval is wider on both sides when it is judged.
+    /// Error of the measurement. The interval is widened by it on both sides before it is judged.
     pub floor: f64,
     /// Equivalence margin: difference up to which the figures count as the same.
     pub margin: f64,
@@ -201,7 +201,7 @@ pub enum ComparisonOutcome {
     Different,
     /// The interval of the difference lies within the equivalence margin.
     Same,
-    /// Neither is shown: no difference was found, but the interval allows one, or there is no interval.
+    /// Neither difference nor equivalence is shown: the interval allows both, or there is no interval.
     Undecided,
     /// Not compared: the runs measure different quantities.
     Refused,

@@ -57,7 +57,7 @@ impl FigurePair {
     /// Returns the loss ratios of `a` and `b`; `None` if loss is invisible or nothing was sent.
     ///
     /// Under the hypothesis of no difference both runs have the same bursts. Their common design effect is therefore
-    /// the mean of both, weighted by the number of losses. A run with few events does not show how large they are.
+    /// the mean of both, weighted by the number of losses. A run with few events does not show how large bursts are.
     pub fn of_loss(a: &ComparisonSide, b: &ComparisonSide) -> Option<FigurePair> {
         let sent = |side: &ComparisonSide| side.loss.filter(|loss| loss.1 > 0);
         let counts = [sent(a)?, sent(b)?];
@@ -108,7 +108,7 @@ impl FigurePair {
     }
 }
 
-/// Bursts of loss of a side: its losses, their number times their design effect, and the number of events.
+/// Loss bursts of a side: its losses, their number times their design effect, and the number of events.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bursts {
     lost: f64,
@@ -125,7 +125,8 @@ impl Bursts {
         }
     }
 
-    /// Returns the bursts of all runs of `side`, and allows for more variation between its runs than that of bursts.
+    /// Returns the bursts of all runs of `side`. If loss varies more between the runs than bursts explain, the result
+    /// allows for that variation.
     fn of(side: &ComparisonSide) -> Option<Bursts> {
         let (lost, sent) = side.loss?;
         let mut all = side.loss_events.iter().map(Bursts::of_run).fold(Bursts::default(), Bursts::and);

@@ -92,7 +92,7 @@ impl RunKey {
     }
 }
 
-/// Error: a text that names no [`RunKey`].
+/// Error: the text is not the name of a [`RunKey`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is not a key for grouping: choose one of name, tag:KEY, dscp, path, direction, transport, payload, period"
@@ -158,7 +158,7 @@ pub struct Cell {
     pub lost: Option<u64>,
     /// Share of sent packets that were lost.
     pub loss_ratio: Option<f64>,
-    /// Length of the longest run of losses.
+    /// Length of the longest loss burst, in packets.
     pub longest_loss: Option<u64>,
     /// Delay, corrected if the clocks allow it; `None` for several runs with only summaries, which cannot be pooled.
     pub latency: Option<Distribution>,

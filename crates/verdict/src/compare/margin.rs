@@ -8,8 +8,8 @@ use std::str::FromStr;
 /// Default margin of times, as a share of the first run's figure: the narrow limits of bioequivalence, 90 to 111 %
 /// (EMA CPMP/EWP/QWP/1401/98 Rev. 1, 2010), with the procedure of Schuirmann 1987.
 const TIME_SHARE: f64 = 0.1;
-/// Largest default margin of delay, in ns: a tenth of the smallest delay budget of interactive traffic, 10 ms (3GPP
-/// TS 23.501 table 5.7.4-1, 5QI 80). A change of route of 1 ms counts on a path of any length.
+/// Largest default margin of delay, in ns: a tenth of the smallest delay budget of interactive traffic, 10 ms (3GPP TS
+/// 23.501 table 5.7.4-1, 5QI 80). A route change of 1 ms matters on a path of any length.
 const MAX_DELAY_MARGIN: f64 = 1e6;
 /// Default margin of loss, as a ratio: it changes the speech rating R of G.711 with concealment (ITU-T G.107, G.113: Bpl
 /// 25.1) by at most 1.9, and MOS by less than 0.05.

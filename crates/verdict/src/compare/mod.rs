@@ -2,9 +2,8 @@
 //!
 //! Packets of one run are not independent, so a test that assumes independence finds a difference between any two runs
 //! that are long enough. The verdict "different" therefore needs an interval of the difference that allows for
-//! correlated delays and bursts of loss and excludes 0 by more than the error of the measurement itself. "Same" needs
-//! an interval within an equivalence margin. Everything else is undecided, with the largest difference that is
-//! possible.
+//! correlated delays and loss bursts and excludes 0 by more than the error of the measurement itself. "Same" needs an
+//! interval within an equivalence margin. Everything else is undecided, with the largest difference that is possible.
 
 pub(crate) mod comparison;
 mod condition;

@@ -1,4 +1,4 @@
-//! Rates of false alarms and of detection of `jitlat compare`, on simulated pairs of runs with a known difference.
+//! False-alarm and detection rates of `jitlat compare` on simulated pairs of runs with a known difference.
 //! `just compare-rates` makes the tables of docs/metrics/comparison.md; `cargo test` runs a small part.
 
 use super::*;

@@ -37,7 +37,7 @@ pub struct ComparisonSide {
     pub loss: Option<(u64, u64)>,
     /// Lost and sent packets of each run; empty for one run.
     pub loss_counts: Vec<(u64, u64)>,
-    /// Events of loss of each run with its number of lost packets; empty if unknown, for independent losses.
+    /// Loss events of each run, with the number of lost packets; empty if unknown, for independent losses.
     pub loss_events: Vec<(ShareInterval, u64)>,
     /// Compared times, in ns, run after run, each in send order; empty if only the figures below are available.
     pub values: Vec<i64>,
@@ -66,7 +66,7 @@ pub struct ComparisonSide {
 /// Relation of the PDV of runs to their delays.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DelayClocks {
-    /// Delay with a PDV of 0, corrected for the clocks, of each run, in ns.
+    /// Delay of each run that corresponds to a PDV of 0, corrected for the clocks, in ns.
     pub least: Vec<i64>,
     /// Largest error of the clocks, in ns.
     pub bound: f64,
@@ -228,7 +228,7 @@ impl ComparisonSide {
         ]
     }
 
-    /// Returns the delays of a side of PDV; `None` if the clocks are unknown.
+    /// Returns this side with delays instead of PDV; `None` if the clocks are unknown.
     pub(super) fn delays(&self) -> Option<ComparisonSide> {
         let clocks = self.clocks.as_ref()?;
         let base = clocks.least.first().copied()? as f64;
@@ -278,7 +278,7 @@ impl ComparisonSide {
     }
 }
 
-/// Returns the events of loss of a run with the number of lost packets; `None` if they were not recorded.
+/// Returns the loss events of a run, with the number of lost packets; `None` if they were not recorded.
 fn loss_events(summary: &Summary, samples: &Samples) -> Option<(ShareInterval, u64)> {
     let (sent, lost) = (summary.counts.sent, summary.counts.lost);
     // Summaries of older versions have no events.

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 /// Difference of one side from the other in all compared figures: jitter, delay and loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SideChange {
-    /// More of at least one figure beyond chance, and not less of another.
+    /// At least one figure is larger beyond chance, and none is smaller.
     Worse,
-    /// Less of one figure and more of another.
+    /// One figure is smaller and another is larger, beyond chance.
     Mixed,
-    /// Less of at least one figure beyond chance, and not more of another.
+    /// At least one figure is smaller beyond chance, and none is larger.
     Better,
     /// The intervals of all figures lie within the equivalence margins.
     Same,

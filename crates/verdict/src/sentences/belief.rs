@@ -87,7 +87,7 @@ pub fn stamps(sent: &[&str], arrived: &[&str], by_programs: bool) -> String {
 }
 
 /// Describes the finest percentile that `packets` packets resolve. `dependent` is true if the delays of neighbouring
-/// packets are correlated; they are then as precise as the `effective` number of independent ones, if it is known.
+/// packets are correlated; `effective` is the number of independent packets that are equally precise, if known.
 pub fn sample(packets: u64, dependent: bool, effective: Option<f64>, tcp: bool) -> String {
     let effective = effective.map(|n| n as u64).filter(|n| dependent && *n < packets);
     let finest = match effective.unwrap_or(packets) {

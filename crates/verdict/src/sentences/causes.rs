@@ -326,7 +326,8 @@ fn were(n: u64) -> &'static str {
     if n == 1 { "was" } else { "were" }
 }
 
-/// Describes a stall of the receiving program, after which it read `packets` at once; its full buffer `dropped` others.
+/// Describes a stall of the receiving program, after which it read `packets` at once. Its full buffer dropped another
+/// `dropped` packets.
 pub fn receiver_stall(from_s: f64, length_ns: i64, packets: u64, dropped: u64) -> String {
     let dropped = match dropped {
         0 => String::new(),
@@ -457,7 +458,7 @@ pub enum MissingPart {
 }
 
 impl MissingPart {
-    /// Returns the reason for `session`. `tail`: packets at its end are unknown.
+    /// Returns the reason for `session`. `tail` is true if the fate of its last packets is unknown.
     pub fn of(session: &Session, tail: bool) -> MissingPart {
         let Session { ending, truncated, unreported, .. } = *session;
         match ending {

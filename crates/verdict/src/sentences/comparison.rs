@@ -20,7 +20,7 @@ pub enum OutcomeReason {
     TooFewPackets,
     /// The interval of the change, and the margin within which it lies.
     WithinMargin([f64; 2], f64),
-    /// No difference was found: the largest one that is possible.
+    /// No difference was found; contains the largest difference that is possible.
     Possible(f64),
     /// The interval excludes 0, but by less than the error of the measurements.
     WithinError,
@@ -193,7 +193,7 @@ fn size(figure: &ComparedFigure, value: f64) -> String {
     }
 }
 
-/// Formats a size without its unit if that is the one of percentage points.
+/// Formats a size like [`size`], but without the unit `percentage points`.
 fn short_size(figure: &ComparedFigure, value: f64) -> String {
     size(figure, value).replace(" percentage points", "")
 }
@@ -265,7 +265,7 @@ pub fn headline(c: &Comparison) -> String {
     format!("{name}: {} has {} than {}, beyond chance.", c.b, listed(&different), c.a)
 }
 
-/// Returns the headline without the word with which it begins, for texts in which that word precedes it.
+/// Returns the headline without its first word, such as `Worse`, for texts that already begin with this word.
 pub fn statement(c: &Comparison) -> String {
     let text = headline(c);
     let prefixes = ["Worse: ", "Better: ", "Mixed: ", "Same: ", "Undecided "];
@@ -333,7 +333,7 @@ fn share_of(confidence: f64) -> String {
     format!("{} %", text.strip_suffix(".0").unwrap_or(&text))
 }
 
-/// Describes the confidence of the intervals that decided.
+/// Describes the confidence of the intervals on which the outcome is based.
 pub fn confidence(c: &Comparison) -> String {
     let together = if c.confidence > 0.95 { " for all figures together" } else { "" };
     format!("intervals: 95 %{together}, with dependent packets and bursts of loss")

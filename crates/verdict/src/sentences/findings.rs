@@ -18,7 +18,7 @@ pub fn no_loss_in_few(sent: u64, bound: f64) -> String {
     format!("No loss, but only {}: loss of up to {} is possible.", count(sent, "packet"), percent(bound))
 }
 
-/// How losses are distributed over the test.
+/// Distribution of losses over the test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LossDistribution {
     /// Mostly within this number of outages.

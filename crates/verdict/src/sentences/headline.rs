@@ -121,7 +121,7 @@ pub fn not_as_asked(touched: u64, sent: u64) -> String {
 /// Rate of a sender that did not keep its schedule, in packets per second.
 #[derive(Clone, Copy, Debug)]
 pub struct RateReached {
-    /// Rate that it reached.
+    /// Rate that the sender reached.
     pub sent: f64,
     /// Rate that was requested.
     pub asked: f64,

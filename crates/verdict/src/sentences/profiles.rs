@@ -3,8 +3,8 @@
 use super::numbers::{percent, rate, time};
 use jitlat_core::answer::{Answer, Severity};
 
-/// Describes a path that no figure makes unsuitable for a profile, by its delay including the buffer if that is known,
-/// otherwise by the buffer.
+/// Describes a path that suits a profile: by its delay including the buffer if the delay is known, otherwise by the
+/// buffer.
 pub fn suits(delay_ns: Option<f64>, buffer_ns: i64, missing: f64) -> String {
     match delay_ns {
         Some(delay) => format!("{} one way with the buffer, {} missing", time(delay), percent(missing)),
@@ -45,7 +45,7 @@ pub fn rate_not_reached(reached: f64, needed: f64) -> String {
     format!("only {} of its {} packets per second were sent", rate(reached), rate(needed))
 }
 
-/// Describes a path with an unknown delay if no other figure exceeds a limit.
+/// Describes a path whose delay is unknown, and whose other figures are all within their limits.
 pub fn delay_unknown(missing: f64) -> String {
     format!("delay unknown, {} missing", percent(missing))
 }
@@ -100,7 +100,8 @@ pub fn other_traffic_of<'a>(limits: impl Iterator<Item = (&'a str, &'a str)>) ->
 /// States that the path's delay is unknown.
 pub const DELAY_UNKNOWN: &str = "the path's delay is unknown and not counted";
 
-/// Describes the grade of the hosts if it is not good: it is not part of the verdict on the path.
+/// Returns a note on the grade of the hosts, which is not part of the verdict on the path; `None` if the grade is good
+/// or unknown.
 pub fn host_note(answer: &Answer) -> Option<String> {
     let host = answer.host.as_ref().filter(|host| host.severity > Severity::Good)?;
     let causes: Vec<&str> = host.causes.iter().map(|id| id.name()).collect();

@@ -28,7 +28,8 @@ pub fn is_by_stopped_server(reason: Option<&str>) -> bool {
 pub const LOG_NOT_STORED: &str =
     "the log could not be stored completely; the figures of this report are complete";
 
-/// Warns that some packets may be received or lost: packets after the last arrival, or packets without rows in the log.
+/// Warns that it is unknown whether some packets were received: packets after the last arrival, or packets without rows
+/// in the log.
 pub fn tail_unknown(within_log: bool) -> &'static str {
     if within_log {
         "the log has no rows for some packets: they count neither as sent nor as lost"
@@ -221,7 +222,7 @@ pub fn dscp_changed(of_answers: bool, asked: u8, others: u64, all: u64, mostly: 
     )
 }
 
-/// Warns that requests arrived at the far host with another DSCP than they were sent with.
+/// Warns that the DSCP of requests was changed on the path to the far host.
 pub fn request_dscp_changed(asked: u8, others: u64, all: u64, mostly: u8) -> String {
     format!(
         "the path changes the class of service: requests were sent with {}, but {others} of {all} arrived at the far host \

@@ -31,7 +31,7 @@ pub enum PostError {
     /// The address is not an HTTP address.
     #[error("'{0}' is not an http:// or https:// address")]
     Address(String),
-    /// The program was built without the feature.
+    /// The address is `https://`, but the program was built without the feature `tls`.
     #[error("this jitlat was built without https: build it with `--features tls`, or use a released package")]
     NoHttps,
     /// The trusted certificates cannot be read.
@@ -51,8 +51,9 @@ pub enum PostError {
     TooLong(Duration),
 }
 
-/// Sends `body`, JSON, to the `http://` or `https://` address, and waits up to `limit` for the answer. An `https://` server
-/// must have a certificate of an authority in `ca_file` or, without it, of one that this system trusts.
+/// Sends the JSON text `body` to the `http://` or `https://` address, and waits up to `limit` for the answer. An
+/// `https://` server must have a certificate of an authority in `ca_file` or, without it, of one that this system
+/// trusts.
 ///
 /// # Errors
 /// [`PostError`]. Unless the server answered, it may or may not have received the request.

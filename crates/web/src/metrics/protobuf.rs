@@ -10,7 +10,7 @@ pub fn written(families: &[SampleFamily]) -> Vec<u8> {
     families.iter().flat_map(|family| of_family(family).encode_length_delimited_to_vec()).collect()
 }
 
-/// The messages of metrics.proto that are used, with their names there.
+/// The messages of metrics.proto that are used here, under the same names.
 mod model {
     #[derive(Clone, PartialEq, prost::Message)]
     pub struct MetricFamily {

@@ -116,7 +116,7 @@ async fn answer(
     with_secret(app, headers, status, made).await
 }
 
-/// Renders a page with a form, with the secret of its browser.
+/// Renders a page with a form that contains the secret of the browser.
 pub async fn with_secret(
     app: &Arc<App>,
     headers: &HeaderMap,
@@ -138,7 +138,7 @@ pub async fn with_secret(
     }
 }
 
-/// Renders the page shown while running tests is off, with instructions to turn it on.
+/// Renders the page shown if tests cannot be run, with instructions to allow them.
 fn off() -> Html<String> {
     let main = html! {
         p {

@@ -168,7 +168,7 @@ impl RunRefusal {
 pub struct PageRuns {
     /// Runs the tests.
     pub runner: Arc<dyn Runner>,
-    /// Clients that may start and stop them.
+    /// Clients that may start and stop tests.
     pub who: Starters,
     /// Limits of the tests.
     pub limits: RunLimits,

@@ -16,7 +16,7 @@ const UPDATE_INTERVAL: Duration = Duration::from_millis(250);
 /// Number of updates per message to watchers.
 const STEPS_PER_MESSAGE: u32 = 4;
 
-/// Returns the error for requests while running tests is off, with instructions to turn it on.
+/// Returns the error for requests if tests cannot be run, with instructions to allow them.
 pub fn off() -> Problem {
     Problem::NotFound(
         "Running tests is off: turn it on with jitlat web --run, or run = true in [web] of the monitor's file."

@@ -111,7 +111,7 @@ pub struct RunNow {
     pub done: Option<f64>,
     /// Streams of the test; empty before they start.
     pub streams: Vec<RunStream>,
-    /// Numbers of the results in the archive; empty before the test has ended.
+    /// Test numbers of the results in the archive; empty before the test has ended.
     pub tests: Vec<String>,
 }
 

@@ -151,7 +151,7 @@ impl Timeline {
         self
     }
 
-    /// Prints delays above the smallest only, because the clocks are unknown.
+    /// Prints delays relative to the smallest, because the clocks are unknown.
     #[must_use]
     pub(super) fn relative(mut self) -> Timeline {
         self.relative = true;

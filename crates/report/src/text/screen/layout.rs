@@ -159,7 +159,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 /// Rows of a statement.
 type Statement = Vec<TextRow>;
 
-/// Returns the statement of `text` after `mark`, in rows after the margin.
+/// Returns the rows of a statement: `mark` and `text`, wrapped to `width` columns minus the margin.
 fn statement(mark: Option<(&str, WordStyle)>, text: &str, width: usize) -> Statement {
     let full = mark.map_or(text.to_owned(), |(mark, _)| format!("{mark} {text}"));
     let lines = wrapped(&full, width - MARGIN);

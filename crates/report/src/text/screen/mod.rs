@@ -147,7 +147,7 @@ impl Screen {
         self
     }
 
-    /// Sets the text that replaces a next command that is too long to be printed whole.
+    /// Sets the text that is printed instead of the suggested next command if the command is too long.
     #[must_use]
     pub fn in_short(mut self, description: &str) -> Screen {
         self.next_in_short = description.to_owned();

@@ -248,7 +248,7 @@ fn lost_on(way: &DirectionResult) -> Option<String> {
 }
 
 /// Formats a loss: `0.40 % (0.11-1.40)`, `0.40 % (1 event)`, `none (<0.75 %)`, `all (>99 %)`. Without `events`, the
-/// positions of the losses are unknown, and with them the interval.
+/// positions of the losses are unknown, and the interval is omitted.
 pub(super) fn describe_loss(lost: u64, sent: u64, events: Option<&ShareInterval>) -> String {
     if lost == 0 {
         return format!("none (<{} %)", percent(3.0 / sent as f64));
@@ -293,7 +293,8 @@ pub(super) fn percent(share: f64) -> String {
     }
 }
 
-/// Returns the timeline of a stream's delay; true if only the difference from its minimum is known. `None` without packets.
+/// Returns the timeline of a stream's delay, and true if only the difference from its minimum is known. `None` without
+/// packets.
 pub(super) fn course(stream: &ScreenStream<'_>) -> Option<(Timeline, bool)> {
     let s = stream.summary;
     let course = Timeline::of(stream.samples, s.counts.sent, s.header.period);

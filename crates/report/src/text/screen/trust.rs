@@ -69,7 +69,7 @@ pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String>
     lines
 }
 
-/// Returns the grades of the hosts that are not good.
+/// Returns a note for each stream whose hosts are graded worse than good.
 fn hosts(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String> {
     let several = streams.len() > 1;
     let one = |(stream, label): (&ScreenStream<'_>, &String)| {
@@ -196,7 +196,7 @@ fn named<'a>(label: &'a str, s: &Summary) -> &'a str {
     if matches!(label, "up" | "down") { sender(s).unwrap_or(label) } else { label }
 }
 
-/// Describes the number of packets without the kernel send stamp that was requested.
+/// States how many packets lack the requested kernel send stamp; `None` if none do.
 fn lost_stamps(received: &[(&str, &Summary)]) -> Option<String> {
     let lost: u64 = received.iter().filter_map(|(_, s)| s.stamps.sent_lost).sum();
     (lost > 0).then(|| {
