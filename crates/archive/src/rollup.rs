@@ -520,7 +520,8 @@ impl Archive {
     }
 
     /// Applies `read` to the stored roll-ups of a stream that begin in `from..to`, in order of start time. This takes
-    /// one pass and does not decode whole pools. Roll-ups that lack a shorter period, or cannot be read, are left out.
+    /// one pass and does not decode whole pools. Skips roll-ups that are unreadable, and those that do not include all
+    /// of their shorter periods.
     pub(crate) fn stored_in_one_pass<T>(
         &self,
         stream: i64,

@@ -119,7 +119,7 @@ impl WantedOutputs {
         for (output, path) in &self.outputs {
             if is_stdout(path) {
                 if output.place == Destination::FileEach && streams > 1 {
-                    bail!("{} writes one stream to standard output: give a file", output.spelling());
+                    bail!("{} can write only one stream to standard output: give a file", output.spelling());
                 }
                 continue;
             }

@@ -227,7 +227,7 @@ pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: 
 
 type PreviewPair<'a> = (&'a PacketPreview, &'a PacketPreview);
 
-/// Returns the packets whose name occurs exactly once at each point.
+/// Returns the packets whose identifier occurs exactly once at each point.
 fn common<'a>(
     reference: &'a [PacketPreview],
     monitor: &'a [PacketPreview],

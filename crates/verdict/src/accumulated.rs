@@ -243,7 +243,7 @@ fn is_share_of_packets(id: CauseId) -> bool {
     )
 }
 
-/// Merges `new`, a share of packets in the next stretch, into `last`. The result has the mean of both shares, weighted
+/// Merges `new`, the same cause in the next stretch, into `last`. Its share becomes the mean of both shares, weighted
 /// by packets.
 fn both(last: &mut FoundCause, new: FoundCause) {
     let span = |f: &FoundCause| (f.cause.packets[1].saturating_sub(f.cause.packets[0]) + 1) as f64;

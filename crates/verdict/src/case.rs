@@ -535,7 +535,7 @@ fn is_of_a_stall(step: &LevelStep, late: &SenderDelays, delays: &Delays<'_>) -> 
 /// Minimum number of packets before a stall that are needed to know the smallest delay before it.
 const MIN_STALL_NEIGHBOURS: usize = 8;
 
-/// Classifies steps after which the path delivers stored packets as hand-overs.
+/// Marks steps as hand-overs if the path delivered packets that it had stored just before them.
 fn handed_over_to(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) {
     for (step, reason) in steps.iter_mut().filter(|(_, reason)| *reason == StepReason::Route) {
         let meets = |from: usize, to: usize, size: i64| {

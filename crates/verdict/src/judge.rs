@@ -188,7 +188,7 @@ fn strongest_effect(played: &Played, lived: &Experience) -> Option<String> {
     }
 }
 
-/// Minimum share of packets that the hosts did not affect for a verdict on the path.
+/// Minimum share of packets unaffected by the hosts; with less there is no verdict on the path.
 const MIN_UNTOUCHED: f64 = 0.8;
 
 /// Returns the severity of a queue that never empties, which is invisible in jitter.

@@ -166,7 +166,7 @@ impl Profile {
         } else if self.payload < jitlat_core::spec::HEADER_LEN {
             Some("payload is at least 12 bytes")
         } else if !(1e-3..=60_000.0).contains(&self.period_ms) {
-            Some("period_ms is between 0.001 and 60000")
+            Some("period_ms must be between 0.001 and 60000")
         } else if !(1.0..=86_400.0).contains(&self.duration_s) {
             Some("duration_s is between 1 and 86400")
         } else if self.dscp > 63 {

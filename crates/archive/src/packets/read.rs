@@ -394,7 +394,9 @@ impl TestRows {
                 return Err(short());
             }
             if open.values.wide.iter().any(|x| *x != id) {
-                return Err(ParquetError::General("it has packets of another test here".to_owned()));
+                return Err(ParquetError::General(
+                    "it contains packets of another test at this position".to_owned(),
+                ));
             }
             for (column, reader) in COLUMNS.iter().zip(&mut open.columns) {
                 let Some(reader) = reader else { continue };

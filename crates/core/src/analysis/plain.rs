@@ -63,8 +63,8 @@ impl Plain {
         self.len
     }
 
-    /// Takes the packets at the start of `records` whose numbers are below `packets`, in any order, while
-    /// `new` returns true; `new` is called once per packet. Returns their number.
+    /// Takes packets from the start of `records` while their numbers, in any order, are below `packets` and `new`
+    /// returns true. Calls `new` once per packet. Returns the number of packets taken.
     pub fn take_new(
         &mut self,
         records: &[PacketRecord],

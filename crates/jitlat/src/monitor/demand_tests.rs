@@ -40,7 +40,7 @@ fn a_request_is_what_the_command_line_would_send() {
 fn what_is_wrong_is_said_of_its_field() {
     for (fields, answers, field, said) in [
         (&[("test", "x")][..], false, "test", "unknown test 'x'"),
-        (&[("test", "one-way-udp")], true, "test", "only answers"),
+        (&[("test", "one-way-udp")], true, "test", "can only be pinged"),
         (&[("direction", "up")], false, "direction", "'up' is not a direction"),
         (&[("direction", "forward"), ("test", "ping-icmp")], false, "direction", "both directions"),
         (&[("duration", "soon")], false, "duration", "soon"),

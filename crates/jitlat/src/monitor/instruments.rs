@@ -176,7 +176,7 @@ fn ping_options() -> OptionSet {
 
 /// Parses the options of the server.
 pub fn serve_args(options: &[(String, OptionValue)]) -> Result<ServeArgs, EntryError> {
-    let confined = "not in a monitor, whose server is not confined: leave this option out";
+    let confined = "a monitor does not support this option, because its server is not confined: leave it out";
     let refused = [
         ("key_file", "write key-file = \"…\" in [serve]"),
         ("show_policy", "use `jitlat serve --show-policy`"),

@@ -12,7 +12,7 @@ pub struct FigureArgs {
     /// Draw only pairs from this time after the first pair
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     from: Option<Span>,
-    /// Draw only pairs before this time after the first pair
+    /// Draw only pairs within this time of the first pair
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     to: Option<Span>,
     /// Draw only round trips of at least this

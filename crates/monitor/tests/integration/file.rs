@@ -280,7 +280,10 @@ fn a_page_for_other_hosts_says_who_may_read_it() {
     for (web, wrong) in [
         ("listen = \"0.0.0.0\"", "22:10: other hosts can reach this address"),
         ("listen = \"example.org\"", "22:10: 'listen': write an address, a port, or both"),
-        ("token-file = \"t\"\nbehind-proxy = true", "23:16: either a token or the proxy decides"),
+        (
+            "token-file = \"t\"\nbehind-proxy = true",
+            "23:16: 'token-file' and 'behind-proxy' cannot be combined",
+        ),
         ("hosts = [\"roma\"]", "22:10: unknown host 'roma': did you mean 'rome'?"),
     ] {
         let faults: Vec<String> = with(web).unwrap_err().iter().map(ToString::to_string).collect();

@@ -105,7 +105,7 @@ fn a_period_that_is_too_short_is_shared_in_turn() {
     assert_eq!(
         shortfalls,
         [
-            "t: 19 rounds do not fit into 1min, so each pair has 21 % of its tests, one in 285s on average, in turn; \
+            "t: 19 rounds do not fit into 1min, so each pair gets 21 % of its tests, one in 285s on average, in turn; \
           every = \"288s\" would be enough"
         ]
     );

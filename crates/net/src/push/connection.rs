@@ -85,7 +85,8 @@ impl PushConnection {
         !self.driver.is_pending() && self.driver.machine.needs_data()
     }
 
-    /// Waits up to `timeout` for the next event; `None` if there is none, or if data is needed first.
+    /// Waits up to `timeout` for the next event; `None` after the timeout, or at once if
+    /// the caller must supply data first.
     pub fn poll(&mut self, timeout: Span) -> Option<SenderEvent> {
         self.driver.check_timer();
         self.driver.write_output();

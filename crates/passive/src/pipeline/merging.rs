@@ -31,8 +31,8 @@ impl Merger {
         Merger { matcher, waiting: Default::default(), covered: [None; 2], begins, in_common_alone: true }
     }
 
-    /// Sets the merger up for captures whose start is the time of their first packet: the other point may have
-    /// seen that packet earlier.
+    /// Prepares the merger for captures without a stated start, which begin with their first packet: the other
+    /// point may have seen that packet earlier.
     pub fn from_the_first_packet(self) -> Merger {
         Merger { in_common_alone: false, ..self }
     }

@@ -160,7 +160,7 @@ pub(crate) struct EchoLayout {
     receive: ClockFields,
     midpoint: ClockFields,
     send: ClockFields,
-    /// Offset of the payload.
+    /// Length of the header, which is the offset of the payload.
     len: usize,
 }
 

@@ -48,7 +48,7 @@ impl Meters {
         Meters { all, client: None, total: None }
     }
 
-    /// Returns the meters of `service`, which share the limits across all services.
+    /// Returns the meters of `service`. It shares the limits across all services with the other meters.
     pub fn of(&self, policy: &Policy, service: Service) -> Meters {
         let accounts = |scope| if_limited(&policy.quota(service, scope), self.all.seed);
         Meters {

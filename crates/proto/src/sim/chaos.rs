@@ -346,7 +346,7 @@ fn settle_server(
                 around.over = true;
             }
             ServerEvent::Flow(ref command) if !is_to_client(command) => {
-                panic!("packets for another host than the control connection's: {command:?}");
+                panic!("packets for a host other than the control connection's: {command:?}");
             }
             ServerEvent::Flow(command) if around.obey => {
                 for report in obedient(&command, roles) {

@@ -391,7 +391,9 @@ mod any_test {
 
     /// Width in columns; characters that may be wide count as wide.
     fn columns(line: &str) -> usize {
-        line.chars().map(|c| if c.is_ascii() || ('▁'..='█').contains(&c) { 1 } else { 2 }).sum()
+        line.chars()
+            .map(|c| if c.is_ascii() || matches!(c, '\u{a0}' | 'µ' | '▁'..='█') { 1 } else { 2 })
+            .sum()
     }
 
     proptest! {

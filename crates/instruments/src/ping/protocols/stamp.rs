@@ -38,7 +38,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
         Argument::switch("direct-measurement", "Ask the far host how many packets it has received and sent"),
         Argument::switch(
             "telemetry",
-            "Ask for the actual send times of answers, and for the source of the far host's stamps",
+            "Ask for the actual send times of answers and the source of the far timestamps",
         ),
     ],
     client: |arguments| Ok(Box::new(StampClient::new(arguments)?)),

@@ -108,7 +108,11 @@ pub(super) struct FigureRow {
 }
 
 /// Headings of the columns, without the first.
-const HEADS: [&str; 7] = ["verdict", "delay p50", "p99", "+/-", "jitter p99", "lost (95 %)", "buffer"];
+const HEADS: [&str; 7] = ["verdict", "delay p50", "p99", "+/-", "jitter p99", LOST, "buffer"];
+
+/// Heading of the losses, without and with intervals.
+const LOST: &str = "lost";
+const LOST_WITH_INTERVAL: &str = "lost (95 %)";
 
 impl FigureRow {
     /// Returns the row of a stream. If the stream is `alone`, the rows of the two directions of its round trips follow,
@@ -333,6 +337,11 @@ impl ScreenTable {
         let judged = rows.iter().any(|row| row.severity.is_some());
         // Without a verdict there is no recommended buffer.
         let heads = if judged { &HEADS[..] } else { &HEADS[1..HEADS.len() - 1] };
+        // Where only counts are known, no row has an interval.
+        let has_interval =
+            rows.iter().any(|row| row.figures[4].ends_with(')') && !row.figures[4].ends_with("event)"));
+        let named =
+            |head: &str| if head == LOST && has_interval { LOST_WITH_INTERVAL } else { head }.to_owned();
         let line = |row: &FigureRow| {
             let verdict = row.severity.map_or((String::new(), None), |severity| {
                 (severity.name().to_owned(), Some(mark(severity.into()).1))
@@ -343,7 +352,7 @@ impl ScreenTable {
             (row.label.clone(), cells)
         };
         ScreenTable {
-            heads: heads.iter().map(|head| (*head).to_owned()).collect(),
+            heads: heads.iter().map(|head| named(head)).collect(),
             lines: rows.iter().map(line).collect(),
             name: MAX_NAME_COLUMNS,
             most: MAX_STREAMS,
