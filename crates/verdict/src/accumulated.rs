@@ -126,7 +126,7 @@ fn merge_kind(so_far: &mut StretchFindings, id: CauseId) {
 }
 
 /// Returns the verdict on the `whole` stream; `None` if it depends on facts that were unknown when its stretches were
-/// judged: refused, dropped or unrecorded packets.
+/// judged: refused, dropped, skipped or unrecorded packets, the limits of a TCP connection, or a discovered path MTU.
 pub fn judgement(
     mut so_far: StretchFindings,
     whole: &WholeStream<'_>,
@@ -135,7 +135,8 @@ pub fn judgement(
     let WholeStream { session, known, clock, received, min, short, round_trip } = *whole;
     let by_hosts = session.unsent.max(session.receiver_drops.unwrap_or(0));
     let refused = by_hosts as f64 >= 1e-3 * known.sent as f64 && by_hosts > 0;
-    if refused || !session.unrecorded.is_empty() || !session.skipped.is_empty() {
+    let limited = session.path_mtu.is_some() || !session.tcp.is_empty();
+    if refused || limited || !session.unrecorded.is_empty() || !session.skipped.is_empty() {
         return None;
     }
     keep_worst_loss_cause(&mut so_far);

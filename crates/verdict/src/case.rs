@@ -20,6 +20,7 @@ use jitlat_core::metrics::clock::ClockEstimate;
 use jitlat_core::metrics::seqset::{SeqRun, absent, without};
 use jitlat_core::session::Session;
 use jitlat_core::spec::Transport;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Evidence of one direction of a test, and everything that the rules derive from it.
 pub struct Case<'a> {
@@ -209,8 +210,10 @@ impl<'a> Case<'a> {
         let lost_to_discovery = lost_to_discovery(&mut runs, session, &departures);
         let lost_in_bursts = taken_from(&mut runs, |run| late.is_sent_at_once(run, &delays, material));
         let drops = session.receiver_drops.unwrap_or(0);
+        let noted = material.notes.read_late.iter().filter(|_| drops > 0);
+        let lags: BTreeMap<u64, i64> = noted.map(|(seq, lag)| (u64::from(*seq), *lag)).collect();
         let dropped_by_receiver = without_dropped(&mut runs, drops, |run| {
-            was_read_after(run, &delays, &departures, material, &episodes.holds)
+            was_read_after(run, &delays, &departures, &lags, &episodes.holds)
         });
         let lost_at_steps = lost_at_steps(&mut runs, &steps, &delays, &departures);
         let mut losses = PathLosses::new(runs, known.end, |r| departures.length(r));
@@ -372,7 +375,8 @@ impl<'a> Case<'a> {
     pub fn experience_with_hosts(&self) -> Experience {
         let path = self.experience();
         let unsent = self.material.session.refused().min(self.known.sent);
-        let gone = self.lost_by_hosts() + unsent;
+        let skipped: u64 = self.material.session.skipped_in(0, self.known.end).map(|run| run.len).sum();
+        let gone = self.lost_by_hosts() + unsent + skipped;
         Experience { waits: self.waits_with_hosts(), sent: path.sent + gone, lost: path.lost + gone, ..path }
     }
 
@@ -658,7 +662,7 @@ fn lost_to_discovery(
     session: &Session,
     departures: &LossTimes<'_, '_>,
 ) -> Option<SeqRun> {
-    session.path_mtu?;
+    session.path_mtu.filter(|mtu| session.ip_length().is_some_and(|length| *mtu < length))?;
     let first = *runs.first().filter(|run| run.start == 0 && departures.length(run) <= MAX_DISCOVERY_NS)?;
     runs.remove(0);
     Some(first)
@@ -678,18 +682,19 @@ fn without_dropped(runs: &mut Vec<SeqRun>, drops: u64, is_in_stall: impl Fn(&Seq
     if drops == 0 || lost == 0 {
         return Vec::new();
     }
-    if lost <= drops + drops / 10 {
+    if lost <= drops.saturating_add(drops / 10) {
         return std::mem::take(runs);
     }
     let mut stalled: Vec<SeqRun> = runs.iter().filter(|run| is_in_stall(run)).copied().collect();
     stalled.sort_by_key(|run| std::cmp::Reverse(run.len));
-    let mut left = drops + drops / 10;
+    let mut left = drops.saturating_add(drops / 10);
     stalled.retain(|run| {
         let fits = run.len <= left;
         left -= if fits { run.len } else { 0 };
         fits
     });
-    taken_from(runs, |run| stalled.contains(run))
+    let stalled: BTreeSet<u64> = stalled.iter().map(|run| run.start).collect();
+    taken_from(runs, |run| stalled.contains(&run.start))
 }
 
 /// Returns true if the receiver did not read while the packets of `run` were sent: the packet before them waited in the
@@ -698,13 +703,11 @@ fn was_read_after(
     run: &SeqRun,
     delays: &Delays<'_>,
     departures: &LossTimes<'_, '_>,
-    material: &Evidence<'_>,
+    lags: &BTreeMap<u64, i64>,
     holds: &[Hold],
 ) -> bool {
     let Some(before) = delays.series().position_of(run.start).checked_sub(1) else { return false };
-    let seq = delays.seq(before);
-    let notes = &material.notes.read_late;
-    let lag = notes.iter().find(|(noted, _)| u64::from(*noted) == seq).map_or(0, |(_, lag)| *lag);
+    let lag = lags.get(&delays.seq(before)).copied().unwrap_or(0);
     let is_held =
         holds.iter().any(|hold| (hold.from..hold.to + 1).contains(&before) && hold.length >= MIN_HOLD_NS);
     is_held || lag >= MAX_RECORDED_LAG_NS || lag >= MIN_HOLD_NS.max(departures.length(run) / 2)
@@ -720,7 +723,7 @@ fn without_refused(runs: &mut Vec<SeqRun>, refused: u64) -> Vec<SeqRun> {
     if refused == 0 {
         return Vec::new();
     }
-    if lost <= refused + refused / 10 {
+    if lost <= refused.saturating_add(refused / 10) {
         return std::mem::take(runs);
     }
     let as_long = runs.iter().position(|r| r.len.abs_diff(refused) <= refused / 20);

@@ -195,11 +195,13 @@ pub fn after_storing(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) ->
             k += 1;
             continue;
         }
-        let is_recent = |j: &usize| delays.time(*j).saturating_sub(delays.time(k)) < MAX_STORED_NS;
+        let is_recent =
+            |j: &usize| (0..MAX_STORED_NS).contains(&delays.time(*j).saturating_sub(delays.time(k)));
         let lowest = delays.excess(k - 1).saturating_add(peak / 3);
-        let low = (k..n).take_while(is_recent).find(|j| delays.excess(*j) < lowest);
-        let Some(low) = low else {
-            k += 1;
+        let recent = || (k..n).take(MAX_STORED_PACKETS).take_while(is_recent);
+        let Some(low) = recent().find(|j| delays.excess(*j) < lowest) else {
+            // The searched packets are not examined again, or the time would be quadratic.
+            k += recent().count().max(1);
             continue;
         };
         // The delay falls to the level at which later packets stay.
@@ -225,8 +227,11 @@ pub fn after_storing(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) ->
     found
 }
 
-/// Maximum number of times that a path stores packets, and maximum duration of one such period, in ns.
+/// Maximum number of times that a path stores packets.
 const MAX_STORED: usize = 8;
+/// Maximum number of packets that are sent while a path stores packets. It limits the work if a peer makes up send times.
+const MAX_STORED_PACKETS: usize = 1 << 16;
+/// Maximum time for which a path stores packets, in ns.
 const MAX_STORED_NS: i64 = 5_000_000_000;
 /// Half the number of packets that show a level.
 const LEVEL_PACKETS: usize = 30;

@@ -31,14 +31,14 @@ pub fn between(moments: &[TcpMoment], from_s: f64, to_s: f64) -> Option<TcpHold>
     let part = moments.get(first..=last).filter(|part| part.len() >= 2)?;
     let (a, b) = (part[0], part[part.len() - 1]);
     let totals = Limits::of(part);
-    let least = MIN_SHARE * (seconds(&b) - seconds(&a));
+    let least = (MIN_SHARE * (seconds(&b) - seconds(&a))).max(1e-3);
     let repaired = b.retransmissions > a.retransmissions;
     let window = totals.slow_start + totals.congestion;
     let limit = if totals.receive >= least {
         TcpLimit::ReceiveWindow
     } else if totals.send_buffer >= least {
         TcpLimit::SendBuffer
-    } else if repaired || window < least.max(1e-3) {
+    } else if repaired || window < least {
         return None;
     } else if totals.slow_start >= totals.congestion {
         TcpLimit::SlowStart
@@ -81,7 +81,7 @@ impl Limits {
             limits.receive += receive;
             limits.send_buffer += send_buffer;
             // Data waits although the kernel sees neither of these limits.
-            if a.unsent > 0 && a.unacknowledged + 1 >= a.window {
+            if a.unsent > 0 && a.unacknowledged.saturating_add(1) >= a.window {
                 let rest = ((b.at - a.at).0 as f64 / 1e9 - receive - send_buffer).max(0.0);
                 *if a.slow_start { &mut limits.slow_start } else { &mut limits.congestion } += rest;
             }

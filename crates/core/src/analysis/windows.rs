@@ -77,6 +77,10 @@ pub(super) fn analysed(
             ending: Ending::Complete,
             truncated: false,
             unrecorded,
+            // Only for the whole test is it known how many packets the hosts refused or dropped.
+            unsent: skipped.iter().map(|run| run.len).sum(),
+            receiver_drops: None,
+            path_mtu: session.path_mtu.filter(|_| from == 0),
             skipped,
             unreported: 0,
             tcp: Vec::new(),

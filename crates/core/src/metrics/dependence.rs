@@ -354,7 +354,7 @@ pub fn quantile_interval(
     };
     let by_blocks = n as f64 / effect;
     // The correlation of a short series is too small by about (1 + 3r)/n on average (Kendall 1954).
-    let unbiased = acf1.map(|r| (r + (1.0 + 3.0 * r) / n as f64).min(1.0));
+    let unbiased = acf1.map(|r| (r + (1.0 + 3.0 * r) / n as f64).clamp(-1.0, 1.0));
     let by_neighbours = unbiased.map_or(f64::INFINITY, |r| n as f64 * (1.0 - r) / (1.0 + r));
     let effective = by_blocks.min(by_neighbours).min(n as f64);
     let found = QuantileInterval { effective_n: Some(effective), ..too_few };

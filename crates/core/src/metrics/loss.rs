@@ -257,13 +257,13 @@ impl LossScan {
             self.lengths.remove(&counted);
         }
         self.lost -= run.len;
+        self.events = None;
         if counted > run.len {
             *self.lengths.entry(counted - run.len).or_default() += 1;
             return;
         }
         self.runs -= 1;
         self.from_start &= run.start > 0;
-        self.events = None;
         self.first_runs.retain(|first| first[0] != run.start);
     }
 

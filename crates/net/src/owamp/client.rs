@@ -645,10 +645,14 @@ impl CountedPackets {
     /// its sender did not reach count as skipped.
     fn of(data: &SessionData, refused: &[u32], planned: Option<u32>) -> CountedPackets {
         let mut skips = data.skips.clone();
-        if let Some((next, planned)) = data.next_seq.zip(planned).filter(|(next, planned)| next < planned) {
+        if let Some((next, planned)) = data
+            .next_seq
+            .zip(planned)
+            .filter(|(next, planned)| next < planned && skips.last().is_none_or(|skip| skip.last < *next))
+        {
             skips.push(SkipRange { first: next, last: planned - 1 });
         }
-        let mut end = data.records.iter().map(|r| r.seq + 1).max().unwrap_or(0);
+        let mut end = data.records.iter().map(|r| r.seq.saturating_add(1)).max().unwrap_or(0);
         for skip in &skips {
             if (skip.first..=skip.last).contains(&end) {
                 end = skip.last + 1;

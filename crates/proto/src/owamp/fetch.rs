@@ -222,7 +222,11 @@ impl DataReader {
             let len = ack.skips as usize * SkipRange::LEN;
             let Some(bytes) = signed(incoming, padded(len) + BLOCK)? else { return Ok(false) };
             let skips = bytes[..len].chunks(SkipRange::LEN).map(SkipRange::parse);
-            self.skips = Some(skips.collect::<Result<Vec<_>, _>>().map_err(|_| Unusable::Other)?);
+            let skips = skips.collect::<Result<Vec<_>, _>>().map_err(|_| Unusable::Other)?;
+            if !SkipRange::are_in_order(&skips, request.packets) {
+                return Err(Unusable::Other);
+            }
+            self.skips = Some(skips);
             return Ok(true);
         }
         let runs = (incoming.readable().len() / (MIN_RECORDS_PER_BLOCK * DataRecord::LEN)).max(1);

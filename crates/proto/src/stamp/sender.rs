@@ -286,6 +286,7 @@ impl Protocol for StampSender {
         }
         let tail = datagram.get(self.layout.base()..).unwrap_or_default();
         let mut earlier = None;
+        let mut marks = None;
         for step in tlv::Tlvs::new(tail) {
             let tlv::TlvStep::Whole(_, t) = step else { break };
             match t.kind {
@@ -293,7 +294,11 @@ impl Protocol for StampSender {
                 tlv::kind::CLASS_OF_SERVICE => {
                     if let Some(cos) = ClassOfService::parse(t.value) {
                         self.far_dscp = Some(cos.received);
-                        self.marks.add(cos);
+                        // A datagram counts once, whatever number of these TLVs it has.
+                        if marks.is_none() {
+                            self.marks.add(cos);
+                        }
+                        marks = Some(cos);
                     }
                 }
                 tlv::kind::FOLLOW_UP => {

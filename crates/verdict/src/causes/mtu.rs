@@ -35,6 +35,8 @@ mod tests {
     use super::*;
     use crate::testing::{MS, Test, every, verdict_on};
     use jitlat_core::session::SizeLimit;
+    use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
+    use jitlat_core::time::Span;
 
     #[test]
     fn larger_packets_that_do_not_pass_are_named_with_the_size_that_does() {
@@ -72,6 +74,15 @@ mod tests {
     fn first_packets_lost_to_path_mtu_discovery_are_not_lost_by_chance() {
         let lost_first = |n: u32| {
             let mut test = Test::new(1000, 10 * MS, &every(10 * MS, 1000, |k| (k >= n).then_some(20 * MS)));
+            let spec = TestSpec::new(
+                Direction::Up,
+                Transport::Udp,
+                1000,
+                1400,
+                Span::millis(10),
+                Schedule::Periodic,
+            );
+            test.session.spec = spec.unwrap();
             test.session.path_mtu = Some(1280);
             test
         };

@@ -87,11 +87,16 @@ pub(crate) fn merge_if_many(found: Vec<FoundCause>) -> Vec<FoundCause> {
 pub(crate) fn merge_of_kind(id: CauseId, found: Vec<FoundCause>) -> Vec<FoundCause> {
     let together = matches!(id, CauseId::Queue | CauseId::SenderStall | CauseId::ReceiverStall);
     // Packets that a TCP connection held back did not wait on the path.
-    let (tcp, found): (Vec<_>, Vec<_>) = found.into_iter().partition(|f| f.cause.limited_by.is_some());
+    let (mut tcp, found): (Vec<_>, Vec<_>) = found.into_iter().partition(|f| f.cause.limited_by.is_some());
     let merged = |found: Vec<FoundCause>| {
         if together && found.len() > 1 { merge(found) } else { merge_if_many(found) }
     };
-    let mut all = merged(tcp);
+    let mut all = Vec::new();
+    while let Some(limit) = tcp.first().map(|f| f.cause.limited_by) {
+        let (same, others): (Vec<_>, Vec<_>) = tcp.into_iter().partition(|f| f.cause.limited_by == limit);
+        all.extend(merged(same));
+        tcp = others;
+    }
     all.extend(merged(found));
     all
 }

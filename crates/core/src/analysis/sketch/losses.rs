@@ -42,7 +42,9 @@ impl Losses {
         period: Option<f64>,
     ) -> Loss {
         // These runs were counted as losses before it was known that they were not sent or not recorded.
-        uncounted.clone().for_each(|run| self.scan.remove(run));
+        // Those from `next` on were not counted.
+        let next = self.next;
+        uncounted.clone().filter(|run| run.start < next).for_each(|run| self.scan.remove(run));
         let last = (end > self.next).then(|| SeqRun { start: self.next, len: end - self.next });
         without(last.into_iter(), uncounted).for_each(|run| self.scan.push(run));
         self.scan.finish(end, unknown, period)
