@@ -112,7 +112,7 @@ impl<'a> Delays<'a> {
         }
         let count = gaps.len() as f64;
         let is_close = |gap: i64, mean: f64| (gap as f64) < 0.05 * mean;
-        if let Some(size) = self.truncated_bursts(step, |gap, each| is_close(gap, each)) {
+        if let Some(size) = self.truncated_bursts(step, is_close) {
             return SendPattern::Bursts(size);
         }
         // A clock step or a long stall appears as one enormous gap.
