@@ -10,11 +10,16 @@
 //! let mut whole = SavedAnalysis::new(session.clone(), &options);
 //! (0..1000).for_each(|seq| whole.push(&record(seq)));
 //!
-//! // The same packets in two parts. The first one was saved and loaded again. let mut first =
-//! SavedAnalysis::new(session.clone(), &options); (0..300).for_each(|seq| first.push(&record(seq))); let mut first =
-//! SavedAnalysis::load(&first.save()?, &options)?; let mut second = SavedAnalysis::new(session, &options);
-//! (300..1000).for_each(|seq| second.push(&record(seq))); first.merge(second)?; assert_eq!(first.finish(),
-//! whole.finish()); # Ok::<(), Box<dyn std::error::Error>>(()) ```
+//! // The same packets in two parts. The first one was saved and loaded again.
+//! let mut first = SavedAnalysis::new(session.clone(), &options);
+//! (0..300).for_each(|seq| first.push(&record(seq)));
+//! let mut first = SavedAnalysis::load(&first.save()?, &options)?;
+//! let mut second = SavedAnalysis::new(session, &options);
+//! (300..1000).for_each(|seq| second.push(&record(seq)));
+//! first.merge(second)?;
+//! assert_eq!(first.finish(), whole.finish());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use crate::analysis::{Analyzer, NotMergeable, Options, Samples, Saved};
 use crate::metrics::seqset::SeqRun;

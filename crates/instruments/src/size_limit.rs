@@ -37,10 +37,10 @@ struct LengthRange {
 }
 
 impl LengthRange {
-    /// Returns the lengths to try in the first round, if packets of `fails` bytes do not pass.
+    /// Returns the lengths to try in the first round, if packets of `fails` bytes did not pass: also that length again.
     fn first_lengths(fails: u32) -> Vec<u32> {
         let usual = USUAL.iter().copied().filter(|length| *length < fails);
-        std::iter::once(SHORT).chain(usual).collect()
+        [fails, SHORT].into_iter().chain(usual).collect()
     }
 
     /// Returns the lengths to try next; empty if the range cannot become smaller.
@@ -81,10 +81,6 @@ pub(crate) fn search(
             running.into_iter().filter_map(|test| test.join().ok().flatten()).collect()
         })
     };
-    // An outage that is over by now is not a limit of the length.
-    if passes(packet.checked_sub(overhead)?)? {
-        return None;
-    }
     let mut range = None;
     let mut lengths = LengthRange::first_lengths(packet);
     for _ in 0..ROUNDS {
@@ -93,10 +89,15 @@ pub(crate) fn search(
                 break;
             }
             let (lower, fails) = range.map_or((None, packet), |r: LengthRange| (Some(r.passes), r.fails));
-            if together.iter().all(|length| *length >= fails) {
+            if together.iter().all(|length| *length >= fails) && range.is_some() {
                 break;
             }
-            range = LengthRange::narrowed(lower, fails, &try_all(together)).or(range);
+            let results = try_all(together);
+            // If the long packets pass now, the reason was an outage that is over.
+            if range.is_none() && !results.contains(&(packet, false)) {
+                return None;
+            }
+            range = LengthRange::narrowed(lower, fails, &results).or(range);
             // If not even short packets pass, length is not the reason.
             range?;
         }
@@ -177,8 +178,8 @@ mod tests {
 
     #[test]
     fn a_path_that_carries_no_packets_has_no_limit() {
-        assert_eq!(found(1400, 100), (None, 1 + TOGETHER));
-        assert_eq!(found(1400, 1500), (None, 1), "an outage that is over");
+        assert_eq!(found(1400, 100), (None, TOGETHER));
+        assert_eq!(found(1400, 1500), (None, TOGETHER), "an outage that is over");
         assert_eq!(found(500, 400), (None, 0), "every link carries these");
     }
 

@@ -55,12 +55,15 @@ fn packets_that_vanish_because_of_their_length_are_explained() {
         let headline = report.at("/answer/headline").as_str().unwrap();
         assert_eq!(report.at("/answer/causes/0/id"), "mtu", "{line}: {headline}");
         let passes = report.count("/answer/causes/0/bytes");
-        // The virtual cable delivers packets with up to four bytes more to the router.
+        // The virtual cable delivers packets with up to four bytes more to the router. On a busy machine the search ends
+        // before the exact size is known, and says so.
+        let is_exact = !headline.contains("at least");
+        let least = if is_exact { MTU } else { 1006 };
         assert!(
-            (MTU..=MTU + if line.ends_with("-R") { 4 } else { 0 }).contains(&passes),
+            (least..=MTU + if line.ends_with("-R") { 4 } else { 0 }).contains(&passes),
             "{line}: {headline}"
         );
-        let named = format!(" do not pass, packets of up to {passes} bytes do (-l 12");
+        let named = format!("up to {passes} bytes do (-l ");
         assert!(
             headline.starts_with("Bad: nothing arrived: packets of 14") && headline.contains(&named),
             "{line}: {headline}"

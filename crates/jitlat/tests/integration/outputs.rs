@@ -111,7 +111,7 @@ fn a_log_on_standard_output_has_it_to_itself() {
         assert_eq!(summary["answer"]["complete"], true, "{log}");
     }
     for (line, why) in [
-        ("192.0.2.1 -b -o -", "-o - can write only one stream"),
+        ("192.0.2.1 -b -o -", "-o - writes one stream"),
         ("ping 192.0.2.1 --json - -o -", "standard output can hold only one format"),
     ] {
         let refused = jitlat(line, dir.path());
