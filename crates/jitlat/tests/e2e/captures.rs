@@ -233,6 +233,7 @@ fn a_capture_survives_kills_and_a_far_host_and_interface_that_go() {
         let before = entered();
         let b = monitor(&lab.server, folder, "b");
         wait_until("a period after its return", || entered() >= before + 4);
+        second.wait_for("capturing again");
         traffic.stop.store(true, Ordering::Relaxed);
         second.signal(Signal::SIGTERM);
         b.signal(Signal::SIGTERM);
