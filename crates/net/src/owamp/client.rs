@@ -11,7 +11,7 @@ use crate::interface_counters::InterfaceCounters;
 use crate::ring::{self, Outlet, RingIntake};
 use crate::stamp::{StampMode, StampedPackets};
 use crate::wake::Waker;
-use crate::{random, sockets};
+use crate::{random, sockets, sys};
 use jitlat_core::clock::SyncState;
 use jitlat_core::metrics::seqset::{SeqRun, without};
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
@@ -31,6 +31,7 @@ use jitlat_proto::owamp::{
 };
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
@@ -172,6 +173,8 @@ struct OwampTest<'a> {
     counters: InterfaceCounters,
     started: bool,
     interrupted: bool,
+    /// Round trip of the control connection when it was established; zero if the kernel does not know it.
+    round_trip: Span,
 }
 
 impl<'a> OwampTest<'a> {
@@ -181,6 +184,8 @@ impl<'a> OwampTest<'a> {
         remote: SocketAddr,
     ) -> Result<OwampTest<'a>, OwampError> {
         let local = stream.local_addr()?;
+        let round_trip =
+            sys::tcp_info(stream.as_fd()).map_or(Span::ZERO, |info| Span::micros(info.srtt_us.into()));
         let mut notes = Vec::new();
         let mut streams = Vec::new();
         let mut specs = Vec::new();
@@ -254,6 +259,7 @@ impl<'a> OwampTest<'a> {
             counters: InterfaceCounters::start(local.ip()),
             started: false,
             interrupted: false,
+            round_trip,
         })
     }
 
@@ -372,7 +378,7 @@ impl<'a> OwampTest<'a> {
             socket.connect(far)?;
             stream.end = ClientEndpoint::Sender(Box::new(Departing {
                 socket,
-                sender: SessionSender::new(session, keys, tick()),
+                sender: SessionSender::new(session, keys, tick()).arriving_after(self.round_trip),
                 packets: session.request.packets,
                 padding: session.request.padding,
                 stamps,

@@ -24,6 +24,8 @@ pub struct SessionSender {
     keys: Option<TestKeys>,
     schedule: OwampSchedule,
     timeout: Span,
+    /// Packets that are overdue by more than this time are skipped.
+    max_lateness: Span,
     /// Readings of both clocks at one instant, for converting the schedule from wall time to the steady
     /// clock.
     anchor: Tick,
@@ -58,6 +60,7 @@ impl SessionSender {
             keys,
             schedule: session.schedule(),
             timeout: session.request.timeout.to_span(),
+            max_lateness: session.request.timeout.to_span(),
             anchor: now,
             next: 0,
             due: None,
@@ -68,6 +71,14 @@ impl SessionSender {
         };
         sender.step();
         sender
+    }
+
+    /// Also skips packets that would arrive after the receiver has given them up, if they take `delay` to it: the
+    /// receiver counts the timeout from the scheduled time, and would report them as lost. At most half of the timeout.
+    #[must_use]
+    pub fn arriving_after(mut self, delay: Span) -> SessionSender {
+        self.max_lateness = self.timeout - delay.clamp(Span::ZERO, Span(self.timeout.0 / 2));
+        self
     }
 
     /// Advances to the next packet.
@@ -97,7 +108,7 @@ impl SessionSender {
 
     /// Writes the packet that is due at `now` to the front of `packet`. The clocks must be read for every
     /// call, and the packet must be sent at once. Packets that are overdue by more than the session's timeout
-    /// are skipped. `error` is the error estimate of this host's clock.
+    /// ([less the delay](Self::arriving_after)) are skipped. `error` is the error estimate of this host's clock.
     pub fn poll_transmit(
         &mut self,
         now: Tick,
@@ -108,7 +119,7 @@ impl SessionSender {
             let seq = self.next;
             self.next += 1;
             self.step();
-            if now.steady - due > self.timeout {
+            if now.steady - due > self.max_lateness {
                 self.skip(seq);
                 continue;
             }

@@ -163,6 +163,28 @@ fn what_owampd_recorded_our_receiver_records() {
     assert_eq!(sessions.len(), 18, "{sessions:?}");
 }
 
+#[test]
+fn packets_that_would_arrive_after_their_timeout_are_skipped() {
+    let known = &known_sessions()[0];
+    let timeout = known.session.request.timeout.to_span();
+    let wall = known.session.request.start.to_nanos(known.stopped) - Span::seconds(1);
+    let now = Tick { wall, steady: SteadyTime(0) };
+    let error = known.packet(&known.packets[0]).error;
+    let skips_first = |delay: Span| {
+        let sender = SessionSender::new(&known.session, known.keys.clone(), now);
+        let mut sender = sender.arriving_after(delay);
+        // The first packet is overdue by four fifths of the timeout.
+        let late = sender.poll_timeout().unwrap() + Span(timeout.0 / 5 * 4);
+        let tick = Tick { wall: wall + (late - now.steady), steady: late };
+        sender.poll_transmit(tick, error, &mut [0; MAX_LEN]);
+        sender.stop().skips.first().is_some_and(|skip| skip.first == 0)
+    };
+    assert_eq!(
+        [0, 6, 4, 1].map(|part| skips_first(Span(timeout.0.checked_div(part).unwrap_or(0)))),
+        [false, false, true, true]
+    );
+}
+
 /// The recorded sender sent its packets slightly later than this crate's sender would. Given the same delay,
 /// this crate's sender sends the same bytes.
 #[test]
