@@ -48,7 +48,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     let rules = TwampRules { users, rounds: 1024, ..TwampRules::default() };
     let mut server = Server::new(rules, peer, local, NOW.wall, ServerRandom::new([7; 52]), NOW);
     let any = "0.0.0.0".parse().unwrap();
-    let wish = TwampSessionSpec {
+    let session = TwampSessionSpec {
         sender_port: 9000,
         receiver_port: 9000,
         addresses: (any, any),
@@ -59,7 +59,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     let config = client::TwampOptions {
         mode: Some(mode),
         user: mode.is_keyed().then(|| ("u".to_owned(), b"p".to_vec())),
-        sessions: vec![wish; 2],
+        sessions: vec![session; 2],
         step_timeout: Span::seconds(1),
         random: [3; 64],
     };

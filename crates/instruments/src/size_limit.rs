@@ -93,6 +93,10 @@ pub(crate) fn search(
                 break;
             }
             let results = try_all(together);
+            if stop.is_requested() {
+                // Packets of interrupted tests did not fail because of their length.
+                return None;
+            }
             // If the long packets pass now, the reason was an outage that is over.
             if range.is_none() && !results.contains(&(packet, false)) {
                 return None;
@@ -112,24 +116,29 @@ pub(crate) fn search(
 
 /// Observer of a short test: counts arrivals, and ends the test when packets should have arrived.
 #[derive(Debug)]
-pub(crate) struct ShortTest {
+pub(crate) struct ShortTest<'a> {
     started: Option<SteadyTime>,
     stop: Stop,
+    user: &'a Stop,
     limit: Option<Span>,
     /// Number of packets that arrived.
     pub arrived: u64,
 }
 
-impl ShortTest {
-    /// Creates the observer of a test that `stop` ends. The test is stopped `limit` after its start; `None`: it ends by
-    /// itself soon enough.
-    pub fn new(stop: Stop, limit: Option<Span>) -> ShortTest {
-        ShortTest { started: None, stop, limit, arrived: 0 }
+impl ShortTest<'_> {
+    /// Creates the observer of a test that `stop` ends. The test is stopped if `user` is requested, and `limit` after its
+    /// start; `None`: it ends by itself soon enough.
+    pub fn new(stop: Stop, user: &Stop, limit: Option<Span>) -> ShortTest<'_> {
+        ShortTest { started: None, stop, user, limit, arrived: 0 }
     }
 }
 
-impl Observer for ShortTest {
+impl Observer for ShortTest<'_> {
     fn event(&mut self, event: &Event<'_>) {
+        // Each short test clears its own request while it ends, so that they cannot share the user's.
+        if self.user.is_requested() {
+            self.stop.request();
+        }
         match event {
             Event::Started(_) => self.started = Some(steady()),
             Event::Records { records, .. } => self.arrived += records.len() as u64,

@@ -110,7 +110,8 @@ pub fn inference(series: &Series<'_>, sample: &Sample, moments: &Moments) -> Inf
         batch20_ci95: twenty.as_deref().and_then(batch_interval),
         batch: [20, 10, 5].into_iter().find_map(|k| {
             let means = if k == 20 { twenty.clone()? } else { batch_means(series, moments, k)? };
-            let independent = plain_lag1(&means).is_none_or(|r| r.abs() <= 2.0 / (k as f64).sqrt());
+            let independent =
+                stat::lag1_correlation(&means).is_none_or(|r| r.abs() <= 2.0 / (k as f64).sqrt());
             (independent || k == 5).then_some(())?;
             Some(BatchMeans { k, ci95: batch_interval(&means)?, independent })
         }),
@@ -180,13 +181,6 @@ fn lag1(series: &Series<'_>, moments: &Moments) -> Option<f64> {
         previous = Some(x);
     });
     (moments.stddev()? > 0.0).then(|| products / squares)
-}
-
-fn plain_lag1(x: &[f64]) -> Option<f64> {
-    let mean = x.iter().sum::<f64>() / x.len() as f64;
-    let squares: f64 = x.iter().map(|v| (v - mean) * (v - mean)).sum();
-    let products: f64 = x.windows(2).map(|w| (w[0] - mean) * (w[1] - mean)).sum();
-    (squares > 0.0).then(|| products / squares)
 }
 
 /// Returns the means of k equal consecutive batches in send order, leaving out the remainder; `None` below two packets
@@ -307,8 +301,8 @@ mod tests {
 
     #[test]
     fn correlation_of_means() {
-        assert!(near(plain_lag1(&[1.0, 2.0, 4.0]), -1.0 / 42.0));
-        assert_eq!(plain_lag1(&[3.0; 4]), None);
+        assert!(near(stat::lag1_correlation(&[1.0, 2.0, 4.0]), -1.0 / 42.0));
+        assert_eq!(stat::lag1_correlation(&[3.0; 4]), None);
     }
 
     #[test]

@@ -153,6 +153,14 @@ pub fn quantile_of_beta(p: f64, a: f64, b: f64) -> f64 {
     bisect(0.0, 1.0, |x| beta_below(x, a, b) < p)
 }
 
+/// Returns the correlation of neighbouring values; `None` without variation.
+pub fn lag1_correlation(x: &[f64]) -> Option<f64> {
+    let mean = x.iter().sum::<f64>() / x.len() as f64;
+    let squares: f64 = x.iter().map(|v| (v - mean) * (v - mean)).sum();
+    let products: f64 = x.windows(2).map(|w| (w[0] - mean) * (w[1] - mean)).sum();
+    (squares > 0.0).then(|| products / squares)
+}
+
 /// Returns order statistics (l, u) that enclose the p-quantile of n values (0 < p < 1) with probability ≥ 95 %, and
 /// that probability. For a binomial B, l is the largest value with P(B < l) ≤ 2.5 %, u is the smallest with P(B < u) ≥
 /// 97.5 %, and the probability is P(l ≤ B < u). l = 0 or u = n + 1 means unbounded. `None` for n = 0.

@@ -222,10 +222,9 @@ impl OneWay {
             test.settings.terms.specs = vec![short];
             test.settings.terms.feedback = false;
             test.settings.limit = None;
-            let stop = Stop::new();
-            let mut observer = ShortTest::new(stop.clone(), limit);
-            let ran =
-                self.client.check(&test).and_then(|()| test.client.measure(&test, &stop, &mut observer));
+            let own = Stop::new();
+            let mut observer = ShortTest::new(own.clone(), stop, limit);
+            let ran = self.client.check(&test).and_then(|()| test.client.measure(&test, &own, &mut observer));
             ran.ok().map(|_| observer.arrived > 0)
         };
         size_limit::search(session, overhead, stop, &passes)

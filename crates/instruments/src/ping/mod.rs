@@ -182,8 +182,9 @@ impl Ping {
                 finds_size_limit: false,
                 ..self.clone()
             };
-            let mut observer = ShortTest::new(Stop::new(), None);
-            test.run(&Stop::new(), &mut observer).ok().map(|_| observer.arrived > 0)
+            let own = Stop::new();
+            let mut observer = ShortTest::new(own.clone(), stop, None);
+            test.run(&own, &mut observer).ok().map(|_| observer.arrived > 0)
         };
         size_limit::search(session, overhead, stop, &passes)
     }

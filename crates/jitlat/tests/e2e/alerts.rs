@@ -14,7 +14,7 @@ use std::time::Duration;
 const FILE: &str = "host = [{ name = \"a\", address = \"10.9.0.1\" }]\n[[ping]]\nname = \"echo\"\ntargets = [\"10.9.0.2\"]\n\
                     every = \"2s\"\nfor = \"200ms\"\noptions = { period = \"20ms\", timeout = \"200ms\" }\n\
                     [timetable]\nguard = \"500ms\"\nsetup = \"500ms\"\n[serve]\non = false\n[archive]\nfolder = \"archive\"\n\
-                    [[notify]]\nname = \"file\"\ncommand = [\"sh\", \"-c\", \"echo $JITLAT_ALERT $JITLAT_STATE >> told\"]\n\
+                    [[notify]]\nname = \"file\"\ncommand = [\"sh\", \"-c\", \"echo $JITLAT_ALERT $JITLAT_STATE >> notified\"]\n\
                     [[notify]]\nname = \"nobody\"\nwebhook = \"http://127.0.0.1:9/\"\n[[notify]]\nname = \"out\"\nprint = true\n";
 const ALERT: &str = "[[alert]]\nname = \"any\"\nif = \"sent>0\"\nof = \"2 of 3\"\n";
 
@@ -33,11 +33,11 @@ fn an_alert_is_told_once_also_when_the_monitor_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("mesh.toml"), format!("{FILE}{ALERT}")).unwrap();
-    let told = || fs::read_to_string(folder.join("told")).unwrap_or_default();
+    let notified = || fs::read_to_string(folder.join("notified")).unwrap_or_default();
     let first = monitor(&lab.client, folder);
-    wait_until("the alert", || told().contains("any firing"));
+    wait_until("the alert", || notified().contains("any firing"));
     let archive = jitlat_archive::Archive::open(&folder.join("archive")).unwrap();
-    wait_until("that it was told", || archive.waiting("file", i64::MAX, 9).unwrap().is_empty());
+    wait_until("that it was sent", || archive.waiting("file", i64::MAX, 9).unwrap().is_empty());
     first.signal(Signal::SIGKILL);
     first.finish(Duration::from_secs(60));
     let before = archive.judged().unwrap().unwrap();
@@ -45,11 +45,11 @@ fn an_alert_is_told_once_also_when_the_monitor_is_killed() {
     wait_until("three more results", || archive.judged().unwrap().unwrap() >= before + 3);
     // An alert whose rule was removed is resolved.
     fs::write(folder.join("mesh.toml"), FILE).unwrap();
-    wait_until("its end", || told().contains("resolved"));
+    wait_until("its end", || notified().contains("resolved"));
     second.signal(Signal::SIGTERM);
     let ended = second.finish(Duration::from_secs(60));
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-    assert_eq!(told(), "any firing\nany resolved\n");
+    assert_eq!(notified(), "any firing\nany resolved\n");
     let alerts = archive.alerts(9).unwrap();
     assert!(alerts.len() == 1 && alerts[0].reason.contains("2 of the last 3 tests"), "{alerts:?}");
     assert!(
@@ -105,20 +105,20 @@ fn write_log(folder: &Path, k: u64, is_bad: bool) -> std::path::PathBuf {
 
 /// Returns for each change whether the alert begins to fire (true) or is resolved, result by result.
 fn expected(bad: &[bool], wanted: usize, of: usize, clear: usize) -> Vec<bool> {
-    let (mut recent, mut firing, mut told) = (Vec::new(), false, Vec::new());
+    let (mut recent, mut firing, mut notified) = (Vec::new(), false, Vec::new());
     for is_bad in bad {
         recent.push(*is_bad);
         let last = |n: usize| &recent[recent.len().saturating_sub(n)..];
         if !firing && last(of).iter().filter(|bad| **bad).count() >= wanted {
             firing = true;
-            told.push(true);
+            notified.push(true);
         } else if firing && recent.len() >= clear && last(clear).iter().all(|bad| !bad) {
             firing = false;
-            told.push(false);
+            notified.push(false);
             recent.clear();
         }
     }
-    told
+    notified
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn each_result_is_judged_once_and_each_message_told_once_over_kills() {
                         [[test]]\nname = \"t\"\nevery = \"24h\"\nfor = \"1s\"\nclient = \"second\"\n[serve]\non = false\n[archive]\nfolder = \"archive\"\n\
                         [[alert]]\nname = \"each\"\nif = \"loss>1%\"\nat = [\"a\"]\n\
                         [[alert]]\nname = \"often\"\nif = \"loss>1%\"\nof = \"2 of 3\"\nat = [\"a\"]\n\
-                        [[notify]]\nname = \"file\"\ncommand = [\"sh\", \"-c\", \"echo $JITLAT_MESSAGE $JITLAT_ALERT $JITLAT_STATE >> told\"]\n";
+                        [[notify]]\nname = \"file\"\ncommand = [\"sh\", \"-c\", \"echo $JITLAT_MESSAGE $JITLAT_ALERT $JITLAT_STATE >> notified\"]\n";
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("mesh.toml"), FILE).unwrap();
@@ -175,14 +175,14 @@ fn each_result_is_judged_once_and_each_message_told_once_over_kills() {
     let last = start();
     let archive = jitlat_archive::Archive::open(&root).unwrap();
     wait_until("all to be judged", || archive.judged().unwrap() == Some(archive.entered().unwrap()));
-    wait_until("all to be told", || archive.waiting("file", i64::MAX, 9).unwrap().is_empty());
+    wait_until("all to be sent", || archive.waiting("file", i64::MAX, 9).unwrap().is_empty());
     end(last);
-    let told = fs::read_to_string(folder.join("told")).unwrap();
+    let notified = fs::read_to_string(folder.join("notified")).unwrap();
     let mut messages: BTreeMap<u64, &str> = BTreeMap::new();
-    for line in told.lines() {
+    for line in notified.lines() {
         let (number, what) = line.split_once(' ').unwrap();
         let known = messages.entry(number.parse().unwrap()).or_insert(what);
-        assert_eq!(*known, what, "a message that is told again has the same number");
+        assert_eq!(*known, what, "a message that is sent again has the same number");
     }
     let mut fired = 0;
     for (rule, expected) in [("each", expected(&bad, 1, 1, 1)), ("often", expected(&bad, 2, 3, 2))] {
@@ -195,9 +195,9 @@ fn each_result_is_judged_once_and_each_message_told_once_over_kills() {
         fired += expected.iter().filter(|fires| **fires).count();
     }
     assert_eq!(archive.alerts(100_000).unwrap().len(), fired);
-    let again = told.lines().count() - messages.len();
+    let again = notified.lines().count() - messages.len();
     println!(
-        "{} kills, {} results, {} messages, {again} of them told again",
+        "{} kills, {} results, {} messages, {again} of them sent again",
         kills(),
         bad.len(),
         messages.len()

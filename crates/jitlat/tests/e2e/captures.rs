@@ -22,7 +22,7 @@ const FILE: &str = "host = [{ name = \"a\", address = \"10.9.0.1\" }, { name = \
                     options = { only = \"udp:7000\" }\nevery = \"5s\"\n\
                     [serve]\nkey = \"correct horse battery staple\"\n[archive]\nfolder = \"archive\"\n[web]\n\
                     [[alert]]\nname = \"loss\"\nif = \"loss>10%\"\n\
-                    [[notify]]\nname = \"file\"\ncommand = [\"sh\", \"-c\", \"echo $JITLAT_ALERT $JITLAT_STATE $JITLAT_SRC $JITLAT_DST >> told\"]\n";
+                    [[notify]]\nname = \"file\"\ncommand = [\"sh\", \"-c\", \"echo $JITLAT_ALERT $JITLAT_STATE $JITLAT_SRC $JITLAT_DST >> notified\"]\n";
 
 /// The period of the file, in ns.
 const EVERY: i64 = 5_000_000_000;
@@ -160,7 +160,7 @@ fn what_passes_two_hosts_is_archived_period_by_period() {
     fs::write(&file, FILE).unwrap();
     fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
     let traffic = Traffic::default();
-    let told = || fs::read_to_string(folder.join("told")).unwrap_or_default();
+    let notified = || fs::read_to_string(folder.join("notified")).unwrap_or_default();
     let measured = |host: &str| slots(&folder.join(host), "measured");
     let b = monitor(&lab.server, folder, "b");
     let a = monitor(&lab.client, folder, "a");
@@ -174,11 +174,11 @@ fn what_passes_two_hosts_is_archived_period_by_period() {
         wait_until("two whole periods", || measured("a") >= 2);
         // 100 packets of 242 bytes per second are 194 kbit/s.
         switch.run("tc qdisc add dev server root tbf rate 100kbit burst 2000 limit 4000").unwrap();
-        wait_until("the alert", || told().contains("loss firing a b"));
+        wait_until("the alert", || notified().contains("loss firing a b"));
         let now = ask(&lab.client, "/api/v1/now");
         assert!(now.contains("captured office") && now.contains("\"bad\""), "{now}");
         switch.run("tc qdisc del dev server root").unwrap();
-        wait_until("its end", || told().contains("loss resolved a b"));
+        wait_until("its end", || notified().contains("loss resolved a b"));
         traffic.stop.store(true, Ordering::Relaxed);
     });
     let so_far = measured("a");
@@ -186,7 +186,7 @@ fn what_passes_two_hosts_is_archived_period_by_period() {
     a.signal(Signal::SIGTERM);
     let ended = a.finish(TIMEOUT);
     assert_eq!(ended.code(), 0, "{}", ended.stderr);
-    assert_eq!(told(), "loss firing a b\nloss resolved a b\n");
+    assert_eq!(notified(), "loss firing a b\nloss resolved a b\n");
     let all = kept(folder, "a");
     // After the first matched packet, each packet is in exactly one period.
     let (sent, arrived) = (traffic.sent.into_inner().unwrap(), traffic.arrived.into_inner().unwrap());
@@ -266,9 +266,9 @@ fn tcp_segments_that_leave_have_round_trips_and_losses() {
                 [[capture]]\nname = \"uploads\"\nhost = \"a\"\ninstrument = \"tcp\"\ninterface = \"path\"\ntowards = \"b\"\n\
                 options = { only = \"tcp:7000\" }\nevery = \"5s\"\n[serve]\non = false\n[archive]\nfolder = \"archive\"\n\
                 [[alert]]\nname = \"repeated\"\nif = \"loss>1%\"\n\
-                [[notify]]\nname = \"file\"\ncommand = [\"sh\", \"-c\", \"echo $JITLAT_ALERT $JITLAT_STATE $JITLAT_SRC $JITLAT_DST >> told\"]\n";
+                [[notify]]\nname = \"file\"\ncommand = [\"sh\", \"-c\", \"echo $JITLAT_ALERT $JITLAT_STATE $JITLAT_SRC $JITLAT_DST >> notified\"]\n";
     fs::write(folder.join("mesh.toml"), text).unwrap();
-    let told = || fs::read_to_string(folder.join("told")).unwrap_or_default();
+    let notified = || fs::read_to_string(folder.join("notified")).unwrap_or_default();
     let entered = || Archive::open(&folder.join("a")).and_then(|archive| archive.entered()).unwrap_or(0);
     let a = monitor(&lab.client, folder, "a");
     let stop = AtomicBool::new(false);
@@ -288,12 +288,12 @@ fn tcp_segments_that_leave_have_round_trips_and_losses() {
             });
         });
         wait_until("two periods", || entered() >= 2);
-        assert_eq!(told(), "");
+        assert_eq!(notified(), "");
         // 20 kB in 50 ms are 3.2 Mbit/s: half of the packets find the queue full.
         switch.run("tc qdisc add dev server root tbf rate 1500kbit burst 4000 limit 6000").unwrap();
-        wait_until("the alert", || told().contains("repeated firing a b"));
+        wait_until("the alert", || notified().contains("repeated firing a b"));
         switch.run("tc qdisc del dev server root").unwrap();
-        wait_until("its end", || told().contains("repeated resolved a b"));
+        wait_until("its end", || notified().contains("repeated resolved a b"));
         stop.store(true, Ordering::Relaxed);
     });
     a.signal(Signal::SIGTERM);

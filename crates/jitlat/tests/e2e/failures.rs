@@ -190,14 +190,14 @@ fn echo_requests_have_no_port_and_are_no_udp() {
         let title =
             if number == 1 { "120 ICMP requests of 64 bytes" } else { "120 ICMPv6 requests of 64 bytes" };
         for what in [title, &format!("proto=\"{name}\""), &format!("# proto {number}\n")] {
-            assert!(answered.contains(what), "{host}: nowhere '{what}'");
+            assert!(answered.contains(what), "{host}: no '{what}'");
         }
         let echo = |rule: &str| format!("{name} type echo-request {rule}");
         for with in rejections {
             reject(&lab.server, folder.path(), &echo(""), with);
             let rejected = said(host, 2);
             for what in [&format!("{host}: "), "prohibited (ICMP)", "does it let echo requests through?"] {
-                assert!(rejected.contains(what), "{with}: nowhere '{what}' in {rejected}");
+                assert!(rejected.contains(what), "{with}: no '{what}' in {rejected}");
             }
             lab.server.run("nft delete table inet firewall").unwrap();
         }

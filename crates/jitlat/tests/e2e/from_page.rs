@@ -145,7 +145,7 @@ fn a_monitor_makes_it_in_the_next_gap_and_misses_no_slot() {
         all.iter().filter_map(test).collect()
     };
     wait_for("a test of the timetable", || (!tests().is_empty()).then_some(()));
-    // One test that fits between two slots, and one that fits nowhere.
+    // One test that fits between two slots, and one that is too long for any gap.
     let request = json!({ "host": "b", "duration": "3s", "period": "20ms" });
     let (ended, _) = run(&lab.client, 2680, &request);
     assert_eq!(ended["state"], "ended", "{ended}");

@@ -75,7 +75,7 @@ fn a_monitor_is_idle_while_nothing_is_due() {
                 [[ping]]\nname = \"none\"\nfrom = \"c\"\ntargets = [\"10.9.0.9\"]\nevery = \"1h\"\n\
                 [archive]\nfolder = \"archive\"\n[web]\nhosts = [\"a\"]\nrun = true\n\
                 [[alert]]\nname = \"any\"\nif = \"sent>0\"\nof = \"2 of 3\"\n\
-                [[notify]]\nname = \"file\"\ncommand = [\"sh\", \"-c\", \"echo $JITLAT_ALERT >> told\"]\n\
+                [[notify]]\nname = \"file\"\ncommand = [\"sh\", \"-c\", \"echo $JITLAT_ALERT >> notified\"]\n\
                 [[notify]]\nname = \"nobody\"\nwebhook = \"http://127.0.0.1:9/\"\n\
                 [[collector]]\nhost = \"a\"\nfrom = [\"b\"]\n[[collector]]\nhost = \"b\"\nfrom = [\"a\"]\n";
     write(&folder.join("mesh.toml"), file);

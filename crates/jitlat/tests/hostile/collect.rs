@@ -145,6 +145,6 @@ fn a_host_pushes_beside_others_that_guess_its_key() {
             !over.load(Ordering::Relaxed)
         });
         // After the second wrong key, connections from that address are ignored for a while.
-        assert!((2..20).contains(&refused) && waits > 10, "{refused} refused, {waits} told to wait");
+        assert!((2..20).contains(&refused) && waits > 10, "{refused} refused, {waits} asked to wait");
     });
 }

@@ -50,6 +50,8 @@ pub struct FlowResults {
     pub spec: TestSpec,
     /// Records or transmit timestamps.
     pub outcome: FlowOutcome,
+    /// True if the server was stopped during the test, which ended this stream early.
+    pub cut: bool,
 }
 
 /// Result of a flow, depending on the server's role.
@@ -70,8 +72,6 @@ pub struct SessionResults {
     pub flows: Vec<FlowResults>,
     /// Facts about the server after the test.
     pub host: HostFacts,
-    /// True if the server was stopped during the test, which ended the streams early.
-    pub stopped: bool,
 }
 
 /// Resources that a session needs; see [`SessionTable::admit`].
@@ -304,7 +304,7 @@ mod tests {
     }
 
     fn results() -> Arc<SessionResults> {
-        Arc::new(SessionResults { flows: Vec::new(), host: HostFacts::default(), stopped: false })
+        Arc::new(SessionResults { flows: Vec::new(), host: HostFacts::default() })
     }
 
     #[test]
@@ -315,9 +315,9 @@ mod tests {
             stamps.reserve_entries(packets / 2);
             FlowOutcome::Sent(SendReport { stamps: Some(stamps), ..Default::default() })
         };
-        let of = |outcome| FlowResults { spec: Default::default(), outcome };
+        let of = |outcome| FlowResults { spec: Default::default(), outcome, cut: false };
         let flows = vec![of(stamps(4)), of(stamps(6))];
-        let results = SessionResults { flows, host: HostFacts::default(), stopped: false };
+        let results = SessionResults { flows, host: HostFacts::default() };
         assert_eq!(results.memory(), 8 * (4 + 2 + 6 + 3));
     }
 

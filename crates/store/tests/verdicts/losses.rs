@@ -35,14 +35,14 @@ pub fn gilbert_elliott(draw: &mut Draw) -> Variant {
 
 /// Loss of one or a few packets every 0.5 to 2 s, or of exactly one packet in every N.
 pub fn periodic(draw: &mut Draw) -> Variant {
-    let wish = Requirements {
+    let wanted = Requirements {
         packets: (800, 10_000),
         duration: 20.0,
         period: 0.03,
         periodic: true,
         ..Requirements::default()
     };
-    let mut c = context(draw, wish);
+    let mut c = context(draw, wanted);
     let (every, count) = match draw.whole(0, 2) {
         0 => (draw.whole(12, 60) as f64, 1),
         1 => (draw.between(0.5, 2.0) / c.period, 1),
@@ -62,14 +62,14 @@ pub fn periodic(draw: &mut Draw) -> Variant {
 
 /// Two to four gaps of 110 to 170 ms, without other losses.
 pub fn gaps(draw: &mut Draw) -> Variant {
-    let wish = Requirements {
+    let wanted = Requirements {
         packets: (1500, 10_000),
         duration: 20.0,
         period: 0.02,
         periodic: true,
         ..Requirements::default()
     };
-    let mut c = context(draw, wish);
+    let mut c = context(draw, wanted);
     let count = draw.whole(2, 4);
     let length = (draw.between(0.11, 0.17) / c.period).ceil() as u64;
     let slot = c.packets / count;
@@ -104,14 +104,14 @@ pub fn ramp(draw: &mut Draw) -> Variant {
 
 /// A third to two thirds of the packets are lost for 1 to 3 s, once every 20 to 60 s.
 pub fn spells(draw: &mut Draw) -> Variant {
-    let wish = Requirements {
+    let wanted = Requirements {
         packets: (2500, 12_000),
         duration: 90.0,
         period: 0.05,
         periodic: true,
         ..Requirements::default()
     };
-    let mut c = context(draw, wish);
+    let mut c = context(draw, wanted);
     let every = draw.between(20.0, 60.0).min(c.duration() / 2.5);
     let (length, lost) = (draw.between(1.0, 3.0), draw.between(0.33, 0.67));
     let first = draw.between(0.1, 0.9) * (every - length);

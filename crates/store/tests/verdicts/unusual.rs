@@ -60,14 +60,14 @@ fn pauses(
 
 /// The sender stalls for any time, with any schedule.
 pub fn sender_stalls(draw: &mut Draw) -> Variant {
-    let wish = Requirements {
+    let wanted = Requirements {
         packets: (600, 8000),
         duration: 10.0,
         period: 0.05,
         periodic: true,
         ..Requirements::default()
     };
-    let mut c = context(draw, wish);
+    let mut c = context(draw, wanted);
     c.path().in_order = true;
     match draw.whole(0, 3) {
         0 => reschedule(&mut c, Schedule::Poisson { seed: draw.whole(0, 99) }),
@@ -84,9 +84,9 @@ pub fn sender_stalls(draw: &mut Draw) -> Variant {
 
 /// The receiver stalls for any time.
 pub fn receiver_stalls(draw: &mut Draw) -> Variant {
-    let wish =
+    let wanted =
         Requirements { packets: (600, 8000), duration: 10.0, period: 0.03, periodic: true, kinds: &CALM };
-    let mut c = context(draw, wish);
+    let mut c = context(draw, wanted);
     let count = draw.pick(&[1, 1, 1, 2, 3, 6]);
     let (stalls, truth) = pauses(draw, &c, "receiver-stall", count, [0.1f64.max(6.0 * c.period), 10.0]);
     c.receiver().stalls = stalls;
@@ -96,8 +96,8 @@ pub fn receiver_stalls(draw: &mut Draw) -> Variant {
 /// Many short stalls of the receiver of a fast path.
 pub fn short_receiver_stalls(draw: &mut Draw) -> Variant {
     let kinds = &[Kind::Loopback, Kind::Lan, Kind::Metro];
-    let wish = Requirements { packets: (1500, 8000), duration: 8.0, period: 0.01, periodic: true, kinds };
-    let mut c = context(draw, wish);
+    let wanted = Requirements { packets: (1500, 8000), duration: 8.0, period: 0.01, periodic: true, kinds };
+    let mut c = context(draw, wanted);
     let count = draw.whole(5, 20);
     let low = 0.04f64.max(5.0 * c.period);
     let (stalls, truth) = pauses(draw, &c, "receiver-stall", count, [low, 2.0 * low]);
@@ -107,9 +107,9 @@ pub fn short_receiver_stalls(draw: &mut Draw) -> Variant {
 
 /// Either host's clock is set by any amount.
 fn step(draw: &mut Draw, sender: bool) -> Variant {
-    let wish =
+    let wanted =
         Requirements { packets: (800, 8000), duration: 10.0, period: 0.1, periodic: true, kinds: &CALM };
-    let mut c = context(draw, wish);
+    let mut c = context(draw, wanted);
     let at = draw.between(0.1, 0.9) * c.duration();
     let least = (3.0 * MS).max(6.0 * c.jitter).max(1.5 * c.period * 1e9);
     let day = 86_400e9;
@@ -140,9 +140,9 @@ pub fn receiver_clock(draw: &mut Draw) -> Variant {
 
 /// A link with slots that follow another clock than the sender's, which is not a fault.
 pub fn sliding_slots(draw: &mut Draw) -> Variant {
-    let wish =
+    let wanted =
         Requirements { packets: (1500, 12_000), duration: 30.0, period: 0.05, periodic: true, kinds: &CALM };
-    let mut c = context(draw, wish);
+    let mut c = context(draw, wanted);
     let ppm = draw.between(8.0, 60.0) * draw.pick(&[1.0, -1.0]);
     let other = draw.between(4.0, 10.0);
     let slot = draw.pick(&[4.0, 5.0, 8.0, 10.0, other]) * MS;
@@ -167,8 +167,8 @@ pub fn sliding_slots(draw: &mut Draw) -> Variant {
 /// Queues that fill and drain within 40 to 300 ms.
 pub fn short_queues(draw: &mut Draw) -> Variant {
     let kinds = &[Kind::Lan, Kind::Metro, Kind::Wan, Kind::Adsl, Kind::Formula];
-    let wish = Requirements { packets: (3000, 9000), duration: 6.0, period: 0.005, periodic: true, kinds };
-    let mut c = context(draw, wish);
+    let wanted = Requirements { packets: (3000, 9000), duration: 6.0, period: 0.005, periodic: true, kinds };
+    let mut c = context(draw, wanted);
     let duration = c.duration();
     let count = draw.pick(&[1, 2, 4, 8, 12, 16]).min((duration / 0.7) as u64).max(1);
     let even = draw.chance(0.6);
@@ -200,9 +200,9 @@ pub fn short_queues(draw: &mut Draw) -> Variant {
 
 /// The path stores packets during a hand-over and then delivers them quickly.
 pub fn hand_over(draw: &mut Draw) -> Variant {
-    let wish =
+    let wanted =
         Requirements { packets: (1200, 8000), duration: 10.0, period: 0.02, periodic: true, kinds: &CALM };
-    let mut c = context(draw, wish);
+    let mut c = context(draw, wanted);
     let length = draw.scale(0.1f64.max(8.0 * c.period), 1.0);
     let from = draw.between(0.1, 0.8) * c.duration();
     // The stored packets leave this many times faster than they were sent.
@@ -227,14 +227,14 @@ pub fn hand_over(draw: &mut Draw) -> Variant {
 
 /// Free-running clocks, seen through the slots of a radio link.
 pub fn radio_skew(draw: &mut Draw) -> Variant {
-    let wish = Requirements {
+    let wanted = Requirements {
         packets: (3000, 12_000),
         duration: 120.0,
         period: 0.05,
         periodic: true,
         kinds: &[Kind::Mobile],
     };
-    let mut c = context(draw, wish);
+    let mut c = context(draw, wanted);
     let ppm = (16.0 * MS / c.duration() / 1e3).max(draw.scale(20.0, 200.0)) * draw.pick(&[1.0, -1.0]);
     c.trial.server.clock.skew_ppb = (1000.0 * ppm) as i64;
     let mut truth = Truth::of("clock-skew", &["good", "fair"]).between(0.0, c.duration(), 0.1 * c.duration());

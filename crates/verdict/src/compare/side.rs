@@ -11,6 +11,7 @@ use jitlat_core::metrics::dependence::{
 };
 use jitlat_core::metrics::ipdv;
 use jitlat_core::metrics::series::Samples;
+use jitlat_core::metrics::stat::lag1_correlation;
 use jitlat_core::spec::{Direction, Dscp, ip_protocol_name};
 use jitlat_core::summary::Summary;
 
@@ -302,11 +303,8 @@ fn loss_events(summary: &Summary, samples: &Samples) -> Option<(ShareInterval, u
 /// Returns the correlation of neighbouring values; `None` without variation.
 fn correlation_of_neighbours(values: &[i64]) -> Option<f64> {
     let origin = *values.first()?;
-    let above: Vec<f64> = values.iter().map(|x| x.saturating_sub(origin) as f64).collect();
-    let mean = above.iter().sum::<f64>() / above.len() as f64;
-    let squares: f64 = above.iter().map(|x| (x - mean).powi(2)).sum();
-    let products: f64 = above.windows(2).map(|w| (w[0] - mean) * (w[1] - mean)).sum();
-    (squares > 0.0).then(|| products / squares)
+    // Subtracting the first value keeps the numbers small and the mean precise.
+    lag1_correlation(&values.iter().map(|x| x.saturating_sub(origin) as f64).collect::<Vec<_>>())
 }
 
 /// Returns the delays in the order of sequence numbers.

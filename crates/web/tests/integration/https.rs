@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn openssl(folder: &Path, line: &str) {
     let run = Command::new("openssl").args(line.split_whitespace()).current_dir(folder).output();
@@ -78,7 +78,7 @@ fn posted(certificate: &[PathBuf; 2], host: &str, ca_file: Option<&Path>) -> (Re
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
         String::from_utf8(got).unwrap()
     });
-    let went = post(&address, "[1,2]".to_owned(), ca_file, PATIENCE);
+    let went = post(&address, "[1,2]".to_owned(), ca_file, TIMEOUT);
     (went, server.join().unwrap())
 }
 
@@ -117,7 +117,7 @@ fn who_proves_to_be_the_one_that_was_asked_is_told_and_nobody_else() {
 
 /// Like [`posted`], but with the authorities of this system. Without any, the server receives no request at all.
 fn posted_or_no_authorities(certificate: &[PathBuf; 2]) -> (Result<(), PostError>, String) {
-    match post("https://127.0.0.1:9/", String::new(), None, PATIENCE) {
+    match post("https://127.0.0.1:9/", String::new(), None, TIMEOUT) {
         Err(PostError::Authorities(why)) => (Err(PostError::Authorities(why)), String::new()),
         _ => posted(certificate, "localhost", None),
     }
@@ -130,7 +130,7 @@ fn a_file_without_certificates_and_a_server_without_tls_are_said_to_be_so() {
     for (content, why) in [(None, "No such file"), (Some("nothing\n"), "it contains no certificate")] {
         content.iter().for_each(|text| std::fs::write(&empty, text).unwrap());
         let said =
-            post("https://localhost:9/", String::new(), Some(&empty), PATIENCE).unwrap_err().to_string();
+            post("https://localhost:9/", String::new(), Some(&empty), TIMEOUT).unwrap_err().to_string();
         assert!(said.contains(why) && said.contains("ca.pem"), "{said}");
     }
     let own = authority(folder.path());
@@ -141,7 +141,7 @@ fn a_file_without_certificates_and_a_server_without_tls_are_said_to_be_so() {
         let _ = stream.read(&mut [0; 1000]);
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
     });
-    let said = post(&address, String::new(), Some(&own), PATIENCE).unwrap_err().to_string();
+    let said = post(&address, String::new(), Some(&own), TIMEOUT).unwrap_err().to_string();
     assert!(said.contains("the TLS handshake failed"), "{said}");
     server.join().unwrap();
 }

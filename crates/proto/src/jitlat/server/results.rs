@@ -83,7 +83,7 @@ impl ResultDelivery {
             Some(FlowOutcome::Failed(why)) => summary.failure = Some(why.clone()),
             None => {}
         }
-        if self.results.stopped {
+        if self.results.flows.get(usize::from(self.flow.0)).is_some_and(|flow| flow.cut) {
             summary.failure.get_or_insert(SERVER_STOPPED.to_owned());
         }
         summary

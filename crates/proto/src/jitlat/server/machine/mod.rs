@@ -109,6 +109,8 @@ struct ServerFlow {
     end_sent: bool,
     /// True if STOP was commanded.
     stopped: bool,
+    /// True if the stream ended early because the server was stopped.
+    cut: bool,
     /// Time before which no further progress report is sent to the client.
     feedback_after: SteadyTime,
     outcome: Option<FlowOutcome>,

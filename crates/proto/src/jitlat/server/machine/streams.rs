@@ -279,13 +279,17 @@ impl ServerMachine {
                 continue;
             }
             match flow.role {
-                FlowRole::Receive => self.flow_command(FlowCommand::Cut(id, Span::ZERO)),
+                FlowRole::Receive => {
+                    flow.cut = true;
+                    self.flow_command(FlowCommand::Cut(id, Span::ZERO));
+                }
                 FlowRole::Send if flow.end_sent || flow.stopped => {}
                 FlowRole::Send => {
                     flow.end_sent = true;
                     match flow.ended {
                         Some(sent) => self.outgoing.push_back(Message::End(id, sent)),
                         None => {
+                            flow.cut = true;
                             flow.deadline = now.steady + ENGINE_TIMEOUT;
                             self.flow_command(FlowCommand::Cut(id, Span::ZERO));
                         }
@@ -323,9 +327,10 @@ impl ServerMachine {
         let flows = self.flows.iter_mut().map(|f| FlowResults {
             spec: f.spec.clone(),
             outcome: f.outcome.take().unwrap_or(FlowOutcome::Failed("never run".into())),
+            cut: f.cut,
         });
         let (flows, host) = (flows.collect(), self.host.clone());
-        let results = Arc::new(SessionResults { flows, host, stopped: self.stopping });
+        let results = Arc::new(SessionResults { flows, host });
         self.results = Some(Arc::clone(&results));
         self.stage = ServerStage::Settled;
         self.idle_from(now);
@@ -396,6 +401,7 @@ impl ServerFlow {
             ended: None,
             end_sent: false,
             stopped: false,
+            cut: false,
             feedback_after: SteadyTime(i64::MIN),
             outcome: None,
         }
