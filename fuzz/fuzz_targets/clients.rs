@@ -181,7 +181,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
             }
             Operation::Test { id } => drop(table.is_evicted(SessionId(id.into()), Some(now))),
             Operation::Keep { id } => {
-                let results = SessionResults { flows: Vec::new(), host: HostFacts::default(), stopped: false };
+                let results = SessionResults { flows: Vec::new(), host: HostFacts::default() };
                 table.keep(SessionId(id.into()), Arc::new(results), now);
             }
             Operation::Forget { id } => table.forget(SessionId(id.into())),

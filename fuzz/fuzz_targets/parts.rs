@@ -6,7 +6,7 @@ use jitlat_core::{Span, WallTime};
 use jitlat_fuzz::Heap;
 use jitlat_passive::tcp::{ConnectionsPart, answer};
 use jitlat_passive::{PairEstimator, PartState};
-use twox_hash::{XxHash3_64};
+use twox_hash::XxHash3_64;
 
 /// Most bytes in use at a time.
 const BUDGET: usize = 1 << 28;

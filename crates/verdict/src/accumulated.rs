@@ -10,6 +10,7 @@ use super::profiles::Profile;
 use super::sentences::causes::{outage, queue};
 use super::severity::{Experience, Waits, of_outage};
 use super::steps::StepReason;
+use super::tcp_limits::Limits;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::evidence::{
     Evidence, Judgement, MAX_CAUSES_PER_KIND, StretchFindings, StretchSeam, WholeStream,
@@ -125,6 +126,10 @@ fn merge_kind(so_far: &mut StretchFindings, id: CauseId) {
     so_far.found.extend(merge_of_kind(id, same));
 }
 
+/// Time for which a TCP connection held packets back from which on stretches must not be judged without its limits, in
+/// seconds.
+const MIN_LIMITED: f64 = 1e-3;
+
 /// Returns the verdict on the `whole` stream; `None` if it depends on facts that were unknown when its stretches were
 /// judged: refused, dropped, skipped or unrecorded packets, the limits of a TCP connection, or a discovered path MTU.
 pub fn judgement(
@@ -135,7 +140,7 @@ pub fn judgement(
     let WholeStream { session, known, clock, received, min, short, round_trip } = *whole;
     let by_hosts = session.unsent.max(session.receiver_drops.unwrap_or(0));
     let refused = by_hosts as f64 >= 1e-3 * known.sent as f64 && by_hosts > 0;
-    let limited = session.path_mtu.is_some() || !session.tcp.is_empty();
+    let limited = session.path_mtu.is_some() || Limits::of(&session.tcp).total() >= MIN_LIMITED;
     if refused || limited || !session.unrecorded.is_empty() || !session.skipped.is_empty() {
         return None;
     }
