@@ -66,7 +66,8 @@ impl Archive {
             .unwrap_or_else(|| Err(ArchiveError::Impossible("nothing was added".to_owned())))
     }
 
-    /// Returns the test whose log has the checksum `sum`.
+    /// Returns the test whose log has the checksum `sum`, even if the test has since been removed; `None` if no such
+    /// log was ever added.
     pub(crate) fn known(&self, sum: u128) -> Result<Option<TestId>, ArchiveError> {
         let query = "SELECT hash FROM tests WHERE id = ?1 UNION SELECT hash FROM gone WHERE id = ?1";
         let hash: Option<String> = self

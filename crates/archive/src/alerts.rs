@@ -1,5 +1,5 @@
-//! Alerts of a monitor: [`Archive::entered_after`] returns the tests to be judged, [`Archive::note`] stores the results in
-//! one transaction, and [`Archive::alerts`] lists current and past alerts.
+//! Alerts of a monitor: [`Archive::entered_after`] returns the tests to be judged, [`Archive::note`] stores the results
+//! in one transaction, and [`Archive::alerts`] lists current and past alerts.
 //!
 //! Tests are numbered in the order in which they are added to the archive. The alert evaluation stores the number of
 //! the last test that it judged in the same transaction as all consequences: the states of its rules, alerts that fire
@@ -42,7 +42,7 @@ pub struct Entered {
     pub headline: String,
     /// Tags of the test. A monitor sets `test`, `client` and `server`.
     pub tags: BTreeMap<String, String>,
-    /// Figures by selector, in the unit of each figure; undefined figures are absent.
+    /// Figures of the test by selector, each in its own unit; undefined figures are absent.
     pub figures: BTreeMap<String, f64>,
 }
 
@@ -125,7 +125,7 @@ pub struct Note {
     pub judged: Option<i64>,
     /// States of rules by key, as text; `None` removes the state of a rule.
     pub states: Vec<(String, Option<String>)>,
-    /// Alerts that fire or are resolved, in order.
+    /// Alerts that fire or are resolved, in the order in which the changes are applied.
     pub changes: Vec<AlertUpdate>,
     /// Channels to which each change is sent.
     pub channels: Vec<String>,
@@ -213,7 +213,7 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// Returns the number of tests added to the archive since this counter was introduced.
+    /// Returns the number of tests added to the archive since the archive began to count them.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -238,7 +238,7 @@ impl Archive {
         Ok(dropped.unwrap_or(0).unsigned_abs())
     }
 
-    /// Returns at most `most` tests that were added after test `number`, in order.
+    /// Returns at most `most` tests that were added after test `number`, in the order of addition.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -343,7 +343,8 @@ impl Archive {
         })
     }
 
-    /// Returns at most `most` messages that are waiting in a channel and due at `now_ns`, in order.
+    /// Returns at most `most` messages that are waiting in a channel and due at `now_ns`, in the order of their
+    /// numbers.
     ///
     /// # Errors
     /// [`ArchiveError`].

@@ -26,7 +26,7 @@ use twox_hash::{XxHash3_64, XxHash3_128};
 /// Maximum size of a log that is prepared in memory, in bytes. Preparation takes about five times as much memory.
 pub const MAX_PREPARED_BYTES: u64 = 2 << 20;
 
-/// Name of the log of a measured test, which has no file.
+/// Name given to the log of a measured test, because the test has no log file.
 const MEASURED: &str = "test.log";
 
 /// A test that was read and analysed, and is ready to be added.
@@ -61,7 +61,8 @@ impl PreparedTest {
     /// packet if available. The test's number is the checksum of its [`CanonicalLog`].
     ///
     /// # Errors
-    /// [`ArchiveError`] if it is not a test.
+    /// [`ArchiveError`] if the session and the packets do not form a log, for example if a packet cannot be written as
+    /// a row.
     pub fn measured(
         session: &Session,
         records: &[PacketRecord],
@@ -99,8 +100,8 @@ impl PreparedTest {
         PreparedTest::taken(intake, &LogOrigin { sum, bytes, source: MEASURED, tags: &[] })
     }
 
-    /// Prepares the log in the file at `path`. Its origin is already known. Packets of a long log are stored in `tmp/`
-    /// of the archive.
+    /// Prepares the log in the file at `path`. `origin` must describe this log. Packets of a long log are stored in
+    /// `tmp/` of the archive.
     pub(crate) fn of_file(
         archive: &Archive,
         path: &Path,
@@ -147,7 +148,7 @@ impl PreparedTest {
         &self.entry.session
     }
 
-    /// Number of the test.
+    /// Number of the test, derived from the checksum of its log.
     pub fn id(&self) -> TestId {
         TestId(self.entry.id)
     }
@@ -260,7 +261,7 @@ fn write_shared(tests: &mut [&mut PreparedTest], path: &Path) -> Result<PacketFi
     Ok(writer)
 }
 
-/// Returns the end of a file, which a log reader needs before the rows.
+/// Returns the last lines of a file after its first `header` bytes. A log reader needs these lines before the rows.
 fn end_of_file(path: &Path, header: u64) -> std::io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let from = file.metadata()?.len().saturating_sub(TAIL_BYTES as u64).max(header);

@@ -1,4 +1,4 @@
-//! [`CatalogueWatch`]: detects writes to an archive, by this process or another.
+//! [`CatalogueWatch`]: detects writes to an archive, by this process or by another one.
 
 use crate::catalogue::CATALOGUE;
 use crate::error::ArchiveError;
@@ -28,8 +28,8 @@ impl CatalogueWatch {
         Ok(CatalogueWatch { inotify: watch().map_err(ArchiveError::io("watching", root))? })
     }
 
-    /// Returns true if the catalogue was written since the last call, and resets the descriptor. Returns false if another
-    /// file of the folder was written.
+    /// Returns true if the catalogue was written since the last call, and resets the descriptor. Returns false if only
+    /// other files in the folder were written.
     pub fn take(&self) -> bool {
         let mut changed = false;
         while let Ok(events) = self.inotify.read_events() {

@@ -35,9 +35,9 @@ pub struct Checked {
     pub files: u64,
     /// Total size of the files.
     pub bytes: u64,
-    /// Number of unfinished files of interrupted writers, which were removed.
+    /// Number of removed files that interrupted writers had left unfinished.
     pub unfinished: u64,
-    /// Number of files whose tests are all stored elsewhere, which were removed.
+    /// Number of files that were removed because all of their tests are stored in other files.
     pub superfluous: u64,
     /// Number of tests in finished files that were missing from the catalogue and were added.
     pub entered: u64,

@@ -71,7 +71,7 @@ impl Archive {
         found.map_err(self.sql("reading"))
     }
 
-    /// Records a report of `host` about its waiting and dropped tests, if there is one, and increases the number of its
+    /// Records the report, if any, from `host` about its waiting and dropped tests, and increases the number of its
     /// refused tests.
     ///
     /// # Errors

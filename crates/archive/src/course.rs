@@ -17,7 +17,7 @@ pub struct StreamPeriod {
     pub start_ns: i64,
     /// End of the period, ns since 1970. For a single test, equal to the start.
     pub end_ns: i64,
-    /// Number of the test, if the period is a single test.
+    /// Number of the test if the period is a single test; otherwise `None`.
     pub test: Option<TestId>,
     /// All packets of the period, without the delay differences of consecutive packets (IPDV).
     pub pool: Pool,
@@ -43,7 +43,7 @@ impl Verdicts {
         })
     }
 
-    /// Median time between the starts of tests, in ns; `None` for fewer than three tests.
+    /// Median time between the starts of consecutive tests, in ns; `None` for fewer than three tests.
     pub fn usual_distance(&self) -> Option<i64> {
         let mut distances: Vec<i64> =
             self.tests.windows(2).map(|w| w[1].0.saturating_sub(w[0].0)).filter(|d| *d > 0).collect();
@@ -51,7 +51,7 @@ impl Verdicts {
         (distances.len() >= 2).then(|| distances[distances.len() / 2])
     }
 
-    /// Gaps between tests that are longer than three times the usual interval: start times of the tests before and
+    /// Gaps between tests that are longer than three times the median interval: start times of the tests before and
     /// after each gap, in ns since 1970.
     pub fn gaps(&self) -> Vec<(i64, i64)> {
         let Some(usual) = self.usual_distance() else { return Vec::new() };
@@ -64,7 +64,7 @@ impl Archive {
     /// Returns the streams between the hosts in `filter`, with their numbers.
     ///
     /// # Errors
-    /// [`ArchiveError::Usage`] if there is no such host.
+    /// [`ArchiveError::Usage`] if the archive has no tests of the hosts in `filter`.
     pub fn streams(&self, filter: &Filter) -> Result<Vec<(i64, PooledStream)>, ArchiveError> {
         self.streams_of(filter)
     }

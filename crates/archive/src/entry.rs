@@ -44,7 +44,7 @@ pub(crate) struct LogOrigin<'a> {
     pub tags: &'a [(String, String)],
 }
 
-/// An analysis in progress.
+/// Analysis of a log, in progress.
 pub(crate) struct Analysis {
     analyzer: Analyzer,
     first: Option<jitlat_core::WallTime>,

@@ -90,7 +90,7 @@ pub enum ArchiveError {
         /// Identifier as given by the user.
         id: String,
     },
-    /// The identifier is ambiguous: several tests begin with these digits.
+    /// The identifier is ambiguous: the numbers of several tests begin with it.
     #[error("{count} tests begin with {id}: give more digits")]
     Ambiguous {
         /// Identifier as given by the user.

@@ -107,7 +107,7 @@ pub struct ListedTest {
     pub headline: String,
     /// Tags of the test, including those given when it was added.
     pub tags: BTreeMap<String, String>,
-    /// Requested figures, each in its own unit.
+    /// Requested figures, each in its own unit; null if undefined.
     pub figures: BTreeMap<String, Option<f64>>,
 }
 
@@ -231,7 +231,7 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// Returns the streams between the hosts in `filter` that have tests, or had tests before they were pruned.
+    /// Returns the streams between the hosts in `filter`, including streams whose tests have all been pruned.
     pub(crate) fn streams_of(
         &self,
         filter: &Filter,

@@ -88,7 +88,7 @@ impl Write for Bounded {
 }
 
 impl IncomingLog {
-    /// Starts receiving a log for `archive`, with the checksum `hash` and `bytes` bytes.
+    /// Starts receiving a log for `archive`. The log must have `bytes` bytes and the checksum `hash`.
     ///
     /// # Errors
     /// [`Unfit`].

@@ -191,7 +191,7 @@ impl<'a> TestIntake<'a> {
     /// Returns the catalogue entry of the test and its rows.
     ///
     /// # Errors
-    /// [`ArchiveError`] if it is not a log, or none of its rows can be read.
+    /// [`ArchiveError`] if the input is not a log, or none of its rows can be read.
     pub fn finish(mut self, origin: &LogOrigin<'_>) -> Result<(CatalogueEntry, IntakePackets), ArchiveError> {
         self.read_lines()?;
         let Some((mut log, mut analysis)) = self.log else {

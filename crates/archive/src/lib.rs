@@ -9,9 +9,8 @@
 //! catalogue. [`Archive::check`] completes or removes a test for which only the first step was done. Logs can be
 //! exported byte for byte as they were added. [`show`] formats results as text, CSV and JSON.
 //!
-//! Related crates: `jitlat-store` reads and writes logs, `jitlat-output` opens tests of an archive like logs, `jitlat-web` shows
-//! an
-//! archive, `jitlat-monitor` fills one.
+//! Related crates: `jitlat-store` reads and writes logs, `jitlat-output` opens tests of an archive like logs,
+//! `jitlat-web` shows an archive, `jitlat-monitor` fills one.
 //!
 //! ```
 //! use jitlat_archive::{AddOutcome, Archive};
@@ -114,7 +113,7 @@ impl fmt::Display for TestId {
     }
 }
 
-/// An archive.
+/// An archive that is open for reading or writing.
 #[derive(Debug)]
 pub struct Archive {
     root: PathBuf,
@@ -183,7 +182,7 @@ impl Archive {
         self.stop = stop;
     }
 
-    /// Returns true if the current query was stopped.
+    /// Returns true if the flag given to [`Archive::stop_with`] is set, so that queries fail.
     pub fn is_stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }

@@ -36,7 +36,8 @@ pub struct Newest {
     pub severity: String,
     /// Headline of the verdict, on one line.
     pub headline: String,
-    /// Median time between the newest tests, in ns; `None` for fewer than three tests.
+    /// Median time between the starts of consecutive tests, computed from the most recent tests, in ns; `None` for
+    /// fewer than three tests.
     pub every_ns: Option<i64>,
     /// Current run of poor or bad tests; `None` if the newest test is neither.
     pub bad: Option<BadSince>,
@@ -111,8 +112,9 @@ impl Archive {
         Ok(all)
     }
 
-    /// Returns the median time between the newest scheduled tests of a stream, in ns; `None` for fewer than three
-    /// tests. Tests that a person started from a web page (tag `asked`) do not count.
+    /// Returns the median time between the starts of consecutive scheduled tests of a stream, computed from the most
+    /// recent ones, in ns; `None` for fewer than three tests. Tests that a person started from a web page (tag `asked`)
+    /// do not count.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -122,7 +124,8 @@ impl Archive {
         self.distance(query, stream).map_err(self.sql("reading"))
     }
 
-    /// Returns the median time between the newest tests of a stream, in ns.
+    /// Returns the median time between the starts of consecutive tests of a stream, computed from the most recent ones,
+    /// in ns; `None` for fewer than three tests.
     fn usual_distance(&self, stream: i64) -> rusqlite::Result<Option<i64>> {
         self.distance(
             "SELECT started_ns FROM tests WHERE stream = ? ORDER BY started_ns DESC LIMIT ?",

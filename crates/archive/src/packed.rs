@@ -23,7 +23,8 @@ pub(crate) fn unpack<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T,
     jitlat_core::msgpack::from_slice(&bytes).map_err(|_| impossible())
 }
 
-/// Decompresses `bytes`; `None` if the result exceeds `most` bytes, or the size stated in the header if there is one.
+/// Decompresses `bytes`. Returns `None` if they are not valid, or if the result is larger than `most` bytes or than the
+/// size stated in the header.
 pub(crate) fn decompress(bytes: &[u8], most: usize) -> Option<Vec<u8>> {
     let said = zstd::zstd_safe::get_frame_content_size(bytes).ok()?;
     let room = said.map_or(most, |n| usize::try_from(n).unwrap_or(usize::MAX));
@@ -72,7 +73,7 @@ pub(crate) fn pack_pool(pool: &Pool) -> Vec<u8> {
     if packed.is_empty() || packed.len() > plain.len() / 10 * 9 { plain } else { packed }
 }
 
-/// Reads one figure of a stored pool, version 2 or later; `None` for other bytes.
+/// Reads one figure from the bytes of a stored pool of version 2 or later; `None` for all other bytes.
 pub(crate) fn read_figure(bytes: &[u8], figure: &Scalar) -> Option<PoolScalar> {
     PoolScalar::from_bytes(unpacked(bytes).as_deref().unwrap_or(bytes), figure)
 }

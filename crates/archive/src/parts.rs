@@ -288,7 +288,8 @@ pub(crate) trait Parts {
     fn line(&mut self, line: &[u8]);
 }
 
-/// Reads a log whose rows have the columns of `text`. `path` is used in error messages.
+/// Reads a log and passes its rows and its other lines to `parts`. `text` reads the log's rows; `path` is used in error
+/// messages.
 pub(crate) fn take_rows(
     log: &mut impl LineInput,
     path: &Path,

@@ -140,7 +140,7 @@ pub(crate) fn day_name(at: i64) -> String {
     date(at).to_string()
 }
 
-/// Tests of the same traffic between two hosts, which can be pooled.
+/// A stream: all tests of the same traffic between two hosts. Their packets can be pooled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PooledStream {
@@ -442,7 +442,7 @@ fn pool_of(
     Ok(pool)
 }
 
-/// Returns the periods in `start..end` in which a stream has tests.
+/// Returns the start and the end of each `period` within `start..end` in which a stream has tests.
 pub(crate) fn parts(
     db: &Connection,
     stream: i64,
@@ -470,8 +470,8 @@ pub(crate) fn parts(
 }
 
 impl Archive {
-    /// Returns `figure` by `period` for each stream that matches `filter`. Tags are not supported, because roll-ups do not
-    /// store them.
+    /// Returns, for each stream that matches `filter`, the value of `figure` in each `period`. Tags are not supported,
+    /// because roll-ups do not store them.
     ///
     /// # Errors [`ArchiveError::Usage`] for a figure that cannot be pooled, and other errors if the catalogue cannot be
     /// read.
@@ -566,7 +566,8 @@ impl Archive {
         Ok(found)
     }
 
-    /// Returns the pool of each stream that matches `filter`, computed from the tests within the times of the filter.
+    /// Returns the pool of each stream that matches `filter`, computed from the tests that started in the filter's time
+    /// range.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -584,8 +585,8 @@ impl Archive {
         self.db.query_row(query, params![stream, from], |row| row.get(0)).map_err(self.sql("reading"))
     }
 
-    /// Returns the stored figure of each test, as [`Archive::list`] does. If a test was added before the figure
-    /// existed, the figure is computed from the test's pool.
+    /// Returns the stored figure of each test in `from..to`. If a test was added before the figure existed, the figure
+    /// is computed from the test's pool.
     fn tests_of(
         &self,
         stream: i64,

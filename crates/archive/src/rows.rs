@@ -13,7 +13,7 @@ use rusqlite::{OptionalExtension, Row as SqlRow};
 use std::io::{self, Read};
 use std::path::{Component, Path};
 
-/// Number of packets passed on per call.
+/// Maximum number of packets that [`StoredPackets::next`] passes on at a time.
 const PACKETS_PER_BATCH: usize = 512;
 
 /// Maximum number of times that a test is looked up again because its file was replaced in the meantime.

@@ -481,7 +481,7 @@ pub fn violations(condition: &ScalarCondition, groups: &BTreeMap<Vec<String>, Po
 pub struct DatasetDocument {
     /// Properties by which tests are grouped, as given in `--by`.
     by: Vec<String>,
-    /// Groups, in order of their names.
+    /// Groups, sorted by the values of their properties.
     groups: Vec<GroupDocument>,
     /// Number of tests that could not be read. They are not in any group.
     failed: usize,

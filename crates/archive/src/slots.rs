@@ -36,7 +36,7 @@ impl Archive {
         })
     }
 
-    /// Returns the counters of all slots that ever ended.
+    /// Returns the total number of ended slots per key.
     ///
     /// # Errors
     /// [`ArchiveError`].

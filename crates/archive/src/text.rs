@@ -130,8 +130,8 @@ impl Read for LogText {
     }
 }
 
-/// Returns a reader of the lines before the first row. Facts in `end`, the last lines of the log, are part of the
-/// session from the beginning.
+/// Returns a reader of the lines before the first row. Its session already contains the facts in `end`, the last lines
+/// of the log.
 pub(crate) fn header_reader(name: &str, rest: &OtherLines, end: &[u8]) -> Result<LogReader, LogReadError> {
     let header = rest.lines.first().filter(|(before, _)| *before == 0).map(|(_, part)| part.0.clone());
     LogReader::with_end(name, Box::new(Cursor::new(header.unwrap_or_default())), end)

@@ -94,7 +94,7 @@ pub struct Pruned {
     pub bytes: u64,
 }
 
-/// A file and its path.
+/// A small file, with its name and its size.
 struct SmallFile {
     id: i64,
     name: String,

@@ -1,5 +1,5 @@
-//! [`Archive::totals`]: totals of each stream, as counters that only grow. [`share_bucket`]: buckets for the loss of
-//! tests.
+//! [`Archive::totals`]: totals of each stream, as counters that only grow. [`share_bucket`]: buckets for the loss
+//! shares of tests.
 
 use crate::error::ArchiveError;
 use crate::packed::read_pool;
@@ -27,7 +27,7 @@ pub struct StreamTotal {
     pub src_name: Option<String>,
     /// Name of the receiver; `None` if unknown.
     pub dst_name: Option<String>,
-    /// Pool of the packets of all tests, or of the tests added after a given number.
+    /// Pool of the packets of all tests, or of the tests added after a given test.
     pub pool: Pool,
     /// Number of tests per loss bucket, and sum of their loss shares. Tests that were added before these counters were
     /// introduced are not included.
@@ -48,11 +48,11 @@ pub struct ArchiveTotals {
     pub entered: i64,
     /// Streams, in the order in which they were first added.
     pub streams: Vec<StreamTotal>,
-    /// Number of streams that were left out because of the limit.
+    /// Number of streams beyond the requested maximum, which were left out.
     pub left_out: u64,
 }
 
-/// Adds the loss of a test to the counters when the test is added to the archive.
+/// Adds the loss share of a test to the counters when the test is added to the archive.
 pub(crate) fn count_loss(all: &Transaction<'_>, stream: i64, share: f64) -> rusqlite::Result<()> {
     let add = "INSERT INTO losses(stream, bucket, tests, lost_share) VALUES (?1, ?2, 1, ?3) \
                ON CONFLICT(stream, bucket) DO UPDATE SET tests = tests + 1, lost_share = lost_share + ?3";

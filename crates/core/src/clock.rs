@@ -4,7 +4,8 @@
 use crate::time::{Span, WallTime};
 use serde::{Deserialize, Serialize};
 
-/// An exchange on the control connection. All offsets are **θ = server − client** (metrics §15).
+/// A clock probe: an exchange of messages on the control connection. All offsets are **θ = server − client** (metrics
+/// §15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockProbe {

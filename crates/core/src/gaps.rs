@@ -5,8 +5,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Distribution of the time between packets. All times are > 0 and bounded: a very rare value would make a test wait
-/// for a long time.
+/// Distribution of the time between packets. All times are > 0 and bounded: a rare but very long time would delay the
+/// whole test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase", tag = "law")]

@@ -1,5 +1,5 @@
-//! [`NoiseFloor`]: the noise that a host adds to measurements. [`Noise`]: the figures of a test that do not exceed it
-//! (metrics §22).
+//! [`NoiseFloor`]: the noise that a host adds to measurements. [`Noise`]: the figures of a test that do not exceed this
+//! noise (metrics §22).
 
 use crate::distribution::Distribution;
 use crate::distribution::percentile::Percent;

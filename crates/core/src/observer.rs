@@ -49,9 +49,8 @@ pub enum Event<'a> {
         /// Number of packets since the last event of this kind.
         packets: u64,
     },
-    /// A report of the far host on the packets that it has received so far. The far host sends one about once per
-    /// second if the client requests it. For streams that arrive at this host, [`Event::Arrived`] contains every
-    /// packet.
+    /// A report from the far host about the packets that it has received so far. The far host sends one about once per
+    /// second if the client requests it. Streams that arrive at this host have [`Event::Arrived`] instead.
     FarReceived {
         /// Index of the stream.
         stream: usize,

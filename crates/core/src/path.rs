@@ -183,7 +183,7 @@ impl Hop {
         words
     }
 
-    /// Returns the most frequent DSCP of probes that arrived at this hop.
+    /// Returns the most frequent DSCP of probes that arrived at this hop; `None` if no answer quotes a DSCP.
     pub fn usual_dscp(&self) -> Option<u8> {
         self.dscp.iter().max_by_key(|(_, n)| **n).map(|(dscp, _)| *dscp)
     }
@@ -199,7 +199,7 @@ fn distribution(values: &[i64]) -> Distribution {
 }
 
 impl Path {
-    /// Describes each hop as a tag of a test: `hop.1`, `hop.2`…
+    /// Describes the hops as tags of a test, one per hop: `hop.1`, `hop.2`…
     pub fn tags(&self) -> Vec<(String, String)> {
         self.hops.iter().map(|hop| (format!("hop.{}", hop.ttl), hop.in_words())).collect()
     }

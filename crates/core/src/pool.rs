@@ -1,9 +1,9 @@
 //! [`Pool`]: the common statistics of many tests of the same traffic, without their packets.
 //!
-//! A [`SavedAnalysis`](crate::state::SavedAnalysis) joins tests as if one followed the other, and stores their packets.
-//! A pool stores only counts, sums and distributions. These are integers, so the order and grouping of merges does not
-//! affect the figures. Figures are computed from all packets together, never as averages of tests. Delay variation is
-//! relative to the smallest delay of each test (PDV), or to the previous packet (IPDV).
+//! A [`SavedAnalysis`](crate::state::SavedAnalysis) joins tests one after the other into a single test, and stores
+//! their packets. A pool stores only counts, sums and distributions. These are integers, so the order and grouping of
+//! merges does not affect the figures. Figures are computed from all packets together, never as averages of tests.
+//! Delay variation is relative to the smallest delay of each test (PDV), or to the previous packet (IPDV).
 //!
 //! ```
 //! use jitlat_core::scalars::Scalar;
@@ -59,11 +59,11 @@ pub struct Pool {
     pub loss_runs: u64,
     /// Length of the longest loss burst, in packets.
     pub longest_loss_run: u64,
-    /// Delays as measured, without clock correction.
+    /// Distribution of the delays as measured, without clock correction.
     delay: Pooled,
-    /// Delays minus the smallest delay of the same test.
+    /// Distribution of the delays minus the smallest delay of the same test.
     pdv: Pooled,
-    /// Differences in delay between consecutive packets.
+    /// Distribution of the differences in delay between consecutive packets.
     ipdv: Pooled,
     /// Worst value among the tests, by key, of each metric that has no field of its own in summaries.
     #[serde(default)]
@@ -114,7 +114,8 @@ impl Pooled {
         self.sum_of_sizes = halves(whole(self.sum_of_sizes).wrapping_add(whole(other.sum_of_sizes)));
     }
 
-    /// Returns a figure. `what` is the part of its key after the name of the distribution.
+    /// Returns the figure whose key consists of the name of the distribution and `what`; `None` if it is undefined or
+    /// not a figure of distributions.
     fn scalar(&self, what: &str) -> Option<f64> {
         let at = |p| self.values.quantiles().percentile(p, Method::Edf);
         let extremes = self.values.min().zip(self.values.max());
@@ -122,7 +123,8 @@ impl Pooled {
     }
 }
 
-/// Returns a figure of `n` values, computed from their extremes, sums and percentiles.
+/// Returns the figure `what` of `n` values, computed from their extremes, sums and percentiles; `None` if it is
+/// undefined or unknown.
 fn scalar_of(
     what: &str,
     n: u64,
@@ -142,9 +144,9 @@ fn scalar_of(
     }
 }
 
-/// Returns true if pools have this scalar. They have counts, ratios of counts, order statistics and means of delay and
-/// of its variation, and the worst value among the tests for metrics that have no field of their own in summaries. All
-/// other scalars only apply to a single test.
+/// Returns true if pools have this scalar. Pools have counts and ratios of counts, order statistics and means of delay
+/// and delay variation, and, for metrics that have no field of their own in summaries, the worst value among the tests.
+/// All other scalars only apply to a single test.
 pub fn has(scalar: &Scalar) -> bool {
     let key = scalar.key;
     let of_delays = ["latency-", "pdv-", "ipdv-"].iter().find_map(|family| key.strip_prefix(family));
@@ -272,7 +274,7 @@ impl Pool {
         whole(self.pdv.sum)
     }
 
-    /// Returns true if this can be a pool. Checks only the properties that computations rely on.
+    /// Returns true if the stored values can be those of a pool. Checks only the properties that computations rely on.
     pub fn is_possible(&self) -> bool {
         [&self.delay, &self.pdv, &self.ipdv].iter().all(|p| p.values.is_possible(p.values.len()))
     }

@@ -168,8 +168,8 @@ pub fn rate(text: &str) -> Result<SendingRate, QuantityError> {
     Ok(SendingRate::Packets(Span(ns.round() as i64)))
 }
 
-/// Parses a number above 0 with a decimal scale (k, M, G) and an optional unit per second. Returns the
-/// number, and true if the unit is bits.
+/// Parses a number above 0 with an optional decimal scale (k, M, G) and an optional unit per second. Returns the
+/// number, and true if the unit is bits; `None` if the text has another form.
 fn scaled(text: &str) -> Option<(f64, bool)> {
     let lower = text.trim().to_ascii_lowercase();
     let lower = ["/sec", "/s", "pps"].iter().find_map(|s| lower.strip_suffix(s)).unwrap_or(&lower);

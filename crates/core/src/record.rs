@@ -7,11 +7,11 @@ const MISSING: i64 = i64::MIN;
 /// Value of a lag that means "no clock reading by the program in addition to the stamp".
 const NO_LAG: i32 = i32::MIN;
 
-/// Anomalies noticed when a packet was received. Zero is a clean packet. Any other value excludes the packet
+/// Anomalies noticed when a packet was received. Zero stands for a clean packet. Any other value excludes the packet
 /// from all figures (metrics §1), but not from the log.
 ///
-/// Logs of versions 1 and 2 have 32 undocumented bits here, of which only the distinction between zero and non-zero is
-/// meaningful. The low 15 are retained; any higher bit becomes [`Flags::FOREIGN`].
+/// Logs of versions 1 and 2 have 32 undocumented bits in this field, of which only the distinction between zero and
+/// non-zero is meaningful. The low 15 are retained; any higher bit becomes [`Flags::FOREIGN`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u16);
 
@@ -140,13 +140,14 @@ impl PacketRecord {
         self.times[moment as usize] = MISSING;
     }
 
-    /// Returns the time at which the packet was sent.
+    /// Returns the time at which the packet was sent; `None` if unknown.
     #[inline]
     pub fn sent(&self) -> Option<WallTime> {
         self.time(Moment::Sent)
     }
 
-    /// Returns the time at which the packet arrived at the far host.
+    /// Returns the time at which the packet arrived at the receiver, or at the far host in a round-trip test; `None` if
+    /// unknown.
     #[inline]
     pub fn arrived(&self) -> Option<WallTime> {
         self.time(Moment::Arrived)
@@ -159,7 +160,8 @@ impl PacketRecord {
         self.arrived()?.checked_since(self.sent()?)
     }
 
-    /// Returns send time and delay in ns of a clean packet; `None` if it is flagged or has no delay.
+    /// Returns the send time and the delay of a clean packet, both in ns; `None` if the packet is flagged or has no
+    /// delay.
     #[inline]
     pub(crate) fn clean(&self) -> Option<(i64, i64)> {
         let [sent, arrived, ..] = self.times;
@@ -185,7 +187,7 @@ impl PacketRecord {
     }
 
     /// Returns the time that the packet spent in the sending host: from the program's own clock reading to the send
-    /// stamp.
+    /// stamp; `None` if unknown.
     pub fn send_lag(&self) -> Option<Span> {
         (self.send_lag != MISSING).then_some(Span(self.send_lag))
     }
@@ -212,7 +214,7 @@ impl PacketRecord {
     }
 
     /// Returns the time that the packet waited in the receiving host: from the arrival stamp to the program's own clock
-    /// reading. Saturates at ±2.1 s.
+    /// reading. Saturates at ±2.1 s; `None` if unknown.
     pub fn receive_lag(&self) -> Option<Span> {
         (self.receive_lag != NO_LAG).then_some(Span(self.receive_lag.into()))
     }
@@ -264,12 +266,12 @@ impl PacketRecord {
         self.known = self.known & !KNOWN_CLASS | u8::from(octet.is_some());
     }
 
-    /// Returns the six DSCP bits seen by the receiver.
+    /// Returns the six DSCP bits seen by the receiver; `None` if unknown.
     pub fn dscp(&self) -> Option<u8> {
         self.traffic_class().map(|c| c >> 2)
     }
 
-    /// Returns the two ECN bits seen by the receiver.
+    /// Returns the two ECN bits seen by the receiver; `None` if unknown.
     pub fn ecn(&self) -> Option<u8> {
         self.traffic_class().map(|c| c & 3)
     }

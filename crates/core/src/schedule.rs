@@ -7,8 +7,9 @@ use crate::time::Span;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-/// Iterator over the due times of a stream, as offsets from its start, in order of sequence numbers; they never
-/// decrease. It ends after the stream's last packet. The same specification always gives the same times.
+/// Iterator over the due times of a stream, as offsets from its start, in order of sequence numbers. The due times
+/// never decrease. The iterator ends after the stream's last packet. The same specification always gives the same
+/// times.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
     period: Span,

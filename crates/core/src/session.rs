@@ -83,8 +83,8 @@ pub struct Session {
     pub created: Option<WallTime>,
     /// The date as written in the first line of the log; `None` if the session was not read from a log.
     pub date: Option<String>,
-    /// Number of packets that a log declares, if `spec` cannot hold it because it is zero or above 2³¹−1. Use
-    /// [`Session::packets`] to read it.
+    /// Number of packets that a log declares if `spec` cannot hold the number, because it is zero or above 2³¹−1;
+    /// otherwise `None`. Use [`Session::packets`] to read the number of packets.
     pub declared: Option<u64>,
     /// True if the payload in `spec` is correct; false if the header of a log declares an impossible one.
     pub payload_known: bool,
@@ -105,9 +105,11 @@ pub struct Session {
     pub classic: bool,
     /// Probes of the clock offset before and after the stream, in order of time.
     pub probes: Vec<ClockProbe>,
-    /// The classic median estimate of θ in ns, if only that is known (log version 2).
+    /// Classic median estimate of θ, in ns, if the session has this estimate but no probes (log version 2); otherwise
+    /// `None`.
     pub classic_offset: Option<Span>,
-    /// The classic minimum control-channel RTT, if only that is known (log version 2).
+    /// Classic minimum RTT of the control channel, if the session has this value but no probes (log version 2);
+    /// otherwise `None`.
     pub classic_rtt: Option<Span>,
     /// Facts about the host that ran `jitlat HOST`.
     pub client: HostFacts,
@@ -123,7 +125,7 @@ pub struct Session {
     pub ending: Ending,
     /// Reason why the test did not end normally; `None` if it did.
     pub reason: Option<String>,
-    /// Datagrams dropped by the receiving kernel because a buffer was full; `None` if unknown.
+    /// Number of datagrams that the receiving kernel dropped because a buffer was full; `None` if unknown.
     pub receiver_drops: Option<u64>,
     /// Number of packets whose departure stamp was requested but never received. Their send times are clock readings of
     /// the program. `None` if no stamps were requested, or if the number is unknown.

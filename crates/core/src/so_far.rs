@@ -11,7 +11,7 @@ use crate::time::Span;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Percentages of [`ReceivedSoFar::delays`], between the smallest and the largest delay.
+/// Percentages of the percentiles in [`ReceivedSoFar::delays`].
 pub const PERCENTAGES: [Percent; 6] =
     [Percent(10_000), Percent(25_000), Percent(50_000), Percent(75_000), Percent(90_000), Percent(99_000)];
 
@@ -37,11 +37,11 @@ pub struct ReceivedSoFar {
     /// Raw delays in ns: the smallest, the percentiles [`PERCENTAGES`], and the largest; `None` before the first
     /// packet.
     pub delays: Option<[i64; PERCENTAGES.len() + 2]>,
-    /// Packets since the previous report.
+    /// Figures of the packets since the previous report.
     pub latest: Latest,
 }
 
-/// Figures of the most recent packets.
+/// Figures of the packets received since the previous report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latest {
     /// Number of packets received, without duplicates.
@@ -51,17 +51,17 @@ pub struct Latest {
 }
 
 impl ReceivedSoFar {
-    /// Returns the smallest delay, in ns.
+    /// Returns the smallest delay, in ns; `None` before the first packet.
     pub fn fastest(&self) -> Option<i64> {
         self.delays.map(|delays| delays[0])
     }
 
-    /// Returns the median delay, in ns.
+    /// Returns the median delay, in ns; `None` before the first packet.
     pub fn median(&self) -> Option<i64> {
         self.delays.map(|delays| delays[3])
     }
 
-    /// Returns the 99th percentile of delay, in ns.
+    /// Returns the 99th percentile of delay, in ns; `None` before the first packet.
     pub fn p99(&self) -> Option<i64> {
         self.delays.map(|delays| delays[PERCENTAGES.len()])
     }
@@ -125,7 +125,7 @@ impl SettledLosses {
 const MAX_OPEN_GAPS: usize = 64;
 
 impl SoFar {
-    /// Creates figures without packets; `precision` is the precision of percentiles.
+    /// Creates the figures of a stream before its first packet; percentiles have the given `precision`.
     pub fn new(precision: Precision) -> SoFar {
         SoFar {
             delays: LogHistogram::new(precision),
@@ -235,7 +235,8 @@ fn quantiles<const N: usize>(of: &LogHistogram, percentages: [Percent; N]) -> Op
     Some(found)
 }
 
-/// Returns the smallest value of a distribution, the values `middle`, and the largest value.
+/// Returns the smallest value of a distribution, the values `middle`, and the largest value; `None` if the distribution
+/// is empty.
 fn ends<const N: usize, const M: usize>(of: &LogHistogram, middle: [i64; N]) -> Option<[i64; M]> {
     let (low, high) = (of.min()?, of.max()?);
     let all: Vec<i64> = [low].into_iter().chain(middle.map(|x| x.clamp(low, high))).chain([high]).collect();

@@ -349,7 +349,7 @@ impl TestSpec {
         })
     }
 
-    /// Returns the same test in the other direction.
+    /// Returns the same test in the opposite direction.
     pub fn reversed(&self) -> TestSpec {
         TestSpec { direction: self.direction.reversed(), ..self.clone() }
     }

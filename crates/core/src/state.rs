@@ -88,7 +88,7 @@ impl SavedAnalysis {
         SavedAnalysis { analyzer: Analyzer::new(&session, options), session }
     }
 
-    /// Creates the state of `analyzer`; `session` contains everything known about the test so far.
+    /// Creates a state from `analyzer`; `session` contains everything known about the test so far.
     pub fn of(session: Session, analyzer: Analyzer) -> SavedAnalysis {
         SavedAnalysis { session, analyzer }
     }
@@ -202,8 +202,8 @@ impl SavedAnalysis {
         Ok(())
     }
 
-    /// Replaces the session by that of a later part of the test, which contains more facts; clock probes of both are
-    /// retained.
+    /// Replaces the session by that of a later part of the test, because the later session contains more facts. The
+    /// clock probes of both sessions are retained.
     fn follow(&mut self, part: Session) {
         let mut probes = std::mem::take(&mut self.session.probes);
         let new: Vec<_> = part.probes.iter().filter(|p| !probes.contains(p)).copied().collect();
@@ -211,9 +211,9 @@ impl SavedAnalysis {
         self.session = Session { probes, ..part };
     }
 
-    /// Adds another test of the same traffic, as if it had begun when this one ended: sequence numbers
-    /// continue and times are shifted. If the clock offset of both tests is known, the later delays are
-    /// shifted to the offset of this test. Clock probes and host facts remain those of this test.
+    /// Adds another test of the same traffic directly after this one: sequence numbers continue and times are shifted.
+    /// If the clock offset of both tests is known, the later delays are shifted to the offset of this test. Clock
+    /// probes and host facts remain those of this test.
     pub fn unite_with(&mut self, next: SavedAnalysis) -> Result<(), NotMergeable> {
         unlike(&self.session, &next.session).map_or(Ok(()), |what| Err(NotMergeable::Unlike(what)))?;
         let (mine, theirs) = (self.analyzer.sent(&self.session), next.analyzer.sent(&next.session));
@@ -284,7 +284,8 @@ fn is_same_test(a: &Session, b: &Session) -> bool {
     }
 }
 
-/// Returns the difference between two tests that would make their common figures meaningless; `None` if there is none.
+/// Returns a difference between two tests that would make figures of both together meaningless; `None` if there is
+/// none.
 fn unlike(a: &Session, b: &Session) -> Option<&'static str> {
     let protocol = |s: &Session| s.two_way.as_ref().map(|t| (t.protocol.clone(), t.far_clock, t.wait));
     let (x, y) = (&a.spec, &b.spec);
@@ -312,7 +313,7 @@ fn worse(a: Ending, b: Ending) -> Ending {
     if rank(b) > rank(a) { b } else { a }
 }
 
-/// Adds the far host's report on another test, whose sequence numbers continue after the `sent` packets of this one.
+/// Adds the far host's report on another test, whose sequence numbers continue after the `sent` packets of this test.
 fn add_facts(here: &mut TwoWay, next: TwoWay, sent: u32) {
     let both = |f: fn(&Directions) -> u64, a: &Directions, b: &Directions| f(a).saturating_add(f(b));
     here.directions = here.directions.zip(next.directions).map(|(a, b)| Directions {

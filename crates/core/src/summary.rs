@@ -71,15 +71,15 @@ pub struct Summary {
     /// Loss and its clustering.
     #[serde(default)]
     pub loss: Loss,
-    /// Figures of duplication.
+    /// Duplication figures.
     #[serde(default)]
     pub duplicates: Duplicates,
-    /// Figures of reordering.
+    /// Reordering figures.
     #[serde(default)]
     pub reordering: Reordering,
     /// Regression of delay on arrival time: m and r of the classic report.
     pub regression_arrival: Option<Regression>,
-    /// Regression of delay on send time. Conclusions about trends are based on this one.
+    /// Regression of delay on send time. Conclusions about trends are based on this regression.
     pub regression_send: Option<Regression>,
     /// Cause of the slope of delay.
     pub trend: Option<Trend>,
@@ -92,7 +92,7 @@ pub struct Summary {
     /// Stalls of the hosts, and delay statistics without the affected packets.
     #[serde(default)]
     pub stalls: Stalls,
-    /// Delay counted from due times; `None` if the sender's errors are negligible.
+    /// Delay measured from due times instead of send times; `None` if the sender's errors are negligible.
     pub intended_latency: Option<IntendedLatency>,
     /// Confidence intervals of loss and delay.
     #[serde(default)]
@@ -126,7 +126,7 @@ pub struct Summary {
     /// round trips.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub two_way: Option<Box<TwoWayFigures>>,
-    /// Data for comparisons with other tests that do not require the packets; `None` unless requested.
+    /// Data for later comparisons with other tests, for which the packets are then not needed; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparable: Option<Comparable>,
     /// Values of metrics that have no field of their own, by key; `None` if undefined.
@@ -200,14 +200,14 @@ pub enum ClassicCommand {
     SendMe,
 }
 
-/// Number of stamps of the received rows, by source.
+/// Sources of the stamps of the received rows, and the lags between stamps and the programs' clock readings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct StampCounts {
-    /// Sources of the send stamps.
+    /// Number of send stamps by source.
     pub sent: Coverage,
-    /// Sources of the arrival stamps.
+    /// Number of arrival stamps by source.
     pub arrived: Coverage,
     /// Mean time from the sending program's clock reading to the send stamp, in ns.
     pub send_lag_mean_ns: Option<i64>,
@@ -230,13 +230,13 @@ pub struct StampCounts {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Coverage {
-    /// Clock readings of the program.
+    /// Number of clock readings of the program.
     pub user: u64,
-    /// Stamps of the kernel.
+    /// Number of stamps of the kernel.
     pub kernel: u64,
-    /// Stamps of the network adapter.
+    /// Number of stamps of the network adapter.
     pub hardware: u64,
-    /// Stamps of a capture.
+    /// Number of stamps of a capture.
     pub wire: u64,
 }
 
@@ -276,7 +276,7 @@ pub struct PathSegment {
     pub pdv_p999: i64,
     /// Largest PDV relative to this segment's own minimum, in ns.
     pub pdv_max: i64,
-    /// Difference from the minimum of the previous segment, in ns; `None` for the first segment.
+    /// Smallest delay minus that of the previous segment, in ns; `None` for the first segment.
     pub step_ns: Option<i64>,
 }
 
@@ -357,7 +357,7 @@ pub struct SessionInfo {
     pub ending: Ending,
     /// Reason why the test did not end normally; `None` if the ending is `complete`.
     pub reason: Option<String>,
-    /// Datagrams dropped by the receiving kernel because a buffer was full; `None` if unknown.
+    /// Number of datagrams that the receiving kernel dropped because a buffer was full; `None` if unknown.
     pub receiver_drops: Option<u64>,
     /// Number of packets that the sender skipped because it was too late to send them (OWAMP); they count neither
     /// as sent nor as lost.
@@ -367,7 +367,8 @@ pub struct SessionInfo {
     /// unknown.
     #[serde(skip_serializing_if = "is_zero")]
     pub unreported: u64,
-    /// Path MTU that the sending host's kernel knew, in bytes, if the packets are larger.
+    /// Path MTU that the sending host's kernel knew, in bytes; `None` if the packets are not larger, or if it is
+    /// unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_mtu: Option<u32>,
     /// Largest packet that passes the path; `None` unless the packets of the test were too large.
@@ -444,7 +445,7 @@ impl Summary {
         self.header.proto != Transport::Tcp.number()
     }
 
-    /// Returns the best mean opinion score over the buffer sizes of the de-jitter curve.
+    /// Returns the best mean opinion score over the buffer sizes of the de-jitter curve; `None` if there is no curve.
     pub fn best_mos(&self) -> Option<f64> {
         self.dejitter.as_ref()?.best_mos()
     }

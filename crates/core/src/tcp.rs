@@ -3,7 +3,8 @@
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
 
-/// State of a sending TCP connection at one moment. Times are totals since the connection was opened.
+/// State of a sending TCP connection at one moment. Retransmissions, and the times for which the connection was busy or
+/// limited, are totals since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -14,9 +15,9 @@ pub struct TcpMoment {
     pub window: u32,
     /// True in slow start: the congestion window is below the slow-start threshold.
     pub slow_start: bool,
-    /// Segments that were sent and not acknowledged.
+    /// Number of segments that were sent but not yet acknowledged.
     pub unacknowledged: u32,
-    /// Bytes that the connection accepted from the program and has not sent.
+    /// Number of bytes that the connection accepted from the program but has not yet sent.
     pub unsent: u32,
     /// Smoothed round-trip time, in µs.
     pub round_trip_us: u32,

@@ -44,7 +44,7 @@ pub fn eng3(ns: f64) -> String {
     }
 }
 
-/// Formats a duration such as a limit or a timeout for people: `5 s`, `0.25 s`, `2.5 min`, `24 h`. Durations below a
+/// Formats a duration such as a limit or a timeout, for display: `5 s`, `0.25 s`, `2.5 min`, `24 h`. Durations below a
 /// millisecond are formatted like [`eng3`].
 pub fn duration(span: Span) -> String {
     let s = span.as_seconds();

@@ -52,7 +52,7 @@ impl CellClock {
         }
     }
 
-    /// Reserves the slots of a packet that may begin at `begin`; returns the end of the last of them.
+    /// Reserves the slots of a packet that may begin at `begin` or later; returns the end of its last slot.
     fn send(&mut self, begin: SteadyTime, bytes: usize, bits: i128) -> SteadyTime {
         let slot = CELL_BITS * i128::from(SECOND);
         let since = i128::from((begin - self.phase).0) * bits;
@@ -95,12 +95,12 @@ pub const COMPETITOR_PACKET_BYTES: usize = 1500;
 /// Smallest gap between two packets of a competitor, whose own link limits its rate.
 const MIN_GAP: Span = Span::micros(10);
 
-/// A running bottleneck.
+/// State of a bottleneck while packets pass through it.
 #[derive(Clone, Debug)]
 pub(super) struct Bottleneck {
     rate: RateBottleneck,
     cells: Option<CellClock>,
-    /// Time at which the transmitter has sent everything that it accepted.
+    /// Time at which the transmitter has sent everything that it accepted; `None` if it has not accepted a packet yet.
     busy_until: Option<SteadyTime>,
     others: Vec<Competitor>,
     rng: ChaCha8Rng,
@@ -112,10 +112,11 @@ struct Competitor {
     /// Arrival time of the next packet; `None` before the test begins.
     next: Option<SteadyTime>,
     end: SteadyTime,
-    /// For [`CrossTraffic::Greedy`]: window and slow-start threshold in packets, and the time until which
-    /// another loss belongs to the same event.
+    /// Congestion window of [`CrossTraffic::Greedy`], in packets.
     window: f64,
+    /// Slow-start threshold of [`CrossTraffic::Greedy`], in packets.
     threshold: f64,
+    /// Time until which further losses of [`CrossTraffic::Greedy`] belong to the same loss event.
     recovering: SteadyTime,
 }
 
@@ -138,7 +139,7 @@ impl Bottleneck {
         Bottleneck { rate, cells, busy_until: None, others: others.collect(), rng }
     }
 
-    /// Sets the arrival of the first test packet, to which the competitors' times are relative.
+    /// Sets the arrival time of the first test packet, to which the competitors' times are relative.
     pub fn start(&mut self, first: SteadyTime) {
         for other in &mut self.others {
             other.next = Some(first + other.law.from);

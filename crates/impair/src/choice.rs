@@ -49,12 +49,13 @@ impl GilbertModel {
 }
 
 impl Choice {
-    /// Selects exactly the packets with these numbers, in any order.
+    /// Selects exactly the packets with these numbers, which may be given in any order.
     pub fn indices(numbers: impl IntoIterator<Item = u64>) -> Choice {
         Choice::ranges(numbers.into_iter().map(|n| n..=n))
     }
 
-    /// Selects exactly the packets in these ranges, in any order; overlapping and adjacent ranges are merged.
+    /// Selects exactly the packets in these ranges, which may be given in any order. Overlapping and adjacent ranges
+    /// are merged.
     pub fn ranges(ranges: impl IntoIterator<Item = RangeInclusive<u64>>) -> Choice {
         let mut sorted: Vec<_> = ranges.into_iter().filter(|r| !r.is_empty()).collect();
         sorted.sort_by_key(|r| *r.start());
@@ -70,8 +71,8 @@ impl Choice {
         Choice::Exactly(joined)
     }
 
-    /// Selects runs of these lengths, each after `gap` packets that are not affected. This gives a known
-    /// histogram of run lengths.
+    /// Selects runs of packets with these lengths, each after `gap` unaffected packets. This gives a known histogram of
+    /// run lengths.
     pub fn runs(lengths: impl IntoIterator<Item = u64>, gap: u64) -> Choice {
         let mut next = 0u64;
         Choice::ranges(lengths.into_iter().filter(|l| *l > 0).map(move |length| {
@@ -82,7 +83,7 @@ impl Choice {
     }
 }
 
-/// A running [`Choice`].
+/// State of a [`Choice`] while it is applied to packets.
 #[derive(Clone, Debug)]
 pub(super) struct Chooser {
     choice: Choice,

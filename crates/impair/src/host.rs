@@ -8,10 +8,10 @@ use jitlat_core::time::{Span, StampSource, WallTime};
 pub struct HostModel {
     /// Clock of the host.
     pub clock: Clock,
-    /// Time by which the program wakes up late for each packet that it sends.
+    /// Delay with which the program wakes up for each packet that it sends.
     pub wake: Jitter,
-    /// Times during which the program does not run. Packets due in such a time are sent at its end, and packets
-    /// that arrive are read at its end.
+    /// Times during which the program does not run. Packets that are due during such a time are sent at its end, and
+    /// packets that arrive during it are read at its end.
     pub stalls: Vec<Pause>,
     /// Rate and queue of the host's own interface; `None`: unlimited rate.
     pub interface: Option<RateBottleneck>,
@@ -90,8 +90,8 @@ impl HostModel {
         WallTime(exact.0 - exact.0.rem_euclid(self.resolution.0.max(1)))
     }
 
-    /// Returns the time at which the program does what is due at `t`: `t`, or the end of the interruption that contains
-    /// `t`.
+    /// Returns the time at which the program performs an action due at `t`: `t` itself, or the end of the interruption
+    /// that contains `t`.
     pub(super) fn runs(&self, t: Span) -> Span {
         let stall = self.stalls.iter().find(|s| t >= s.from && t < s.from + s.length);
         stall.map_or(t, |s| s.from + s.length)

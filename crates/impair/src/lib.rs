@@ -82,13 +82,13 @@ pub struct PathModel {
     pub competition: Vec<Competition>,
     /// Token bucket that drops packets above a rate; `None` for no policing.
     pub police: Option<Police>,
-    /// Additional delay of all packets over time, relative to the first test packet. It is interpolated between
-    /// these points, whose times ascend; two points at the same time are a step. Models a route change, or a
-    /// queue of any shape.
+    /// Additional delay of all packets over time, as points relative to the first test packet. The delay is
+    /// interpolated between the points, whose times ascend; two points at the same time are a step. Models a route
+    /// change, or a queue of any shape.
     pub added: Vec<DelayPoint>,
     /// Times during which packets wait on the line, as in a handover; afterwards they are delivered in order.
     pub pauses: Vec<Outage>,
-    /// Size limit above which test packets are lost.
+    /// Size limit above which test packets are lost; `None` for no limit.
     pub too_long: Option<SizeLimit>,
     /// Times during which no packet passes.
     pub outages: Vec<Outage>,
@@ -243,7 +243,7 @@ impl PathTally {
     }
 }
 
-/// A running model of one direction of a path.
+/// Model of one direction of a path, with its current state.
 #[derive(Clone, Debug)]
 pub struct Impairment {
     config: PathModel,
@@ -295,8 +295,8 @@ impl Impairment {
         }
     }
 
-    /// Returns the deliveries of a packet of `bytes` bytes, IP header included, that enters at `now`. Packets
-    /// of at least [`PathModel::min_bytes`] are test packets, numbered from 0 in order of arrival.
+    /// Returns the deliveries of a packet that enters at `now` and has `bytes` bytes, IP header included. Packets of at
+    /// least [`PathModel::min_bytes`] are test packets, numbered from 0 in order of arrival.
     pub fn pass(&mut self, now: SteadyTime, bytes: usize) -> Deliveries {
         if bytes >= self.config.min_bytes {
             self.pass_test(now, bytes, self.tally.test_packets)
@@ -305,8 +305,8 @@ impl Impairment {
         }
     }
 
-    /// Returns the deliveries of a test packet whose number is known: patterns of loss, duplication and
-    /// reordering refer to `index`.
+    /// Returns the deliveries of the test packet with the number `index`, to which patterns of loss, duplication and
+    /// reordering refer.
     pub fn pass_test(&mut self, now: SteadyTime, bytes: usize, index: u64) -> Deliveries {
         if self.first_test.is_none() {
             self.first_test = Some(now);

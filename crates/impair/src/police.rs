@@ -13,7 +13,7 @@ pub struct Police {
     pub every: Span,
 }
 
-/// A running token bucket.
+/// State of a token bucket while packets pass through it.
 #[derive(Clone, Debug)]
 pub(super) struct Policer {
     law: Police,

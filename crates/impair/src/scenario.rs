@@ -229,7 +229,8 @@ fn stretch(fields: &[&str]) -> Result<Outage, String> {
     }
 }
 
-/// Splits a trailing `name value` off `fields`.
+/// Splits the option `name` and its value off the end of `fields`. Returns the fields before it, and the value; `None`
+/// if `fields` does not contain the option.
 fn option<'a, 'w>(fields: &'a [&'w str], name: &str) -> Result<(&'a [&'w str], Option<&'w str>), String> {
     match fields.iter().position(|w| *w == name) {
         None => Ok((fields, None)),

@@ -41,7 +41,7 @@ pub struct Trial {
     pub down: PathModel,
     /// Host that starts the test.
     pub client: HostModel,
-    /// The other host.
+    /// Host at the other end of the test.
     pub server: HostModel,
     /// Number of clock probes before the stream, and again after it.
     pub probes: u32,

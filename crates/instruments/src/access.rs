@@ -33,7 +33,7 @@ pub enum AccessError {
         /// Mistake that was found, with its line.
         source: FileError,
     },
-    /// A rule names no service, or one that does not exist.
+    /// A rule names no service, or names a service that does not exist.
     #[error(transparent)]
     Unknown(#[from] FileError),
     /// A key file cannot be read, or others can read it.

@@ -21,13 +21,13 @@ pub struct Argument {
     pub default: Option<fn() -> String>,
     /// Value if only the name is given; `None`: a value is required.
     pub bare: Option<&'static str>,
-    /// Name of another argument that this one requires.
+    /// Name of another argument that this one requires; `None`: no other argument is required.
     pub requires: Option<&'static str>,
     /// Arguments (also those common to all protocols) that cannot be given together with this one.
     pub conflicts: &'static [&'static str],
 }
 
-/// The kind of value an argument has.
+/// Kind of an argument's value.
 #[derive(Clone, Copy, Debug)]
 pub enum ArgumentKind {
     /// Switch without a value.

@@ -20,7 +20,7 @@ const CLIENT_SIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
 /// Address of the server.
 const SERVER_SIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// A server behind an impaired path; both end when it is dropped.
+/// A server behind an impaired path. Both end when this value is dropped.
 pub struct TestBed {
     server: Option<RunningService>,
     relay: Option<Relay>,

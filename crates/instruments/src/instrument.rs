@@ -85,11 +85,11 @@ impl From<Measured> for TestOutcome {
 /// Annotations that are stored with a test.
 #[derive(Clone, Debug, Default)]
 pub struct Annotations {
-    /// Name of the test.
+    /// Name of the test; `None`: no name.
     pub name: Option<String>,
     /// Keys and values for finding the test.
     pub tags: Vec<(String, String)>,
-    /// Noise that this host adds to every figure, if measured before the test.
+    /// Noise that this host adds to every figure; `None` if it was not measured before the test.
     pub noise: Option<NoiseFloor>,
 }
 

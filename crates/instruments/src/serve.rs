@@ -29,7 +29,8 @@ pub struct AnsweredProtocol {
     pub server: &'static ProtocolServer,
 }
 
-/// All protocols that a host can answer: the entries of [`PROTOCOLS`] and [`ONE_WAY_PROTOCOLS`] that have a server.
+/// Iterates over all protocols that a host can answer: the entries of [`PROTOCOLS`] and [`ONE_WAY_PROTOCOLS`] that have
+/// a server.
 pub fn answered() -> impl Iterator<Item = AnsweredProtocol> {
     let two_way = PROTOCOLS.iter().map(|p| (p.name, p.title, p.server.as_ref()));
     let one_way = ONE_WAY_PROTOCOLS.iter().map(|p| (p.name, p.title, p.server.as_ref()));
@@ -62,7 +63,7 @@ pub struct Serve {
     /// Clients and limits of each service. If any service has a key, services without a key are served only if they are
     /// [open](policy::ServiceRules::open).
     pub policy: Policy,
-    /// Priority on this host of all test packets that are sent (`SO_PRIORITY`); `None`: the system's default.
+    /// Priority of all outgoing test packets within this host (`SO_PRIORITY`); `None`: the system's default.
     pub priority: Option<u32>,
     /// Receiver of packets of unidirectional LaMP tests, whose results exist only on this host; `None`: the
     /// packets are discarded.
@@ -256,8 +257,8 @@ impl Serving {
         self.collector.as_ref().map_or(&[], RunningService::addresses)
     }
 
-    /// Returns the services that are not offered because they have no key although another service has one,
-    /// and are not marked as open.
+    /// Returns the services that are not offered: another service has a key, while they neither have a key nor are
+    /// marked as open.
     pub fn withheld(&self) -> &[Service] {
         &self.withheld
     }

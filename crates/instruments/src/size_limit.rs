@@ -11,7 +11,7 @@ use jitlat_core::{Span, SteadyTime};
 use jitlat_net::clock::steady;
 use std::thread;
 
-/// Length of packets that pass every path that carries IP at all, in bytes.
+/// Length in bytes of packets that pass every IP path.
 const SHORT: u32 = 200;
 /// Tests with shorter packets are not followed by a search: every link carries them (RFC 791).
 const MIN_SEARCHED: u32 = 576;
@@ -25,8 +25,9 @@ const TOGETHER: usize = 8;
 const ROUNDS: usize = 4;
 /// Time after which no further round begins.
 const MAX_TIME: Span = Span::seconds(12);
-/// Number of packets of each test, and the time between them.
+/// Number of packets of each test.
 pub(crate) const PACKETS: u64 = 4;
+/// Time between the packets of a test.
 pub(crate) const PERIOD: Span = Span::millis(50);
 
 /// A range of lengths: packets of `passes` bytes pass, packets of `fails` bytes do not.
@@ -37,7 +38,8 @@ struct LengthRange {
 }
 
 impl LengthRange {
-    /// Returns the lengths to try in the first round, if packets of `fails` bytes did not pass: also that length again.
+    /// Returns the lengths to try in the first round, after a test in which packets of `fails` bytes did not pass. They
+    /// include `fails` itself.
     fn first_lengths(fails: u32) -> Vec<u32> {
         let usual = USUAL.iter().copied().filter(|length| *length < fails);
         [fails, SHORT].into_iter().chain(usual).collect()
@@ -51,7 +53,8 @@ impl LengthRange {
         (0..count).map(|k| self.passes + 1 + k * between / count).collect()
     }
 
-    /// Narrows the range with the results of tests: length, and whether packets passed. Returns `None` if none passed.
+    /// Narrows the range by `results`: each contains a packet length, and true if packets of that length passed.
+    /// Returns `None` if none passed.
     fn narrowed(lower: Option<u32>, fails: u32, results: &[(u32, bool)]) -> Option<LengthRange> {
         let passed = results.iter().filter(|(_, passed)| *passed).map(|(length, _)| *length);
         let passes = passed.chain(lower).max()?;
@@ -61,9 +64,9 @@ impl LengthRange {
     }
 }
 
-/// Searches for the largest packet that passes, after the test of `session`, none of whose packets arrived. `overhead`: length
-/// of an IP packet without the payload of the test. `passes` runs a test with this payload; it returns true if any packet
-/// arrived, and `None` if the test could not be run.
+/// Searches for the largest packet that passes, after the test of `session`, in which nothing arrived. `overhead` is
+/// the length of an IP packet without the payload of the test. `passes` runs a test with the payload that it is given.
+/// It returns true if any packet arrived, false if none arrived, and `None` if the test could not be run.
 pub(crate) fn search(
     session: &Session,
     overhead: u32,
@@ -114,7 +117,7 @@ pub(crate) fn search(
     Some(SizeLimit { packet, passes, fails, payload: passes.saturating_sub(overhead) })
 }
 
-/// Observer of a short test: counts arrivals, and ends the test when packets should have arrived.
+/// Observer of a short test: counts arrivals, and ends the test once its packets should have arrived.
 #[derive(Debug)]
 pub(crate) struct ShortTest<'a> {
     started: Option<SteadyTime>,
@@ -126,8 +129,8 @@ pub(crate) struct ShortTest<'a> {
 }
 
 impl ShortTest<'_> {
-    /// Creates the observer of a test that `stop` ends. The test is stopped if `user` is requested, and `limit` after its
-    /// start; `None`: it ends by itself soon enough.
+    /// Creates the observer of a test that can be ended through `stop`. The observer ends the test if `user` is
+    /// requested, or when `limit` has passed since its start; `None`: the test ends without a limit.
     pub fn new(stop: Stop, user: &Stop, limit: Option<Span>) -> ShortTest<'_> {
         ShortTest { started: None, stop, user, limit, arrived: 0 }
     }

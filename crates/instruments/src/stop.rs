@@ -18,7 +18,7 @@ impl From<Arc<AtomicBool>> for Stop {
 }
 
 impl Stop {
-    /// Creates a stop that is not requested.
+    /// Creates a [`Stop`] without a request.
     pub fn new() -> Stop {
         Stop::default()
     }

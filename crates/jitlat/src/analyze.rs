@@ -163,7 +163,7 @@ fn kind_of(path: &Path) -> Option<String> {
         .then(|| ": it has no header line like '# npkts 1000'".to_owned())
 }
 
-/// Returns the two logs that a test with `-o path` wrote; `None` unless only these exist.
+/// Returns the two logs that a test with `-o path` wrote; `None` if one of them is missing, or if `path` itself exists.
 fn parts_of(path: &Path) -> Option<[String; 2]> {
     let with = |ending: &str| format!("{}.{ending}", path.display());
     let pairs = [["up", "down"], ["idle", "loaded"]].map(|endings| endings.map(with));

@@ -36,7 +36,7 @@ pub fn server(log: &Path) -> Result<String> {
     Ok(server.to_string())
 }
 
-/// Fetches the results, saves them under a new name, and reports.
+/// Fetches the results, saves them in new logs, and prints the report.
 pub fn run(mut one_way: OneWay, logs: &[PathBuf], args: &OneWayArgs, stop: &Stop) -> Result<ExitStatus> {
     test::check(args, logs.len())?;
     let mut left = logs.iter().map(|log| read(log)).collect::<Result<Vec<InterruptedTest>>>()?;

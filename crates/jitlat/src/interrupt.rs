@@ -13,8 +13,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Creates a [`Stop`] that SIGINT, SIGTERM and SIGHUP request. If the program has not reacted to an earlier
-/// request, they end the process with status 2.
+/// Creates a [`Stop`] that SIGINT, SIGTERM and SIGHUP request. If the program has not reacted to an earlier request,
+/// these signals end the process with status 2.
 pub fn stop() -> Result<Stop> {
     stop_at(&[SIGINT, SIGTERM, SIGHUP])
 }
@@ -44,7 +44,7 @@ impl Signals {
         Signals::new(stop()?, Arc::default())
     }
 
-    /// Handles SIGINT and SIGTERM as requests to stop, and SIGHUP as a request to read the file again.
+    /// Handles SIGINT and SIGTERM as requests to stop, and SIGHUP as a request to read the monitor's file again.
     pub fn to_stop_or_reload() -> Result<Signals> {
         let reload = Arc::new(AtomicBool::new(false));
         flag::register(SIGHUP, reload.clone())
@@ -52,7 +52,8 @@ impl Signals {
         Signals::new(stop_at(&[SIGINT, SIGTERM])?, reload)
     }
 
-    /// Registers the three signals. Each sets its flag, then wakes the waiting thread.
+    /// Registers handlers by which SIGINT, SIGTERM and SIGHUP wake the waiting thread. The handlers that set the flags
+    /// are registered earlier, so the flags are set first.
     fn new(stop: Stop, reload: Arc<AtomicBool>) -> Result<Signals> {
         let connect = || {
             let (received, sent) = UnixStream::pair()?;
@@ -65,7 +66,7 @@ impl Signals {
         Ok(Signals { stop, reload, received: connect().context("preparing to wait for signals")? })
     }
 
-    /// Waits until the stop is requested.
+    /// Waits until a stop is requested.
     pub fn wait_for_stop(&self) {
         while !self.stop.is_requested() {
             wake::wait(&[self.as_fd()], None);
@@ -73,12 +74,12 @@ impl Signals {
         }
     }
 
-    /// Returns the [`Stop`] that is requested when a signal arrives.
+    /// Returns the [`Stop`] that signals request.
     pub fn stop(&self) -> &Stop {
         &self.stop
     }
 
-    /// True if reading the file again is requested; resets the request.
+    /// True if a signal requested to read the monitor's file again; resets the request.
     pub fn reload(&self) -> bool {
         self.reload.swap(false, Ordering::SeqCst)
     }

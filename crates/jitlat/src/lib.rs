@@ -2,16 +2,17 @@
 //! instruments of `jitlat-instruments` and the formats of `jitlat-output`; ARCHITECTURE.md describes the other
 //! crates. It is a library only for the command's own tests: no other program should use it.
 //!
-//! * [`root`] – the commands; [`help`] – what `-h` shows of them; [`modes`] – options that a mode refuses; [`options`] – groups of options that commands share, and the settings they make
+//! * [`root`] – the commands; [`help`] – the options that `-h` shows; [`modes`] – options that a mode refuses;
+//!   [`options`] – groups of options that commands share, and the settings created from them
 //! * [`mod@test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], [`doctor`], [`demo`], [`serve`] – one command
 //!   or mode each
-//! * [`analyze`], [`mod@export`], [`compare`] – saved tests; [`mod@archive`] – years of them; [`spp`], [`tcp`] – captured
-//!   traffic
+//! * [`analyze`], [`mod@export`], [`compare`] – saved tests; [`mod@archive`] – archives of many tests; [`spp`],
+//!   [`tcp`] – captured traffic
 //! * [`monitor`] – many paths, continuously
 //! * [`mod@web`] – the page of an archive
 //! * [`live`] – options of the full-screen view
 //! * [`without`] – stand-ins for modules that a build leaves out
-//! * [`logs`] – the files of logs; [`log`] – lines on standard error
+//! * [`logs`] – log files; [`log`] – lines on standard error
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 // Shared code that only optional modules call is unused in builds that leave them out.

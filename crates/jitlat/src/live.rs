@@ -17,8 +17,8 @@ use tracing::warn;
 /// Number of records of a log that are passed to the view at once.
 const RECORDS_PER_BATCH: usize = 4096;
 
-/// Returns true if the requested view can be drawn, or false if the terminal cannot draw; the command then
-/// prints one line per second.
+/// Returns true if the requested view can be drawn. Returns false if the terminal cannot draw; in this case, the
+/// command prints one line per second.
 ///
 /// # Errors
 /// Standard output is not a terminal.

@@ -244,7 +244,7 @@ static HELD_LINES: Mutex<Option<Vec<u8>>> = Mutex::new(None);
 /// Maximum size of the stored lines, in bytes; further lines are dropped.
 const MAX_HELD_BYTES: usize = 1 << 16;
 
-/// Guard that holds back lines for a terminal. They are written when it is dropped.
+/// Guard that holds back log lines for a terminal. The lines are written when the guard is dropped.
 pub struct HeldLines(());
 
 /// Starts to hold back lines if standard error is a terminal.

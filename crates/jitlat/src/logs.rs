@@ -10,7 +10,8 @@ use tempfile::TempDir;
 pub struct TestLogs {
     /// One file per stream; empty if the test writes no logs.
     pub files: Vec<LogFile>,
-    /// Folder of logs that only the archive needs; it is removed when this value is dropped.
+    /// Temporary folder of logs that only the archive needs; `None` if the logs are the user's files. The folder is
+    /// removed when this value is dropped.
     pub scratch: Option<TempDir>,
 }
 
@@ -40,7 +41,7 @@ impl TestLogs {
         TestLogs::create(args, rows, Some([".idle", ".loaded"]))
     }
 
-    /// Creates one file, or two files with these endings.
+    /// Creates one file, or two files whose names end in `endings`.
     fn create(args: &LogArgs, rows: RowKind, endings: Option<[&str; 2]>) -> Result<TestLogs> {
         if args.no_log && args.archive.is_none() {
             return Ok(TestLogs { files: Vec::new(), scratch: None });

@@ -54,7 +54,7 @@ fn write_page(command: &Command, root: &Command, folder: &Path) -> Result<()> {
     fs::write(&path, page).with_context(|| format!("writing {}", path.display()))
 }
 
-/// Name of a command's page: `jitlat-ping` for `jitlat ping`.
+/// Returns the name of a command's page: `jitlat-ping` for `jitlat ping`.
 fn page_name(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }

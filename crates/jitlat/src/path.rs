@@ -84,8 +84,8 @@ pub fn run(args: &PathArgs) -> Result<ExitStatus> {
     Ok(if whole && !path.hops.is_empty() { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
-/// Examines the path before a test with three probes per hop, and returns the hops as tags. If that fails, the reason is logged and
-/// the test runs anyway.
+/// Examines the path with three probes per hop before a test, and returns the hops as tags. If that fails, the reason
+/// is logged and the test runs anyway.
 pub fn tags(test: PathTest, stop: &Stop) -> Vec<(String, String)> {
     let test = PathTest { probes: 3, period: Span::millis(500), timeout: Span::seconds(1), ..test };
     let found = test.run(stop, &mut |_| ());

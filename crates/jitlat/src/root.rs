@@ -105,7 +105,7 @@ const FOREIGN: [(&str, &str); 6] = [
     ("--port", "--control-port is the port of the server"),
 ];
 
-/// Returns a hint for an argument that `e` refuses.
+/// Returns a hint for an argument that `e` refuses; `None` if no hint applies.
 fn hint(e: &clap::Error, typed: &[String]) -> Option<String> {
     if !matches!(
         e.kind(),
@@ -158,7 +158,8 @@ pub fn check_modes(root: &clap::Command, given: &ArgMatches) -> anyhow::Result<(
     }
 }
 
-/// Resolves options that depend on others, such as `--profile`, which makes tests send like an application.
+/// Resolves options that depend on other options or change them, such as `--profile`, which makes tests send like an
+/// application.
 fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
     let given = given.subcommand().map_or(given, |(_, given)| given);
     let one_way = match &mut cli.command {

@@ -55,7 +55,7 @@ pub struct TestArgs {
     pub live: LiveArgs,
 }
 
-/// Measures, saves and reports.
+/// Runs a one-way test and reports on it, or reports on a saved log (`-f`) or on an earlier test (`--collect`).
 pub fn run(args: &TestArgs) -> Result<ExitStatus> {
     if let Some(log) = &args.file {
         if args.live.live {
@@ -174,7 +174,7 @@ impl TestObservers {
         outcome
     }
 
-    /// Adds to the `error` of a test how to fetch its results later, if the server stores them.
+    /// Adds advice to the `error` of a test on how to fetch its results later, if the server stores them.
     fn with_offer(&self, error: Error) -> anyhow::Error {
         let Error::OneWay(ClientError::Failed { failure: ConversationFailure::NotFetched { .. }, .. }) =
             error
@@ -278,7 +278,7 @@ fn offer<'a>(logs: impl Iterator<Item = &'a Path>) -> String {
     format!("if the server still runs, it stores its results for a while: jitlat{logs}")
 }
 
-/// Records in the result of a complete test that its log could not be stored, for `reason`. The figures are
+/// Records in the result of a complete test that its log could not be stored, and the `reason`. The figures are
 /// complete, because the analysis does not read the log.
 pub fn not_stored(test: &mut Analysed, reason: &str) {
     if test.session.ending != Ending::Complete {

@@ -302,7 +302,7 @@ impl Agenda {
         self.extras.poll(now, !self.running.is_empty(), around)
     }
 
-    /// Removes a test on demand that has ended or was cancelled. Returns true if `id` was such a test.
+    /// Removes a test on demand that has ended or was cancelled. Returns true if `id` was a test on demand.
     pub fn end_extra(&mut self, id: u64) -> bool {
         self.extras.remove(id)
     }

@@ -1,5 +1,6 @@
-//! [`Extras`]: tests on demand, in addition to the timetable. Each runs in a gap in which neither of its hosts
-//! is in a test of the timetable, or does not run at all: the timetable is never changed for a test on demand.
+//! [`Extras`]: tests on demand, in addition to the timetable. Each runs in a gap in which neither of its hosts is in a
+//! test of the timetable. If there is no such gap, the test does not run: the timetable is never changed for a test on
+//! demand.
 
 use crate::model::Model;
 use crate::timetable::Timetable;
@@ -11,7 +12,7 @@ pub const MAX_WAIT: Span = Span::seconds(600);
 /// Reason why a test on demand cannot run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoGap {
-    /// There is no gap of this length within [`MAX_WAIT`]. Contains the longest time for which a test may send;
+    /// No gap of the required length exists within [`MAX_WAIT`]. Contains the longest time for which a test may send;
     /// `None`: no gap is long enough for any test.
     TooShort(Option<Span>),
     /// The file no longer contains the far host.
@@ -89,7 +90,7 @@ impl Extras {
         Ok(start)
     }
 
-    /// Returns the actions at `now`; `busy`: another test is still running at this host.
+    /// Returns the actions at `now`; `busy` is true if another test is still running on this host.
     pub fn poll(&mut self, now: WallTime, busy: bool, around: ScheduleContext<'_>) -> Vec<ExtraStep> {
         let mut steps = std::mem::take(&mut self.moved);
         let mut busy = busy || self.running() > 0;
@@ -115,7 +116,8 @@ impl Extras {
         steps
     }
 
-    /// Finds another time for the test at index `k`.
+    /// Finds another start for the test at index `k`. Returns the resulting action; `None` if the start does not
+    /// change.
     fn move_on(&mut self, k: usize, now: WallTime, around: ScheduleContext<'_>) -> Option<ExtraStep> {
         // Wait a little before the next attempt, because the running test needs time to end.
         let from = now + around.model.guard.max(Span::millis(100));
@@ -137,8 +139,8 @@ impl Extras {
         self.list.len() < before
     }
 
-    /// Applies a new version of the file: waiting tests are moved if necessary, and running tests end before they
-    /// would disturb others.
+    /// Applies a new version of the file: waiting tests are moved if necessary, and running tests end before they would
+    /// disturb other tests.
     pub fn follow(&mut self, now: WallTime, around: ScheduleContext<'_>) {
         let mut steps = Vec::new();
         for k in 0..self.list.len() {

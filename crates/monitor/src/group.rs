@@ -55,7 +55,7 @@ pub fn mesh(hosts: &[u32]) -> Vec<(u32, u32)> {
     pairs
 }
 
-/// Pairs the centre with each of the others.
+/// Pairs the centre with each of the other hosts.
 pub fn star(centre: u32, hosts: &[u32]) -> Vec<(u32, u32)> {
     hosts.iter().filter(|host| **host != centre).map(|host| (centre, *host)).collect()
 }
@@ -92,9 +92,9 @@ pub fn choose_clients(pairs: &[(u32, u32)], ends: usize, client: StartingEnd) ->
     }
 }
 
-/// Orients each pair along walks through the graph of all pairs; true: from the first end to the second. Walks
-/// use each pair once and continue as long as possible, so each end is left as often as it is entered, except
-/// that the counts of an end with an odd number of pairs differ by one.
+/// Orients each pair along walks through the graph of all pairs. An element is true if its pair is oriented from the
+/// first end to the second. Walks use each pair once and continue as long as possible, so each end is left as often as
+/// it is entered, except that the counts of an end with an odd number of pairs differ by one.
 fn walk(pairs: &[(u32, u32)], ends: usize) -> Vec<bool> {
     // Sort the pairs by end; `begins` contains the index of each end's first pair.
     let mut begins = vec![0usize; ends + 1];

@@ -17,7 +17,7 @@ pub struct Model {
     pub captures: Vec<MonitoredCapture>,
     /// Archive and retention of results.
     pub archive: ArchiveRules,
-    /// Collectors: hosts that receive the tests of others.
+    /// Collectors: hosts that receive the tests of other hosts.
     pub collectors: Vec<CollectorRules>,
     /// Settings of each host's server.
     pub serve: ServeRules,
@@ -25,7 +25,7 @@ pub struct Model {
     pub web: Option<WebRules>,
     /// Alert rules and receivers.
     pub alerts: AlertRules,
-    /// Time left free after each slot, which allows for clock differences and late starts.
+    /// Time left free after each slot, which allows for clock offsets between hosts and for late starts.
     pub guard: Span,
     /// Time of a slot before and after the packets: connections, clock probes, results.
     pub setup: Span,
@@ -188,7 +188,7 @@ pub struct ArchiveRules {
     pub size: Option<u64>,
 }
 
-/// A host that receives the tests of others.
+/// A host that receives the tests of other hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectorRules {
     /// Index of the host.
@@ -207,7 +207,7 @@ pub struct CollectorRules {
 pub struct ServeRules {
     /// True if the monitor answers tests itself.
     pub on: bool,
-    /// Common key of all hosts without a key of their own.
+    /// Common key of all hosts without a key of their own; `None`: no common key.
     pub key: Option<KeySource>,
     /// Options of `jitlat serve`, by long name.
     pub options: Vec<(String, crate::file::OptionValue)>,

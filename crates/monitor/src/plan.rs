@@ -5,13 +5,14 @@ use crate::timetable::{Scheduled, Timetable};
 use crate::window::DAY;
 use serde::Serialize;
 
-/// Bytes per packet in an archive. The bench `scale` and docs/guide/cluster.md measured 4.0 to 5.3 bytes, and 5.9 kB per test
-/// and direction without its packets; both are rounded up here.
+/// Bytes per packet in an archive: the bench `scale` and docs/guide/cluster.md measured 4.0 to 5.3 bytes, rounded up.
 const BYTES_OF_PACKET: f64 = 6.0;
+/// Bytes per test and direction in an archive, without the packets: the same bench measured 5.9 kB, rounded up.
 const BYTES_OF_TEST: f64 = 6_000.0;
 
-/// Bytes sent to a collector per packet, and per test without its packets; measured by the bench `ingest`, rounded up.
+/// Bytes sent to a collector per packet, as measured by the bench `ingest` and rounded up.
 const BYTES_OF_PUSHED_PACKET: f64 = 20.0;
+/// Bytes sent to a collector per test, without its packets; measured and rounded in the same way.
 const BYTES_OF_PUSH: f64 = 1_500.0;
 
 /// Consequences of the file.
@@ -48,7 +49,7 @@ pub struct TestPlan {
     pub every_s: f64,
     /// Actual average time between two tests of a pair, in s; null: the test never runs.
     pub between_s: Option<f64>,
-    /// Number of tests per day, of all pairs.
+    /// Number of tests per day, over all pairs.
     pub tests_a_day: f64,
 }
 
@@ -105,7 +106,7 @@ pub struct HostPlan {
     pub load: f64,
 }
 
-/// Totals of a host for a test over all rounds.
+/// Totals of one host over all rounds of a test.
 #[derive(Clone, Copy, Default)]
 struct HostShare {
     started: u64,

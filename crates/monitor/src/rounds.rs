@@ -7,7 +7,7 @@ use crate::group::HostPair;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
     pairs: Vec<HostPair>,
-    /// Index in `pairs` at which each round begins, followed by the number of pairs.
+    /// Indices in `pairs` at which the rounds begin, followed by the number of pairs.
     begins: Vec<u32>,
 }
 
@@ -91,7 +91,7 @@ impl Rounds {
 struct EndRounds {
     /// Bit k is set if round k is full.
     full: Vec<u64>,
-    /// Number of pairs in each round; unused if there is room for only one.
+    /// Number of pairs in each round; unused if a round has room for only one pair.
     taken: Vec<u32>,
 }
 

@@ -1,11 +1,11 @@
 //! [`Timetable`]: times at which each pair is tested, computed from the file alone, so that all hosts have the same
 //! timetable.
 //!
-//! The pairs of a test are grouped into [`Rounds`]. Time is a cycle that repeats from Monday, 5 January 1970,
-//! 00:00 UTC. In it each test has slots; slots of two tests may overlap only if each host that is in both may
-//! take part in both at the same time. The slots of a test are numbered continuously, and slot `p` is for round
-//! `p mod rounds`. If a period is too short for all rounds, the remaining rounds follow in the next period, so
-//! all rounds have the same number of slots.
+//! The pairs of a test are grouped into [`Rounds`]. Time is a cycle that repeats from Monday, 5 January 1970, 00:00
+//! UTC. In the cycle, each test has slots; slots of two tests may overlap only if each host that is in both may take
+//! part in both at the same time. The slots of a test are numbered continuously, and slot `p` is for round
+//! `p mod rounds`. If a period is too short for all rounds, the remaining rounds follow in the next period, so all
+//! rounds have the same number of slots.
 
 use crate::group::HostPair;
 use crate::model::{Model, MonitoredTest};
@@ -30,7 +30,7 @@ pub struct Timetable {
 /// Slots of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduled {
-    /// Pairs that are tested in each slot.
+    /// Pairs of the test, grouped into rounds. Each slot tests the pairs of one round.
     pub rounds: Rounds,
     /// Length of a slot, without guard.
     pub slot: Span,
@@ -156,8 +156,8 @@ impl Scheduled {
         if self.rounds.is_empty() { &[] } else { self.rounds.round(self.round_of(p)) }
     }
 
-    /// Returns the start of the test of `pair` in slot `p`. It is delayed within the spread, by a pseudo-random time that is
-    /// the same on all hosts.
+    /// Returns the start of the test of `pair` in slot `p`; `None` if the test has no slots. The start is delayed
+    /// within the spread, by a pseudo-random time that is the same on all hosts.
     pub fn starts(&self, p: i64, pair: &HostPair) -> Option<WallTime> {
         let begins = self.begins(p)?;
         if self.spread.0 <= 0 {
@@ -226,7 +226,7 @@ impl PlacingOrder {
     }
 }
 
-/// Test without assigned slots.
+/// A test to which no slots are assigned yet.
 struct Draft {
     rounds: Rounds,
     slot: Span,
@@ -391,7 +391,7 @@ impl<'a> Occupied<'a> {
         fits
     }
 
-    /// Returns the sets in use.
+    /// Returns the sets of tests that run at the same time at some point of the cycle.
     fn sets(self) -> Vec<Vec<usize>> {
         let mut used = vec![false; self.sets.len()];
         self.times.values().for_each(|set| used[*set] = true);

@@ -37,14 +37,14 @@ impl AcceptBackOff {
         self.until = Some(now + self.pause);
     }
 
-    /// Returns the end of the pause at `now`; `None` if no pause is in progress.
+    /// Returns the end of the pause that is in progress at `now`; `None` if there is no such pause.
     fn end(&self, now: SteadyTime) -> Option<SteadyTime> {
         self.until.filter(|until| *until > now)
     }
 }
 
-/// A listening socket. It pauses when accepting fails because no descriptors or memory are free: the connection
-/// stays in the queue, and polling would return immediately again.
+/// A listening socket. It pauses when accepting fails because no descriptors or memory are free: the connection stays
+/// in the queue, so polling again would return immediately.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: TcpListener,
@@ -116,9 +116,9 @@ pub(crate) trait ConnectionService: Send + Sync + 'static {
     /// block, so the message must be short enough to fit into the socket's buffer.
     fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, _why: &PolicyRefusal) {}
 
-    /// Frees resources that have expired at `now`; returns the time of the next expiry. Called after every
-    /// wait, which ends with a new connection, the end of a connection, an eviction by the [`Gate`], a
-    /// wake-up through [`Acceptor::waker`], or at the time that the last call returned.
+    /// Frees resources that have expired at `now`; returns the time of the next expiry, or `None`. Called after every
+    /// wait, which ends with a new connection, the end of a connection, an eviction by the [`Gate`], a wake-up through
+    /// [`Acceptor::waker`], or at the time that the last call returned.
     fn expire(&self, _now: SteadyTime) -> Option<SteadyTime> {
         None
     }
@@ -172,7 +172,7 @@ struct EndedThreads {
     waker: Waker,
 }
 
-/// Reports the end of a thread when dropped.
+/// Reports the end of a thread when this value is dropped.
 struct ThreadEndGuard(u64, Arc<EndedThreads>);
 
 impl Drop for ThreadEndGuard {
@@ -272,7 +272,7 @@ impl Acceptor {
         threads.into_values().for_each(|t| join(service.name(), t));
     }
 
-    /// Waits for a connection, the waker, a stop, or `deadline`.
+    /// Waits for a connection, the waker, a stop, or `deadline` (`None`: no deadline).
     fn wait(&self, deadline: Option<SteadyTime>) {
         let again = self.listeners.iter().filter_map(Listener::pause_end).min();
         let mut readable = vec![self.stop.as_fd(), self.ended.waker.as_fd()];

@@ -16,8 +16,7 @@ pub(crate) fn refused(service: Service, peer: SocketAddr, why: impl Display) {
     tracing::info!(service, %peer, decision = "refused", "{why}");
 }
 
-/// Records that `peer` used a wrong key. The gate delays the peer and limits how often such attempts are
-/// logged.
+/// Records that `peer` used a wrong key. The gate delays the peer, and limits how often wrong keys are logged.
 pub(crate) fn wrong_key(gate: &Gate, service: Service, peer: SocketAddr) {
     if gate.wrong_key(peer.ip(), crate::clock::steady()) {
         tracing::warn!(service, %peer, decision = "refused", "a wrong key");

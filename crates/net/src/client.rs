@@ -34,15 +34,15 @@ pub struct TestRequest {
     pub control_port: u16,
     /// Address family; `None`: any.
     pub family: Option<AddressFamily>,
-    /// Local address of the control connection and the test sockets.
+    /// Local address of the control connection and the test sockets; `None`: chosen by the system.
     pub bind: Option<IpAddr>,
     /// Streams, protocol dialect, key and timestamps. With feedback, observers receive
     /// [`Event::FarReceived`].
     pub terms: TestTerms,
     /// Settings of the sender on this host.
     pub sending: SendSettings,
-    /// Time after which running streams are ended, for tests whose duration was requested: a sender that
-    /// cannot keep up the rate would take much longer otherwise. `None`: all packets are sent.
+    /// Time after which running streams are ended; `None`: all packets are sent. It limits tests whose duration was
+    /// requested, which would take much longer if the sender could not keep up the rate.
     pub limit: Option<Span>,
 }
 

@@ -20,8 +20,9 @@ pub struct ControlMessages<'a>(pub &'a [u8]);
 
 const HEADER: usize = size_of::<libc::cmsghdr>();
 const WORD: usize = size_of::<usize>();
-/// Offset of the level and kind fields, the last ones in the header.
+/// Offset of the level field in the header.
 const LEVEL: usize = HEADER - 8;
+/// Offset of the kind field, the last one in the header.
 const KIND: usize = HEADER - 4;
 
 impl<'a> Iterator for ControlMessages<'a> {
@@ -93,7 +94,7 @@ pub enum LocalAddress {
 /// First byte of IPv6 multicast addresses.
 const MULTICAST_V6: u8 = 0xff;
 
-/// Byte ranges of `in_pktinfo` and `in6_pktinfo`.
+/// Byte ranges of the fields of `in_pktinfo` and `in6_pktinfo`.
 mod pktinfo {
     use core::ops::Range;
     pub(crate) const V4_LENGTH: usize = 12;
@@ -229,7 +230,7 @@ pub(crate) fn on_system_clock(adapter: WallTime, system: WallTime) -> Option<Wal
     [adapter, adapter - TAI_OFFSET].into_iter().find(near)
 }
 
-/// Type of control messages with transmit stamps on packet sockets, like `…_RECVERR` on IP sockets.
+/// Type of the control messages that report transmit stamps on packet sockets; IP sockets use `…_RECVERR`.
 const PACKET_TX_TIMESTAMP: c_int = 16;
 
 /// Point in a packet's transmission at which the kernel took the timestamp.
@@ -241,14 +242,14 @@ pub enum Passage {
     Left,
 }
 
-/// A transmit stamp from an entry of the error queue.
+/// Transmit stamp read from an error-queue entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransmitStamp {
-    /// The kernel's number of the packet.
+    /// Number that the kernel gave to the packet.
     pub number: u32,
     /// Point at which the stamp was taken.
     pub passage: Passage,
-    /// Time at that point.
+    /// Time at which the packet reached `passage`.
     pub stamp: Stamp,
 }
 
@@ -291,8 +292,8 @@ pub(crate) fn is_launch_missed(control: &[u8]) -> bool {
     })
 }
 
-/// Reads `ee_data` and `ee_info` of a `sock_extended_err` whose origin is timestamping: the packet's number,
-/// and the point at which it was stamped.
+/// Reads `ee_data` and `ee_info` of a `sock_extended_err` whose origin is timestamping: the packet's number, and the
+/// point at which it was stamped. `None` for other origins and points.
 fn departed_packet(extended_error: &[u8]) -> Option<(u32, Passage)> {
     // Values of the kernel's `SCM_TSTAMP_…`.
     const LEFT: u32 = 0;

@@ -37,7 +37,7 @@ pub struct TransmitMatcher<P> {
 #[derive(Clone, Copy)]
 struct AwaitedPacket<P> {
     what: P,
-    /// Clock reading of this program before it sent the packet.
+    /// Reading of the clock before this program sent the packet.
     reading: WallTime,
     state: StampState,
     /// True once the packet's entry into a queue has been stamped. Stacked interfaces cause several such
@@ -98,7 +98,7 @@ impl<P: Copy> TransmitMatcher<P> {
         setsockopt(&socket, sockopt::Timestamping, &flags)
     }
 
-    /// Records that the kernel accepted a packet for stamping; `reading` was taken before the packet was
+    /// Records that the kernel accepted a packet for stamping; `reading` is the clock reading before the packet was
     /// sent.
     #[inline]
     pub fn sent(&mut self, what: P, reading: WallTime) {

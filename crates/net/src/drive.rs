@@ -20,10 +20,10 @@ const MAX_READS: usize = 16;
 
 /// A state machine that communicates over one connection, with constructors of its inputs.
 pub(crate) trait Conversing: Machine {
-    /// Input: bytes were received.
+    /// Returns the input for received bytes.
     fn received(bytes: &[u8]) -> Self::Input<'_>;
 
-    /// Input: the connection has ended, with the operating system's error, if any.
+    /// Returns the input for the end of the connection; `why` is the operating system's error, if any.
     fn closed(why: Option<&str>) -> Self::Input<'_>;
 }
 
@@ -192,7 +192,7 @@ impl<M: Conversing> Driver<M> {
         wait(self.connection.as_ref(), waker, self.machine.poll_timeout());
     }
 
-    /// Like [`Self::wait`] without a waker, for at most `timeout`.
+    /// Like [`Self::wait`], but without a waker and for at most `timeout`.
     pub fn wait_for(&self, timeout: Span) {
         let until = clock::steady() + timeout;
         let due = self.machine.poll_timeout().map_or(until, |due| due.min(until));
@@ -263,7 +263,7 @@ struct NonblockingConnection {
 enum ReadResult<'a> {
     /// No data is available at present.
     Nothing,
-    /// Bytes read.
+    /// Bytes that were read.
     Bytes(&'a [u8]),
     /// The peer closed the connection, or the connection failed with this operating system error.
     Closed(Option<String>),
@@ -340,7 +340,8 @@ fn wait(connection: Option<&NonblockingConnection>, waker: Option<&Waker>, deadl
     }
 }
 
-/// Adds the clock's state and the notes at the end of a test to the facts about a host.
+/// Returns the facts `before` about a host, completed at the end of a test with the state of its clock, the clock steps
+/// and `notes`.
 pub(crate) fn facts_after(
     before: &HostFacts,
     clock_steps: &mut clock::ClockSteps,

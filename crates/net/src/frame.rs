@@ -254,7 +254,7 @@ mod bpf {
     const HAS_BITS: u16 = 0x45;
     const RETURN: u16 = 0x06;
 
-    /// A comparison. [`all_of`] sets the number of instructions to skip if the comparison fails.
+    /// Comparison of a field with an expected value. [`all_of`] sets the number of instructions to skip if it fails.
     pub struct FieldTest {
         load: FieldLoad,
         expected: FieldMatch,
@@ -306,7 +306,7 @@ mod bpf {
         program
     }
 
-    /// Returns a filter that passes frames for which all of `one` or all of `other` succeed.
+    /// Returns a filter that passes frames for which all tests in `one`, or all tests in `other`, succeed.
     pub(crate) fn any_of(one: &[FieldTest], other: &[FieldTest]) -> Vec<BpfInstruction> {
         let mut program = all_of(one, super::ethernet::LENGTH);
         // A frame that fails continues with `other` instead.
@@ -363,7 +363,8 @@ fn of_v4(from: Option<Ipv4Addr>, ports: &[(Field<u16>, u16)]) -> Vec<bpf::FieldT
     tests
 }
 
-/// Fragments and packets with extension headers have a different next header, so they do not match.
+/// Returns the tests for UDP over IPv6 from `from`, if given, in which the UDP header fields in `ports` have the given
+/// values. Fragments and packets with extension headers have a different next header, so they do not match.
 fn of_v6(from: Option<Ipv6Addr>, ports: &[(Field<u16>, u16)]) -> Vec<bpf::FieldTest> {
     use bpf::{FieldLoad, FieldMatch, test};
     let ip = |start: usize| ethernet::LENGTH + start;

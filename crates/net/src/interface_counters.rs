@@ -24,9 +24,8 @@ impl InterfaceCounters {
         InterfaceCounters { interface, before }
     }
 
-    /// Describes the increments since the start, for example
-    /// `wlan0 counted during the test: tx_retries 12, tx_retry_failed 0`. `None` if the driver has no such
-    /// counters.
+    /// Describes the increments since the start, for example `wlan0 counted during the test: tx_retries 12,
+    /// tx_retry_failed 0`. `None` if the driver has no retry counters and no failure counter increased.
     pub fn note(&self) -> Option<String> {
         let interface = self.interface.as_deref().filter(|_| !self.before.is_empty())?;
         describe(interface, &difference(&self.before, &read(interface)))
@@ -74,7 +73,7 @@ fn difference(before: &[(String, u64)], after: &[(String, u64)]) -> Vec<(String,
     after.iter().filter_map(grown).collect()
 }
 
-/// Lists retry counters always, and failure counters if they increased.
+/// Describes the retry counters, and the failure counters that increased; `None` if there are neither.
 fn describe(interface: &str, counted: &[(String, u64)]) -> Option<String> {
     let shown = counted.iter().filter(|(name, n)| *n > 0 || name.to_ascii_lowercase().contains("retr"));
     let shown: Vec<String> = shown.take(MAX_COUNTERS).map(|(name, n)| format!("{name} {n}")).collect();

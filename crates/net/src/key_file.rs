@@ -1,4 +1,4 @@
-//! Files with keys, users or tokens, which other users must not be able to read.
+//! Reads files that contain keys, users or tokens. Other users of the host must not be able to read these files.
 
 use std::fs::File;
 use std::io::{self, Read};

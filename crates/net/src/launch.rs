@@ -30,7 +30,7 @@ use std::os::fd::BorrowedFd;
 /// Minimum time before the launch time at which a packet is passed to the kernel, because a sleeping thread
 /// may wake up this late on a busy host.
 const MIN_ADVANCE: Span = Span::millis(1);
-/// Maximum plausible value of `delta`.
+/// Maximum plausible value of the parameter `delta` of an `etf` queue.
 const MAX_DELTA: Span = Span::millis(100);
 
 /// A queueing discipline of an interface.
@@ -51,7 +51,7 @@ pub(crate) struct Etf {
     pub offload: bool,
 }
 
-/// Functions of the host that launch times require.
+/// Host functions that launch times require.
 pub(crate) trait LaunchHost: Sync {
     /// Returns the name and the number of the interface that has this address; `None` if there is none.
     fn interface(&self, local: IpAddr) -> io::Result<Option<(String, u32)>>;
@@ -177,9 +177,11 @@ pub(crate) fn disciplines(interface: u32) -> io::Result<Vec<Discipline>> {
 /// Length of a `tcmsg`, in bytes.
 const TRAFFIC: usize = 20;
 const INTERFACE: usize = 4;
-/// Attributes of a queueing discipline (`TCA_…`), and attributes in the options of `etf`.
+/// Attribute of a queueing discipline: its kind (`TCA_KIND`).
 const KIND: u16 = 1;
+/// Attribute of a queueing discipline: its options (`TCA_OPTIONS`).
 const OPTIONS: u16 = 2;
+/// Attribute in the options of `etf`: its parameters (`TCA_ETF_PARMS`).
 const ETF_PARAMETERS: u16 = 1;
 /// Flag of `etf`: the adapter releases packets.
 const OFFLOAD: u32 = 1 << 1;

@@ -11,13 +11,15 @@ const MIN_PACKETS: usize = 4;
 /// Maximum plausible lead. Longer times include a wait for the processor or in a queue, which the next packet
 /// may not have, so they are ignored.
 const MAX_LEAD: Span = Span::micros(100);
-/// Time between two stamped packets once [`MAX_PACKETS`] values are stored. Each stamp costs a system call,
-/// so not every packet is stamped.
+/// Minimum time between two stamped packets once [`MAX_PACKETS`] values are stored. Each stamp costs a system call, so
+/// not every packet is stamped.
 const STAMP_PAUSE: Span = Span::millis(10);
 
-/// A sender writes the time into a packet before the packet leaves, so the rest of its path through this host
-/// would count as delay of the network. RFC 2679 (section 3.7.2) corrects host times by the known difference
-/// from wire times. `Lead` measures this difference with the kernel stamps of some packets.
+/// Estimator of the time from reading the clock to a packet's departure.
+///
+/// A sender writes the time into a packet before the packet leaves, so the rest of its path through this host would
+/// count as delay of the network. RFC 2679 (section 3.7.2) corrects host times by the known difference from wire times.
+/// `Lead` measures this difference with the kernel stamps of some packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Lead {
     /// Measured times of the last packets, in ns.

@@ -65,13 +65,13 @@ pub struct SendSettings {
     pub segmented: bool,
 }
 
-/// Gives the calling thread the lowest processor priority, so that threads that handle packets run first; for
-/// threads that serve a display. If the system refuses, the priority stays unchanged.
+/// Gives the calling thread, for example one that serves a display, the lowest processor priority, so that threads that
+/// handle packets run first. If the system refuses, the priority stays unchanged.
 pub fn yield_to_others() {
     let _ = sys::yield_to_others();
 }
 
-/// Longest period for which spinning is chosen: at 50 000 packets per second, waking up costs as much
+/// Longest period for which spinning is chosen automatically: at 50 000 packets per second, waking up costs as much
 /// processor time as spinning.
 const MAX_SPIN_PERIOD: Span = Span::micros(20);
 
@@ -141,8 +141,8 @@ impl Pacing {
     }
 }
 
-/// True if at least one processor would stay idle while this thread spins and the other work takes another
-/// processor.
+/// True if at least one processor would stay idle while this thread spins on one and the receiver and the kernel use
+/// another.
 fn is_processor_to_spare() -> bool {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let load = std::fs::read_to_string("/proc/loadavg").ok();

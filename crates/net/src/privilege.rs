@@ -91,7 +91,7 @@ pub fn needs(capability: Capability) -> String {
     format!("needs {capability}: {}", how_to_grant(&wanted))
 }
 
-/// Formats an error. If the system did not permit the operation, the missing capability is added.
+/// Formats an error, and adds the missing capability if the system did not permit the operation.
 pub fn explain(error: &io::Error, capability: Capability) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => format!("{error}: {}", needs(capability)),

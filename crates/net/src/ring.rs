@@ -1,4 +1,5 @@
-//! A ring from the packet threads to the control thread, filled without allocating, locking or blocking.
+//! Ring buffer that passes records from the packet threads to the control thread; filled without allocating, locking or
+//! blocking.
 
 use jitlat_core::spec::TestSpec;
 use jitlat_core::time::SECOND;

@@ -37,7 +37,7 @@ pub struct ServerSettings {
     pub bind: Vec<SocketAddr>,
     /// Port of test streams, unless a client requests another one.
     pub test_port: u16,
-    /// Limits of each client.
+    /// Limits that apply to each client.
     pub limits: ServerLimits,
     /// Accepted keys of clients; empty: no key is required.
     pub keys: PresharedKeys,
@@ -161,7 +161,7 @@ impl ConnectionService for ServerState {
         }
     }
 
-    /// Sends a message of version 3, the only dialect that has a message for refusals.
+    /// Sends the refusal `why` in a message of protocol version 3, the only version that has a message for refusals.
     fn turn_away(&self, mut stream: &TcpStream, peer: SocketAddr, why: &policy::PolicyRefusal) {
         let Ok(local) = stream.local_addr() else { return };
         let mut message = Vec::new();

@@ -134,7 +134,7 @@ pub(crate) struct TimeoutStream<'a, F> {
 }
 
 impl<'a, F: Fn() -> bool> TimeoutStream<'a, F> {
-    /// Sets short timeouts of individual reads and writes on `stream`. The timeouts remain set.
+    /// Wraps `stream`, and sets short timeouts for its individual reads and writes, which remain set.
     pub fn new(stream: &'a TcpStream, stopped: F) -> io::Result<TimeoutStream<'a, F>> {
         stream.set_read_timeout(Some(MAX_WAIT))?;
         stream.set_write_timeout(Some(MAX_WAIT))?;
@@ -313,8 +313,8 @@ pub(crate) fn is_mtu_report(e: &io::Error) -> bool {
     e.raw_os_error() == Some(libc::EMSGSIZE)
 }
 
-/// Returns the path MTU to the peer of the connected socket `socket`, in bytes, if packets with `length` bytes after the
-/// IP header are larger. `v6`: the peer has an IPv6 address.
+/// Returns the path MTU to the peer of the connected socket `socket`, in bytes, if packets with `length` bytes after
+/// the IP header exceed it; otherwise, or if it is unknown, `None`. `v6` is true if the peer has an IPv6 address.
 pub(crate) fn exceeded_mtu(socket: &impl AsFd, v6: bool, length: u32) -> Option<u32> {
     let length = length + if v6 { 40 } else { 20 };
     crate::sys::path_mtu(socket.as_fd(), v6).ok().filter(|mtu| *mtu < length)

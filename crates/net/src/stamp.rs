@@ -13,7 +13,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
-/// Preferred kind of timestamps. A kind that a path cannot provide is replaced by the kind before it.
+/// Preferred kind of timestamps. If a kind is not available, the kind listed before it is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StampMode {
     /// Only clock readings of this program.
@@ -56,7 +56,7 @@ impl std::str::FromStr for StampMode {
 #[error("'{0}' is not a kind of timestamps: use user, krt, kernel or hardware")]
 pub struct UnknownStamps(pub String);
 
-/// Packets of a socket that are stamped.
+/// Selection of the packets to stamp on a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StampedPackets {
     /// True to stamp sent packets and number them.

@@ -44,8 +44,8 @@ pub(crate) fn yield_to_others() -> io::Result<()> {
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) }).map(drop)
 }
 
-/// Reads the clock's state (`TIME_OK`…`TIME_ERROR`) and the kernel's variables by `adjtimex`, without
-/// changing them.
+/// Reads the clock's state (`TIME_OK`…`TIME_ERROR`) and the kernel's clock variables with `adjtimex`, without changing
+/// them.
 pub(crate) fn kernel_clock() -> io::Result<(libc::c_int, libc::timex)> {
     // SAFETY: timex is plain data for which all zeros is a value; `modes` = 0 asks to change nothing.
     let mut clock: libc::timex = unsafe { std::mem::zeroed() };
@@ -110,7 +110,7 @@ pub(crate) fn adapter_statistics(socket: BorrowedFd<'_>, interface: &str) -> io:
     const HOW_MANY: u32 = 0x37;
     const NAMES: u32 = 0x1b;
     const VALUES: u32 = 0x1d;
-    /// Number of the string set that contains the names of the statistics.
+    /// Identifier of the string set that contains the names of the statistics.
     const STATISTICS: u32 = 1;
     const NAME: usize = 32;
     const MOST: usize = 4096;
@@ -256,7 +256,7 @@ const ANSWER_CONTROL: usize = 112;
 /// Options of one answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SendOptions {
-    /// Traffic class; `None`: that of the socket.
+    /// Traffic class; `None`: the socket's traffic class.
     pub class: Option<u8>,
     /// Priority on this host for an answer with its own traffic class, for which the kernel would otherwise
     /// choose a priority; `None`: the kernel chooses. Needs Linux 6.14, see
@@ -355,7 +355,7 @@ impl Outbox {
         self.next = 0;
     }
 
-    /// Sends the next answers, up to one that must be sent by another method.
+    /// Sends the next answers; an answer whose checksum the kernel must compute is sent alone.
     fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         let envelopes = &mut self.envelopes[self.next..];
         let summed = envelopes.first().is_some_and(|e| e.summed);
@@ -528,7 +528,7 @@ impl Inbox {
         }
     }
 
-    /// Does not request the senders; for a connected socket.
+    /// Turns off requests for the senders; for a connected socket, which has only one sender.
     pub fn without_senders(self) -> Inbox {
         Inbox { named: false, ..self }
     }
@@ -613,7 +613,7 @@ impl Datagram<'_> {
         }
     }
 
-    /// For a packet socket: returns the network protocol (an EtherType) and the packet type (`PACKET_…`).
+    /// Returns the network protocol (an EtherType) and the packet type (`PACKET_…`) of a datagram from a packet socket;
     /// `None` for other sockets.
     pub fn link(&self) -> Option<(u16, u8)> {
         let name = self.name.filter(|n| libc::c_int::from(n.ss_family) == libc::AF_PACKET)?;

@@ -56,7 +56,7 @@ struct StopState {
 }
 
 impl StopSignal {
-    /// Creates a signal that is not requested.
+    /// Creates a signal whose stop has not been requested.
     ///
     /// # Errors
     /// The process has no free descriptors.
@@ -89,8 +89,8 @@ pub fn wait(readable: &[BorrowedFd<'_>], deadline: Option<SteadyTime>) {
     wait_ready(&mut fds, deadline);
 }
 
-/// Like [`wait`], for any events. Callers do not rely on the reason for waking, but check everything that
-/// they wait for.
+/// Like [`wait`], for any events of the descriptors. Callers do not rely on the reason for waking, but check everything
+/// that they wait for.
 pub(crate) fn wait_ready(fds: &mut [PollFd<'_>], deadline: Option<SteadyTime>) {
     let left = deadline.map(|deadline| (deadline - steady()).0.max(0));
     let _ = ppoll(fds, left.map(|left| TimeSpec::new(left / SECOND, left % SECOND)), None);

@@ -180,7 +180,7 @@ impl Report for CurveReport {
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CurveDocument<'a> {
-    /// `jitlat along 1`.
+    /// Name and version of the format: `jitlat along 1`.
     format: &'static str,
     /// Measured delay: `round trip` or `one-way delay`.
     quantity: &'static str,

@@ -214,7 +214,7 @@ fn privileges(page: &mut Page, c: &Checkup) {
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DoctorDocument<'a> {
-    /// `jitlat doctor 1`.
+    /// Name and version of the format: `jitlat doctor 1`.
     format: &'static str,
     /// Name and version of the program.
     program: &'static str,

@@ -11,7 +11,7 @@ use tracing::warn;
 
 /// An output format, with all its properties.
 pub struct Output {
-    /// Name in `--as NAME`: `summary-csv`.
+    /// Name in `--as NAME`, for example `summary-csv`.
     pub name: &'static str,
     /// One-line help: begins with a verb, without a full stop.
     pub help: &'static str,
@@ -33,7 +33,7 @@ pub struct Output {
     pub two_way: bool,
     /// One-way protocol (`--proto`) for which the format is defined; `None` for all tests.
     pub one_way_protocol: Option<&'static str>,
-    /// Sets the options of the analysis that the format requires.
+    /// Sets the analysis options that the format requires.
     pub asks: fn(&mut Options),
     /// Writes the report to the path.
     pub write: fn(&dyn Report, &Path) -> Result<()>,

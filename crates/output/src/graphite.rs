@@ -60,7 +60,8 @@ fn lines_of(run: &AnalysedStream, name: &str, length: i64) -> Result<String> {
     Ok(lines)
 }
 
-/// Returns the time at which the packet, or its answer, arrived at the measuring host, in ns since 1970.
+/// Returns the time at which the packet, or its answer, arrived at the measuring host, in ns since 1970; `None` if it
+/// is not known to have arrived.
 fn arrival(record: &PacketRecord) -> Option<i64> {
     record.time(Moment::Returned).or_else(|| record.time(Moment::Arrived)).map(|time| time.0)
 }

@@ -1,4 +1,4 @@
-//! `irtt`: a two-way test for programs that read irtt's results.
+//! `irtt`: the results of a two-way test in the format of irtt's client, for programs that read this format.
 
 use crate::error::{Context, Result, bail};
 use crate::format::{Destination, Output, OwnOption, ReportParts, not_written, write_file};

@@ -1,4 +1,4 @@
-//! `--json`: one object for programs.
+//! `--json`: the report as one JSON object.
 
 use crate::format::{Destination, Output, OwnOption, write_file};
 

@@ -18,7 +18,7 @@ pub fn unique_labels(runs: &[(Option<&str>, &str, Option<Direction>)]) -> Vec<St
     labels
 }
 
-/// Replaces all labels that occur more than once.
+/// Replaces each label that occurs more than once by the result of `other`, which receives its index and the label.
 pub fn rename(labels: &mut [String], other: impl Fn(usize, &str) -> String) {
     let before = labels.to_vec();
     for (k, label) in labels.iter_mut().enumerate() {

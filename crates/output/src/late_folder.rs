@@ -38,7 +38,7 @@ const WAITING: usize = 1 << 16;
 struct OneWayTest {
     id: u16,
     from: SocketAddr,
-    /// Highest sequence number so far, counted across wraps.
+    /// Highest sequence number so far, counted across wraps; `None` before the first packet.
     highest: Option<i64>,
     records: Vec<PacketRecord>,
     stopped: bool,
@@ -66,8 +66,8 @@ impl TestFolder {
         Ok(TestFolder { folder, tests: HashMap::new(), packets: 0, written: 0, refused: false })
     }
 
-    /// Starts a thread that writes tests as they end. When the returned sender is dropped, the thread writes the remaining
-    /// tests and ends.
+    /// Starts a thread that writes tests as they end. When the returned sender is dropped, the thread writes the
+    /// remaining tests and ends.
     ///
     /// # Errors
     /// [`Error`](crate::Error) if the thread cannot be started.

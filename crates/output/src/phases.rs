@@ -115,7 +115,7 @@ impl Report for PhasesReport {
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhasesDocument<'a> {
-    /// `jitlat phases 1`.
+    /// Name and version of the format: `jitlat phases 1`.
     format: &'static str,
     /// Measured delay: `round trip` or `one-way delay`.
     quantity: &'a str,

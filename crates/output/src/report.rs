@@ -35,7 +35,7 @@ pub trait Report {
         self.streams().iter().map(|run| run.summary.clone()).collect()
     }
 
-    /// Length of the windows that were analysed separately; `None` without windows.
+    /// Returns the length of the windows that were analysed separately; `None` without windows.
     fn interval(&self) -> Option<Span> {
         None
     }

@@ -167,7 +167,8 @@ impl RunningStream {
         i64::try_from((at + i128::from(period) - 1) / i128::from(period)).unwrap_or(i64::MAX).min(packets)
     }
 
-    /// Returns the next window that has ended, with a session that covers only this window.
+    /// Returns the next window that has ended, with a session that covers only this window; `None` if no further window
+    /// has ended.
     fn ended(&mut self, length: i64, options: &Options) -> Option<(Interval, Session)> {
         let period = self.period().filter(|_| self.is_known && length > 0)?;
         loop {

@@ -13,7 +13,7 @@ use std::path::Path;
 /// Origin of the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamOrigin<'a> {
-    /// A test with this host.
+    /// A test with the host of this name.
     Test(&'a str),
     /// A test on this machine alone.
     Demonstration,
@@ -21,7 +21,7 @@ pub enum StreamOrigin<'a> {
     Logs,
 }
 
-/// Text options of the terminal.
+/// Returns the text options for the terminal.
 pub fn options() -> TextOptions {
     TextOptions {
         style: terminal::style(),
@@ -124,7 +124,7 @@ pub const EVERYTHING: &str = "every figure; --html FILE draws them";
 /// Purpose of the command for the full report if the test has no log.
 pub const MEASURED_AGAIN: &str = "measures again, prints every figure";
 
-/// Returns this command with the option for the full report.
+/// Returns the current command line with the option for the full report.
 pub fn again() -> String {
     format!("{} --verbose", command_line(without_log(std::env::args())))
 }

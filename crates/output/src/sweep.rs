@@ -338,7 +338,7 @@ fn law(l: &SizeLaw) -> String {
     }
 }
 
-/// Formats a level of a condition for programs.
+/// Formats a level of a condition for machine-readable output.
 fn value(factor: Factor, level: &FactorLevel) -> String {
     match level.number {
         Some(number) if factor == Factor::Number => number.to_string(),
@@ -376,7 +376,7 @@ pub fn lines(grid: &SweepGrid, points: &[SweepPoint]) -> ReportTable {
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepDocument<'a> {
-    /// `jitlat sweep 2`.
+    /// Name and version of the format: `jitlat sweep 2`.
     format: &'static str,
     /// Measured delay: `round trip` or `one-way delay`.
     quantity: &'static str,
@@ -402,9 +402,9 @@ pub struct PointDocument<'a> {
     conditions: BTreeMap<String, FactorValue<'a>>,
     /// Number of finished runs.
     runs: u64,
-    /// Number of packets sent in these runs.
+    /// Number of packets sent in the finished runs.
     sent: u64,
-    /// Number of packets accepted in these runs.
+    /// Number of packets accepted in the finished runs.
     received: u64,
     /// Estimate of each figure that at least one run has, by key.
     figures: BTreeMap<String, Estimate>,

@@ -80,7 +80,7 @@ pub fn page(runs: &[AnalysedStream], chosen: PageOptions) -> String {
     page
 }
 
-/// True if these are the two directions of one test, rather than two logs that were read together.
+/// True if `up` and `down` are the two directions of one test, rather than two logs that were read together.
 pub(crate) fn are_one_test(up: &AnalysedStream, down: &AnalysedStream) -> bool {
     let directions = [up, down].map(|run| run.session.spec.direction());
     directions == [Direction::Up, Direction::Down]

@@ -54,7 +54,7 @@ impl WantedOutputs {
         self.outputs.iter().any(|(output, _)| output.keeps_packets)
     }
 
-    /// Returns the first format that needs this part of a report, and its path; `None` if there is none.
+    /// Returns the first format that needs the part `part` of a report, and its path; `None` if there is none.
     pub fn needing(&self, part: ReportParts) -> Option<(&'static Output, &Path)> {
         self.outputs
             .iter()
@@ -62,7 +62,7 @@ impl WantedOutputs {
             .map(|(output, path)| (*output, path.as_path()))
     }
 
-    /// Returns a format other than `name`; `None` if there is none.
+    /// Returns a requested format other than `name`; `None` if there is none.
     pub fn other_than(&self, name: &str) -> Option<&'static Output> {
         self.outputs.iter().map(|(output, _)| *output).find(|output| output.name != name)
     }
@@ -98,7 +98,7 @@ impl WantedOutputs {
         self.needing(ReportParts::FIGURES).is_some() || self.needing(ReportParts::PAGE).is_some()
     }
 
-    /// Sets the options of the analysis that the formats require.
+    /// Sets the analysis options that the formats require.
     pub fn ask(&self, options: &mut Options) {
         self.outputs.iter().for_each(|(output, _)| (output.asks)(options));
     }

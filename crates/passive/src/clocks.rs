@@ -49,14 +49,14 @@ impl DelayHull {
         self.points.push((t, y));
     }
 
-    /// Returns the slope of the hull's edge at time `t`.
+    /// Returns the slope of the hull's edge at time `t`; `None` if the hull has no edge there.
     fn slope(&self, t: i64) -> Option<f64> {
         let i = self.points.partition_point(|p| p.0 <= t);
         let (a, b) = (self.points.get(i.checked_sub(1)?)?, self.points.get(i)?);
         Some(difference(b.1, a.1) as f64 / difference(b.0, a.0) as f64)
     }
 
-    /// Returns the delay at time 0 of the highest line with `slope` that is above no point.
+    /// Returns the delay at time 0 of the highest line with `slope` that is above no point; `None` without points.
     fn least(&self, slope: f64) -> Option<f64> {
         self.points.iter().map(|p| p.1 as f64 - slope * p.0 as f64).reduce(f64::min)
     }
@@ -66,7 +66,7 @@ impl DelayHull {
     }
 }
 
-/// `a − b`, limited to 63 bits and a sign. Real times differ by less, and the difference of products of two
+/// Returns `a − b`, limited to 63 bits and a sign. Real times differ by less, and the difference of products of two
 /// such values fits into 128 bits.
 #[inline]
 fn difference(a: i64, b: i64) -> i128 {
@@ -81,11 +81,11 @@ fn middle(from: i64, to: i64) -> i64 {
 #[derive(Clone, Debug, Default)]
 pub struct ClockComparison {
     hulls: [DelayHull; 2],
-    /// Times of the first record. All others are stored relative to them, so that no precision is lost.
+    /// Times of the first record. All other times are stored relative to these, so that no precision is lost.
     origin: Option<(i64, i64)>,
 }
 
-/// Offset and skew of the monitor's clock relative to the reference clock. `None`: unknown.
+/// Offset and skew of the monitor's clock relative to the reference clock. Values that are unknown are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockDifference {
@@ -103,8 +103,8 @@ pub struct ClockDifference {
 }
 
 impl ClockDifference {
-    /// Returns the probe that would have shown this difference at `at` (reference clock), like the probes of
-    /// active instruments.
+    /// Returns the probe that would have shown this difference at `at` (reference clock), like the probes of active
+    /// instruments; `None` if offset or error is unknown.
     pub fn probe(&self, at: WallTime) -> Option<ClockProbe> {
         let (offset, rtt) = (self.offset_ns?, 2.0 * self.offset_bound_ns?);
         let drift = self.skew_ppm.unwrap_or(0.0) * 1e-6 * at.0.saturating_sub(self.at?.0) as f64;

@@ -1,9 +1,9 @@
 //! [`CaiaMatcher`]: matches packets as the CAIA tool does, for comparison with it.
 //!
-//! In each direction the reference sightings form a list. For each monitor sighting, the first G entries of
-//! that list are searched; on a match both are removed, otherwise the monitor sighting is dropped. Lost packets
-//! stay at the head until they are too old, and an old one may match a later packet with the same name. The
-//! default matcher has neither fault.
+//! In each direction the reference sightings form a list. For each monitor sighting, the first G entries of that list
+//! are searched; on a match both are removed, otherwise the monitor sighting is dropped. Lost packets stay at the head
+//! until they are too old, and an old one may match a later packet with the same identity. The default matcher has
+//! neither fault.
 
 use super::{CapturePoint, Record, Sighting, SyntheticPair};
 use jitlat_core::spec::Direction;

@@ -23,7 +23,8 @@ pub struct RatedPair {
     pub rate: f64,
 }
 
-/// Results for one direction, from all matched packets and not only from paired ones.
+/// Results for one direction, from all matched packets and not only from paired ones. Values are `None` without
+/// packets.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MatchedFigures {
@@ -44,7 +45,7 @@ pub struct MatchedFigures {
     pub serialisation: Option<Serialisation>,
 }
 
-/// Results for the path between two capture points.
+/// Results for the path between two capture points. Values are `None` without pairs or packets.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PassiveSummary {
@@ -54,7 +55,7 @@ pub struct PassiveSummary {
     pub first_pair: Option<WallTime>,
     /// Time of the last pair on the reference clock, in ns.
     pub last_pair: Option<WallTime>,
-    /// Pairs per second, from the first to the last.
+    /// Number of pairs per second between the first and the last pair.
     pub pair_rate: Option<f64>,
     /// Number of pairs divided by the number of matched packets in both directions. One half if the
     /// directions alternate strictly, less if several packets in a row go in one direction. `None` without
@@ -177,7 +178,7 @@ impl PairEstimator {
         }
     }
 
-    /// Counts only the pairs and packets of `part`.
+    /// Counts only the pairs and packets of `part`; `None`: all.
     pub fn of_part(self, part: Option<CapturePart>) -> PairEstimator {
         PairEstimator { part, ..self }
     }

@@ -35,13 +35,13 @@ pub struct FlowRtt {
     pub max: i64,
 }
 
-/// Results for one direction of a flow.
+/// Results for one direction of a flow. Delays are `None` without matched packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowDirection {
     /// Number of packets recognised at both points.
     pub matched: u64,
-    /// Bytes of these packets, including IP headers.
+    /// Number of bytes in the packets recognised at both points, including IP headers.
     pub bytes: u64,
     /// Number of packets that did not arrive.
     pub lost: u64,
@@ -71,7 +71,7 @@ pub struct FlowFigures {
     pub flow: String,
     /// Number of synthetic pairs made from the flow's packets.
     pub pairs: u64,
-    /// Round trips of these pairs.
+    /// Round trips of the flow's synthetic pairs; `None` without pairs.
     pub rtt_ns: Option<FlowRtt>,
     /// Results for packets from the reference to the monitor point.
     pub out: FlowDirection,
@@ -109,7 +109,7 @@ impl Default for FlowState {
 /// A [`MatchObserver`] that computes the results of each flow.
 #[derive(Clone, Debug, Default)]
 pub struct FlowAnalyzer {
-    /// States by flow number.
+    /// States of the flows, by flow number.
     states: Vec<FlowState>,
     others: FlowState,
     unknown: FlowState,
@@ -123,7 +123,8 @@ impl FlowAnalyzer {
         FlowAnalyzer { max_turnaround, ..FlowAnalyzer::default() }
     }
 
-    /// Returns the results of all flows named by `keys`, sorted by bytes, largest first.
+    /// Returns the results of all flows that have packets, sorted by bytes, largest first. `keys` contains the keys by
+    /// flow number.
     pub fn figures(&self, keys: &[FlowKey]) -> Vec<FlowFigures> {
         let named = self.states.iter().zip(keys).map(|(s, key)| (s, Some(key), key.to_string()));
         let rest =
@@ -150,7 +151,7 @@ impl FlowAnalyzer {
 }
 
 impl FlowState {
-    /// True if there was any packet.
+    /// True if the flow has any packets.
     fn has_packets(&self) -> bool {
         self.span.is_some() || self.directions.iter().any(|w| w.lost + w.duplicates > 0)
     }

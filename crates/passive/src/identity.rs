@@ -1,4 +1,4 @@
-//! Packet names: hashes of fields that do not change on the path and rarely repeat, which identify a packet
+//! Packet identities: hashes of fields that do not change on the path and rarely repeat, so that a packet is recognised
 //! at two points.
 //!
 //! Never hashed: TTL, header checksum, TOS and ECN, flow label, the "don't fragment" bit (all may be
@@ -10,11 +10,11 @@ use jitlat_core::spec::Direction;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
-/// Number of payload bytes in the name of a UDP packet.
+/// Number of payload bytes in the identity of a UDP packet.
 const UDP_PAYLOAD: usize = 40;
-/// Number of payload bytes in the name of a TCP segment.
+/// Number of payload bytes in the identity of a TCP segment.
 const TCP_PAYLOAD: usize = 20;
-/// Number of bytes after the IP header in the name of any other packet.
+/// Number of bytes after the IP header in the identity of any other packet.
 const OTHER_PAYLOAD: usize = 40;
 /// Length of the two ports of TCP and UDP, in bytes.
 const PORTS: usize = 4;
@@ -27,11 +27,11 @@ const BUFFER: usize = 160;
 pub enum IdentityFields {
     /// All fields that do not change on the path.
     Full {
-        /// True to include the two addresses (not through NAT).
+        /// True to include the two addresses; false for a path with NAT.
         addresses: bool,
-        /// True to include the ports (not through a NAT that rewrites them).
+        /// True to include the ports; false for a path with a NAT that rewrites them.
         ports: bool,
-        /// True to include the IP identification (not through a middlebox that rewrites it).
+        /// True to include the IP identification; false for a path with a middlebox that rewrites it.
         ident: bool,
     },
     /// Fields of the CAIA tool's `-#` mask.
@@ -46,7 +46,7 @@ impl IdentityFields {
         IdentityFields::Full { addresses: false, ports: false, ident: true };
 }
 
-/// Rule by which packets are named. Two captures can only be matched under the same rule.
+/// Rule by which packets are identified. Two captures can only be matched under the same rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdentityRule {
     /// Fields to hash.
@@ -56,11 +56,11 @@ pub struct IdentityRule {
     pub available: usize,
 }
 
-/// Name of a packet: equal at both points, and almost certainly different from the names of other packets.
+/// Identity of a packet: equal at both points, and almost certainly different from the identities of other packets.
 pub type Identity = u64;
 
-/// Combines a name with a salt that both points share. The results are equal if the names are equal, and
-/// useless to a host that has collected names with another salt.
+/// Combines an identity with a salt that both points share. The results are equal if the identities are equal, and
+/// useless to a host that has collected identities with another salt.
 pub fn salted(name: Identity, salt: u64) -> Identity {
     XxHash3_64::oneshot_with_seed(salt, &name.to_be_bytes())
 }
@@ -69,8 +69,8 @@ impl IdentityRule {
     /// Rule with all fields, for captures that contain whole packets.
     pub const WHOLE: IdentityRule = IdentityRule { fields: IdentityFields::ALL, available: usize::MAX };
 
-    /// Returns the name of a packet that travels in `direction`; `None` if too few of its bytes were captured
-    /// for the rule.
+    /// Returns the identity of a packet that travels in `direction`; `None` if too few of its bytes were captured for
+    /// the rule.
     #[inline]
     pub fn identify(&self, p: &IpPacket<'_>, direction: Option<Direction>) -> Option<Identity> {
         let whole = p.length as usize;

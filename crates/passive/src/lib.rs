@@ -3,8 +3,8 @@
 //! The round trip starts at the reference point (REF); the monitor point (MON) is the far end. An OUT packet goes
 //! from REF to MON, an IN packet back. There are four steps:
 //!
-//! 1. [`packet`] and [`identity`] name each packet by fields that neither change on the path nor repeat.
-//! 2. [`matcher`] treats the same name at both points as one packet, which gives its delay, or its loss.
+//! 1. [`packet`] and [`identity`] identify each packet by fields that neither change on the path nor repeat.
+//! 2. [`matcher`] treats the same identity at both points as one packet, which gives its delay, or its loss.
 //! 3. [`pairing`] makes a synthetic pair of an OUT and an IN packet that are adjacent at MON.
 //! 4. The round trip of a pair does not depend on the clock offset.
 //!

@@ -101,7 +101,7 @@ impl ModelFigures {
     }
 }
 
-/// Fits a link to the pairs of two packets of equal size.
+/// Fits a link to the pairs of two packets of equal size; `None` if no link can be fitted.
 pub fn fit_sizes(sizes: &[SizeFigures], tunnel: u64) -> Option<LinkFit> {
     let same: Vec<_> = sizes
         .iter()

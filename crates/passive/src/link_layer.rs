@@ -3,7 +3,7 @@
 /// Reason why a frame does not contain a usable packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Skip {
-    /// ARP, LLDP, a PPP control protocol, …
+    /// The frame contains no IP packet, but ARP, LLDP, a PPP control protocol or the like.
     #[error("not IP")]
     NotIp,
     /// The snap length cut the frame before the end of its headers.
@@ -28,9 +28,9 @@ impl LinkType {
     pub const ETHERNET: LinkType = LinkType(1);
     /// PPP, with or without the HDLC-like address and control bytes.
     pub const PPP: LinkType = LinkType(9);
-    /// Number of [`Self::RAW`] on some BSD systems.
+    /// [`Self::RAW`] as numbered on some BSD systems.
     pub const RAW_BSD: LinkType = LinkType(12);
-    /// Number of [`Self::RAW`] on OpenBSD.
+    /// [`Self::RAW`] as numbered on OpenBSD.
     pub const RAW_OPENBSD: LinkType = LinkType(14);
     /// PPP in HDLC-like framing.
     pub const PPP_HDLC: LinkType = LinkType(50);
@@ -117,7 +117,8 @@ pub(super) enum Network {
 /// Protocol of the network layer, and its offset in the frame.
 type NetworkLayer = Result<(Network, usize), Skip>;
 
-/// Fast path for the most frequent frames: IPv4 directly in Ethernet.
+/// Returns the IP packet of a frame with IPv4 directly in Ethernet, and its offset: a fast path for the most frequent
+/// frames. `None` for other frames.
 #[inline]
 pub(super) fn plain_ipv4(link: LinkType, data: &[u8]) -> Option<(&[u8], usize)> {
     match data.split_at_checked(ETHERNET_HEADER) {

@@ -1,10 +1,10 @@
 //! [`Matcher`]: a windowed join of the sightings at two points, O(1) per packet.
 //!
-//! The caller adds the sightings of both points merged in (roughly) common time. A name seen once at each
-//! point within the window is one matched packet. A name seen k times at both is matched in order. A name
-//! seen a different number of times is ambiguous: its sightings are counted and dropped, never guessed. A
-//! name that repeats often is ignored until it has not been seen for a window. A packet without a partner
-//! within the window was lost if the other capture covered the time at which it should have arrived.
+//! The caller adds the sightings of both points merged in (roughly) common time. An identity seen once at each point
+//! within the window is one matched packet. An identity seen k times at both is matched in order. An identity seen a
+//! different number of times is ambiguous: its sightings are counted and dropped, never guessed. An identity that
+//! repeats often is ignored until it has not been seen for a window. A packet without a partner within the window was
+//! lost if the other capture covered the time at which it should have arrived.
 
 mod matches;
 
@@ -18,9 +18,9 @@ use matches::{MatchedSource, Matches, OpenSighting};
 use std::collections::hash_map::Entry as NameSlot;
 use std::collections::{HashMap, VecDeque};
 
-/// Time for which a matched name is remembered, so that a duplicate is recognised, in ns.
+/// Time for which a matched identity is remembered, so that a duplicate is recognised, in ns.
 const MATCHED_LINGER: i64 = SECOND / 20;
-/// Maximum number of sightings of one name at one point within the window; more cannot be distinguished.
+/// Maximum number of sightings of one identity at one point within the window; more cannot be distinguished.
 const MAX_EQUAL_NAMES: usize = 8;
 /// Number of matches between two updates of the clock offset.
 const MATCHES_PER_UPDATE: u32 = 1024;
@@ -29,14 +29,15 @@ const MAX_SIGHTINGS: usize = 4 << 20;
 
 /// Receives the result for each packet: matched, arrived, lost or not counted.
 pub trait MatchObserver {
-    /// Receives a matched packet, in the order of the monitor's sightings.
+    /// Receives the next matched packet, in the order of the monitor's sightings.
     fn record(&mut self, _: Record) {}
     /// Receives a packet that was seen at both points. `copy`: the packet is a duplicate made by the network.
     /// `seq`: number of the sighting at the packet's source point, from 0 per direction.
     fn arrived(&mut self, _seq: u64, _: Record, _copy: bool) {}
-    /// Source sighting `seq` of a flow did not arrive.
+    /// Receives a loss: the packet of source sighting `seq` did not arrive.
     fn lost(&mut self, _direction: Direction, _seq: u64, _sent: WallTime, _flow: u32) {}
-    /// Source sighting `seq` does not count: it is ambiguous, or outside the time that both captures cover.
+    /// Receives a packet that does not count: its source sighting `seq` is ambiguous, or outside the time that both
+    /// captures cover.
     fn void(&mut self, _direction: Direction, _seq: u64) {}
 }
 
@@ -60,20 +61,20 @@ type NameTable<T> = HashMap<Identity, T, BuildHasherDefault<IdentityHasher>>;
 
 #[derive(Clone, Copy, Debug)]
 enum NameState {
-    /// The name was seen at one point, and not yet at the other.
+    /// The identity was seen at one point, and not yet at the other.
     Waiting(CapturePoint, OpenSighting),
-    /// The name was seen at both points: the source sighting, and the time of the latest sighting at the far point, on
-    /// that point's clock.
+    /// The identity was seen at both points: the source sighting, and the time of the latest sighting at the far point,
+    /// on that point's clock.
     Matched { source: MatchedSource, last: i64 },
-    /// The name was seen more than once at a point; its sightings are in `groups`.
+    /// The identity was seen more than once at a point; its sightings are in `groups`.
     Group,
-    /// The name repeats too often to be used.
+    /// The identity repeats too often to be used.
     Distrusted,
-    /// Settled: the name belongs to another packet now, or to none.
+    /// Settled: the identity now belongs to another packet, or to none.
     Gone,
 }
 
-/// A name and its state. The size (64 bytes) matters, because all entries of a window are in memory.
+/// An identity and its state. The size (64 bytes) matters, because all entries of a window are in memory.
 #[derive(Clone, Copy, Debug)]
 struct NameEntry {
     id: Identity,
@@ -85,7 +86,7 @@ struct NameEntry {
     direction: Direction,
 }
 
-/// Location of a name's entry, by its number in a queue.
+/// Location of an identity's entry, by the entry's number in a queue.
 #[derive(Clone, Copy, Debug)]
 enum QueuePosition {
     Young(u32),
@@ -138,26 +139,26 @@ struct SightingGroup {
 pub struct Matcher {
     window: i64,
     now: i64,
-    /// Known names; none of their entries is `Gone`.
+    /// Known identities; none of their entries is `Gone`.
     table: NameTable<QueuePosition>,
     /// Recent entries, stored roughly in the order of their next use, because lookups in the table are scattered in
     /// memory.
     young: Queue,
-    /// Entries of names that are not matched soon, or that repeat.
+    /// Entries of identities that are not matched soon, or that repeat.
     old: Queue,
     groups: NameTable<SightingGroup>,
     matches: Matches,
     capacity: usize,
 }
 
-/// Reason why a name is settled.
+/// Reason why an identity is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SettleReason {
-    /// The window of the name is over, or both captures have ended.
+    /// The window of the identity is over, or both captures have ended.
     Expired,
     /// The memory limit is reached.
     GivenUp,
-    /// The name repeats too often.
+    /// The identity repeats too often.
     Distrusted,
 }
 
@@ -210,8 +211,8 @@ impl Matcher {
         self.matches.covers(point, at.0);
     }
 
-    /// Records that a point's capture dropped packets between these times. Whether packets missing in that period were
-    /// lost is then unknown.
+    /// Records that a point's capture dropped packets between `from` and `to`. Whether packets missing in that period
+    /// were lost is then unknown.
     pub fn drops(&mut self, point: CapturePoint, from: WallTime, to: WallTime) {
         self.matches.drops(point, from.0, to.0);
     }
@@ -277,7 +278,7 @@ impl Matcher {
         self.young.entries.len() + self.old.entries.len()
     }
 
-    /// Advances the common time to `at` without a packet and settles overdue names, so that results of a live
+    /// Advances the common time to `at` without a packet and settles overdue identities, so that results of a live
     /// capture are not delayed until the next packet.
     pub fn advance(&mut self, at: WallTime, out: &mut impl MatchObserver) {
         if at.0 > self.now {
@@ -286,7 +287,7 @@ impl Matcher {
         }
     }
 
-    /// Settles all remaining names after both captures have ended.
+    /// Settles all remaining identities after both captures have ended.
     pub fn finish(&mut self, out: &mut impl MatchObserver) {
         while let Some(e) = self.old.pop().or_else(|| self.young.pop()) {
             self.settle(e, SettleReason::Expired, out);
@@ -300,8 +301,8 @@ impl Matcher {
         self.table.insert(s.id, QueuePosition::Young(self.young.push(e)));
     }
 
-    /// Handles a sighting that is neither the first nor the partner of the first; returns the new state of
-    /// the name.
+    /// Handles a sighting that is neither the first of its identity nor the partner of the first; returns the new state
+    /// of the identity.
     fn again(
         &mut self,
         point: CapturePoint,
@@ -351,7 +352,7 @@ impl Matcher {
         }
     }
 
-    /// Handles a further sighting of a name that was already seen several times.
+    /// Handles a further sighting of an identity that was already seen several times.
     fn regroup(&mut self, point: CapturePoint, s: Sighting, out: &mut impl MatchObserver) -> NameState {
         let last = self.groups.get(&s.id).and_then(|g| g.seen[point as usize].last()).map(|l| l.at);
         if last.is_some_and(|l| s.at.0.saturating_sub(l).saturating_abs() <= MAX_COPY_GAP_NS) {
@@ -423,7 +424,7 @@ impl Matcher {
         }
     }
 
-    /// Settles a name.
+    /// Settles an identity.
     fn settle(&mut self, e: NameEntry, why: SettleReason, out: &mut impl MatchObserver) {
         if matches!(e.state, NameState::Gone) {
             return;
@@ -440,8 +441,8 @@ impl Matcher {
         }
     }
 
-    /// Ends a group. If all sightings are at one point, they are lost packets or packets not seen at their
-    /// source; otherwise the name is ambiguous.
+    /// Ends a group. If all sightings are at one point, they are lost packets or packets not seen at their source;
+    /// otherwise the identity is ambiguous.
     fn dissolve(
         &mut self,
         direction: Direction,

@@ -17,7 +17,7 @@ pub enum CaptureEvent<'a> {
     /// Capturing has started; names of the reference and the monitor point.
     Listening([&'a str; 2]),
     /// The plan for matching was made: it contains the addresses whose packets are matched, and the rule that
-    /// names packets.
+    /// identifies packets.
     Planned(&'a MatchPlan),
     /// New round trips of captured traffic.
     Pairs(&'a [RatedPair]),

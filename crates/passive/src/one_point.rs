@@ -34,7 +34,7 @@ pub struct OnePointFlow {
     pub protocol: &'static str,
     /// End that opened the flow; the end with the higher port if the opening was not captured.
     pub client: SocketAddr,
-    /// Other end of the connection.
+    /// End that did not open the flow.
     pub server: SocketAddr,
     /// Number of packets of the flow in both directions.
     pub packets: u64,
@@ -195,7 +195,7 @@ impl Quic {
     }
 }
 
-/// Spin bit of a packet with a short header.
+/// Returns the spin bit of a packet with a short header.
 fn spin_bit(payload: &[u8]) -> bool {
     const SPIN: u8 = 0x20;
     payload.first().is_some_and(|first| first & SPIN != 0)

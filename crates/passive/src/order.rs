@@ -4,7 +4,7 @@ use super::Sighting;
 
 /// Largest disorder that is corrected, in ns: capture queues of several processors, merged files.
 const MAX_DISORDER_NS: i64 = 50_000_000;
-/// A step back of at least this size, in ns, means that the clock was set; smaller steps are disorder.
+/// Size of a step back, in ns, above which the clock is assumed to have been set; smaller steps are disorder.
 const MIN_CLOCK_STEP_NS: i64 = 1_000_000_000;
 /// Maximum number of sightings stored.
 const MAX_HELD: usize = 1 << 16;

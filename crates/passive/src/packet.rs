@@ -53,7 +53,7 @@ mod v4 {
     pub(super) const TTL: usize = 8;
     pub(super) const PROTOCOL: usize = 9;
     pub(super) const ADDRESSES: Range<usize> = 12..20;
-    /// Bit of the fragment field.
+    /// Bit of the fragment field that is set if more fragments follow.
     pub(super) const MORE_FRAGMENTS: u16 = 0x2000;
     pub(super) const OFFSET: u16 = 0x1fff;
 }

@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the serialised state.
 const VERSION: u32 = 1;
-/// First line of a state.
+/// First line of a serialised state.
 const FIRST_LINE: &[u8] = b"jitlat part 1\n";
-/// Beginning of the first line, in all versions.
+/// Beginning of the first line of a serialised state, in all versions.
 const ANY_VERSION: &[u8] = b"jitlat part ";
 /// Length of the checksum, in bytes.
 const SUM: usize = 8;
@@ -30,14 +30,14 @@ const SUM: usize = 8;
 pub struct ClockLine {
     /// Time at which `offset` applies, on the reference clock.
     pub at: WallTime,
-    /// Clock difference at the time `at`.
+    /// Clock offset at the time `at`.
     pub offset: Span,
-    /// Growth of the difference, in ns per ns.
+    /// Growth of the clock offset, in ns per ns.
     pub drift: f64,
 }
 
 impl ClockLine {
-    /// Returns the difference at a time on the reference clock.
+    /// Returns the clock offset at a time on the reference clock.
     pub fn offset_at(&self, reference: WallTime) -> Span {
         let since = reference.0.saturating_sub(self.at.0);
         Span(self.offset.0.saturating_add((since as f64 * self.drift) as i64))
@@ -132,15 +132,15 @@ pub struct IndexedFile {
 /// files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FirstPass {
-    /// Always `spp-plan`.
+    /// Kind of document: always `spp-plan`.
     pub kind: String,
     /// Version of this document: 1.
     pub version: u32,
     /// Addresses at the two ends, as seen by the reference and the monitor point.
     pub sides: [Sides; 2],
-    /// Rule by which packets are named.
+    /// Rule by which packets are identified.
     pub identity: IdentityRule,
-    /// Clock difference at the beginning, in ns.
+    /// Clock offset at the beginning of the captures, in ns: monitor clock minus reference clock.
     pub offset_ns: Span,
     /// Number of common packets that the plan is based on.
     pub common: usize,
@@ -148,7 +148,7 @@ pub struct FirstPass {
     pub direction_assumed: bool,
     /// True if no pairs are made of ICMP echoes.
     pub echoes_apart: bool,
-    /// Clock difference over time.
+    /// Clock offset over time.
     pub clocks: ClockLine,
     /// Files of the reference and of the monitor point.
     pub captures: [Vec<IndexedFile>; 2],
@@ -188,9 +188,9 @@ impl FirstPass {
 pub struct PartState {
     /// Addresses at the two ends, as seen by both points.
     pub sides: [Sides; 2],
-    /// Rule by which packets were named.
+    /// Rule by which packets were identified.
     pub identity: IdentityRule,
-    /// Clock difference at the beginning of the captures.
+    /// Clock offset at the beginning of the captures.
     pub offset: Span,
     /// Longest transit time of a packet between the two points.
     pub window: Span,
@@ -224,7 +224,7 @@ struct WrittenPart {
 /// Reason why parts cannot be joined.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartError {
-    /// The file was not written by this command.
+    /// The file is not a state written by the command with this name.
     #[error("not a state file of a part: write one with jitlat {0} --keep N/M --state FILE")]
     NotAState(&'static str),
     /// The file was written by another version.

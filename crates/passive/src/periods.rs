@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// Maximum gap between packets, in periods. A longer gap means that the clock was set: the periods in between are
 /// skipped.
 const MAX_EMPTY_PERIODS: i64 = 100;
-/// Maximum number of windows for which a period waits for packets that are not yet settled because their names
-/// are repeated.
+/// Maximum number of windows for which a period waits for packets that are not yet settled because their identities are
+/// repeated.
 const MAX_WINDOWS_OPEN: i64 = 16;
 
 /// Packets and results of both directions, by period of wall time.
@@ -34,7 +34,7 @@ pub struct PeriodStreams {
 /// A packet that arrived, numbered within its period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PeriodRecord {
-    /// Number of the packet's period.
+    /// Period number of the packet.
     pub period: i64,
     /// Direction of the packet.
     pub direction: Direction,
@@ -68,7 +68,7 @@ impl PeriodStreams {
         PeriodStreams { streams: StreamBuilder::new(cut), clocks: BTreeMap::new(), window, sides }
     }
 
-    /// Sets the current clock difference: monitor clock minus reference clock.
+    /// Sets the current clock offset: monitor clock minus reference clock.
     pub fn set_offset(&mut self, offset: Span) {
         self.streams.sink_mut().offset = offset;
     }
@@ -191,7 +191,7 @@ struct CutDirection {
 #[derive(Debug)]
 struct DirectionPeriod {
     period: i64,
-    /// Number of the period's first packet in the whole stream.
+    /// Position of the period's first packet in the whole stream.
     begins: u64,
     facts: DirectionFacts,
 }

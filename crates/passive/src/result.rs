@@ -1,4 +1,4 @@
-//! [`PassiveResult`]: the result of two capture points.
+//! [`PassiveResult`]: the result of an analysis of two capture points.
 
 use super::pipeline::CaptureFacts;
 use super::{FlowFigures, IdentityRule, MatchPlan, PassiveSummary, SizeFigures};

@@ -27,11 +27,11 @@ pub struct Serialisation {
     pub ns_per_byte: f64,
     /// Corresponding rate of all links in this direction in series, in bits per second: 1/Σ(1/rate).
     pub series_rate: f64,
-    /// Number of lengths used.
+    /// Number of packet lengths used.
     pub lengths: usize,
-    /// Shortest length used, in bytes.
+    /// Shortest packet length used, in bytes.
     pub shortest: usize,
-    /// Longest length used, in bytes.
+    /// Longest packet length used, in bytes.
     pub longest: usize,
     /// Median distance of the smallest delays from the line, in ns. Caused by ATM cells, or by queues that were
     /// never empty.

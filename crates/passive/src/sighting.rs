@@ -4,7 +4,7 @@ use super::identity::Identity;
 use jitlat_core::spec::Direction;
 use jitlat_core::time::WallTime;
 
-/// Two sightings of a name at one point within this time, in ns, are one packet captured twice.
+/// Maximum time, in ns, between two sightings of one identity at one point that count as one packet captured twice.
 pub(super) const MAX_COPY_GAP_NS: i64 = 1_000_000;
 
 /// A packet seen at one point.
@@ -12,7 +12,7 @@ pub(super) const MAX_COPY_GAP_NS: i64 = 1_000_000;
 pub struct Sighting {
     /// Time of the sighting, on that point's clock.
     pub at: WallTime,
-    /// Name of the packet.
+    /// Identity of the packet.
     pub id: Identity,
     /// Length of the IP packet, in bytes.
     pub length: u32,

@@ -38,8 +38,7 @@ pub struct SpreadFigures {
 }
 
 impl Default for SpanSpread {
-    /// Creates a spread whose quantiles are exact up to 250 000 values and beyond that at most 1/1024 too
-    /// high.
+    /// Creates a distribution whose quantiles are exact for up to 250 000 values and at most 1/1024 too high for more.
     fn default() -> SpanSpread {
         SpanSpread::new(Precision::CAPTURE)
     }

@@ -4,13 +4,13 @@ use super::tcp::{DelayCauses, TcpResult};
 use jitlat_core::spec::Direction;
 use serde::Serialize;
 
-/// Packets in one direction of a stream on the wire.
+/// Counts of a stream's packets on the wire, in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WireCounts {
     /// Number of packets.
     pub packets: u64,
-    /// Bytes of these packets, including IP headers.
+    /// Number of bytes in the packets, including IP headers.
     pub ip_bytes: u64,
     /// Number of packets that are IP fragments, because the original exceeded the MTU.
     pub fragments: u64,

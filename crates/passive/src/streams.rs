@@ -1,10 +1,9 @@
 //! [`StreamBuilder`]: converts the results of two captures to the form of all other instruments: records with
 //! consecutive numbers in arrival order, and their [`Session`].
 //!
-//! A packet's number is its position among the packets at the source point that count: a number that does not
-//! arrive is a loss. Packets that do not count (ambiguous, or sent while the far capture was not running) have
-//! no number. This is known only when their window is over, so a record waits until all earlier packets are
-//! settled.
+//! A packet's number is its position among the packets at the source point that count: a number that does not arrive is
+//! a loss. Packets that do not count (ambiguous, or sent while the far capture was not running) have no number. Whether
+//! a packet counts is known only when its window is over, so a record waits until all earlier packets are settled.
 
 use super::clocks::ClockDifference;
 use super::matcher::MatchObserver;
@@ -62,7 +61,7 @@ impl DirectionFacts {
         *s = (s.0.min(at.0), s.1.max(at.0));
     }
 
-    /// Builds the session of these packets. `sides` are the addresses as seen by each point.
+    /// Builds the session of the packets in one direction. `sides` are the addresses as seen by each point.
     pub(super) fn session(
         &self,
         direction: Direction,
@@ -176,7 +175,7 @@ impl DirectionNumbers {
         self.hand_on(direction, sink);
     }
 
-    /// Passes on the arrivals before the earliest open fate.
+    /// Passes on the arrivals that precede the earliest packet whose fate is not settled.
     fn hand_on(&mut self, direction: Direction, sink: &mut impl StreamSink) {
         while self.waiting.first().is_some_and(|(_, arrival)| arrival.seq < self.base) {
             let Some((at, arrival)) = self.waiting.pop() else { return };

@@ -1,10 +1,9 @@
 //! The survey: finds addresses, direction, translation and clock offset from the first packets of both
 //! captures, so that the user need not specify them.
 //!
-//! Packets with the same name (without addresses and ports) in both captures are compared. If source or
-//! destination differs, there is NAT. Of the two directions, the one with the larger (monitor − reference) time
-//! is OUT. The mean of the smallest differences of both directions is the clock offset, with an error of at
-//! most half the round trip.
+//! Packets with the same identity (without addresses and ports) in both captures are compared. If source or destination
+//! differs, there is NAT. Of the two directions, the one with the larger (monitor − reference) time is OUT. The mean of
+//! the smallest differences of both directions is the clock offset, with an error of at most half the round trip.
 
 use super::identity::Identity;
 use super::identity::{IdentityFields, IdentityRule};
@@ -75,13 +74,14 @@ pub struct PacketPreview {
     pub ports: Option<(u16, u16)>,
     /// Time to live or hop limit.
     pub ttl: u8,
-    /// Four names of the packet: with addresses and ports; the same without the IP identification; without
-    /// addresses and ports; the same without the identification.
+    /// Four identities of the packet: from all fields; without the IP identification; without addresses and ports; and
+    /// without any of these.
     pub names: [Identity; 4],
 }
 
 impl PacketPreview {
-    /// Creates the preview of a packet; both captures have at least `available` bytes per packet.
+    /// Creates the preview of a packet; both captures have at least `available` bytes per packet. `None` if `p` has too
+    /// few.
     pub fn of(p: &IpPacket<'_>, at: WallTime, available: usize) -> Option<PacketPreview> {
         let name = |ends, ident| {
             let fields = IdentityFields::Full { addresses: ends, ports: ends, ident };
@@ -103,7 +103,7 @@ impl PacketPreview {
 pub struct MatchPlan {
     /// Addresses of the two ends as seen by the reference and the monitor point.
     pub sides: [Sides; 2],
-    /// Fields of packet names.
+    /// Fields from which packet identities are computed.
     pub fields: IdentityFields,
     /// Monitor clock minus reference clock, with an error of at most half the round trip.
     pub offset: Span,
@@ -119,7 +119,7 @@ pub enum NoPlan {
     /// Nothing was captured at one of the points.
     #[error("a capture contains no IP packets")]
     Empty,
-    /// No name occurs at both points.
+    /// No packet identity occurs at both points.
     #[error("the captures have no packet in common")]
     NothingCommon,
     /// There are common packets, but none between the requested addresses.
@@ -172,9 +172,9 @@ pub fn survey(
     Ok(MatchPlan { sides, fields, offset, common: all, direction_assumed })
 }
 
-/// Fits the clock offset over time as a line. Packets of both samples are named according to the plan. In each
-/// of 32 intervals, the point to fit is the midpoint of both directions' smallest differences, or the smallest
-/// difference if only one direction has packets.
+/// Fits the clock offset over time as a line. Packets of both samples are identified according to the plan. In each of
+/// 32 intervals, the point to fit is the midpoint of both directions' smallest differences, or the smallest difference
+/// if only one direction has packets.
 pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: &MatchPlan) -> ClockLine {
     const STRETCHES: i64 = 32;
     let name = match plan.fields {
@@ -227,7 +227,7 @@ pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: 
 
 type PreviewPair<'a> = (&'a PacketPreview, &'a PacketPreview);
 
-/// Returns the packets whose identifier occurs exactly once at each point.
+/// Returns the packets whose identity occurs exactly once at each point.
 fn common<'a>(
     reference: &'a [PacketPreview],
     monitor: &'a [PacketPreview],
@@ -258,7 +258,7 @@ fn common<'a>(
     found
 }
 
-/// Determines the direction of each packet.
+/// Determines the direction of each packet; also returns true if the directions are only assumed.
 fn directions(found: &[PreviewPair<'_>], asked: Option<&Sides>) -> (Vec<Direction>, bool) {
     if let Some(asked) = asked {
         let direction = |f: &PreviewPair<'_>| asked.direction_of(f.0).or_else(|| asked.direction_of(f.1));

@@ -1,9 +1,9 @@
-//! [`TimeQueue`]: items sorted by time, for items that are added in nearly that order.
+//! [`TimeQueue`]: queue of items sorted by time, which are added nearly in that order.
 
 use jitlat_core::time::WallTime;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Maximum number of positions by which an item is moved; an item that belongs further ahead is stored in
+/// Maximum number of items that are moved to insert one; an item that belongs farther from both ends is stored in
 /// `late`.
 const MAX_MOVE: usize = 64;
 
@@ -12,7 +12,7 @@ const MAX_MOVE: usize = 64;
 #[derive(Clone, Debug)]
 pub struct TimeQueue<T> {
     ready: VecDeque<(WallTime, T)>,
-    /// Items that arrived more than [`MAX_MOVE`] positions late, by time and order of arrival.
+    /// Items that belong more than [`MAX_MOVE`] positions from both ends of `ready`, by time and order of arrival.
     late: BTreeMap<(WallTime, u64), T>,
     came_late: u64,
 }
@@ -45,7 +45,7 @@ impl<T> TimeQueue<T> {
         }
     }
 
-    /// Returns the earliest item and its time.
+    /// Returns the earliest item and its time; `None` if the queue is empty.
     #[inline]
     pub fn first(&self) -> Option<(WallTime, &T)> {
         let ready = self.ready.front().map(|(at, item)| (*at, item));
@@ -55,7 +55,7 @@ impl<T> TimeQueue<T> {
         }
     }
 
-    /// Removes and returns the earliest item.
+    /// Removes and returns the earliest item; `None` if the queue is empty.
     #[inline]
     pub fn pop(&mut self) -> Option<(WallTime, T)> {
         let next = self.ready.front().map(|r| r.0);

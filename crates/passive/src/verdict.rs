@@ -203,7 +203,7 @@ fn describe_offload(f: &CaptureFacts, point: &str) -> String {
     )
 }
 
-/// Describes possible reasons why two captures could not be matched at all. If common packets were found only between
+/// Describes possible reasons why two captures could not be matched. If common packets were found only between
 /// addresses other than the requested ones, `elsewhere` is the plan for these addresses.
 pub fn explain_no_match(captures: &[CaptureFacts; 2], elsewhere: Option<&MatchPlan>) -> Vec<String> {
     let mut notes = Vec::new();

@@ -1,6 +1,6 @@
 //! [`Accounts`]: counts the recent packets and bytes of each client, over all services, ports and sessions.
 //!
-//! The threads of a server share them without locks. Their memory is constant: clients that hash to the same
+//! The threads of a server share the accounts without locks. The memory is constant: clients that hash to the same
 //! account share its limits.
 
 use crate::access::ClientAddress;
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 /// Limits of one client or of one connection. The default is unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// Packets per second.
+    /// Maximum number of packets per second.
     pub packets_per_second: u32,
-    /// Bytes per second.
+    /// Maximum number of bytes per second.
     pub bytes_per_second: u64,
 }
 

@@ -11,7 +11,7 @@ use crate::wire::{Reader, Truncated};
 /// Maximum length of a short text in a message, in bytes.
 pub(crate) const MAX_TEXT: usize = 200;
 
-/// A message that cannot be parsed.
+/// Reason why a message cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
@@ -99,17 +99,17 @@ pub(crate) fn text(r: &mut Reader<'_>) -> Result<String, WireError> {
 #[derive(Debug)]
 pub(crate) struct Channel {
     side: ConnectionSide,
-    /// Maximum length of a frame in bytes, without the length field.
+    /// Maximum length of a frame in bytes, not counting the length field.
     most: usize,
     /// Keys that the other side may have.
     keys: PresharedKeys,
-    /// Key of this conversation; `None` until it has been proved.
+    /// Key of this conversation; `None` until the other side has proved one.
     key: Option<PresharedKey>,
     transcript: Transcript,
     outgoing: Option<Seal>,
     incoming: Option<Seal>,
     bytes: Vec<u8>,
-    /// Number of bytes already read.
+    /// Number of bytes at the front of `bytes` that have been read.
     read: usize,
 }
 

@@ -54,6 +54,6 @@ pub trait Machine {
     /// `None` once the machine has ended.
     fn poll_timeout(&self) -> Option<SteadyTime>;
 
-    /// Returns the next event of the machine.
+    /// Returns the next event of the machine; `None` if there is none.
     fn poll_event(&mut self) -> Option<Self::Event>;
 }

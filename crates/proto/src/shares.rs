@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
-/// Name of a session: its client, and a number that distinguishes the client's sessions.
+/// Identity of a session: its client, and a number that distinguishes the client's sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SessionName {
     pub(crate) client: SocketAddr,
@@ -14,7 +14,7 @@ pub(crate) struct SessionName {
 }
 
 impl Hash for SessionName {
-    /// Hashing two numbers takes a fraction of the time needed for hashing each field.
+    /// Hashes two numbers, which takes a fraction of the time needed for hashing each field.
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u128(match self.client.ip() {
             IpAddr::V4(v4) => v4.to_bits().into(),
@@ -24,8 +24,8 @@ impl Hash for SessionName {
     }
 }
 
-/// Rank of a session: depends on whether the client has proved that it receives packets at its address.
-/// Sessions of lower rank are replaced first.
+/// Rank of a session. A session ranks higher if its client has proved that it receives packets at its address. Sessions
+/// of lower rank are replaced first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
     Unproven,
@@ -37,14 +37,14 @@ const RANKS: [Rank; 2] = [Rank::Unproven, Rank::Proven];
 /// Index that means "no entry".
 const NONE: u32 = u32::MAX;
 
-/// The two orders that contain every entry.
+/// Kind of an order: over all entries, or over the entries of one client. Every entry is in one order of each kind.
 #[derive(Clone, Copy)]
 enum OrderKind {
     All,
     Clients,
 }
 
-/// A doubly linked list of entries, from the one idle for longest to the most recently used.
+/// A doubly linked list of entries, from the longest idle to the most recently used.
 #[derive(Clone, Copy, Debug)]
 struct IdleOrder {
     oldest: u32,
@@ -135,24 +135,27 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         self.index.len()
     }
 
-    /// Returns the index of the entry with this key.
+    /// Returns the index of the entry with this key; `None` if there is no such entry.
     fn position(&self, key: &K) -> Option<u32> {
         self.index.find(self.hasher.hash_one(key), |at| self.entries[*at as usize].key == *key).copied()
     }
 
-    /// Returns the value of the entry, without changing its position in the orders.
+    /// Returns the value of the entry with this key, without changing its position in the orders; `None` if there is no
+    /// such entry.
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let at = self.position(key)?;
         self.at(at)
     }
 
-    /// Returns the value of the entry, and makes it the most recently used.
+    /// Returns the value of the entry with this key, and makes it the most recently used; `None` if there is no such
+    /// entry.
     pub(crate) fn seen(&mut self, key: &K) -> Option<&mut V> {
         let at = self.touch(key)?;
         self.at(at)
     }
 
-    /// Makes the entry the most recently used. Returns its index, which is valid until the entry is removed.
+    /// Makes the entry with this key the most recently used. Returns its index, which is valid until the entry is
+    /// removed; `None` if there is no such entry.
     pub(crate) fn touch(&mut self, key: &K) -> Option<u32> {
         let at = self.position(key)?;
         let rank = self.nodes[at as usize].rank;
@@ -164,7 +167,7 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         Some(at)
     }
 
-    /// Returns the value of the entry at this index.
+    /// Returns the value of the entry at this index; `None` if the slot is free.
     pub(crate) fn at(&mut self, at: u32) -> Option<&mut V> {
         self.entries.get_mut(at as usize)?.value.as_mut()
     }
@@ -217,7 +220,7 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         self.share_of.get(&client).map(|at| &self.shares[*at as usize])
     }
 
-    /// Returns the index of the share of `client`, which is created if necessary.
+    /// Returns the index of the share that belongs to `client`; creates the share if necessary.
     fn share_for(&mut self, client: ClientAddress) -> u32 {
         let ShareTable { shares, share_of, free_shares, .. } = self;
         *share_of.entry(client).or_insert_with(|| {
@@ -251,7 +254,8 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         self.entries[at as usize].value.take()
     }
 
-    /// Returns the entry of the lowest rank that has been idle longest; `None` if its rank is above `rank`.
+    /// Returns the key of the entry that has been idle longest among those of the lowest rank; `None` if this rank is
+    /// above `rank`.
     fn longest_idle(&self, orders: [IdleOrder; 2], rank: Rank) -> Option<K> {
         let at = RANKS.iter().filter(|r| **r <= rank).map(|r| orders[*r as usize].oldest);
         at.into_iter().find(|at| *at != NONE).map(|at| self.entries[at as usize].key)

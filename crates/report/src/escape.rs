@@ -1,7 +1,7 @@
 //! Escapes text for HTML, XML and SVG. Names, tags and host facts may come from untrusted peers.
 
-/// Escapes `text` as content or attribute value of HTML, XML or SVG. Control characters, which XML forbids even as entities,
-/// become U+FFFD.
+/// Escapes `text` as content or attribute value of HTML, XML or SVG. Line feeds and tabs become spaces; other control
+/// characters, which XML forbids even as entities, become U+FFFD.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -17,7 +17,7 @@ pub struct FirstScreen {
     pub leads: Vec<(Level, String)>,
     /// Verdict for each profile.
     pub uses: Vec<ShownUse>,
-    /// Headings of the table's columns, that of the names first.
+    /// Headings of the table's columns; the first is that of the names.
     pub heads: Vec<String>,
     /// Lines of the table: the name, then the cells, each with its colour. Empty if there is no table.
     pub lines: Vec<Vec<(String, Option<Level>)>>,

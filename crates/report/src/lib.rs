@@ -9,8 +9,8 @@
 //!
 //! [`draw`] and [`html`] need the feature `draw`, which is on by default.
 //!
-//! Related crates: `jitlat-core`, `jitlat-verdict` and `jitlat-passive` compute the figures; `jitlat-output` writes reports to
-//! files and the terminal, `jitlat-web` to its pages; `jitlat-store` writes for programs.
+//! Related crates: `jitlat-core`, `jitlat-verdict` and `jitlat-passive` compute the figures; `jitlat-output` writes
+//! reports to files and the terminal, `jitlat-web` to its pages; `jitlat-store` writes machine-readable files.
 //!
 //! ```
 //! use jitlat_core::{Options, PacketRecord, Session, TestSpec, WallTime, analyze};

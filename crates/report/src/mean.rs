@@ -4,7 +4,7 @@ use jitlat_core::metrics::stat::t_quantile;
 use jitlat_core::summary::{BatchMeans, Inference, NoInterval, QuantileInterval, Summary};
 use jitlat_core::units::{eng4, full_f64};
 
-/// Levels of the intervals of the mean in percent, with the quantile of each.
+/// Confidence levels of the intervals in percent, each with its quantile.
 const LEVELS: [(u8, f64); 3] = [(90, 0.95), (95, 0.975), (99, 0.995)];
 
 /// Describes the intervals of mean, median and 99th percentile, or why there are none; empty below two packets.
@@ -18,7 +18,8 @@ pub fn intervals(s: &Summary) -> Vec<String> {
     lines
 }
 
-/// Describes Student's intervals of the mean. For correlated packets, they are computed from batch means.
+/// Describes Student's intervals of the mean. For correlated packets, the intervals are computed from batch means.
+/// `None` if no intervals are known.
 fn of_mean(i: &Inference) -> Option<String> {
     let plain = [i.mean_ci90?, i.mean_ci95?, i.mean_ci99?];
     let ends = |intervals: [[f64; 2]; 3]| {

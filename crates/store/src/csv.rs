@@ -60,7 +60,8 @@ impl<W: Write> PacketCsv<W> {
         }
     }
 
-    /// Like [`PacketCsv::new`], with the additional columns `retransmissions,srtt_us,cwnd`, for [`PacketCsv::write_tcp`].
+    /// Creates a writer with the additional columns `retransmissions,srtt_us,cwnd`, for [`PacketCsv::write_tcp`].
+    /// Otherwise the same as [`PacketCsv::new`].
     ///
     /// # Errors
     /// Errors of `out`.
@@ -70,7 +71,7 @@ impl<W: Write> PacketCsv<W> {
         Ok(PacketCsv { tcp: true, ..packets })
     }
 
-    /// Writes the next record of a TCP test, with the kernel's TCP_INFO sampled with it.
+    /// Writes the next record of a TCP test, with the kernel's TCP_INFO sampled together with the record.
     ///
     /// # Errors
     /// Errors of the output.

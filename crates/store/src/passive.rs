@@ -200,8 +200,8 @@ pub struct ExplainedDelays<'a> {
     pub explained: &'a DelayCauses,
 }
 
-/// Creates the document of passive round trips. `ping` contains the round trips of ping during the same time, `link`
-/// the analysis of the link that was requested, `ways` the summaries of both directions, and `notes` further notes.
+/// Creates the document of passive round trips. `ping` contains the round trips of ping during the captures, `link` the
+/// analysis of the link that was requested, `ways` the summaries of both directions, and `notes` further notes.
 pub fn spp_document<'a>(
     r: &'a PassiveResult,
     ping: PingFigures,

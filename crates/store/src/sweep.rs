@@ -190,8 +190,8 @@ pub struct Contents {
     pub plan: SweepPlan,
     /// Results of the finished runs.
     pub outcomes: Vec<RunOutcome>,
-    /// Accepted packets of each run, in the order of the outcomes; empty for runs of older programs, which did not
-    /// store packets.
+    /// Accepted packets of each run, in the order of the outcomes; empty for runs written by older versions, which did
+    /// not store packets.
     pub packets: Vec<Samples>,
     /// Total size of the complete lines, in bytes. A truncated line may follow.
     pub whole: usize,
@@ -202,7 +202,7 @@ pub struct Contents {
 struct SweepLine<RunOutcome, Packets> {
     #[serde(flatten)]
     outcome: RunOutcome,
-    /// Accepted packets; absent in files of older programs.
+    /// Accepted packets; absent in files written by older versions.
     #[serde(default)]
     packets: Packets,
 }

@@ -102,7 +102,7 @@ impl Drop for OwnedTerminal {
     }
 }
 
-/// A view that is drawn until it is finished.
+/// A view on the terminal; drawn until [`View::finish`] is called or the view is dropped.
 pub struct View {
     board: Arc<Mutex<Board>>,
     over: Arc<AtomicBool>,
@@ -150,7 +150,7 @@ impl View {
         BoardObserver { board: self.board.clone(), target }
     }
 
-    /// Reports that the test of a target failed.
+    /// Shows that the test of a target failed, and why.
     pub fn failed(&self, target: usize, why: String) {
         if let Some(state) = lock(&self.board).targets.get_mut(target) {
             state.phase = LivePhase::Failed(why);
@@ -218,7 +218,7 @@ fn keyboard() -> io::Result<OwnedFd> {
 /// Waits until there is input, or until `limit` has passed.
 ///
 /// # Errors
-/// If the terminal is gone. Checked before every read, because crossterm would read forever.
+/// If the terminal is gone. In that case crossterm would read forever, so this function is called before every read.
 fn wait_for_input(keyboard: &OwnedFd, limit: Duration) -> io::Result<()> {
     let mut waiting = [PollFd::new(keyboard.as_fd(), PollFlags::POLLIN)];
     let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO);

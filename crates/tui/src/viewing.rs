@@ -46,7 +46,7 @@ pub const KEYS: [(&str, &str); 12] = [
     ("?", "this help"),
 ];
 
-/// Request of the user that does not only change the selection.
+/// Request of the user that does more than change the selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewerRequest {
     /// End the test, or the view of a saved one.
@@ -68,7 +68,7 @@ pub struct Viewing {
     pub end: Option<i64>,
     /// Position of the time cursor, as a share of the displayed time range; `None`: no cursor.
     pub cursor: Option<f64>,
-    /// Index of the selected figure, among those that apply.
+    /// Index of the selected figure among the figures that apply to the target.
     pub figure: usize,
     /// Selected target.
     pub target: usize,

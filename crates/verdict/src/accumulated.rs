@@ -126,8 +126,8 @@ fn merge_kind(so_far: &mut StretchFindings, id: CauseId) {
     so_far.found.extend(merge_of_kind(id, same));
 }
 
-/// Time for which a TCP connection held packets back from which on stretches must not be judged without its limits, in
-/// seconds.
+/// Limit, in seconds: if a TCP connection held packets back for at least this time, the stretches of the stream must
+/// not be judged without knowledge of the connection's limits.
 const MIN_LIMITED: f64 = 1e-3;
 
 /// Returns the verdict on the `whole` stream; `None` if it depends on facts that were unknown when its stretches were
@@ -201,7 +201,8 @@ fn affected_share(found: &FoundCause) -> f64 {
     }
 }
 
-/// Removes all but the most harmful of random, bursty, periodic and policed loss: stretches may have found several.
+/// Removes all but the most harmful of random, bursty, periodic and policed loss: several of these may have been found
+/// in different stretches.
 fn keep_worst_loss_cause(so_far: &mut StretchFindings) {
     let of_loss = |f: &&FoundCause| {
         matches!(
@@ -231,7 +232,7 @@ fn lasting(case: &Case<'_>) -> Vec<u32> {
     begins
 }
 
-/// Maximum number of packets after a queue that still counts as lasting to the end.
+/// Maximum number of packets after a queue that still counts as lasting to the end of the stretch.
 const MAX_PACKETS_AFTER: usize = 16;
 
 /// Returns true for causes that describe a share of packets rather than an event in time.

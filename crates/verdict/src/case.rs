@@ -53,7 +53,8 @@ pub struct Case<'a> {
     pub held_by_tcp: Vec<(Stall, TcpHold)>,
     /// Lost packets that the sending host's system refused to send, if they can be identified among all losses.
     pub refused: Vec<SeqRun>,
-    /// First packets, lost while the sending kernel did not know the path MTU.
+    /// First packets of the stream, which were lost while the sending kernel did not know the path MTU; `None` if there
+    /// are none.
     pub lost_to_discovery: Option<SeqRun>,
     /// Losses among packets that the sender sent at once after a stall.
     pub lost_in_bursts: Vec<SeqRun>,
@@ -333,8 +334,8 @@ impl<'a> Case<'a> {
         self.episodes.holds.iter().filter(is_long).copied().collect()
     }
 
-    /// Returns the minimum length of a hold that is reported, in ns: three packet intervals and at least 60 ms; or 40
-    /// ms if there are several holds, or if stamps prove that the program read packets late.
+    /// Returns the minimum length of a hold that is reported, in ns: three packet intervals, but at least 60 ms, or at
+    /// least 40 ms if there are several holds or if stamps prove that the program read packets late.
     pub fn longest_usual_hold(&self) -> i64 {
         let read_late = self.material.notes.read_late.iter().filter(|(_, lag)| *lag >= MIN_HOLD_NS).count();
         let least = if read_late > 0 { MIN_HOLD_NS } else { least_hold(&self.episodes.holds) };
@@ -353,8 +354,8 @@ impl<'a> Case<'a> {
         self.lost_in_bursts.iter().chain(&self.dropped_by_receiver).map(|run| run.len).sum()
     }
 
-    /// Like [`Case::waits`], with the effects of the hosts: waits of packets that a host sent late, held in its queue, or
-    /// read late are included.
+    /// Returns the waits of packets including the effects of the hosts: in addition to [`Case::waits`], those of
+    /// packets that a host sent late, held in its queue, or read late.
     fn waits_with_hosts(&self) -> Waits {
         let series = self.delays.series();
         let mut waits = Vec::with_capacity(self.delays.len());
@@ -371,7 +372,8 @@ impl<'a> Case<'a> {
         Waits::of(&waits)
     }
 
-    /// Like [`Case::experience`], with the effects of the hosts.
+    /// Returns the impairments that an application experiences, including the effects of the hosts but leaving out
+    /// outages.
     pub fn experience_with_hosts(&self) -> Experience {
         let path = self.experience();
         let unsent = self.material.session.refused().min(self.known.sent);
@@ -380,8 +382,8 @@ impl<'a> Case<'a> {
         Experience { waits: self.waits_with_hosts(), sent: path.sent + gone, lost: path.lost + gone, ..path }
     }
 
-    /// Returns the waiting times of packets on the path: delay minus the smallest delay of the route if delays are
-    /// adjusted, otherwise with an arbitrary zero. Excludes packets that a host sent or read late.
+    /// Returns the waits of packets on the path: delay minus the smallest delay of the route if delays are adjusted,
+    /// otherwise with an arbitrary zero. Excludes packets that a host sent or read late.
     pub fn waits(&self) -> Waits {
         let held = self.receiver_holds();
         if !self.delays.is_adjusted() && self.late.stalls.is_empty() && held.is_empty() {
@@ -396,13 +398,13 @@ impl<'a> Case<'a> {
         Waits::of(&waits)
     }
 
-    /// Calls `each` with the index in send order and the waiting time in ns of each packet in [`Case::waits`], in send
-    /// order.
+    /// Calls `each` for each packet in [`Case::waits`], in send order, with its index in send order and its wait in ns.
     pub fn each_wait(&self, each: impl FnMut(usize, i64)) {
         self.each_wait_but(&self.receiver_holds(), each);
     }
 
-    /// Like [`Case::each_wait`], leaving out the packets of the holds `held`, which the receiving program caused.
+    /// Calls `each` for each packet on the path, in send order, with its index in send order and its wait in ns. Leaves
+    /// out packets that are set aside, and those of the holds `held`, which the receiving program caused.
     fn each_wait_but(&self, held: &[Hold], mut each: impl FnMut(usize, i64)) {
         let all = 0..self.delays.len();
         if held.is_empty() && self.late.stalls.is_empty() {
@@ -539,7 +541,8 @@ fn is_of_a_stall(step: &LevelStep, late: &SenderDelays, delays: &Delays<'_>) -> 
 /// Minimum number of packets before a stall that are needed to know the smallest delay before it.
 const MIN_STALL_NEIGHBOURS: usize = 8;
 
-/// Marks steps as hand-overs if the path delivered packets that it had stored just before them.
+/// Marks route changes as hand-overs if they coincide with a hold or a queue of at least three times their size: the
+/// path stored packets while it changed, and delivered them afterwards.
 fn handed_over_to(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) {
     for (step, reason) in steps.iter_mut().filter(|(_, reason)| *reason == StepReason::Route) {
         let meets = |from: usize, to: usize, size: i64| {

@@ -22,9 +22,9 @@ const PRIOR_LOSSES: f64 = 8.0;
 /// Clustering of losses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clustering {
-    /// Distance between consecutive losses, in packets, at which they differ most from independent losses.
+    /// Distance between consecutive losses, in packets, at which the losses differ most from independent ones.
     pub distance: u64,
-    /// Probability that independent losses differ this much at this distance.
+    /// Probability that independent losses differ at least this much at `distance`.
     pub chance: f64,
 }
 
@@ -61,7 +61,7 @@ impl Clustering {
         best
     }
 
-    /// Returns the number of clusters in `part`: groups of losses whose gaps do not exceed the distance.
+    /// Returns the number of clusters in `part`: groups of losses whose gaps do not exceed `distance`.
     pub fn clusters(&self, part: &Scattered) -> u64 {
         let apart = |pair: &[(jitlat_core::metrics::seqset::SeqRun, _)]| {
             pair[1].0.start.saturating_sub(pair[0].0.start + pair[0].0.len - 1) > self.distance

@@ -13,7 +13,7 @@ use crate::sentences::comparison::{OutcomeReason, reason};
 
 /// Returns the conclusion about one figure from its interval, which the error of the measurement widens.
 ///
-/// A loss that differs is reported whatever its size; a time that differs by less than the margin is the same.
+/// A loss that differs is reported whatever its size; a time that differs by less than the margin counts as the same.
 pub(crate) fn conclude(figure: &ComparedFigure) -> ComparisonOutcome {
     let Some([low, high]) = figure.bounds().filter(|ends| ends.iter().all(|x| x.is_finite())) else {
         return ComparisonOutcome::Undecided;

@@ -1,5 +1,5 @@
 //! [`Delays`]: the delays of one direction in send order, corrected for clocks and route changes. [`Blocks`]: groups of
-//! these packets.
+//! consecutive packets.
 
 use jitlat_core::evidence::bounded;
 use jitlat_core::metrics::classify::AcceptedPacket;
@@ -197,7 +197,7 @@ impl<'a> Delays<'a> {
         self.time_of(k, self.series.times(k).0)
     }
 
-    /// Like [`Delays::time`], for the k-th packet, which was sent at `sent`.
+    /// Returns the send time of the k-th packet as in [`Delays::time`], given its uncorrected send time `sent`.
     #[inline]
     fn time_of(&self, k: usize, sent: i64) -> i64 {
         let t = sent.saturating_sub(self.first_sent);
@@ -452,7 +452,8 @@ impl<'a> Delays<'a> {
         DelayNoise { median, p90 }
     }
 
-    /// Like [`Delays::noise`], in the half of `blocks` with the lowest delays: in a queue, neighbouring packets may differ more.
+    /// Returns the delay differences between neighbouring packets, sampled in the half of `blocks` with the lowest
+    /// delays: in a queue, neighbouring packets may differ more.
     pub fn calm_noise(&self, blocks: &Blocks) -> DelayNoise {
         let (n, apart) = (self.len(), self.together());
         let mut lows = blocks.min.clone();

@@ -54,7 +54,7 @@ impl Episodes {
         Episodes::higher_than(0, delays, blocks, noise)
     }
 
-    /// Like [`Episodes::new`], but ignores queues of up to `least` ns, which have another cause.
+    /// Finds the episodes as [`Episodes::new`] does, but ignores queues of up to `least` ns, which have another cause.
     pub fn higher_than(least: i64, delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Episodes {
         let n = delays.len();
         // With fewer blocks, the delay of the empty path is unknown.
@@ -139,9 +139,9 @@ impl Episodes {
     }
 }
 
-/// Returns true if delays in `range` rise and fall gradually, `count` times, like a queue that fills and drains. Also
-/// returns true if they rise at once, by more than jitter, and fall gradually: the path stored these packets and then
-/// delivered them.
+/// Returns true if the delays in `range` gradually rise and fall `count` times, as in a queue that fills and drains.
+/// Also returns true if the delays rise at once, by more than jitter, and fall gradually: the path stored the packets
+/// and then delivered them.
 fn is_hill(
     delays: &Delays<'_>,
     range: core::ops::Range<usize>,

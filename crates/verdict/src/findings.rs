@@ -9,8 +9,8 @@ use jitlat_core::metrics::loss::LossPattern;
 use jitlat_core::metrics::regression::TrendVerdict;
 use jitlat_core::summary::Summary;
 
-/// Returns the conclusions from the figures for real-time traffic, the most important first. None is more severe than
-/// the verdict.
+/// Returns the conclusions from the figures for real-time traffic, the most important first. No conclusion is more
+/// severe than the verdict.
 pub fn findings(s: &Summary) -> Vec<Verdict> {
     let mut found = Vec::new();
     let mut say = |code, level, text| found.push(Verdict::new(code, level, text));

@@ -30,7 +30,8 @@ pub(super) struct CaseFindings {
     pub found: Vec<FoundCause>,
     /// Impairments that an application experiences, without those that the hosts added.
     pub lived: Experience,
-    /// Like `lived`, with the impairments that the hosts added; `None` unless the profiles include them.
+    /// Impairments that an application experiences, with those that the hosts added; `None` unless the profiles include
+    /// them.
     pub with_hosts: Option<Experience>,
     /// Packets known to be received or lost.
     pub known: KnownPackets,
@@ -46,8 +47,8 @@ pub(super) struct CaseFindings {
     pub was_set: bool,
 }
 
-/// Judges a test by its evidence, in general and for each of `profiles`; `with_hosts`: the profiles include the effects of
-/// the hosts.
+/// Judges a test by its evidence, in general and for each of `profiles`. `with_hosts` is true if the profiles include
+/// the effects of the hosts.
 pub fn judge(material: &Evidence<'_>, profiles: &[Profile], with_hosts: bool) -> Judgement {
     let case = Case::new(material);
     let findings = CaseFindings {
@@ -188,7 +189,7 @@ fn strongest_effect(played: &Played, lived: &Experience) -> Option<String> {
     }
 }
 
-/// Minimum share of packets unaffected by the hosts; with less there is no verdict on the path.
+/// Minimum share of packets that must be unaffected by the hosts for a verdict on the path.
 const MIN_UNTOUCHED: f64 = 0.8;
 
 /// Returns the severity of a queue that never empties, which is invisible in jitter.

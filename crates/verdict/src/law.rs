@@ -18,7 +18,7 @@ pub enum LossManner {
     Bursty,
     /// Packets above a rate limit are dropped.
     Policed,
-    /// Packets are lost at regular times.
+    /// Packets are lost at regular intervals.
     Periodic,
     /// Packets of this size, in bytes, or longer ones are lost.
     BySize(u16),
@@ -75,12 +75,14 @@ const MIN_CONFINED: f64 = 0.85;
 /// Maximum loss ratio of periodic losses that are not attributed to a rate limit. Rate limits that pass 11 of 12
 /// packets are rare.
 const MAX_PERIODIC_SHARE: f64 = 1.0 / 12.0;
-/// Like [`MAX_PERIODIC_SHARE`], for events at least [`MIN_LONG_PERIOD_NS`] apart, because token buckets are refilled
-/// more often.
+/// Maximum loss ratio of periodic losses that are not attributed to a rate limit, if their events are at least
+/// [`MIN_LONG_PERIOD_NS`] apart. It is larger than [`MAX_PERIODIC_SHARE`] because token buckets are refilled more
+/// often.
 const MAX_LONG_PERIODIC_SHARE: f64 = 0.25;
 /// Minimum time between events for [`MAX_LONG_PERIODIC_SHARE`], in ns.
 const MIN_LONG_PERIOD_NS: f64 = 450e6;
-/// Like [`MAX_PERIODIC_SHARE`], for losses of exactly one packet in every N, at any position in the test.
+/// Maximum loss ratio that is not attributed to a rate limit if exactly one packet in every N is lost, at any position
+/// in the test.
 const MAX_EXACT_SHARE: f64 = 0.125;
 /// Minimum loss ratio at which a rate limit is recognised: it drops nothing until its bucket is empty.
 const MIN_BUCKET_SHARE: f64 = 0.05;
@@ -295,6 +297,7 @@ fn follows_rate(material: &Evidence<'_>, delays: &Delays<'_>, part: &Scattered) 
 }
 
 /// Returns the smallest packet size that is lost while shorter packets arrive, for tests that alternate between sizes.
+/// `None` if losses do not depend on the size.
 fn by_size(material: &Evidence<'_>, known: KnownPackets, part: &Scattered) -> Option<u16> {
     let notes = material.notes;
     let sizes = &notes.sizes;

@@ -360,7 +360,7 @@ fn lower_slope(time: &[f64], value: &[f64]) -> Option<f64> {
 }
 
 /// Returns the median of the slopes between points `lag` apart. Steps and queues that last for less than a third of the
-/// time do not affect it.
+/// time do not affect it. `None` without such points.
 pub fn median_slope(time: &[f64], value: &[f64], lag: usize) -> Option<f64> {
     let slopes = (lag..time.len()).filter_map(|i| {
         let t = time[i] - time[i - lag];

@@ -24,7 +24,7 @@ pub struct PathLosses {
 /// Shortest outage among other losses, in ns. It is three times the gap that speech concealment bridges (ITU-T G.711
 /// Appendix I fades to silence within 60 ms), and longer than most loss bursts.
 const MIN_OUTAGE_NS: i64 = 180_000_000;
-/// Shortest outage without other losses, in ns and packets.
+/// Shortest outage without other losses: its length in ns, and its number of lost packets.
 const MIN_LONE_OUTAGE: (i64, u64) = (100_000_000, 4);
 /// Share of a minimum length that suffices. Five packets at intervals of 20 ms may take a few microseconds less than
 /// 100 ms.
@@ -36,7 +36,7 @@ const MAX_LONE_OUTAGES: usize = 6;
 const MAX_LENGTH_VARIATION: f64 = 0.5;
 /// Minimum number of runs for a meaningful variation of their lengths.
 const MIN_RUNS_FOR_VARIATION: usize = 6;
-/// Minimum length of a gap with only three lost packets, in ns.
+/// Minimum length, in ns, of an outage in which only three packets are lost.
 const LONG_GAP_NS: i64 = 1_000_000_000;
 
 fn reaches(time: i64, least: i64) -> bool {
@@ -100,7 +100,7 @@ impl PathLosses {
         PathLosses { sent, runs, outage, gaps }
     }
 
-    /// Marks all runs as not being outages if `is_limit` returns true for all of them together.
+    /// Marks all runs as other losses instead of outages if `is_limit` returns true for all runs together.
     pub fn are_of_a_limit(&mut self, is_limit: impl FnOnce(&Scattered) -> bool) {
         let runs = self.runs.iter().map(|run| (*run, *run)).collect();
         if is_limit(&Scattered { sent: self.sent, runs }) {
@@ -123,7 +123,7 @@ impl PathLosses {
         self.runs.iter().zip(&self.outage).filter(|(_, o)| **o).map(|(r, _)| r)
     }
 
-    /// Returns all other losses, renumbered as if the packets of outages had not been sent. Runs that become adjacent
+    /// Returns all other losses. Packets are renumbered to leave out those of the outages. Runs that become adjacent
     /// stay separate.
     pub fn others(&self) -> Scattered {
         let mut out = 0;
@@ -174,14 +174,15 @@ impl Scattered {
         events.share(self.sent, self.sent).design_effect.unwrap_or(1.0)
     }
 
-    /// Returns the losses with only the runs for which `keep` returns true, and with `fewer` subtracted from `sent`.
+    /// Returns a copy with only the runs for which `keep` returns true, and with `fewer` subtracted from `sent`.
     pub fn filtered(&self, fewer: u64, keep: impl Fn(&SeqRun) -> bool) -> Scattered {
         let runs = self.runs.iter().filter(|(_, original)| keep(original)).copied().collect();
         Scattered { sent: self.sent.saturating_sub(fewer), runs }
     }
 
     /// Returns the part of the test to which losses are confined, as a range of renumbered packets: the part for which
-    /// two loss ratios, inside and outside it, are the most likely. `None` if losses are spread over the test.
+    /// two different loss ratios, inside and outside it, fit the losses best. `None` if losses are spread over the
+    /// test.
     pub fn stretch(&self) -> Option<[u64; 2]> {
         const PARTS: usize = 64;
         const EVENTS: usize = 12;

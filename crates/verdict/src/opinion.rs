@@ -58,7 +58,8 @@ fn clocks(s: &Summary) -> ClockKnowledge {
     }
 }
 
-/// Compares the sender's own timing error with the jitter, because this error might be mistaken for jitter.
+/// Compares the sender's own timing error with the jitter, because this error might be mistaken for jitter. `None` if
+/// one of them is unknown.
 fn sender(s: &Summary) -> Option<String> {
     let error = s.schedule_error.as_ref()?.of_program().p99 as f64;
     let without = without_step(s).map(|without| without.p99_ns);

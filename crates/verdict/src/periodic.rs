@@ -1,4 +1,4 @@
-//! [`LossPeriod`]: period of losses that repeat at regular times, or after a fixed number of packets.
+//! [`LossPeriod`]: period of losses that repeat at regular intervals, or after a fixed number of packets.
 
 use super::losses::{LossTimes, Scattered};
 
@@ -15,7 +15,7 @@ const MAX_PACKET_SHARE: f64 = 0.15;
 const MIN_FIT: f64 = 0.9;
 /// Minimum share of distances that are exactly one period.
 const MIN_SINGLE: f64 = 0.7;
-/// Minimum period, in packets, unless it is exact: shorter distances almost always fit to within a packet.
+/// Minimum period, in packets, unless the period is exact: shorter distances almost always fit to within a packet.
 const MIN_PACKETS: f64 = 8.0;
 
 /// Period of losses.

@@ -14,8 +14,9 @@ use std::ops::Range;
 const MIN_STEP_NS: i64 = 1_000_000;
 /// Number of packets examined on either side of a step.
 const MAX_NEIGHBOURS: usize = 12;
-/// Maximum time on either side, in ns, in which more packets are examined, and maximum number of these packets.
+/// Maximum time on either side of a step, in ns, in which packets beyond [`MAX_NEIGHBOURS`] are examined.
 const MAX_NEIGHBOUR_NS: i64 = 1_000_000_000;
+/// Maximum number of packets examined on either side of a step.
 const MAX_NEAR: usize = 4096;
 /// Minimum number of packets on either side from which a step is known to be permanent.
 const MIN_NEIGHBOURS: usize = 6;
@@ -196,7 +197,7 @@ pub struct Stall {
     pub from: usize,
     /// Index in send order of the packet after the last late one.
     pub to: usize,
-    /// Length of the stall: the largest lateness of these packets, in ns.
+    /// Length of the stall: the largest lateness of the late packets, in ns.
     pub length: i64,
 }
 
@@ -360,7 +361,7 @@ impl SenderDelays {
         apart <= due / 2
     }
 
-    /// Returns the lateness of the k-th packet that a stall of the program caused, in ns.
+    /// Returns the lateness, in ns, that a stall of the program caused for the k-th packet; 0 if it caused none.
     pub fn lateness(&self, k: usize, delays: &Delays<'_>, material: &Evidence<'_>) -> i64 {
         let Some(period) = material.period() else { return 0 };
         let Some(stall) = self.stalls.iter().find(|stall| (stall.from..stall.to).contains(&k)) else {
@@ -422,8 +423,8 @@ const MIN_STALL_NS: i64 = 15_000_000;
 /// Minimum number of packets between the starts of two stalls.
 const MIN_BETWEEN_STALLS: usize = 3;
 
-/// Returns the stall before the first packet, after which the next packets follow without a gap. Its length is 0 if
-/// there was none.
+/// Returns the stall before the first packet; its length is 0 if there was none. The packets sent after the stall
+/// follow one another without a gap.
 fn caught_up_at_once(delays: &Delays<'_>, late: &[i64], period: i64) -> Stall {
     let close = |k: &usize| {
         delays.time(*k).saturating_sub(delays.time(k - 1)) < period / 4 && late[*k] <= late[k - 1]
@@ -488,8 +489,8 @@ struct Stalled {
 }
 
 impl Stalled {
-    /// Returns the stall of a program that does not catch up; `None` if delays fell by the length of the stall when it
-    /// began. In this case the clock was set, and the packets were not late.
+    /// Returns the stall of a program that does not catch up; `None` if delays fell by the length of the stall at its
+    /// start. In this case the clock was set, and the packets were not late.
     fn never_caught_up(&self, delays: &Delays<'_>) -> Option<Stall> {
         let before = self.from.checked_sub(1)?;
         let fell = delays.delay(before).saturating_sub(delays.delay(self.from));

@@ -12,16 +12,17 @@ type GradeLimits = [f64; 3];
 /// Minimum speech ratings R for good, fair and poor: ITU-T G.109 calls 80 and above *high* or *best*, 70 *medium*, 60
 /// *low*.
 const RATING_LIMITS: GradeLimits = [80.0, 70.0, 60.0];
-/// Share of packets that are lost or late. ITU-T G.1010 allows 1 % for conversational video and 3 % for speech; at 10 %
-/// and above, no concealment helps (G.1020).
+/// Limits of the share of packets that are lost or late. ITU-T G.1010 allows 1 % for conversational video and 3 % for
+/// speech; at 10 % and above, no concealment helps (G.1020).
 const MISSING_LIMITS: GradeLimits = [0.01, 0.03, 0.10];
-/// Play-out buffer, in ns. ITU-T Y.1541 allows a delay variation of 50 ms. G.114 recommends at most 150 ms from mouth
-/// to ear in total, and never more than 400 ms.
+/// Limits of the play-out buffer, in ns. ITU-T Y.1541 allows a delay variation of 50 ms. G.114 recommends at most 150
+/// ms from mouth to ear in total, and never more than 400 ms.
 const BUFFER_LIMITS: GradeLimits = [50e6, 100e6, 300e6];
-/// Length of an outage, in s. A word is lost in 200 ms (3GPP TS 22.105 counts longer outages as interruptions); 2 s
-/// interrupt a conversation.
+/// Limits of the length of an outage, in s. A word is lost in 200 ms (3GPP TS 22.105 counts longer outages as
+/// interruptions); 2 s interrupt a conversation.
 const OUTAGE_LIMITS: GradeLimits = [0.0, 0.2, 2.0];
-/// Share of time without a path: the complement of ITU-T Y.1540's service availability of 99.99, 99.9 and 99 %.
+/// Limits of the share of time without a path: the complement of ITU-T Y.1540's service availability of 99.99, 99.9 and
+/// 99 %.
 const UNAVAILABLE_LIMITS: GradeLimits = [1e-4, 1e-3, 1e-2];
 
 /// Codec of the rated speech: G.711 with concealment (ITU-T G.113: Ie 0, Bpl 25.1) in packets of 20 ms.
@@ -88,8 +89,8 @@ impl Waits {
         Waits::with_least(SHARES.into_iter().filter_map(point).collect(), later)
     }
 
-    /// Returns the wait that this share of the packets does not exceed, in ns; `None` without packets. `share`: one of the
-    /// percentiles for which waits are stored.
+    /// Returns the wait that this share of the packets does not exceed, in ns; `None` without packets. `share` must be
+    /// one of the percentiles for which waits are stored.
     pub fn at(&self, share: f64) -> Option<i64> {
         let reached = self.points.iter().find(|(_, later)| *later <= 1.0 - share + 1e-9);
         reached.or(self.points.last()).map(|(wait, _)| *wait)
@@ -131,7 +132,7 @@ pub struct Experience {
     pub waits: Waits,
     /// Number of packets known to be received or lost.
     pub sent: u64,
-    /// Number of these packets that were lost.
+    /// Number of packets that were lost.
     pub lost: u64,
     /// Mean length of loss bursts, divided by that of independent losses.
     pub burst_ratio: f64,

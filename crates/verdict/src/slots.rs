@@ -52,7 +52,7 @@ const SLIDE_RANGE: RangeInclusive<f64> = 6e-6..=1e-4;
 /// Range of the slots of radio links, in ns. A larger step is a route change.
 const SLIPPED_SLOT_RANGE: RangeInclusive<f64> = 2.5e6..=12e6;
 
-/// Like [`slot`], computed from pairs of packets whose sequence numbers are `lag` apart.
+/// Returns the result of [`slot`], computed from pairs of packets whose sequence numbers are `lag` apart.
 fn of_pairs(delays: &Delays<'_>, period: i64, lag: usize) -> Option<i64> {
     let n = delays.len();
     let [shortest, longest] = SLOT_RANGE;

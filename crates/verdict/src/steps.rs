@@ -101,8 +101,8 @@ pub fn explain(
     explained.into_iter().map(|(step, reason, _)| (step, reason)).collect()
 }
 
-/// Returns true if the smallest delays before and after this step, up to the neighbouring steps, differ by its size. A
-/// few packets may return to the other level.
+/// Returns true if the smallest delay before the step and that after it, each up to the neighbouring step, differ in
+/// the direction of the step by at least half of its size. A few packets may return to the other level.
 fn stays(delays: &Delays<'_>, step: &LevelStep, begin: usize, end: usize) -> bool {
     // Clocks may drift meanwhile, so that only packets near the step are compared.
     let near = (step.change.unsigned_abs() as f64 / MAX_SLOW_DRIFT / 4.0) as i64;
@@ -121,8 +121,9 @@ fn stays(delays: &Delays<'_>, step: &LevelStep, begin: usize, end: usize) -> boo
     change.signum() == step.change.signum() && change.saturating_abs() >= step.change.saturating_abs() / 2
 }
 
-/// Maximum rate at which disciplined clocks drift apart unnoticed, and maximum number of packets near a step.
+/// Maximum rate at which disciplined clocks drift apart unnoticed.
 const MAX_SLOW_DRIFT: f64 = 6e-6;
+/// Maximum number of packets on either side of a step that are compared.
 const MAX_NEAR: usize = 1 << 16;
 
 /// Returns true if the jitter on the higher side of a step is `factor` times as large as on the lower side.
@@ -157,7 +158,7 @@ enum Proof {
     Clock,
     /// The route changed, and neither clock was set.
     Route,
-    /// Neither is proven.
+    /// Neither a set clock nor a route change is proven.
     None,
 }
 

@@ -83,7 +83,8 @@ fn largest_beyond_chance<'a>(lines: impl Iterator<Item = &'a LevelMeans<'a>>) ->
     chances.iter().enumerate().take_while(small).last().map_or(0.0, |(_, p)| *p)
 }
 
-/// Returns the largest effect in `lines`. Certain effects (p-value up to `limit`) are preferred.
+/// Returns the largest effect in `lines`. Certain effects (p-value up to `limit`) are preferred. `None` if `lines` has
+/// no means.
 fn largest(axis: &SweepAxis, lines: &[LevelMeans<'_>], limit: f64) -> Option<ConditionEffect> {
     let found = lines.iter().filter_map(|LevelMeans { others, means }| {
         let by_mean = |a: &&(&str, &Estimate), b: &&(&str, &Estimate)| a.1.mean.total_cmp(&b.1.mean);

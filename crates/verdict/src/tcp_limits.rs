@@ -11,7 +11,7 @@ use jitlat_core::tcp::TcpMoment;
 /// A limit of a connection during a part of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpHold {
-    /// The limit.
+    /// Limit that applied.
     pub limit: TcpLimit,
     /// Congestion window at the start and at the end of the part, in segments.
     pub windows: [u32; 2],
@@ -60,13 +60,13 @@ pub fn is_held_at(moments: &[TcpMoment], at_s: f64) -> bool {
 /// Time for which each limit applied, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// Congestion window, in slow start.
+    /// Time during which the congestion window was the limit, in slow start.
     pub slow_start: f64,
-    /// Congestion window, after slow start.
+    /// Time during which the congestion window was the limit, after slow start.
     pub congestion: f64,
-    /// Receive window.
+    /// Time during which the receive window was the limit.
     pub receive: f64,
-    /// Send buffer.
+    /// Time during which the send buffer was the limit.
     pub send_buffer: f64,
 }
 

@@ -48,8 +48,8 @@ pub fn for_value<T>(what: &str, limit: Duration, mut find: impl FnMut() -> Optio
     found.expect("the condition above")
 }
 
-/// Waits until `condition` is true, at most for `limit`; returns whether it became true. It is checked at least once,
-/// and again at the end.
+/// Waits until `condition` is true, but at most for `limit`. Returns true if `condition` became true. It is checked at
+/// least once, and again after the limit.
 pub fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     loop {
@@ -66,8 +66,7 @@ pub fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Checks that `condition` stays true for `period`. For events that must not happen, and for states that must
-/// last.
+/// Checks that `condition` stays true for `period`: an event must not happen, or a state must last.
 ///
 /// # Panics
 /// At the first check that finds it false; the message contains `what`.

@@ -18,10 +18,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Selects the clients that may read the pages.
+/// Clients that may read the pages.
 #[derive(Clone, Debug)]
 pub enum ReadAccess {
-    /// All users of this host. Only for loopback addresses.
+    /// All users of this host. Allowed only if the server listens on a loopback address.
     Local,
     /// Anyone with the token.
     Token(Token),

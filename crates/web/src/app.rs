@@ -39,7 +39,7 @@ pub struct App {
     idle: Mutex<Vec<Archive>>,
     readers: Arc<Semaphore>,
     pub watchers: Watchers,
-    /// Monitor that serves the page.
+    /// Monitor that serves the page; `None` if there is none.
     pub monitor: Option<Arc<MonitorState>>,
     /// Settings for running tests; `None` if tests cannot be run.
     pub runs: Option<PageRuns>,

@@ -12,9 +12,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 /// Rights of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UserRole {
-    /// Read.
+    /// Read pages.
     Read,
-    /// Read, and start and stop tests.
+    /// Read pages, and start and stop tests.
     Run,
 }
 
@@ -67,7 +67,7 @@ impl Secrets {
     }
 }
 
-/// Returns the value of a cookie.
+/// Returns the value of the cookie `name`; `None` if the request has no such cookie.
 fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     cookies(headers, name).find(|value| value.len() <= MAX_CHARS)
 }
@@ -85,9 +85,9 @@ fn texts(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
 /// Part of a request that carries the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenCarrier {
-    /// In a header, as programs do; a foreign page cannot send it.
+    /// Header, as sent by programs; a foreign page cannot send it.
     Header,
-    /// In a cookie, which a browser sends on its own.
+    /// Cookie, which a browser sends on its own.
     Cookie,
 }
 

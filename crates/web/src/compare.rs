@@ -15,13 +15,13 @@ use maud::{Markup, html};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// A path in a period.
+/// A path in a period: one side of a comparison.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathPeriod {
     /// Sender, as requested.
     pub src: String,
-    /// Receiver.
+    /// Receiver, as requested.
     pub dst: String,
     /// Start of the period, ns since 1970.
     pub from_ns: i64,
@@ -29,29 +29,29 @@ pub struct PathPeriod {
     pub to_ns: i64,
 }
 
-/// Streams of the same kind in both compared parts.
+/// Streams of the same kind on both sides of the comparison.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparedStream {
-    /// The stream in the first part.
+    /// The stream on the first side.
     pub stream: PooledStream,
-    /// Number of tests in the first part.
+    /// Number of tests on the first side.
     pub tests: u64,
-    /// Number of tests in the second part.
+    /// Number of tests on the second side.
     pub tests2: u64,
-    /// Figures of all packets.
+    /// Figures of all packets, on both sides.
     pub figures: Vec<ComparedFigure>,
 }
 
-/// A figure in both parts.
+/// A figure on both sides of the comparison.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparedFigure {
     /// Key of the figure, as in every other output.
     pub key: &'static str,
-    /// Value in the first part, in the figure's unit; null if undefined.
+    /// Value on the first side, in the figure's unit; null if undefined.
     pub first: Option<f64>,
-    /// Value in the second part; null if undefined.
+    /// Value on the second side, in the figure's unit; null if undefined.
     pub second: Option<f64>,
     #[serde(skip)]
     figure: &'static Scalar,
@@ -61,11 +61,11 @@ pub struct ComparedFigure {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparedPeriods {
-    /// First part.
+    /// First side of the comparison.
     pub first: PathPeriod,
-    /// Second part.
+    /// Second side of the comparison.
     pub second: PathPeriod,
-    /// Streams of the same kind in both parts, one entry per kind.
+    /// Streams of the same kind on both sides, one entry per kind.
     pub streams: Vec<ComparedStream>,
 }
 

@@ -33,7 +33,7 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 pub struct TestsEvent {
     /// Number of tests in the archive.
     pub tests: u64,
-    /// Start of the last test, ns since 1970; null without tests.
+    /// Start of the newest test, ns since 1970; null without tests.
     pub last_ns: Option<i64>,
 }
 
@@ -46,7 +46,7 @@ pub struct Watchers {
 }
 
 impl Watchers {
-    /// Adds a client, unless there are already `most`.
+    /// Adds a client and returns its events; `None` if there are already `most` clients.
     pub fn add(&self, most: usize) -> Option<Receiver<Bytes>> {
         let mut all = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|client| !client.is_closed());

@@ -51,7 +51,7 @@ pub struct MonitorNow {
     pub slots: Vec<SlotsNow>,
 }
 
-/// Slots of a test with a far host.
+/// Slots of a repeated test with a far host.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SlotsNow {
@@ -90,9 +90,9 @@ pub struct HostNow {
     pub name: Option<String>,
     /// Number of streams that the host sends or receives.
     pub streams: u64,
-    /// Number of these streams that are poor or bad.
+    /// Number of the host's streams whose newest test is poor or bad.
     pub bad: u64,
-    /// Newest test of the host.
+    /// Number of the host's newest test.
     pub test: String,
     /// Start of the newest test, ns since 1970.
     pub started_ns: i64,

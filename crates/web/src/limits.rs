@@ -91,7 +91,7 @@ impl Drop for ConnectionSlot {
 pub struct TimeoutConnection {
     stream: TcpStream,
     timeout: Duration,
-    /// Timer that runs while data cannot be sent.
+    /// Timer that runs while data cannot be sent; `None` at other times.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 

@@ -43,7 +43,7 @@ pub struct StreamNow {
     pub src_name: Option<String>,
     /// Name of the receiver; null if unknown.
     pub dst_name: Option<String>,
-    /// Newest test of the stream.
+    /// Number of the stream's newest test.
     pub test: String,
     /// Start of the newest test, ns since 1970.
     pub started_ns: i64,

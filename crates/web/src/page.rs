@@ -16,7 +16,7 @@ pub fn style() -> String {
 /// Script that loads new content.
 pub const LIVE: &str = include_str!("live.js");
 
-/// Selects the link of the navigation that leads to the current page.
+/// Link of the navigation that leads to the current page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageTab {
     /// Overview of all paths.
@@ -29,7 +29,7 @@ pub enum PageTab {
     Alerts,
     /// Form that starts a test.
     Run,
-    /// No link leads to this page.
+    /// None of the links: no link leads to the current page.
     None,
 }
 

@@ -21,7 +21,7 @@ use std::fmt::Write;
 const DEFAULT_SPAN_NS: i64 = 7 * DAY;
 /// Maximum number of tests that are shown individually.
 const MAX_TESTS: u64 = 600;
-/// Maximum number of tests in a period for which their verdicts are read.
+/// Maximum number of tests in a period; if there are more, their verdicts are not read.
 const MAX_VERDICTS: u64 = 30_000;
 /// Maximum length of the lists of changes and of gaps, which contain the newest entries.
 const MAX_LISTED_CHANGES: usize = 12;
@@ -31,7 +31,7 @@ const MAX_LISTED_CHANGES: usize = 12;
 pub enum ShownQuantity {
     /// Delay as measured.
     Delay,
-    /// Delay above the smallest of its test.
+    /// Delay above the smallest delay of the same test.
     Jitter,
 }
 
@@ -64,7 +64,7 @@ pub struct PathCourse {
     pub from_ns: i64,
     /// End of the displayed period, ns since 1970.
     pub to_ns: i64,
-    /// Length of a period: test, hour, day or month.
+    /// Unit of the periods: test, hour, day or month.
     pub by: &'static str,
     /// Figures of all packets together.
     pub all: PeriodFigures,
@@ -85,7 +85,7 @@ pub struct PeriodFigures {
     pub start_ns: i64,
     /// End of the period, ns since 1970.
     pub end_ns: i64,
-    /// The test; null for longer periods.
+    /// Number of the test; null if the period is longer than a single test.
     pub test: Option<String>,
     /// Number of tests.
     pub tests: u64,
@@ -99,9 +99,10 @@ pub struct PeriodFigures {
     pub delay_median_ns: Option<i64>,
     /// 99th percentile of the delay as measured, ns; null without packets.
     pub delay_p99_ns: Option<i64>,
-    /// Median of the delay above the smallest of its test, ns; null without packets.
+    /// Median of the jitter, which is delay above the smallest delay of the same test, ns; null without packets.
     pub jitter_median_ns: Option<i64>,
-    /// 99th percentile of the delay above the smallest of its test, ns; null without packets.
+    /// 99th percentile of the jitter, which is delay above the smallest delay of the same test, ns; null without
+    /// packets.
     pub jitter_p99_ns: Option<i64>,
     /// Worst verdict of the tests in the period; null if there are too many to examine each.
     pub worst: Option<TestVerdict>,
@@ -115,7 +116,7 @@ pub struct VerdictChange {
     pub at_ns: i64,
     /// True if the path became poor or bad, false if it recovered.
     pub bad: bool,
-    /// The test.
+    /// Number of the test.
     pub test: String,
 }
 
@@ -169,8 +170,8 @@ pub struct PathPage {
     bad_since: Option<i64>,
 }
 
-/// Reads the path named in an address. In addition to the parameters in [`ROUTES`](crate::routes::ROUTES), the
-/// page has `show`.
+/// Reads the path named in an address. In addition to the parameters in [`ROUTES`](crate::routes::ROUTES), the page has
+/// the parameter `show`.
 pub fn read(archive: &Archive, asked: &RouteRequest, now: i64) -> Result<PathPage, Problem> {
     let (src, dst, query) = (asked.part(0), asked.part(1), &asked.query);
     let none = || Problem::NotFound(format!("The archive has no tests from {src} to {dst}."));

@@ -14,7 +14,7 @@ impl Query {
         Query(text.split('&').filter(|pair| !pair.is_empty()).map(pair).collect())
     }
 
-    /// Returns the value of a name; `None` if it is missing or empty.
+    /// Returns the value of the parameter `name`; `None` if it is missing or empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         let value = self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim());
         value.filter(|value| !value.is_empty())

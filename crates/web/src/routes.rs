@@ -18,7 +18,7 @@ pub struct RouteRequest {
     pub app: Arc<App>,
     /// Rights of the client.
     pub role: UserRole,
-    /// Variable parts of its path.
+    /// Variable parts of the request's path.
     parts: Vec<String>,
     pub query: Query,
 }

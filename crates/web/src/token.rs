@@ -64,7 +64,7 @@ pub fn checksum(parts: &[&[u8]]) -> [u8; 32] {
     sum.finalize().into()
 }
 
-/// Compares in constant time.
+/// Compares two checksums in constant time.
 pub fn equal(a: &[u8; 32], b: &[u8; 32]) -> bool {
     std::hint::black_box(a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b))) == 0
 }

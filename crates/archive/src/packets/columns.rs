@@ -179,7 +179,7 @@ fn put_tcp(row: &mut LogRow, x: i64, of: fn(&mut TcpSample) -> &mut u32) -> Opti
 #[derive(Default)]
 pub(crate) struct ColumnBlock {
     rows: usize,
-    /// Values of each column, only of rows that have a value.
+    /// Values of each column; rows without a value are left out.
     pub values: [Vec<i64>; COLUMNS.len()],
     /// Flags of each column: 1 if the row has a value, 0 otherwise.
     pub present: [Vec<i16>; COLUMNS.len()],

@@ -44,7 +44,7 @@ pub(crate) struct PacketFileWriter {
     row_groups: Vec<Piece>,
 }
 
-/// Output that computes the checksum of the bytes written since the last request.
+/// Output that computes the checksum of the bytes written since the checksum was last taken.
 struct ChecksumWriter {
     file: BufWriter<File>,
     sum: XxHash3_128,

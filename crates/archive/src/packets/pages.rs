@@ -20,7 +20,8 @@ pub(super) fn check(mut column: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads a header. Returns the size of the page after decompression, and its stored size.
+/// Reads the header of a page. Returns the size of the page after decompression, and its stored size; `None` if the
+/// header is not valid.
 fn header(bytes: &mut &[u8]) -> Option<(u64, u64)> {
     let (mut id, mut unpacked, mut packed) = (0u64, None, None);
     loop {
@@ -34,8 +35,8 @@ fn header(bytes: &mut &[u8]) -> Option<(u64, u64)> {
     }
 }
 
-/// Reads the header of the next field: returns its type, and replaces `id`, the number of the previous field, by its
-/// number. Type 0 ends a structure.
+/// Reads the header of the next field. Returns the type of the field, and sets `id`, the number of the previous field,
+/// to the number of this one. Type 0 ends a structure. `None` if the bytes are not valid.
 fn next_field(bytes: &mut &[u8], id: &mut u64) -> Option<u8> {
     let first = byte(bytes)?;
     let (delta, kind) = (first >> 4, first & 15);
@@ -101,7 +102,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Reads a number that is not negative. Zigzag encoding maps negative numbers to odd ones.
+/// Reads a number; `None` if it is negative. Zigzag encoding maps negative numbers to odd ones.
 fn positive(bytes: &mut &[u8]) -> Option<u64> {
     varint(bytes).filter(|bits| bits & 1 == 0).map(|bits| bits >> 1)
 }

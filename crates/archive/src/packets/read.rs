@@ -256,7 +256,7 @@ pub(crate) struct TestRows {
     metadata: Arc<ParquetMetaData>,
     /// Index of the next row group to open.
     group: usize,
-    /// Number of rows to skip in that row group.
+    /// Number of rows to skip in the next row group.
     skip: u64,
     left: u64,
     open: Option<OpenGroup>,

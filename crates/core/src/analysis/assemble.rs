@@ -26,7 +26,7 @@ pub(super) trait Findings {
     }
 }
 
-/// Per-direction results of a round-trip test, which supplement its round trips.
+/// Per-direction results of a round-trip test, in addition to the results of its round trips.
 pub(super) struct BothWays {
     pub figures: TwoWayFigures,
     /// Verdicts on the up and the down direction; `None` if the far host does not report its timestamps.
@@ -79,7 +79,7 @@ fn computed(found: &dyn Findings) -> Summary {
     summary
 }
 
-/// Facts about one direction of a round-trip test that the returned packets do not contain.
+/// Facts about one direction of a round-trip test that cannot be derived from the returned packets.
 pub(super) struct DirectionFacts {
     /// Number of packets sent in this direction. This count and the following ones are `None` if unknown.
     pub sent: Option<u64>,

@@ -86,7 +86,7 @@ impl Engine {
         }
     }
 
-    /// See [`super::Analyzer::set_stretch_length`].
+    /// Sets the number of packets per stretch, as [`super::Analyzer::set_stretch_length`] describes.
     pub fn set_stretch_length(&mut self, packets: u32) {
         if let Packets::Sketched(sketch) = &mut self.samples {
             sketch.set_stretch_length(packets);

@@ -41,12 +41,12 @@ pub(super) struct Exact<'a> {
     helpers: Option<&'a dyn Helpers>,
     judgement: OnceLock<Judgement>,
     comparable: OnceLock<Comparable>,
-    /// Results of metrics that were computed ahead of the others, in the order of the metrics list.
+    /// Results of the metrics that were computed in advance, in the order of the metrics list.
     results: Vec<Mutex<Option<Write>>>,
 }
 
 /// Calls `make` with the findings about a stream whose packets are all stored, and returns its result. `late` is the
-/// number of packets that were removed.
+/// number of packets that were removed because they arrived too late.
 pub(super) fn found<T>(
     engine: &Engine,
     gathered: &Gathered,
@@ -109,7 +109,7 @@ impl Exact<'_> {
 
 impl Exact<'_> {
     /// Returns the smallest and the largest lateness of the sender, in ns, compared with the original schedule: a stall
-    /// shifts the schedule, which would hide the stall from the verdict.
+    /// shifts the schedule, which would hide the stall from the verdict. `None` if the due times are unknown.
     fn off_schedule(&self) -> Option<[i64; 2]> {
         let session = self.stream.known.session;
         match session.schedule_shifts.is_empty() {

@@ -17,7 +17,7 @@ use crate::time::WallTime;
 pub(super) struct Gathered {
     /// Packets with a delay, in order of arrival.
     pub samples: Samples,
-    /// Packets received without a known delay.
+    /// Sequence numbers of packets that were received without a known delay.
     pub delayless: SeqSet,
     pub copies: Copies,
     /// Damaged rows without a valid earlier copy of the same packet.
@@ -59,7 +59,7 @@ impl Gathered {
         packets.append_to(&mut self.samples);
     }
 
-    /// Adds the notes of `next` on new packets.
+    /// Adds those notes of `next` that are about new packets.
     pub fn append_notes(&mut self, next: &Gathered, is_new: impl Fn(u32) -> bool) {
         if let (Some(notes), Some(later)) = (&mut self.notes, &next.notes) {
             notes.append(later, &next.samples.seq, is_new);
@@ -72,7 +72,7 @@ impl Gathered {
     }
 }
 
-/// Returns the first and the last time of the stream on the client's clock.
+/// Returns the first and the last time of the stream on the client's clock; `None` without packets.
 pub(super) fn stream_times(samples: &Samples, direction: Direction) -> Option<(WallTime, WallTime)> {
     let time = |k: usize| match direction {
         Direction::Up => WallTime(samples.sent[k]),

@@ -79,9 +79,8 @@ pub struct Analyzer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotMergeable {
-    /// The later part was analysed in constant memory and has forgotten which of its first packets it
-    /// accepted. Use one analyzer for the whole stream instead, see
-    /// [`SavedAnalysis::resume`](crate::state::SavedAnalysis::resume).
+    /// The later part was analysed in constant memory and no longer knows which of its first packets were accepted. Use
+    /// one analyzer for the whole stream instead, see [`SavedAnalysis::resume`](crate::state::SavedAnalysis::resume).
     #[error(
         "the later part is too long: in constant memory, its first packets are forgotten after two million packets; \
          analyse both logs together instead (--merge --streaming)"

@@ -34,7 +34,7 @@ pub struct Options {
     pub spurt: u32,
     /// Buffer sizes of the de-jitter curve.
     pub buffers: Vec<Span>,
-    /// Length of the windows that are summarised separately.
+    /// Length of the windows that are summarised separately; `None` = no windows.
     pub interval: Option<Span>,
     /// True to compute order statistics with lost packets counted as infinitely late.
     pub unconditional: bool,

@@ -1,5 +1,5 @@
-//! [`Plain`]: the fast path. Clean packets, which most packets of most tests are, are processed together as columns;
-//! all others are processed row by row.
+//! [`Plain`]: the fast path. Clean packets, the majority in most tests, are processed together as columns; all others
+//! are processed row by row.
 
 use crate::metrics::classify::AcceptedPacket;
 use crate::metrics::series::{Samples, runs};
@@ -63,8 +63,9 @@ impl Plain {
         self.len
     }
 
-    /// Takes packets from the start of `records` while their numbers, in any order, are below `packets` and `new`
-    /// returns true. Calls `new` once per packet. Returns the number of packets taken.
+    /// Takes at most [`MAX_UNORDERED`] packets from the start of `records` and returns their number. Stops at the first
+    /// packet that is not clean, whose number is not below `packets`, or for which `new` returns false. The numbers may
+    /// be in any order. Calls `new` once per packet.
     pub fn take_new(
         &mut self,
         records: &[PacketRecord],

@@ -25,7 +25,7 @@ pub(super) enum Counts {
 }
 
 impl Row {
-    /// Returns the packet if the row is clean and has a delay.
+    /// Returns the packet if the row is clean and has a delay; otherwise `None`.
     pub fn packet(self) -> Option<AcceptedPacket> {
         match self {
             Row::Clean(packet) => Some(packet),

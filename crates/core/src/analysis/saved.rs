@@ -31,7 +31,7 @@ pub(crate) enum Saved<'a> {
     TwoWay(Box<SavedTwoWay<'a>>),
 }
 
-/// The state for one stream.
+/// Stored state of the analysis of one stream.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SavedView<'a> {
@@ -84,8 +84,8 @@ impl Analyzer {
         })))
     }
 
-    /// Restores the analysis of the test that `session` describes: exact or in constant memory as it was
-    /// saved, regardless of `options`.
+    /// Restores the analysis of the test that `session` describes. The result is exact if the saved analysis was exact,
+    /// otherwise in constant memory, regardless of `options`.
     pub(crate) fn restored(
         session: &Session,
         saved: Saved<'_>,

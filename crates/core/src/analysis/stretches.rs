@@ -87,7 +87,7 @@ impl Stretches {
         }
     }
 
-    /// See [`super::Analyzer::set_stretch_length`].
+    /// Sets the number of packets per stretch, as [`super::Analyzer::set_stretch_length`] describes.
     pub fn set_length(&mut self, packets: u32) {
         self.length = packets;
     }
@@ -99,14 +99,15 @@ impl Stretches {
         Stretches { test, judge, length, seam: StretchSeam::default(), origin: None, open, closed }
     }
 
-    /// Adds the rows that follow and returns true. Returns false if a stretch of `next` has already been
-    /// judged, because that verdict does not cover the rows before it.
+    /// Adds the rows that follow and returns true. Returns false if a stretch of `next` has already been judged,
+    /// because the verdict on that stretch does not cover the rows that precede `next`.
     #[must_use]
     pub fn append(&mut self, next: Stretches) -> bool {
         next.closed.stretches == 0 && self.append_rows(next.open, next.origin)
     }
 
-    /// Adds the rows of an exact analysis, one stretch after another.
+    /// Adds the rows of an exact analysis, one stretch after another. Returns false if the analysis has no notes for a
+    /// verdict.
     #[must_use]
     pub(super) fn append_packets(&mut self, next: &Gathered, came: SeqSet, tally: &Tally) -> bool {
         let Some(notes) = next.notes.clone() else { return false };
@@ -307,7 +308,7 @@ impl Stretches {
         closed
     }
 
-    /// Returns the verdict on the stream.
+    /// Returns the verdict on the stream; `None` without a judge, or if the judge cannot give a verdict.
     pub fn judgement(&self, ended: &Ended<'_>) -> Option<Judgement> {
         let Ended { session, known, clock, received, min, round_trip } = *ended;
         let judge = self.judge.as_ref()?;
@@ -346,7 +347,7 @@ impl Stretches {
     }
 }
 
-/// Returns the session with which a stretch of `test` is judged as if it were a complete test of `length` packets.
+/// Returns the session for judging a stretch of `test` as a complete test of `length` packets.
 fn part(test: &Session, length: u32) -> Session {
     let packets = u64::from(length);
     Session { declared: Some(packets), sent: Some(length), ending: Ending::Complete, ..test.clone() }
@@ -414,7 +415,7 @@ impl Rows {
         rest
     }
 
-    /// Calls `judge` with these rows of the test of `session` and returns its result.
+    /// Calls `judge` with these rows as evidence about the test that `session` describes, and returns its result.
     fn judged<T>(
         &self,
         session: &Session,

@@ -9,7 +9,7 @@ use crate::time::StampSource;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Row counts in constant memory. A row takes only a few increments.
+/// Row counts in constant memory. Counting a row takes only a few increments.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Tally {
     /// Payload size of the test. Not stored; [`Tally::restore`] sets it after reading.
@@ -139,7 +139,7 @@ impl Tally {
         self
     }
 
-    /// Counts a row of any class.
+    /// Counts the fields of a row that do not depend on its class.
     #[inline]
     pub fn row(&mut self, record: &PacketRecord) {
         if let Some(arrived) = record.arrived() {
@@ -229,7 +229,7 @@ impl Tally {
         self.waited.extend(next.waited.into_iter().filter(|seq| new(*seq)));
     }
 
-    /// Returns the number of stamps of a session by source.
+    /// Returns the numbers of stamps by source, with the lags.
     pub fn stamps(&self, session: &Session) -> StampCounts {
         let coverage = |[user, kernel, hardware, wire]: [u64; 4]| Coverage { user, kernel, hardware, wire };
         StampCounts {
@@ -244,7 +244,7 @@ impl Tally {
         }
     }
 
-    /// Returns the time spent in the queue of the sending host's interface.
+    /// Returns the time spent in the queue of the sending host's interface; `None` if it is unknown.
     pub fn local_queue(&self) -> Option<LocalQueue> {
         self.local_queue.figures()
     }
@@ -254,7 +254,7 @@ impl Tally {
         self.arrived
     }
 
-    /// Returns the source of the arrival stamps; `None` if several sources occur.
+    /// Returns the source of the arrival stamps; `None` if there are no stamps, or stamps from several sources.
     pub fn arrived_by(&self) -> Option<StampSource> {
         let mut taken = StampSource::ALL.into_iter().filter(|s| self.arrived[*s as usize] > 0);
         taken.next().filter(|_| taken.next().is_none())

@@ -153,7 +153,7 @@ impl BothWays {
         self.append_common(next.returned, next.processing, next.processing_sum);
     }
 
-    /// Adds the state of the rows that follow, except for the views.
+    /// Adds the view-independent state of the rows that follow.
     pub(super) fn append_common(&mut self, returned: Returned, processing: Option<Processing>, sum: i128) {
         self.returned.append(returned);
         self.processing_sum += sum;
@@ -273,8 +273,8 @@ fn not_delivered(facts: &TwoWay) -> Vec<Warning> {
     refused.into_iter().chain(prohibited).chain(elsewhere).collect()
 }
 
-/// Returns a warning if the far host reports as many duplicates as packets are missing. LaTe servers that count first
-/// arrivals as duplicates do this.
+/// Returns a warning if the far host reports as many duplicates as packets are missing, which happens with LaTe servers
+/// that count first arrivals as duplicates; otherwise `None`.
 fn first_arrivals_as_duplicates(s: &Summary) -> Option<Warning> {
     let report = s.two_way.as_ref()?.far_report?;
     let (sent, duplicates) = (s.counts.sent, report.duplicates?);
@@ -300,7 +300,8 @@ fn far_clock_step(step: Span) -> Warning {
     )
 }
 
-/// Facts about the two directions that the returned packets do not contain.
+/// Input of the analysis of both directions: the session, the settings, and facts that cannot be derived from the
+/// returned packets.
 struct DirectionAnalysis<'a> {
     facts: &'a TwoWay,
     /// The session, with the fastest exchanges as clock probes.
@@ -314,12 +315,13 @@ struct DirectionAnalysis<'a> {
 }
 
 impl DirectionAnalysis<'_> {
-    /// Returns the counts of the far host; `None` if it does not count packets.
+    /// Returns the far host's packet counts; `None` if it does not count packets.
     fn known(&self) -> Option<Directions> {
         self.facts.directions.filter(|d| d.stateful)
     }
 
-    /// Returns the results of one direction, and the verdict on it if the far host reports its timestamps.
+    /// Returns the results of one direction, and the verdict on it if the far host reports its timestamps. `None` if it
+    /// reports neither timestamps nor counts.
     fn of(&self, engine: Engine, view: RecordView) -> Option<(DirectionResult, Option<Answer>)> {
         let known = self.known();
         if !self.far_clock && known.is_none() {
@@ -366,7 +368,7 @@ impl DirectionAnalysis<'_> {
     }
 }
 
-/// Returns the session of one view, as if it had been a one-way test.
+/// Returns the session of a one-way test that corresponds to one view of the two-way test in `session`.
 pub(super) fn of_view(session: &Session, view: RecordView) -> Session {
     let mut seen = session.clone();
     seen.two_way = None;

@@ -72,7 +72,7 @@ impl Analyzer {
     }
 }
 
-/// For each view (round trip, up, down): true for each of its two times that is read from the far host's clock.
+/// Clocks of the two times of each view (round trip, up, down): true if the time is read from the far host's clock.
 const VIEWS_ENDS: [[bool; 2]; 3] = [[false, false], [false, true], [true, false]];
 
 /// Returns the offset to add to the times of `next`, in ns, so that it begins where the `numbers` packets of `before`
@@ -104,7 +104,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the analysis with shifted sequence numbers and times; `None` if these overflow.
+    /// Returns the analysis with shifted sequence numbers and times; `None` if these overflow, or if the analysis is in
+    /// constant memory.
     fn shifted(self, shift: Shift) -> Option<Engine> {
         let Packets::All(packets) = self.samples else { return None };
         let Gathered { samples, delayless, copies, damaged, notes } = *packets;
@@ -149,8 +150,8 @@ impl BothWays {
         best.map_or(0, |p| p.double_offset() / 2)
     }
 
-    /// Adds the state of another test that belongs to no single view. Its times at the near and the far host are
-    /// shifted by the given offsets.
+    /// Adds the view-independent state of another test. Its times at the near and the far host are shifted by the given
+    /// offsets.
     fn unite(&mut self, next: &BothWays, (numbers, packets): (u32, u32), [near, far]: [i64; 2]) {
         let moved = |p: &ClockProbe| ClockProbe {
             sent: p.sent + Span(near),

@@ -59,11 +59,11 @@ pub struct JitterWithoutStep {
     pub steps: u64,
     /// Median delay above the smallest, in ns.
     pub p50_ns: i64,
-    /// 95th percentile, in ns.
+    /// 95th percentile of the delay above the smallest, in ns.
     pub p95_ns: i64,
-    /// 99th percentile, in ns.
+    /// 99th percentile of the delay above the smallest, in ns.
     pub p99_ns: i64,
-    /// 99.9th percentile, in ns.
+    /// 99.9th percentile of the delay above the smallest, in ns.
     pub p999_ns: i64,
     /// Largest delay above the smallest, in ns.
     pub max_ns: i64,
@@ -86,7 +86,7 @@ pub struct LargestEvent {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Unknown because the test is too short, or its log incomplete, to show the effect.
+    /// Unknown: the test is too short to show the effect, or its log is incomplete.
     Unknown,
     /// Nobody will notice a problem.
     Good,
@@ -116,16 +116,17 @@ pub struct Cause {
     /// Size in ns; `None` if the size is not a duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub magnitude_ns: Option<i64>,
-    /// Size as a share of packets (0…1), or of clock skew in parts per million; `None` if the size is neither.
+    /// Size as a share of packets (0…1), or in parts per million for clock skew; `None` if the size is neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub magnitude: Option<f64>,
-    /// Largest packet that passes, in bytes with the IP header, if larger ones do not.
+    /// Largest packet that passes, in bytes with the IP header, if larger ones do not; otherwise `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u32>,
-    /// Property of a TCP connection that made packets wait in the sending host, if this and not the path is the reason.
+    /// Property of the TCP connection that made packets wait in the sending host; `None` if they waited for another
+    /// reason, or not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<TcpLimit>,
-    /// Time from one event to the next, in seconds, if events repeat regularly.
+    /// Time from one event to the next, in seconds, if events repeat regularly; otherwise `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period_s: Option<f64>,
     /// Confidence that this is the cause, from 0 to 1.
@@ -176,13 +177,13 @@ pub enum CauseId {
     Outage,
     /// Packets waited behind others.
     Queue,
-    /// Packets lost independently of each other.
+    /// Packets were lost independently of each other.
     RandomLoss,
-    /// Packets lost in bursts.
+    /// Packets were lost in bursts.
     BurstyLoss,
     /// Packets above a certain rate were dropped.
     Policing,
-    /// Packets lost at regular times.
+    /// Packets were lost at regular intervals.
     PeriodicLoss,
     /// Packets were reordered.
     Reordering,
@@ -200,9 +201,9 @@ pub enum CauseId {
     LocalQueue,
     /// Packets arrived more than once.
     Duplication,
-    /// Long packets are lost and short ones are not.
+    /// Long packets were lost and short ones were not.
     SizeDependent,
-    /// Packets are larger than a link on the path can carry.
+    /// Packets were larger than a link on the path can carry.
     Mtu,
     /// The sending host's system refused to send packets.
     SendFailure,
@@ -210,7 +211,7 @@ pub enum CauseId {
     IncompleteLog,
 }
 
-/// Property of a TCP connection that limits what it sends.
+/// Property of a TCP connection that limits how much the connection sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -294,7 +295,7 @@ impl CauseId {
         CauseId::IncompleteLog,
     ];
 
-    /// Returns the name in every output.
+    /// Returns the name that all outputs use.
     pub fn name(self) -> &'static str {
         match self {
             CauseId::Outage => "outage",
@@ -343,7 +344,7 @@ impl CauseId {
 }
 
 impl Fault {
-    /// Returns the name in every output.
+    /// Returns the name that all outputs use.
     pub fn name(self) -> &'static str {
         match self {
             Fault::Path => "path",
@@ -368,7 +369,7 @@ impl Severity {
         }
     }
 
-    /// Returns the name in every output.
+    /// Returns the name that all outputs use.
     pub fn name(self) -> &'static str {
         match self {
             Severity::Unknown => "unknown",
@@ -379,7 +380,7 @@ impl Severity {
         }
     }
 
-    /// Returns the severity with this name in every output; `None` if there is none.
+    /// Returns the severity that outputs call `name`; `None` if there is none.
     pub fn named(name: &str) -> Option<Severity> {
         let all = [Severity::Unknown, Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad];
         all.into_iter().find(|severity| severity.name() == name)

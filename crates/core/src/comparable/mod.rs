@@ -95,17 +95,19 @@ impl Comparable {
         self.n
     }
 
-    /// Returns the uncertainty of the median and the 99th percentile.
+    /// Returns the uncertainty of the median and the 99th percentile; `None` below 20 packets.
     pub fn spread(&self) -> Option<&ResampledSpread> {
         self.spread.as_ref()
     }
 
-    /// Returns the half-width of the 95 % interval of the smallest delay, in ns.
+    /// Returns the half-width of the 95 % interval of the smallest delay, in ns; `None` below 20 packets and in
+    /// summaries of older versions.
     pub fn minimum_error(&self) -> Option<f64> {
         self.minimum_error
     }
 
-    /// Returns wide 95 % bounds of the median of PDV, in ns, which require only a few independent packets.
+    /// Returns wide 95 % bounds of the median of PDV, in ns, which require only a few independent packets; `None` if
+    /// there are fewer, and in summaries of older versions.
     pub fn median_bounds(&self) -> Option<[i64; 2]> {
         self.median_bounds
     }

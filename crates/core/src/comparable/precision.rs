@@ -36,8 +36,8 @@ pub fn minimum_error(delays: &[i64]) -> Option<f64> {
     Some(SCALES * sum / lowest as f64)
 }
 
-/// Returns wide bounds of the median of `delays`, which are in send order, for runs with too few independent packets for
-/// an [interval](crate::metrics::dependence::quantile_interval): they show only large differences. `sample` has the
+/// Returns wide bounds of the median of `delays`, which are in send order, for runs with too few independent packets
+/// for an [interval](crate::metrics::dependence::quantile_interval): they show only large differences. `sample` has the
 /// same delays, sorted. `None` if even the bounds would include all packets.
 pub fn median_bounds(delays: &[i64], sample: &Sample) -> Option<[i64; 2]> {
     let n = delays.len();

@@ -72,7 +72,7 @@ impl ResampledSpread {
     }
 
     /// Computes the spread by sectioning: the variation between batches shows how reliable the statistic of the whole
-    /// run is.
+    /// run is. `None` without values.
     fn batches(values: &[i64], all: &Sample, seed: u64) -> Option<ResampledSpread> {
         let size = values.len() / BATCHES;
         let mut batch = Vec::with_capacity(size);
@@ -127,7 +127,7 @@ fn equally_likely(mut values: Vec<f64>) -> Option<Vec<f64>> {
 }
 
 /// Returns the 95 % confidence interval of y − x, computed from equally likely values of both. x and y are independent,
-/// so every pair is equally likely.
+/// so every pair is equally likely. `None` if either has no values.
 pub fn interval(x: &[f64], y: &[f64]) -> Option<[f64; 2]> {
     let mut change: Vec<f64> = y.iter().flat_map(|y| x.iter().map(move |x| y - x)).collect();
     change.sort_by(f64::total_cmp);

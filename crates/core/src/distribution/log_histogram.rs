@@ -18,11 +18,11 @@ pub struct Precision {
 }
 
 impl Precision {
-    /// For streams of any length: exact up to 1024 values, then percentiles at most 1/1024 too high.
+    /// Precision for streams of any length: exact up to 1024 values, then percentiles at most 1/1024 too high.
     pub const STREAM: Precision = Precision { exact: 1024, bits: 10 };
-    /// For captures: exact up to 262 144 values, then percentiles at most 1/1024 too high.
+    /// Precision for captures: exact up to 262 144 values, then percentiles at most 1/1024 too high.
     pub const CAPTURE: Precision = Precision { exact: 1 << 18, bits: 10 };
-    /// For each of many flows: exact up to 256 values, then percentiles at most 1/64 too high, in about ten
+    /// Precision for each of many flows: exact up to 256 values, then percentiles at most 1/64 too high, in about ten
     /// kilobytes.
     pub const FLOW: Precision = Precision { exact: 256, bits: 6 };
 }
@@ -181,12 +181,12 @@ impl LogHistogram {
         self.n == 0
     }
 
-    /// Returns the smallest value; always exact.
+    /// Returns the smallest value, which is always exact; `None` without values.
     pub fn min(&self) -> Option<i64> {
         self.extremes.map(|e| e.0)
     }
 
-    /// Returns the largest value; always exact.
+    /// Returns the largest value, which is always exact; `None` without values.
     pub fn max(&self) -> Option<i64> {
         self.extremes.map(|e| e.1)
     }
@@ -247,7 +247,7 @@ impl LogHistogram {
         values(scale, self.below.filled().rev(), self.above.filled())
     }
 
-    /// Returns the value at 0-based rank `k`, computed from the buckets.
+    /// Returns the value at 0-based rank `k`, computed from the buckets; `None` if there are not more than `k` values.
     fn at_rank(&self, k: u64) -> Option<i64> {
         let scale = (self.origin.unwrap_or(0), self.precision.bits, self.extremes);
         let mut before = 0;
@@ -381,7 +381,8 @@ pub enum Quantiles<'a> {
 }
 
 impl Quantiles<'_> {
-    /// Returns the value at 0-based rank `k`. Computed from buckets, it is never too low.
+    /// Returns the value at 0-based rank `k`. Computed from buckets, it is never too low. `None` if there are not more
+    /// than `k` values.
     fn at(&self, k: u64) -> Option<i64> {
         match self {
             Quantiles::Exact(sample) => sample.at(usize::try_from(k).ok()?),
@@ -396,8 +397,8 @@ impl Quantiles<'_> {
         }
     }
 
-    /// Returns the percentile defined by `method`. Computed from buckets, the linear percentile equals the empirical
-    /// one.
+    /// Returns the percentile defined by `method`; `None` without values. Computed from buckets, the linear percentile
+    /// equals the empirical one.
     pub fn percentile(&self, p: Percent, method: Method) -> Option<i64> {
         match self {
             Quantiles::Exact(sample) => sample.percentile(p, method),
@@ -408,13 +409,13 @@ impl Quantiles<'_> {
         }
     }
 
-    /// Returns the percentile of the empirical distribution.
+    /// Returns the percentile of the empirical distribution; `None` without values.
     pub fn edf(&self, p: Percent) -> Option<i64> {
         self.percentile(p, Method::Edf)
     }
 
-    /// Returns the median, or the mean of the two middle values. Computed from buckets, it is the median of the
-    /// empirical distribution.
+    /// Returns the median, or the mean of the two middle values; `None` without values. Computed from buckets, it is
+    /// the median of the empirical distribution.
     pub fn median(&self) -> Option<f64> {
         match self {
             Quantiles::Exact(sample) => sample.median(),

@@ -38,17 +38,17 @@ impl OrderStatistics {
         OrderStatistics { n, known }
     }
 
-    /// Returns the k-th smallest value, from 0; `None` if it was not requested.
+    /// Returns the value at 0-based rank `k`; `None` if it was not requested.
     fn at(&self, k: usize) -> Option<i64> {
         self.known.iter().find(|(rank, _)| *rank == k).map(|(_, value)| *value)
     }
 
-    /// Returns the percentile of the empirical distribution.
+    /// Returns the percentile of the empirical distribution; `None` if it was not requested.
     pub fn edf(&self, p: Percent) -> Option<i64> {
         self.at(rank(self.n, p, Method::Edf)?)
     }
 
-    /// Returns the interpolated percentile (Hyndman–Fan 7).
+    /// Returns the interpolated percentile (Hyndman–Fan 7); `None` if it was not requested.
     pub fn linear(&self, p: Percent) -> Option<f64> {
         let k = rank(self.n, p, Method::Linear)?;
         let part = ((self.n - 1) as u128 * u128::from(p.0) % 100_000) as f64 / 100_000.0;
@@ -63,7 +63,7 @@ impl OrderStatistics {
         Some([self.at(self.n.checked_sub(1)? / 2)?, self.at(self.n / 2)?])
     }
 
-    /// Returns the median, or the mean of the two middle values.
+    /// Returns the median, or the mean of the two middle values; `None` if the median was not requested.
     pub fn median(&self) -> Option<f64> {
         self.middle().map(|[low, high]| (i128::from(low) + i128::from(high)) as f64 / 2.0)
     }

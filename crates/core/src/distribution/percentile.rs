@@ -79,7 +79,7 @@ pub enum PercentileResolution {
     ResolutionLimited,
 }
 
-/// Values by percentage, ascending; serialised as a JSON object keyed `"99.3"`.
+/// Values by percentage, ascending; serialised as a JSON object with keys such as `"99.3"`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Percentiles<T>(pub Vec<(Percent, Option<T>)>);
 

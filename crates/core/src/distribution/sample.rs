@@ -71,17 +71,17 @@ impl Sample {
         }
     }
 
-    /// Returns the k-th smallest value, from 0.
+    /// Returns the value at 0-based rank `k`; `None` if there are not more than `k` values.
     pub fn at(&self, k: usize) -> Option<i64> {
         self.above(k).map(|x| self.base.wrapping_add(x as i64))
     }
 
-    /// Returns the smallest value.
+    /// Returns the smallest value; `None` without values.
     pub fn min(&self) -> Option<i64> {
         self.at(0)
     }
 
-    /// Returns the largest value.
+    /// Returns the largest value; `None` without values.
     pub fn max(&self) -> Option<i64> {
         self.at(self.len().checked_sub(1)?)
     }
@@ -98,7 +98,7 @@ impl Sample {
         }
     }
 
-    /// Returns a percentile as an integer. The percentile of [`Method::Linear`] is rounded.
+    /// Returns a percentile as an integer; `None` without values. The percentile of [`Method::Linear`] is rounded.
     pub fn percentile(&self, p: Percent, method: Method) -> Option<i64> {
         match method {
             Method::Linear => self.linear(p).map(|x| x.round_ties_even() as i64),
@@ -106,12 +106,12 @@ impl Sample {
         }
     }
 
-    /// Returns the percentile of the empirical distribution.
+    /// Returns the percentile of the empirical distribution; `None` without values.
     pub fn edf(&self, p: Percent) -> Option<i64> {
         self.percentile(p, Method::Edf)
     }
 
-    /// Returns the interpolated percentile (Hyndman–Fan 7).
+    /// Returns the interpolated percentile (Hyndman–Fan 7); `None` without values.
     pub fn linear(&self, p: Percent) -> Option<f64> {
         let scaled = self.len().checked_sub(1)? as u128 * u128::from(p.0);
         let (k, part) = ((scaled / 100_000) as usize, (scaled % 100_000) as f64 / 100_000.0);
@@ -120,12 +120,12 @@ impl Sample {
         Some((i128::from(self.base) + i128::from(low)) as f64 + part * step as f64)
     }
 
-    /// Returns the median, or the mean of the two middle values.
+    /// Returns the median, or the mean of the two middle values; `None` without values.
     pub fn median(&self) -> Option<f64> {
         self.twice_median_above().map(|twice| self.halved(twice))
     }
 
-    /// Returns the median minus the minimum, without loss of precision.
+    /// Returns the median minus the minimum, without loss of precision; `None` without values.
     pub fn median_above(&self) -> Option<f64> {
         self.twice_median_above().map(|twice| twice as f64 / 2.0)
     }
@@ -142,12 +142,12 @@ impl Sample {
     }
 
     /// Returns the half-sample mode (Bickel–Frühwirth), which repeatedly chooses the densest half; ties go to the
-    /// lowest half.
+    /// lowest half. `None` without values.
     pub fn half_sample_mode(&self) -> Option<f64> {
         self.twice_mode_above().map(|twice| self.halved(twice))
     }
 
-    /// Returns the half-sample mode minus the minimum.
+    /// Returns the half-sample mode minus the minimum; `None` without values.
     pub fn half_sample_mode_above(&self) -> Option<f64> {
         self.twice_mode_above().map(|twice| twice as f64 / 2.0)
     }
@@ -159,7 +159,7 @@ impl Sample {
         }
     }
 
-    /// Returns the histogram from the minimum to the 99th percentile (metrics §4).
+    /// Returns the histogram from the minimum to the 99th percentile (metrics §4); `None` without values.
     pub fn histogram(&self, bins: Bins, method: Method) -> Option<Histogram> {
         let (lo, hi) = (self.min()?, self.percentile(Percent(99_000), method)?);
         let range = hi.wrapping_sub(lo) as u64;

@@ -6,12 +6,13 @@ use crate::session::{Ending, Session};
 /// The packets of a test that are known to be received or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownPackets {
-    /// Number of packets known to be received or lost.
+    /// Number of packets sent that are known to be received or lost.
     pub sent: u64,
-    /// End of the known packets: each packet with a lower number is known, unless the session lists it as unrecorded. Skipped
-    /// packets among them were not sent.
+    /// End of the known packets: each packet with a lower number is known, unless the session lists it as unrecorded.
+    /// Skipped packets among them were not sent.
     pub end: u64,
-    /// Number of packets that may be received or lost: unrecorded packets, and packets from `end` on.
+    /// Number of packets of which it is unknown whether they were received or lost: unrecorded packets, and packets
+    /// from `end` on.
     pub unknown: u64,
     /// Number of packets from `end` on, all of them unknown.
     pub tail: u64,

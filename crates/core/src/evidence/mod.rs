@@ -1,10 +1,9 @@
 //! [`Evidence`]: the findings about one stream that a [`Judge`] receives.
 //!
-//! This crate measures and does not judge. An analysis with [`Options::judge`](crate::Options::judge) calls
-//! that judge with its evidence, and the summary contains its conclusions; `jitlat-verdict` has the judge of
-//! this project. Without a judge, a summary contains only figures. A judge is asked during the analysis
-//! because the evidence on a long stream is passed to the judge stretch by stretch, and only
-//! [`StretchFindings`] are retained.
+//! This crate measures and does not judge. An analysis with [`Options::judge`](crate::Options::judge) passes its
+//! evidence to that judge, and the summary contains the judge's conclusions; `jitlat-verdict` has the judge of this
+//! project. Without a judge, a summary contains only figures. A judge is asked during the analysis because the evidence
+//! on a long stream is passed to the judge stretch by stretch, and only [`StretchFindings`] are retained.
 
 mod known;
 mod row_notes;
@@ -45,7 +44,7 @@ pub struct Evidence<'a> {
     pub clock: &'a ClockEstimate,
     /// Notes on single rows.
     pub notes: &'a RowNotes,
-    /// Source of the arrival stamps; `None` if several sources occur.
+    /// Source of the arrival stamps; `None` if there are no stamps, or stamps from several sources.
     pub arrived_by: Option<StampSource>,
     /// Smallest and largest difference between send time and due time, in ns, with an arbitrary zero; `None` if the
     /// period is unknown.
@@ -123,11 +122,11 @@ pub struct Judgement {
     pub received: u64,
     /// Number of packets sent and not received.
     pub lost: u64,
-    /// The effect that users notice most, for tests without a cause that explains it.
+    /// The effect that users notice most, if no cause of the test explains it; otherwise `None`.
     pub felt: Option<String>,
 }
 
-/// Data for the conclusion that the figures of a summary do not contain.
+/// Data that the conclusion needs in addition to the figures of a summary.
 pub struct Conclusion<'a> {
     /// The session of the test.
     pub session: &'a Session,

@@ -39,7 +39,7 @@ pub struct RowNotes {
 
 /// Maximum number of listed TTL changes.
 const MAX_TTL_CHANGES: usize = 64;
-/// Shortest time in a host that is listed.
+/// Minimum time in a host for a packet to be listed, in ns.
 const MIN_STAY_NS: i64 = 1_000_000;
 
 impl RowNotes {

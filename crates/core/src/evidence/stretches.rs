@@ -16,7 +16,8 @@ pub const MAX_CAUSES_PER_KIND: usize = 64;
 pub struct FoundCause {
     /// The cause, with its times and packets.
     pub cause: Cause,
-    /// Approximate share of packets affected; among causes of the same severity, the larger one comes first.
+    /// Approximate share of packets affected; among causes of the same severity, the one with the larger share comes
+    /// first.
     pub harm: f64,
     /// True if the cause acts during the whole test. It is then not visible as a variation.
     pub whole_test: bool,
@@ -83,7 +84,7 @@ pub struct StretchFindings {
     pub waits: LogHistogram,
     /// Number of packets known to be received or lost.
     pub sent: u64,
-    /// Packets lost, except during outages.
+    /// Number of packets lost, without the losses during outages.
     pub lost: u64,
     /// Sum of burst ratios, each weighted by the losses of its stretch.
     pub bursts: f64,
@@ -131,7 +132,7 @@ impl Default for StretchFindings {
 }
 
 impl StretchFindings {
-    /// Returns true if these findings can result from stretches.
+    /// Returns true if an analysis of `rows` rows in stretches can have produced these findings.
     pub fn is_possible(&self, rows: u64) -> bool {
         let finite = |f: &FoundCause| {
             [f.harm, f.cause.from_s, f.cause.to_s, f.cause.confidence].iter().all(|x| x.is_finite())

@@ -22,7 +22,7 @@ pub struct LinkFit {
     pub coarse: bool,
     /// Root mean square of the residuals, in ns.
     pub residual_ns: f64,
-    /// ATM encapsulations with this overhead, if the steps are cells.
+    /// ATM encapsulations whose overhead fits the steps; empty if the steps are not ATM cells.
     pub encapsulations: Vec<String>,
     /// Rate of both directions in series, 1/(1/up + 1/down), in bits per second.
     pub series_rate: f64,
@@ -31,10 +31,11 @@ pub struct LinkFit {
 /// Significance level of steps: they are accepted if [`chance`] returns a smaller probability.
 const MAX_CHANCE: f64 = 1e-3;
 
-/// Sums of squares below this are rounding errors, in ns².
+/// Limit below which a sum of squares is a rounding error, in ns².
 const ROUNDING: f64 = 1e-9;
 
-/// Factor by which ATM cells must reduce a straight line's sum of squared residuals to be assumed.
+/// Factor by which the sum of squared residuals of a straight line must exceed that of ATM cells for cells to be
+/// assumed.
 const MIN_CELL_IMPROVEMENT: f64 = 25.0;
 
 /// Fits points (IP length, smallest round trip in ns). The result is a staircase of at least three steps if it fits
@@ -135,7 +136,7 @@ fn chance(line: f64, stairs: f64, n: usize) -> f64 {
     (stairs.max(ROUNDING) / line.max(ROUNDING)).powf((n as f64 - 4.0) / 2.0)
 }
 
-/// Least-squares fit: intercept, slope, sum of squared residuals.
+/// Fits a line by least squares. Returns intercept, slope and sum of squared residuals; `None` if x does not vary.
 fn regress(points: impl Iterator<Item = (f64, f64)> + Clone) -> Option<[f64; 3]> {
     let (slope, intercept) = fit_line(points.clone())?;
     Some([intercept, slope, points.map(|(x, y)| (y - intercept - slope * x).powi(2)).sum()])

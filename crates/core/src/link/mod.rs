@@ -57,7 +57,7 @@ impl FromStr for AccessLink {
     }
 }
 
-/// Parses a rate such as `128k`, `1.5M`, `512kbit` or `10Mbit/s` to bits per second.
+/// Parses a rate such as `128k`, `1.5M`, `512kbit` or `10Mbit/s` to bits per second; `None` if it has another form.
 fn rate(text: &str) -> Option<u64> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let unit = text[split..].trim_end_matches("/s").trim_end_matches("bit");

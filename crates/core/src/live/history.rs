@@ -21,8 +21,8 @@ pub struct HistoryBucket {
 }
 
 impl HistoryBucket {
-    /// Returns the mean delay in ns; `None` if no packet was received. For reports of the far host, this is
-    /// the mean of the medians of each second.
+    /// Returns the mean delay in ns; `None` if no packet was received. For reports from the far host, this is the mean
+    /// of the medians in the reports.
     pub fn middle(&self) -> Option<f64> {
         (self.received > 0).then(|| self.sum / f64::from(self.received))
     }

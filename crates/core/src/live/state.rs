@@ -36,7 +36,7 @@ pub struct LiveState {
     pub streams: Vec<StreamState>,
     /// Time at which the streams began; `None` before they begin.
     pub begun: Option<SteadyTime>,
-    /// Time at which the end of the streams was noticed; `None` before.
+    /// Time at which the end of the streams was noticed; `None` until then.
     pub ended: Option<SteadyTime>,
     /// Judge of the packets received so far; `None` = no verdict.
     judge: Option<SharedJudge>,
@@ -107,8 +107,8 @@ impl LiveState {
         }
     }
 
-    /// Returns the time from the start of the streams to their end, or to `now` while they run, in
-    /// seconds.
+    /// Returns the time from the start of the streams to their end, or to `now` while they run, in seconds; `None`
+    /// before they begin.
     pub fn elapsed(&self, now: SteadyTime) -> Option<f64> {
         let end = self.ended.unwrap_or(now);
         Some((end - self.begun?).0.max(0) as f64 / 1e9)

@@ -38,11 +38,12 @@ pub struct StreamState {
     /// Estimate of the clocks.
     pub clocks: ClockEstimate,
     so_far: SoFar,
-    /// Latest report of the far host, and its arrival time.
+    /// Latest report from the far host, and the time at which it was received.
     far: Option<(ReceivedSoFar, SteadyTime)>,
     begun: SteadyTime,
     arrived: Option<SteadyTime>,
-    /// Sequence number and send time of the latest packet in order.
+    /// Highest sequence number so far, and the send time of its packet in ns since the first packet was sent; `None`
+    /// before a packet has arrived here.
     latest: Option<(i64, i64)>,
     /// Analysis, in constant memory, of the packets that arrive here.
     analyzer: Option<Box<Analyzer>>,
@@ -152,7 +153,7 @@ impl StreamState {
         self.history.received(at, delay.0);
     }
 
-    /// Adds a report of the far host that arrived at `now`.
+    /// Adds a report from the far host, received at `now`.
     pub fn far_received(&mut self, so_far: &ReceivedSoFar, now: SteadyTime) {
         let (missing, since) = self.far.map_or((0, self.begun), |(far, at)| (far.missing, at));
         let missing = u32::try_from(so_far.missing.saturating_sub(missing)).unwrap_or(u32::MAX);
@@ -218,7 +219,8 @@ impl StreamState {
         (silence >= usual && !over).then_some(silence as f64 / 1e9)
     }
 
-    /// Returns the input of [`summary`], for computing it on another thread.
+    /// Returns the input of [`summary`], so that another thread can compute the summary; `None` before a packet has
+    /// arrived at this host.
     pub fn analysis(&self) -> Option<(Box<Analyzer>, Session)> {
         let analyzer = self.analyzer.clone()?;
         let next = self.latest.map_or(0, |(seq, _)| seq + 1);

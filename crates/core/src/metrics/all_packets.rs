@@ -96,7 +96,7 @@ impl<'a> AllPackets<'a> {
         self.sums().lines
     }
 
-    /// Returns the smallest delay.
+    /// Returns the smallest delay, in ns; `None` without packets.
     pub fn smallest(&self) -> Option<i64> {
         self.sums().delays.map(|[min, _]| min)
     }

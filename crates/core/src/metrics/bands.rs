@@ -61,7 +61,7 @@ pub fn spacing(values: &[f64], shortest: f64, longest: f64) -> Option<Bands> {
     })
 }
 
-/// Evenly spaced frequencies: eight per width of a peak, which is 1/range.
+/// Evenly spaced frequencies: eight per width of a peak; this width is 1/range.
 struct FrequencyGrid {
     lowest: f64,
     width: f64,
@@ -87,7 +87,8 @@ impl FrequencyGrid {
     }
 }
 
-/// Returns the first local maximum that has at least 0.7 of the greatest strength.
+/// Returns the index of the first local maximum that has at least 0.7 of the greatest strength; `None` if there is
+/// none.
 fn lowest_peak(strengths: &[f64]) -> Option<usize> {
     let highest = strengths.iter().copied().fold(0.0, f64::max);
     let is_peak = |w: &[f64]| w[1] >= w[0] && w[1] >= w[2] && w[1] >= 0.7 * highest;

@@ -35,8 +35,8 @@ fn resamples_of(n: usize) -> u32 {
     ((MAX_DRAWS / n) as u32).clamp(MIN_RESAMPLES, MAX_RESAMPLES)
 }
 
-/// Returns 95 % intervals of mean, median and 99th percentile of `values`. With few blocks, resamples vary
-/// less than independent measurements would, so the intervals are [widened](widening).
+/// Returns 95 % intervals of mean, median and 99th percentile of `values`. With few blocks, resamples vary less than
+/// independent measurements would, so the intervals are [widened](widening). `None` without values.
 fn likely(values: &[i64], block: usize, resamples: u32, seed: u64) -> Option<[[f64; 2]; 3]> {
     let (n, block) = (values.len(), block.min(values.len() / 2).max(1));
     let found = figures(&mut values.to_vec())?;

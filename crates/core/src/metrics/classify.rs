@@ -57,7 +57,7 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// Creates a classifier for a test of `packets` packets, which limits valid numbers.
+    /// Creates a classifier for a test of `packets` packets; sequence numbers below `packets` are valid.
     pub fn new(packets: u32) -> Classifier {
         Classifier { packets, accepted: SeqSet::default(), received: 0, invalid: 0 }
     }
@@ -133,7 +133,7 @@ impl Classifier {
         u32::try_from(record.seq).ok().filter(|seq| *seq < self.packets)
     }
 
-    /// Returns the packet if the row is clean.
+    /// Returns the packet of a clean row; `None` if the row is flagged or has no delay.
     #[inline]
     pub(crate) fn packet(record: &PacketRecord) -> Option<AcceptedPacket> {
         let times = record.sent().zip(record.delay()).filter(|_| record.flags.is_clean());

@@ -44,9 +44,9 @@ pub struct ClockEstimate {
     pub correction_ns: Option<i64>,
     /// True if the direction, and therefore the sign, is known.
     pub direction_known: bool,
-    /// Report of the client about its clock.
+    /// The client's report about its clock.
     pub client: HostClock,
-    /// Report of the server about its clock.
+    /// The server's report about its clock.
     pub server: HostClock,
 }
 
@@ -212,7 +212,7 @@ impl ClockEstimate {
         Some((high - i128::from(offset)).max(i128::from(offset) - low) as f64)
     }
 
-    /// Returns delay statistics corrected by this estimate.
+    /// Returns delay statistics corrected by this estimate; `None` if the correction is unknown.
     pub fn correct(&self, latency: &crate::distribution::Distribution) -> Option<Corrected> {
         let correction = self.correction_ns?;
         let less = |x: i64| x.saturating_sub(correction);
@@ -227,8 +227,8 @@ impl ClockEstimate {
         })
     }
 
-    /// Returns the sum of the maximum errors that the kernels report, in ns, if both consider their clocks
-    /// synchronised in their latest reports.
+    /// Returns the sum of the maximum errors that the two kernels report, in ns; `None` unless both consider their
+    /// clocks synchronised in their latest reports.
     pub fn synchronised(&self) -> Option<i64> {
         // The state after the stream is newer; clocks may synchronise during a test.
         let error = |host: &HostClock| {

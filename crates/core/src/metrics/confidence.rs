@@ -15,7 +15,7 @@ pub struct Inference {
     pub mean_ci99: Option<[f64; 2]>,
     /// Lag-1 autocorrelation in send order.
     pub acf1_send_order: Option<f64>,
-    /// True if the lag-1 autocorrelation is insignificant, which makes the t interval valid.
+    /// True if the lag-1 autocorrelation is insignificant, which makes the t interval valid; `None` if that is unknown.
     pub t_valid: Option<bool>,
     /// n(1 − ρ)/(1 + ρ): number of independent samples that would give the mean the same precision.
     pub effective_n: Option<f64>,

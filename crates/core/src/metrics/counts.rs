@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Counts {
     /// Number of packets sent: the N of every loss figure.
     pub sent: u64,
-    /// Rows of the log: all datagrams received.
+    /// Number of rows of the log, that is, of all datagrams received.
     pub received: u64,
     /// Number of valid packets received, without duplicates; all other figures are about these packets.
     pub unique_valid: u64,

@@ -11,12 +11,12 @@ pub struct Dejitter {
     pub codec: String,
     /// One point per buffer size.
     pub curve: Vec<DejitterPoint>,
-    /// The smallest buffer of the curve with the best MOS, in ms.
+    /// Size of the smallest buffer that achieves the best MOS of the curve, in ms.
     pub best_buffer_ms: Option<f64>,
-    /// The smallest buffer of the curve with at most 1 % total loss, in ms; `None` if no buffer of the curve
+    /// Size of the smallest buffer of the curve with at most 1 % total loss, in ms; `None` if no buffer of the curve
     /// achieves that.
     pub smallest_buffer_for_1pct_loss_ms: Option<f64>,
-    /// The smallest buffer, of any size, with which at most 1 % of packets are late, in ns.
+    /// Smallest buffer size with which at most 1 % of packets are late, in ns; not limited to the sizes of the curve.
     pub buffer_for_1pct_late_ns: Option<i64>,
     /// Number of packets that would be lost with an adaptive buffer (Ramjee's algorithm 1), including packets that the
     /// network lost.
@@ -100,7 +100,7 @@ const CODECS: [(&str, f64, f64, f64); 5] = [
 ];
 
 impl VoiceCodec {
-    /// Returns a codec with published figures; the name may be in upper or lower case.
+    /// Returns the codec with this name, in upper or lower case, if its figures are published; otherwise `None`.
     pub fn named(name: &str) -> Option<VoiceCodec> {
         let (name, ie, bpl, delay_ms) = *CODECS.iter().find(|c| c.0.eq_ignore_ascii_case(name))?;
         Some(VoiceCodec { name: name.to_owned(), ie, bpl, delay_ms, user_declared: false })
@@ -133,7 +133,7 @@ use crate::time::Span;
 pub struct ReceiverModel<'a> {
     /// Assumed codec.
     pub codec: &'a VoiceCodec,
-    /// Effect of delay on quality.
+    /// Model of the effect of delay on quality.
     pub model: DelayModel,
     /// Buffer sizes of the curve.
     pub buffers: &'a [Span],
@@ -271,7 +271,7 @@ fn late(sample: &Sample, min: i64, buffer: Span) -> u64 {
     (sample.len() - sample.count_at_most(min.saturating_add(buffer.0))) as u64
 }
 
-/// Returns the smallest buffer with at least `part`/`whole` of the packets on time, in ns.
+/// Returns the smallest buffer with at least `part`/`whole` of the packets on time, in ns; `None` without packets.
 fn on_time_share(sample: &Sample, min: i64, part: usize, whole: usize) -> Option<i64> {
     let on_time = (sample.len() as u128 * part as u128).div_ceil(whole as u128) as usize;
     Some(sample.at(on_time.max(1) - 1)?.saturating_sub(min))
@@ -333,8 +333,8 @@ struct Adaptive {
     mean_offset: Option<f64>,
 }
 
-/// Ramjee et al., algorithm 1: running means of delay and of its deviation. The play-out offset d + 4v changes only at
-/// talk-spurt boundaries. Delays are relative to the smallest.
+/// Simulates the adaptive buffer of Ramjee et al., algorithm 1: running means of delay and of its deviation. The
+/// play-out offset d + 4v changes only at talk-spurt boundaries. Delays are relative to the smallest.
 fn adaptive(series: &Series<'_>, min: i64, spurt: u32, alpha: f64) -> Adaptive {
     let spurt = u64::from(spurt.max(1));
     // The estimates start with the first packet's delay.
@@ -359,7 +359,7 @@ fn adaptive(series: &Series<'_>, min: i64, spurt: u32, alpha: f64) -> Adaptive {
 }
 
 impl Dejitter {
-    /// Returns the best mean opinion score over the buffer sizes of the curve.
+    /// Returns the best mean opinion score over the buffer sizes of the curve; `None` if the curve is empty.
     pub fn best_mos(&self) -> Option<f64> {
         self.curve.iter().map(|p| p.mos).max_by(f64::total_cmp)
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// Displacement threshold DT of both bounded algorithms.
+/// Threshold of the bounded algorithms of RFC 5236: DT of the reorder density, and BT of the buffer occupancy.
 pub const THRESHOLD: u32 = 128;
 
 /// Number of packets per displacement: small displacements in an array, large ones in a map.

@@ -35,7 +35,7 @@ impl Default for EventCounts {
     }
 }
 
-/// Position of an event, and the number of packets of the kind in it.
+/// Position of an event, and the number of counted packets in it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Cluster {
     start: u64,
@@ -152,7 +152,7 @@ impl Level {
 }
 
 impl EventCounts {
-    /// Adds `len` consecutive packets of the kind, the first of which has the number `start`.
+    /// Adds `len` consecutive packets of the counted kind, the first of which has the number `start`.
     pub fn push(&mut self, start: u64, len: u64) {
         self.count = self.count.saturating_add(len);
         let cluster = Cluster { start, end: start.saturating_add(len), count: len };
@@ -169,19 +169,19 @@ impl EventCounts {
         }
     }
 
-    /// Returns the number of packets of the kind.
+    /// Returns the number of packets of the counted kind.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Returns true if this can be the state after the packets below `next`, of which `count` are of the kind.
+    /// Returns true if this can be the state after the packets below `next`, of which `count` are of the counted kind.
     pub(crate) fn is_possible(&self, next: u64, count: u64) -> bool {
         self.count == count
             && self.levels.len() == LEVELS
             && self.levels.iter().all(|level| level.is_possible(next, count))
     }
 
-    /// Returns the share of the kind among the packets below `end`, `n` of which are known, with its interval.
+    /// Returns the share of the counted kind among the packets below `end`, `n` of which are known, with its interval.
     pub fn share(&self, end: u64, n: u64) -> ShareInterval {
         let n = n.max(self.count);
         let mut found = ShareInterval { absent: Some(NoInterval::NoEvent), ..ShareInterval::default() };
@@ -206,8 +206,8 @@ impl EventCounts {
         found
     }
 
-    /// Returns the largest separation at which few independent events would be merged, and the events at this
-    /// separation.
+    /// Returns the largest separation at which few independent events would be merged, as an exponent of 2, and the
+    /// events at this separation; `None` without events.
     fn level(&self, end: u64) -> Option<(usize, &Level)> {
         let few =
             |k: usize, level: &Level| (level.events as f64) * (1u64 << k) as f64 <= MAX_CHANCE * end as f64;
@@ -245,16 +245,17 @@ pub fn beta_interval(share: f64, n: f64) -> Option<[f64; 2]> {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ShareInterval {
-    /// Number of events: groups of such packets with fewer than `separation` other packets between them.
+    /// Number of events. An event is a group of the counted packets, for example lost ones, with fewer than
+    /// `separation` other packets between neighbours.
     pub events: u64,
     /// Separation of events, in packets; `None` without events.
     pub separation: Option<u64>,
     /// Variance of the share divided by that of independent packets; if there is only one event, computed for events of
     /// geometric size.
     pub design_effect: Option<f64>,
-    /// Number of independent packets that would determine the share as precisely.
+    /// Number of independent packets that would determine the share as precisely; `None` if it is unknown.
     pub effective_n: Option<f64>,
-    /// 95 % interval of the share.
+    /// 95 % interval of the share; `None` if there is none, for the reason in `absent`.
     pub ci95: Option<[f64; 2]>,
     /// Reason why there is no interval; `None` if there is one.
     pub absent: Option<NoInterval>,
@@ -293,7 +294,7 @@ pub struct QuantileInterval {
     pub effective_n: Option<f64>,
     /// Smallest effective number for which there is an interval.
     pub required_n: f64,
-    /// 95 % interval, in ns.
+    /// 95 % interval, in ns; `None` if there is none, for the reason in `absent`.
     pub ci95: Option<[i64; 2]>,
     /// Reason why there is no interval; `None` if there is one.
     pub absent: Option<NoInterval>,
@@ -368,7 +369,8 @@ pub fn quantile_interval(
     QuantileInterval { ci95: Some([low, high]), absent: None, ..found }
 }
 
-/// Returns the value at `share` (0…1) of the sorted delays, interpolated linearly between neighbours.
+/// Returns the value at `share` (0…1) of the sorted delays, interpolated linearly between neighbours; `None` without
+/// delays.
 fn value_at(sample: &Sample, n: usize, share: f64) -> Option<i64> {
     let rank = (share * (n as f64 + 1.0)).clamp(1.0, n as f64);
     let low = (rank.floor() as usize).saturating_sub(1);
@@ -377,7 +379,8 @@ fn value_at(sample: &Sample, n: usize, share: f64) -> Option<i64> {
 }
 
 /// Returns the shares between which the p-quantile lies with 95 % confidence among `n` effective packets. Where the
-/// largest value is below the quantile in more than 2.5 % of cases, the lower end is lowered in exchange.
+/// largest value is below the quantile in more than 2.5 % of cases, the lower end is lowered in exchange. `None` if `n`
+/// is below 1.
 fn ranks_of_quantile(n: f64, p: f64) -> Option<[f64; 2]> {
     let all_below = p.powf(n);
     let (low, high) =
@@ -391,16 +394,16 @@ fn ranks_of_quantile(n: f64, p: f64) -> Option<[f64; 2]> {
     (n >= 1.0).then(|| ends.map(|k| k / (n + 1.0)))
 }
 
-/// Returns the design effect of the share of `above`, with its degrees of freedom. It is computed from 20 and from 40
-/// blocks, and the difference between the two corrects for the correlation that remains between blocks. Used for rare
-/// packets.
+/// Returns the design effect of the share of true values in `above`, with its degrees of freedom. It is computed from
+/// 20 and from 40 blocks, and the difference between the two corrects for the correlation that remains between blocks.
+/// Used for rare packets.
 pub fn design_effect_fixed(above: &[bool]) -> (f64, u64) {
     let [long, short] = [20, 40].map(|blocks| design_effect_of_blocks(above, above.len() / blocks));
     ((2.0 * long - short).max(long).max(MIN_QUANTILE_EFFECT), 14)
 }
 
-/// Returns the design effect of the share of `above`, with its degrees of freedom, from blocks that are as long as
-/// the correlation requires.
+/// Returns the design effect of the share of true values in `above`, with its degrees of freedom, from blocks that are
+/// as long as the correlation requires.
 pub fn design_effect_adaptive(above: &[bool]) -> (f64, u64) {
     let n = above.len();
     let least = ((n as f64).cbrt().ceil() as usize).max(1);
@@ -415,8 +418,8 @@ pub fn design_effect_adaptive(above: &[bool]) -> (f64, u64) {
     ((2.0 * long - short).max(long).max(MIN_QUANTILE_EFFECT), df.max(1))
 }
 
-/// Returns the variance of the counts in blocks of `block` packets, divided by that of independent packets; 1 below
-/// two blocks or without variation.
+/// Returns the variance of the number of true values of `above` in blocks of `block` packets, divided by that of
+/// independent packets; 1 below two blocks or without variation.
 fn design_effect_of_blocks(above: &[bool], block: usize) -> f64 {
     let (n, block) = (above.len(), block.max(1));
     let count = |these: &[bool]| these.iter().filter(|x| **x).count() as f64;

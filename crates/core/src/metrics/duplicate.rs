@@ -77,8 +77,8 @@ impl Copies {
         numbers.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u64)).collect()
     }
 
-    /// Returns the figures for `accepted` distinct packets. If `first` is given, they include the times from first
-    /// copies to duplicates.
+    /// Returns the figures for `accepted` distinct packets. `first` contains these packets and their sequence numbers;
+    /// with it, the figures include the times from first copies to duplicates.
     pub fn figures(&self, accepted: u64, first: Option<(&Series<'_>, &SeqSet)>) -> Duplicates {
         let duplicated = self.by_number();
         let mut hist = BTreeMap::new();

@@ -146,7 +146,8 @@ impl Hull {
     }
 
     /// Returns the edge whose span contains the mean time `sum/n` (half-open; the last edge is closed). It is the line
-    /// below all points with the smallest sum of distances: the linear programme of Moon, Skelly and Towsley.
+    /// below all points with the smallest sum of distances: the linear programme of Moon, Skelly and Towsley. `None`
+    /// below two vertices.
     pub fn edge(&self, sum: i128, n: u64) -> Option<[HullPoint; 2]> {
         let beyond = |t: i64| i128::from(t).saturating_mul(n.into()) > sum;
         let last = self.0.len().checked_sub(1).filter(|last| *last > 0)?;

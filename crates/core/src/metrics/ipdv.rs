@@ -212,7 +212,7 @@ impl StreamingIpdv {
         }
     }
 
-    /// Returns the delay of packet `seq` if it is still stored.
+    /// Returns the delay of packet `seq`; `None` if it is no longer stored.
     #[inline]
     fn delay_of(&self, seq: u32) -> Option<i64> {
         self.recent[seq as usize % DELAY_WINDOW].filter(|recent| recent.0 == seq).map(|recent| recent.1)

@@ -13,9 +13,9 @@ use std::sync::OnceLock;
 /// Counts taken while packets arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ArrivalCounts {
-    /// Number of packets known to be received or lost.
+    /// Number of packets sent that are known to be received or lost.
     pub sent: u64,
-    /// True if some packets may be received or lost.
+    /// True if it is unknown whether some packets were received or lost.
     pub tail_unknown: bool,
     /// End of the known packets: each packet with a lower number is known, unless the session lists it as unrecorded.
     pub end: u64,

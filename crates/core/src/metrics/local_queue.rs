@@ -6,7 +6,8 @@ use crate::time::StampSource;
 use serde::{Deserialize, Serialize};
 
 /// Time that received packets spent in the queue of the sending host's interface, in ns. The packets waited before
-/// their send stamp, so the path's delay excludes this time. Applications experience both.
+/// their send stamp, so the path's delay excludes this time. Applications experience both the path's delay and this
+/// time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]

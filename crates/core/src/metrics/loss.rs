@@ -41,7 +41,7 @@ pub struct Loss {
     pub lag1: Option<f64>,
     /// Loss events, and the interval of the ratio that accounts for bursts.
     pub events: ShareInterval,
-    /// Upper limit of the ratio with 95 % confidence if nothing was lost: 3/N.
+    /// Upper limit of the ratio with 95 % confidence if nothing was lost: 3/N; otherwise `None`.
     pub rule_of_three: Option<f64>,
     /// Wald–Wolfowitz runs test.
     pub runs_test: Option<RunsTest>,
@@ -119,7 +119,7 @@ pub struct GilbertElliott {
 pub struct RunsTest {
     /// Number of runs of both kinds.
     pub runs: u64,
-    /// Number of runs expected of independent losses.
+    /// Expected number of runs if losses were independent.
     pub mu: f64,
     /// Standard score of the number of runs: below −1.96 bursty, above 1.96 anti-clustered.
     pub z: Option<f64>,
@@ -343,7 +343,8 @@ pub fn burst_ratio(lost: u64, runs: u64, n: u64) -> Option<f64> {
     (lost < n && runs > 0).then(|| lost as f64 / runs as f64 * (1.0 - lost as f64 / n as f64))
 }
 
-/// Returns the correlation between the losses of neighbouring packets: Σ(l_i − l̄)(l_{i+1} − l̄) / Σ(l_i − l̄)².
+/// Returns the correlation between the losses of neighbouring packets, Σ(l_i − l̄)(l_{i+1} − l̄) / Σ(l_i − l̄)²; `None`
+/// below three packets, or if no packet or every packet is lost.
 fn lag1(g: &GilbertFit, n: u64, lost: u64, from_start: bool, to_end: bool) -> Option<f64> {
     if n < 3 || lost == 0 || lost >= n {
         return None;
@@ -354,7 +355,8 @@ fn lag1(g: &GilbertFit, n: u64, lost: u64, from_start: bool, to_end: bool) -> Op
     Some(products / (lost as f64 * (1.0 - mean)))
 }
 
-/// Returns Wilson's interval widened for correlated losses: its half-width is multiplied by √((1 + ρ)/(1 − ρ)).
+/// Returns Wilson's interval widened for correlated losses: its half-width is multiplied by √((1 + ρ)/(1 − ρ)). `None`
+/// without packets.
 fn widened(lost: u64, n: u64, rho: f64) -> Option<[f64; 2]> {
     let (centre, half) = stat::wilson_parts(lost, n)?;
     let rho = rho.clamp(0.0, 1.0);

@@ -1,4 +1,4 @@
-//! [`Metric`]: the trait that files in the folder `listed` implement. [`MetricEntry`]: an entry of the list
+//! [`Metric`]: the trait that the types in the module `listed` implement. [`MetricEntry`]: an entry of the list
 //! [`METRICS`](super::METRICS). [`States`]: the states of all listed metrics while packets arrive.
 
 use super::all_packets::AllPackets;

@@ -1,9 +1,9 @@
 //! The metrics.
 //!
-//! Each file contains the formulas of one metric, its definition, and the clause that defines it. The files in the
-//! folder `listed` implement `Metric` for these metrics, and `METRICS` lists these implementations. Summaries, tables,
-//! columns, thresholds, roll-ups and help follow from the list, both in exact analyses and in constant memory. Order
-//! statistics are read from a [`crate::distribution::Sample`], and metrics that depend on the send order take a
+//! Each file contains the formulas of one metric, its definition, and the clause that defines it. The module `listed`
+//! implements `Metric` for each metric, and `METRICS` lists these implementations. Summaries, tables, columns,
+//! thresholds, roll-ups and help follow from the list, both in exact analyses and in constant memory. Order statistics
+//! are read from a [`crate::distribution::Sample`], and metrics that depend on the send order take a
 //! [`series::Series`].
 
 pub(crate) mod all_packets;

@@ -173,22 +173,22 @@ impl Moments {
         self.n
     }
 
-    /// Returns the smallest value.
+    /// Returns the smallest value; `None` without values.
     pub fn min(&self) -> Option<i64> {
         (self.n > 0).then_some(self.min)
     }
 
-    /// Returns the largest value.
+    /// Returns the largest value; `None` without values.
     pub fn max(&self) -> Option<i64> {
         (self.n > 0).then_some(self.max)
     }
 
-    /// Returns the mean.
+    /// Returns the mean; `None` without values.
     pub fn mean(&self) -> Option<f64> {
         self.mean_above(0)
     }
 
-    /// Returns the mean of x − `base`.
+    /// Returns the mean of x − `base`; `None` without values.
     pub fn mean_above(&self, base: i64) -> Option<f64> {
         if self.n == 0 {
             return None;
@@ -207,7 +207,7 @@ impl Moments {
         (self.n > 1).then(|| (self.sum_of_squares() / (self.n - 1) as f64).sqrt())
     }
 
-    /// Returns the standard deviation with divisor n.
+    /// Returns the standard deviation with divisor n; `None` without values.
     pub fn stddev_pop(&self) -> Option<f64> {
         (self.n > 0).then(|| (self.sum_of_squares() / self.n as f64).sqrt())
     }
@@ -310,7 +310,7 @@ impl Extremes {
         Extremes { sent: of(self.sent, other.sent), delay: of(self.delay, other.delay) }
     }
 
-    /// Returns the extremes of two groups, each of which may be empty.
+    /// Returns the extremes of two groups together; `None` stands for an empty group.
     pub fn of_both(a: Option<Extremes>, b: Option<Extremes>) -> Option<Extremes> {
         a.map_or(b, |a| Some(b.map_or(a, |b| a.with(&b))))
     }
@@ -363,8 +363,8 @@ impl CoMoments {
         });
     }
 
-    /// Adds packets, given by their send times and delays in arrival order. Returns the smallest and the largest value
-    /// of each.
+    /// Adds packets, given by their send times and delays in arrival order. Returns the extremes of the send times and
+    /// of the delays; `None` without packets.
     pub fn add_all(&mut self, sent: &[i64], delay: &[i64]) -> Option<Extremes> {
         let chunks = sent.chunks(CHUNK).zip(delay.chunks(CHUNK));
         chunks.fold(None, |all, (sent, delay)| Extremes::of_both(all, Some(self.add_chunk(sent, delay))))
@@ -412,7 +412,7 @@ impl CoMoments {
         self.n
     }
 
-    /// Fits delay on send time. x is the time since the earliest send time, in ns.
+    /// Fits delay on send time. x is the time since the earliest send time, in ns. `None` if no line can be fitted.
     pub fn on_send(&self) -> Option<FittedLine> {
         let x0 = (i128::from(self.origin.0) - i128::from(self.earliest)) as f64;
         self.line(
@@ -422,7 +422,7 @@ impl CoMoments {
         )
     }
 
-    /// Fits delay on arrival time. x is the time since the first arrival, in ns.
+    /// Fits delay on arrival time. x is the time since the first arrival, in ns. `None` if no line can be fitted.
     pub fn on_arrival(&self) -> Option<FittedLine> {
         // The origin is the first arrival, so x = t + d, both relative to it. The sums are added as integers and then
         // converted to doubles: when a queue is flushed, arrivals vary far less than send times or delays, and doubles

@@ -119,7 +119,7 @@ impl HeldNumbers {
         }
     }
 
-    /// Returns the smallest stored number; all are above `expected`.
+    /// Returns the smallest stored number; `None` if none is stored. All stored numbers are above `expected`.
     fn smallest(&self, expected: u64) -> Option<u32> {
         // The ring is read from the bit of `expected`. The bits before it in the same word belong to the largest
         // numbers.

@@ -16,18 +16,18 @@ pub struct MeanRate {
     pub throughput_bps: Option<f64>,
 }
 
-/// Requested, transmitted and received rate.
+/// Mean time between packets and the resulting rates: as requested, as sent, and as received.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct MeanPeriods {
-    /// Requested rate; `None` if the header of a log has no valid period.
+    /// Requested period and rate; `None` if the header of a log has no valid period.
     pub target: Option<MeanRate>,
-    /// Rate at which packets were sent, from the send times of the lowest and the highest accepted sequence number.
-    /// Loss does not bias it.
+    /// Period and rate at which packets were sent, from the send times of the lowest and the highest accepted sequence
+    /// number. Loss does not bias them.
     pub tx: Option<MeanRate>,
-    /// Rate at which packets were received, from the number of accepted packets and the times of the first and the last
-    /// arrival. Loss lowers it.
+    /// Period and rate at which packets were received, from the number of accepted packets and the times of the first
+    /// and the last arrival. Loss lowers the rate.
     pub rx: Option<MeanRate>,
 }
 
@@ -40,7 +40,7 @@ impl MeanRate {
 }
 
 impl MeanPeriods {
-    /// Returns the requested rate, before anything was sent.
+    /// Returns the requested period and rate only, as known before anything was sent.
     pub fn target_only(session: &Session) -> MeanPeriods {
         let target = session.period().map(|p| MeanRate::new(p.0 as f64, session.payload()));
         MeanPeriods { target, tx: None, rx: None }
@@ -51,7 +51,7 @@ use super::classify::AcceptedPacket;
 use super::one_pass::{Merge, OnePass};
 use super::series::Series;
 
-/// The extreme accepted packets, by sequence number and by arrival, from which the mean periods follow.
+/// The first and last accepted packets by sequence number and by arrival, which determine the mean periods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PacketExtent {
     n: u64,
@@ -163,11 +163,12 @@ impl Merge for PacketExtent {
 
 impl MeanPeriods {
     /// Returns the mean time between packets, in ns: the requested one, or the transmit period if none was requested.
+    /// `None` if both are unknown.
     pub fn mean(&self) -> Option<f64> {
         self.target.or(self.tx).map(|rate| rate.period_ns)
     }
 
-    /// Computes the requested, transmitted and received rate.
+    /// Computes the requested, transmitted and received periods and rates.
     pub fn new(session: &Session, extent: &PacketExtent) -> MeanPeriods {
         let (tx, rx) = extent.periods();
         let rate = |period| MeanRate::new(period, session.payload());

@@ -42,7 +42,7 @@ pub struct Trend {
     pub verdict: TrendVerdict,
     /// Slope of delay on send time. The verdict refers to this slope.
     pub m_send: f64,
-    /// 95 % interval of this slope, computed from batches.
+    /// 95 % interval of `m_send`, computed from batches.
     pub m_send_ci95: Option<[f64; 2]>,
     /// Pearson's r of delay on send time.
     pub r: Option<f64>,

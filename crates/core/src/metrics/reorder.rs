@@ -23,7 +23,7 @@ pub struct Reordering {
     pub max_late_time_ns: Option<i64>,
     /// Largest byte offset (§4.4).
     pub max_byte_offset: Option<u64>,
-    /// Completed runs without reordering (§4.6).
+    /// Number of completed runs without reordering (§4.6).
     pub free_runs: u64,
     /// Number of packets in order.
     pub in_order: u64,
@@ -50,13 +50,13 @@ pub struct Reordering {
 pub struct ReorderDensity {
     /// Share of packets with positive displacement, in percent.
     pub percent_late: f64,
-    /// Packets with negative displacement, in percent.
+    /// Share of packets with negative displacement, in percent.
     pub percent_early: f64,
     /// Mean absolute displacement.
     pub mean_displacement: f64,
     /// Mean of the positive displacements.
     pub mean_late_displacement: Option<f64>,
-    /// −Σ RD ln RD.
+    /// Entropy of the reorder density: −Σ RD ln RD.
     pub entropy: f64,
     /// Mean loss-aware occupancy.
     pub mean_occupancy: f64,
@@ -99,9 +99,10 @@ pub struct ReorderCounter {
     sum_sq: u64,
     /// Maximum number of stretches, beyond which the older half is forgotten; 0 = no limit.
     limit: usize,
-    /// Arrivals before this index are no longer in `ascent`.
+    /// Index before which arrivals are no longer in `ascent`.
     forgotten: u64,
-    /// Arrival indices of the first discontinuities that are no longer in `maxima`.
+    /// Arrival indices of the discontinuities whose stretches were removed from `maxima`; only the first of them, up to
+    /// the limit of listed gaps.
     positions: Vec<u64>,
     /// True after [`ReorderCounter::mark`].
     marked: bool,
@@ -215,8 +216,9 @@ impl ReorderCounter {
         self.marked = true;
     }
 
-    /// Adds the packets that `whole` contains in addition to its earlier state `lead`, in which it was marked. Their
-    /// numbers must be above all numbers in this counter, except the numbers that `lead` also contains.
+    /// Adds the packets that `whole` contains in addition to its earlier state `lead`. `whole` must have been
+    /// [marked](ReorderCounter::mark) in that state. The added numbers must be above all numbers in this counter,
+    /// except the numbers that `lead` also contains.
     pub(crate) fn join(&mut self, mut whole: ReorderCounter, lead: &ReorderCounter) {
         let (before, begin) = (self.arrivals, lead.arrivals);
         let later = whole.arrivals.saturating_sub(begin);
@@ -438,8 +440,8 @@ fn unbounded_occupancy(series: &Series<'_>) -> Option<BTreeMap<u64, u64>> {
     Some((0..).zip(found).filter(|(_, arrivals)| *arrivals > 0).collect())
 }
 
-/// Returns the maximum, over all packets, of the number of packets that were sent later but arrived earlier.
-/// Takes O(n log n) time.
+/// Returns the maximum, over all packets, of the number of packets that were sent later but arrived earlier. Takes O(n
+/// log n) time. `None` if no packet is reordered.
 fn largest_inversion(series: &Series<'_>) -> Option<u64> {
     let mut most = None;
     for (stretch, positions) in series.displaced() {

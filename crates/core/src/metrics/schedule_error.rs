@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 pub struct ScheduleError {
     /// Assumed start of the schedule, in ns since 1970.
     pub anchor_ns: i64,
-    /// Error of the earliest packet, compared with its due time.
+    /// Smallest error: that of the packet that was earliest relative to its due time.
     pub min: i64,
     /// Median error.
     pub median: f64,
     /// 99th percentile of the error.
     pub p99: i64,
-    /// Error of the latest packet, compared with its due time.
+    /// Largest error: that of the packet that was latest relative to its due time.
     pub max: i64,
     /// Number of packets more than half a period late.
     pub over_half_period: u64,
@@ -48,7 +48,7 @@ pub struct Stretched {
 pub struct HandedOver {
     /// 99th percentile of the error.
     pub p99: i64,
-    /// Error of the latest packet, compared with its due time.
+    /// Largest error: that of the packet that was latest relative to its due time.
     pub max: i64,
     /// Number of packets more than half a period late.
     pub over_half_period: u64,
@@ -101,7 +101,7 @@ impl DueTimes {
         Some(DueTimes::Shifted(Box::new(ShiftedTimes { planned, shifts: shifts.to_vec(), next: 0, by: 0 })))
     }
 
-    /// Creates the due times of the original schedule, without shifts.
+    /// Creates the due times of the original schedule, without shifts; `None` in the same cases as [`DueTimes::new`].
     pub fn planned(spec: &TestSpec, last: u32, received: usize) -> Option<DueTimes> {
         let period = spec.period().0;
         Some(match spec.schedule() {
@@ -144,7 +144,8 @@ impl DueTimes {
 }
 
 /// Returns the smallest and the largest send time − due time of the packets of `series`, in ns, with an arbitrary zero:
-/// the same values as [`SendErrors::new`] for a schedule that was not shifted.
+/// the same values as [`SendErrors::new`] for a schedule that was not shifted. `None` without packets, or if the due
+/// times are unknown.
 pub fn extreme_errors(series: &Series<'_>, spec: &TestSpec) -> Option<[i64; 2]> {
     let last = series.len().checked_sub(1)?;
     match DueTimes::planned(spec, series.get(last).seq, series.len())? {
@@ -176,8 +177,8 @@ pub struct SendErrors {
 }
 
 impl SendErrors {
-    /// Computes the errors of `series` against the schedule of `session`. `None` without packets, or if a Poisson
-    /// schedule cannot be drawn again because the test is enormous and few packets were received.
+    /// Computes the errors of `series` against the schedule of `session`. `None` without packets, or if the due times
+    /// are unknown (see [`DueTimes::new`]).
     pub fn new(series: &Series<'_>, session: &Session) -> Option<SendErrors> {
         let last = series.len().checked_sub(1)?;
         let due = DueTimes::new(session, series.get(last).seq, series.len())?;
@@ -283,8 +284,8 @@ impl SendErrors {
         Some(Stretched { late: total, rate: packets * 1e9 / lasted, asked: packets * 1e9 / planned })
     }
 
-    /// Returns the errors without `waits`, the times in the host's own queue by sequence number; `None` if there are
-    /// none.
+    /// Returns the errors of the program: the errors minus `waits`, the times in the host's own queue by sequence
+    /// number. `None` if `waits` is empty.
     pub fn handed_over(
         &self,
         series: &Series<'_>,
@@ -321,7 +322,8 @@ impl ScheduleError {
         self.handed_over.unwrap_or(HandedOver { p99, max, over_half_period })
     }
 
-    /// Computes the statistics from a histogram of send time − due time, for packets due every `period` ns.
+    /// Computes the statistics from a histogram of send time − due time, for packets due every `period` ns; `None` if
+    /// the histogram is empty.
     pub fn approximate(offsets: &LogHistogram, period: i64) -> Option<ScheduleError> {
         let quantiles = offsets.quantiles();
         let anchor_ns = quantiles.edf(Percent(1_000))?;

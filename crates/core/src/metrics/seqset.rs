@@ -152,7 +152,7 @@ impl SeqSet {
         self.len == 0
     }
 
-    /// Returns the largest element.
+    /// Returns the largest element; `None` if the set is empty.
     pub fn max(&self) -> Option<u32> {
         self.indices.iter().rev().find_map(|(&page, &index)| {
             let words = &self.pages[index as usize];
@@ -191,8 +191,8 @@ impl SeqSet {
         self.indices.len()
     }
 
-    /// Forgets the page with the smallest numbers. Returns its runs and the first number after it. Forgotten
-    /// numbers still count in [`SeqSet::len`].
+    /// Forgets the page with the smallest numbers. Returns its runs and the first number after it; `None` if no page is
+    /// left. Forgotten numbers still count in [`SeqSet::len`].
     pub fn retire(&mut self) -> Option<(Vec<SeqRun>, u64)> {
         let (page, index) = self.indices.pop_first()?;
         let base = u64::from(page) * u64::from(PAGE);
@@ -203,7 +203,7 @@ impl SeqSet {
         Some((SeqRuns { words, word: (0, 0), pending: None }.collect(), base + u64::from(PAGE)))
     }
 
-    /// Prepares for calls of [`Ranks::of`].
+    /// Returns the ranks of the numbers in the set, which [`Ranks::of`] looks up.
     pub fn ranks(&self) -> Ranks<'_> {
         let mut before = vec![0; self.pages.len()];
         let mut sum = 0;
@@ -223,8 +223,7 @@ pub struct Ranks<'a> {
 }
 
 impl Ranks<'_> {
-    /// Returns the rank of `seq`: the number of elements of the set that are below it; 0 if `seq` is not in
-    /// the set.
+    /// Returns the rank of `seq`, which must be in the set: the number of elements below it.
     #[inline]
     pub fn of(&mut self, seq: u32) -> u32 {
         let index = match self.recent {
@@ -253,7 +252,7 @@ pub struct SeqRun {
     pub len: u64,
 }
 
-/// Iterates over maximal runs of set bits, given ascending pairs of a word and the number of its lowest bit.
+/// Iterator over maximal runs of set bits, given ascending pairs of a word and the number of its lowest bit.
 pub struct SeqRuns<W> {
     words: W,
     word: (u64, u64),

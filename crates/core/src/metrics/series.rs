@@ -244,7 +244,7 @@ impl<'a> Series<'a> {
         self.samples.arrived(k)
     }
 
-    /// Returns send time and delay of the k-th accepted packet in send order.
+    /// Returns the send time and the delay of the k-th accepted packet in send order.
     #[inline]
     pub fn times(&self, k: usize) -> (i64, i64) {
         let k = self.arrival(k);
@@ -328,12 +328,12 @@ impl<'a> Series<'a> {
         self.sent().in_order
     }
 
-    /// Returns the smallest send time.
+    /// Returns the smallest send time; `None` without packets.
     pub fn earliest(&self) -> Option<i64> {
         self.sent().extremes.map(|[earliest, _]| earliest)
     }
 
-    /// Returns the largest send time.
+    /// Returns the largest send time; `None` without packets.
     pub fn latest(&self) -> Option<i64> {
         self.sent().extremes.map(|[_, latest]| latest)
     }

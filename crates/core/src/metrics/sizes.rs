@@ -21,7 +21,8 @@ pub struct SizeFit {
 }
 
 impl SizeFit {
-    /// Returns the rate of all links in series, both directions together, in bits per unit of time: 8/b.
+    /// Returns the rate of all links in series, both directions together, in bits per unit of time: 8/b. `None` if time
+    /// does not increase with size.
     pub fn series_rate(&self) -> Option<f64> {
         (self.per_byte > 0.0).then(|| 8.0 / self.per_byte)
     }
@@ -114,9 +115,9 @@ fn sse(points: impl Iterator<Item = (f64, f64)>, (slope, intercept): (f64, f64))
     points.map(|(x, y)| (y - intercept - slope * x).powi(2)).sum()
 }
 
-/// F test of two additional parameters (cell and overhead) at p < 10⁻³. With two numerator degrees of freedom and d = n
-/// − 4 denominator degrees of freedom, the tail of F has a closed form: (1 + 2F/d)^(−d/2) = (SSE/SSE of the
-/// line)^(d/2).
+/// Returns true if two additional parameters (cell and overhead) improve the fit significantly: an F test at p < 10⁻³.
+/// With two numerator degrees of freedom and d = n − 4 denominator degrees of freedom, the tail of F has a closed form:
+/// (1 + 2F/d)^(−d/2) = (SSE/SSE of the line)^(d/2).
 fn beats(sse: f64, sse_line: f64, n: usize, scale: f64) -> bool {
     if n < 6 {
         return false;

@@ -19,7 +19,8 @@ pub struct SkewHull {
     pub residual_max_ns: f64,
     /// Mean height of the points above the line, in ns.
     pub residual_mean_ns: f64,
-    /// Slopes of the first and the second half of the run.
+    /// Slopes of the lines below the first and the second half of the packets; `None` if a half has no line, or if the
+    /// hull was computed in one pass.
     pub alpha_halves: Option<[f64; 2]>,
     /// True if the slope is a reliable estimate of clock skew: the edge spans more than a quarter of the run, the
     /// slopes of both halves differ from `alpha` by at most half of it, and no evidence suggests a queue.
@@ -40,7 +41,7 @@ use std::ops::Range;
 /// ppm.
 pub(super) const MAX_SKEW: f64 = 1e-3;
 
-/// Packets of a series with ascending send times. Times are relative to the first send time.
+/// Packets of a series whose send times ascend. Times of points are relative to the first send time.
 struct SinceFirst<'a> {
     series: &'a Series<'a>,
     first: i64,
@@ -160,8 +161,8 @@ impl SkewHull {
         })
     }
 
-    /// Returns the line with `is_skew` corrected by the cause of the slope: a filling or draining queue is not clock
-    /// skew.
+    /// Returns the line with `is_skew` set to false if `trend` shows a filling or draining queue, or if the slope is
+    /// steeper than a clock's skew can be.
     pub fn judged(self, trend: Option<&Trend>) -> SkewHull {
         let queue =
             trend.is_some_and(|t| matches!(t.verdict, TrendVerdict::Overload | TrendVerdict::Draining));
@@ -219,8 +220,7 @@ impl StreamingHull {
     /// blocks.
     const BLOCK: usize = 4096;
 
-    /// Returns true if this can be the state after `n` packets. Checks only the properties that computations
-    /// rely on.
+    /// Returns true if `self` can be the state after `n` packets. Checks only the properties that computations rely on.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let counted = self.n.checked_add(self.block.len() as u64) == Some(n);
         let settled = self.lower.is_possible() && self.upper.is_possible();
@@ -272,7 +272,8 @@ impl StreamingHull {
         self.block.clear();
     }
 
-    /// Returns the line. `line` supplies the means from which the mean residual is computed.
+    /// Returns the line; `None` if there are fewer than two different send times. `line` is the regression line of the
+    /// same packets, which supplies the means from which the mean residual is computed.
     pub fn figures(mut self, line: Option<FittedLine>) -> Option<SkewHull> {
         self.settle();
         let hull = SkewHull::along(self.lower.edge(self.sum_t, self.n)?);

@@ -16,12 +16,13 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Stalls {
-    /// Number of packets sent late: their error exceeds both half of the period and the 99th percentile of the error.
+    /// Number of packets sent late: the error of their send time exceeds both half of the period and the 99th
+    /// percentile of these errors.
     pub sender_late: u64,
     /// Number of groups of packets that were delayed and released together: within a group, the delay falls by one
     /// period per packet.
     pub receiver_suspects: u64,
-    /// Number of packets in these groups.
+    /// Number of packets in the groups that `receiver_suspects` counts.
     pub receiver_suspect_packets: u64,
     /// Number of packets that waited in the receiving host for more than half a period between their arrival stamp and
     /// the program's clock reading.
@@ -39,7 +40,7 @@ pub struct WithoutStalls {
     pub n: u64,
     /// Mean delay.
     pub mean: f64,
-    /// Standard deviation of delay.
+    /// Standard deviation of delay; `None` for a single packet.
     pub stddev: Option<f64>,
     /// 99th percentile of PDV.
     pub pdv_p99: i64,
@@ -104,7 +105,8 @@ pub fn stalls(
     }
 }
 
-/// Returns the packets of `waited` that are still in the series, ascending. The others arrived after the waiting time.
+/// Returns the packets of `waited` that are in the series, ascending. Packets that arrived after the timeout are not in
+/// it.
 fn remaining_in(series: &Series<'_>, waited: &[u32]) -> Vec<u32> {
     let mut waited = waited.to_vec();
     if waited.is_empty() {
@@ -144,7 +146,7 @@ fn released_together(samples: &Samples, period: i64, flagged: &mut Vec<u32>) -> 
     groups
 }
 
-/// Returns the statistics without the packets in `flagged`, which are in ascending order.
+/// Returns the statistics without the packets in `flagged`, which are in ascending order; `None` if no packet remains.
 fn without(series: &Series<'_>, sample: &Sample, flagged: &[u32]) -> Option<WithoutStalls> {
     let mut moments = Moments::default();
     let mut left_out = Vec::with_capacity(flagged.len());

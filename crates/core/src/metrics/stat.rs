@@ -12,7 +12,7 @@ pub fn wilson95(k: u64, n: u64) -> Option<[f64; 2]> {
     Some([if k == 0 { 0.0 } else { centre - half }, if k == n { 1.0 } else { centre + half }])
 }
 
-/// Returns the centre and the half-width of Wilson's interval.
+/// Returns the centre and the half-width of Wilson's interval; `None` for n = 0.
 pub fn wilson_parts(k: u64, n: u64) -> Option<(f64, f64)> {
     if n == 0 {
         return None;
@@ -42,7 +42,7 @@ pub(super) fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -
 }
 
 /// Returns the quantile of Student's t with `df` ≥ 1 degrees of freedom, 0 < p < 1. Uses the finite sums of Abramowitz
-/// & Stegun 26.7.3–4 up to 200 degrees, and expansion 26.7.5 above that (error below 1e-10).
+/// & Stegun 26.7.3–4 up to 200 degrees of freedom, and expansion 26.7.5 above 200 (error below 1e-10).
 pub fn t_quantile(p: f64, df: u64) -> f64 {
     if p < 0.5 {
         return -t_quantile(1.0 - p, df);
@@ -71,12 +71,12 @@ pub fn t_quantile(p: f64, df: u64) -> f64 {
     t_quantile_of_few(p, df)
 }
 
-/// Cached quantiles, indexed by degrees of freedom.
+/// Cached quantiles of Student's t, indexed by degrees of freedom.
 static T95: [OnceLock<f64>; 32] = [const { OnceLock::new() }; 32];
 static Z: [(f64, OnceLock<f64>); 3] =
     [(0.95, OnceLock::new()), (0.975, OnceLock::new()), (0.995, OnceLock::new())];
 
-/// Returns the quantile for up to 200 degrees of freedom, p > 0.5.
+/// Returns the quantile of Student's t for up to 200 degrees of freedom, p > 0.5.
 fn t_quantile_of_few(p: f64, df: u64) -> f64 {
     let inside = 2.0 * p - 1.0;
     let mut high = 1.0;
@@ -109,8 +109,8 @@ fn t_inside(t: f64, df: u64) -> f64 {
     if odd { (theta + sin * sum) * core::f64::consts::FRAC_2_PI } else { sin * sum }
 }
 
-/// Returns P(X ≤ x) of the beta distribution with the parameters `a` and `b`, both positive: the regularised
-/// incomplete beta function, by Lentz's continued fraction.
+/// Returns P(X ≤ x) of the beta distribution with the parameters `a` and `b`, both positive. This is the regularised
+/// incomplete beta function, evaluated as a continued fraction by Lentz's method.
 pub fn beta_below(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return f64::from(u8::from(x >= 1.0));

@@ -1,5 +1,5 @@
-//! [`EndedStream`]: a finished stream, from which metrics are computed: either all its packets, or a sketch in bounded
-//! memory.
+//! [`EndedStream`]: a finished stream, from which metrics are computed. It consists of all its packets, or of a sketch
+//! in bounded memory.
 
 use super::all_packets::AllPackets;
 use super::known::StreamFacts;
@@ -8,7 +8,7 @@ use super::moments::{CoMoments, FittedLine, Moments};
 use crate::distribution::{Distribution, LogHistogram, Quantiles};
 use crate::summary::Duplicates;
 
-/// Data about the packets of a stream in bounded memory, shared by all metrics.
+/// Sketch of a stream: data about its packets that all metrics share, in bounded memory.
 pub(crate) struct Sketch<'a> {
     /// Moments of delay.
     pub moments: &'a Moments,
@@ -38,7 +38,7 @@ impl<'a> EndedStream<'a> {
         EndedStream { known: all.known, packets: StreamPackets::All(all) }
     }
 
-    /// Creates a stream in bounded memory.
+    /// Creates a stream of which only a sketch is in memory.
     pub fn sketched(known: &'a StreamFacts<'a>, sketch: Sketch<'a>) -> EndedStream<'a> {
         EndedStream { known, packets: StreamPackets::Sketched(Box::new(sketch)) }
     }
@@ -83,7 +83,7 @@ impl<'a> EndedStream<'a> {
         }
     }
 
-    /// Returns the duplicates.
+    /// Returns the duplication figures.
     pub fn duplicates(&self) -> Duplicates {
         match &self.packets {
             StreamPackets::All(all) => all.duplicates(),

@@ -10,8 +10,8 @@ use super::stat::t_quantile;
 use crate::spec::Direction;
 use crate::units::eng4_f64;
 
-/// Number of blocks from which the error of the slope is estimated, because the errors of neighbouring packets are
-/// correlated.
+/// Number of blocks of packets from which the error of the slope is estimated. Single packets are not suitable, because
+/// the errors of neighbouring packets are correlated.
 const BLOCKS: usize = 20;
 /// Drift during a run that hosts alone can cause, in ns.
 const HOST_DRIFT_NS: f64 = 10_000.0;
@@ -19,7 +19,7 @@ const HOST_DRIFT_NS: f64 = 10_000.0;
 /// Evidence in addition to the slope.
 #[derive(Clone, Copy)]
 pub struct TrendEvidence<'a> {
-    /// The line below all points.
+    /// The line below all points; `None` if it was not computed.
     pub hull: Option<&'a SkewHull>,
     /// Transmit and receive periods.
     pub periods: &'a MeanPeriods,

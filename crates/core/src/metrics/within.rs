@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 pub struct Within {
     /// The requested distance, in ns.
     pub span_ns: i64,
-    /// Share of accepted packets within this distance of the mean delay.
+    /// Share of accepted packets within the requested distance of the mean delay.
     pub of_mean: f64,
-    /// Share of accepted packets within this distance of the median delay.
+    /// Share of accepted packets within the requested distance of the median delay.
     pub of_median: f64,
 }
 

@@ -6,11 +6,13 @@ use crate::distribution::log_histogram::bytes::{SparseHistogram, put, put_signed
 use crate::scalars::Scalar;
 use std::collections::BTreeMap;
 
-/// First byte: the version. Version 2 is used only for pools with values of metrics that have no field of their own.
+/// First byte of a pool without values of metrics that have no field of their own: the version.
 const VERSION: u8 = 1;
+/// First byte of a pool with values of metrics that have no field of their own: the version.
 const WITH_WORST: u8 = 2;
-/// Form of the PDV values: stored themselves, or derived from the stored delays of a single test.
+/// Mark before the PDV values: they are stored.
 const OWN: u8 = 0;
+/// Mark in place of the PDV values: they are derived from the stored delays of a single test.
 const OF_DELAYS: u8 = 1;
 
 impl Pooled {
@@ -63,7 +65,7 @@ impl StoredDistribution {
             .filter(|stored| stored.values.is_possible())
     }
 
-    /// Skips a stored distribution.
+    /// Skips a stored distribution; `None` if it is not valid.
     fn skip(bytes: &mut &[u8]) -> Option<()> {
         take_signed(bytes)?;
         take_signed(bytes)?;
@@ -130,7 +132,7 @@ const COUNTS: [fn(&mut Pool) -> &mut u64; 10] = [
     |p| &mut p.longest_loss_run,
 ];
 
-/// Reads a pool with only its counts.
+/// Reads a pool with only its counts; `None` if they are not valid.
 fn take_counts(bytes: &mut &[u8]) -> Option<Pool> {
     if ![VERSION, WITH_WORST].contains(bytes.split_off_first()?) {
         return None;
@@ -142,7 +144,7 @@ fn take_counts(bytes: &mut &[u8]) -> Option<Pool> {
     Some(pool)
 }
 
-/// Reads a pool with its counts, delays and PDV.
+/// Reads a pool with its counts, delays and PDV; `None` if they are not valid.
 fn take_delays(bytes: &mut &[u8]) -> Option<Pool> {
     let mut pool = take_counts(bytes)?;
     pool.delay = Pooled::read(bytes)?;
@@ -204,7 +206,7 @@ impl Pool {
     }
 
     /// Reads a pool without the differences between consecutive packets (IPDV), whose figures are then undefined. This
-    /// takes two thirds of the time.
+    /// takes two thirds of the time of [`Pool::from_bytes`]. Returns `None` if the bytes are not valid.
     pub fn delays_from_bytes(mut bytes: &[u8]) -> Option<Pool> {
         take_delays(&mut bytes).filter(Pool::is_possible)
     }

@@ -39,7 +39,7 @@ pub enum GradeSubject {
 }
 
 impl GradeSubject {
-    /// Name in conditions.
+    /// Returns the name of the grade in conditions.
     pub const fn name(self) -> &'static str {
         match self {
             GradeSubject::Path => "path",
@@ -183,7 +183,7 @@ impl FromStr for ScalarCondition {
     }
 }
 
-/// Parses the name of a severity that a condition may contain: any that is worse than good.
+/// Parses the name of a severity that a condition may contain: any severity worse than good.
 fn severity(name: &str) -> Option<Severity> {
     Severity::named(name).filter(|severity| *severity > Severity::Good)
 }

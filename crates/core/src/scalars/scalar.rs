@@ -26,7 +26,7 @@ pub struct Scalar {
     pub applies: Applies,
     /// True if short tables (comparisons, phases, sweeps) include the scalar.
     pub headline: bool,
-    /// Older name that thresholds still accept.
+    /// Older name that thresholds still accept; `None` if there is none.
     pub alias: Option<&'static str>,
     /// Name in OpenMetrics, without prefix and unit, if it differs from the key.
     pub openmetrics: Option<&'static str>,
@@ -89,8 +89,8 @@ impl Applies {
         Applies { one_way: false, round_trips: true, directions: false, passive: false };
 }
 
-/// Function that reads a scalar from a summary or from one direction of a round-trip test. `None` if the
-/// scalar is undefined there.
+/// Function that reads a scalar from a summary or from one direction of a round-trip test. It returns `None` if the
+/// scalar is undefined.
 #[derive(Clone, Copy, Debug)]
 pub enum ScalarGetter {
     /// A count.
@@ -104,7 +104,7 @@ pub enum ScalarGetter {
 }
 
 impl Scalar {
-    /// Creates a scalar that applies to all streams and has no better direction.
+    /// Creates a scalar that applies to all streams and whose values are neither better when higher nor when lower.
     pub const fn new(key: &'static str, label: &'static str, unit: ScalarUnit, take: ScalarGetter) -> Scalar {
         Scalar {
             key,
@@ -174,8 +174,8 @@ impl Scalar {
         Scalar { quantile: Some(Quantile { family, about, percent, count }), ..self }
     }
 
-    /// Returns true if the metric has no field of its own in the summary. Reports list such scalars under
-    /// further figures.
+    /// Returns true if the metric has no field of its own in the summary. Reports list these scalars under further
+    /// figures.
     pub const fn is_computed(&self) -> bool {
         matches!(self.take, ScalarGetter::Computed)
     }

@@ -40,7 +40,7 @@ impl Selector {
         self.scalar.from(&ScalarSource::of(summary, self.direction)?)
     }
 
-    /// Returns the column name in tables for programs: `up_pdv_p99_ns`.
+    /// Returns the column name in machine-readable tables: `up_pdv_p99_ns`.
     pub fn column(&self) -> String {
         format!("{}{}", prefix(self.direction).replace('-', "_"), self.scalar.column())
     }

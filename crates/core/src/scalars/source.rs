@@ -43,7 +43,7 @@ impl<'a> ScalarSource<'a> {
         self.test()?.two_way.as_deref()
     }
 
-    /// Returns the number of packets sent that are known to be received or lost.
+    /// Returns the number of packets sent that are known to be received or lost; `None` if unknown.
     pub fn sent(&self) -> Option<u64> {
         match *self {
             ScalarSource::Test(summary) => Some(summary.counts.sent),
@@ -75,7 +75,7 @@ impl<'a> ScalarSource<'a> {
         }
     }
 
-    /// Returns lost packets divided by packets sent.
+    /// Returns lost packets divided by packets sent; `None` if either number is unknown or nothing was sent.
     pub fn loss_ratio(&self) -> Option<f64> {
         match *self {
             ScalarSource::Test(summary) => summary.loss.ratio,
@@ -124,21 +124,21 @@ both! {
     latency: Distribution = latency;
     /// Returns PDV, the delay above the smallest.
     pdv: Distribution = pdv;
-    /// Returns PDV without the effect of clock skew.
+    /// Returns PDV without the effect of clock skew; `None` if it was not computed.
     pdv_deskewed: Option<Distribution> = pdv_deskewed;
-    /// Returns the delay corrected by the clock estimate.
+    /// Returns the delay corrected by the clock estimate; `None` if it was not computed.
     latency_corrected: Option<Corrected> = latency_corrected;
     /// Returns the variation between consecutive packets.
     ipdv: Ipdv = ipdv;
-    /// Returns RTP jitter.
+    /// Returns RTP jitter; `None` if it was not computed.
     rfc3550_jitter: Option<Rfc3550> = rfc3550_jitter;
-    /// Returns MAPDV2, in ns.
+    /// Returns MAPDV2, in ns; `None` if it was not computed.
     mapdv2: Option<f64> = mapdv2;
-    /// Returns the relative clock skew.
+    /// Returns the relative clock skew; `None` if it was not computed.
     skew_hull: Option<SkewHull> = skew_hull;
-    /// Returns the figures of play-out buffers and voice quality.
+    /// Returns the figures of play-out buffers and voice quality; `None` if they were not computed.
     dejitter: Option<Dejitter> = dejitter;
-    /// Returns the service objectives.
+    /// Returns the service objectives; `None` if they were not evaluated.
     objectives: Option<Y1541> = objectives;
     /// Returns the clock estimate.
     clock: ClockEstimate = clock;

@@ -11,9 +11,9 @@ pub enum ScalarUnit {
     Time,
     /// A ratio, shown in percent.
     Share,
-    /// Number of packets.
+    /// A number of packets.
     Packets,
-    /// Number of anything else.
+    /// A number of anything except packets.
     Count,
     /// A number without a unit.
     Plain {
@@ -40,7 +40,7 @@ pub enum ExactNumber {
 }
 
 impl ExactNumber {
-    /// Converts to a double; rounded if it has more than 53 bits.
+    /// Converts the number to a double; an integer of more than 53 bits is rounded.
     pub fn as_f64(self) -> f64 {
         match self {
             ExactNumber::Whole(x) => x as f64,
@@ -91,7 +91,7 @@ impl From<f64> for ExactNumber {
     }
 }
 
-/// Formats the value with all digits, for programs.
+/// Formats the value with all digits, for machine-readable output.
 impl fmt::Display for ExactNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -65,12 +65,12 @@ impl FromStr for ConfidenceLevel {
 pub struct Estimate {
     /// Number of runs that have the figure.
     pub n: u64,
-    /// Mean over these runs.
+    /// Mean over the runs that have the figure.
     pub mean: f64,
-    /// Student-t interval of this mean; `None` for a single run. It is valid because runs are independent of each
-    /// other, unlike the packets of one run.
+    /// Student-t interval of the mean; `None` for a single run. It is valid because runs are independent of each other,
+    /// unlike the packets of one run.
     pub interval: Option<[f64; 2]>,
-    /// Standard error of this mean; `None` for a single run.
+    /// Standard error of the mean; `None` for a single run.
     #[serde(skip)]
     pub error: Option<f64>,
     /// Smallest value of a run.
@@ -123,7 +123,7 @@ impl Estimate {
     }
 }
 
-/// Returns true if the figure is the width of a distribution, which is never negative.
+/// Returns true if the figure `key` is the width of a distribution, which is never negative.
 fn spread(key: &str) -> bool {
     ["-stddev", "-iqr", "-abs"].iter().any(|end| key.ends_with(end))
 }
@@ -152,16 +152,16 @@ pub struct SweepPoint {
     pub cell: usize,
     /// Number of runs.
     pub runs: u64,
-    /// Number of packets sent in these runs.
+    /// Number of packets sent in all runs of the combination.
     pub sent: u64,
-    /// Number of packets accepted in these runs.
+    /// Number of packets accepted in all runs of the combination.
     pub received: u64,
     /// Estimates of all figures that at least one run has, in the order of the list of scalars.
     pub figures: Vec<(Selector, Estimate)>,
 }
 
 impl SweepPoint {
-    /// Returns the estimate of the figure `key`.
+    /// Returns the estimate of the figure `key`; `None` if no run has the figure.
     pub fn get(&self, key: &str) -> Option<&Estimate> {
         self.figures.iter().find(|(s, _)| s.to_string() == key).map(|(_, e)| e)
     }
@@ -194,8 +194,8 @@ pub fn points(grid: &SweepGrid, outcomes: &[RunOutcome], confidence: ConfidenceL
     (0..grid.cells().unwrap_or(0)).filter_map(of).collect()
 }
 
-/// For combinations with a single run, replaces the missing interval of the mean delay by the Student-t interval over
-/// the packets of this run. This treats packets as independent, which they are not.
+/// Replaces the missing interval of the mean delay of each combination with a single run: uses the Student-t interval
+/// over the packets of that run. This treats packets as independent, which they are not.
 pub fn with_intervals_of_packets(points: &mut [SweepPoint], confidence: ConfidenceLevel) {
     for point in points.iter_mut().filter(|p| p.runs == 1) {
         let end = |side| point.get(&format!("latency-mean-{confidence}-{side}")).map(|e| e.mean);
@@ -211,7 +211,7 @@ pub fn with_intervals_of_packets(points: &mut [SweepPoint], confidence: Confiden
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SizeLaw {
-    /// Name of this combination.
+    /// Name of the combination of the other conditions.
     pub name: String,
     /// Number of packet sizes.
     pub sizes: usize,
@@ -225,8 +225,8 @@ pub struct SizeLaw {
     pub link: Option<link::LinkFit>,
 }
 
-/// Fits the relation of delay to packet size in a sweep over payload sizes: one result for each combination of the
-/// other conditions that has at least three sizes.
+/// Fits delay as a function of packet size in a sweep over payload sizes. Returns one result for each combination of
+/// the other conditions that has at least three sizes.
 pub fn size_laws(grid: &SweepGrid, outcomes: &[RunOutcome]) -> Vec<SizeLaw> {
     let mut names: Vec<String> = Vec::new();
     for cell in 0..grid.cells().unwrap_or(0) {

@@ -150,7 +150,7 @@ impl SweepGrid {
         found
     }
 
-    /// Returns the level of `factor` in combination `cell`.
+    /// Returns the level of `factor` in combination `cell`; `None` if the factor is not varied.
     pub fn level(&self, cell: usize, factor: Factor) -> Option<&FactorLevel> {
         self.levels(cell).into_iter().find(|(f, _)| *f == factor).map(|(_, level)| level)
     }
@@ -160,7 +160,7 @@ impl SweepGrid {
         self.axes.iter().find(|a| a.factor == factor).map_or_else(|| factor.to_string(), SweepAxis::label)
     }
 
-    /// Returns the name of combination `cell`: the levels of all axes with several levels, except the axis `except`.
+    /// Returns the name of combination `cell`: the levels of all axes with several levels, without the axis `except`.
     pub fn name(&self, cell: usize, except: Option<Factor>) -> String {
         let varied = |f: Factor| self.axes.iter().any(|a| a.factor == f && a.levels.len() > 1);
         let alone = !self.axes.iter().any(|a| a.levels.len() > 1);

@@ -16,7 +16,7 @@ pub struct TwoWay {
     /// Maximum time to wait for an answer; `None` if unknown.
     pub timeout: Option<Span>,
     /// True if the far host's two times are clock readings. One-way delays are then defined; otherwise only the
-    /// difference of the two times is meaningful.
+    /// difference between the two times is meaningful.
     pub far_clock: bool,
     /// True if the far host reports the processing time of each answer in a separate packet, which can get
     /// lost. An answer without its processing time has no delay, see [`lacks_delay`](super::lacks_delay).
@@ -37,7 +37,7 @@ pub struct TwoWay {
     pub losses: Vec<LossRun>,
     /// Number of packets received that are not answers.
     pub not_answers: NotAnswers,
-    /// The far host's report on a test without answers.
+    /// The far host's report on a test without answers; `None` if there is no report.
     pub far_report: Option<FarReport>,
     /// TCP_INFO of the kernel during the test; `None` unless it used TCP.
     pub tcp: Option<TcpStats>,
@@ -49,12 +49,12 @@ pub struct TwoWay {
 }
 
 impl TwoWay {
-    /// Remark about a test to a broadcast address. It is stored in the log to tell later analyses that missing answers
-    /// are not losses.
+    /// Remark about a test to a broadcast address. It is stored in the log, so that later analyses do not count missing
+    /// answers as losses.
     pub const BROADCAST_REMARK: &str = "requests to the broadcast address of the local segment: most hosts do not answer \
                                         them, so a missing answer is not a loss";
 
-    /// Returns false if requests went to a broadcast address: no host is obliged to answer these.
+    /// Returns true unless requests went to a broadcast address, which no host is obliged to answer.
     pub fn expects_answers(&self) -> bool {
         !self.remarks.iter().any(|remark| remark == TwoWay::BROADCAST_REMARK)
     }
@@ -67,7 +67,7 @@ impl TwoWay {
 pub struct ScheduleShift {
     /// Sequence number of the first request to which the change applies.
     pub seq: u32,
-    /// Time by which this request and all later ones are postponed.
+    /// Time by which the first affected request and all later ones are postponed.
     pub by: Span,
 }
 
@@ -81,8 +81,8 @@ pub struct Directions {
     pub up_lost: u64,
     /// Number of answers lost between the far host and this host.
     pub down_lost: u64,
-    /// Losses in an unknown direction: requests after the last answered one, and requests for which reordering or
-    /// duplication makes the far host's count ambiguous.
+    /// Number of losses in an unknown direction: requests after the last answered one, and requests for which
+    /// reordering or duplication makes the far host's count ambiguous.
     pub unknown_lost: u64,
     /// Number of requests that reached the far host more than once.
     pub up_duplicates: u64,
@@ -112,9 +112,9 @@ pub struct LossRun {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LossSide {
-    /// All requests were lost up.
+    /// All requests of the run were lost in the up direction.
     Up,
-    /// All answers were lost down.
+    /// All requests of the run arrived, and their answers were lost in the down direction.
     Down,
     /// Some packets were lost in each direction, or the direction is unknown.
     Either,
@@ -126,20 +126,20 @@ pub enum LossSide {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct NotAnswers {
-    /// Packets that do not belong to this test.
+    /// Number of packets that do not belong to this test.
     pub foreign: u64,
-    /// Packets that violate the protocol.
+    /// Number of packets that violate the protocol.
     pub malformed: u64,
-    /// Packets whose integrity check failed.
+    /// Number of packets whose integrity check failed.
     pub forged: u64,
-    /// Answers to requests that were never sent or are too old.
+    /// Number of answers to requests that were never sent or are too old.
     pub unmatched: u64,
-    /// Datagrams of the far host from a port other than the one that received the requests.
+    /// Number of datagrams that the far host sent from a port other than the one that received the requests.
     pub other_port: u64,
-    /// ICMP messages in which the far host reports that the port is closed (port unreachable).
+    /// Number of ICMP messages in which the far host reports that the port is closed (port unreachable).
     pub refused: u64,
-    /// ICMP messages which report that a filter or policy prohibits the requests (ICMP codes 9, 10 and 13, ICMPv6 code
-    /// 1).
+    /// Number of ICMP messages that report that a filter or policy prohibits the requests (ICMP codes 9, 10 and 13,
+    /// ICMPv6 code 1).
     pub prohibited: u64,
 }
 
@@ -149,13 +149,13 @@ pub struct NotAnswers {
 pub struct FarReport {
     /// Number of packets received, without duplicates.
     pub received: u64,
-    /// Smallest latency.
+    /// Smallest latency; `None` if it was not reported.
     pub min: Option<Span>,
-    /// Mean latency.
+    /// Mean latency; `None` if it was not reported.
     pub mean: Option<Span>,
-    /// Largest latency.
+    /// Largest latency; `None` if it was not reported.
     pub max: Option<Span>,
-    /// Standard deviation of latency.
+    /// Standard deviation of latency; `None` if it was not reported.
     pub stddev: Option<Span>,
     /// Number of packets that arrived after a packet sent later.
     pub out_of_order: u64,

@@ -21,7 +21,7 @@ pub struct TwoWayFigures {
     pub sending: SendingMode,
     /// Time from an answer to the next request, in ns; `None` unless [`SendingMode::StopAndWait`].
     pub wait_ns: Option<i64>,
-    /// Maximum time to wait for an answer, in ns.
+    /// Maximum time to wait for an answer, in ns; `None` if unknown.
     pub timeout_ns: Option<i64>,
     /// Direction up, from this host to the far host; `None` if the far host reports neither times nor counts.
     pub up: Option<DirectionResult>,
@@ -32,9 +32,9 @@ pub struct TwoWayFigures {
     pub directions: Option<Directions>,
     /// Processing time of the far host, which round trips do not include. `None` if the far host does not report it.
     pub processing: Option<Processing>,
-    /// Smallest processing time, in ns.
+    /// Smallest processing time, in ns; `None` if the far host does not report it.
     pub processing_min_ns: Option<i64>,
-    /// Largest processing time, in ns.
+    /// Largest processing time, in ns; `None` if the far host does not report it.
     pub processing_max_ns: Option<i64>,
     /// Number of answers that have no delay because their processing time was sent but not received.
     pub without_processing: u64,
@@ -47,7 +47,7 @@ pub struct TwoWayFigures {
     /// ECN fields of requests on arrival at the far host, like `request_dscp`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub request_ecn: BTreeMap<u8, u64>,
-    /// Datagrams received that are not answers.
+    /// Packets received that are not answers, by kind.
     pub not_answers: NotAnswers,
     /// Number of requests that this host could not send.
     pub unsent: u64,
@@ -57,9 +57,9 @@ pub struct TwoWayFigures {
     pub schedule_shifts: u64,
     /// Largest shift, in ns; `None` if the schedule was not shifted.
     pub schedule_shift_max_ns: Option<i64>,
-    /// The far host's report on a test without answers.
+    /// The far host's report on a test without answers; `None` if there is no report.
     pub far_report: Option<FarReport>,
-    /// TCP_INFO of the kernel during the test.
+    /// TCP_INFO of the kernel during the test; `None` unless it used TCP.
     pub tcp: Option<TcpStats>,
     /// Remarks by the protocol, as sentences.
     pub remarks: Vec<String>,
@@ -93,21 +93,22 @@ pub struct Processing {
     pub max: i64,
 }
 
-/// Results of one direction of a two-way test. Delays are differences of two clocks, and only known for packets that
-/// returned.
+/// Results of one direction of a two-way test. Delays are differences between two clocks, and are known only for
+/// requests that were answered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct DirectionResult {
-    /// Number of requests (or answers) sent in this direction that are known to be received or lost.
+    /// Number of requests (or answers) sent in this direction that are known to be received or lost; `None` if the far
+    /// host does not count its answers.
     pub sent: Option<u64>,
-    /// Number of packets lost in this direction.
+    /// Number of packets lost in this direction; `None` if the far host does not count its answers.
     pub lost: Option<u64>,
-    /// Lost packets, in percent of those sent.
+    /// Lost packets in percent of those sent; `None` if either number is unknown, or if none were sent.
     pub lost_pct: Option<f64>,
-    /// Number of duplicates that arrived.
+    /// Number of duplicates that arrived; `None` if the far host does not count its answers.
     pub duplicates: Option<u64>,
-    /// Number of packets that arrived after a packet sent later.
+    /// Number of packets that arrived after a packet sent later; `None` if unknown.
     pub reordered: Option<u64>,
     /// Raw one-way delay; negative if the clocks disagree.
     pub latency: Distribution,

@@ -72,8 +72,8 @@ pub fn project(record: &PacketRecord, view: RecordView) -> Option<PacketRecord> 
     Some(seen)
 }
 
-/// Processing time of a request, in ns, from which the far host is considered to have read it late. Normal processing
-/// takes less.
+/// Minimum processing time of a request, in ns, at which the far host is considered to have read the request late.
+/// Normal processing takes less.
 pub const LATE_ANSWER_NS: i64 = 40_000_000;
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use std::sync::atomic::AtomicBool;
 pub struct CheckupTraffic {
     /// Time between packets, in ns.
     pub period: Span,
-    /// Packet length in bytes.
+    /// Payload of each packet, in bytes.
     pub payload: u16,
     /// Maximum duration of the checkup, in ns.
     pub duration: Span,
@@ -38,9 +38,9 @@ pub struct CheckupTraffic {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Baseline {
-    /// Packets sent.
+    /// Number of packets sent.
     pub sent: u64,
-    /// Packets received.
+    /// Number of packets received.
     pub received: u64,
     /// Time between packets.
     pub period: Span,
@@ -156,8 +156,8 @@ impl Checkup {
     }
 }
 
-/// Derives a loopback stream of 20 to 1000 packets from the requested one, lasting `budget` at most. If 20
-/// packets would take longer, they are sent faster: [`Baseline::period`] is the actual period.
+/// Derives from the requested stream a loopback stream of 20 to 1000 packets that lasts at most `budget`. If 20 packets
+/// would take longer, they are sent faster: [`Baseline::period`] is the actual period.
 fn stream(transport: Transport, period: Span, payload: u64, budget: Span) -> TestSpec {
     let period = Span(period.0.clamp(1, (budget.0 / 20).max(1)));
     let packets = (budget.0 / period.0).clamp(20, 1000) as u64;
@@ -165,7 +165,7 @@ fn stream(transport: Transport, period: Span, payload: u64, budget: Span) -> Tes
     TestSpec::new(Direction::Up, transport, packets, payload, period, Schedule::Periodic).unwrap_or_default()
 }
 
-/// Measures the noise floor with a stream like the requested one (`asked`).
+/// Measures the noise floor with a loopback stream like the requested stream `asked`.
 pub fn floor(
     asked: &TestSpec,
     pacing: &Pacing,

@@ -55,7 +55,7 @@ fn processors(n: usize) -> String {
 /// Clock reading time, in ns, above which the clock is assumed to be read by a system call: reading it through the
 /// vDSO takes tens of nanoseconds.
 const SLOW_CLOCK: Span = Span(200);
-/// Length of a stall from which the finding is graded poor, because the stall is visible in jitter figures.
+/// Minimum length of a stall whose finding is graded poor, because the stall is visible in jitter figures.
 const LONG_STALL: Span = Span::millis(1);
 /// Wake-up latency of an idle state, in µs, above which the state is visible in one-way jitter.
 const DEEP_SLEEP: u64 = 50;

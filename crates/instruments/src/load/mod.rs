@@ -61,7 +61,7 @@ pub struct LoadStream {
     pub offered_bps: Option<f64>,
     /// Received payload rate in bit/s; `None` if unknown.
     pub received_bps: Option<f64>,
-    /// Packets sent.
+    /// Number of packets sent.
     pub sent: u64,
     /// Share of packets lost, 0…1; `None` if unknown.
     pub loss: Option<f64>,

@@ -156,7 +156,8 @@ fn merge(before: &Session, end: u32, now: &Session) -> Session {
     }
 }
 
-/// Adds the size limit of the path to the sessions of a test in which nothing arrived, before the test is finished.
+/// Observer that adds the size limit of the path to the session of each stream of which nothing arrived, before it
+/// forwards the end of the test.
 struct SizeLimits<'a> {
     /// Number of packets that arrived, by stream.
     arrived: Vec<u64>,

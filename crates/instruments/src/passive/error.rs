@@ -79,7 +79,7 @@ pub enum PassiveError {
     #[error("no TCP segment in {name}: {packets} IP packets, {skipped} frames without a known IP packet{}",
         if *.filtered { "; a filter selected some hosts and ports only" } else { "" })]
     NoTcp {
-        /// Names of the captures.
+        /// Names of the captures, in one text.
         name: String,
         /// Number of IP packets.
         packets: u64,

@@ -214,7 +214,7 @@ fn sample(paths: &[PathBuf], available: usize) -> Result<Vec<PacketPreview>, Pas
     Ok(sample.into_previews())
 }
 
-/// Returns the facts about the part of the capture that could be read; adds an error to `failures`.
+/// Returns the facts about the part of the capture that could be read. Adds an error to `failures` if reading failed.
 fn finish(capture: NamedCapture, failures: &mut Vec<PassiveError>) -> CaptureFacts {
     capture.finish().unwrap_or_else(|failure| {
         failures.push(failure);

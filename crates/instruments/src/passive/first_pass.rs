@@ -17,7 +17,7 @@ use std::path::PathBuf;
 const COUNTED_HOSTS: (usize, usize) = (4096, 16);
 
 impl Passive {
-    /// Reads both captures once and returns the facts that the runs over all their parts share.
+    /// Reads both captures once and returns the facts that runs over single parts of them have in common.
     ///
     /// # Errors
     /// [`PassiveError`] if a capture cannot be read a second time, or if the captures have no packets in

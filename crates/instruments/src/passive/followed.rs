@@ -17,7 +17,7 @@ use std::time::Duration;
 const FRAMES_PER_DELIVERY: usize = 1024;
 /// Pause when nothing new has been written.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Number of frames delivered between two pauses, in which the other thread tries to make a matching plan.
+/// Number of frames delivered between two pauses. During a pause, the other thread tries to make a matching plan.
 const FRAMES_PER_ATTEMPT: usize = 8 * FRAMES_PER_DELIVERY;
 /// Number of early frames that the learner always retains. Once they have been delivered, reading pauses
 /// until there is a matching plan.
@@ -38,7 +38,7 @@ pub(super) struct FollowedPoints {
     offset: Option<Span>,
     /// Number of frames delivered before there was a matching plan.
     early: usize,
-    /// Time at which the storage for early frames was full; `None` if it is not full.
+    /// Time at which the storage for early frames became full; `None` if it is not full.
     enough: Option<SteadyTime>,
     stopping: bool,
     /// Number of points that have delivered all packets after following was stopped.

@@ -43,15 +43,15 @@ pub struct LiveSettings {
     pub interface: InterfaceSettings,
     /// Key shared with other hosts; `None`: no key.
     pub key: Option<PresharedKey>,
-    /// End after this time; `None`: no limit.
+    /// Time after which the capture ends; `None`: no limit.
     pub duration: Option<Span>,
-    /// End after this many pairs; `None`: no limit.
+    /// Number of pairs after which the capture ends; `None`: no limit.
     pub pairs: Option<u64>,
 }
 
 impl Passive {
-    /// Analyses the traffic between two live points, the reference point first, until `stop` or one of the
-    /// limits in `settings`. `observer` receives pairs, packets and records as soon as they are found.
+    /// Analyses the traffic between two live points, the reference point first, until `stop` is requested or a limit in
+    /// `settings` is reached. `observer` receives pairs, packets and records as soon as they are found.
     ///
     /// # Errors
     /// [`PassiveError`] if capturing at a point fails, or if the points have no packets in common by the end.
@@ -169,7 +169,7 @@ impl Passive {
 /// Properties that depend on the kind of points.
 #[derive(Clone, Copy)]
 struct PointTraits {
-    /// True if both points have the same clock.
+    /// True if both points use the same clock.
     same_clock: bool,
     /// True if the points are capture files.
     files: bool,
@@ -189,9 +189,9 @@ pub(super) struct Following {
 }
 
 impl Following {
-    /// Begins to match packets according to a plan, and sends the plan to the points. The packets that
-    /// `learner` has collected still have to be taken over. The clocks differ by `offset`; `window` is the
-    /// maximum time that a packet takes.
+    /// Begins to match packets according to `plan`, and sends the plan to the points. The caller then has to pass on
+    /// the packets that `learner` has collected. `offset` is the difference between the clocks; `window` is the maximum
+    /// time between the observations of a packet.
     pub(super) fn begin(
         passive: &Passive,
         plan: &MatchPlan,

@@ -19,7 +19,8 @@ pub struct PassiveOutcome {
     pub result: PassiveResult,
     /// Sessions of both directions, OUT first; empty unless [`Passive::records`] is set.
     pub sessions: Vec<Session>,
-    /// State for joining this part with others, if [`TimePart::state`](super::TimePart::state) is set.
+    /// State for joining the results of this part with those of other parts; `None` unless
+    /// [`TimePart::state`](super::TimePart::state) is set.
     pub part: Option<PartState>,
     /// Errors of points that failed before the end, which explain missing parts of the result.
     pub failures: Vec<PassiveError>,

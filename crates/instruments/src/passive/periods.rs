@@ -14,7 +14,7 @@ use jitlat_passive::pipeline::{CapturedBatch, Learner, Merger, PointDelivery};
 use jitlat_passive::{EndedPeriod, MatchCounts, PeriodRecord, PeriodStreams};
 use std::collections::BTreeMap;
 
-/// A clock step larger than this restarts a capture.
+/// Maximum clock step that does not restart a capture.
 pub(super) const MAX_CLOCK_STEP: Span = Span::millis(500);
 /// Time between two checks of the clocks and of the matching.
 const CHECK_INTERVAL: Span = Span::seconds(1);
@@ -23,8 +23,8 @@ const CHECK_INTERVAL: Span = Span::seconds(1);
 const MAX_CHECKS_WITHOUT_MATCH: u32 = 15;
 /// Minimum number of packets in each direction for a check to be conclusive.
 const MIN_UNMATCHED_PACKETS: u64 = 16;
-/// Maximum number of periods ended at once when packets could not be matched for a long time; earlier ones
-/// are skipped.
+/// Maximum number of periods ended at once when packets could not be matched for a long time; earlier periods are
+/// skipped.
 const MAX_PERIODS_ENDED: i64 = 100;
 
 /// Event of a continuous capture.
@@ -57,7 +57,7 @@ pub struct EndedCapturePeriod {
     /// Facts about each stream, OUT first if there are two; `None` if no packet has been recognised at both
     /// points since the capture started.
     pub sessions: Option<Vec<Session>>,
-    /// Packets dropped at the points; they are not included in any other count.
+    /// Number of packets dropped at the points; they are not included in any other count.
     pub dropped: u64,
     /// True if the period was captured from start to end.
     pub is_whole: bool,
@@ -71,9 +71,9 @@ pub struct CaptureEnd {
 }
 
 impl Passive {
-    /// Follows the traffic between two live points, the reference point first, until `stop` or until a point ends.
-    /// Periods are `every` long and begin at its multiples since 1970 on the reference clock; each packet is in the
-    /// period in which it was sent.
+    /// Follows the traffic between two live points, the reference point first, until `stop` is requested or a point
+    /// ends. Periods are `every` long and begin at multiples of `every` since 1970 on the reference clock; each packet
+    /// is in the period in which it was sent.
     ///
     /// # Errors
     /// [`PassiveError`] if capturing cannot begin.
@@ -126,7 +126,7 @@ struct PeriodCapture<'a> {
     first: i64,
     clocks: (WallTime, SteadyTime),
     looked: SteadyTime,
-    /// Packets dropped, by period.
+    /// Number of packets dropped in each period, by number of the period.
     dropped: BTreeMap<i64, u64>,
     each: &'a mut dyn FnMut(PeriodEvent<'_>),
 }
@@ -252,7 +252,7 @@ impl PeriodCapture<'_> {
         }
     }
 
-    /// Ends the next period. `over` is true if its time has passed.
+    /// Ends the next period. `over` is true if the time of this period has passed.
     fn end(&mut self, periods: &mut PeriodStreams, over: bool) {
         let EndedPeriod { period, sessions } = periods.end();
         let later = self.dropped.split_off(&(period + 1));

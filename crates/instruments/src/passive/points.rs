@@ -1,4 +1,4 @@
-//! [`LivePoints`]: two live capture points. A thread for each delivers captured packets and never blocks for
+//! [`LivePoints`]: two live capture points. A thread for each point delivers captured packets and never blocks for
 //! long.
 
 use super::error::PassiveError;
@@ -45,7 +45,7 @@ pub enum LivePoint {
         host: String,
         /// TCP port of the host's digest service.
         port: u16,
-        /// Interface of that host; `None`: the first one that it offers.
+        /// Interface of the far host; `None`: the first interface that the host offers.
         interface: Option<String>,
     },
     /// A capture that is still being written: a growing file, or a folder to which files are added.
@@ -85,16 +85,16 @@ impl fmt::Display for LivePoint {
 /// Final state of a capture point.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PointEnd {
-    /// Frames dropped because a buffer was full.
+    /// Number of frames dropped because a buffer was full.
     pub(super) drops: u64,
-    /// Digests discarded at the far host before they were sent.
+    /// Number of digests discarded at the far host before they were sent.
     pub(super) missing: u64,
     /// Messages about errors and losses.
     pub(super) notes: Vec<String>,
 }
 
 impl PointEnd {
-    /// Adds this state to the facts about a point.
+    /// Adds the final state to the facts about the point.
     pub(super) fn add_to(self, facts: &mut CaptureFacts) {
         facts.drops += self.drops + self.missing;
         if self.missing > 0 {
@@ -112,7 +112,7 @@ pub(super) trait PointSource {
     /// Returns the salt that a remote point uses to compute packet identities; `None` if no point is remote.
     fn salt(&self) -> Option<u64>;
 
-    /// Sends each point the rule by which it selects packets, with the addresses of that point's sides.
+    /// Sends each point the rule by which it selects packets, with the addresses of both sides as seen at that point.
     fn follow(&mut self, plan: &MatchPlan, rule: &DigestRule);
 
     /// Returns the next delivery; `None` if none arrives within a short time.

@@ -6,8 +6,8 @@ use jitlat_core::{Event, Observer, PacketRecord, Session, Span};
 use jitlat_passive::streams::session;
 use jitlat_passive::{Sides, StreamSink};
 
-/// Maximum number of records per direction that are stored until its session is complete; further records are
-/// sent early.
+/// Maximum number of records per direction that are stored until the direction's session is complete; further records
+/// are sent early.
 const MAX_HELD_RECORDS: usize = 1 << 20;
 /// Maximum number of records per event.
 const MAX_RECORDS_PER_EVENT: usize = 1 << 14;

@@ -1,5 +1,5 @@
-//! [`SegmentCapture`]: continuously follows the TCP segments that leave an interface until their
-//! acknowledgement or loss, by periods.
+//! [`SegmentCapture`]: a continuous capture that follows each TCP segment leaving an interface until it is acknowledged
+//! or lost, and reports by periods.
 
 use super::error::PassiveError;
 use super::live::LiveSettings;
@@ -28,23 +28,24 @@ const READ_TIMEOUT: Duration = Duration::from_millis(20);
 /// in a later period.
 const ACK_GRACE: Span = Span::seconds(10);
 
-/// Data segments from the reference to the monitor side, seen on one interface: round trips from the
-/// interface to the monitor side and back, and losses beyond the interface.
+/// A capture on one interface of the data segments sent from the reference side to the monitor side. It measures round
+/// trips from the interface to the monitor side and back, and losses beyond the interface.
 #[derive(Clone, Debug)]
 pub struct SegmentCapture {
     /// Name of the interface.
     pub interface: String,
     /// Addresses on this side of the interface, and on the far side.
     pub sides: Sides,
-    /// Follow only connections with this port; `None`: all.
+    /// Port of the connections to follow; `None`: all connections.
     pub port: Option<u16>,
 }
 
 /// A period that has not ended.
 #[derive(Default)]
 struct OpenPeriod {
-    /// Number of segments known to be acknowledged or lost, and time of the first.
+    /// Number of segments known to be acknowledged or lost.
     sent: u64,
+    /// Time of the first of these segments.
     first: Option<WallTime>,
     dropped: u64,
 }

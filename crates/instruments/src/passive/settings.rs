@@ -10,7 +10,7 @@ const CAIA_MASK: u32 = 63;
 /// Bits of the mask that select the addresses.
 const MASK_ADDRESSES: u32 = 3;
 
-/// Settings of passive round trips. The defaults suit any traffic between two points.
+/// Settings of a passive round-trip measurement. The defaults suit any traffic between two points.
 #[derive(Clone, Debug)]
 pub struct Passive {
     /// Addresses at either side, including translated ones; `None`: found from the traffic.
@@ -19,7 +19,7 @@ pub struct Passive {
     pub translated: bool,
     /// Fields that a translator on the path rewrites; `None`: found from the traffic.
     pub translation: Option<Translation>,
-    /// Use only packets that match this filter; `None`: all.
+    /// Filter that packets must pass to be used; `None`: all packets are used.
     pub only: Option<PacketFilter>,
     /// Rule by which packets are grouped into flows; `None`: no flows.
     pub grouping: Option<Grouping>,
@@ -31,7 +31,8 @@ pub struct Passive {
     /// Fields that identify a packet, as a mask of the CAIA tool; `None`: all fields that the path does not
     /// change.
     pub mask: Option<u32>,
-    /// Omit pairs whose two packets are further apart than this at the monitor point; `None`: no limit.
+    /// Maximum time between the two packets of a pair at the monitor point; pairs above it are omitted. `None`: no
+    /// limit.
     pub max_turnaround: Option<Span>,
     /// Interval at which round trips are resampled to regular instants, and span of the moving average of the pair
     /// rate.
@@ -126,10 +127,11 @@ pub enum Translation {
 /// Method of matching packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Matching {
-    /// Every packet within a time window; ambiguous matches are discarded.
+    /// Matches every packet within a time window; ambiguous matches are discarded.
     #[default]
     Windowed,
-    /// Like the CAIA tool, to compare with it. Yields pairs, but neither records nor flows.
+    /// Matches packets as the CAIA tool does, so that results can be compared with it. Yields pairs, but neither
+    /// records nor flows.
     Caia {
         /// Number of packets searched for a match.
         search: usize,

@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Time for which the kernel collects packets before it wakes the capturing thread, so that it does not wake for each
-/// packet.
+/// Time for which the kernel collects packets before it wakes the capturing thread, so that the thread does not wake
+/// for each packet.
 const KERNEL_BATCH_TIME: Duration = Duration::from_millis(20);
 /// Maximum length in bytes of an IP packet that can be on the wire as captured; longer ones are segmented by
 /// the adapter (TSO).

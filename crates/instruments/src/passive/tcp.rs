@@ -34,16 +34,16 @@ const FILE_END_TIMEOUT: Span = Span::seconds(30);
 /// Settings of an analysis of TCP connections.
 #[derive(Clone, Debug, Default)]
 pub struct TcpCaptures {
-    /// Only connections with this address or prefix; `None`: all.
+    /// Address or prefix of the connections to analyse; `None`: all connections.
     pub host: Option<Prefix>,
-    /// Only connections with this port; `None`: all.
+    /// Port of the connections to analyse; `None`: all connections.
     pub port: Option<u16>,
-    /// Treat two captures as consecutive ones of one point even if they contain the same traffic.
+    /// True to treat two captures as consecutive captures of one point even if they contain the same traffic.
     pub one_point: bool,
-    /// Only this share of the connections; `None`: all.
+    /// Share of the connections to analyse; `None`: all connections.
     pub share: Option<ConnectionShare>,
     /// True if the only capture (a folder or a file) is still being written. Its files are then read as they appear,
-    /// until `stop`.
+    /// until a stop is requested.
     pub follow: bool,
     /// Time limit for following; `None`: no limit.
     pub duration: Option<Span>,
@@ -52,9 +52,9 @@ pub struct TcpCaptures {
 }
 
 impl TcpCaptures {
-    /// Analyses captures. Two that contain the same traffic are two points, the nearer to the client first;
-    /// otherwise the captures are read one after the other, as those of one point. `observer` receives the
-    /// [`CaptureEvent::Tcp`] of the (first) point.
+    /// Analyses captures. Two captures of the same traffic are treated as two points, and the point nearer to the
+    /// client becomes the first. Other captures are read one after the other, as captures of one point. `observer`
+    /// receives the [`CaptureEvent::Tcp`] of the first or only point.
     ///
     /// # Errors
     /// [`PassiveError`] if a capture cannot be read, or contains no TCP; a part may have none.
@@ -71,7 +71,7 @@ impl TcpCaptures {
         }
     }
 
-    /// Like [`analyse`](Self::analyse), but also returns the data needed to join this part with others.
+    /// Like [`analyse`](Self::analyse), but also returns the data needed to join the results with those of other parts.
     ///
     /// # Errors
     /// [`PassiveError`] if a capture cannot be read.
@@ -306,10 +306,10 @@ impl TcpCaptures {
 /// Results of one point.
 struct PointFound {
     read: PointRead,
-    /// Connections, by number of bytes, largest first.
+    /// Connections, sorted by number of bytes, largest first.
     connections: Vec<FoundConnection>,
     segments: u64,
     not_followed: u64,
-    /// Events; empty unless this is a part.
+    /// Events of a part of the captures; empty if whole captures are analysed.
     events: Vec<FoundEvent>,
 }

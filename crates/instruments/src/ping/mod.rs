@@ -44,14 +44,13 @@ pub struct Ping {
     pub client: Arc<dyn PingClient>,
     /// Number of requests to send.
     pub packets: u64,
-    /// Payload bytes; `None`: the protocol's default.
+    /// Number of payload bytes; `None`: the protocol's default.
     pub payload: Option<u64>,
     /// Time between requests.
     pub period: Span,
     /// Send schedule of the requests.
     pub schedule: Schedule,
-    /// Stop and wait: send each request this long after the answer to the previous one; `None`: send by
-    /// `schedule`.
+    /// Time from an answer to the next request in a stop-and-wait test; `None`: requests follow `schedule`.
     pub wait: Option<Span>,
     /// Time after which a missing answer counts as lost.
     pub timeout: Span,
@@ -85,7 +84,7 @@ const EVENT_QUEUE: usize = 1 << 16;
 /// Interval at which the observer polls for events. Waking a waiting observer for each event would cost the
 /// sending thread time.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Longest timeout of an answer in a short test with packets of another length.
+/// Maximum timeout of an answer in a short test with packets of another length.
 const SHORT_TEST_TIMEOUT: Span = Span::seconds(2);
 /// Assumed round-trip time, for estimating the duration of a stop-and-wait test.
 const USUAL_ANSWER: Span = Span::millis(200);
@@ -159,7 +158,7 @@ impl Ping {
         resolve(&self.host, self.client.port(), self.family)
     }
 
-    /// Returns the size limit of the path there and back; `None` unless packets were lost because of their length.
+    /// Returns the size limit of the path in both directions; `None` unless packets were lost because of their length.
     fn size_limit(&self, session: &Session, stop: &Stop) -> Option<SizeLimit> {
         let is_complete = session.ending == Ending::Complete && session.sent.is_some_and(|sent| sent > 0);
         let is_possible = self.client.expects_answers()

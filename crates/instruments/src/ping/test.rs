@@ -1,4 +1,4 @@
-//! [`PingTest`]: a two-way test for a protocol's client to run. [`PingResult`]: the result of such a test.
+//! [`PingTest`]: a two-way test for a protocol's client to run. [`PingResult`]: the result that the client returns.
 
 use super::Ping;
 use crate::error::Error;
@@ -125,7 +125,7 @@ impl<'a> PingTest<'a> {
     }
 }
 
-/// Describes how the far host was lost.
+/// Describes how contact with the far host was lost.
 fn lost_peer(refused: bool) -> &'static str {
     if refused {
         "the far host reports that nothing listens on this port any more"

@@ -118,7 +118,7 @@ pub fn protocols(text: &str) -> Result<LevelList, String> {
     })
 }
 
-/// True if the protocol, one parsed by [`protocols`], measures one direction only.
+/// True if the protocol `text`, in the form that [`protocols`] parses, measures only one direction.
 pub fn is_one_way(text: &str) -> bool {
     OneWayProtocol::named(text.split(':').next().unwrap_or_default()).is_some()
 }

@@ -217,7 +217,7 @@ struct FsckArgs {
 }
 
 impl ArchiveArgs {
-    /// Resolves options that depend on others.
+    /// Resolves options that depend on other options.
     pub fn complete(&mut self) -> Result<()> {
         let Verb::Show(args) = &mut self.verb else { return Ok(()) };
         args.report.quiet = args.quiet.quiet;
@@ -343,7 +343,8 @@ pub fn add_log(root: &Path, log: &Path) -> Result<TestId, jitlat_archive::Archiv
     Ok(id)
 }
 
-/// Adds the logs of a test that has just ended to `archive`. A failure is only logged.
+/// Adds the logs of a test that has just ended to `archive`. A failure is only logged. Returns true if all logs were
+/// added, or if there is no archive.
 pub fn add_logs<'a>(archive: Option<&Path>, logs: impl Iterator<Item = &'a Path>) -> bool {
     let Some(root) = archive else { return true };
     let mut whole = true;

@@ -76,8 +76,8 @@ fn options() -> OptionSet {
     OptionSet::new::<SppArgs>("a capture", others.map(|id| (id.clone(), instead(&id).to_owned())).collect())
 }
 
-/// Completes the options with settings from other parts of the file: the two points (the second is on another
-/// host if `is_far`), and the addresses of both ends, if the options lack them.
+/// Completes the options with settings from other parts of the file: the two points (the second is on another host if
+/// `is_far`), and the addresses of both ends unless the options contain them.
 fn read(
     given: &[(String, OptionValue)],
     [reference, monitor]: [&str; 2],
@@ -168,7 +168,7 @@ fn only_tcp(args: &SppArgs) -> Result<Option<u16>, EntryError> {
     Ok(only.port)
 }
 
-/// Returns the kind of failure of an error.
+/// Returns the kind of failure that `error` represents.
 fn kind(error: &PassiveError) -> SlotFailure {
     use jitlat_net::digest::CollectorError;
     use jitlat_proto::digest::DigestError;

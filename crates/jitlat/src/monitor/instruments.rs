@@ -264,7 +264,7 @@ fn ping_traffic(options: &OptionSet, asked: &DeclaredTest<'_>) -> Result<Traffic
     Ok(Traffic { duration, forward: flow, backward: flow, recorded: flow.packets })
 }
 
-/// Bytes of a packet in addition to its payload: Ethernet with checksum, IPv4, and UDP or TCP with timestamps.
+/// Number of bytes that Ethernet (header and checksum) and IPv4 add to a packet.
 const ETHERNET_AND_IPV4: u64 = 18 + 20;
 
 fn flow_of(spec: &TestSpec) -> OneWayTraffic {

@@ -35,7 +35,7 @@ pub struct LogArgs {
 }
 
 impl LogArgs {
-    /// Name and tags of the test.
+    /// Returns the name and the tags of the test.
     pub fn annotations(&self) -> Annotations {
         Annotations { name: self.name.clone(), tags: self.tags.clone(), noise: None }
     }

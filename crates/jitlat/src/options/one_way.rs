@@ -181,7 +181,7 @@ pub struct StreamArgs {
 
 /// Default number of packets per burst.
 const DEFAULT_BURST: u32 = 10;
-/// Minimum time by which a test may exceed its requested duration.
+/// Smallest overrun at which a test with a requested duration is ended.
 const MIN_OVERRUN: Span = Span::seconds(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

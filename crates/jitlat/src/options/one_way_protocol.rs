@@ -1,4 +1,4 @@
-//! `--proto` of one-way tests and the options of every such protocol, from [`ONE_WAY_PROTOCOLS`].
+//! `--proto` of one-way tests, and the options of every protocol in [`ONE_WAY_PROTOCOLS`].
 
 use super::protocol::{GivenArgs, add_options};
 use anyhow::{Context, Result, bail};
@@ -32,12 +32,12 @@ impl OneWayProtocolArgs {
         Ok(())
     }
 
-    /// Name of the protocol.
+    /// Returns the name of the protocol.
     pub fn name(&self) -> &'static str {
         self.protocol.name
     }
 
-    /// Name of the protocol, if it is not jitlat's own.
+    /// Returns the name of the protocol; `None` for jitlat's own protocol.
     pub fn foreign(&self) -> Option<&'static str> {
         (!std::ptr::eq(self.protocol, ONE_WAY_PROTOCOLS[0])).then_some(self.protocol.name)
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const AS: &str = "as";
 /// Value of `--as` that lists the formats.
 const HELP: &str = "help";
-/// Heading of these options.
+/// Heading of the output options in help texts.
 const HEADING: &str = "Output";
 
 /// Requested formats. A command offers the formats that need no more than the [parts](ReportParts) of its

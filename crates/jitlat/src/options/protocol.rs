@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub struct ProtocolArgs {
     /// The protocol.
     pub protocol: &'static PingProtocol,
-    /// Payload bytes.
+    /// Number of payload bytes; `None`: the protocol's default.
     pub payload: Option<u64>,
     /// The arguments given on the command line.
     pub given: GivenArgs,
@@ -36,7 +36,7 @@ impl ProtocolArgs {
         self.protocol.arguments.iter().any(|a| a.name == name) && self.given.0.iter().any(|(n, _)| *n == name)
     }
 
-    /// Value of the argument `name`; `None` if it was not given.
+    /// Returns the value of the argument `name`; `None` if it was not given.
     pub fn text(&self, name: &str) -> Option<&str> {
         let found = self.given.0.iter().find(|(n, _)| *n == name && self.has(name))?;
         match &found.1 {
@@ -90,7 +90,7 @@ impl GivenArgs {
         GivenArgs(given)
     }
 
-    /// Names of the arguments.
+    /// Returns the names of the arguments.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.iter().map(|(name, _)| *name)
     }

@@ -83,7 +83,7 @@ impl LengthArgs {
 }
 
 impl ReportArgs {
-    /// Returns settings that only write `outputs`, and analyse with the options `analysis`.
+    /// Returns settings that analyse with the options `analysis`, and write only `outputs`.
     pub fn of_files(outputs: Outputs<{ ReportParts::ALL.0 }>, analysis: AnalysisArgs) -> ReportArgs {
         ReportArgs {
             corrected: false,
@@ -122,8 +122,8 @@ impl ReportArgs {
         text::page(runs, options) + explained + &text::figures_line(runs, &self.outputs, self.text_plots)
     }
 
-    /// Formats additional output such as text plots. It is printed before the screen, so that the screen stays
-    /// visible.
+    /// Formats additional output such as text plots. It is printed before the one-screen report, so that the report
+    /// stays visible.
     fn additional_text(&self, runs: &[AnalysedStream], explained: &str) -> String {
         let windows = |run: &AnalysedStream| {
             let windows = windows(&run.summary, &run.shown_windows, &screen::options());
@@ -177,8 +177,8 @@ impl ReportArgs {
     }
 
     /// Prints the report of `text` and writes every format, like
-    /// [`WantedOutputs::write`](jitlat_output::WantedOutputs::write). If a log goes to standard output, the report
-    /// goes to standard error.
+    /// [`WantedOutputs::write`](jitlat_output::WantedOutputs::write). If a log goes to standard output, the report goes
+    /// to standard error. Failures are logged; returns true if there are none.
     pub fn write(&self, report: &dyn Report, text: impl FnOnce() -> String) -> bool {
         if !self.log_on_stdout {
             return self.outputs.write(report, text);

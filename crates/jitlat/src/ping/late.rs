@@ -1,4 +1,5 @@
-//! LaTe's options of `jitlat ping`: description of the test for LaTe's formats, and destinations of samples while it runs.
+//! LaTe's options of `jitlat ping`: the description of a test for LaTe's formats, and the destinations of samples while
+//! the test runs.
 
 use crate::options::late::LateArgs;
 use crate::options::ping::PingArgs;

@@ -33,7 +33,7 @@ pub fn rows(ping: &Ping) -> RowKind {
     }
 }
 
-/// Measures, saves and reports.
+/// Runs a test, writes its log and prints the report.
 pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     if !args.others.is_empty() {
         return several::run(args);

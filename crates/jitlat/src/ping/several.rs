@@ -1,4 +1,4 @@
-//! Round trips to several hosts at the same time: a table while they run with `--live`, and a table at the end.
+//! Round trips to several hosts at the same time: a table while the tests run (with `--live`), and a table at the end.
 
 use super::rows;
 use crate::exit::{ExitStatus, explain};
@@ -24,7 +24,7 @@ const MAX_HOSTS: usize = 256;
 /// Figures in the table, by key.
 const SHOWN: [&str; 5] = ["loss", "latency-min", "latency-p50", "latency-p99", "pdv-p99"];
 
-/// Measures and prints the table.
+/// Runs the tests and prints the table.
 pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     args.protocol.check()?;
     let hosts: Vec<&str> = std::iter::once(&args.host).chain(&args.others).map(String::as_str).collect();

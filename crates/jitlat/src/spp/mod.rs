@@ -92,7 +92,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitStatus> {
     show::show(args, outcome.result, recorded, (trace, course), failures)
 }
 
-/// Follows each pair of captures and shows all of them.
+/// Analyses each pair of captures, and shows all results.
 fn run_several(args: &SppArgs) -> anyhow::Result<ExitStatus> {
     let passive = args.settings()?;
     let stop = interrupt::stop()?;

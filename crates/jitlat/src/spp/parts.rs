@@ -87,7 +87,7 @@ impl FromStr for PartRange {
     }
 }
 
-/// Parses seconds with up to nine decimals, exactly.
+/// Parses seconds with up to nine decimals, and converts them to ns without rounding; `None` if the text is not valid.
 fn nanoseconds(text: &str) -> Option<i64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if fraction.len() > 9 || !text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
@@ -98,13 +98,13 @@ fn nanoseconds(text: &str) -> Option<i64> {
 }
 
 impl PassivePartArgs {
-    /// Returns the requested part.
+    /// Returns the requested part; `None` if no part is requested.
     pub fn part(&self) -> Option<TimePart> {
         let PartRange { from, to } = self.keep?;
         Some(TimePart { from, to, overlap: self.overlap, state: self.state.is_some() })
     }
 
-    /// Reads the result of a first pass from its file.
+    /// Reads the result of a first pass from the file of `--plan`; `None` if the option was not given.
     pub fn plan(&self) -> Result<Option<FirstPass>> {
         let Some(path) = &self.plan else { return Ok(None) };
         let about = || format!("reading the plan {}", path.display());

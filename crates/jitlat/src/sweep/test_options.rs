@@ -57,7 +57,7 @@ impl TestOptions {
         Ok(CellTest { instrument, load })
     }
 
-    /// Creates the test under these conditions.
+    /// Creates the test under the given `conditions`.
     pub fn under(&self, conditions: &[(Factor, &FactorLevel)], packets: u64) -> Result<Box<dyn Instrument>> {
         match self {
             TestOptions::OneWay(host, args) => {

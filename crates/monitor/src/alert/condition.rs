@@ -17,7 +17,7 @@ pub enum AlertCondition {
     Changed,
     /// A test is worse than earlier ones: `worse`.
     Worse,
-    /// No result arrived for longer than this: `silent>15min`.
+    /// No result arrived for longer than the given time: `silent>15min`.
     Silent(Span),
 }
 

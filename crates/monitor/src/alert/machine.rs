@@ -41,7 +41,7 @@ impl TestResult {
         self.grades.get(subject.name()).copied().unwrap_or(Severity::Unknown)
     }
 
-    /// Sender and receiver.
+    /// Returns the sender and the receiver.
     pub fn path(&self) -> [&str; 2] {
         let path = [self.client.as_str(), self.server.as_str()];
         if self.is_backward { [path[1], path[0]] } else { path }
@@ -118,7 +118,7 @@ enum TestGrade {
     Between,
 }
 
-/// A rule on a path.
+/// State of a rule on a path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct AlertState {
     /// Fingerprint of the rule; a changed rule starts with an empty state.
@@ -127,7 +127,7 @@ struct AlertState {
     recent: Vec<(i64, TestGrade)>,
     /// Start of the newest result; 0 if there was none.
     newest: i64,
-    /// Start of the newest result at the last resolved alert. Results up to this time no longer count.
+    /// Start of the newest result at the time when the last alert was resolved. Results up to it no longer count.
     settled: i64,
     firing: bool,
     /// Description of the newest bad result.
@@ -407,8 +407,8 @@ impl AlertMachine {
         }
     }
 
-    /// Returns the changes to store and to notify since the last call. If they cannot be stored, create a new machine from the
-    /// stored states, because the states of this one are newer.
+    /// Returns the changes since the last call, which must be stored and notified. If they cannot be stored, create a
+    /// new machine from the stored states, because the states of this one are newer.
     pub fn take(&mut self) -> AlertDecision {
         let mut decided = std::mem::take(&mut self.decided);
         for subject in std::mem::take(&mut self.changed) {

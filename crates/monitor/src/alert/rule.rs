@@ -81,7 +81,7 @@ impl fmt::Display for RuleKind {
 pub enum AlertSeverity {
     /// Somebody should act now.
     Critical,
-    /// Somebody should look at it.
+    /// Somebody should look at the alert.
     #[default]
     Warning,
     /// For information only; nobody needs to act.

@@ -1,4 +1,4 @@
-//! Sections of the file about collectors: hosts that receive the tests of others.
+//! Sections of the file about collectors: hosts that receive the tests of other hosts.
 
 use super::Sections;
 use super::keys::{COLLECTOR, choose};

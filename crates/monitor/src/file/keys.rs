@@ -117,7 +117,7 @@ pub const WEB: FileSection = FileSection {
     ],
 };
 
-/// Hosts that receive the tests of others.
+/// Hosts that receive the tests of other hosts.
 pub const COLLECTOR: FileSection =
     FileSection { title: "[[collector]]", name: "collector", keys: &["host", "port", "from", "spool"] };
 

@@ -82,7 +82,7 @@ pub struct DeclaredCapture<'a> {
     pub instrument: &'a str,
     /// Options of the capture.
     pub options: &'a [(String, OptionValue)],
-    /// True if the file names the two ends whose traffic is captured; otherwise the options must.
+    /// True if the file names the two ends whose traffic is captured; otherwise the options must name them.
     pub has_ends: bool,
     /// True if the second point is at another host.
     pub is_far: bool,
@@ -181,13 +181,13 @@ impl<'a> Sections<'a> {
         }
     }
 
-    /// Returns the table of a section that occurs once.
+    /// Returns the table of a section that occurs once; `None` if it is missing or not a table.
     fn table(&self, section: &'static FileSection) -> Option<TableReader<'a>> {
         TableReader::new(section, self.value(section)?, self.faults)
     }
 }
 
-/// Reads a key, or the name of a key file.
+/// Reads a key, or the name of a key file; `None` if the table has neither. Giving both is a fault.
 fn key_source(table: &TableReader<'_>) -> Option<KeySource> {
     if table.has("key") && table.has("key-file") {
         table.fault("key", "'key' and 'key-file' cannot be combined: leave one of them out");

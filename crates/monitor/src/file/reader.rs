@@ -125,7 +125,7 @@ impl<'a> TableReader<'a> {
         self.faults.add(&self.at, format!("{} needs '{key}': write {example}", self.section.title));
     }
 
-    /// Reads a string.
+    /// Reads a string; `None` if `key` is missing or its value is wrong.
     pub fn text(&self, key: &str) -> Option<Located<String>> {
         let value = self.value(key)?;
         match value.get_ref() {
@@ -137,7 +137,7 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// Reads a string that is required and must not be empty.
+    /// Reads a string that is required and must not be empty; `None` after a fault.
     pub fn needed(&self, key: &str, example: &str) -> Option<Located<String>> {
         if !self.has(key) {
             self.missing(key, example);
@@ -151,12 +151,12 @@ impl<'a> TableReader<'a> {
         Some(text)
     }
 
-    /// Reads a string that must not be empty if the key exists.
+    /// Reads a string that may be missing, but must not be empty.
     pub fn needed_if_there(&self, key: &str, example: &str) -> Option<String> {
         if self.has(key) { self.needed(key, example).map(Located::into_inner) } else { None }
     }
 
-    /// Reads true or false.
+    /// Reads a value that is true or false; `None` if `key` is missing or its value is wrong.
     pub fn truth(&self, key: &str) -> Option<bool> {
         let value = self.value(key)?;
         match value.get_ref() {
@@ -168,7 +168,8 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// Reads a quantity with the parser `parse`: a string with a unit, or a number.
+    /// Reads a quantity with the parser `parse`: a string with a unit, or a number. `None` if `key` is missing or its
+    /// value is wrong.
     pub fn quantity<T>(
         &self,
         key: &str,
@@ -188,7 +189,7 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// Reads a number of at least one.
+    /// Reads a number of at least one; `None` if `key` is missing or its value is wrong.
     pub fn number(&self, key: &str) -> Option<u32> {
         let value = self.value(key)?;
         let number = plain(value.get_ref()).and_then(|text| text.parse().ok()).filter(|n| *n > 0);
@@ -198,7 +199,7 @@ impl<'a> TableReader<'a> {
         number
     }
 
-    /// Reads a string, or a list of strings.
+    /// Reads a string, or a list of strings; `None` if `key` is missing or its value is wrong.
     pub fn texts(&self, key: &str) -> Option<Vec<Located<String>>> {
         let value = self.value(key)?;
         self.list_of_texts(key, value)
@@ -224,7 +225,7 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// Reads a list of lists of strings.
+    /// Reads a list of lists of strings; `None` if `key` is missing or its value is wrong.
     pub fn lists(&self, key: &str) -> Option<Vec<Located<Vec<Located<String>>>>> {
         let value = self.value(key)?;
         let DeValue::Array(items) = value.get_ref() else {
@@ -290,7 +291,7 @@ impl<'a> TableReader<'a> {
     }
 }
 
-/// Returns a string, or a number as it is written in the file.
+/// Returns a string, or a number as it is written in the file; `None` for other values.
 fn plain(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),

@@ -101,7 +101,8 @@ impl RunningServer {
     }
 }
 
-/// Settings of the server: those of `jitlat serve` with the options of the file, and the keys of its hosts.
+/// Returns the settings of the server: those of `jitlat serve` with the options of the file, and the keys of the hosts
+/// in the file.
 fn settings(equipment: &dyn Equipment, model: &Model, host: usize, folder: &Path) -> Result<Serve> {
     let mut keys = ServerKeys {
         interfaces: model.far_interfaces(host).into_iter().collect(),
@@ -117,7 +118,7 @@ fn settings(equipment: &dyn Equipment, model: &Model, host: usize, folder: &Path
     equipment.server(&model.serve.options, keys).map_err(MonitorError::Server)
 }
 
-/// Makes the collector of this host, according to `rules`.
+/// Creates the collector of this host, according to `rules`.
 fn collect(model: &Model, rules: &CollectorRules, folder: &Path, archive: &Path) -> Result<CollectService> {
     let mut keys = PresharedKeys::default();
     for host in rules.from.iter().map(|k| &model.hosts[*k]) {

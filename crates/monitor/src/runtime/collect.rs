@@ -31,7 +31,7 @@ const MAX_UNSETTLED_BYTES: u64 = 2 << 20;
 const MAX_TESTS_PER_BATCH: usize = 128;
 /// Maximum number of tests that are analysed at the same time; limits the memory that analyses need.
 const MAX_CONCURRENT_ANALYSES: usize = 2;
-/// Maximum time that a test waits for room in the archive's queue; after it, the host is refused.
+/// Maximum time that a test waits for room in the archive's queue; after this time, the host is refused.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which the state that a host reports is stored in the archive.
 const NOTE_INTERVAL: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ struct IntakeJob {
     entering: PendingLog,
 }
 
-/// Marks a log that was received but is not yet in the archive. Dropped once it was added or rejected.
+/// Marks a log as received but not yet in the archive. Dropped once the log has been added or rejected.
 struct PendingLog {
     shared: Arc<CollectorState>,
     hash: u128,
@@ -72,8 +72,8 @@ pub struct ArchiveShelf {
 struct CollectorState {
     root: PathBuf,
     hosts: HostNames,
-    /// Checksums of logs that were received but are not yet in the archive. They are recognised if a host
-    /// reconnects and offers them again.
+    /// Checksums of logs that were received but are not yet in the archive. They identify such a log if a host
+    /// reconnects and offers it again.
     entering: Mutex<BTreeSet<u128>>,
     jobs: Mutex<Option<SyncSender<IntakeJob>>>,
     /// Number of analyses that may start now.
@@ -260,7 +260,7 @@ impl CollectorState {
         }
     }
 
-    /// Adds the log in the file at `path` to the archive. Only one such call runs at a time.
+    /// Adds the log in the file at `path` to the archive. Concurrent calls wait for each other.
     fn enter_long(&self, path: &Path, about: &About, host: &str) -> IntakeResult {
         let _alone = self.long.lock().unwrap_or_else(PoisonError::into_inner);
         let added = Archive::open_to_write(&self.root)
@@ -328,7 +328,7 @@ impl Shelf for ArchiveShelf {
     }
 }
 
-/// The tests of one host while it is connected.
+/// Receives the tests of one host while the host is connected.
 struct HostIntake {
     host: String,
     archive: Archive,
@@ -341,16 +341,16 @@ struct HostIntake {
     offered: VecDeque<PushOffer>,
     /// Requested tests that are not confirmed or refused yet.
     wanted: BTreeMap<u64, PushOffer>,
-    /// Log that is being received.
+    /// Log that is being received, with the number and the description of its test; `None`: no log.
     coming: Option<(u64, About, IncomingLog)>,
     answers: Vec<PushReply>,
     /// Last state reported by the host, until it is stored.
     state: Option<SpoolState>,
-    /// Time when the state and the number of refused tests were last stored.
+    /// Time when the state and the number of refused tests were last stored; `None` if never.
     noted: Option<Instant>,
     /// Number of tests refused since `noted`.
     refused: u64,
-    /// Reason for the last logged refusal.
+    /// Reason for the last logged refusal; `None`: no refusal was logged.
     logged: Option<String>,
 }
 

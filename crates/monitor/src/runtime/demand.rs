@@ -102,7 +102,7 @@ impl QueuedRun {
         self.feed.stop().load(std::sync::atomic::Ordering::SeqCst)
     }
 
-    /// Name of the far host, if it is in the file.
+    /// Returns the name of the far host; `None` if it is not in the file.
     pub fn far(&self) -> Option<&str> {
         (!self.host.only_answers).then_some(self.host.name.as_str())
     }

@@ -22,7 +22,7 @@ pub trait Equipment: Instruments + fmt::Debug + Send + Sync {
     /// [`EntryError`] with the wrong option.
     fn test(&self, asked: &DeclaredTest<'_>, site: &TestSite<'_>) -> Result<Box<dyn Instrument>, EntryError>;
 
-    /// Captures until `stop`; `key` is the key with which this host authenticates to other hosts.
+    /// Captures until `stop` is requested; `key` is the key with which this host authenticates to other hosts.
     ///
     /// # Errors
     /// The reason why the capture could not begin.
@@ -45,7 +45,7 @@ pub trait Equipment: Instruments + fmt::Debug + Send + Sync {
 pub struct TestSite<'a> {
     /// Address of the far end.
     pub address: &'a str,
-    /// Key with which this host authenticates there; `None`: none.
+    /// Key with which this host authenticates to the far end; `None`: no key.
     pub key: Option<&'a PresharedKey>,
     /// Options of the far host's server that its clients need.
     pub of_server: Vec<(String, OptionValue)>,
@@ -74,6 +74,6 @@ pub struct ServerKeys {
     pub interfaces: Vec<String>,
     /// Name and key of each other host; true if its captures use this host's interfaces.
     pub hosts: Vec<(String, PresharedKey, bool)>,
-    /// Key of all hosts; `None` if each has its own, or none has one.
+    /// Common key of all hosts; `None` if each host has its own key, or no host has a key.
     pub common: Option<PresharedKey>,
 }

@@ -15,17 +15,17 @@ use std::sync::Arc;
 pub struct Task {
     /// Equipment that runs the test.
     pub equipment: Arc<dyn Equipment>,
-    /// The model when the test was due.
+    /// Model that applied when the test was due.
     pub model: Arc<Model>,
     /// The test.
     pub job: TestJob,
-    /// Key with which this host authenticates to other hosts.
+    /// Key with which this host authenticates to other hosts; `None`: no key.
     pub key: Option<PresharedKey>,
     /// Archive for the result; `None`: the result is not stored.
     pub archive: Option<PathBuf>,
 }
 
-/// Options of the hosts' servers that their clients must know.
+/// Returns the options of the hosts' servers that their clients must know.
 pub fn options_of_server(model: &Model) -> Vec<(String, OptionValue)> {
     model.serve.options.iter().filter(|(name, _)| name == "control-port").cloned().collect()
 }
@@ -36,13 +36,14 @@ impl Task {
         &self.model.tests[self.job.test]
     }
 
-    /// Address of the far end.
+    /// Returns the address of the far end.
     pub fn address(&self) -> &str {
         let far = self.job.pair.server() as usize;
         self.model.hosts.get(far).map_or(self.job.far.as_str(), |host| &host.address)
     }
 
-    /// Options of the hosts' servers that their clients must know.
+    /// Returns the options of the far host's server that its clients must know, except those that the test sets itself;
+    /// empty if the far end is not a host of the file.
     pub fn options_of_server(&self) -> Vec<(String, OptionValue)> {
         let given = &self.test().work.options;
         let is_host = (self.job.pair.server() as usize) < self.model.hosts.len();
@@ -62,7 +63,7 @@ impl Task {
         tags.map(|(key, value)| (key.to_owned(), value)).to_vec()
     }
 
-    /// Measures until the end or `stop`, and adds the result to the archive.
+    /// Runs the test until it ends or `stop` is requested, and adds the result to the archive.
     ///
     /// # Errors
     /// Kind of failure, and a description.

@@ -10,8 +10,8 @@ use jitlat_net::client::ClientError;
 use jitlat_proto::jitlat::ConversationFailure;
 use std::path::Path;
 
-/// Measures until the test ends or `stop`, and adds the results to `archive`, if there is one. Returns the identifiers
-/// of the results in the archive. `watcher` observes the test while it runs.
+/// Runs a test until it ends or `stop` is requested, and adds the results to `archive`, if there is one. Returns the
+/// identifiers of the results in the archive. `watcher` observes the test while it runs.
 ///
 /// # Errors
 /// The reason why there is no result.
@@ -45,7 +45,7 @@ fn not_stored(root: &Path, why: &ArchiveError) -> (SlotFailure, String) {
     (SlotFailure::NotStored, format!("archive {}: {why}", root.display()))
 }
 
-/// Returns the kind of failure of an error.
+/// Returns the kind of failure that `error` represents.
 fn kind(error: &Error) -> SlotFailure {
     match error {
         Error::OneWay(ClientError::Failed { failure, .. }) => match failure {

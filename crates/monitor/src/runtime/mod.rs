@@ -3,7 +3,8 @@
 //! * [`run()`] – runs a host of the file; [`MonitorSettings`] – file, host and archive; [`load`] – reads the file
 //! * [`Equipment`] – provided by the caller: creates instruments, captures and the server from options of the file
 //! * [`MonitorError`] – reason why it cannot start
-//! * [`StandaloneRunner`] – tests that people start from a page without a timetable; [`DemandedTest`] – one of these tests
+//! * [`StandaloneRunner`] – runs tests that people start from a page, without a timetable; [`DemandedTest`] – one of
+//!   these tests
 //!
 //! Its modules: `job` is one test of the timetable, `measure` runs one, `demand` accepts tests from the page;
 //! `access` has keys and the server, `page` the web page, `own` finds this host in the file; `captures` follows

@@ -17,7 +17,7 @@ use std::path::Path;
 /// Tag of the results of tests that were requested on the web page.
 pub const ASKED: (&str, &str) = ("asked", "page");
 
-/// Profiles whose traffic a test may send.
+/// Returns the profiles whose traffic a test may send.
 pub fn profiles() -> Vec<(String, String)> {
     PROFILES.iter().map(|p| (p.name.to_string(), p.about.to_string())).collect()
 }
@@ -150,7 +150,7 @@ impl DemandedTest {
         }
     }
 
-    /// Traffic that the test will send.
+    /// Returns the traffic that the test will send.
     pub fn planned(&self) -> Planned {
         let Traffic { forward, backward, .. } = self.traffic;
         Planned {
@@ -161,7 +161,7 @@ impl DemandedTest {
         }
     }
 
-    /// Measures with the host at `address`, and reports progress to `feed`.
+    /// Runs the test with the hosts in `place`, and reports its progress to `feed`.
     pub fn measure(&self, equipment: &dyn Equipment, place: &TestPlacement<'_>, mut feed: RunFeed) {
         feed.started();
         let stop = Stop::from(feed.stop());
@@ -188,7 +188,7 @@ pub struct TestPlacement<'a> {
     pub host: &'a str,
     /// Address of the far host.
     pub address: &'a str,
-    /// Key with which this host authenticates there; `None`: none.
+    /// Key with which this host authenticates to the far host; `None`: no key.
     pub key: Option<&'a PresharedKey>,
     /// Options of the far host's server that its clients must know.
     pub of_server: &'a [(String, OptionValue)],
@@ -203,7 +203,7 @@ fn refused(wrong: EntryError) -> RunRefusal {
     RunRefusal::Field(field.to_owned(), wrong.message.trim_end_matches('.').to_owned())
 }
 
-/// Time for which packets are sent, without the wait for the last packets.
+/// Returns the time for which packets are sent, without the wait for the last packets.
 fn sending(traffic: &Traffic) -> Span {
     let of =
         |flow: &OneWayTraffic| i128::from(flow.bytes) * 8 * i128::from(SECOND) / i128::from(flow.rate.max(1));

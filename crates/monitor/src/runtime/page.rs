@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tracing::{error, info};
 
-/// Running web server. It stops when this is dropped.
+/// Running web server. It stops when this value is dropped.
 pub struct RunningPage {
     stop: StopSignal,
     thread: Option<JoinHandle<()>>,
@@ -121,7 +121,8 @@ pub struct OwnState {
     /// Time of the last measurement of the load.
     seen: SteadyTime,
     busy: Span,
-    /// Time of the last update of `shown`, and number of running tests at that time.
+    /// Time of the last update of `shown`, and the number of running tests at that time; `None` before the first
+    /// update.
     updated: Option<(SteadyTime, usize)>,
 }
 

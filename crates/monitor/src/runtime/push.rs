@@ -31,7 +31,7 @@ const STALL_TIMEOUT: Span = Span::seconds(120);
 /// Time for pushes in progress to complete when the monitor stops.
 const END_TIMEOUT: Span = Span::seconds(3);
 
-/// Threads that push tests. They stop when this is dropped.
+/// Threads that push tests. They stop when this value is dropped.
 pub struct RunningPushes {
     stop: StopSignal,
     threads: Vec<JoinHandle<()>>,
@@ -62,8 +62,8 @@ pub fn targets(model: &Model, host: usize) -> Vec<Target> {
 }
 
 impl RunningPushes {
-    /// Starts to push tests from the archive at `root`; `key`: key with which `host` authenticates. Without an archive or
-    /// a key, nothing is pushed.
+    /// Starts to push tests from the archive at `root`; `key` is the key with which `host` authenticates. Without an
+    /// archive or a key, nothing is pushed.
     pub fn start(
         model: &Model,
         host: usize,
@@ -160,8 +160,8 @@ impl Pusher {
         }
     }
 
-    /// Pushes the waiting tests if an attempt is due. Returns the time of the next step; `None`: when the
-    /// archive changes. A change of the archive always requires a step.
+    /// Pushes the waiting tests if an attempt is due. Returns the time of the next step; `None` if no step is needed
+    /// before the archive changes. A change of the archive always requires a step.
     fn step(&mut self) -> Result<Option<SteadyTime>, jitlat_archive::ArchiveError> {
         let archive = Archive::open_to_write(&self.root)?;
         let now = clock::steady();
@@ -222,7 +222,7 @@ impl Pusher {
 /// Enforces the limit on tests that wait on this host.
 #[derive(Default)]
 struct Spool {
-    /// Time of the last check of the spool's size.
+    /// Time of the last check of the spool's size; `None` before the first check.
     looked: Option<SteadyTime>,
     /// True if a warning about dropped tests has been logged since the last complete push.
     warned: bool,
@@ -266,20 +266,20 @@ struct PushSession<'a> {
     last: i64,
     /// Reasons why requested tests cannot be sent, by number.
     unreadable: BTreeMap<u64, String>,
-    /// Reason for the last logged refusal.
+    /// Reason for the last logged refusal; `None`: no refusal was logged.
     refused: Option<String>,
-    /// Log that is being sent.
+    /// Log that is being sent; `None`: no log.
     log: Option<Box<dyn Read + Send>>,
     /// Time when a test was last offered, sent, confirmed or refused.
     moved: SteadyTime,
     /// Time when a test was last offered or waiting for its confirmation.
     used: SteadyTime,
-    /// Time when this host's state was last sent.
+    /// Time when this host's state was last sent; `None` if it was not sent yet.
     reported: Option<SteadyTime>,
     open: bool,
     /// True if no further tests are offered on this connection.
     finishing: bool,
-    /// True if at least one test was settled.
+    /// True if at least one test was confirmed or refused.
     progress: bool,
 }
 

@@ -62,9 +62,9 @@ pub struct MonitorSettings {
     pub archive: Option<PathBuf>,
     /// Time after which the monitor ends; `None`: it runs until it is stopped.
     pub duration: Option<Span>,
-    /// Creates the monitor's instruments, captures and server.
+    /// Equipment that creates the monitor's instruments, captures and server.
     pub equipment: Arc<dyn Equipment>,
-    /// Prints the alerts of channels with `print`.
+    /// Function that prints the alerts of channels with `print`.
     pub print: Print,
 }
 
@@ -102,7 +102,7 @@ struct Thread {
     handle: JoinHandle<MeasureResult>,
 }
 
-/// Reports the end of a test's thread when it is dropped.
+/// Reports the end of a test's thread when this value is dropped.
 struct TestEndGuard(u64, Arc<Mutex<Vec<u64>>>, Waker);
 
 impl Drop for TestEndGuard {
@@ -122,8 +122,9 @@ struct Monitor<'a> {
     server: Option<RunningServer>,
     page: Option<RunningPage>,
     state: OwnState,
-    /// Tests on demand from the page, and those that wait for their start.
+    /// Queue of tests that were demanded on the page.
     demands: Arc<RunQueue>,
+    /// Demanded tests that wait for their start, by identifier.
     demanded: BTreeMap<u64, QueuedRun>,
     alerts: Option<RunningAlerts>,
     captures: RunningCaptures,
@@ -137,8 +138,8 @@ struct Monitor<'a> {
     drops_logged: Arc<Mutex<Option<SteadyTime>>>,
 }
 
-/// Runs the monitor until a request to stop, or for the duration in `settings`. Reads the file again when it changes,
-/// and on request. Returns counts of the outcomes of slots.
+/// Runs the monitor until a stop is requested, or for the duration in `settings`. Reads the file again when it changes
+/// or when this is requested. Returns counts of the outcomes of slots.
 ///
 /// # Errors
 /// Reason why the monitor cannot start. Operations that fail later are logged and retried.

@@ -14,7 +14,7 @@ const UNWATCHED_INTERVAL: Span = Span::seconds(5);
 
 /// Waits for writes to an archive by any process, and for a stop.
 pub struct ArchiveWatch {
-    /// `None` if the system cannot watch the archive.
+    /// Watch of the archive's catalogue; `None` if the system cannot watch the archive.
     changes: Option<CatalogueWatch>,
     stop: StopSignal,
     looked: SteadyTime,

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read};
 
-/// Bytes read at a time: few enough to stay in the processor's cache while they are parsed.
+/// Number of bytes read at a time: few enough to stay in the processor's cache while they are parsed.
 const CHUNK_BYTES: usize = 1 << 18;
 
 pub(super) struct ReadBuffer {
@@ -10,7 +10,7 @@ pub(super) struct ReadBuffer {
     data: Vec<u8>,
     from: usize,
     to: usize,
-    /// Bytes consumed before `data[0]`.
+    /// Number of bytes consumed before `data[0]`.
     consumed: u64,
 }
 

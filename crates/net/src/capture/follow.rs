@@ -25,7 +25,7 @@ pub struct FollowedFiles {
     /// State of each file at the last scan.
     known: HashMap<PathBuf, SeenFile>,
     current: Option<Current>,
-    /// Time of the first packet of the most recently opened file.
+    /// Time of the first packet of the most recently opened file; `None` before the first file is opened.
     begun: Option<WallTime>,
     looked: Option<SteadyTime>,
     /// True once no more data is expected.
@@ -41,7 +41,7 @@ struct SeenFile {
     modified: Option<SystemTime>,
     /// Time of the first packet; `None` if the file has no packets or is not a capture.
     first: Option<WallTime>,
-    /// Time of the first packet when the file was opened for reading; `None` if it has not been opened.
+    /// Value of `first` when the file was opened for reading; `None` if it has not been opened.
     taken: Option<WallTime>,
 }
 

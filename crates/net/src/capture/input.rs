@@ -7,9 +7,11 @@ use std::path::Path;
 /// Path that stands for standard input.
 pub const STDIN: &str = "-";
 
-/// First bytes of compressed files.
+/// First bytes of a gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// First bytes of a zstd file.
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// First bytes of an xz file.
 const XZ: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
 
 /// Maximum memory, in bytes, that a compressed file may request for window and dictionary; otherwise a small file

@@ -300,8 +300,8 @@ impl InterfaceCapture {
     }
 }
 
-/// Returns 1 if the error only reports that the interface went down, which does not end the capture. The
-/// kernel reports this once, before the packets that are still queued.
+/// Returns 1 if `e` only reports that the interface went down, which does not end the capture; otherwise returns the
+/// error that ends it. The kernel reports this once, before the packets that are still queued.
 fn went_down(interface: &str, e: io::Error) -> Result<u64, InterfaceError> {
     match e.raw_os_error() {
         Some(libc::ENETDOWN) if index(interface).is_ok() => Ok(1),
@@ -369,7 +369,7 @@ struct KernelPacket<'a> {
     /// Length on the wire; `data` may contain only the first part of the packet.
     length: u32,
     data: &'a [u8],
-    /// VLAN tag that the kernel or the adapter removed, in wire format.
+    /// VLAN tag that the kernel or the adapter removed, in wire format; `None` if no tag was removed.
     tag: Option<[u8; 4]>,
     /// EtherType, and packet type (`PACKET_HOST`, `PACKET_OUTGOING`, …).
     link: (u16, u8),
@@ -399,8 +399,8 @@ impl<'a> KernelPacket<'a> {
     }
 }
 
-/// Returns the VLAN tag that the kernel or the adapter removed, given a packet's status, tag and tag
-/// protocol.
+/// Returns the VLAN tag that the kernel or the adapter removed, given a packet's status, tag and tag protocol; `None`
+/// if no tag was removed.
 fn removed_tag(status: u32, (tag, protocol): (u16, u16)) -> Option<[u8; 4]> {
     // Older kernels do not report the tag protocol; 0x8100 is the usual one.
     let kind = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { protocol } else { 0x8100 };
@@ -413,7 +413,7 @@ fn removed_tag(status: u32, (tag, protocol): (u16, u16)) -> Option<[u8; 4]> {
 struct Details {
     at: Option<WallTime>,
     length: Option<u32>,
-    /// VLAN tag that the kernel or the adapter removed, in wire format.
+    /// VLAN tag that the kernel or the adapter removed, in wire format; `None` if no tag was removed.
     tag: Option<[u8; 4]>,
 }
 

@@ -62,7 +62,8 @@ fn failed<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> ConfineE
     move |source| ConfineError::System { doing, source: source.into() }
 }
 
-/// A process that has dropped access to files, its user and capabilities, but not yet system calls.
+/// A process that has changed its user and dropped its capabilities and its access to files, but not yet its system
+/// calls.
 #[derive(Debug)]
 #[must_use = "its system calls are not filtered yet"]
 pub struct Confining {
@@ -74,7 +75,7 @@ pub struct Confining {
     files: Files,
 }
 
-/// Access to files, which depends on the kernel's support for Landlock.
+/// Restriction of file access, which depends on the kernel's support for Landlock.
 #[derive(Debug)]
 enum Files {
     /// Only these folders can be written to.
@@ -92,8 +93,8 @@ pub struct Confined {
 }
 
 impl Confinement {
-    /// Drops all rights except system calls. Must be called while the process has one thread; other threads
-    /// would retain their rights.
+    /// Drops all rights, but no system calls yet. Must be called while the process has one thread; other threads would
+    /// retain their rights.
     ///
     /// # Errors
     /// [`ConfineError`]; some rights may already have been dropped. A mechanism that the system lacks or does

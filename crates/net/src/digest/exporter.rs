@@ -88,7 +88,7 @@ impl DigestExporter {
         self.serve_with_timeouts(addresses, gate, INTRODUCTION_TIMEOUT)
     }
 
-    /// Like [`Self::serve_sharing`], but with the given timeout for a connection to request a capture.
+    /// Like [`Self::serve_sharing`], but with the timeout `introduction` for a connection to request a capture.
     fn serve_with_timeouts(
         self,
         addresses: &[SocketAddr],

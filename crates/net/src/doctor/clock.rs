@@ -12,7 +12,8 @@ use serde::Serialize;
 pub struct ClockReading {
     /// Number of readings.
     pub reads: u64,
-    /// Smallest difference above zero: the clock's resolution, or the cost of a reading if that is larger.
+    /// Smallest difference above zero: the clock's resolution, or the cost of a reading if that is larger. `None` if no
+    /// difference is above zero.
     pub resolution: Option<Span>,
     /// Median: the typical cost of a reading.
     pub p50: Span,

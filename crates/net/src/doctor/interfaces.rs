@@ -50,13 +50,13 @@ pub enum LaunchTimes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Abilities {
-    /// Software stamps of sent packets.
+    /// True if software stamps of sent packets are supported.
     pub software_send: bool,
-    /// Software stamps of received packets.
+    /// True if software stamps of received packets are supported.
     pub software_receive: bool,
-    /// Hardware stamps of sent packets.
+    /// True if hardware stamps of sent packets are supported.
     pub hardware_send: bool,
-    /// Hardware stamps of every received packet, not only of PTP packets.
+    /// True if hardware stamps of every received packet, not only of PTP packets, are supported.
     pub hardware_receive: bool,
     /// Number of the adapter's clock: N in `/dev/ptpN`; `None` if it has no clock.
     pub clock: Option<u32>,
@@ -64,8 +64,9 @@ pub struct Abilities {
 
 const ETHTOOL_GCOALESCE: u32 = 0x0e;
 const ETHTOOL_GET_TS_INFO: u32 = 0x41;
-/// Bits of `HWTSTAMP_FILTER_…` and `HWTSTAMP_TX_…`.
+/// Bit of `HWTSTAMP_FILTER_ALL`.
 const FILTER_ALL: u32 = 1 << 1;
+/// Bit of `HWTSTAMP_TX_ON`.
 const SEND_ON: u32 = 1 << 1;
 
 impl Abilities {

@@ -20,11 +20,11 @@ pub struct MachineReport {
     pub model: Option<String>,
     /// Number of processors that this program may use.
     pub cpus: usize,
-    /// Processors online, in the kernel's notation: `0-7`.
+    /// Processors that are online, in the kernel's notation: `0-7`.
     pub online: Option<String>,
-    /// Processors isolated from the scheduler, in the same notation.
+    /// Processors isolated from the scheduler, in the kernel's notation: `2-3`.
     pub isolated: Option<String>,
-    /// Processors without a timer tick, in the same notation.
+    /// Processors without a timer tick, in the kernel's notation: `2-3`.
     pub nohz_full: Option<String>,
     /// True if two threads share a core.
     pub smt: Option<bool>,
@@ -71,7 +71,7 @@ pub struct IdleState {
 }
 
 impl MachineReport {
-    /// Reads the properties of this machine.
+    /// Reads the properties of this host.
     pub fn read() -> MachineReport {
         let clock = Path::new("/sys/devices/system/clocksource/clocksource0");
         let sources = line(clock.join("available_clocksource")).unwrap_or_default();
@@ -140,19 +140,21 @@ fn idle_states() -> Vec<IdleState> {
     states
 }
 
-/// Parses `some avg10=11.75 avg60=…`.
+/// Returns the value of `avg10` in a line like `some avg10=11.75 avg60=…`; `None` if it has none.
 fn pressure(line: &str) -> Option<f64> {
     line.split(' ').find_map(|w| w.strip_prefix("avg10="))?.parse().ok()
 }
 
-/// Parses `cpu user nice system idle iowait irq softirq steal …`, in ticks.
+/// Returns the stolen share of processor time, in percent, from the line `cpu user nice system idle iowait irq softirq
+/// steal …` (in ticks); `None` if the line has no ticks.
 fn stolen(line: &str) -> Option<f64> {
     let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).map_while(|t| t.parse().ok()).collect();
     let all: u64 = ticks.iter().sum();
     (all > 0).then(|| *ticks.get(7).unwrap_or(&0) as f64 * 100.0 / all as f64)
 }
 
-/// Reads `max 100000` or `150000 100000` of control groups v2, from the group's file or the mounted root.
+/// Returns the processor time that the control group allows, in processors, from `max 100000` or `150000 100000`
+/// (control groups v2) in the files of the group and of the groups above it; `None` without a limit.
 fn quota() -> Option<f64> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = own.lines().find_map(|l| l.strip_prefix("0::"))?.trim_start_matches('/').to_owned();
@@ -186,7 +188,7 @@ fn container() -> Option<String> {
         .map(|(_, kind)| kind.to_owned())
 }
 
-/// Tries SCHED_FIFO on a temporary thread, so that the calling thread stays unchanged.
+/// True if this program may use SCHED_FIFO. Tried on a temporary thread, so that the calling thread stays unchanged.
 fn realtime_permitted() -> bool {
     std::thread::spawn(|| crate::sys::schedule_fifo(1).is_ok()).join().unwrap_or(false)
 }

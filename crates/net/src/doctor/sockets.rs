@@ -7,7 +7,7 @@ use serde::Serialize;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{Ipv4Addr, UdpSocket};
 
-/// Sizes in bytes; `None` if unknown.
+/// Limits and sizes of socket buffers, in bytes; `None` if unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SocketReport {

@@ -8,7 +8,7 @@ use jitlat_core::time::Span;
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Wake-up delays after deadlines of one period, in ns.
+/// Wake-up delays at periodic deadlines, in ns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WakeLateness {

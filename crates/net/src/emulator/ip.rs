@@ -39,7 +39,7 @@ pub(super) fn traffic_class(packet: &[u8]) -> Option<u8> {
 /// Writes the TOS or traffic-class octet of a packet, and updates the checksum of an IPv4 header (RFC 1624,
 /// equation 3).
 pub(super) fn set_traffic_class(packet: &mut [u8], octet: u8) {
-    /// 16-bit word of the header that contains the octet.
+    /// 16-bit word of the IPv4 header that contains the TOS octet.
     const WORD: Field<u16> = Field::at(0);
     match version(packet) {
         Some(4) if packet.len() >= ipv4::LENGTH => {

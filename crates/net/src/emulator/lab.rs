@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Name of the device in each namespace through which the path is reached.
+/// Name, in each namespace, of the device through which the path is reached.
 pub const DEVICE: &str = "path";
 
 /// Reason why a lab could not be set up.
@@ -136,9 +136,9 @@ impl Lab {
         Ok(switch)
     }
 
-    /// Connects the namespaces through a router in a third namespace, whose interfaces are called `client` and `server`.
-    /// The router passes packets to and from the server only up to `mtu` bytes. The path exists until the returned
-    /// namespace is dropped.
+    /// Connects the namespaces through a router in a third namespace, whose interfaces are called `client` and
+    /// `server`. The router passes packets to and from the server only up to `mtu` bytes. The path exists until the
+    /// returned namespace is dropped.
     pub fn router(&self, mtu: u32) -> Result<Namespace, LabError> {
         let router = Namespace::new(format!("{}-router", self.client.name), 254)?;
         for path in ["/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"] {

@@ -12,14 +12,14 @@ const MAX_HELD_BYTES: usize = 64 << 20;
 /// Memory used per packet in addition to the packet's bytes.
 const PACKET_OVERHEAD: usize = 64;
 
-/// Reads the monotonic clock.
+/// Reads the steady clock.
 pub(super) fn now() -> SteadyTime {
     // On Linux the call cannot fail for this clock. A time of 0 would only delay all packets.
     let t = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(TimeSpec::new(0, 0));
     SteadyTime(t.tv_sec().saturating_mul(SECOND).saturating_add(t.tv_nsec()))
 }
 
-/// Waits until one of `fds` is ready or `deadline` on the monotonic clock has passed, for at most one second.
+/// Waits until one of `fds` is ready or `deadline` on the steady clock has passed, for at most one second.
 pub(super) fn wait(fds: &mut [PollFd<'_>], deadline: Option<SteadyTime>) -> nix::Result<()> {
     let left = deadline.map_or(Span(SECOND), |d| d - now());
     let left = left.0.clamp(0, SECOND);
@@ -29,7 +29,7 @@ pub(super) fn wait(fds: &mut [PollFd<'_>], deadline: Option<SteadyTime>) -> nix:
     }
 }
 
-/// Lateness of packet deliveries: difference from the times of the model.
+/// Lateness of packet deliveries, compared with the delivery times of the model.
 #[derive(Clone, Debug)]
 pub struct DeliveryLateness {
     /// Number of packets delivered.

@@ -4,8 +4,8 @@
 //! * [`tun`] – a TUN device in each of two network namespaces, for whole IP packets; needs root
 //! * [`lab`] – the two namespaces, created and removed
 //!
-//! In both the relay and the TUN path, one thread sleeps until absolute deadlines and delivers every packet
-//! at the time that the model computes. On an idle machine it is tens of microseconds late. The lateness is
+//! In both the relay and the TUN path, one thread sleeps until absolute deadlines and delivers every packet at the time
+//! that the model computes. On an idle machine, packets are delivered tens of microseconds late. The lateness is
 //! measured and reported ([`DeliveryLateness`]).
 
 mod ip;
@@ -25,11 +25,11 @@ use jitlat_impair::{Deliveries, Impairment, PathTally};
 /// Numbering of test packets, to which patterns of loss, duplication and reordering refer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbering {
-    /// By the sequence number of one-way test packets. All other packets, including sentinels, are only
-    /// subject to delay, queueing and outages.
+    /// Sequence number of one-way test packets. All other packets, including sentinels, are only subject to delay,
+    /// queueing and outages.
     #[default]
     Sequence,
-    /// By the order of arrival. Packets smaller than the model's `min_bytes` are not numbered.
+    /// Order of arrival. Packets smaller than the model's `min_bytes` are not numbered.
     Arrival,
 }
 
@@ -44,8 +44,8 @@ impl Numbering {
     }
 }
 
-/// Returns the sequence number of a one-way test packet: the four bytes that follow the eight bytes of the
-/// timestamp.
+/// Returns the sequence number of a one-way test packet: the four bytes that follow the eight bytes of the timestamp.
+/// `None` if the payload is too short.
 fn sequence(payload: &[u8]) -> Option<u64> {
     let field = payload.get(8..12)?.try_into().ok()?;
     u64::try_from(i32::from_be_bytes(field)).ok()

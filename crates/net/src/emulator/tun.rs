@@ -193,7 +193,8 @@ impl TunWorker {
         EmulatorReport { up, down, lateness: self.line.lateness, overflow: self.line.overflow }
     }
 
-    /// Waits for an event. The results are true if a stop is requested, and for each end, if it has sent packets.
+    /// Waits for an event. Returns three flags: true if a stop is requested, if the client's end has sent packets, and
+    /// if the server's end has sent packets.
     fn wait(&self) -> nix::Result<[bool; 3]> {
         let fds = [self.stopped.as_fd(), self.ends[0].as_fd(), self.ends[1].as_fd()];
         let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));

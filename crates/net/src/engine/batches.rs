@@ -12,7 +12,7 @@ use jitlat_core::{Schedule, Span, SteadyTime, TestSpec};
 const MAX_PAUSE: Span = Span::micros(900);
 /// Minimum number of packets expected in a pause; for fewer packets, a pause does not pay off.
 const MIN_PACKETS: u64 = 4;
-/// Divisor of the socket's buffer size: at most this fraction may fill up during a pause.
+/// Divisor of the socket's buffer size: the quotient is the part that may fill up during a pause.
 const BUFFER_SHARE: u64 = 4;
 /// Memory that the kernel charges for a packet in addition to its payload, in bytes: a page of the adapter's
 /// memory, and the packet's descriptor.
@@ -25,7 +25,7 @@ pub(super) struct BatchPacing {
     room: u64,
     /// Number of packets that arrive together.
     burst: u64,
-    /// Time at which the socket was last found empty.
+    /// Time at which the socket was last found empty; `None` if it never was.
     emptied: Option<SteadyTime>,
     taken: u64,
     /// Number of datagrams that the kernel had dropped by the last reading.
@@ -36,7 +36,7 @@ pub(super) struct BatchPacing {
 /// Result of one reading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BatchReading {
-    /// Number of packets.
+    /// Number of packets that were read.
     pub packets: usize,
     /// True if the reading took the maximum number of packets, so that more may be waiting.
     pub full: bool,

@@ -34,7 +34,7 @@ pub(crate) struct EngineSettings {
 pub(super) enum Instruction {
     /// See [`FlowCommand::Connect`](jitlat_proto::jitlat::flow::FlowCommand::Connect).
     Connect(SocketAddr, Option<(u64, Span)>),
-    /// A TCP connection for the flow was accepted; with the bytes already read from it.
+    /// Accepted TCP connection for the flow, and the bytes already read from the connection.
     Connected(TcpStream, Vec<u8>),
     /// See [`FlowCommand::Start`](jitlat_proto::jitlat::flow::FlowCommand::Start).
     Start,
@@ -83,7 +83,7 @@ impl Context {
         Marks { dscp: self.opening.spec.dscp, priority: self.settings.sending.priority }
     }
 
-    /// Returns the local address for the flow's socket. If both programs run on one host, a receiving client
+    /// Returns the local address for the flow's socket. If client and server run on the same host, a receiving client
     /// avoids the usual port, which the server's sender uses.
     pub(super) fn local(&self) -> SocketAddr {
         let (opening, mut local) = (&self.opening, self.settings.local);
@@ -92,7 +92,7 @@ impl Context {
         local
     }
 
-    /// True if the flow's socket must not share its port: with both programs on one host, a client on the
+    /// True if the flow's socket must not share its port: if client and server run on the same host, a client on the
     /// port of the server's sender would send to itself.
     pub(super) fn is_alone(&self) -> bool {
         let opening = &self.opening;

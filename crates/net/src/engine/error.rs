@@ -6,7 +6,7 @@ use jitlat_core::{Span, Transport, units};
 use std::io;
 use std::net::SocketAddr;
 
-/// Reason why a flow has no stream.
+/// Reason why a flow cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowError {
@@ -22,7 +22,7 @@ pub enum FlowError {
     /// Launch times cannot be used.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// There is no route to the peer.
+    /// The socket cannot be connected to the peer.
     #[error(
         "cannot connect the test socket to {transport} {peer}: {source}; is a firewall between the hosts?"
     )]

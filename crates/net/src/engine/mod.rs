@@ -97,8 +97,8 @@ impl Engine {
         self.flows.iter().map(|f| (f.id, f.counters.progress(f.packets)))
     }
 
-    /// If [`EngineSettings::live`] is set, passes the data that has arrived since the last call to `each`:
-    /// records, or the number of records lost because the ring was full.
+    /// Passes to `each` the data that has arrived since the last call, if [`EngineSettings::live`] is set: records, or
+    /// the number of records lost because the ring was full.
     pub fn live(&mut self, mut each: impl FnMut(FlowId, Result<&[PacketRecord], u64>)) {
         for flow in &mut self.flows {
             if let Some(outlet) = &mut flow.live {

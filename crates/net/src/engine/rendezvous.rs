@@ -24,9 +24,9 @@ const INTRODUCTION_TIMEOUT: Span = Span::seconds(10);
 /// Maximum number of greetings or connections taken from one port before the other ports are checked.
 const MAX_ACCEPTED: usize = 256;
 
-/// Called with the source address of a UDP greeting.
+/// Callback that receives the source address of a UDP greeting.
 pub(crate) type OnGreeting = Box<dyn Fn(SocketAddr) + Send>;
-/// Called with a TCP connection and the bytes already read from it.
+/// Callback that receives a TCP connection and the bytes already read from it.
 pub(crate) type OnConnection = Box<dyn Fn(TcpStream, Vec<u8>) + Send>;
 
 /// Event that a flow waits for, with the function to call.
@@ -146,8 +146,8 @@ impl Drop for Rendezvous {
 }
 
 impl Registrations {
-    /// Returns the address of a port that is already open, and prevents it from being closed; `None` if no
-    /// such port is open.
+    /// Returns the address of a port that is already open, and prevents it from being closed; `None` if the port is not
+    /// open.
     fn open_port(&mut self, local: SocketAddr, transport: Transport) -> Option<SocketAddr> {
         let same = |p: &Arc<SharedPort>| p.local == local && p.transport() == transport;
         if !self.ports.iter().any(same) {

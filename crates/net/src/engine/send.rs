@@ -23,7 +23,7 @@ use std::io::{self, IoSlice};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 
-/// Time from the start command to the first packet, by which the thread is awake and ready.
+/// Time from the start command to the first packet: long enough for the thread to be awake and ready.
 const START_DELAY: Span = Span::millis(2);
 /// Maximum random offset of the start.
 const MAX_PHASE: Span = Span::millis(100);
@@ -56,7 +56,7 @@ struct SendingStream<'a> {
 }
 
 impl<'a> SendingStream<'a> {
-    /// Prepares the stream, and the pacer that waits until its packets are due.
+    /// Prepares the stream; also returns the method of waiting until its packets are due.
     fn start(context: &'a Context, launch: Option<Launch>) -> (SendingStream<'a>, PaceMode) {
         let (pacing, spec) = (&context.settings.sending.pacing, &context.opening.spec);
         context.reporter.note(pacing.apply());
@@ -202,9 +202,8 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
     stream.report(stamps, lost, sockets::exceeded_mtu(socket, v6, length), Vec::new());
 }
 
-/// Sends the packets that are due at `dues`. The packets of the first system call contain the clock reading
-/// of the caller; each further call uses a new reading. Returns the number of packets that the system
-/// rejected.
+/// Sends the packets in `dues`. The packets of the first system call contain the clock reading of the caller; each
+/// further call uses a new reading. Returns the number of packets that the system rejected.
 fn send_all(
     context: &Context,
     socket: &UdpSocket,

@@ -20,7 +20,7 @@ pub(crate) struct SentTimes {
     /// Number of packets sent.
     sent: u32,
     times: StampsBySource,
-    /// Estimator of the time from clock reading to departure; set if packets carry their departure time.
+    /// Estimator of the time from clock reading to departure; `None` if packets do not carry their departure time.
     lead: Option<Lead>,
 }
 
@@ -80,7 +80,7 @@ impl SentTimes {
         SentTimes { want, departures, working: false, sent: 0, times, lead: None }
     }
 
-    /// Also estimates the lead, for packets that carry their departure time.
+    /// Makes the collector also estimate the lead, for packets that carry their departure time.
     pub fn with_lead(self) -> SentTimes {
         SentTimes { lead: Some(Lead::new()), ..self }
     }

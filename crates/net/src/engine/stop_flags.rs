@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 /// last check, so that it cannot miss one.
 #[derive(Debug)]
 pub(crate) struct StopFlags {
-    /// Number of requests, incremented after a request's flag is set: a thread that reads this number also
-    /// sees these flags.
+    /// Number of requests, incremented after a request's flag is set: a thread that has read this number also sees the
+    /// flags of the counted requests.
     requests: AtomicU32,
     /// Time for which a receiver continues after a cut (an early end), in ns; negative while no cut is
     /// requested.
@@ -44,7 +44,7 @@ impl StopFlags {
         self.requested();
     }
 
-    /// Requests that everything is released and no further report is sent.
+    /// Requests that the flow release everything and send no further report.
     pub fn close(&self) {
         self.close.store(true, Ordering::Release);
         self.stop();
@@ -55,7 +55,7 @@ impl StopFlags {
         self.waker.wake();
     }
 
-    /// Returns the number of requests so far. A thread that reads the flags afterwards sees all of them.
+    /// Returns the number of requests so far. A thread that then reads the flags sees all of these requests.
     #[inline]
     pub fn requests(&self) -> u32 {
         self.requests.load(Ordering::Acquire)

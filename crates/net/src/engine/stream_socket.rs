@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Maximum wait of a packet thread, so that it notices a stop.
 const MAX_WAIT: Duration = Duration::from_millis(50);
 
-/// Marks of the packets of a sender.
+/// Marks of a sender's packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marks {
     /// DSCP of the packets.

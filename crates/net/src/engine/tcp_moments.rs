@@ -51,7 +51,7 @@ impl TcpMoments {
         self.moments.push(moment);
     }
 
-    /// Removes every second moment.
+    /// Removes every second sample, to make room for further ones.
     fn thin_out(&mut self) {
         let mut k = 0;
         self.moments.retain(|_| {
@@ -60,7 +60,7 @@ impl TcpMoments {
         });
     }
 
-    /// Samples `connection` for the last time and returns the moments.
+    /// Samples `connection` for the last time and returns all samples.
     pub fn finish(mut self, connection: &TcpStream) -> Vec<TcpMoment> {
         self.next = self.start;
         self.look(connection);

@@ -132,8 +132,8 @@ fn open(context: &Context) -> Result<UdpEntrance, FlowError> {
     .map_err(|source| FlowError::Bind { transport: Udp, local, source })
 }
 
-/// Connects the socket to its peer. If the peer's port is unknown, it is taken from the first packet, which
-/// stays queued for the stream.
+/// Connects the socket to its peer. If the peer's port is unknown, returns the peer instead: its port is taken later
+/// from the first packet, which stays queued for the stream.
 fn connect(
     context: &Context,
     socket: &UdpSocket,
@@ -295,8 +295,8 @@ fn answer_greetings(
     true
 }
 
-/// Handles a classic peer that did not specify a port: connects the socket to the source of the first packet,
-/// if its address is the peer's.
+/// Connects the socket to the source of the first packet from the address of `peer`, a classic peer that did not
+/// specify a port; packets from other addresses are discarded. Returns true if the socket was connected.
 fn meet_first(context: &Context, socket: &UdpSocket, peer: SocketAddr) -> bool {
     let until = steady() + context.opening.timeouts.silence;
     let mut buffer = [0; HEADER_LEN];

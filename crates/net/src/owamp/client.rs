@@ -601,7 +601,7 @@ impl OwampStream {
         })
     }
 
-    /// Returns the records of the evaluated packets that arrived, in order of arrival.
+    /// Returns the records of the packets that the results cover and that arrived, in order of arrival.
     fn records(&self) -> Vec<PacketRecord> {
         let Ok(data) = &self.data else { return Vec::new() };
         let counted = data.records.iter().filter_map(|record| Some((record, record.received?)));
@@ -710,8 +710,8 @@ impl Listening {
         Ok(Listening { flags, live, thread: Some(thread) })
     }
 
-    /// Passes the data that has arrived since the last call to `each`: records, or the number of records lost
-    /// because the ring was full.
+    /// Passes to `each` the data that has arrived since the last call: records, or the number of records lost because
+    /// the ring was full.
     fn live(&mut self, mut each: impl FnMut(Result<&[PacketRecord], u64>)) {
         self.live.drain(|records| each(Ok(records)));
         let missed = self.live.take_overflow();

@@ -22,8 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
-/// Transmit stamps are fetched if the next packet is not due for at least this time, or if
-/// [`MAX_STAMPS_AWAITED`] are outstanding.
+/// Minimum time until the next packet for transmit stamps to be fetched, unless [`MAX_STAMPS_AWAITED`] are outstanding.
 const MIN_IDLE: Span = Span::micros(30);
 const MAX_STAMPS_AWAITED: u32 = 16;
 /// Maximum wait for the last stamps.
@@ -38,8 +37,9 @@ pub(crate) struct Departing {
     pub socket: UdpSocket,
     /// State machine that schedules the packets.
     pub sender: SessionSender,
-    /// Number of packets. `padding` is the number of bytes after the fields of each packet.
+    /// Number of packets to send.
     pub packets: u32,
+    /// Number of bytes after the fields of each packet.
     pub padding: u32,
     /// Kind of stamps that the socket provides.
     pub stamps: StampMode,
@@ -56,7 +56,8 @@ pub(crate) struct Departing {
 pub(crate) struct SenderResult {
     /// Summary for the Stop-Sessions message.
     pub summary: SentSummary,
-    /// Numbers of the packets that the system refused, ascending; they are also among the skipped ones of the summary.
+    /// Numbers of the packets that the system refused, ascending; they are also among the skipped packets of the
+    /// summary.
     pub refused: Vec<u32>,
     /// Actual departure times of the packets; `None` without stamps.
     pub stamps: Option<SentStamps>,

@@ -69,7 +69,7 @@ pub trait PushIntake: Send {
 pub enum PushReply {
     /// Request to send these tests.
     Want(Vec<u64>),
-    /// Results of tests, by number.
+    /// Results of tests, by test number.
     Settled(Vec<(u64, PushOutcome)>),
     /// No further tests are accepted for now: reason, details, and time to wait.
     Later(PushRefusal, String, Span),

@@ -1,5 +1,5 @@
-//! Tests pushed to a collector: [`PushConnection`] is the end of the sending host, [`PushService`] receives
-//! the tests of other hosts.
+//! Tests pushed to a collector: [`PushConnection`] sends this host's tests, [`PushService`] receives the tests of other
+//! hosts.
 
 mod collector;
 mod connection;

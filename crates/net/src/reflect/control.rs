@@ -23,7 +23,7 @@ use std::time::Duration;
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
 /// Identifier of the control connection in the epoll set.
 const CONTROL: u64 = 0;
-/// First identifier of the other descriptors in the epoll set.
+/// First identifier in the epoll set for descriptors other than the control connection.
 pub(super) const FIRST_OTHER: u64 = 1;
 /// Maximum number of ready descriptors reported per call.
 const MAX_READY: usize = 32;
@@ -109,7 +109,7 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         true
     }
 
-    /// Returns true if the duration granted by the policy is over, and informs the state machine of it.
+    /// Returns true, and informs the state machine, if the duration granted by the policy is over.
     pub fn is_expired(&mut self) -> bool {
         let expired = clock::steady() >= self.ends;
         if expired {
@@ -158,7 +158,7 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         }
     }
 
-    /// Closes the connection for writing while sessions continue, so that the client sees the end without
+    /// Closes both directions of the connection while sessions continue, so that the client sees the end without
     /// waiting for the last packets of the sessions.
     pub fn hang_up(&self) {
         // A closed connection stays readable, and would end every wait at once.
@@ -166,8 +166,8 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Closes only this direction. If the connection were closed with unread input, it would be reset before
-    /// the client has read the end.
+    /// Closes only the sending direction. If the connection were closed with unread input, it would be reset before the
+    /// client has read the end.
     pub fn finish(&self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
@@ -193,8 +193,9 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         audit::wrong_key(&self.shared.gate, self.service, self.peer);
     }
 
-    /// Binds a session's socket to the local address of the connection: on the port `asked` if possible,
-    /// otherwise on one of `ports`; `None`: the system chooses.
+    /// Binds a session's socket to the local address of the connection: on the port `asked` if it is free and in
+    /// `ports`, otherwise on another port in `ports`. If `ports` is `None`, every port is allowed, and the system
+    /// chooses the other port.
     pub fn bind<T>(
         &self,
         ports: Option<&RangeInclusive<u16>>,

@@ -84,7 +84,7 @@ impl Reflector for IrttReflector {
     }
 }
 
-/// Answers until the server stops. `table` contains the sessions.
+/// Answers requests until the server stops. `_table` is the grant for the memory of the sessions.
 fn serve(
     mut socket: AnsweringSocket<()>,
     mut server: Server,

@@ -57,9 +57,9 @@ struct AwaitingFollowUp {
     dscp: u8,
     id: u16,
     seq: u16,
-    /// Times at which the request arrived and the answer was sent; the latter is used if no transmit stamp
-    /// arrives.
+    /// Time at which the request arrived.
     arrived: WallTime,
+    /// Time at which the answer was sent; used if no transmit stamp arrives.
     answered: WallTime,
 }
 
@@ -70,7 +70,8 @@ pub(super) fn secret() -> io::Result<[u8; 32]> {
     Ok(secret)
 }
 
-/// Returns memory for the sessions of a server with the rules of `shared`, and the rules themselves.
+/// Reserves memory for the sessions of a server; returns `rules` with the numbers of sessions that fit into it, and the
+/// grant for the memory.
 pub(super) fn table<R: Copy>(rules: ServerRules, shared: &ReflectorContext) -> (ServerRules, TableGrant) {
     let size = lamp::Server::<R>::BYTES_PER_SESSION;
     let table = shared.gate.reserve_table(policy::LAMP, rules.sessions, size, clock::steady());

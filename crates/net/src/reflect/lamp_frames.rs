@@ -209,7 +209,7 @@ struct Frames<B> {
 }
 
 impl Frames<Datagrams> {
-    /// Receives packets to `port` on `interface`.
+    /// Opens a packet socket for requests to `port` on `interface`. Also returns the local address and port.
     fn open(
         interface: &str,
         port: u16,
@@ -251,7 +251,7 @@ fn owner(port: u16) -> io::Result<Socket> {
 }
 
 impl<B: LowerLayer> Frames<B> {
-    /// Answers on `socket`, which belongs to an interface with the address `ip`.
+    /// Prepares `socket`, which belongs to an interface with the address `ip`, for answering requests.
     fn new(socket: Socket, ip: IpAddr, beneath: B, shared: &ReflectorContext) -> io::Result<Frames<B>> {
         enlarge(&socket);
         shared.prefer(&socket);
@@ -259,7 +259,7 @@ impl<B: LowerLayer> Frames<B> {
         Ok(Frames { socket, beneath, frame: Vec::with_capacity(2048), shared: shared.clone() })
     }
 
-    /// Answers until the server stops.
+    /// Answers requests until the server stops.
     fn serve(mut self, secret: [u8; 32], trusted: Vec<Prefix>) {
         let rules = ServerRules { receive_stamps: StampSource::Kernel, trusted, ..ServerRules::default() };
         let (rules, _table) = lamp_table::<B::Route>(rules, &self.shared);

@@ -93,7 +93,7 @@ pub struct OpenReflector {
 pub struct ReflectorContext {
     /// Admits clients and their sessions.
     pub(crate) gate: Gate,
-    /// Allowed networks of all services, and those of this service.
+    /// Networks allowed for all services, and networks allowed for this service; a client must be in both.
     networks: Arc<[Networks]>,
     /// Rate meters of the answers.
     meters: Meters,
@@ -142,7 +142,7 @@ impl ReflectorContext {
         self.take(client.ip(), HEADER_LEN, clock::steady()).is_ok()
     }
 
-    /// Passes a packet of a one-way LaMP test to the thread that stores such packets.
+    /// Passes a packet of a one-way LaMP test to the thread that stores one-way tests.
     fn keep(&self, datagram: &[u8], arrival: &RequestArrival, last: bool) {
         if let Some(packets) = &self.packets
             && let Some(packet) = OneWayPacket::of_lamp(datagram, arrival, last)
@@ -182,7 +182,7 @@ impl ReflectorContext {
 pub struct OneWayPacket {
     /// Address of the client.
     pub from: SocketAddr,
-    /// Number of the test.
+    /// Identifier of the test.
     pub id: u16,
     /// True if this is the last packet of the test.
     pub last: bool,
@@ -249,8 +249,8 @@ fn hint(address: &SocketAddr, error: &io::Error) -> String {
     }
 }
 
-/// Describes `failures`, one line each. Those that only lack a privilege share a line, because an ordinary user who starts
-/// every reflector would otherwise get six lines of the same advice.
+/// Describes `failures`, one line each. Those that only lack a privilege share a line, because an ordinary user who
+/// starts every reflector would otherwise get six lines of the same advice.
 pub fn describe_failures(failures: &[ReflectorError]) -> Vec<String> {
     let is_privilege =
         |f: &&ReflectorError| f.source.kind() == io::ErrorKind::PermissionDenied && f.address.port() < 1024;

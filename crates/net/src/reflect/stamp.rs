@@ -22,7 +22,7 @@ pub struct StampReflector {
     pub key: Option<stamp::auth::StampKey>,
     /// Keys by network, which override `key`.
     pub keys: Vec<(Prefix, stamp::auth::StampKey)>,
-    /// Number of sessions whose answers are counted; 0: stateless.
+    /// Maximum number of sessions whose answers are counted; 0: stateless.
     pub sessions: usize,
     /// Networks whose source addresses cannot be forged, in addition to the loopback networks. Requests from
     /// these networks get a full-length answer even if they are shorter than the answer.
@@ -93,7 +93,7 @@ impl Reflector for StampReflector {
     }
 }
 
-/// Answers until the server stops. `table` contains the sessions.
+/// Answers requests until the server stops. `_table` is the grant for the memory of the sessions.
 fn reflect(
     mut socket: AnsweringSocket<SentAnswer>,
     rules: ReflectorRules,

@@ -76,7 +76,7 @@ impl ConnectionService for Responding {
 }
 
 impl Responding {
-    /// Answers one connection until it ends, it times out, or the server stops.
+    /// Answers the requests of one connection until the connection ends or times out, or the server stops.
     fn respond(&self, stream: &TcpStream, client: SocketAddr, grant: &Grant) -> io::Result<()> {
         stream.set_nodelay(true)?;
         self.shared.prefer(stream);

@@ -152,9 +152,8 @@ impl<K: Copy> AnsweringSocket<K> {
         self.answers.stamps
     }
 
-    /// Waits for a batch of packets and passes each to `each`, with its arrival and its destination address;
-    /// then sends all answers. If `due` is set, the wait ends at that time, or up to a tenth of a second
-    /// later.
+    /// Waits for a batch of packets and passes each to `each`, with its arrival and its destination address; then sends
+    /// all answers. If `due` is set, the wait ends after at most this time, or up to a tenth of a second later.
     pub fn receive(
         &mut self,
         due: Option<Span>,
@@ -287,7 +286,7 @@ struct Tracked<K> {
     /// Identifier, if the outcome of the answer is to be reported.
     which: Option<K>,
     stamped: bool,
-    /// Clock reading from which the time in the answer was computed.
+    /// Clock reading from which the time in the answer was computed; `None` if the answer contains no time.
     read: Option<WallTime>,
 }
 
@@ -313,8 +312,8 @@ impl<K: Copy> Answers<K> {
         self.add(answer, to, from, dscp, Tracked { which: None, stamped: false, read: None });
     }
 
-    /// Reads the clock for an answer to `to`, and returns the expected departure time. The result is passed
-    /// to the next push.
+    /// Reads the clock for an answer to `to`, and returns the expected departure time. Pass the result to the next
+    /// push.
     pub(crate) fn leaving(&self, to: SocketAddr) -> ExpectedDeparture {
         let read = clock::tick();
         ExpectedDeparture { at: read + self.lead.of(to.ip()), read }

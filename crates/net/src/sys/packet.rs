@@ -77,7 +77,7 @@ pub(crate) fn packet_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
 const BLOCK: usize = 1 << 20;
 /// Nominal packet size for the kernel's computations, in bytes; the packets in a block have any length.
 const FRAME: usize = 2048;
-/// Milliseconds after which the kernel hands over a block that is not full.
+/// Time after which the kernel hands over a block that is not full, in milliseconds.
 const HAND_OVER_MS: u32 = 4;
 /// Distance from the beginning of a packet's header (`struct tpacket3_hdr`, 16-byte aligned) to its
 /// `struct sockaddr_ll`, in bytes.
@@ -208,7 +208,7 @@ impl Drop for RingBlock<'_> {
     }
 }
 
-/// The packets of a [`RingBlock`].
+/// Iterator over the packets of a [`RingBlock`].
 pub(crate) struct RingPackets<'a> {
     bytes: &'a [u8],
     at: usize,

@@ -143,7 +143,7 @@ pub struct TwoWayMeasured<P> {
     pub host: HostFacts,
     /// Way in which the test ended.
     pub ending: Ending,
-    /// Path MTU that the kernel knew after the test, in bytes; `None` if the requests are not larger, or if unknown.
+    /// Path MTU that the kernel knew after the test, in bytes; `None` if no request exceeds it, or if it is unknown.
     pub path_mtu: Option<u32>,
     /// Number of requests that could not be sent.
     pub unsent: u64,

@@ -63,7 +63,7 @@ pub(super) struct Exchange<'a, P> {
 /// Sockets of a test, and the framing of its packets.
 struct ExchangeSockets {
     socket: Socket,
-    /// Socket for packets that the far host sends from other ports; `None` if such packets are not accepted.
+    /// Socket for packets that the far host sends from other UDP ports; `None` if no second socket is open.
     elsewhere: Option<Socket>,
     framing: Option<Box<PacketFraming>>,
     /// True if received packets begin with an IPv4 header.
@@ -275,7 +275,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         }
     }
 
-    /// Counts a report of the far host that no program listens on the port.
+    /// Counts a report from the far host that no program listens on the port.
     fn refused(&mut self) {
         self.failures.refused += 1;
         self.failures.answered_before = Some(self.pinger.requests().answered());
@@ -327,9 +327,9 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         sent
     }
 
-    /// Sends the packet in `out`. If the host has refused packets (`refused`), a program on it may still read
-    /// whole frames (LaTe's raw sockets). Such a program rejects frames whose checksum is left to the
-    /// adapter, so the checksum is computed before sending.
+    /// Sends the packet in `out`. If the far host has refused packets (`refused`), a program on it may still read whole
+    /// frames (LaTe's raw sockets). Such a program rejects frames whose checksum is left to the adapter, so the
+    /// checksum is computed before sending.
     fn send_once(&mut self, refused: bool) -> io::Result<()> {
         let ExchangeSockets { socket, framing, .. } = &mut self.wire;
         let bytes = framing.as_mut().map_or(&self.out[..], |framing| framing.wrap(&self.out));

@@ -101,8 +101,8 @@ const STATE: usize = 8;
 /// States in which the address is usable: reachable, stale, delay, probe, noarp, permanent.
 const USABLE: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 
-/// Returns the Ethernet address in an entry of the kernel's table, if the entry belongs to `hop` on the
-/// interface `index`.
+/// Returns the Ethernet address in an entry of the kernel's table; `None` if the entry does not belong to `hop` on the
+/// interface `index`, or if the address is not usable.
 fn mac_of(entry: &[u8], hop: IpAddr, index: u32) -> Option<Mac> {
     let usable = netlink::u16_at(entry, STATE)? & USABLE != 0;
     if !usable || netlink::u32_at(entry, INTERFACE)? != index {

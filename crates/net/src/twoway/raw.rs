@@ -176,7 +176,7 @@ fn owner(to: SocketAddr, marking: &Marking, notes: &mut Vec<String>) -> io::Resu
     Ok((owner, from))
 }
 
-/// Enables timestamps on the packet socket `packets`, and prepares it for frames of either kind, built by `framing`.
+/// Prepares the packet socket `packets` for a test: enables timestamps, and uses `framing` for the frames.
 fn prepared(
     packets: Socket,
     framing: PacketFraming,
@@ -232,7 +232,8 @@ fn ip_of(address: &SockaddrStorage) -> Option<IpAddr> {
     v4.or_else(|| address.as_sockaddr_in6().map(|a| IpAddr::from(a.ip())))
 }
 
-/// Returns the requested interface, or the one that has the address `local`, with its Ethernet address.
+/// Returns the name of the requested interface, or of the interface that has the address `local`, and its Ethernet
+/// address.
 fn interface(local: IpAddr, marking: &Marking) -> io::Result<(String, Mac)> {
     let all: Vec<_> = nix::ifaddrs::getifaddrs().map_err(io::Error::from)?.collect();
     let has = |a: &&nix::ifaddrs::InterfaceAddress| a.address.as_ref().and_then(ip_of) == Some(local);

@@ -28,7 +28,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum sleep, so that a stop is noticed soon.
 const MAX_SLEEP: Span = Span::millis(100);
 
-/// Runs a test of `sizes` against the responder at `to`.
+/// Runs a test against the responder at `link.to`; `sizes` are the lengths of requests and responses. Also returns a
+/// sample of TCP_INFO per answer.
 pub fn run(
     sizes: ExchangeSizes,
     plan: PingPlan,

@@ -62,9 +62,10 @@ pub struct PreparedSocket {
     pub kernel_id: bool,
     /// True if received packets begin with an IPv4 header.
     pub ip_header: bool,
-    /// For datagrams: socket for packets that the far host sends from other ports.
+    /// Second socket, for packets that the far host sends from other UDP ports; `None` for carriers other than UDP and
+    /// for broadcasts, or if it could not be opened.
     pub elsewhere: Option<Socket>,
-    /// For a packet socket: puts datagrams into frames and extracts them.
+    /// Framing of packets on a packet socket; `None` for other sockets.
     pub framing: Option<Box<PacketFraming>>,
     /// Local address and port.
     pub local: SocketAddr,

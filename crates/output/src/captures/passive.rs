@@ -26,7 +26,7 @@ pub struct ShownCaptures<'a> {
     pub interval: Option<Span>,
     /// True if plots show delays corrected by the clock estimate.
     pub corrected: bool,
-    /// Number of flows in tables.
+    /// Maximum number of flows in tables.
     pub top: usize,
 }
 
@@ -103,7 +103,7 @@ impl<'a> PassiveReport<'a> {
         (report, failures)
     }
 
-    /// Result of the analysis.
+    /// Returns the result of the analysis.
     pub fn result(&self) -> &PassiveResult {
         &self.result
     }

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 /// Names of the directions, OUT first.
 const LABELS: [&str; 2] = ["OUT", "IN"];
 
-/// Records both directions.
+/// Writes and analyses the records of both directions.
 pub struct DirectionRecorder {
     options: Options,
     ways: [DirectionRun; 2],
@@ -47,8 +47,8 @@ pub struct PointAnalyses {
 }
 
 impl DirectionRecorder {
-    /// Creates a recorder. With `log`, the logs are `log.up` (OUT) and `log.down` (IN). `rows` is an output that needs every
-    /// packet at the end.
+    /// Creates a recorder. With `log`, the logs are `log.up` (OUT) and `log.down` (IN). `rows` is an output that needs
+    /// every packet at the end.
     ///
     /// # Errors
     /// [`Error`] if a log cannot be created.

@@ -82,7 +82,7 @@ pub struct ProgressObserver {
 /// Displayed state of one stream.
 struct ProgressStream {
     so_far: SoFar,
-    /// Last report of the far host, and the time of its arrival; `None` if there is none.
+    /// Last report from the far host, and the time of its arrival; `None` if there is none.
     far: Option<(ReceivedSoFar, Instant)>,
     /// Start of the stream.
     begun: Instant,
@@ -108,7 +108,7 @@ impl ProgressObserver {
         ProgressObserver { line: ProgressLine::new(), streams: Vec::new(), server: None }
     }
 
-    /// Replaces the progress line by `line`.
+    /// Uses `line` as the progress line.
     #[must_use]
     pub fn by(self, line: ProgressLine) -> ProgressObserver {
         ProgressObserver { line, ..self }
@@ -204,7 +204,8 @@ impl Observer for ProgressObserver {
 
 /// Minimum time without arrivals that is displayed as silence.
 const SILENCE_TIME: Duration = Duration::from_secs(2);
-/// Minimum number of periods without arrivals: packets of a slow stream arrive less often than [`SILENCE_TIME`].
+/// Minimum number of periods without arrivals that is displayed as silence: packets of a slow stream arrive less often
+/// than [`SILENCE_TIME`].
 const SILENCE_PERIODS: f64 = 4.0;
 
 /// Describes each stream, and the remaining time.
@@ -251,7 +252,8 @@ impl ProgressStream {
         self.behind.as_mut()?.look(now, p.sent, period)
     }
 
-    /// Returns the remaining time, in seconds; `None` for a stop-and-wait test, whose duration depends on the path.
+    /// Returns the remaining time, in seconds; `None` if the period is unknown, as in a stop-and-wait test, whose
+    /// duration depends on the path.
     fn left(&self, p: &StreamProgress) -> Option<f64> {
         Some(f64::from(p.packets.saturating_sub(p.sent.max(p.received))) * self.period?)
     }

@@ -19,7 +19,7 @@ pub const OTHER_FLOWS_NAME: &str = "others";
 /// number of the other point then applies; packets that the other point did not see remain without a flow.
 pub const UNKNOWN_FLOW: u32 = u32::MAX - 1;
 
-/// Returns the flow of a packet seen at two points.
+/// Returns the flow number of a packet that was seen at two points: `here`, or `there` if `here` is unknown.
 #[inline]
 pub(crate) fn known_flow(here: u32, there: u32) -> u32 {
     if here == UNKNOWN_FLOW { there } else { here }
@@ -28,9 +28,9 @@ pub(crate) fn known_flow(here: u32, there: u32) -> u32 {
 /// Criterion by which packets are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
-    /// By protocol, both addresses and both ports.
+    /// Protocol, both addresses and both ports.
     Flow,
-    /// By the prefixes of both addresses, with these lengths.
+    /// Prefixes of both addresses, with these lengths.
     Prefix {
         /// Prefix length of IPv4 addresses, at most 32 bits.
         v4: u8,
@@ -145,7 +145,7 @@ impl FlowNumbers {
         self.keys.len() >= MAX_FLOWS
     }
 
-    /// All flows, by number.
+    /// Returns the keys of all flows, indexed by flow number.
     pub fn keys(&self) -> &[FlowKey] {
         &self.keys
     }

@@ -37,7 +37,7 @@ pub struct MatchCounts {
     pub duplicates: u64,
     /// Number of packets captured again at the same point within 1 ms.
     pub captured_twice: u64,
-    /// Number of sightings dropped because their name was not unique.
+    /// Number of sightings dropped because their identity was not unique.
     pub ambiguous: u64,
     /// Number of packets that arrived after a packet sent later.
     pub reordered: u64,
@@ -68,10 +68,10 @@ impl MatchCounts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenSighting {
     pub(super) at: i64,
-    /// Lower half of the packet's sequence number at the source point, which is unambiguous because far fewer
-    /// packets are open at a time. `slot` is the lower half of the position in the output, for sightings at the
-    /// monitor. An IN packet has both.
+    /// Lower half of the packet's sequence number at the source point, which is unambiguous because far fewer packets
+    /// are open at a time.
     pub(super) seq: u32,
+    /// Lower half of the sighting's position in the output; 0 for sightings at the reference point.
     pub(super) slot: u32,
     pub(super) length: u32,
     pub(super) flow: u32,
@@ -104,7 +104,7 @@ pub(super) enum OutputSlot {
 pub(super) struct DirectionMatches {
     pub(super) counts: MatchCounts,
     next_seq: u64,
-    /// Send times of the first match and of the match sent last, on the source's clock.
+    /// Earliest and latest send time of a match, on the source's clock; `None` before the first match.
     matched_span: Option<(i64, i64)>,
     /// Delay of the first match, in common time.
     first_delay: i64,
@@ -148,7 +148,7 @@ impl Matches {
         span.1 = span.1.max(at);
     }
 
-    /// Records that a point dropped packets between these times.
+    /// Records that a point dropped packets between `from` and `to`.
     pub(super) fn drops(&mut self, point: CapturePoint, from: i64, to: i64) {
         let holes = &mut self.holes[point as usize];
         match holes.back_mut() {
@@ -321,7 +321,7 @@ impl Matches {
         }
     }
 
-    /// Stops waiting for the monitor sighting at the head of the queue: it will not be in a pair.
+    /// Stops waiting for the monitor sighting at the head of the queue, which will then not be in a pair.
     pub(super) fn pass_over_first(&mut self, out: &mut impl MatchObserver) {
         if self.slots.pop_front().is_some() {
             self.first_slot += 1;
@@ -366,7 +366,7 @@ impl Matches {
         }
     }
 
-    /// Ends a sighting that remains unknown: the packet is neither arrived nor lost.
+    /// Ends a sighting that remains unknown: the packet counts as neither arrived nor lost.
     pub(super) fn void(
         &mut self,
         direction: Direction,

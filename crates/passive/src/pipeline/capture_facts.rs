@@ -4,7 +4,7 @@ use crate::LinkType;
 use jitlat_core::time::{Span, WallTime};
 use serde::{Deserialize, Serialize};
 
-/// Number of packets of each IP length.
+/// Numbers of packets by IP length.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LengthCounts {
     /// Counts, indexed by length in bytes.
@@ -54,7 +54,7 @@ impl LengthCounts {
     }
 }
 
-/// Counts of one capture point.
+/// Facts about the capture at one point.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CaptureFacts {
@@ -66,7 +66,7 @@ pub struct CaptureFacts {
     pub elsewhere: u64,
     /// Number of packets between the two sides that the filter accepts.
     pub ours: u64,
-    /// Number of packets in `ours` of which too little was captured to name them.
+    /// Number of packets in `ours` of which too little was captured to identify them.
     pub too_short: u64,
     /// Number of packets in `ours` longer than 1500 bytes.
     pub long: u64,
@@ -80,9 +80,9 @@ pub struct CaptureFacts {
     pub truncated: u64,
     /// Number of frames with contradictory fields.
     pub malformed: u64,
-    /// An unsupported link type, and the number of its frames.
+    /// The first unsupported link type, and the number of frames with unsupported link types; `None` if there are none.
     pub unknown_link: Option<(LinkType, u64)>,
-    /// First and last timestamp.
+    /// First and last timestamp; `None` without frames.
     pub span: Option<(WallTime, WallTime)>,
     /// Number of packets found out of order.
     pub disordered: u64,
@@ -134,7 +134,7 @@ impl CaptureFacts {
             .extend(next.notes.into_iter().filter(|note| !self.notes.contains(note)).collect::<Vec<_>>());
     }
 
-    /// Records that the capture also covers this time range.
+    /// Records that the capture also covers the time from `from` to `to`.
     pub fn extend_span(&mut self, from: WallTime, to: WallTime) {
         self.span = Some(self.span.map_or((from, to), |(a, b)| (a.min(from), b.max(to))));
     }

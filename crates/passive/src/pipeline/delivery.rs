@@ -7,7 +7,7 @@ use jitlat_core::time::WallTime;
 #[derive(Clone, Debug, Default)]
 pub struct FrameBatch {
     bytes: Vec<u8>,
-    /// For each frame: time, link type, length on the wire in bytes, and end of its bytes in `bytes`.
+    /// Time, link type, length on the wire (in bytes) and end position in `bytes` of each frame.
     heads: Vec<(WallTime, LinkType, u32, usize)>,
 }
 

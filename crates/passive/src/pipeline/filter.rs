@@ -50,7 +50,7 @@ impl FromStr for PacketFilter {
 }
 
 impl PacketFilter {
-    /// Returns a filter for TCP segments from or to `port`; `None`: all.
+    /// Returns a filter for TCP segments from or to `port`, or for all TCP segments if it is `None`.
     pub fn tcp(port: Option<u16>) -> PacketFilter {
         PacketFilter { protocols: Some(&[TCP]), port, share: None }
     }

@@ -18,12 +18,12 @@ pub trait SightingSource {
     /// Consumes the sighting last peeked at.
     fn advance(&mut self);
 
-    /// First and last timestamp of anything captured so far.
+    /// First and last timestamp of anything captured so far; `None` if nothing was captured.
     fn span(&self) -> Option<(WallTime, WallTime)>;
 }
 
-/// Matches all sightings of the reference and the monitor point. `after_round` is called regularly and
-/// at the end, with the observer; it may stop the join.
+/// Matches all sightings of the reference and the monitor point. `after_round` is called with the observer, regularly
+/// and at the end; its result may stop the join.
 pub fn join<O: MatchObserver>(
     mut matcher: Matcher,
     [reference, monitor]: &mut [impl SightingSource; 2],

@@ -44,7 +44,7 @@ pub struct Learner {
     /// Deliveries of frames, in the order they arrived.
     held: VecDeque<PointDelivery>,
     frames: usize,
-    /// Time of the latest dropped frame of each point.
+    /// Time of the latest dropped frame of each point; `None` if no frame was dropped.
     given_up: [Option<WallTime>; 2],
     /// Number of dropped frames of each point.
     left_out: [u64; 2],
@@ -53,14 +53,14 @@ pub struct Learner {
     /// True if packets were delivered since the last attempt.
     has_news: bool,
     tried: Option<SteadyTime>,
-    /// Time of the first successful attempt.
+    /// Time of the first successful attempt; `None` before it.
     first: Option<SteadyTime>,
     why: NoPlan,
 }
 
 impl Learner {
-    /// Creates a learner. `asked` are the addresses given by the user. Both points have at least `available`
-    /// bytes of each packet; names use `salt` if another host computes some of them.
+    /// Creates a learner. `asked` are the addresses given by the user. Both points have at least `available` bytes of
+    /// each packet; identities use `salt` if another host computes some of them.
     pub fn new(asked: Option<Sides>, available: usize, salt: Option<u64>) -> Learner {
         Learner {
             asked,
@@ -139,7 +139,7 @@ impl Learner {
         }
     }
 
-    /// Lowers `available` if these packets were cut shorter, and recomputes earlier previews accordingly.
+    /// Lowers `available` if `frames` contain fewer bytes of a packet, and recomputes earlier previews accordingly.
     fn find_available(&mut self, frames: &FrameBatch) {
         let least = frames.frames().filter_map(|f| {
             let p = f.packet().ok()?;
@@ -160,7 +160,7 @@ impl Learner {
         }
     }
 
-    /// Returns the plan once there are enough packets at `now`.
+    /// Returns the plan once there are enough packets at `now`, otherwise `None`.
     pub fn plan(&mut self, now: SteadyTime) -> Option<MatchPlan> {
         let due = self.tried.is_none_or(|t| now - t >= RETRY_INTERVAL);
         if !due || !self.has_news && self.first.is_none() {

@@ -18,7 +18,7 @@ pub struct Merger {
     waiting: [TimeQueue<Sighting>; 2],
     /// Time range that each point has completely delivered.
     covered: [Option<(WallTime, WallTime)>; 2],
-    /// For each point, the time before which its deliveries are incomplete.
+    /// Time, for each point, before which its deliveries are incomplete.
     begins: [WallTime; 2],
     /// True to omit sightings from before the time at which both points were capturing.
     in_common_alone: bool,
@@ -31,8 +31,8 @@ impl Merger {
         Merger { matcher, waiting: Default::default(), covered: [None; 2], begins, in_common_alone: true }
     }
 
-    /// Prepares the merger for captures without a stated start, which begin with their first packet: the other
-    /// point may have seen that packet earlier.
+    /// Retains sightings from before the time at which both points were capturing: captures without a stated start
+    /// begin with their first packet, which the other point may have seen earlier.
     pub fn from_the_first_packet(self) -> Merger {
         Merger { in_common_alone: false, ..self }
     }
@@ -42,7 +42,7 @@ impl Merger {
         self.waiting[point as usize].push(s.at, s);
     }
 
-    /// Records that a point has delivered everything between these times.
+    /// Records that a point has delivered everything from `from` to `to`.
     pub fn covers(&mut self, point: CapturePoint, from: WallTime, to: WallTime) {
         let from = from.max(self.begins[point as usize]);
         if to < from {
@@ -54,7 +54,7 @@ impl Merger {
         *covered = Some(covered.map_or((from, to), |(a, b)| (a, b.max(to))));
     }
 
-    /// Records that a point dropped packets between these times.
+    /// Records that a point dropped packets between `from` and `to`.
     pub fn drops(&mut self, point: CapturePoint, from: WallTime, to: WallTime) {
         self.matcher.drops(point, from, to);
     }
@@ -98,7 +98,7 @@ impl Merger {
         }
     }
 
-    /// Returns the point with the next sighting, and its common time.
+    /// Returns the point with the next sighting, and its common time; `None` if no sighting is waiting.
     fn first(&self) -> Option<(CapturePoint, WallTime)> {
         let [r, m] = self.waiting.each_ref().map(|w| w.first().map(|(at, _)| at));
         match (r, m.map(|m| m - self.matcher.offset())) {
@@ -114,7 +114,7 @@ impl Merger {
         }
     }
 
-    /// Matches everything and settles open names; `after_round` is called regularly and at the end.
+    /// Matches everything and settles open identities; `after_round` is called regularly and at the end.
     pub fn finish<O: MatchObserver>(
         mut self,
         observer: &mut O,

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Maximum number of ping round trips stored.
 const MAX_PINGS: usize = 1 << 20;
 
-/// Rule by which the packets of one point are named.
+/// Rule by which the packets of one point are turned into sightings.
 #[derive(Clone, Debug)]
 pub struct NamingRule {
     /// Addresses of both sides.
     pub sides: Sides,
-    /// Fields of the names.
+    /// Rule by which packet identities are computed.
     pub identity: IdentityRule,
     /// True to sort slightly disordered packets.
     pub sorted: bool,
@@ -44,7 +44,7 @@ impl SharedFlowNumbers {
     }
 }
 
-/// Names the packets of one point and counts them.
+/// Identifies and counts the packets of one point.
 pub struct PacketNamer {
     rule: NamingRule,
     facts: CaptureFacts,

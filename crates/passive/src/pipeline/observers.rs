@@ -12,9 +12,9 @@ use jitlat_core::time::WallTime;
 pub struct MatchObservers<S> {
     /// Pairs and statistics.
     pub estimator: PairEstimator,
-    /// Records in both directions.
+    /// Streams of records in both directions; `None` if not requested.
     pub streams: Option<StreamBuilder<S>>,
-    /// Results of each flow.
+    /// Results of each flow; `None` if not requested.
     pub flows: Option<FlowAnalyzer>,
     /// Matched packets that the caller has not taken yet, in arrival order; `None` if not requested.
     pub matched: Option<Vec<Record>>,

@@ -9,7 +9,7 @@ use jitlat_core::time::WallTime;
 
 /// Maximum number of frames stored from the beginning of a capture.
 const MAX_FRAMES: usize = 1 << 14;
-/// Maximum number of bytes stored per frame. No packet name uses more.
+/// Maximum number of bytes stored per frame. No packet identity uses more.
 const BYTES_PER_FRAME: usize = 256;
 /// Maximum number of previews stored per capture.
 const MAX_SAMPLE: usize = 1 << 15;
@@ -84,7 +84,7 @@ impl CaptureHead {
 #[derive(Clone, Debug)]
 pub struct PreviewSample {
     rule: IdentityRule,
-    /// Packets whose name has any of these bits set are omitted.
+    /// Packets whose identity has any of these bits set are omitted.
     mask: u64,
     kept: Vec<(Identity, PacketPreview)>,
 }

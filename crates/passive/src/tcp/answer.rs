@@ -12,10 +12,11 @@ use jitlat_verdict::severity::{of_host, of_missing, of_wait};
 use jitlat_verdict::time;
 use std::collections::BTreeMap;
 
-/// Minimum share of the time for which a window must be closed to be reported.
+/// Minimum share of the time during which a window is closed, for the closed window to be reported.
 const MIN_CLOSED_SHARE: f64 = 0.01;
-/// Minimum share of segments, and at least five segments, for reordering and duplicates to be reported.
+/// Minimum share of segments for reordering and duplicates to be reported.
 const MIN_SEGMENT_SHARE: f64 = 0.003;
+/// Minimum number of segments for reordering and duplicates to be reported.
 const MIN_AFFECTED_SEGMENTS: u64 = 5;
 /// Maximum number of causes in an answer.
 const MAX_CAUSES: usize = 16;
@@ -29,7 +30,7 @@ pub struct TcpDirection<'a> {
     pub to: SocketAddr,
     /// Statistics of the data.
     pub data: &'a DirectionFigures,
-    /// Round trips between capture point and receiver, in ns.
+    /// Round trips between capture point and receiver, in ns; `None` if not measured.
     pub rtt: Option<SpreadFigures>,
     /// Total time for which the receiver's window was closed or full, in ns.
     pub held_ns: i64,
@@ -140,7 +141,7 @@ fn queue(direction: &TcpDirection<'_>) -> Option<Cause> {
     Some(Cause { magnitude_ns: Some(most), ..found })
 }
 
-/// Describes lost segments; `between` packets were lost between two points.
+/// Describes lost segments; `between` packets were lost between two points. `None` without losses.
 fn loss(direction: &TcpDirection<'_>, between: u64) -> Option<Cause> {
     let (data, lost) = (direction.data, lost(direction.data));
     if lost == 0 {

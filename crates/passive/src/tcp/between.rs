@@ -8,7 +8,8 @@ use jitlat_core::prefix::Prefix;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// Losses, duplicates and delays of one direction's segments, at and between two points.
+/// Losses, duplicates and delays of one direction's segments, at and between two points. Values that are unknown are
+/// `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DirectionBetween {
@@ -62,9 +63,9 @@ pub struct BetweenPoints {
     pub up: DirectionBetween,
     /// Data from the server.
     pub down: DirectionBetween,
-    /// Smallest round trip from the first point to the second and back, in ns.
+    /// Smallest round trip from the first point to the second and back, in ns; `None` if unknown.
     pub rtt_min_ns: Option<i64>,
-    /// Median round trip from the first point to the second and back, in ns.
+    /// Median round trip from the first point to the second and back, in ns; `None` if unknown.
     pub rtt_median_ns: Option<i64>,
 }
 

@@ -19,15 +19,16 @@ const REOPEN_SILENCE: Span = Span::seconds(1);
 pub struct ObservedConnection {
     /// End that opened the connection, or sent the first segment seen.
     pub client: SocketAddr,
-    /// Other end.
+    /// Other end of the connection.
     pub server: SocketAddr,
     /// Time of the first segment.
     pub first: WallTime,
     /// Time of the last segment.
     pub last: WallTime,
-    /// Time from SYN to SYN-ACK at the capture point: the round trip to the server.
+    /// Time from SYN to SYN-ACK at the capture point: the round trip to the server. `None` if not measured.
     pub handshake_server_ns: Option<Span>,
-    /// Time from SYN-ACK to the client's ACK at the capture point: the round trip to the client.
+    /// Time from SYN-ACK to the client's ACK at the capture point: the round trip to the client. `None` if not
+    /// measured.
     pub handshake_client_ns: Option<Span>,
     /// Data from the client.
     pub up: DirectionFigures,
@@ -56,13 +57,13 @@ pub(super) fn socket((address, port): TcpEndpoint) -> SocketAddr {
     SocketAddr::new(a.to_ipv4_mapped().map_or(IpAddr::V6(a), IpAddr::V4), port)
 }
 
-/// Transmission of a segment of the handshake.
+/// State of a handshake segment: not sent, sent once or sent repeatedly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Shake {
     #[default]
     Never,
     Once(WallTime),
-    /// The segment was sent twice, which gives no measurement (Karn's rule).
+    /// The segment was sent more than once, which gives no measurement (Karn's rule).
     Again,
 }
 

@@ -189,7 +189,7 @@ impl DirectionState {
         }
     }
 
-    /// Handles a segment that fills gaps; the range `passed` was seen before. Either it was reordered before
+    /// Handles a segment that fills gaps; `passed` is its range below `next`. Either the segment was reordered before
     /// the capture point, or it is a retransmission because the original was lost there.
     fn note_filled(
         &mut self,
@@ -324,7 +324,8 @@ impl DirectionState {
         }
     }
 
-    /// Reclassifies retransmissions in this range as spurious: the originals arrived, so nothing was lost.
+    /// Reclassifies the latest retransmission that overlaps this range as spurious: the original arrived, so nothing
+    /// was lost.
     fn find_spurious(&mut self, (start, end): (u64, u64)) {
         if let Some(i) = self.unproven.iter().rposition(|r| r.0 < end && start < r.1) {
             self.unproven.remove(i);

@@ -37,7 +37,7 @@ pub struct TcpEvent {
     pub at: WallTime,
     /// Kind of event.
     pub kind: EventKind,
-    /// Payload bytes concerned.
+    /// Number of payload bytes concerned.
     pub bytes: u32,
     /// Time for which the data, or the window, had been waiting; `None` if unknown.
     pub waited: Option<Span>,

@@ -57,15 +57,15 @@ pub struct DirectionFigures {
     pub longest_wait_ns: Span,
     /// Maximum number of bytes in flight.
     pub max_in_flight: u64,
-    /// Round trips between capture point and receiver, by acknowledgements of data that was sent once (Karn's
-    /// rule). Includes delayed acknowledgements. Quantiles of more than 2048 values are within 1.6 %.
+    /// Round trips between capture point and receiver, by acknowledgements of data that was sent once (Karn's rule).
+    /// Includes delayed acknowledgements. Quantiles of more than 2048 values are within 1.6 %. `None` if not measured.
     pub rtt_ack_ns: Option<SpreadFigures>,
-    /// Round trips between capture point and receiver, by the timestamp option.
+    /// Round trips between capture point and receiver, by the timestamp option; `None` if not measured.
     pub rtt_timestamp_ns: Option<SpreadFigures>,
 }
 
 impl DirectionFigures {
-    /// Adds the time for which data had waited when it was retransmitted for this reason.
+    /// Adds the time for which data had waited when it was retransmitted for the reason `kind`.
     pub(super) fn add_wait(&mut self, kind: EventKind, span: Span) {
         let sum = match kind {
             EventKind::Fast => &mut self.fast_wait_ns,

@@ -69,7 +69,8 @@ impl Flight {
         }
     }
 
-    /// Removes and returns the first range if everything before `ack` has arrived.
+    /// Removes and returns the first range if it ends at or before `ack`, that is, if it has arrived; otherwise returns
+    /// `None`.
     pub(super) fn take_acknowledged(&mut self, ack: u64) -> Option<InFlight> {
         self.list.front().filter(|x| x.end <= ack)?;
         self.list.pop_front()
@@ -91,7 +92,7 @@ impl Flight {
         self.touched(range).for_each(|x| (x.last, x.again) = (at, Some(why)));
     }
 
-    /// True if a segment is the same packet as one sent less than `soon` ago, by its IP identification.
+    /// True if the IP identification shows that a segment is the same packet as one sent less than `soon` ago.
     pub(super) fn holds_packet(&self, at: WallTime, s: &TcpSegment, start: u64, soon: Span) -> bool {
         let i = self.list.partition_point(|x| x.start < start);
         self.list.get(i).is_some_and(|x| {

@@ -26,7 +26,7 @@ pub(super) struct OpenGaps {
 }
 
 impl OpenGaps {
-    /// Opens a gap behind all others in the stream.
+    /// Opens a gap after all others in the stream.
     pub(super) fn open(&mut self, gap: SequenceGap) {
         self.open.push(gap);
         self.limit();

@@ -4,10 +4,10 @@ use super::delay_causes::{DeliveryHistory, SegmentTimes};
 use super::flight::InFlight;
 use jitlat_core::time::WallTime;
 
-/// Maximum number of segments recorded in a direction, and of time ranges in which a window delayed it.
+/// Maximum number of segments recorded per direction, and of time ranges in which a window was full or closed.
 const MAX_SEGMENTS: usize = 1 << 20;
 
-/// Deliveries of a direction so far.
+/// Record of the deliveries in one direction so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeliveredSegments {
     /// Sequence number of the stream's first byte, unwrapped; `None` if the SYN was not seen.
@@ -25,7 +25,7 @@ impl DeliveredSegments {
         self.begin.get_or_insert(start);
     }
 
-    /// Records a range that has arrived.
+    /// Records the delivery of a byte range.
     pub(super) fn keep(&mut self, x: &InFlight) {
         if let Some(begin) = self.begin
             && x.end > begin
@@ -40,12 +40,12 @@ impl DeliveredSegments {
         }
     }
 
-    /// Records that the peer's window was full between these times.
+    /// Records that the peer's window was full from `since` until `until`.
     pub(super) fn keep_full(&mut self, since: WallTime, until: WallTime) {
         remember(&mut self.full, (since, until));
     }
 
-    /// Records that this side's own window was closed between these times.
+    /// Records that this side's own window was closed from `since` until `until`.
     pub(super) fn keep_closed(&mut self, since: WallTime, until: WallTime) {
         remember(&mut self.closed, (since, until));
     }

@@ -48,10 +48,10 @@ const MAX_CONNECTIONS: usize = if cfg!(test) { 1 << 10 } else { 1 << 17 };
 
 /// Observes one connection segment by segment.
 pub trait ConnectionObserver {
-    /// Receives an event of the data from the client (`up`) or from the server.
+    /// Receives an event in the data sent by the client (`up`) or by the server.
     fn event(&mut self, up: bool, event: &TcpEvent);
 
-    /// Receives the state of the data from the client (`up`) or from the server at `at`.
+    /// Receives the state, at the time `at`, of the data sent by the client (`up`) or by the server.
     fn status(&mut self, up: bool, at: WallTime, status: &DirectionStatus);
 }
 
@@ -60,7 +60,7 @@ pub trait ConnectionObserver {
 pub struct TcpAnalyzer {
     /// Connections, in the order of their first segment.
     connections: Vec<ConnectionState>,
-    /// Index of the latest connection between two ends. The key contains the smaller endpoint first.
+    /// Index of the latest connection between two endpoints. The key contains the smaller endpoint first.
     known: HashMap<(TcpEndpoint, TcpEndpoint), usize, RandomState>,
     segments: u64,
     not_followed: u64,
@@ -118,7 +118,8 @@ impl TcpAnalyzer {
         }
     }
 
-    /// Returns the state of a packet's connection after the packet: data from the client, data from the server.
+    /// Returns the state of a packet's connection after the packet: first of the data from the client, then of the data
+    /// from the server. `None` if the packet has no known connection.
     pub fn status(&self, at: WallTime, p: &IpPacket<'_>) -> Option<[DirectionStatus; 2]> {
         let ((src, dst), (a, b)) = (p.ends(), p.ports()?);
         let (from, to) = ((src, a), (dst, b));
@@ -136,7 +137,7 @@ impl TcpAnalyzer {
         self.segments
     }
 
-    /// Number of segments of connections beyond the limit.
+    /// Number of segments in connections that are not followed, because the limit of followed connections was reached.
     pub fn not_followed(&self) -> u64 {
         self.not_followed
     }

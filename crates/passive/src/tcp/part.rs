@@ -1,5 +1,5 @@
-//! Parts of a capture by connection, analysed separately and joined later: [`ConnectionShare`] selects the
-//! connections of a part, [`ConnectionsPart`] contains its results.
+//! Parts into which a capture is divided by connection, to be analysed separately and joined later: [`ConnectionShare`]
+//! selects the connections of a part, [`ConnectionsPart`] contains its results.
 //!
 //! A connection belongs to one part by its addresses and ports. Its statistics do not depend on other
 //! connections, so the results of all parts together equal those of the whole capture.
@@ -15,7 +15,7 @@ use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
-/// First line of a state.
+/// First line of serialised results.
 const FIRST_LINE: &[u8] = b"jitlat tcp part 1\n";
 /// Beginning of the first line, in all versions.
 const ANY_VERSION: &[u8] = b"jitlat tcp part ";
@@ -81,7 +81,7 @@ impl FromStr for ConnectionShare {
     }
 }
 
-/// Facts about the packets read at one point, which are the same for all parts.
+/// Facts about the packets read at one point. They are the same for all parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PointRead {
     /// Name of the point's captures.
@@ -108,8 +108,8 @@ pub struct PointPair {
     /// True if every segment has the same timestamp at both points, which suggests that the same capture was given
     /// twice.
     pub same_times: bool,
-    /// For each point, number of segments longer than 1500 bytes, which were captured before the adapter segmented
-    /// them, and length of the longest one in bytes.
+    /// For each point, number of segments longer than 1500 bytes, and length of the longest one in bytes. Such segments
+    /// were captured before the adapter divided them.
     pub long: [(u64, u32); 2],
 }
 
@@ -123,18 +123,18 @@ impl PointPair {
 /// A connection that was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoundConnection {
-    /// Number, in the capture, of the connection's first packet.
+    /// Number that the connection's first packet has in the capture.
     pub begins: u64,
     /// Statistics of the connection.
     pub connection: ObservedConnection,
-    /// Results of two points for the connection.
+    /// Comparison of the connection at two points; `None` if it was not seen at both points.
     pub between: Option<BetweenPoints>,
 }
 
 /// An event, with the number of its packet in the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundEvent {
-    /// Number of the packet.
+    /// Number that the packet has in the capture.
     pub packet: u64,
     /// Sender of the segment.
     from: SocketAddr,
@@ -145,7 +145,7 @@ pub struct FoundEvent {
 }
 
 impl FoundEvent {
-    /// Creates an event at this packet.
+    /// Creates an event that was caused by the packet with the number `packet`.
     pub fn new(packet: u64, event: &DirectedEvent) -> FoundEvent {
         FoundEvent { packet, from: event.from, to: event.to, event: event.event }
     }
@@ -227,7 +227,7 @@ impl ConnectionsPart {
         self.segments == 0
     }
 
-    /// Joins all parts, in any order.
+    /// Joins the results of all parts, which may be given in any order.
     ///
     /// # Errors
     /// [`PartError`] unless `parts` contains every part of one capture exactly once.
@@ -278,7 +278,7 @@ impl ConnectionsPart {
         Ok(())
     }
 
-    /// Returns the result. Connections are sorted by bytes, most first, then by their beginning.
+    /// Returns the result. Connections are sorted by bytes, largest first, then by the position of their first packet.
     pub fn result(mut self) -> TcpResult {
         self.connections.sort_by_key(|f| {
             (Reverse(f.connection.up.bytes.saturating_add(f.connection.down.bytes)), f.begins)
@@ -304,7 +304,7 @@ impl ConnectionsPart {
     }
 }
 
-/// True if sums and differences of these statistics cannot overflow.
+/// True if sums and differences of the statistics in `d` cannot overflow.
 fn is_possible(d: &DirectionFigures) -> bool {
     let counts = [
         d.segments,

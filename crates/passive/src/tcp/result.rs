@@ -26,14 +26,14 @@ pub struct TcpPoint {
 pub struct TcpResult {
     /// Connections at the (first) point.
     pub first: TcpPoint,
-    /// Results of two points for each connection of `first`, in order; empty for one point.
+    /// Comparison of the two points for each connection of `first`, in the same order; empty for one point.
     pub between: Vec<Option<BetweenPoints>>,
     /// Notes about the reliability of the captures.
     pub notes: Vec<String>,
 }
 
 impl TcpResult {
-    /// Iterates over the connections, each with the results of two points.
+    /// Returns the connections, each with its comparison between two points, if there is one.
     pub fn connections(&self) -> impl Iterator<Item = (&ObservedConnection, Option<&BetweenPoints>)> {
         let between = |(i, c)| (c, self.between.get(i).and_then(Option::as_ref));
         self.first.connections.iter().enumerate().map(between)

@@ -17,7 +17,7 @@ pub(super) struct RoundTrips {
     /// Timestamps of segments, and the time at which each was first sent.
     echoes: VecDeque<(u32, WallTime)>,
     least: Option<Span>,
-    /// Smoothed round trip and its variation, in ns (RFC 6298).
+    /// Smoothed round trip and its variation, in ns (RFC 6298); `None` before the first measurement.
     smoothed: Option<(f64, f64)>,
     /// Latest round trips by acknowledgement and by timestamp, with the time of measurement.
     newest: [Option<(WallTime, Span)>; 2],
@@ -72,13 +72,13 @@ impl RoundTrips {
         });
     }
 
-    /// Smallest round trip by either measure.
+    /// Smallest round trip by either measure; `None` before the first measurement.
     pub(super) fn least(&self) -> Option<Span> {
         self.least
     }
 
-    /// Shortest silence that is taken for a timeout: nine tenths of the timeout of RFC 6298, because the
-    /// sender's round trips differ slightly from those measured here.
+    /// Shortest silence that is taken for a timeout: nine tenths of the timeout of RFC 6298, because the sender's round
+    /// trips differ slightly from those measured at the capture point.
     pub(super) fn timeout(&self) -> Span {
         let computed = self.smoothed.map_or(MIN_TIMEOUT.0, |(s, v)| (0.9 * (s + 4.0 * v)) as i64);
         Span(computed.max(MIN_TIMEOUT.0 * 9 / 10))

@@ -67,8 +67,8 @@ struct UnackedSegment {
 }
 
 impl SegmentRounds {
-    /// Creates an analysis of the segments from the reference to the monitor side; with `port`, only of those from or
-    /// to that port.
+    /// Creates an analysis of the segments from the reference to the monitor side; if `port` is given, only of segments
+    /// from or to that port.
     pub fn new(sides: Sides, port: Option<u16>) -> SegmentRounds {
         SegmentRounds {
             sides,

@@ -35,9 +35,9 @@ pub struct TcpSegment {
     pub payload: u32,
     /// Window scale, in bits, offered in a SYN; `None` in other segments.
     pub window_scale: Option<u8>,
-    /// TSval and TSecr of the timestamp option.
+    /// TSval and TSecr of the timestamp option; `None` without this option.
     pub timestamps: Option<(u32, u32)>,
-    /// First block of a SACK option.
+    /// First block of a SACK option; `None` without this option.
     pub sack: Option<(u32, u32)>,
     /// IP identification.
     pub ident: u32,

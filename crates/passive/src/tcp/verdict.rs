@@ -28,7 +28,8 @@ pub fn explain_delays(c: &ObservedConnection, between: Option<&BetweenPoints>) -
     .collect()
 }
 
-/// Returns the better of the two round trips: timestamps also measure data that was sent twice.
+/// Returns the better of the two measures of round trips: timestamps also measure data that was sent twice. `None` if
+/// there are no round trips.
 pub(super) fn round_trip(data: &DirectionFigures) -> Option<SpreadFigures> {
     match (data.rtt_timestamp_ns, data.rtt_ack_ns) {
         (Some(t), Some(a)) => Some(if t.count * 2 >= a.count { t } else { a }),

@@ -12,19 +12,19 @@ pub(super) enum WindowChange {
     Opened(WallTime),
 }
 
-/// Window that one side has advertised last.
+/// Latest window that one side has advertised.
 #[derive(Debug, Default)]
 pub(super) struct TcpWindow {
     /// Window scale from this side's SYN; `None` if the SYN was not seen.
     scale: Option<u8>,
     bytes: Option<u64>,
-    /// Window field of the last segment, not scaled.
+    /// Window field of the last segment, not scaled; `None` before the first segment.
     field: Option<u16>,
     closed: Option<WallTime>,
 }
 
 impl TcpWindow {
-    /// Handles the window advertised in a segment of this side.
+    /// Handles the window advertised in a segment of this side. Returns the change that it causes, if any.
     pub(super) fn note(&mut self, at: WallTime, s: &TcpSegment) -> Option<WindowChange> {
         if s.has(SYN) {
             self.scale = Some(s.window_scale.unwrap_or(0));

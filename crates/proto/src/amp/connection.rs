@@ -248,7 +248,7 @@ pub struct ServerRandom {
 }
 
 impl ServerRandom {
-    /// Splits 52 random bytes into these fields.
+    /// Splits 52 random bytes into the fields.
     pub fn new(bytes: [u8; 52]) -> ServerRandom {
         let part = |at: usize| {
             let mut block = [0; 16];

@@ -35,9 +35,10 @@ pub enum CollectorEvent {
     },
     /// A report of packets; empty if none were captured.
     Report {
-        /// Number of entries dropped before this report because a queue was full.
+        /// Number of entries dropped since the previous report, because a queue was full or the exporter's maximum rate
+        /// was reached.
         missing: u64,
-        /// Time range that is completely reported.
+        /// Time range that is completely reported; `None` if no range is complete yet.
         covered: Option<(WallTime, WallTime)>,
         /// Counts of the capture so far.
         totals: CaptureTotals,

@@ -82,9 +82,9 @@ pub struct Exporter {
     made: u64,
     /// Maximum number of digests per second.
     rate: u32,
-    /// Current second on the steady clock.
+    /// Second in which the latest digest was captured, on the wall clock.
     second: i64,
-    /// Number of digests in the current second.
+    /// Number of digests captured in `second`, including dropped ones.
     spent: u32,
     covered: Option<(WallTime, WallTime)>,
     totals: CaptureTotals,
@@ -122,7 +122,7 @@ impl Exporter {
         Channel::frame(message.kind(), |out| message.encode(out))
     }
 
-    /// Adds a packet; used until a rule has been received.
+    /// Adds the preview of a packet. Ignored once a rule has been received.
     pub fn preview(&mut self, g: PacketPreview) {
         if matches!(self.state, ExporterPhase::Previews) {
             if self.previews.len() < MAX_QUEUED_PREVIEWS {
@@ -149,7 +149,7 @@ impl Exporter {
         self.made += 1;
     }
 
-    /// Records that all packets between these two times have been added.
+    /// Records that all packets captured between `from` and `to` have been added.
     pub fn covers(&mut self, from: WallTime, to: WallTime, totals: CaptureTotals) {
         self.covered = Some((from, to));
         self.totals = totals;
@@ -259,8 +259,8 @@ impl Exporter {
     }
 }
 
-/// Removes as many entries with consecutive numbers from the front as fit into one message. Returns the first
-/// number and the entries.
+/// Removes consecutively numbered entries from the front of `queue`, as many as fit into one message. Returns the
+/// number of the first entry, if any, and the entries.
 fn run<T: Copy>(queue: &mut VecDeque<(u64, T)>, at: impl Fn(&T) -> WallTime) -> (Option<u64>, Vec<T>) {
     let Some(&(first, head)) = queue.front() else { return (None, Vec::new()) };
     let base = at(&head);

@@ -52,7 +52,7 @@ pub struct DigestRule {
     pub protocols: Vec<u8>,
     /// Report only this port; `None`: all.
     pub port: Option<u16>,
-    /// Exclude ICMP echo requests and replies.
+    /// True to exclude ICMP echo requests and replies.
     pub without_echoes: bool,
 }
 
@@ -134,10 +134,10 @@ pub enum DigestMessage {
     Rule(DigestRule),
     /// 6, from the exporter: report of packets.
     Report {
-        /// Number of the first entry. Numbers that are missing between messages belong to entries dropped
-        /// because a queue was full.
+        /// Number of the first entry. Numbers that are missing between messages belong to entries dropped because a
+        /// queue was full or the maximum rate was reached.
         first: u64,
-        /// Time range that is completely reported, apart from dropped entries.
+        /// Time range that is completely reported, apart from dropped entries; `None` if no range is complete yet.
         covered: Option<(WallTime, WallTime)>,
         /// Counts of the capture so far.
         totals: CaptureTotals,

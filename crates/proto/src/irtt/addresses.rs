@@ -9,7 +9,7 @@ use crate::access::ClientAddress;
 use jitlat_core::{Span, SteadyTime};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Maximum number of addresses stored. An address replaces another one with the same hash.
+/// Maximum number of addresses stored. A new address replaces a stored one with the same hash.
 const MAX_KNOWN: usize = 1 << 14;
 /// Time for which unanswered requests are counted.
 const UNANSWERED_LIFETIME: Span = Span::seconds(20);

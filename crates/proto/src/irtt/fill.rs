@@ -9,7 +9,7 @@ const DEFAULT_PATTERN: &[u8] = b"irtt";
 /// Padding of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fill {
-    /// Zeros in a client's packets; the bytes of the request in a server's.
+    /// Zeros in a client's packets; the bytes of the request in a server's answers.
     None,
     /// Random bytes.
     Random,

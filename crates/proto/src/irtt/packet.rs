@@ -191,9 +191,9 @@ const SEQ: Field<LittleEndian<u32>> = Field::at(0);
 /// Readings of the server's clocks. On the wire, missing values are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerInstant {
-    /// Wall clock, ns since 1970 UTC.
+    /// Wall clock, ns since 1970 UTC; `None` if missing.
     pub wall: Option<i64>,
-    /// Monotonic clock, ns since the server was started.
+    /// Monotonic clock, ns since the server was started; `None` if missing.
     pub monotonic: Option<i64>,
 }
 

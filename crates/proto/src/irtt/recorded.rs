@@ -1,5 +1,5 @@
-//! Recorded sessions of irtt 0.9.2 (`testdata/irtt`). The client here replaces irtt's client, and the server
-//! irtt's server, byte for byte.
+//! Recorded sessions of irtt 0.9.2 (`testdata/irtt`). In the tests, this crate's client replaces irtt's client, and its
+//! server replaces irtt's server, byte for byte.
 
 use super::client::IrttFailure;
 use super::packet::{self, EchoLayout, IrttPacket, flag};
@@ -471,8 +471,8 @@ fn compare(case: &Case, ours: &[u8], reply: &Datagram, layout: &EchoLayout, aske
     assert!(payload == their_payload || random && payload.len() == their_payload.len(), "{name}");
 }
 
-/// Packets that were sent by hand to the recorded server. The server here answers differently: its answers are never
-/// longer than the request, and never disproportionately many.
+/// Packets that were sent by hand to the recorded server. This crate's server answers differently: its answers are
+/// never longer than the request, and never disproportionately many.
 #[test]
 fn hand_made_packets() {
     let granted = |name: &str, key: Option<IrttKey>| {

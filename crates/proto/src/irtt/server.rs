@@ -39,7 +39,7 @@ const MIN_IDLE: Span = Span::seconds(5);
 /// interval that may have more digits after it was restricted.
 pub(super) const OPEN_SURPLUS: usize = TOKEN_LEN + 3;
 
-/// Maximum number of keys of a server, because each of them is tried on every packet that opens a session.
+/// Maximum number of keys of a server. Limited because each key is tried on every packet that opens a session.
 pub const MAX_KEYS: usize = 64;
 /// Maximum length in bytes of a request that opens a session if there are several keys, which bounds the work
 /// of trying them. Usual requests have a few dozen bytes.

@@ -183,7 +183,7 @@ impl fmt::Debug for Seal {
     }
 }
 
-/// HMAC-SHA-256 (RFC 2104). The key is padded to the block size of the hash here, so that no call can fail.
+/// HMAC-SHA-256 (RFC 2104). This function pads the key to the block size of the hash, so that no call can fail.
 fn mac(key: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
     let mut block = [0; 64];
     let hashed: [u8; 32];

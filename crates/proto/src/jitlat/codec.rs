@@ -16,7 +16,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// Creates the codec of `side` for a connection between these two addresses.
+    /// Creates the codec of `side` for a connection between `local` and `peer`.
     pub fn new(dialect: Dialect, side: ConnectionSide, local: SocketAddr, peer: SocketAddr) -> Codec {
         match dialect {
             Dialect::Classic => Codec::Classic(Box::new(classic::ClassicCodec::new(side, local, peer))),

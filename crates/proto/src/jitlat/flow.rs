@@ -107,7 +107,7 @@ pub enum FlowCommand {
         /// Address of the peer. Port 0: a classic peer that did not specify one; use the source port of its
         /// first packet.
         peer: SocketAddr,
-        /// Token of the greeting, and maximum time to send greetings (client, version 3).
+        /// Token of the greeting, and maximum time to send greetings (client, version 3); `None`: no greeting.
         greeting: Option<(u64, Span)>,
     },
     /// Start the stream or its reception.
@@ -130,7 +130,7 @@ pub enum FlowReport {
     Greeted(FlowId, SocketAddr),
     /// The flow is connected to its peer, and greeted if requested.
     Ready(FlowId),
-    /// The sender has sent its last data packet; with the number of packets.
+    /// The sender has sent its last data packet; contains the number of packets sent.
     Ended(FlowId, u32),
     /// The sender has stopped completely.
     Sent(FlowId, SendReport),
@@ -148,13 +148,13 @@ pub enum FlowReport {
 pub struct SendReport {
     /// Number of data packets sent or attempted, which is the last sequence number plus one.
     pub sent: u32,
-    /// Number of these packets that the operating system refused.
+    /// Number of data packets that the operating system refused to send.
     pub failed: u32,
     /// Transmit timestamps of the packets; `None` without timestamps from the system.
     pub stamps: Option<SentStamps>,
     /// Number of packets whose timestamp was requested but did not arrive; `None` if none were requested.
     pub stamps_lost: Option<u32>,
-    /// Path MTU that the kernel knew after the stream, in bytes; `None` if the packets are not larger.
+    /// Path MTU that the kernel knew after the stream, in bytes; `None` if no packet exceeds it, or if unknown.
     pub path_mtu: Option<u32>,
     /// States of the TCP connection during the stream; empty over UDP, or if unknown.
     pub tcp: Vec<TcpMoment>,

@@ -6,12 +6,12 @@ use core::ops::RangeInclusive;
 use jitlat_core::schedule::peak;
 use jitlat_core::{Span, TestSpec, units};
 
-/// Length of the window to which limits of rates apply: every window of this length must comply, so that no burst can
+/// Length of the window to which rate limits apply: every window of this length must comply, so that no burst can
 /// exceed a limit.
 pub const WINDOW: Span = Span::millis(100);
 
-/// Limits of a server: for one request, for all sessions together, and for waiting. The defaults are safe for
-/// a host with 4 GB of memory on the open Internet.
+/// Limits of a server for one request and for all sessions together, and its timeouts. The defaults are safe for a host
+/// with 4 GB of memory on the open Internet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
     /// Maximum number of flows in a session; two for both directions at once.
@@ -136,7 +136,8 @@ impl ServerLimits {
         policy.client.memory = Some(self.memory_per_client);
     }
 
-    /// Adopts the rates and the duration in `policy` that differ from these limits.
+    /// Adopts the rates and the maximum duration that `policy` sets for one-way tests. Limits that it does not set stay
+    /// unchanged.
     pub fn follow(&mut self, policy: &Policy) {
         let quota = policy.quota(ONE_WAY, Scope::ServiceClient);
         self.rate = quota.packets.unwrap_or(self.rate);
@@ -157,7 +158,7 @@ impl ServerLimits {
         Gate::new(policy)
     }
 
-    /// Checks one flow against the limits, and returns its maximum transfer.
+    /// Checks one flow against the limits, and returns its maximum transfer within any [`WINDOW`].
     pub fn check(&self, spec: &TestSpec) -> Result<TransferLoad, LimitRefusal> {
         let (packets, payload, period) = (spec.packets(), spec.payload(), spec.period().0.max(1));
         if packets > self.packets {
@@ -226,8 +227,8 @@ impl ServerLimits {
         Ok(())
     }
 
-    /// Returns the maximum transfer of `spec` within any window. A result above the limit may be too small,
-    /// but still exceeds the limit.
+    /// Returns the maximum transfer of `spec` within any [`WINDOW`]. A result above the limit may be too small, but
+    /// still exceeds the limit.
     pub(crate) fn load(&self, spec: &TestSpec) -> TransferLoad {
         let enough = u32::try_from(self.packets_in_a_window()).unwrap_or(u32::MAX);
         let packets = u64::from(peak(spec, WINDOW, enough));

@@ -19,7 +19,7 @@ pub const FEEDBACK: u64 = 1;
 pub const MAX_FLOWS: usize = 8;
 /// Number of timestamps in a chunk.
 pub(crate) const STAMP_CHUNK: usize = 4096;
-/// Failure of a test during which the server was stopped.
+/// Text of [`Results::failure`] if the server was stopped during the test.
 pub(crate) const SERVER_STOPPED: &str = "the server was stopped and handed over what it had until then";
 
 /// A control message.
@@ -35,15 +35,15 @@ pub enum Message {
     Probe(Probe),
     /// Client: the flows to run.
     Request(Request),
-    /// Server: the request is accepted; with the port of each flow.
+    /// Server: the request is accepted; contains the port of each flow.
     Accept(Accept),
     /// Client: the test paths are open, so the streams can start.
     Start,
     /// Server: the streams have started.
     Started,
-    /// Receiver: the flow is over; with the number of packets received.
+    /// Receiver: the flow is over; contains the number of packets received.
     Finished(FlowId, u64),
-    /// Sender: the last data packet was sent; with the number of packets sent.
+    /// Sender: the last data packet was sent; contains the number of packets sent.
     End(FlowId, u32),
     /// Client as receiver: end the flow early.
     Stop(FlowId),
@@ -129,9 +129,9 @@ pub struct Probe {
     pub id: u32,
     /// T1: time at which the client sent the probe, on its clock.
     pub sent: WallTime,
-    /// T2: time at which the server received the probe, on its clock.
+    /// T2: time at which the server received the probe, on its clock; `None` until it answers.
     pub arrived: Option<WallTime>,
-    /// T3: time at which the server answered, on its clock.
+    /// T3: time at which the server answered, on its clock; `None` until it answers.
     pub answered: Option<WallTime>,
 }
 
@@ -222,7 +222,7 @@ pub struct Results {
     pub crc: u32,
     /// Number of packets that the server sent; `None` if the server was the receiver.
     pub sent: Option<u32>,
-    /// Number of these packets that the server's operating system refused.
+    /// Number of data packets that the server's operating system refused to send.
     pub failed: u32,
     /// Number of datagrams that the server's kernel dropped because a buffer was full; `None` if unknown.
     pub drops: Option<u64>,
@@ -231,7 +231,7 @@ pub struct Results {
     /// Number of packets whose transmit timestamp was requested but did not arrive; `None` if none were
     /// requested, or if unknown.
     pub stamps_lost: Option<u32>,
-    /// Path MTU that the server's kernel knew after the stream, in bytes; `None` if the packets are not larger, or if
+    /// Path MTU that the server's kernel knew after the stream, in bytes; `None` if no packet exceeds it, or if
     /// unknown.
     pub path_mtu: Option<u32>,
     /// States of the TCP connection on which the server sent; empty over UDP, or if unknown.
@@ -273,9 +273,9 @@ impl Results {
 /// A refusal, which ends the conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nak {
-    /// Reason, for programs.
+    /// Machine-readable reason.
     pub code: NakCode,
-    /// Reason, for people. If it is a limit, the text contains the limit and its value.
+    /// Human-readable reason. If a limit was exceeded, the text contains the limit and its value.
     pub text: String,
 }
 

@@ -157,8 +157,8 @@ impl TimesBySeq {
     }
 }
 
-/// Transmit times of the packets of a stream by sequence number (8 bytes per packet), and the times at which
-/// they entered the queue of the interface, if the kernel reported them (8 bytes more).
+/// Transmit times of the packets of a stream by sequence number (8 bytes per packet), and the times at which the
+/// packets entered the queue of the interface, if the kernel reported them (8 bytes more).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SentStamps {
     stamps: TimesBySeq,
@@ -194,7 +194,7 @@ impl SentStamps {
         self.entries.set(seq, at);
     }
 
-    /// Moves the queue times from `other`, which belongs to the same stream, to these timestamps.
+    /// Moves the queue times from `other`, which belongs to the same stream, to this table.
     pub fn take_entries(&mut self, other: &mut SentStamps) {
         self.entries = std::mem::take(&mut other.entries);
     }
@@ -242,10 +242,10 @@ impl SentStamps {
         &self.stamps.0[start..start.saturating_add(count).min(self.stamps.0.len())]
     }
 
-    /// Returns the number of packets dropped in the host's own queue: their entry into the queue is recorded,
-    /// but they did not leave according to the kernel, and they are not in `arrived` (sequence numbers
-    /// without duplicates). Returns 0 if timestamps of arrived packets are missing, because a missing
-    /// timestamp then proves nothing.
+    /// Returns the number of packets dropped in the host's own queue: their entry into the queue is recorded, but they
+    /// did not leave according to the kernel, and they are not in `arrived` (sequence numbers without duplicates).
+    /// Returns 0 if timestamps of more than 1 % of the arrived packets are missing, because a missing timestamp then
+    /// proves nothing.
     pub fn dropped_in_queue(&self, arrived: impl Iterator<Item = i64>) -> u64 {
         let stays = |seq: i64| self.entry(seq).is_some() && self.get(seq).is_none();
         let (mut all, mut unstamped) = (0u64, 0u64);

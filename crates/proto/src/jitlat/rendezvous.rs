@@ -1,4 +1,5 @@
-//! [`WaitingFlows`]: finds the flow of a peer that arrives on a port shared by many flows.
+//! [`WaitingFlows`]: finds the flow that expects a peer, when the peer's first packet or connection arrives on a port
+//! shared by many flows.
 
 use super::packet::{HEADER_LEN, PacketHeader};
 use core::net::{IpAddr, SocketAddr};
@@ -78,15 +79,15 @@ impl<N> WaitingFlows<N> {
         self.waiting.iter().any(|w| w.local == local && w.transport == transport)
     }
 
-    /// Returns the flow that waits for the greeting `packet`, which arrived on `local` over UDP. The flow
-    /// continues to wait, because the greeting may be repeated.
+    /// Returns the flow that waits for the greeting `packet`, which arrived on `local` over UDP; `None` if no flow
+    /// does. The flow continues to wait, because the greeting may be repeated.
     pub fn greeted(&self, local: SocketAddr, from: SocketAddr, packet: &[u8]) -> Option<&N> {
         let expected = ExpectedPeer::Token(greeting(packet)?);
         self.position(local, Transport::Udp, from, expected).map(|i| &self.waiting[i].notify)
     }
 
-    /// Removes and returns the flow that waits for the TCP connection to `local` whose first bytes are
-    /// `head`.
+    /// Removes and returns the flow that waits for the TCP connection to `local` whose first bytes are `head`; `None`
+    /// if no flow does.
     pub fn connected(&mut self, local: SocketAddr, from: SocketAddr, head: &[u8]) -> Option<N> {
         let expected = greeting(head).map_or(ExpectedPeer::AnyConnection, ExpectedPeer::Token);
         self.position(local, Transport::Tcp, from, expected).map(|i| self.waiting.remove(i).notify)
@@ -106,7 +107,7 @@ impl<N> WaitingFlows<N> {
     }
 }
 
-/// Returns the token of a greeting; `None` if `bytes` does not have the exact length.
+/// Returns the token of a greeting; `None` if `bytes` is not exactly one greeting.
 fn greeting(bytes: &[u8]) -> Option<u64> {
     (bytes.len() == HEADER_LEN).then(|| PacketHeader::parse(bytes)?.hello_token()).flatten()
 }

@@ -147,8 +147,9 @@ impl SessionTable {
         &self.limits
     }
 
-    /// Reserves resources for a session, or returns the rule that forbids it. If necessary, the client's own
-    /// stored results are removed, oldest first. The gate removes results of clients that store more.
+    /// Reserves resources for a session, or returns the rule that forbids it. If necessary, the client's own stored
+    /// results are removed, oldest first. The gate may also remove results of clients that use more resources than this
+    /// one.
     pub fn admit(&mut self, claim: Claim, now: SteadyTime) -> Result<(), PolicyRefusal> {
         self.expire(now);
         let client = ClientAddress::of(claim.client);
@@ -166,7 +167,8 @@ impl SessionTable {
         Ok(())
     }
 
-    /// Checks the limits, which apply to all streams of a client together, in each direction.
+    /// Checks the rate limits in each direction: those for the sum of a client's streams, and those for the sum of all
+    /// clients' streams, if any.
     fn check_rates(&self, client: ClientAddress, claim: &Claim) -> Result<(), PolicyRefusal> {
         let own = || self.sessions.values().filter(|e| e.client == client);
         self.limits.check_together(own().map(|e| e.sent).sum(), claim.sent)?;
@@ -203,8 +205,8 @@ impl SessionTable {
         }
     }
 
-    /// Returns true if the session `id` must make room for another one. Records `used` as the time at which its test
-    /// was last used, unless it is `None`.
+    /// Returns true if the session `id` must make room for another one. Unless `used` is `None`, it is recorded as the
+    /// time at which the session's test was last used.
     pub fn is_evicted(&self, id: SessionId, used: Option<SteadyTime>) -> bool {
         let Some(entry) = self.sessions.get(&id) else { return false };
         if let Some(now) = used {
@@ -235,8 +237,8 @@ impl SessionTable {
         self.sessions.remove(&id);
     }
 
-    /// Removes results that have expired or whose memory was needed. Returns the time at which the next
-    /// results expire. [`admit`](SessionTable::admit) also does this.
+    /// Removes results that have expired or whose memory was needed. Returns the time at which the next results expire;
+    /// `None` if no results are stored. [`admit`](SessionTable::admit) also does this.
     pub fn expire(&mut self, now: SteadyTime) -> Option<SteadyTime> {
         let lasts = |e: &SessionEntry| {
             e.stored.as_ref().is_none_or(|(_, until)| now < *until && !e.grant.is_evicted())

@@ -6,7 +6,7 @@ use jitlat_core::Span;
 use jitlat_core::time::StampSource;
 use jitlat_core::twoway::FarReport;
 
-/// Statistics of the server. As in the format, times are in microseconds.
+/// Statistics reported by the server. Times are in microseconds, as in the format of the report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LampReport {
     /// Minimum latency in µs; `None` if no packet with a valid time arrived.

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 
 /// Time between repetitions of a REPORT.
 const REPORT_REPEAT_INTERVAL: Span = Span::millis(200);
-/// Number of times that a REPORT is sent before it is given up.
+/// Maximum number of times that a REPORT is sent.
 const MAX_REPORT_REPEATS: u32 = 15;
 /// Silence after which a one-way test is reported, because its STOP may be lost. Must be below the 5 s that LaTe's
 /// clients wait for a report.
@@ -43,13 +43,13 @@ const MIN_EXCESS_BYTES: i64 = 96;
 /// Rules of a server.
 #[derive(Clone, Debug)]
 pub struct ServerRules {
-    /// Maximum number of sessions. A new session replaces the one that has been idle longest, beginning with
-    /// those without proof.
+    /// Maximum number of sessions. A new session replaces the one that has been idle longest; sessions of clients
+    /// without proof are replaced first.
     pub sessions: usize,
     /// Maximum number of sessions per [`ClientAddress`].
     pub sessions_per_client: usize,
-    /// Longest supported time between packets. Sessions that are silent for longer are removed, most of them
-    /// much sooner.
+    /// Longest supported time between packets. A session is removed at the latest after this time without packets, and
+    /// usually much sooner.
     pub idle: Span,
     /// True if follow-up is granted.
     pub follow_up: bool,
@@ -231,8 +231,8 @@ impl<R> LampSession<R> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OneWayPhase {
     Open,
-    /// The report is repeated until it is acknowledged. If `stopped` is `None`, the report was sent because
-    /// of silence, and more packets may follow.
+    /// The report is repeated until it is acknowledged. If `stopped` is false, the report was sent because of silence,
+    /// and more packets may follow.
     Reporting {
         stopped: bool,
         sent: u32,
@@ -244,8 +244,8 @@ enum OneWayPhase {
     },
 }
 
-/// True if only servers send this kind, which must not be answered: two servers would answer each other
-/// forever.
+/// True if only servers send packets of this kind. Such packets must not be answered: two servers would answer each
+/// other forever.
 fn is_answer(kind: LampKind, word: LampFollowUp) -> bool {
     match kind {
         LampKind::Reply | LampKind::EndReply | LampKind::ReplyTimeless | LampKind::EndReplyTimeless => true,
@@ -472,7 +472,7 @@ impl<R: Copy> Server<R> {
         Ok(())
     }
 
-    /// Updates the agenda if the next check of session `name` is earlier now.
+    /// Updates the agenda if the next check of session `name` has become earlier.
     fn look_sooner(&mut self, name: SessionName) {
         let Some(session) = self.sessions.get_mut(&name) else { return };
         let look = session.next_look(self.rules.idle);
@@ -508,15 +508,15 @@ impl<R: Copy> Server<R> {
         None
     }
 
-    /// Returns the time at which to call [`poll_transmit`](Self::poll_transmit) again at the latest, on the
-    /// steady clock.
+    /// Returns the time, on the steady clock, by which [`poll_transmit`](Self::poll_transmit) must be called again;
+    /// `None` if there are no sessions.
     pub fn poll_timeout(&self) -> Option<SteadyTime> {
         self.agenda.first().map(|(due, _)| *due)
     }
 }
 
 impl<R> LampSession<R> {
-    /// Appends the report of session `id`, if one is due.
+    /// Appends the report of session `id` and returns true, if a report is due.
     fn report(&mut self, id: u16, stamps: StampSource, now: Tick, out: &mut Vec<u8>) -> bool {
         let Some(tally) = &self.unidirectional else { return false };
         let silence = MIN_SILENCE.max(self.longest + OVERDUE_GRACE);

@@ -335,7 +335,7 @@ fn kinds() -> impl Strategy<Value = (LampKind, u16)> {
     ]
 }
 
-/// No proof, a time instead of one, or a wrong proof.
+/// Values of the proof field: no proof, a time instead of a proof, or a wrong proof.
 fn proofs() -> impl Strategy<Value = u64> {
     prop_oneof![8 => Just(0), 1 => Just(1), 1 => any::<u64>()]
 }

@@ -151,7 +151,7 @@ pub struct Client {
     round_trip: Span,
     /// Start time of the sessions; `None` before the first request.
     start: Option<NtpTime>,
-    /// Request that has not been answered yet.
+    /// Request that has not been answered yet; `None` if there is none.
     asked: Option<TestSession>,
     granted: Vec<TestSession>,
     say_start: bool,
@@ -321,7 +321,7 @@ impl Client {
         Ok(true)
     }
 
-    /// Returns the time by which the test should be over, with a margin.
+    /// Returns the time until the test should be over, with a margin.
     fn longest(&self, now: WallTime) -> Span {
         let wait = self.start.map_or(Span::ZERO, |start| start.to_nanos(now) - now);
         let longest = self.granted.iter().map(TestSession::longest).max().unwrap_or(Span::ZERO);

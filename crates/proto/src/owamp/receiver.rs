@@ -12,7 +12,7 @@ use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 use jitlat_core::{Span, WallTime};
 use std::collections::VecDeque;
 
-/// Number of duplicates that are recorded in addition to one per packet, so that short sessions may have more.
+/// Maximum number of duplicates recorded in addition to one per packet: an allowance for short sessions.
 const MAX_DUPLICATES: usize = 1024;
 /// Maximum number of records for which memory is allocated before the first packet.
 const RESERVED_RECORDS: usize = 1 << 20;
@@ -164,8 +164,8 @@ impl SessionReceiver {
         self.given_up >= self.session.request.packets && waited > wait
     }
 
-    /// Returns the latest send time, of the schedule or of a late packet. Results do not contain packets sent
-    /// within the timeout before the end (RFC 4656 §3.8), so late packets postpone it.
+    /// Returns the latest send time, of the schedule or of a late packet. Results do not contain packets sent within
+    /// the timeout before the end (RFC 4656 §3.8), so late packets postpone the end.
     fn last_sent(&self) -> NtpTime {
         if distance(self.latest_sent, self.latest) > 0 { self.latest_sent } else { self.latest }
     }

@@ -82,8 +82,8 @@ impl OwampRules {
         }
     }
 
-    /// Checks `session` of the client at `hosts` in `mode` against all rules, except those on available
-    /// resources.
+    /// Checks `session`, requested in `mode` over a connection between `hosts`, against all rules, except those on
+    /// available resources. Returns the direction of the session.
     pub(super) fn check(
         &self,
         session: &TestSession,
@@ -125,8 +125,8 @@ impl OwampRules {
         Ok(direction)
     }
 
-    /// True if, with the schedule of `session`, packets of `size` bytes stay within the limits of rate,
-    /// bandwidth and duration.
+    /// True if, with the schedule of `session`, packets of `size` bytes stay within the limits on rate, bandwidth and
+    /// duration.
     fn paces(&self, session: &TestSession, size: u32) -> bool {
         let packets = u128::from(session.request.packets);
         let length = session.mean_length();

@@ -84,7 +84,8 @@ impl RunningSessions {
         }
     }
 
-    /// Records that one end of a session on this side is complete. Returns true for the last one.
+    /// Records that this side's end of session `sid` is complete. Returns true if this was the last one and the end of
+    /// sending was not requested before.
     pub(super) fn complete(&mut self, sid: Sid) -> bool {
         if let Some(end) = self.ends.iter_mut().find(|end| end.sid == sid) {
             end.complete = true;

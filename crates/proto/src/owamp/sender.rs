@@ -24,7 +24,7 @@ pub struct SessionSender {
     keys: Option<TestKeys>,
     schedule: OwampSchedule,
     timeout: Span,
-    /// Packets that are overdue by more than this time are skipped.
+    /// Maximum lateness. Packets that are overdue by more than this time are skipped.
     max_lateness: Span,
     /// Readings of both clocks at one instant, for converting the schedule from wall time to the steady
     /// clock.
@@ -73,8 +73,9 @@ impl SessionSender {
         sender
     }
 
-    /// Also skips packets that would arrive after the receiver has given them up, if they take `delay` to it: the
-    /// receiver counts the timeout from the scheduled time, and would report them as lost. At most half of the timeout.
+    /// Also skips packets that, with `delay` on the path, would arrive after the receiver has given them up. The
+    /// receiver counts the timeout from the scheduled time, and would report these packets as lost. `delay` is limited
+    /// to half of the timeout.
     #[must_use]
     pub fn arriving_after(mut self, delay: Span) -> SessionSender {
         self.max_lateness = self.timeout - delay.clamp(Span::ZERO, Span(self.timeout.0 / 2));
@@ -95,8 +96,8 @@ impl SessionSender {
         (!self.stopped).then(|| self.due.unwrap_or_else(|| self.end()))
     }
 
-    /// Returns the time after which every packet has arrived or counts as lost. Results do not contain packets
-    /// sent within the timeout before the end (RFC 4656 §3.8), so late packets postpone it.
+    /// Returns the time after which every packet has arrived or counts as lost. Results do not contain packets sent
+    /// within the timeout before the end (RFC 4656 §3.8), so late packets postpone this time.
     fn end(&self) -> SteadyTime {
         self.last_due.max(self.last_departure) + self.timeout + END_DELAY
     }

@@ -131,8 +131,8 @@ impl Store {
         self.sessions.contains_key(&sid)
     }
 
-    /// Removes expired records, and returns the time at which the next ones expire. The other methods also
-    /// remove expired records.
+    /// Removes expired records, and returns the time at which the next ones expire; `None` if no records are stored.
+    /// [`claim`](Store::claim) and [`find`](Store::find) also remove expired records.
     pub fn expire(&mut self, now: SteadyTime) -> Option<SteadyTime> {
         let keep = self.limits.keep;
         self.sessions.retain(|_, kept| kept.data.as_ref().is_none_or(|(_, since)| now - *since < keep));

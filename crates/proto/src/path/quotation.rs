@@ -90,7 +90,7 @@ pub enum IcmpCause {
     TimeExceeded,
     /// No program listens on the port.
     PortUnreachable,
-    /// The packet cannot be delivered for another reason; with the ICMP or ICMPv6 code.
+    /// The packet cannot be delivered for another reason; contains the ICMP or ICMPv6 code.
     Unreachable(u8),
 }
 
@@ -127,7 +127,7 @@ pub enum QuotationError {
     /// The message is not an error about a packet.
     #[error("ICMP type {0} is not an error that quotes a packet")]
     NoError(u8),
-    /// The quoted packet has another IP version, or its header is too short.
+    /// The quoted packet does not have the IP version of the message, or its header is too short.
     #[error("an ICMP error does not quote an IP packet of its family")]
     NotIp,
     /// The quoted packet is a later fragment, which has no ports.

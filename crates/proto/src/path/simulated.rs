@@ -28,8 +28,8 @@ pub fn addresses(family: IcmpFamily) -> [IpAddr; 2] {
     }
 }
 
-/// Returns the ICMP error about `quoted`. If `stated` is given, the quoted packet is padded to this length in
-/// bytes, which the message states; otherwise, it is padded to 128 bytes.
+/// Returns the ICMP error about the packet `q`. If there are `labels`, the quoted packet is padded to `stated` bytes,
+/// which the message then states, or to 128 bytes if `stated` is `None`.
 pub fn message(q: &Quoted, kind: [u8; 2], stated: Option<usize>, labels: &[Label]) -> Vec<u8> {
     let mut packet = match q.family {
         IcmpFamily::V4 => {

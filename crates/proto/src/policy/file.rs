@@ -142,7 +142,7 @@ impl PolicyFile {
         Ok(toml::from_str(text)?)
     }
 
-    /// Makes the names of key files relative to `folder`.
+    /// Resolves relative names of key files against `folder`.
     pub fn relative_to(mut self, folder: &Path) -> PolicyFile {
         let resolve = |path: &mut PathBuf| *path = folder.join(&*path);
         self.key_file.iter_mut().for_each(resolve);

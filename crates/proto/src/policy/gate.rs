@@ -42,7 +42,8 @@ impl Ask {
 /// Range of the idle time after which a grant can be evicted. Within this range, a grant can be evicted after
 /// it has been idle for as long as it was in use.
 const IDLE_LIMITS: (Span, Span) = (Span::millis(500), Span::seconds(10));
-/// Lower end of [`IDLE_LIMITS`] for a client that recently wasted a grant, if a client that did not needs the resource.
+/// Lower end of [`IDLE_LIMITS`] for a client that recently wasted a grant. It applies if the client that needs the
+/// resource did not waste one.
 const MIN_IDLE_AFTER_WASTE: Span = Span::millis(50);
 /// Time that a session with keep-alives may wait for its first packet: several round trips.
 const FIRST_PACKET_TIMEOUT: Span = Span::seconds(2);
@@ -73,7 +74,7 @@ struct GateState {
     next: u64,
     proofs: WrongProofs,
     wasted: WastedGrants,
-    /// Latest time passed to any call so far.
+    /// Latest time passed to any call so far; `None` before the first call.
     now: Option<SteadyTime>,
 }
 
@@ -153,7 +154,7 @@ impl Grant {
         self.activity.used.store(now.0, Relaxed);
     }
 
-    /// Records a keep-alive of the client. If the grant is not used, this extends it by at most ten seconds.
+    /// Records a keep-alive of the client. Keep-alives alone protect a grant from eviction for at most ten seconds.
     pub fn keep_alive(&self, now: SteadyTime) {
         self.activity.alive.store(now.0, Relaxed);
     }
@@ -207,7 +208,7 @@ pub struct TableGrant {
     pub memory: Grant,
 }
 
-/// A counted resource: its names in refusals by [`Scope`], its limit, and the requested amount.
+/// A counted resource: its name in a refusal for each [`Scope`], its limit, and the requested amount.
 struct Resource {
     names: [&'static str; 4],
     limit: fn(&Quota) -> Option<u64>,
@@ -273,10 +274,10 @@ impl Gate {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Grants `ask` of `service` to `address`. If all clients together have reached a limit, an idle grant is
-    /// evicted: among clients that have more grants than this one, the grant that has been idle longest,
-    /// relative to its time in use. Clients that wasted a grant within the last minute lose idle grants
-    /// sooner. Grants of clients that have proved a key are evicted last, and only for other such clients.
+    /// Grants `ask` of `service` to `address`. If all clients together have reached a limit, an idle grant is evicted:
+    /// among clients that hold more of the resource than this one, the grant that has been idle longest, relative to
+    /// its time in use. Clients that wasted a grant within the last minute lose idle grants sooner. Grants of clients
+    /// that have proved a key are evicted last, and only for other such clients.
     ///
     /// # Errors
     /// The rule that forbids the grant.
@@ -407,9 +408,9 @@ impl GateState {
         Ok(())
     }
 
-    /// Evicts the grant that has been idle longest, relative to its permitted idle time, among clients with
-    /// more grants than `client`. Returns false if there is none, or if the limit applies to `client` alone.
-    /// `proven` is true if `client` has proved a key.
+    /// Evicts the grant that has been idle longest, relative to its permitted idle time, among clients that hold more
+    /// of the resource than `client`. Returns false if there is no such grant, or if the limit applies to `client`
+    /// alone. `proven` is true if `client` has proved a key.
     fn make_room(
         &mut self,
         reached: &Reached,

@@ -38,7 +38,7 @@ impl<K> Keys<K> {
         self.0.iter().position(|(_, key)| proves(key))
     }
 
-    /// Returns the key at this index, with the name of its peer.
+    /// Returns the key at this index, with the name of its peer; `None` if there is no such key.
     pub(crate) fn get(&self, index: usize) -> Option<&(String, K)> {
         self.0.get(index)
     }

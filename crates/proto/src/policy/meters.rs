@@ -7,8 +7,8 @@ use core::net::{IpAddr, Ipv4Addr};
 use jitlat_core::{Span, SteadyTime};
 use std::sync::Arc;
 
-/// Limits the packets and bytes of one service's answers. The meters of all services share the accounts for
-/// limits across services.
+/// Limits the packets and bytes of one service's answers. The meters of all services count against the same limits
+/// across services.
 #[derive(Clone, Debug)]
 pub struct Meters {
     all: MeterAccounts,
@@ -16,7 +16,7 @@ pub struct Meters {
     total: Option<Arc<Accounts>>,
 }
 
-/// Accounts for limits across all services.
+/// Accounts for the limits across all services.
 #[derive(Clone, Debug)]
 struct MeterAccounts {
     client: Arc<Accounts>,
@@ -48,7 +48,7 @@ impl Meters {
         Meters { all, client: None, total: None }
     }
 
-    /// Returns the meters of `service`. It shares the limits across all services with the other meters.
+    /// Returns the meters of `service`. The meters of all services count against the same limits across services.
     pub fn of(&self, policy: &Policy, service: Service) -> Meters {
         let accounts = |scope| if_limited(&policy.quota(service, scope), self.all.seed);
         Meters {

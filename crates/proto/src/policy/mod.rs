@@ -62,7 +62,7 @@ pub const DIGESTS: Service = "digests";
 /// Collector: tests that hosts push to it.
 pub const COLLECT: Service = "collect";
 
-/// All services. A new protocol needs an entry here, and cases in the test of all rules.
+/// All services. A new protocol needs an entry in this list, and cases in the test of all rules.
 pub const SERVICES: &[Service] =
     &[ONE_WAY, TEST_PORT, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP, DIGESTS, COLLECT];
 

@@ -33,15 +33,15 @@ impl Scope {
 /// Limits on resources; `None`: no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Packets per second in answers, enforced within every 100 ms.
+    /// Maximum number of packets per second in answers, enforced within every 100 ms.
     pub packets: Option<u32>,
-    /// Bytes per second in answers, enforced within every 100 ms.
+    /// Maximum number of bytes per second in answers, enforced within every 100 ms.
     pub bytes: Option<u64>,
-    /// Number of TCP connections.
+    /// Maximum number of TCP connections.
     pub connections: Option<usize>,
-    /// Number of sessions: tests that run or have stored results, TWAMP sessions, digest captures.
+    /// Maximum number of sessions: tests that run or have stored results, TWAMP sessions, digest captures.
     pub sessions: Option<usize>,
-    /// Memory for sessions, in bytes.
+    /// Maximum memory for sessions, in bytes.
     pub memory: Option<u64>,
     /// Maximum duration of a session, or of a connection without sessions.
     pub duration: Option<Span>,

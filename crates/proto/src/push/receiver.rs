@@ -18,7 +18,7 @@ pub enum ReceiverInput<'a> {
     Closed,
     /// The host that proved its key may offer tests.
     Welcome,
-    /// Numbers of offered tests to request; there is room for all of them.
+    /// Offered tests to request, by number. There must be room for all of them.
     Want(&'a [u64]),
     /// Outcomes of offered tests, by number.
     Settled(Vec<(u64, PushOutcome)>),
@@ -33,7 +33,7 @@ pub enum ReceiverEvent {
     Proved(String),
     /// State reported by the host.
     State(SpoolState),
-    /// Offered tests. Answer for each with `Want` or `Settled`, in any order, now or later.
+    /// Offered tests. Answer each with `Want` or `Settled`, in any order, now or later.
     Offered(Vec<PushOffer>),
     /// A requested test follows: its number and description.
     Test(u64, About),
@@ -43,7 +43,7 @@ pub enum ReceiverEvent {
     Whole(u64),
     /// The requested test, or the rest of it, cannot be sent. Requires no answer.
     Gone(u64),
-    /// The conversation is over; with the error if it failed.
+    /// The conversation is over; contains the error if it failed.
     Over(Option<PushError>),
 }
 
@@ -55,7 +55,7 @@ enum PushReceiverPhase {
     Sealing,
     Sealed,
     Open,
-    /// The last message is in the outbox; with the error if the conversation failed.
+    /// The last message is in the outbox; contains the error if the conversation failed.
     Ending(Option<PushError>),
     Over,
 }
@@ -78,7 +78,7 @@ pub struct PushReceiver {
     state: PushReceiverPhase,
     /// Unsettled tests by number: length of the log in bytes, and progress.
     open: BTreeMap<u64, (u64, Stage)>,
-    /// Number of the test whose pieces are being received.
+    /// Number of the test whose pieces are being received; `None` if there is none.
     coming: Option<u64>,
     outbox: VecDeque<PushMessage>,
     events: VecDeque<ReceiverEvent>,
@@ -87,7 +87,8 @@ pub struct PushReceiver {
 }
 
 impl PushReceiver {
-    /// Waits for a host that has one of `keys`; if there are none, refuses all hosts. `nonce` must be fresh random bytes.
+    /// Creates a receiver for a host that has one of `keys`; without keys, all hosts are refused. `nonce` must be fresh
+    /// random bytes.
     pub fn new(keys: PresharedKeys, nonce: [u8; 16], now: Tick) -> PushReceiver {
         PushReceiver {
             channel: Channel::of_server(keys, MAX_FRAME),

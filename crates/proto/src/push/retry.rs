@@ -16,7 +16,7 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// Starts without failures; `seed` must differ between hosts.
+    /// Creates a `Retry` without failures; `seed` must differ between hosts.
     pub fn new(seed: u64) -> Retry {
         Retry { failures: 0, random: seed | 1, until: None }
     }

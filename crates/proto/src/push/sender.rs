@@ -44,7 +44,7 @@ pub enum SenderEvent {
     /// Outcomes of tests, in the order in which the tests were offered. `None`: the collector requested a
     /// test that could not be read.
     Settled(Vec<(u64, Option<PushOutcome>)>),
-    /// The conversation is over; with the error if it failed, and the minimum time before the next attempt.
+    /// The conversation is over; contains the error if it failed, and the minimum time before the next attempt.
     Over(Option<PushError>, Span),
 }
 
@@ -61,7 +61,7 @@ enum PushSenderPhase {
 #[derive(Debug)]
 struct Offered {
     number: u64,
-    /// True if the collector has requested it.
+    /// True if the collector has requested the test.
     wanted: bool,
     /// Outcome of the test; `None` until it is known, `Some(None)` if the test could not be read.
     outcome: Option<Option<PushOutcome>>,
@@ -83,7 +83,7 @@ pub struct PushSender {
     channel: Channel,
     state: PushSenderPhase,
     offered: VecDeque<Offered>,
-    /// Numbers of requested tests that have not been sent yet.
+    /// Requested tests that have not been sent yet, by number.
     wanted: VecDeque<u64>,
     sending: LogTransfer,
     finishing: bool,

@@ -37,7 +37,7 @@ pub struct SimEngine {
     /// Reports in transit to the state machine, with their arrival times.
     posted: VecDeque<(SteadyTime, FlowReport)>,
     latency: Span,
-    /// Source address of the peer's packets.
+    /// Source address of the peer's packets; `None` if unknown.
     far: Option<SocketAddr>,
     /// Buffer for a packet as its receiver sees it.
     payload: Vec<u8>,
@@ -192,7 +192,7 @@ impl SimEngine {
         }
     }
 
-    /// Returns the time of the next action, on the steady clock.
+    /// Returns the time of the next action, on the steady clock; `None` if nothing is scheduled.
     pub fn deadline(&self) -> Option<SteadyTime> {
         let flows = self.flows.iter().filter(|f| !f.closed).filter_map(SimFlow::deadline);
         flows.chain(self.posted.front().map(|(at, _)| *at)).min()

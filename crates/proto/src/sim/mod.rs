@@ -165,7 +165,7 @@ pub struct SimOutcome {
     pub sentinels: Vec<Span>,
     /// Number of steps of the client and of the server.
     pub steps: [u64; 2],
-    /// True if the horizon was reached first, which means that a state machine hung.
+    /// True if the simulation reached its horizon before it was over, which means that a state machine hung.
     pub hung: bool,
     /// Number of sessions in the server's table at the end.
     pub kept: usize,
@@ -434,7 +434,7 @@ impl Simulation {
         }
     }
 
-    /// Returns true if `host` handles an event.
+    /// Counts an event on `host`. Returns true if the host is able to handle the event.
     fn step(&mut self, host: usize) -> bool {
         self.misfortunes();
         self.steps[host] += 1;

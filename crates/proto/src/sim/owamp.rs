@@ -40,7 +40,7 @@ struct SimDatagram {
     from: SocketAddr,
     port: u16,
     bytes: Vec<u8>,
-    /// Session and sequence number of a packet from a session sender.
+    /// Session and sequence number of a packet from a session sender; `None` for unrelated packets.
     of: Option<([u8; 16], u32)>,
 }
 

@@ -218,9 +218,8 @@ pub(crate) fn is_stamp(layout: StampLayout, request: &[u8]) -> bool {
     request.len() >= layout.base() && reserved.is_some_and(|reserved| reserved.iter().all(|b| *b == 0))
 }
 
-/// Error estimate in answers shorter than [`StampLayout::least_answer`], in either time format: it means that
-/// nothing is known about the clock. It is also the only mark of such an answer: a reflector regards a packet
-/// this short as an answer if it has one of these two estimates.
+/// Error estimate that marks answers shorter than [`StampLayout::least_answer`], in either time format: nothing is
+/// known about the clock. A reflector recognises an answer this short only by this error estimate.
 pub(crate) const TRUNCATED: ErrorEstimate = ErrorEstimate(0x3ffe);
 
 /// True if `packet`, which was sent to a reflector, is itself an answer: two reflectors must not answer each other

@@ -58,8 +58,8 @@ impl Default for ReflectorRules {
     }
 }
 
-/// Pause after which a lower sequence number begins another test of the same sender. No packet is reordered
-/// by as much as this.
+/// Pause after which a lower sequence number begins another test of the same sender: no packet is reordered by as much
+/// as this pause.
 const MIN_RESTART_GAP: Span = Span::seconds(1);
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,7 +113,7 @@ impl StampSessionReflector {
         self.sessions.len()
     }
 
-    /// Writes the answer to `request` into `answer`, which must be as long as the request and as a complete
+    /// Writes the answer to `request` into `answer`, which must be at least as long as the request and as a complete
     /// answer. `error` is the error estimate of this host's clock.
     ///
     /// A request of TWAMP Light can be shorter than an answer. Clients in trusted networks get a complete

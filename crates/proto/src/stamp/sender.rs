@@ -99,7 +99,8 @@ impl RequestMarks {
 /// ignored.
 const MAX_DEPARTURE_DIFFERENCE: Span = Span::seconds(1);
 
-/// Time from the transmit times in answers to their actual departure, as reported in the follow-up extension.
+/// Statistics of the time from the transmit time in an answer to its actual departure, which the follow-up extension
+/// reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FollowUpLag {
     /// Number of answers whose actual departure is known.
@@ -165,8 +166,8 @@ impl StampSender {
         self.counters
     }
 
-    /// Returns the time from transmit times to actual departures, over the answers whose departure the reflector
-    /// reported.
+    /// Returns statistics of the time from transmit time to actual departure, over the answers whose departure the
+    /// reflector reported.
     pub fn lag(&self) -> FollowUpLag {
         self.lag
     }

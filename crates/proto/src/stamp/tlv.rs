@@ -113,7 +113,7 @@ pub struct ClassOfService {
 }
 
 impl ClassOfService {
-    /// Parses a value of four bytes.
+    /// Parses a value of four bytes; `None` for any other length.
     pub fn parse(value: &[u8]) -> Option<ClassOfService> {
         let [b0, b1, _, _]: [u8; 4] = value.try_into().ok()?;
         let bits = u16::from_be_bytes([b0, b1]);
@@ -167,7 +167,7 @@ pub struct DirectMeasurement {
 }
 
 impl DirectMeasurement {
-    /// Parses a value of twelve bytes.
+    /// Parses a value of twelve bytes; `None` for any other length.
     pub fn parse(value: &[u8]) -> Option<DirectMeasurement> {
         use direct_measurement as f;
         if value.len() != f::LENGTH {
@@ -203,7 +203,7 @@ pub struct FollowUpTelemetry {
 }
 
 impl FollowUpTelemetry {
-    /// Parses a value of sixteen bytes.
+    /// Parses a value of sixteen bytes; `None` for any other length.
     pub fn parse(value: &[u8]) -> Option<FollowUpTelemetry> {
         use follow_up as f;
         if value.len() != f::LENGTH {

@@ -27,7 +27,8 @@ const OPEN: [&str; 5] = [
     "twamp-open-natmode",
 ];
 
-/// Returns the payloads in one capture sent over `carrier`, each with `true` if the client sent it.
+/// Returns the payloads sent over `carrier` in one capture, each with a flag that is true if the client sent the
+/// payload.
 fn payloads(capture: &str, carrier: &str) -> Vec<(bool, Vec<u8>)> {
     let rows = VECTORS.lines().filter_map(|line| {
         let f: Vec<&str> = line.split('\t').collect();

@@ -39,15 +39,15 @@ pub(super) struct FarCount {
     answers_lost: u64,
     /// Sequence number of the first request without an answer since the last answered request; `None` if there is none.
     open: Option<u32>,
-    /// Highest number of the settled answers.
+    /// Highest number of the settled answers; `None` before the first one.
     front: Option<i64>,
     runs: Vec<LossRun>,
     counts: Directions,
 }
 
 impl FarCount {
-    /// Creates a count for a test of `packets` requests, with a table of the last `room` requests (a power of
-    /// two).
+    /// Creates a count for a test of `packets` requests, with a table of the last `room` requests; `room` is a power of
+    /// two.
     pub(super) fn new(room: usize, packets: u32) -> FarCount {
         // Allocated in advance, so that recording loss bursts during the test needs no allocation.
         let early = if packets as usize > room { MAX_RUNS } else { 0 };

@@ -1,9 +1,9 @@
 //! [`FarWindow`]: derives the direction of each loss from the far host's receive windows, which report the
 //! latest requests received.
 //!
-//! If the request was received, its answer was lost; otherwise the request was lost. A host may forget received
-//! requests, as irtt's server does when a request is reordered. So if a window does not contain a request that was
-//! answered, the other requests missing in it do not count as lost.
+//! If an unanswered request was received, its answer was lost; otherwise the request itself was lost. A host may forget
+//! received requests, as irtt's server does when a request is reordered. So if a window does not contain a request that
+//! was answered, the other requests missing in it do not count as lost.
 
 use jitlat_core::twoway::{LossRun, LossSide};
 
@@ -35,8 +35,8 @@ pub(super) struct FarWindow {
 }
 
 impl FarWindow {
-    /// Creates windows for a test of `packets` requests, with a table of the last `room` requests (a power of
-    /// two).
+    /// Creates windows for a test of `packets` requests, with a table of the last `room` requests; `room` is a power of
+    /// two.
     pub(super) fn new(room: usize, packets: u32) -> FarWindow {
         // Allocated in advance, so that recording loss bursts during the test needs no allocation.
         let early = if packets as usize > room { MAX_RUNS } else { 0 };

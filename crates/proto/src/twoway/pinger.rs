@@ -97,7 +97,8 @@ pub struct Pinger<P> {
     next: u32,
     due: SteadyTime,
     start: Option<SteadyTime>,
-    /// Time at which a missing answer is given up: to the last request or, in stop-and-wait mode, to the current one.
+    /// Time at which the answer to the last request (in stop-and-wait mode: to the current one) is given up; `None`
+    /// while no such answer is awaited.
     until: Option<SteadyTime>,
     requests: RequestTable,
     records: Recording,
@@ -116,7 +117,7 @@ enum PingerState {
     Opening,
     Sending,
     Draining,
-    /// Probing whether the far host counts its answers; with the number of probes so far.
+    /// Probing whether the far host counts its answers; contains the number of probes so far.
     Probing(u32),
     Over,
     Failed(String),

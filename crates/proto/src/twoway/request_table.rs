@@ -173,7 +173,8 @@ impl RequestTable {
         self.far.is_broken()
     }
 
-    /// True if all answers were numbered, and their numbers equal those of the requests.
+    /// True if the far host may count its answers, but this has not been shown yet: so far, each answer has the number
+    /// of its request.
     pub(crate) fn may_count(&self) -> bool {
         self.far.may_count()
     }

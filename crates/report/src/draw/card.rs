@@ -150,7 +150,7 @@ impl CardSheet {
         self.y += HIGH + 5.0;
     }
 
-    /// Lays out the figure, with its title and number of packets in one line. Returns it with the distance by
+    /// Lays out the figure, with its title and number of packets in one line. Returns the drawing and the distance by
     /// which to move it down.
     fn figure(&mut self, figure: &Figure) -> (Drawing, f32) {
         let subtitle = format!("{} · {}", figure.title, figure.subtitle);

@@ -19,7 +19,8 @@ pub fn width(text: &str, size: f32) -> f32 {
     units as f32 * size / face.units_per_em
 }
 
-/// Returns the outlines of the glyphs of `text` from the origin of its line, y down, in font size `size`.
+/// Returns the glyph outlines of `text` in font size `size`. Coordinates are relative to the start of the text line,
+/// and y points down.
 pub fn outlines(text: &str, size: f32) -> Vec<Contour> {
     let Some(face) = FACE.as_ref() else { return Vec::new() };
     let scale = size / face.units_per_em;
@@ -88,7 +89,7 @@ impl Face {
         })
     }
 
-    /// Number of a character's glyph; 0, an empty box, if the font lacks the character.
+    /// Number of a character's glyph; 0, which is an empty box, if the font lacks the character.
     fn glyph(&self, c: char) -> u16 {
         let Ok(code) = u16::try_from(u32::from(c)) else { return 0 };
         let segment = self.segments.iter().find(|(last, _, _)| code <= *last);
@@ -112,7 +113,7 @@ impl Face {
         }
     }
 
-    /// Appends the outline of a composite glyph.
+    /// Appends the outline of a composite glyph; `None` if its format is unexpected.
     fn composite(
         &self,
         mut bytes: FontBytes,
@@ -141,7 +142,7 @@ impl Face {
     }
 }
 
-/// Returns the segments of a character map of format 4.
+/// Returns the segments of a character map of format 4; `None` for a map that is not supported.
 fn segments(table: &[u8]) -> Option<Vec<(u16, u16, u16)>> {
     let twice = usize::from(u16_at(table, 6)?);
     let segment = |k: usize| {
@@ -153,7 +154,7 @@ fn segments(table: &[u8]) -> Option<Vec<(u16, u16, u16)>> {
     (u16_at(table, 0)? == 4).then(|| (0..twice / 2).map(segment).collect())?
 }
 
-/// Appends the contours of a simple glyph.
+/// Appends the contours of a simple glyph; `None` if its data is incomplete.
 fn simple(mut bytes: FontBytes, contours: usize, by: (i16, i16), out: &mut Vec<Contour>) -> Option<()> {
     const ON_CURVE: u8 = 1;
     const REPEATED: u8 = 8;
@@ -179,8 +180,8 @@ fn simple(mut bytes: FontBytes, contours: usize, by: (i16, i16), out: &mut Vec<C
     Some(())
 }
 
-/// Returns one coordinate of every point, from differences of 0, 1 or 2 bytes. `same` is the sign of a difference of 1
-/// byte.
+/// Returns one coordinate of every point, from differences of 0, 1 or 2 bytes. `short` and `same` are bits of the
+/// flags: with `short`, a difference has 1 byte and `same` is its sign.
 fn coordinates(bytes: &mut FontBytes, flags: &[u8], start: i16, (short, same): (u8, u8)) -> Option<Vec<i16>> {
     let mut at = start;
     let each = flags.iter().map(|flag| {

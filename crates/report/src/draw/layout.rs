@@ -92,7 +92,7 @@ impl TextBox {
     }
 }
 
-/// The shapes that a renderer has to draw.
+/// A shape that a renderer has to draw.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
     /// Filled rectangles.
@@ -217,7 +217,8 @@ pub fn layout(figure: &Figure) -> Drawing {
     }
 }
 
-/// Returns the part of the plot above the horizontal axis; the rest holds the overflow bar.
+/// Returns the area of `plot` in which data are drawn; the rest holds the rugs at the bottom and the overflow bar at
+/// the right.
 fn data_area(figure: &Figure, plot: Rect) -> Rect {
     let side = if figure.overflow.is_some() { OVERFLOW } else { 0.0 };
     let rugs = figure.series.iter().filter(|s| matches!(s.mark, Mark::Rug { .. })).count();
@@ -486,7 +487,8 @@ impl Panel<'_> {
         }
     }
 
-    /// Draws bars from the bottom of row `i`; the highest bar is almost as high as the row.
+    /// Returns the bars of row `i`, which start at its bottom, and their base line. The highest bar is almost as high
+    /// as the row.
     fn histogram(&self, i: usize, start: f64, width: f64, row: &HistogramRow) -> [Shape; 2] {
         let color = ink(Tone::Run(i as u8));
         let foot = self.plot.y + row_middle(HISTOGRAM_ROW, i) + HISTOGRAM_ROW / 2.0 - 4.0;
@@ -506,8 +508,8 @@ impl Panel<'_> {
         self.plot.x + self.figure.x.position(at).clamp(0.0, 1.0) as f32 * self.plot.w
     }
 
-    /// Draws a bar from the bottom of the axis to `height`, at least two units wide and one high, so that a single packet is
-    /// visible.
+    /// Returns a bar from the bottom of the axis to `height`, at least one unit wide and one high, so that a single
+    /// packet is visible.
     fn bar(&self, series: &MarkSeries, from: f64, to: f64, height: f64, gap: f32) -> Rect {
         let foot = self.plot.y + self.plot.h;
         let ((left, top), (right, _)) =
@@ -578,7 +580,7 @@ impl Panel<'_> {
     }
 }
 
-/// Returns the middle of row `i`, from the top of the plot, for rows of height `height`.
+/// Returns the distance from the top of the plot to the middle of row `i`, if every row is `height` high.
 fn row_middle(height: f32, i: usize) -> f32 {
     8.0 + height * (0.5 + i as f32)
 }

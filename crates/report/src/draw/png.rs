@@ -30,7 +30,8 @@ pub fn write(drawing: &Drawing, scale: f32) -> Result<Vec<u8>, DrawError> {
     canvas.pixels.encode_png().map_err(|e| DrawError::Encode(e.to_string()))
 }
 
-/// Returns a PNG in one colour; `levels` are the opacities of its pixels, in rows from the top.
+/// Returns a PNG in one colour; `levels` are the opacities of its pixels, in rows from the top. `None` if the image is
+/// empty or too large.
 pub fn cells(columns: usize, rows: usize, levels: &[u8], rgb: u32) -> Option<Vec<u8>> {
     cells_pixmap(columns, rows, levels, rgb)?.encode_png().ok()
 }

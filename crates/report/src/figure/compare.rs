@@ -1,5 +1,5 @@
-//! Figures that compare several runs: distributions in one plot, and side by side. Summaries are sufficient for
-//! most.
+//! Figures that compare several runs: distributions in one plot, and side by side. Summaries are sufficient for most of
+//! the figures.
 
 use super::{Axis, AxisUnit, Figure, Mark, MarkSeries, SpreadRow, Tone, group_thousands, value_label};
 use jitlat_core::distribution::sample::Sample;
@@ -135,7 +135,8 @@ impl ComparedQuantity {
     }
 }
 
-/// Cumulative distributions in one plot; `None` if fewer than two runs have one.
+/// Cumulative distributions in one plot; `None` if fewer than two runs have a distribution, or if their latencies are
+/// too far apart.
 pub fn cdfs(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Figure> {
     let curve = |run: &ComparedRun<'_>| {
         let points = match subject.sample(run) {
@@ -199,7 +200,7 @@ pub fn cdfs(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Figur
     })
 }
 
-/// Returns a note if not all `runs` are drawn.
+/// Returns a note if there are more `runs` than can be drawn; otherwise `None`.
 fn first_runs_only(runs: usize) -> Option<String> {
     (runs > MAX_CURVES).then(|| format!("The first {MAX_CURVES} of {runs} runs are drawn."))
 }
@@ -271,7 +272,7 @@ fn comparable(all: &[&Distribution]) -> bool {
 }
 
 /// Returns the empirical distribution at closely spaced points, so that steps are invisible: every packet of a short
-/// run, or equal shares of the packets of a long run, finer towards the end.
+/// run, or equal shares of the packets of a long run, finer towards the end. `None` without packets.
 fn exact(sample: &Sample, correction: i64) -> Option<Vec<(f64, f64)>> {
     const PLACES: usize = 400;
     const TAIL: usize = 100;
@@ -291,8 +292,8 @@ fn exact(sample: &Sample, correction: i64) -> Option<Vec<(f64, f64)>> {
     Some(std::iter::once((first, 0.0)).chain(places.into_iter().filter_map(at)).collect())
 }
 
-/// Returns the cumulative distribution of a summary, from the edges of its histogram and its highest
-/// percentiles.
+/// Returns the cumulative distribution of a summary, from the edges of its histogram and its highest percentiles;
+/// `None` without a histogram.
 fn cumulative(d: &Distribution) -> Option<Vec<(f64, f64)>> {
     let h = d.histogram.as_ref()?;
     let mut sum = 0;
@@ -312,7 +313,8 @@ fn cumulative(d: &Distribution) -> Option<Vec<(f64, f64)>> {
     Some(points)
 }
 
-/// Draws minimum, median, 90th and 99th percentile and maximum of each run, in rows.
+/// Draws minimum, median, 90th and 99th percentile and maximum of each run, in rows. `None` if fewer than two runs have
+/// these values, or if their latencies are too far apart.
 pub fn spreads(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Figure> {
     let row = |name: &str, d: &Distribution| {
         let p = |milli: u32| d.percentiles.at(Percent(milli)).map(|v| v as f64);

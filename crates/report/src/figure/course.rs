@@ -91,7 +91,8 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
     })
 }
 
-/// Start of each stream, in ns after the first of them.
+/// Start of each stream, in ns after the earliest start; zero for all streams unless they are the two directions of one
+/// test.
 fn starts(streams: &[&DrawnStream<'_>]) -> Vec<f64> {
     let info = |s: &DrawnStream<'_>| (s.summary.session.id.clone(), s.summary.direction());
     let one_test = match streams {

@@ -16,12 +16,12 @@ pub struct PointGrid {
     n: u64,
 }
 
-/// One axis of cells: cell k covers `(first + k) << shift` up to the start of the next.
+/// One axis of cells: cell k covers `(first + k) << shift` up to the start of the next cell.
 #[derive(Clone, Copy, Debug)]
 struct CellAxis {
     shift: u32,
     first: i64,
-    /// Number of cells in use, from 0.
+    /// Number of cells in use, counted from cell 0.
     used: usize,
     cells: usize,
 }
@@ -87,7 +87,7 @@ impl PointGrid {
         self.n += 1;
     }
 
-    /// Moves or merges the columns so that `x` fits.
+    /// Moves the columns so that `x` fits. If there is no room for that, merges them in pairs.
     fn make_room_across(&mut self, x: i64) {
         let (by, rows) = (room_below(&self.x, x), self.rows());
         if by > 0 {
@@ -111,7 +111,7 @@ impl PointGrid {
         halve(&mut self.x, odd);
     }
 
-    /// Moves or merges the rows so that `y` fits.
+    /// Moves the rows so that `y` fits. If there is no room for that, merges them in pairs.
     fn make_room_upwards(&mut self, y: i64) {
         let (by, rows) = (room_below(&self.y, y), self.rows());
         let odd = (self.y.first & 1) as usize;
@@ -178,8 +178,8 @@ impl PointGrid {
     }
 }
 
-/// Returns the number of cells by which to move the used cells up so that `v`, which is below the first, fits;
-/// 0 if it cannot fit. Uses at least half of the free cells, so that a falling sequence needs few moves.
+/// Returns the number of cells by which to move the used cells up so that `v`, which is below the first cell, fits; 0
+/// if it cannot fit. Uses at least half of the free cells, so that a falling sequence needs few moves.
 fn room_below(scale: &CellAxis, v: i64) -> usize {
     let free = scale.cells - scale.used;
     let missing = scale.first.saturating_sub(v >> scale.shift);
@@ -189,7 +189,7 @@ fn room_below(scale: &CellAxis, v: i64) -> usize {
     }
 }
 
-/// Merges the cells of the axis in pairs.
+/// Merges the cells of the axis in pairs. If `odd` is 1, the first cell remains alone.
 fn halve(scale: &mut CellAxis, odd: usize) {
     scale.used = (scale.used + odd).div_ceil(2);
     scale.shift += 1;

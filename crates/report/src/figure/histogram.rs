@@ -10,7 +10,7 @@ use jitlat_core::summary::Distribution;
 /// Number of bars of a histogram that is not part of the summary.
 const BARS: usize = 90;
 
-/// Title and text of a figure of a distribution.
+/// Title and texts of the histogram of a quantity.
 struct HistogramText {
     id: &'static str,
     title: String,
@@ -18,7 +18,7 @@ struct HistogramText {
     about: &'static str,
 }
 
-/// Draws the histogram of latency with its cumulative distribution (DRDC TM 2011-047).
+/// Draws the histogram of latency with its cumulative distribution (DRDC TM 2011-047); `None` without a histogram.
 pub fn latency(run: &DrawnRun<'_>) -> Option<Figure> {
     let subject = HistogramText {
         id: "latency",
@@ -32,7 +32,8 @@ pub fn latency(run: &DrawnRun<'_>) -> Option<Figure> {
     Some(figure)
 }
 
-/// Draws the histogram of jitter as defined in DRDC TM 2011-047: delay above the smallest delay.
+/// Draws the histogram of jitter as defined in DRDC TM 2011-047: delay above the smallest delay. `None` without a
+/// histogram.
 pub fn jitter(run: &DrawnRun<'_>) -> Option<Figure> {
     let subject = HistogramText {
         id: "jitter",
@@ -88,7 +89,7 @@ fn cumulative(start: f64, width: f64, before: u64, heights: &[f64], n: u64) -> M
     MarkSeries::new("cumulative share (right axis)", Tone::Cumulative, line).on_right()
 }
 
-/// Draws latency over its full range, from the trace.
+/// Draws the histogram of latency over its full range, from the trace; `None` without packets.
 pub fn latency_full(run: &DrawnRun<'_>) -> Option<Figure> {
     let trace = run.trace.filter(|trace| trace.n() > 0)?;
     let subject = HistogramText {
@@ -107,7 +108,7 @@ pub fn latency_full(run: &DrawnRun<'_>) -> Option<Figure> {
     Some(figure)
 }
 
-/// Draws delay variation between consecutive packets, from the trace.
+/// Draws the histogram of delay variation between consecutive packets, from the trace; `None` without such pairs.
 pub fn ipdv(run: &DrawnRun<'_>) -> Option<Figure> {
     let trace = run.trace?;
     let summary = &run.summary.ipdv;
@@ -160,7 +161,7 @@ pub fn ipdv(run: &DrawnRun<'_>) -> Option<Figure> {
     Some(figure)
 }
 
-/// Draws the sender's schedule error, from the trace.
+/// Draws the histogram of the sender's schedule error, from the trace; `None` if the error is unknown.
 pub fn send_error(run: &DrawnRun<'_>) -> Option<Figure> {
     let (trace, error) = (run.trace?, run.summary.schedule_error.as_ref()?);
     let offset = error.anchor_ns.checked_sub(trace.schedule_base()?)? as f64;
@@ -213,7 +214,7 @@ fn frame(subject: &HistogramText, start: f64, end: f64, n: u64, width: f64, heig
     }
 }
 
-/// Bars of equal width over part of a distribution.
+/// Bars of equal width over a part of a distribution.
 pub(super) struct Bars {
     /// Number of values below the bars.
     before: u64,

@@ -1,4 +1,4 @@
-//! Histograms of integers: lengths of loss bursts and duplication, distances of reordered packets.
+//! Histograms of integers: lengths of loss bursts and of runs of duplicates, and distances of reordered packets.
 
 use super::{Axis, AxisUnit, DrawnRun, Figure, Mark, MarkSeries, Tone, group_thousands, value_label};
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Figures of a running test, from packets that this host received, or from the far host's reports about
-//! packets that it received.
+//! Figures of a running test, from packets that this host received, or from reports about packets that the far host
+//! received.
 
 use super::{Axis, AxisUnit, DrawnRun, Figure, Mark, MarkSeries, Tone, Trace, group_thousands};
 use super::{histogram, lengths, series};
@@ -18,7 +18,7 @@ pub struct LiveStream<'a> {
     pub label: &'a str,
     /// State of the stream.
     pub state: &'a StreamState,
-    /// Summary and packets of the stream so far; `None` if another host receives them, or if none has arrived
+    /// Summary and packets of the stream so far; `None` if another host receives the packets, or if none has arrived
     /// yet.
     pub seen: Option<(&'a Summary, &'a Trace)>,
 }
@@ -81,7 +81,7 @@ pub const LIVE_PLOTS: [LivePlot; 8] = [
     },
 ];
 
-/// Draws a figure of each stream whose packets are known.
+/// Draws one figure for each stream whose packets are known.
 fn each(streams: &[LiveStream<'_>], draw: fn(&DrawnRun<'_>) -> Option<Figure>) -> Vec<Figure> {
     let of = |(k, stream): (usize, &LiveStream<'_>)| {
         let (summary, trace) = stream.seen?;
@@ -101,7 +101,7 @@ fn named(streams: &[LiveStream<'_>], k: usize) -> (String, Tone) {
     }
 }
 
-/// Name of the quantity that the delays of `streams` measure.
+/// Name of the delays of `streams`: round trip or one-way delay, and whether it is corrected for the clocks.
 fn quantity(streams: &[LiveStream<'_>]) -> String {
     let state = || streams.iter().map(|s| s.state);
     let what = if state().all(StreamState::is_two_way) { "round trip" } else { "one-way delay" };
@@ -109,7 +109,7 @@ fn quantity(streams: &[LiveStream<'_>]) -> String {
     if raw { format!("{what}, not corrected") } else { what.to_owned() }
 }
 
-/// Divides the time so far into columns. Returns their width in ns, and the contents of each for every stream.
+/// Divides the time so far into columns. Returns their width in ns, and for each stream the contents of each column.
 fn columns(streams: &[LiveStream<'_>]) -> Option<(i64, Vec<Vec<HistoryBucket>>)> {
     let end = streams.iter().map(|s| s.state.history.end()).max().filter(|end| *end > 0)?;
     let width = (end / COLUMNS as i64).max(MIN_COLUMN_NS);
@@ -148,7 +148,7 @@ fn figure(
     }
 }
 
-/// Draws mean and largest delay over time.
+/// Draws mean and largest delay over time; `None` before the first packet.
 fn delay(streams: &[LiveStream<'_>]) -> Option<Figure> {
     let (width, all) = columns(streams)?;
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -200,7 +200,7 @@ fn stretches(buckets: &[HistoryBucket], width: i64) -> Vec<(f64, f64, f64)> {
     missing.map(|(c, b)| (at(c), at(c + 1), share(b))).collect()
 }
 
-/// Draws the cumulative distribution of delay.
+/// Draws the cumulative distribution of delay; `None` before the first packet.
 fn distribution(streams: &[LiveStream<'_>]) -> Option<Figure> {
     let functions: Vec<Function> = streams.iter().map(|s| s.state.cdf()).collect();
     let ends = functions.iter().filter_map(|f| {

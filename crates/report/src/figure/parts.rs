@@ -37,7 +37,7 @@ pub struct Figure {
 pub struct AxisOverflow {
     /// Number of packets.
     pub count: u64,
-    /// The largest value, formatted.
+    /// Largest value beyond the axis, formatted.
     pub until: String,
 }
 
@@ -117,7 +117,7 @@ pub enum Mark {
         /// Points in drawing order.
         #[serde(serialize_with = "compact_pairs")]
         points: Vec<(f64, f64)>,
-        /// True if dashed, to be distinguishable in black and white.
+        /// True if the line is dashed, so that it can be distinguished in black and white; false if it is solid.
         dashed: bool,
     },
     /// A step line: each height extends to the next point.
@@ -134,7 +134,7 @@ pub enum Mark {
     },
     /// Points that are too many to draw individually, counted in cells.
     Density(DensityCells),
-    /// Marks along the lower edge, whose height is the share of packets lost in their interval.
+    /// Marks along the lower edge, one per interval. The height of a mark is the share of packets lost in its interval.
     Rug {
         /// Start, end and share in (0, 1] of each interval.
         stretches: Vec<(f64, f64, f64)>,
@@ -189,9 +189,9 @@ pub struct Bound {
     pub at: f64,
     /// The value.
     pub value: f64,
-    /// Lower end.
+    /// Lower bound of the value.
     pub low: f64,
-    /// Upper end.
+    /// Upper bound of the value.
     pub high: f64,
 }
 

@@ -13,7 +13,7 @@ pub struct DrawnRun<'a> {
     pub summary: &'a Summary,
     /// Packets of the run; `None` if only the summary is known.
     pub trace: Option<&'a Trace>,
-    /// True if latency is shown corrected by the clock estimate, if known (`-L`).
+    /// True if latency is corrected by the clock estimate where one is known (`-L`); false if raw latency is shown.
     pub corrected: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Figures over time: latency and send error; and loss and voice quality by buffer size.
+//! Figures of latency and send error over time, and of loss and voice quality by buffer size.
 
 use super::trace::Cloud;
 use super::{Axis, AxisUnit, DrawnRun, Figure, Mark, MarkSeries, Tone, group_thousands, value_label};
@@ -9,7 +9,7 @@ const COLUMNS: usize = 256;
 const ROWS: usize = 150;
 
 /// Draws delay over time (the burstiness plot of DRDC TM 2011-047): latency by arrival time, with the fitted line, the
-/// lower convex hull, and losses at their times.
+/// lower convex hull, and losses at their times. `None` without packets.
 pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
     let (trace, summary) = (run.trace?, run.summary);
     let n = trace.n();
@@ -117,7 +117,7 @@ pub fn local_queue(run: &DrawnRun<'_>) -> Option<Figure> {
     })
 }
 
-/// Draws the sender's schedule error over time.
+/// Draws the sender's schedule error over time; `None` if the error is unknown.
 pub fn schedule(run: &DrawnRun<'_>) -> Option<Figure> {
     let (trace, error) = (run.trace?, run.summary.schedule_error.as_ref()?);
     let offset = error.anchor_ns.checked_sub(trace.schedule_base()?)? as f64;
@@ -155,7 +155,7 @@ pub fn schedule(run: &DrawnRun<'_>) -> Option<Figure> {
     })
 }
 
-/// Draws loss and voice quality by the size of a fixed play-out buffer.
+/// Draws loss and voice quality by the size of a fixed play-out buffer; `None` without packets.
 pub fn dejitter(run: &DrawnRun<'_>) -> Option<Figure> {
     let summary = run.summary;
     let curve = summary.dejitter.as_ref()?;
@@ -234,7 +234,8 @@ pub fn dejitter(run: &DrawnRun<'_>) -> Option<Figure> {
     })
 }
 
-/// Returns the range of buffer sizes to draw: a little beyond the largest one that a decision depends on.
+/// Returns the largest buffer size to draw, in ns: a little beyond the largest one that a decision depends on. `None`
+/// without a curve.
 fn reach(run: &DrawnRun<'_>, curve: &Dejitter) -> Option<f64> {
     let best = curve.best_buffer_ms.unwrap_or(0.0) * 1e6;
     let late = curve.buffer_for_1pct_late_ns.unwrap_or(0) as f64;
@@ -247,7 +248,8 @@ fn reach(run: &DrawnRun<'_>, curve: &Dejitter) -> Option<f64> {
     (until > 0.0).then_some(until.min(wanted * 1.5))
 }
 
-/// Returns the share lost or late at each buffer size, in the trace's resolution.
+/// Returns pairs of buffer size, in ns, and share of packets lost or late, in the resolution of the trace; `None`
+/// without a trace.
 fn fine_losses(run: &DrawnRun<'_>, reach: f64, floor: f64) -> Option<Vec<(f64, f64)>> {
     const STEPS: f64 = 400.0;
     let (sent, lost) = (run.summary.counts.sent.max(1) as f64, run.summary.counts.lost);

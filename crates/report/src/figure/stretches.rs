@@ -6,19 +6,19 @@ use std::marker::PhantomData;
 /// Maximum number of bins.
 const MAX_BINS: usize = 512;
 
-/// Combines the values in a bin.
+/// A way to combine the values in a bin.
 pub trait Join {
     /// Combines two values.
     fn join(a: i64, b: i64) -> i64;
 }
 
-/// The sum.
+/// Combines values into their sum.
 #[derive(Clone, Copy, Debug)]
 pub struct SumJoin;
-/// The largest.
+/// Combines values into the largest one.
 #[derive(Clone, Copy, Debug)]
 pub struct MaxJoin;
-/// The smallest.
+/// Combines values into the smallest one.
 #[derive(Clone, Copy, Debug)]
 pub struct MinJoin;
 
@@ -40,7 +40,7 @@ impl Join for MinJoin {
     }
 }
 
-/// A value for each time bin; see the module's documentation.
+/// A value for each time bin; see the documentation of the module.
 #[derive(Clone, Debug)]
 pub struct TimeBins<J> {
     width: i64,

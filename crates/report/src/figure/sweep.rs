@@ -15,12 +15,12 @@ const MAX_CURVES: usize = 7;
 /// Maximum number of groups of bars in a figure.
 const MAX_GROUPS: usize = 12;
 
-/// A sweep, finished or not.
+/// A sweep, finished or still running.
 #[derive(Clone, Copy, Debug)]
 pub struct Sweep<'a> {
     /// The varied conditions.
     pub grid: &'a SweepGrid,
-    /// The results.
+    /// Result of each combination.
     pub points: &'a [SweepPoint],
     /// Confidence level of the intervals.
     pub confidence: ConfidenceLevel,
@@ -239,7 +239,7 @@ fn capitalised(text: &str) -> String {
     chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
 }
 
-/// Label of a condition with named levels on its axis.
+/// Returns the axis label of a condition that has named levels.
 fn label(factor: Factor) -> String {
     match factor {
         Factor::Category => "access category".to_owned(),

@@ -18,9 +18,9 @@ pub struct TcpTrace {
     by_timestamp: Cloud,
     flight: TimeBins<MaxJoin>,
     window: TimeBins<MinJoin>,
-    /// Time and value of the latest number of bytes in flight.
+    /// Time and value of the latest count of bytes in flight; `None` before the first.
     latest: Option<(i64, i64)>,
-    /// Time of each retransmission, and time by which its data was delayed, in ns.
+    /// Time of each retransmission, and delay of its data, both in ns.
     again: Vec<(i64, i64)>,
     more: u64,
 }
@@ -72,7 +72,7 @@ impl TcpTrace {
         }
     }
 
-    /// Adds a retransmission; the data was delayed by `waited`.
+    /// Adds a retransmission, whose data was delayed by `waited` ns.
     pub fn again(&mut self, at: i64, waited: i64) {
         let x = self.x(at);
         if self.again.len() < MAX_SINGLE_POINTS {

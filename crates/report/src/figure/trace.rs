@@ -171,7 +171,8 @@ impl Trace {
         self.start.map(|s| s.arrived)
     }
 
-    /// Arrival time, on the axis of [`Trace::delay`], of a packet sent `since` ns after the earliest one, with `delay`.
+    /// Returns the arrival time, on the axis of [`Trace::delay`], of a packet that was sent `since` ns after the
+    /// earliest one and took `delay` ns. `None` without packets.
     pub fn arrival_of(&self, since: f64, delay: f64) -> Option<f64> {
         let start = self.start?;
         Some(since + delay + self.earliest_sent.saturating_sub(start.arrived) as f64)

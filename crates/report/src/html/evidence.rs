@@ -58,9 +58,9 @@ fn as_written(ns: i64) -> String {
     fits.map_or_else(|| format!("{ns}ns"), |(name, size)| format!("{}{name}", ns / size))
 }
 
-/// Returns the command that repeats the test of `session`, or of `both` directions. `None` if the log lacks facts, or
-/// if the test had options that the log does not contain: captured traffic, random gaps, one-way tests by two-way
-/// protocols.
+/// Returns the command that repeats the test of `session`, in both directions if `both` is true. `None` if the log
+/// lacks facts, or if the test had options that the log does not contain: captured traffic, random gaps, one-way tests
+/// by two-way protocols.
 fn repeat(session: &Session, both: bool) -> Option<String> {
     let spec = &session.spec;
     let far = match spec.direction() {

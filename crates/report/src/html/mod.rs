@@ -92,7 +92,7 @@ fn framed(report: &HtmlReport<'_>, frame: Option<&PageFrame<'_>>) -> String {
     shell::document(&title, report.program, frame, &header, &body).into_string()
 }
 
-/// Renders the folded sections below the figures.
+/// Renders the collapsed sections below the figures.
 fn details(report: &HtmlReport<'_>, alone: bool, directions: bool) -> Markup {
     html! {
         (folded("meaning", "Findings", &html! {
@@ -144,7 +144,7 @@ fn what(report: &HtmlReport<'_>) -> Vec<String> {
     report.section.map(|section| section.what.clone()).into_iter().chain(shown.iter().map(line)).collect()
 }
 
-/// True if `parts` are the two directions of one test, which have the same session name.
+/// True if `parts` are the two directions of one test: their sessions have the same name.
 fn are_directions(parts: &[ReportPart<'_>]) -> bool {
     let [a, b] = parts else { return false };
     let (a, b) = (a.summary, b.summary);
@@ -155,7 +155,7 @@ fn are_directions(parts: &[ReportPart<'_>]) -> bool {
         && a.direction() != b.direction()
 }
 
-/// Returns the screen report without its line of delay over time, which is a figure on pages.
+/// Returns the screen report without the line that shows delay over time: pages show a figure instead.
 fn screen(parts: &[ReportPart<'_>], directions: bool) -> Screen {
     let samples = Samples::default();
     let streams: Vec<ScreenStream<'_>> = parts
@@ -174,7 +174,7 @@ fn course(parts: &[ReportPart<'_>]) -> Option<Figure> {
     figure::delay_over_time(&drawn)
 }
 
-/// Returns the groups of figures: of the instrument, of each part, of all parts together.
+/// Returns the groups of figures: one for the instrument, one for each part, one for all parts together.
 fn groups(report: &HtmlReport<'_>, directions: bool) -> Vec<FigureGroup> {
     let alone = report.parts.len() == 1;
     let mut groups = Vec::new();

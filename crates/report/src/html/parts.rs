@@ -100,14 +100,14 @@ pub(super) fn folded(id: &str, title: &str, content: &Markup) -> Markup {
     }
 }
 
-/// A group of figures: of a direction or run, of an instrument, or of several runs together.
+/// A group of figures: those of a direction or run, of an instrument, or of several runs together.
 #[derive(Debug)]
 pub(super) struct FigureGroup {
     /// Name in the switch between groups; empty for a single group.
     pub name: String,
     /// Figures of the group.
     pub figures: Vec<Figure>,
-    /// Figures that are printed.
+    /// Selection of the figures that are printed.
     pub printed: Printed,
 }
 
@@ -138,7 +138,7 @@ impl FigureGroup {
     }
 }
 
-/// Views, with their names in addresses and on their tabs, and the text shown if a group has no figure of a view.
+/// Views: name in addresses, name on the tab, and the text shown if a group has no figure for the view.
 const TABS: [(FigureView, &str, &str, &str); 4] = [
     (FigureView::Time, "time", "over time", "No figures over time."),
     (FigureView::Distribution, "distribution", "distribution", "No distributions."),
@@ -204,7 +204,7 @@ fn view(k: usize, group: &FigureGroup, (view, id, _, without): &(FigureView, &st
     }
 }
 
-/// Renders the figure of the first screen as a static drawing with a name to link to.
+/// Renders the figure of the first screen as a static drawing with an anchor.
 pub(super) fn lead(f: &Figure) -> Markup {
     html! { figure id={"figure-" (anchor(&f.id))} class="lead" { (content(f)) } }
 }
@@ -216,7 +216,7 @@ fn content(f: &Figure) -> Markup {
     }
 }
 
-/// Name of a figure as part of an address.
+/// Converts the id of a figure to a part of its anchor.
 fn anchor(id: &str) -> String {
     id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
 }

@@ -94,7 +94,7 @@ pub(super) fn distributions_table(rows: &Markup) -> Markup {
     scrolling("Table", &html! { (head(&columns)) tbody { (rows) } })
 }
 
-/// Returns the cells of a distribution of times minus `by`.
+/// Returns the cells of a distribution of times, each reduced by `by` ns.
 pub(super) fn whole(d: &Distribution, by: i64) -> [String; 8] {
     let less = |v: Option<i64>| integer(v.map(|v| v.saturating_sub(by)));
     let less_f64 = |v: Option<f64>| cell(v.map(|v| v - by as f64));
@@ -211,7 +211,7 @@ fn more(s: &Summary) -> Markup {
     }
 }
 
-/// Renders every defined figure of the list, with its meaning.
+/// Renders every figure that is defined in `s`, with its meaning.
 fn all_figures(s: &Summary) -> Markup {
     let rows = html! {
         @for selector in selectors() {

@@ -5,7 +5,7 @@ use jitlat_core::summary::{Interval, Summary};
 use jitlat_core::units::{eng4, eng4_f64};
 use maud::{Markup, html};
 
-/// Maximum number of rows of each of these tables on a page; the JSON has all rows.
+/// Maximum number of rows of the table of windows and of the table of segments on a page; the JSON has all rows.
 const MAX_ROWS: usize = 1000;
 
 /// Renders the tables of windows and segments; returns nothing if the test has neither windows nor several

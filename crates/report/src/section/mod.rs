@@ -1,4 +1,4 @@
-//! [`Section`]: part of a report that an instrument adds to those of the streams.
+//! [`Section`]: part of a report that an instrument adds to the parts of the streams.
 
 mod passive;
 
@@ -7,7 +7,7 @@ pub use passive::{passive_section, tcp_section};
 use crate::figure::Figure;
 use crate::text::screen::Screen;
 
-/// Verdict, table and figures of an instrument, shown before those of the parts.
+/// Verdict, table and figures of an instrument, shown before the parts of the streams.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
     /// Title of the section and of the whole report.

@@ -74,7 +74,7 @@ fn bars(page: &mut Page, titles: [&str; 2], histogram: &BTreeMap<i64, u64>, show
     }
 }
 
-/// Returns the range to which a value belongs; values on one line have the same range.
+/// Returns the number of the range to which a value belongs; values of the same range share a line.
 fn range_of(value: i64) -> i64 {
     let magnitude = value.saturating_abs();
     if magnitude <= MAX_SINGLE_VALUE {

@@ -1,4 +1,4 @@
-//! Sections below the classic report: the meaning of the figures, their reliability, and the reasons.
+//! Sections below the classic report: the figures' meaning, their reliability, and reasons to doubt them.
 
 use super::{Page, WordStyle, above_zero, count, dash, printable, share, two_way};
 use crate::mean;

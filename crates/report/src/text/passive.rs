@@ -18,7 +18,7 @@ pub struct PassiveExtras<'a> {
     pub ping: PingFigures,
     /// Question about the link; `None` if there is none.
     pub link: Option<&'a LinkQuestion>,
-    /// Heading and summary of each direction, whose windows are printed.
+    /// Heading and summary of each direction; the windows of the summary are printed.
     pub ways: &'a [(&'a str, &'a Summary)],
     /// Number of flows printed, in descending order of bytes.
     pub top: usize,

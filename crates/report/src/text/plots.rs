@@ -43,7 +43,8 @@ pub fn histogram(title: &str, distribution: &Distribution, canvas: PlotCanvas) -
     shifted_histogram(title, distribution, 0, canvas)
 }
 
-/// Like [`histogram`], with every value shifted by `shift` ns: latency corrected by the clock estimate.
+/// Returns the histogram in the form of [`histogram`], with every value shifted by `shift` ns: latency corrected by the
+/// clock estimate.
 pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, canvas: PlotCanvas) -> String {
     let Some(h) = &distribution.histogram else { return String::new() };
     let merged = h.counts.len().div_ceil(HISTOGRAM_LINES).max(1);

@@ -10,7 +10,7 @@ use jitlat_core::twoway::{
 };
 use jitlat_core::units::{eng4, eng4_f64, full_f64};
 
-/// Returns `ICMP to 192.0.2.2: 20 requests of 64 bytes, one every 20.00 ms (open loop)`.
+/// Describes the requests: `ICMP to 192.0.2.2: 20 requests of 64 bytes, one every 20.00 ms (open loop)`.
 pub fn asking(session: &Session) -> String {
     let spec = &session.spec;
     let facts = session.two_way.as_deref();

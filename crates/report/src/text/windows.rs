@@ -38,7 +38,7 @@ fn stretches(page: &mut Page, s: &Summary) {
     }
 }
 
-/// Adds only the windows, without those that begin at a time in `except`.
+/// Adds the table of windows without the segments. Windows that begin at a time in `except` are left out.
 pub(super) fn alone(page: &mut Page, intervals: &[Interval], except: &[i64]) {
     let mut shown: Vec<&Interval> = intervals.iter().filter(|w| !except.contains(&w.start_ns)).collect();
     let Some(first) = shown.first() else { return };

@@ -53,7 +53,7 @@ impl LateSample {
     }
 }
 
-/// Returns the round trip, or the one-way delay of a packet of a one-way test.
+/// Returns the round trip, or the one-way delay of a packet of a one-way test; `None` if it is unknown.
 fn latency(record: &PacketRecord) -> Option<Span> {
     let one_way = || record.time(Moment::Arrived)?.checked_since(record.time(Moment::Sent)?);
     round_trip(record).or_else(|| one_way().filter(|_| record.time(Moment::Answered).is_none()))
@@ -120,13 +120,13 @@ impl SampleHistory {
 /// Additional values in each sample (LaTe's `-X`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtraFields {
-    /// `p`: loss so far.
+    /// True to include the loss so far (letter `p`).
     pub lost_so_far: bool,
-    /// `r`: reconstructed sequence number.
+    /// True to include the reconstructed sequence number (letter `r`).
     pub seq: bool,
-    /// `m`: smallest latency so far.
+    /// True to include the smallest latency so far (letter `m`).
     pub min: bool,
-    /// `n`: largest latency so far.
+    /// True to include the largest latency so far (letter `n`).
     pub max: bool,
 }
 

@@ -61,13 +61,14 @@ pub struct Setting {
     pub interval: i64,
     /// Distribution of random gaps; `None` for a fixed interval.
     pub random: Option<LateGaps>,
-    /// Source of the time stamps.
+    /// Source of the timestamps.
     pub latency: LatencyType,
     /// True if the server reports its processing time.
     pub follow_up: bool,
     /// Start of the test.
     pub began: WallTime,
-    /// Confidence levels (90, 95 and 99 %) whose intervals are in the last message to a listener (LaTe's `-C`).
+    /// For each of the confidence levels 90, 95 and 99 %, true if the last message to a listener contains its intervals
+    /// (LaTe's `-C`).
     pub levels: [bool; 3],
     /// Additional values of each sample (LaTe's `-X`).
     pub extra: ExtraFields,
@@ -184,8 +185,8 @@ impl LateFigures {
     }
 }
 
-/// Returns the Student-t confidence intervals (90, 95 and 99 %) of the mean in ms, limited to zero or more; `None`
-/// below two samples. They are only valid for independent samples: see `summary.inference.t_valid`.
+/// Returns the Student-t confidence intervals (90, 95 and 99 %) of the mean in ms, limited to zero or more; `None` if
+/// there are fewer than two samples. They are only valid for independent samples: see `summary.inference.t_valid`.
 pub fn intervals(s: &Summary) -> [Option<[f64; 2]>; 3] {
     let i = &s.inference;
     [i.mean_ci90, i.mean_ci95, i.mean_ci99].map(|ci| ci.map(|[lo, hi]| [(lo / 1e6).max(0.0), hi / 1e6]))

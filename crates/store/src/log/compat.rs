@@ -23,7 +23,7 @@ impl LogVersion {
         }
     }
 
-    /// Returns the version with this number.
+    /// Returns the version with this number; `None` if there is none.
     pub fn of(number: u8) -> Option<LogVersion> {
         [LogVersion::V1, LogVersion::V2, LogVersion::V3].into_iter().find(|v| v.number() == number)
     }
@@ -55,8 +55,8 @@ impl LogVersion {
 pub(super) enum RowLayout {
     /// `rx_index tx_ns seq rx_ns flags`
     Classic,
-    /// The five classic columns, then `stamps send_lag receive_lag ttl tos size`, then `local_queue` unless an older
-    /// program wrote the log.
+    /// The five classic columns, then `stamps send_lag receive_lag ttl tos size`, then `local_queue` unless the log was
+    /// written by an older version.
     OneWay { queue: bool },
     /// The eleven columns of `OneWay` before `local_queue`, but with four letters for the stamps, then `answered_ns
     /// returned_ns`, then `local_queue` as in `OneWay`.
@@ -90,7 +90,7 @@ impl RowLayout {
         }
     }
 
-    /// Returns how many times (moments of a packet) a row contains.
+    /// Returns the number of moments (times of a packet) in a row.
     pub(super) fn moments(self) -> usize {
         if matches!(self, RowLayout::TwoWay { .. } | RowLayout::TwoWayTcp) { 4 } else { 2 }
     }
@@ -111,7 +111,8 @@ impl RowLayout {
         self == RowLayout::TwoWayTcp
     }
 
-    /// Returns the layout that a `columns` line describes; unknown columns at its end are ignored.
+    /// Returns the layout that a `columns` line describes; `None` if it is unknown. Unknown columns at the end of the
+    /// line are ignored.
     pub(super) fn of_columns(columns: &str) -> Option<RowLayout> {
         let starts = |l: RowLayout| {
             let mut theirs = columns.split_ascii_whitespace();

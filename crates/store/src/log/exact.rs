@@ -16,7 +16,7 @@ pub struct LogRow {
     pub tcp: Option<TcpSample>,
 }
 
-/// Reads and writes rows with the columns of a given log, see [`LogReader::row_text`](super::LogReader::row_text).
+/// Reads and writes rows with the columns of a given log. See [`LogReader::row_text`](super::LogReader::row_text).
 #[derive(Debug)]
 pub struct RowText {
     layout: RowLayout,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Rule by which the name of a log is chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// `jitlat.` and six random characters in this directory, like mkstemp.
+    /// The directory in which a file named `jitlat.` and six random characters is created, as with mkstemp.
     Random(PathBuf),
     /// The path given by `-o`. An existing regular file at this path is an error; devices and named pipes are written
     /// to. `-` is standard output.
@@ -35,7 +35,7 @@ pub enum RowKind {
     OneWay(LogVersion),
     /// Up to four times per packet, in version 3.
     TwoWay,
-    /// Like `TwoWay`, with columns for the kernel's TCP_INFO.
+    /// Up to four times per packet, and the kernel's TCP_INFO, in version 3.
     TwoWayTcp,
 }
 
@@ -122,7 +122,7 @@ impl LogFile {
         LogFile::create_for(naming, RowKind::TwoWay)
     }
 
-    /// Like [`LogFile::create_two_way`], with columns for the kernel's TCP_INFO.
+    /// Creates the file for records with up to four times and columns for the kernel's TCP_INFO, in version 3.
     ///
     /// # Errors
     /// Same as [`LogFile::create`].
@@ -320,7 +320,7 @@ fn change_header(path: &Path, old: u64, text: &str) -> io::Result<()> {
     written.inspect_err(|_| drop(fs::remove_file(&name)))
 }
 
-/// Names a folder in a message.
+/// Describes the folder of `path` for a message.
 fn folder(path: &Path) -> String {
     match path == Path::new(".") || path.as_os_str().is_empty() {
         true => "the current folder".to_owned(),

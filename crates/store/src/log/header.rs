@@ -47,7 +47,7 @@ pub(super) struct LogHeader {
     /// Facts that need no consistency check with others.
     facts: Session,
     pub layout: RowLayout,
-    /// Number of rows as stated in the log after its last row.
+    /// Number of rows as stated in the log after its last row; `None` if it has not been read.
     pub rows: Option<u64>,
     /// True if the log states its ending before the rows.
     ended_early: bool,
@@ -309,7 +309,8 @@ impl LogHeader {
     }
 }
 
-/// Splits a `#` line into a key and a value: everything after the space that follows the key.
+/// Splits a `#` line into a key and a value, which is everything after the space that follows the key. `None` for any
+/// other line.
 fn split(line: &str) -> Option<(&str, &str)> {
     let line = line.strip_prefix('#')?.trim_start().trim_end_matches(['\r', '\n']);
     Some(line.split_once([' ', '\t']).unwrap_or((line, "")))
@@ -375,7 +376,8 @@ fn schedule(value: &str) -> Result<Schedule, String> {
     }
 }
 
-/// Parses `uniform LEAST MOST BATCH SEED`, `exponential LEAST MEAN BATCH SEED` or `normal MEAN DEVIATION BATCH SEED`.
+/// Parses `uniform LEAST MOST BATCH SEED`, `exponential LEAST MEAN BATCH SEED` or `normal MEAN DEVIATION BATCH SEED`;
+/// `None` for any other text.
 fn random(value: &str) -> Option<Schedule> {
     let fields: Vec<&str> = value.split_ascii_whitespace().collect();
     let &[law, first, second, batch, seed] = fields.as_slice() else { return None };
@@ -446,7 +448,8 @@ const ENDINGS: [(Ending, &str); 5] = [
     (Ending::Unknown, "unknown"),
 ];
 
-/// Parses a time with its unit, exact to the nanosecond: `31.340420000 s`, `-80.000 us`, `0.000 s`.
+/// Parses a time with its unit, exact to the nanosecond: `31.340420000 s`, `-80.000 us`, `0.000 s`. `None` for any
+/// other text.
 fn quantity(text: &str) -> Option<Span> {
     let text = text.trim();
     let at = text.find(|c: char| !(c.is_ascii_digit() || "+-.".contains(c)))?;
@@ -705,7 +708,7 @@ fn tcp_moments(text: &str) -> Result<Vec<TcpMoment>, String> {
 
 const RUNS_PER_LINE: usize = 16;
 
-/// Formats runs as first and last number: `100-224 300-300`.
+/// Formats runs of sequence numbers as the first and the last number of each: `100-224 300-300`.
 fn runs_text(runs: &[SeqRun]) -> String {
     let runs: Vec<String> =
         runs.iter().map(|run| format!("{}-{}", run.start, run.start + run.len.max(1) - 1)).collect();

@@ -1,5 +1,6 @@
 //! [`Journals`]: writes the logs of a test. Rows are written as packets arrive at this host, so that a crash loses
-//! nothing. If the records are completed at the end (by the sender's stamps), a final log replaces the first one.
+//! nothing. If the records are completed at the end (by the sender's stamps), a final log replaces the one that was
+//! written during the test.
 
 use super::file::{LogFile, STDOUT};
 use super::write::WriteError;
@@ -90,7 +91,7 @@ struct Journal {
     troubles: Vec<String>,
 }
 
-/// A log after its end.
+/// Result of closing a log.
 #[derive(Default)]
 pub struct Closed {
     /// Path of the log; `None` if no log exists.
@@ -136,7 +137,7 @@ impl Journal {
     }
 
     /// Counts packets that arrived faster than they could be written. The successor that replaces the log will contain
-    /// them. After a crash, only this log remains, in which they must not count as lost on the path.
+    /// them. After a crash, only this log remains, and the packets must not count as lost on the path.
     fn miss(&mut self, packets: u64) {
         if !self.log.is_own() {
             return;

@@ -44,7 +44,7 @@ pub enum LogReadError {
     Read {
         /// Name of the log.
         name: String,
-        /// Number of lines read before.
+        /// Number of lines read before the failure.
         line: u64,
         /// Error of the system.
         source: io::Error,
@@ -136,7 +136,7 @@ pub(super) enum ReadState {
     Done,
 }
 
-/// A line in the buffer: its range without the line feed, and whether it ended with one.
+/// A line in the buffer: its range without the line feed, and true if it ended with a line feed.
 struct BufferedLine {
     start: usize,
     end: usize,
@@ -240,13 +240,13 @@ impl LogReader {
     /// Passes the remaining records to `take`, several hundred at a time.
     ///
     /// # Errors
-    /// [`LogReadError`], after the records before it.
+    /// [`LogReadError`], after `take` has received all records before the failure.
     pub fn each_chunk(&mut self, take: impl FnMut(&[PacketRecord])) -> Result<(), LogReadError> {
         self.each_chunk_on(Threads::ONE, take)
     }
 
-    /// Like [`LogReader::each_chunk`], with rows parsed on `threads` threads. The input is read ahead by half a megabyte per
-    /// thread.
+    /// Passes the remaining records to `take`, several hundred at a time, and parses the rows on `threads` threads. The
+    /// input is read ahead by half a megabyte per thread.
     ///
     /// # Errors
     /// Same as [`LogReader::each_chunk`].
@@ -520,8 +520,8 @@ impl LogReader {
         Ok(None)
     }
 
-    /// Accepts the next row of a log that is reassembled from its parts, as if its line had been read. The header must
-    /// have been read. Returns false if the row is ignored because another log has begun.
+    /// Accepts the next row of a log that is reassembled from its parts. The effect is the same as reading its line.
+    /// The header must have been read. Returns false if the row is ignored because another log has begun.
     pub fn take_row(&mut self, row: &LogRow) -> bool {
         if self.state == ReadState::Done {
             return false;

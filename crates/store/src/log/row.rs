@@ -17,7 +17,7 @@ const MAX_ROW_BYTES: usize = PADDING / 2;
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TEN_TO_8: u64 = 100_000_000;
 
-/// Returns a mask with the high bit of each of the eight bytes that is not a digit.
+/// Returns a mask of eight bytes: the high bit of each byte that is not a digit is set, all other bits are 0.
 #[inline(always)]
 fn no_digits(eight: u64) -> u64 {
     let t = eight ^ (0x30 * ONES);
@@ -51,8 +51,9 @@ pub(super) struct Scanner {
 /// Text after the times of the previous row. It is often the same in the next row.
 #[derive(Clone, Copy, Debug)]
 struct RowTail {
-    /// Text from the flags to the line feed, and a mask of its valid bits.
+    /// Text from the flags to the line feed.
     text: [u64; 3],
+    /// Mask of the bits of `text` that belong to the row.
     mask: [u64; 3],
     /// Number of bytes to the line feed.
     to_end: usize,

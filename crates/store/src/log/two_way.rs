@@ -114,13 +114,13 @@ fn some(value: impl Display) -> Option<String> {
     Some(value.to_string())
 }
 
-/// Returns the value of a key; `None` if it is absent.
+/// Returns the value of the key `name` in `text`; `None` if it is absent.
 fn value_of<T: FromStr>(text: &str, name: &str) -> Result<Option<T>, String> {
     let found = text.split_ascii_whitespace().find_map(|w| w.strip_prefix(name)?.strip_prefix('='));
     found.map(|v| v.parse().map_err(|_| format!("{name}='{v}' is not a number"))).transpose()
 }
 
-/// Returns the value of a key; 0 if it is absent.
+/// Returns the value of the key `name` in `text`; 0 if it is absent.
 fn count<T: FromStr + Default>(text: &str, name: &str) -> Result<T, String> {
     value_of(text, name).map(Option::unwrap_or_default)
 }

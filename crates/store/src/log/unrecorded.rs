@@ -16,9 +16,9 @@ pub(super) struct Unrecorded {
     end: u64,
     /// Highest sequence number so far, plus 1.
     next: u64,
-    /// `Some` if rows are missing here; true if that is certain.
+    /// `Some` if rows are missing after the highest sequence number so far; true if that is certain.
     missing: Option<bool>,
-    /// Unrecorded runs, ascending, and whether they are certain.
+    /// Unrecorded runs, ascending, each with true if the run is certain.
     runs: Vec<(SeqRun, bool)>,
 }
 
@@ -28,7 +28,7 @@ impl Unrecorded {
         self.end = packets;
     }
 
-    /// Records that rows are missing at this position. If only the numbering of rows has a gap, this is not certain:
+    /// Records that rows are missing before the next row. This is not certain if only the numbering of rows has a gap:
     /// rows may have been numbered differently.
     pub(super) fn missing(&mut self, certain: bool) {
         self.missing = Some(certain || self.missing == Some(true));

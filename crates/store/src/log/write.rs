@@ -115,7 +115,7 @@ pub struct LogWriter<W: LogOutput> {
     header: String,
     /// Header of a version 2 log that contains the clock estimates, which are only known at the end.
     better_header: Option<String>,
-    /// Times of the first and the last row, on the client's clock.
+    /// Times of the first and the last row on the client's clock; `None` before the first row.
     stream: Option<(WallTime, WallTime)>,
     /// Direction of the packets, which determines which time of a row is the client's.
     direction: Direction,
@@ -153,7 +153,7 @@ impl<W: LogOutput> LogWriter<W> {
         writer
     }
 
-    /// Like [`LogWriter::two_way`], with the kernel's TCP_INFO in each row.
+    /// Creates a writer of records with up to four times and the kernel's TCP_INFO in each row, in version 3.
     pub fn two_way_tcp(out: W) -> LogWriter<W> {
         let mut writer = LogWriter::new(out, LogVersion::V3);
         writer.layout = RowLayout::TwoWayTcp;
@@ -210,7 +210,8 @@ impl<W: LogOutput> LogWriter<W> {
         }
     }
 
-    /// Records that `packets` packets have no row here. Without this, they would count as lost.
+    /// Records that `packets` packets that arrived since the last row have no row. Without this record they would count
+    /// as lost.
     pub fn miss(&mut self, packets: u64) {
         self.missed += packets;
     }

@@ -8,21 +8,21 @@ use std::io::{self, Write};
 /// six decimals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PairColumns {
-    /// Number of the pair, from 1.
+    /// True to print the number of the pair, from 1.
     pub count: bool,
-    /// Time between the packets of the pair at the monitor point.
+    /// True to print the time between the packets of the pair at the monitor point.
     pub turnaround: bool,
-    /// The raw one-way delays.
+    /// True to print the raw one-way delays.
     pub one_way: bool,
-    /// Lengths of the two IP packets, in bytes.
+    /// True to print the lengths of the two IP packets, in bytes.
     pub sizes: bool,
-    /// Moving average of the pair rate, in pairs per second.
+    /// True to print the moving average of the pair rate, in pairs per second.
     pub rate: bool,
-    /// Print times on the monitor's clock instead of the reference clock.
+    /// True to print times on the monitor's clock, false for the reference clock.
     pub monitor_clock: bool,
-    /// Print the time of the pair's first packet instead of its middle.
+    /// True to print the time of the pair's first packet, false for its middle.
     pub begin: bool,
-    /// Print a negative round trip as 0, as the CAIA tool does.
+    /// True to print a negative round trip as 0, as the CAIA tool does.
     pub no_negative: bool,
 }
 

@@ -28,9 +28,9 @@ pub enum PingsError {
     Other(PathBuf),
 }
 
-/// Reads the round trips in `path`, each with the time its request was sent: from the output of `ping -D`, or from a
-/// log of `jitlat ping`. If ping's output has no timestamps, its values are assumed to be one second apart, starting at
-/// `start`.
+/// Reads the round trips in `path`, each with the time at which its request was sent: from the output of `ping -D`, or
+/// from a log of `jitlat ping`. If ping's output has no timestamps, its values are assumed to be one second apart,
+/// starting at `start`.
 ///
 /// # Errors
 /// [`PingsError`] if there are none.

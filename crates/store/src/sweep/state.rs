@@ -99,8 +99,8 @@ impl SweepState {
         &self.contents.outcomes
     }
 
-    /// Accepted packets of each run, in the order of the outcomes; empty for runs of older programs, which did not
-    /// store packets.
+    /// Accepted packets of each run, in the order of the outcomes; empty for runs written by older versions, which did
+    /// not store packets.
     pub fn packets(&self) -> &[Samples] {
         &self.contents.packets
     }

@@ -82,7 +82,8 @@ fn over_time(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mu
     }
 }
 
-/// Draws the title of the plot, which names the streams, or the values at the time cursor; returns the area below it.
+/// Draws the title of the plot, which names the streams, or the values at the time cursor; returns the area below it,
+/// or `None` if there is no room for it.
 fn titled(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) -> Option<Rect> {
     if area.height < 3 {
         return None;

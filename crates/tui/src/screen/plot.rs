@@ -12,7 +12,7 @@ use ratatui::widgets::canvas::{Canvas, Line, Points};
 /// Width of the labels left of a plot, in columns.
 pub const LABEL_COLUMNS: u16 = 9;
 
-/// A stroke of the `k`-th stream, in the units of the axes.
+/// A straight stroke, in the units of the axes.
 #[derive(Clone, Copy, Debug)]
 pub struct Stroke {
     pub from: (f64, f64),

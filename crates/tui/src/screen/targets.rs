@@ -56,7 +56,7 @@ pub const COLUMNS: [TargetColumn; 7] = [
 const MIN_NAME_COLUMNS: u16 = 16;
 
 impl Board {
-    /// Returns the targets in the order of a column.
+    /// Returns the indices of the targets, sorted by column `sort`, in descending order if `falling` is true.
     pub fn order(&self, sort: usize, falling: bool) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.targets.len()).collect();
         if sort == 0 {

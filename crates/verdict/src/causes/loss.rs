@@ -101,7 +101,7 @@ const PARTS: u64 = 10;
 const MIN_LOSSES_OF_PART: u64 = 10;
 
 /// Returns the worst tenth of the test if its losses are isolated and clearly more frequent than on average, for
-/// example at the peak of a load ramp.
+/// example at the peak of a load ramp; otherwise `None`.
 fn worst(case: &Case<'_>, law: &LossLaw) -> Option<WorstPart> {
     let end = case.known.end;
     if law.manner != LossManner::Random || law.is_part || end < 100 * PARTS {

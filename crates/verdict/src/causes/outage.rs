@@ -93,7 +93,8 @@ fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> FoundCause {
     found
 }
 
-/// Returns the times for which a TCP connection delivered nothing, with the limit of the connection that explains them.
+/// Returns the periods in which a TCP connection delivered nothing, each with the limit of the connection that explains
+/// it; `None` if no limit does.
 pub(super) fn tcp_pauses(case: &Case<'_>) -> Vec<(Hold, Option<TcpHold>)> {
     if case.material.session.spec.transport() != Transport::Tcp {
         return Vec::new();

@@ -71,8 +71,8 @@ fn held_by_tcp(mut found: FoundCause, hold: Option<TcpHold>, times: [f64; 2]) ->
     found.because(held_back(hold, times, height))
 }
 
-/// Returns the times for which a TCP connection delivered nothing, or accepted nothing from the program, because of one of
-/// its own limits.
+/// Returns a cause for each time during which a TCP connection, because of one of its own limits, delivered nothing or
+/// accepted nothing from the program.
 fn tcp_holds(case: &Case<'_>) -> Vec<FoundCause> {
     let n = case.delays.len().max(1) as f64;
     let found = |from: usize, to: usize, length: i64, at_s: f64, hold: TcpHold| {
@@ -93,7 +93,7 @@ fn tcp_holds(case: &Case<'_>) -> Vec<FoundCause> {
     delivered.chain(accepted).collect()
 }
 
-/// Returns the holds of the path itself, which are proven by the receiving kernel's stamps.
+/// Returns a cause for each hold by the path itself. The holds are proven by the receiving kernel's stamps.
 fn pauses(case: &Case<'_>) -> Vec<FoundCause> {
     let n = case.delays.len().max(1) as f64;
     let holds = case.path_holds();

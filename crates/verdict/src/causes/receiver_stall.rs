@@ -88,7 +88,8 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     found
 }
 
-/// Returns the cause for packets that the receiving host dropped although its program never stalled.
+/// Returns the cause for packets that the receiving host dropped although its program never stalled; `None` if it
+/// dropped too few.
 fn read_too_slowly(case: &Case<'_>) -> Option<FoundCause> {
     let (runs, sent) = (&case.dropped_by_receiver, case.known.sent.max(1));
     let dropped: u64 = runs.iter().map(|run| run.len).sum();
@@ -103,8 +104,8 @@ fn read_too_slowly(case: &Case<'_>) -> Option<FoundCause> {
 const MIN_DROPPED: f64 = 1e-3;
 
 /// Returns the time from the arrival of the first packet in `waits` until all of its packets were read, in ns. `waits`
-/// contains indices in send order and waiting times in ns; at least one of the times was too long to be recorded. A
-/// later packet with a shorter wait shows when the program resumed reading.
+/// contains indices in send order and waits in ns; at least one of the times was too long to be recorded. A later
+/// packet with a shorter wait shows when the program resumed reading.
 fn until_read(case: &Case<'_>, waits: &[(usize, i64)]) -> i64 {
     let Some((first, _)) = waits.first() else { return MAX_LAG_NS };
     let read = |(k, lag): &(usize, i64)| case.delays.arrival(*k).saturating_add(*lag);

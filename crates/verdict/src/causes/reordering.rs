@@ -74,7 +74,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
 }
 
 /// Returns true if reordered packets differ from all others, that is, if hardly any other packet waits nearly as long.
-/// Jitter that is wider than the time between packets also reorders them, but then many packets wait nearly as long,
+/// Jitter that is wider than the time between packets also reorders packets, but then many packets wait nearly as long,
 /// and the jitter is reported instead.
 fn stands_out(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     let tenth = waits.len() / 10;
@@ -92,8 +92,8 @@ const MAX_PACKETS: usize = 4096;
 /// Maximum number of later packets that are considered as arriving before a packet.
 const MAX_PACKETS_AFTER: usize = 64;
 
-/// Returns true if independent delays would not reorder packets like this. There are two cases. Either many packets
-/// that waited longer than later ones arrived in order: the path preserves the order, and something else breaks it. Or
+/// Returns true if independent delays do not explain the reordering. There are two cases. Either many packets that
+/// waited longer than later ones arrived in order: the path preserves the order, and something else breaks it. Or
 /// packets with long waits were reordered more often than independent jitter would reorder them.
 fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     let tenth = waits.len() / 10;

@@ -12,7 +12,7 @@ pub struct CauseRule {
     pub threshold: &'static str,
     /// Source of the thresholds.
     pub source: &'static str,
-    /// Finds all causes of this kind in a case.
+    /// Finds all causes of the rule's kind in a case.
     pub find: fn(&Case<'_>) -> Vec<FoundCause>,
 }
 
@@ -139,8 +139,8 @@ fn merge(mut found: Vec<FoundCause>) -> Vec<FoundCause> {
     found
 }
 
-/// Returns the time from one of the causes `found` to the next, in seconds, if it is always about the same. `found` is
-/// in order of time.
+/// Returns the time from one of the causes `found` to the next, in seconds, if it is always about the same; otherwise
+/// `None`. `found` is in order of time.
 fn period(found: &[FoundCause]) -> Option<f64> {
     let apart: Vec<f64> = found.windows(2).map(|w| w[1].cause.from_s - w[0].cause.from_s).collect();
     let mean = apart.iter().sum::<f64>() / apart.len().max(1) as f64;

@@ -20,7 +20,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     refused(case).into_iter().chain(unexplained_skips(case)).collect()
 }
 
-/// Returns the cause for packets that the sender skipped although it did not stall.
+/// Returns the cause for packets that the sender skipped although it did not stall; `None` if it skipped too few.
 fn unexplained_skips(case: &Case<'_>) -> Option<FoundCause> {
     let runs: Vec<_> = skips(case).into_iter().filter(|s| s.stall.is_none()).map(|s| s.run).collect();
     let (first, last) = (runs.first()?.start, runs.last().map(|run| run.start + run.len - 1)?);

@@ -48,7 +48,7 @@ pub struct ComparisonSettings {
     pub basis: Basis,
     /// Statistic on which the verdict is based.
     pub statistic: Statistic,
-    /// Precondition that is left out because the user varied it on purpose; `None` to check all.
+    /// Precondition that is not checked because the user varied it on purpose; `None` to check all.
     pub varied: Option<Precondition>,
     /// Seed of the bootstrap in summaries; the verdict does not depend on it.
     pub seed: u64,
@@ -56,7 +56,8 @@ pub struct ComparisonSettings {
     pub margins: Margins,
 }
 
-/// Property that two runs should share. If they differ in it, their difference may have another cause.
+/// Property that two runs should share. If runs differ in this property, a difference between their figures may have
+/// another cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -121,7 +122,7 @@ pub struct ComparedFigure {
     pub quantity: ComparedQuantity,
     /// Statistic of a time; `None` for loss.
     pub statistic: Option<Statistic>,
-    /// B − A.
+    /// Difference B − A.
     pub change: f64,
     /// Interval of the difference, with the comparison's `confidence`; `None` if there are too few independent packets.
     pub interval: Option<[f64; 2]>,
@@ -134,12 +135,13 @@ pub struct ComparedFigure {
 }
 
 impl ComparedFigure {
-    /// Returns the interval widened by the error of the measurement.
+    /// Returns the interval widened by the error of the measurement; `None` without an interval.
     pub fn bounds(&self) -> Option<[f64; 2]> {
         self.interval.map(|[low, high]| [low - self.floor, high + self.floor])
     }
 
-    /// Returns the largest difference, in either direction, that the interval does not exclude.
+    /// Returns the largest difference, in either direction, that the interval does not exclude; `None` without an
+    /// interval.
     pub fn largest(&self) -> Option<f64> {
         self.bounds().map(|[low, high]| low.abs().max(high.abs()))
     }
@@ -163,7 +165,7 @@ pub struct TailEffect {
     pub above: [f64; 2],
     /// Cliff's δ of the slowest 2 % of each run, whose median is the 99th percentile.
     pub cliffs_delta: f64,
-    /// Size of that effect.
+    /// Size of the effect, by `cliffs_delta`.
     pub effect: Effect,
 }
 
@@ -239,11 +241,11 @@ pub struct Comparison {
     /// Preconditions that are not met. If a vital one is among them, the comparison is refused; others may have caused
     /// the difference.
     pub unlike: Vec<Unlike>,
-    /// Difference of the medians.
+    /// Difference of the medians; `None` if a median is unknown.
     pub median: Option<Difference>,
-    /// Difference of the 99th percentiles.
+    /// Difference of the 99th percentiles; `None` if one of them is unknown.
     pub p99: Option<Difference>,
-    /// Difference of the loss ratios.
+    /// Difference of the loss ratios; `None` if one of them is unknown.
     pub loss: Option<Difference>,
     /// Cliff's δ: probability that a packet of B is slower than one of A, minus the probability of the reverse.
     pub cliffs_delta: Option<f64>,
@@ -278,7 +280,7 @@ impl Comparison {
         self.outcome == ComparisonOutcome::Different && self.chosen().is_some_and(|d| d.change > 0.0)
     }
 
-    /// Returns the difference of the statistic on which the verdict is based.
+    /// Returns the difference of the statistic on which the verdict is based; `None` if it is unknown.
     pub fn chosen(&self) -> Option<Difference> {
         match self.statistic {
             Statistic::Median => self.median,

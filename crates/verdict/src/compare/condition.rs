@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// A condition under which a comparison fails.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FailCondition {
-    /// A column is worse than the first in jitter, delay or loss, beyond chance, as in the headline.
+    /// A column is worse than the first in jitter, delay or loss, beyond chance. The headline uses the same criterion.
     Worse,
     /// A column differs from the first in jitter, delay or loss, beyond chance.
     Different,

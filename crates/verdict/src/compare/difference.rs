@@ -8,7 +8,7 @@ use jitlat_core::metrics::stat::{Z95, normal_quantile, t_quantile};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Estimate {
     pub value: f64,
-    /// `None` if there are too few independent packets.
+    /// 95 % interval; `None` if there are too few independent packets.
     pub ci95: Option<[f64; 2]>,
 }
 
@@ -26,7 +26,8 @@ impl Estimate {
     }
 }
 
-/// Confidence of each of `figures` intervals that hold together with 95 % (Bonferroni).
+/// Returns the confidence that each of `figures` intervals must have so that all of them together hold with 95 %
+/// (Bonferroni).
 pub(super) fn confidence(figures: usize) -> f64 {
     1.0 - 0.05 / figures.max(1) as f64
 }
@@ -41,11 +42,12 @@ fn between(x: Estimate, y: Estimate, confidence: f64) -> Option<[f64; 2]> {
     Some([change - wider * below, change + wider * above])
 }
 
-/// Difference of two figures at any confidence.
+/// A pair of figures, whose difference can be computed with any confidence.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FigurePair {
     Times(Estimate, Estimate),
-    /// Loss ratios: lost and sent packets of each run, the design effect of both, and their number of events.
+    /// Loss ratios: lost and sent packets of each run, the common design effect, and the number of loss events of both
+    /// runs together.
     Losses {
         counts: [(u64, u64); 2],
         design_effect: f64,

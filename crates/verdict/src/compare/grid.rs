@@ -156,9 +156,9 @@ pub struct Cell {
     pub accepted: u64,
     /// Number of packets lost; `None` if loss is invisible (TCP).
     pub lost: Option<u64>,
-    /// Share of sent packets that were lost.
+    /// Share of sent packets that were lost; `None` if loss is invisible, or if no packet was sent.
     pub loss_ratio: Option<f64>,
-    /// Length of the longest loss burst, in packets.
+    /// Length of the longest loss burst, in packets; `None` if loss is invisible.
     pub longest_loss: Option<u64>,
     /// Delay, corrected if the clocks allow it; `None` for several runs with only summaries, which cannot be pooled.
     pub latency: Option<Distribution>,
@@ -217,9 +217,9 @@ pub struct ComparisonGrid {
 }
 
 impl ComparisonGrid {
-    /// Groups `runs` into columns by one key and, if there is a second key, into rows by that. Columns and rows are in
-    /// the order of their first appearance, except that the column `baseline` comes first. Runs with equal keys are
-    /// pooled.
+    /// Groups `runs` into columns by one key and, if a second key is given, into rows by the second key. Columns and
+    /// rows are in the order of their first appearance, except that the column `baseline` comes first. Runs with equal
+    /// keys are pooled.
     pub fn new(
         runs: &[LabelledRun],
         columns: &RunKey,

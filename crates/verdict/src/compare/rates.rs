@@ -17,7 +17,7 @@ impl Random {
         random
     }
 
-    /// Uniform between 0 and 1, exclusive.
+    /// Returns a uniformly distributed number between 0 and 1, exclusive.
     fn uniform(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -35,7 +35,7 @@ impl Random {
 /// Distribution of delays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Law {
-    /// 10 ms ± 1 ms, without a firm minimum.
+    /// 15 ms ± 1 ms, without a firm minimum.
     Normal,
     /// Median 1 ms above a delay of 10 ms.
     LogNormal,
@@ -60,7 +60,7 @@ struct Run {
     law: Law,
     /// Autocorrelation of the normal process from which the delays are computed.
     correlation: f64,
-    /// Factor of everything above the base delay.
+    /// Factor by which the part of each delay above the base delay is multiplied.
     stretch: f64,
     /// Share of packets that are 20 ms later.
     late: f64,

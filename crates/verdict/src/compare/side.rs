@@ -38,7 +38,8 @@ pub struct ComparisonSide {
     pub loss: Option<(u64, u64)>,
     /// Lost and sent packets of each run; empty for one run.
     pub loss_counts: Vec<(u64, u64)>,
-    /// Loss events of each run, with the number of lost packets; empty if unknown, for independent losses.
+    /// Loss events of each run, with the number of lost packets; empty if unknown. Losses without known events count as
+    /// independent.
     pub loss_events: Vec<(ShareInterval, u64)>,
     /// Compared times, in ns, run after run, each in send order; empty if only the figures below are available.
     pub values: Vec<i64>,

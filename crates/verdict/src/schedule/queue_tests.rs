@@ -9,7 +9,7 @@ use jitlat_core::summary::Summary;
 use jitlat_core::time::{Span, Stamp, StampSource, WallTime};
 
 const MS: i64 = 1_000_000;
-/// Replaces the time before the queue if the kernel's stamp of the entry was lost.
+/// Stands for the time before the queue if the kernel's stamp of the entry was lost.
 const LOST: i64 = -1;
 
 /// Analyses 800 packets, one every 10 ms. For each packet `left` returns its time in the host and the part of it

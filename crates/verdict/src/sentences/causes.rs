@@ -109,7 +109,7 @@ pub(super) fn tcp_limit(limit: TcpLimit) -> &'static str {
     }
 }
 
-/// Describes packets that a TCP connection held back for up to `height_ns`, in the sending host.
+/// Describes packets that a TCP connection held back in the sending host, for up to `height_ns`.
 pub fn held_back(hold: TcpHold, [from_s, to_s]: [f64; 2], height_ns: i64) -> String {
     let TcpHold { limit, windows: [first, last], round_trip_us } = hold;
     let rtt = time(1e3 * f64::from(round_trip_us));
@@ -267,7 +267,7 @@ pub fn route_change(from_s: f64, until_s: Option<f64>, change_ns: i64, lost: u64
     format!("the path was {by} {how}, from {} {until}{lost}", moment(from_s))
 }
 
-/// The host whose clock was set.
+/// The clock that was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SteppedClock {
     /// Clock of the sending host.
@@ -453,12 +453,13 @@ pub enum MissingPart {
     Rows,
     /// The log ends long before the last packet was due.
     Tail,
-    /// The last packets left too late for the receiver's results.
+    /// The last packets were sent too late to be in the receiver's results.
     Late,
 }
 
 impl MissingPart {
-    /// Returns the reason for `session`. `tail` is true if the fate of its last packets is unknown.
+    /// Returns the reason why a part of the test of `session` was not recorded. `tail` is true if the fate of its last
+    /// packets is unknown.
     pub fn of(session: &Session, tail: bool) -> MissingPart {
         let Session { ending, truncated, unreported, .. } = *session;
         match ending {

@@ -24,9 +24,9 @@ pub enum OutcomeReason {
     Possible(f64),
     /// The interval excludes 0, but by less than the error of the measurements.
     WithinError,
-    /// Certain: the effect and Cliff's delta.
+    /// The difference is beyond chance; contains the size of the effect, and Cliff's delta.
     Beyond(Effect, f64),
-    /// Certain at the 99th percentile: the effect on the slowest packets.
+    /// The difference is beyond chance at the 99th percentile; contains the effect on the slowest packets.
     BeyondInTail(TailEffect),
 }
 

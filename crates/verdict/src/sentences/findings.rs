@@ -21,22 +21,22 @@ pub fn no_loss_in_few(sent: u64, bound: f64) -> String {
 /// Distribution of losses over the test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LossDistribution {
-    /// Mostly within this number of outages.
+    /// Losses occur mostly within this number of outages.
     Outages(u64),
-    /// In bursts.
+    /// Losses occur in bursts.
     Bursts {
         /// Mean number of packets of a burst.
         mean: f64,
         /// Number of packets of the longest burst.
         longest: u64,
     },
-    /// Consistent with independent losses.
+    /// Losses are consistent with independent losses.
     Random,
-    /// More evenly spread than independent losses.
+    /// Losses are more evenly spread than independent losses.
     Even,
-    /// Too few losses to decide; contains the length of the longest burst in packets.
+    /// There are too few losses to decide; contains the length of the longest burst, in packets.
     TooFew(u64),
-    /// Unknown, because only the number of losses is known.
+    /// The distribution is unknown, because only the number of losses is known.
     Unknown,
 }
 

@@ -82,8 +82,9 @@ pub fn other_traffic(measured: Traffic, profile: Traffic) -> String {
 const MEASURED: &str = "measured with ";
 const SENDS: &str = "; this profile sends ";
 
-/// Combines the traffic notes of several profiles, given as name and limits, into one sentence: `measured with 80 bytes
-/// every 20 ms; video sends 1200 bytes every 5.0 ms`. `None` if the test sent the same traffic as each of them.
+/// Combines the notes about traffic in the limits of several profiles, given as pairs of name and limits, into one
+/// sentence: `measured with 80 bytes every 20 ms; video sends 1200 bytes every 5.0 ms`. `None` if the test sent the
+/// same traffic as each of them.
 pub fn other_traffic_of<'a>(limits: impl Iterator<Item = (&'a str, &'a str)>) -> Option<String> {
     let mut measured = "";
     let mut uses: Vec<String> = Vec::new();

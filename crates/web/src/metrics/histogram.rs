@@ -7,7 +7,7 @@
 use jitlat_core::distribution::log_histogram::LogHistogram;
 use std::collections::BTreeMap;
 
-/// Upper ends of classic buckets, in µs, except the last one, which is unbounded.
+/// Upper ends of the classic buckets, in µs. The last bucket, which is unbounded, is not listed.
 pub const BUCKETS_US: [i64; 18] = [
     20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000,
     2_000_000, 5_000_000, 10_000_000,
@@ -96,7 +96,8 @@ pub struct MetricHistogram {
     pub negative: Vec<(i32, u64)>,
 }
 
-/// Upper ends of classic buckets of losses: powers of two, which are also ends of native ones.
+/// Exponents of the upper ends of the classic buckets of losses. The ends are powers of two, which are also ends of
+/// native buckets.
 const SHARES: [i32; 10] = [-13, -10, -8, -7, -6, -5, -4, -3, -2, 0];
 
 /// Converts the losses of tests to a histogram: for each bucket, the number of tests and the sum of their loss

@@ -75,12 +75,12 @@ pub fn runs(archive: &Archive, asked: &RouteRequest) -> Result<RunsNow, Problem>
     })
 }
 
-/// Returns a test.
+/// Returns the state of the test named in the request.
 pub fn run(_: &Archive, asked: &RouteRequest) -> Result<RunNow, Problem> {
     Ok(RunNow::of(&*find(&asked.app, asked.part(0))?))
 }
 
-/// Returns the test with an id.
+/// Returns the test with this id.
 pub fn find(app: &App, id: &str) -> Result<Arc<LiveRun>, Problem> {
     if app.runs.is_none() {
         return Err(off());

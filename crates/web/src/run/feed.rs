@@ -1,6 +1,6 @@
 //! [`RunFeed`]: passes the events of a test to the clients that watch it.
 //!
-//! The thread that runs the test stores copies of the events here and never blocks; watchers fetch them
+//! The thread that runs the test stores copies of the events in the feed and never blocks; watchers fetch them
 //! periodically. If there are too many unfetched packets, further ones are only counted.
 
 use super::watched::WatchedRun;
@@ -60,7 +60,7 @@ struct FeedNews {
     status: RunStatus,
     events: Vec<(SteadyTime, Happened)>,
     packets: usize,
-    /// For each stream, true if its packets arrive here and are therefore known before the end.
+    /// For each stream, true if its packets arrive at this host and are therefore known before the end of the test.
     here: Vec<bool>,
 }
 

@@ -114,7 +114,7 @@ impl RunTable {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|known| known.id != run.id);
     }
 
-    /// Returns the test with an id; `None` if it is unknown or was removed.
+    /// Returns the test with this id; `None` if the id is unknown or the test was removed.
     pub fn find(&self, id: &str) -> Option<Arc<LiveRun>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().find(|run| run.id == id).cloned()
     }

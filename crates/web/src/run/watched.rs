@@ -13,7 +13,7 @@ use serde::Serialize;
 #[derive(Debug)]
 pub struct WatchedRun {
     pub state: LiveState,
-    /// Packets of each stream that arrived here, for figures; `None` before the first.
+    /// Packets of each stream that arrived at this host, for figures; `None` before the first packet.
     traces: Vec<Option<Box<Trace>>>,
 }
 
@@ -58,7 +58,7 @@ impl WatchedRun {
         }
     }
 
-    /// Returns the analysis so far of each stream whose packets arrive here.
+    /// Returns the analysis so far of each stream; `None` for a stream whose packets do not arrive at this host.
     pub fn summaries(&self) -> Vec<Option<Summary>> {
         self.state.streams.iter().map(|s| s.analysis().map(summary)).collect()
     }
@@ -77,7 +77,7 @@ impl WatchedRun {
     }
 }
 
-/// Returns the plot with a name; the first without a name.
+/// Returns the plot with the id `name`, or the first plot if no name is given; `None` if the id is unknown.
 pub fn plot(name: Option<&str>) -> Option<&'static LivePlot> {
     match name {
         None => LIVE_PLOTS.first(),
@@ -91,7 +91,7 @@ pub fn plot(name: Option<&str>) -> Option<&'static LivePlot> {
 pub struct RunNow {
     /// Id of the test, as in addresses.
     pub id: String,
-    /// The far host.
+    /// Name of the far host.
     pub host: String,
     /// Description of the test.
     pub about: String,
@@ -164,7 +164,7 @@ pub struct RunStream {
     pub reported: bool,
     /// Seconds since the last arrival; null if it is recent.
     pub silence_s: Option<f64>,
-    /// Verdict so far, as a sentence; null if packets do not arrive here.
+    /// Verdict so far, as a sentence; null if packets do not arrive at this host.
     pub answer: Option<String>,
     /// Severity of the verdict: good, fair, poor, bad or unknown.
     pub severity: Option<&'static str>,

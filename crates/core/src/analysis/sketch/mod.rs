@@ -142,7 +142,7 @@ impl Sketch {
         Ok(())
     }
 
-    /// See [`super::Analyzer::set_stretch_length`].
+    /// Sets the number of packets per stretch, as [`super::Analyzer::set_stretch_length`] describes.
     pub fn set_stretch_length(&mut self, packets: u32) {
         if let Some(stretches) = &mut self.stretches {
             stretches.set_length(packets);

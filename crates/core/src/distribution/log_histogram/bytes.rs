@@ -24,7 +24,7 @@ pub(crate) fn put_signed(out: &mut Vec<u8>, x: i128) {
     put(out, ((x << 1) ^ (x >> 127)) as u128);
 }
 
-/// Reads a number that [`put`] appended.
+/// Reads a number that [`put`] appended; `None` if the bytes are not valid.
 pub(crate) fn take(bytes: &mut &[u8]) -> Option<u128> {
     let (mut x, mut shift) = (0, 0);
     loop {
@@ -38,7 +38,7 @@ pub(crate) fn take(bytes: &mut &[u8]) -> Option<u128> {
     }
 }
 
-/// Reads a number of at most 64 bits that [`put`] appended.
+/// Reads a number that [`put`] appended; `None` if it has more than 64 bits, or if the bytes are not valid.
 #[inline]
 pub(crate) fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
     // Fast path: most numbers take one byte.
@@ -64,7 +64,7 @@ fn take_long(bytes: &mut &[u8]) -> Option<u64> {
     }
 }
 
-/// Skips `n` numbers that [`put`] appended; each ends with a byte below 0x80.
+/// Skips `n` numbers that [`put`] appended; each ends with a byte below 0x80. `None` if the bytes end early.
 fn skip_numbers(bytes: &mut &[u8], n: u64) -> Option<()> {
     if n == 0 {
         return Some(());
@@ -78,7 +78,7 @@ fn skip_numbers(bytes: &mut &[u8], n: u64) -> Option<()> {
     Some(())
 }
 
-/// Reads a number that [`put_signed`] appended.
+/// Reads a number that [`put_signed`] appended; `None` if the bytes are not valid.
 pub(crate) fn take_signed(bytes: &mut &[u8]) -> Option<i128> {
     take(bytes).map(|x| (x >> 1) as i128 ^ -((x & 1) as i128))
 }
@@ -229,8 +229,7 @@ impl SparseHistogram {
         LogHistogram { precision, origin, first, above, below, n, extremes }
     }
 
-    /// Returns true if this can be a histogram, like [`LogHistogram::is_possible`], but skips the checks that reading
-    /// already made.
+    /// Like [`LogHistogram::is_possible`], but skips the checks that reading already made.
     pub(crate) fn is_possible(&self) -> bool {
         let is_exact = self.n <= self.precision.exact as u64;
         let counted = self.sides.iter().flatten().map(|(_, count)| u128::from(*count)).sum::<u128>();
@@ -242,13 +241,13 @@ impl SparseHistogram {
         self.n
     }
 
-    /// Returns the smallest and the largest value.
+    /// Returns the smallest and the largest value; `None` without values.
     pub(crate) fn extremes(&self) -> Option<(i64, i64)> {
         self.extremes
     }
 
     /// Returns the percentile of the empirical distribution, equal to
-    /// [`Quantiles::percentile`](super::Quantiles::percentile).
+    /// [`Quantiles::percentile`](super::Quantiles::percentile); `None` without values.
     pub(crate) fn percentile(&self, p: Percent) -> Option<i64> {
         let rank = rank(self.n as usize, p, Method::Edf)?;
         if !self.first.is_empty() {

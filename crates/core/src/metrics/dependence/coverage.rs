@@ -1,4 +1,4 @@
-//! Coverage of the intervals: the share of simulated tests whose interval contains the truth. The gate tries a small
+//! Coverage of the intervals: the share of simulated tests whose interval contains the truth. The tests run a small
 //! sample; `just coverage` prints the tables of docs/metrics/intervals.md.
 
 use super::*;
@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::fmt::Write as _;
 
-/// Returns a uniformly distributed number between 0 and 1, without the ends.
+/// Returns a uniformly distributed number between 0 and 1, both excluded.
 fn uniform(rng: &mut ChaCha8Rng) -> f64 {
     ((rng.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
 }
@@ -19,7 +19,7 @@ fn normal(rng: &mut ChaCha8Rng) -> f64 {
 /// A Gilbert-Elliott path.
 #[derive(Clone, Copy)]
 struct Path {
-    /// Mean number of packets in a bad state.
+    /// Mean number of consecutive packets in a bad state.
     length: f64,
     /// Probability of loss in a bad state.
     lost: f64,
@@ -76,7 +76,8 @@ impl Path {
     }
 }
 
-/// Returns `n` exponentially distributed delays, in ns. The normal scores of neighbours have the given correlation.
+/// Returns `n` exponentially distributed delays, in ns. The normal scores of consecutive delays have the given
+/// correlation.
 fn delays(n: usize, correlation: f64, rng: &mut ChaCha8Rng) -> Vec<i64> {
     let mut x = normal(rng);
     let rest = (1.0 - correlation * correlation).sqrt();
@@ -164,7 +165,8 @@ fn intervals_of_quantiles_hold_with_correlation() {
 /// Line of the page after which the tables begin.
 const MARKER: &str = "<!-- written by `just coverage` -->";
 
-/// Prints the tables, and writes them into the page JITLAT_PAGE. JITLAT_TESTS is the number of tests per row.
+/// Prints the tables, and writes them into the page that the environment variable JITLAT_PAGE names. JITLAT_TESTS is
+/// the number of tests per row.
 #[test]
 #[ignore = "takes minutes"]
 fn table() {

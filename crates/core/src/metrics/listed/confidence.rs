@@ -1,4 +1,4 @@
-//! Precision of the mean (metrics §17), and share of packets near the middle.
+//! Precision of the mean (metrics §17), and shares of packets near the mean and the median.
 
 use crate::metrics::all_packets::AllPackets;
 use crate::metrics::metric::Metric;

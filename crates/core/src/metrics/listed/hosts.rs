@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// Errors of the sender against its schedule.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LatenessMetric {
-    /// Period in ns, and the distribution of send time minus due time.
+    /// Period in ns, and the distribution of send time minus due time; `None` unless packets are sent periodically.
     offsets: Option<(i64, LogHistogram)>,
     /// Shifts of the schedule: the first packet of each shifted part, and its total shift in ns; empty while the test
     /// runs.
@@ -228,7 +228,7 @@ impl Metric for HostStalls {
         to.intended_latency = intended;
     }
 }
-/// Noise of the host itself.
+/// Noise floor of the host itself, and the spread of delay without it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NoiseFloors;
 
@@ -390,7 +390,8 @@ impl Metric for StampSources {
     }
 }
 
-/// Returns the sender's lateness, including the part that the queue of its own host caused.
+/// Returns the sender's lateness, including the part that the queue of its own host caused; `None` if the
+/// period is unknown.
 fn schedule_error(all: &AllPackets<'_>) -> Option<ScheduleError> {
     let errors = all.errors()?;
     let waits = || all.queued.iter().copied();

@@ -1,5 +1,5 @@
-//! The metrics and their list, [`METRICS`]. Each metric is a file that implements [`Metric`](super::metric::Metric),
-//! and an entry in the list.
+//! The metrics and their list, [`METRICS`]. Each metric is a type that implements [`Metric`](super::metric::Metric), in
+//! its own file, with an entry in the list.
 
 mod clock;
 mod confidence;

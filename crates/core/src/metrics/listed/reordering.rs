@@ -22,7 +22,7 @@ pub struct ReorderMetric {
     occupancy: Occupancy,
 }
 
-/// Number of discontinuities that are stored in constant memory.
+/// Maximum number of discontinuities that are stored when the analysis runs in constant memory.
 const MAX_DISCONTINUITIES: usize = 8192;
 
 impl Metric for ReorderMetric {

@@ -136,7 +136,7 @@ pub struct IrttClient {
     pub fill: Fill,
     /// Content of the answers' payload; `None`: chosen by the server.
     pub server_fill: Option<Fill>,
-    /// Accept limits imposed by the server.
+    /// True to accept limits that the server imposes.
     pub loose: bool,
 }
 

@@ -121,17 +121,17 @@ pub struct LampClient {
     pub port: u16,
     /// Mode: round trips, or one-way delays that the server reports.
     pub mode: LampMode,
-    /// Timestamps from which the server should report its processing time; `None`: do not request a report.
+    /// Timestamps from which the server should report its processing time; `None`: no report is requested.
     pub follow_up: Option<FollowUpKind>,
-    /// Send requests without timestamps.
+    /// True to send requests without timestamps.
     pub timeless: bool,
-    /// Send whole Ethernet frames, including IP and UDP headers, through a packet socket.
+    /// True to send whole Ethernet frames, including IP and UDP headers, through a packet socket.
     pub raw: bool,
-    /// Send LaMP directly in Ethernet frames, without IP and UDP.
+    /// True to send LaMP directly in Ethernet frames, without IP and UDP.
     pub ethernet: bool,
-    /// Send to the broadcast address of the local segment; no answers are expected.
+    /// True to send to the broadcast address of the local segment; no answers are expected.
     pub broadcast: bool,
-    /// Accept answers from any UDP port of the server.
+    /// True to accept answers from any UDP port of the server.
     pub any_port: bool,
 }
 
@@ -139,9 +139,9 @@ pub struct LampClient {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FollowUpKind {
-    /// Same kind as on this host.
+    /// Timestamps of the same kind as on this host.
     Same,
-    /// The given kind.
+    /// Timestamps of this kind.
     Given(LampFollowUp),
 }
 

@@ -100,7 +100,7 @@ pub(super) const KEY_FILE: Argument =
 pub struct StampClient {
     /// UDP port of the reflector.
     pub port: u16,
-    /// Send TWAMP Light requests, without STAMP's extensions.
+    /// True to send TWAMP Light requests, without STAMP's extensions.
     pub light: bool,
     /// Key that authenticates requests; only authenticated answers are accepted. `None`: unauthenticated
     /// mode.
@@ -110,13 +110,13 @@ pub struct StampClient {
     /// DSCP that answers should have; the reflector also reports the DSCP of the requests it received.
     /// `None`: the DSCP of the test, if set.
     pub class_of_service: Option<Dscp>,
-    /// Ask the far host for its packet counters (Direct Measurement, RFC 8972).
+    /// True to request the far host's packet counters (Direct Measurement, RFC 8972).
     pub direct_measurement: bool,
-    /// Ask for the actual send times of answers, and for the source of the far host's timestamps.
+    /// True to request the actual send times of answers, and the source of the far host's timestamps.
     pub telemetry: bool,
     /// Format of timestamps.
     pub format: TimeFormat,
-    /// Accept answers from any UDP port of the far host.
+    /// True to accept answers from any UDP port of the far host.
     pub any_port: bool,
 }
 
@@ -319,7 +319,7 @@ pub fn key(file: &NamedFile) -> Result<StampKey, Error> {
     })
 }
 
-/// Parses a key in hexadecimal digits.
+/// Parses a key in hexadecimal digits; `None` if it is empty or not hexadecimal.
 fn hexadecimal(digits: &[u8]) -> Option<StampKey> {
     let pair = |p: &[u8]| std::str::from_utf8(p).ok().and_then(|h| u8::from_str_radix(h, 16).ok());
     let bytes: Option<Vec<u8>> = digits.chunks(2).map(|p| pair(p).filter(|_| p.len() == 2)).collect();

@@ -108,12 +108,12 @@ pub struct TwampClient {
     pub mode: Option<SecurityMode>,
     /// Name and passphrase for the keyed modes; `None`: unauthenticated.
     pub user: Option<(String, Vec<u8>)>,
-    /// Let the server use the addresses of the control connection. Required if an address translator is on
-    /// the path.
+    /// True to let the server use the addresses of the control connection. Required if an address translator is on the
+    /// path.
     pub nat: bool,
     /// TWAMP Light client to use if no control server answers.
     pub light: StampClient,
-    /// Use TWAMP Light without trying a control server.
+    /// True to use TWAMP Light without trying a control server.
     pub only_light: bool,
 }
 

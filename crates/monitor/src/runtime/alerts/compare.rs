@@ -51,7 +51,7 @@ impl UsualSpread {
         medians.fold(none, |u, m| UsualSpread { lowest: u.lowest.min(m), highest: u.highest.max(m) })
     }
 
-    /// True if `median` lies within the range of the earlier medians, extended by half its width on both sides.
+    /// True if `median` lies within the range of the earlier medians, extended on both sides by half of its width.
     fn has(&self, median: f64) -> bool {
         let beside = (self.highest - self.lowest) / 2.0;
         median >= self.lowest - beside && median <= self.highest + beside

@@ -28,8 +28,8 @@ pub struct ResultJudge {
     model: Arc<Model>,
     host: String,
     root: PathBuf,
-    /// `None` before the first step and after a failed step, so that results that were not stored are judged
-    /// again.
+    /// The open archive; `None` before the first step and after a failed step, so that results that were not stored are
+    /// judged again.
     open: Option<OpenArchive>,
     comparer: Comparer,
     ended: BTreeMap<SlotFilter, u64>,

@@ -33,7 +33,7 @@ const PAUSE: Span = Span::seconds(10);
 /// Prints the text of an alert, for channels with `print`.
 pub type Print = Arc<dyn Fn(&str) -> std::io::Result<()> + Send + Sync>;
 
-/// Threads that judge results and send messages. They stop when this is dropped.
+/// Threads that judge results and send messages. They stop when this value is dropped.
 pub struct RunningAlerts {
     stop: StopSignal,
     thread: Option<JoinHandle<()>>,
@@ -168,7 +168,7 @@ fn judge(
     }
 }
 
-/// Threads that send notifications, one per channel. They stop when this is dropped.
+/// Threads that send notifications, one per channel. They stop when this value is dropped.
 struct Channels {
     stop: StopSignal,
     threads: Vec<JoinHandle<()>>,

@@ -79,7 +79,7 @@ fn paths() -> Vec<Path> {
 }
 
 impl Path {
-    /// Makes the log of test `k`. `more` is the mean of an additional, exponentially distributed jitter, as a
+    /// Creates the log of test `k`. `more` is the mean of an additional, exponentially distributed jitter, as a
     /// multiple of the path's spread.
     fn log(&self, k: u64, more: f64) -> Vec<u8> {
         let spec =
@@ -171,7 +171,8 @@ fn a_path_that_does_not_change_is_quiet_and_one_that_does_is_found() {
     is_quiet_until_it_changes("WAN", 12);
 }
 
-/// The packets of each test meet the time slots at a different phase.
+/// Checks that only a change of the path causes an alert, although the packets of each test meet the time slots of a
+/// mobile network at a different phase.
 #[test]
 fn what_tests_differ_by_among_themselves_is_no_change() {
     is_quiet_until_it_changes("mobile", 12);

@@ -37,7 +37,7 @@ pub struct CapturePeriod {
 struct FinishedLogs {
     logs: Vec<PathBuf>,
     ending: Option<SlotEnding>,
-    /// Reason why a log is not complete.
+    /// Reason why a log is not complete; `None` if all are complete.
     trouble: Option<String>,
 }
 

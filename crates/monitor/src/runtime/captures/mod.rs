@@ -71,7 +71,7 @@ pub struct PeriodOutcome {
     pub ending: SlotEnding,
 }
 
-/// Running captures. They end when this is dropped.
+/// Running captures. They end when this value is dropped.
 pub struct RunningCaptures {
     equipment: Arc<dyn Equipment>,
     /// Captures declared in the file, and the key with which this host authenticates to other hosts.
@@ -168,7 +168,7 @@ impl RunningCaptures {
         list
     }
 
-    /// Counts of the outcomes of periods so far, by capture and far end.
+    /// Returns counts of the outcomes of periods so far, by capture and far end.
     pub fn counts(&self) -> &BTreeMap<(String, String), EndingCounts> {
         &self.counts
     }
@@ -303,7 +303,8 @@ impl<'a> CaptureReporter<'a> {
         }
     }
 
-    /// Captures; returns the reason for the end, unless a stop was requested.
+    /// Captures until the capture ends. Returns the kind of failure and its description; `None` if a stop was
+    /// requested.
     fn follow(
         &mut self,
         equipment: &dyn Equipment,

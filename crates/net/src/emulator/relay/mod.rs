@@ -30,9 +30,9 @@ pub struct Forward {
 /// Settings of a relay.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
-    /// TCP ports: control connections and TCP tests.
+    /// TCP ports to forward, for control connections and TCP tests.
     pub tcp: Vec<Forward>,
-    /// UDP ports: test streams.
+    /// UDP ports to forward, for test streams.
     pub udp: Vec<Forward>,
     /// Impairments of the path.
     pub scenario: Scenario,

@@ -43,7 +43,8 @@ pub struct ClassicCodec {
     stage: CodecStage,
     probes_received: VecDeque<Workorder>,
     probes_answered: u32,
-    /// Number of singletons still expected, and number of chunks created so far.
+    /// Number of singletons still expected, and number of chunks created so far; `None` while no singletons are
+    /// expected.
     samples: Option<(u32, u32)>,
     samples_claimed: u32,
 }
@@ -61,7 +62,7 @@ enum CodecStage {
 }
 
 impl ClassicCodec {
-    /// Creates the codec of `side` for a connection between these two addresses.
+    /// Creates the codec of `side` for a connection between `local` and `peer`.
     pub fn new(side: ConnectionSide, local: SocketAddr, peer: SocketAddr) -> ClassicCodec {
         let opening = match side {
             ConnectionSide::Client => {

@@ -12,7 +12,7 @@ pub(super) enum BadResults {
     /// The chunk is not the next one.
     #[error("chunk {index} arrived instead of chunk {due}")]
     Order { index: u32, due: u32 },
-    /// There are more results than the test has packets.
+    /// There are more results than the receiver of the stream may record.
     #[error("more than the maximum of {0} results")]
     TooMany(usize),
     /// The server sent records of a flow that this host received, not the server.
@@ -31,14 +31,14 @@ pub(super) enum BadResults {
 pub(super) struct Collection {
     /// Report of this host's sender; `None` until available, or if this host is not the sender.
     pub sent: Option<SendReport>,
-    /// Report of this host's receiver, if this host is the receiver. Its records are delivered once the
-    /// server's timestamps have arrived or are given up.
+    /// Report of this host's receiver; `None` until available, or if this host is not the receiver. Its records are
+    /// delivered once the server's timestamps have arrived or are given up.
     pub received: Option<ReceiveReport>,
-    /// Final summary of the server.
+    /// Final summary of the server; `None` until it arrives.
     pub results: Option<Results>,
     /// True once the summary has shown that all results of the server have been received.
     pub whole: bool,
-    /// Transmit timestamps received from the server so far.
+    /// Transmit timestamps received from the server so far; `None` if there are none.
     stamps: Option<SentStamps>,
     /// Number of chunks received so far, over all fetches.
     pub chunks: u32,
@@ -112,7 +112,8 @@ impl Collection {
         }
     }
 
-    /// Returns the next block of records received here, combined with the server's timestamps.
+    /// Returns the next block of records received by this host, combined with the server's timestamps; `None` if there
+    /// is none.
     pub fn take_block(&mut self) -> Option<Vec<PacketRecord>> {
         let mut block = self.received.as_mut()?.recording.take_block()?;
         if let Some(stamps) = &self.stamps {
@@ -135,8 +136,8 @@ impl Collection {
         }
     }
 
-    /// Returns the number of results received and expected, for progress displays. The expected number never
-    /// exceeds the number of packets of the test.
+    /// Returns the progress of flow `id` for progress displays: the number of results received so far, and the number
+    /// of packets of the test.
     pub fn expected(&self, id: FlowId, packets: u32) -> (FlowId, u64, u64) {
         (id, self.count, packets.into())
     }

@@ -19,7 +19,7 @@ use jitlat_core::{PacketRecord, Span, StampSource, TestSpec, units};
 /// Terms of a test, that is, the client's request to the server. Set by the caller, and never changed.
 #[derive(Clone, Debug)]
 pub struct TestTerms {
-    /// Version 3 or classic workorders.
+    /// Dialect of the conversation: version 3 or classic.
     pub dialect: Dialect,
     /// Streams: one, or one per direction. Classic: exactly one.
     pub specs: Vec<TestSpec>,
@@ -32,7 +32,7 @@ pub struct TestTerms {
 }
 
 impl TestTerms {
-    /// Returns terms for these streams: version 3, kernel timestamps, no key, no progress reports.
+    /// Returns terms for the streams `specs`: version 3, kernel timestamps, no key, no progress reports.
     pub fn new(specs: Vec<TestSpec>) -> TestTerms {
         TestTerms { dialect: Dialect::V3, specs, key: None, stamps: StampSource::Kernel, feedback: false }
     }
@@ -134,7 +134,7 @@ pub enum ClientEvent {
 /// Progress of the conversation, for a progress line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConversationProgress {
-    /// The server has answered; with its program and version, if it sent them.
+    /// The server has answered; contains its program and version, if it sent them.
     Connected(Option<String>),
     /// Number of probes answered so far, and in total.
     Probing(u32, u32),
@@ -176,7 +176,7 @@ pub enum ConversationFailure {
         during: &'static str,
         /// Time that the client waited.
         after: Span,
-        /// Suggestion for the user.
+        /// Suggestion for the user, if any.
         hint: Option<&'static str>,
     },
     /// The server sent invalid data.

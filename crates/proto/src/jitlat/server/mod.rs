@@ -74,7 +74,7 @@ pub enum ServerEvent {
     Flow(FlowCommand),
     /// The client proved the key of the peer with this name; `None`: the proof was not valid.
     Proof(Option<String>),
-    /// For the server's log: a test was accepted.
+    /// A test was accepted; for the server's log.
     Agreed(SessionId, Vec<TestSpec>),
     /// The conversation is over: close the connection once everything has been written. The text is for the
     /// log; `None` after a conversation without errors.

@@ -6,7 +6,7 @@ use crate::jitlat::session_table::{FlowOutcome, SessionResults};
 use jitlat_core::PacketRecord;
 use std::sync::Arc;
 
-/// Answer to a FETCH, in progress.
+/// Answer to a FETCH while it is being sent.
 #[derive(Debug)]
 pub(super) struct ResultDelivery {
     results: Arc<SessionResults>,

@@ -16,7 +16,7 @@ mod field {
     pub(crate) const RECEIVE_LAG: Field<i32> = SEND_LAG.then();
     pub const SIZE: Field<u16> = RECEIVE_LAG.then();
     pub const FLAGS: Field<u16> = SIZE.then();
-    /// Sources of the two timestamps: of the send time in the low half, of the arrival time in the high half.
+    /// Sources of the two timestamps: that of the send time in the low half, that of the arrival time in the high half.
     pub(crate) const SOURCES: Field<u8> = FLAGS.then();
     pub const TTL: Field<u8> = SOURCES.then();
     pub const TRAFFIC_CLASS: Field<u8> = TTL.then();
@@ -26,7 +26,7 @@ mod field {
 
 const MISSING_TIME: i64 = i64::MIN;
 const MISSING_LAG: i32 = i32::MIN;
-/// Bits of the `known` octet.
+/// Bit of the `known` octet that is set if the traffic class is valid.
 const CLASS_KNOWN: u8 = 1;
 
 /// Encodes the data of a chunk.

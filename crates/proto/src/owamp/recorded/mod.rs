@@ -99,7 +99,7 @@ impl Recorded {
         ServerStart::parse(self.stream(false).get(Greeting::LEN..)?).ok()
     }
 
-    /// Returns the keys of a connection in a keyed mode.
+    /// Returns the keys of a connection in a keyed mode; `None` in open mode.
     fn keys(&self) -> Option<SessionKeys> {
         let (greeting, set_up) = (self.greeting(), self.set_up().filter(|s| s.mode != 1)?);
         let key = derive(SECRET, &greeting.salt, greeting.count);

@@ -1,4 +1,4 @@
-//! Compares the text with the output of owping and owstats for the recorded sessions
+//! Compares the text of the statistics with the output of owping and owstats for the recorded sessions
 //! (`testdata/owamp/printed`).
 
 use super::captures;

@@ -26,7 +26,7 @@ struct KnownSession {
     stopped: WallTime,
     /// Summaries of both sides at the end.
     summaries: Vec<crate::owamp::SentSummary>,
-    /// Fetched data.
+    /// Data fetched from the server; `None` if it was not fetched.
     data: Option<Arc<SessionData>>,
 }
 

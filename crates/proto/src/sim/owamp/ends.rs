@@ -41,7 +41,7 @@ impl SimulatedEnd {
         self.work = EndWork::Receiving(Box::new(receiver));
     }
 
-    /// Removes and returns the receiver, if this end is one.
+    /// Removes and returns the receiver, if this end is a receiver.
     pub(super) fn end_receiving(&mut self) -> Option<SessionReceiver> {
         match core::mem::replace(&mut self.work, EndWork::Ended) {
             EndWork::Receiving(receiver) => Some(*receiver),

@@ -64,7 +64,7 @@ pub struct OwampWorld {
     pub rules: OwampRules,
     /// Faults, each with its time.
     pub troubles: Vec<(Span, OwampTrouble)>,
-    /// Fault at the n-th event on a host.
+    /// Number n and fault: the fault occurs at the n-th event. `None`: no such fault.
     pub at_step: Option<(u64, OwampTrouble)>,
     /// Seed of all random numbers.
     pub seed: u64,
@@ -112,7 +112,7 @@ pub struct OwampSimOutcome {
     pub client_ended: bool,
     /// Client's data of each session, fetched from the server or received by the client itself.
     pub data: BTreeMap<[u8; 16], Result<SessionData, Unusable>>,
-    /// Reason why the server's conversation ended.
+    /// Reason why the server's conversation ended; `None` if it did not.
     pub server: Option<AmpEndReason>,
     /// Packets of each session, recorded by the simulation.
     pub truth: BTreeMap<[u8; 16], SessionTruth>,

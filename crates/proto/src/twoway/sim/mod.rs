@@ -35,8 +35,8 @@ pub(super) enum Far {
 }
 
 impl Far {
-    /// Returns the answers to a packet that arrives at `at` (steady clock). The far wall clock is `ahead` of
-    /// the near one.
+    /// Returns the answers to a packet that arrives at `at` (steady clock). `ahead` is the lead of the far wall clock
+    /// over the near one.
     pub(super) fn answer(&mut self, bytes: &[u8], at: i64, ahead: i64) -> Vec<Vec<u8>> {
         self.answer_to("192.0.2.1:40000", bytes, at, ahead)
     }
@@ -159,8 +159,8 @@ pub(super) struct Truth {
     /// Number of packets that were delivered to the near end while the test was running, although the far end
     /// had not sent them to it.
     pub(super) strays: u64,
-    /// Number of different requests, and of duplicates, that had reached the far end when it sent the last
-    /// report that arrived.
+    /// Number of different requests, and of duplicates, that had reached the far end when it sent the last report that
+    /// arrived; `None` if no report arrived.
     pub(super) reported: Option<(u64, u64)>,
     /// Time at which the test was over.
     pub(super) took: i64,
@@ -178,7 +178,7 @@ struct Packet {
     to_far: bool,
     tag: Tag,
     bytes: Vec<u8>,
-    /// In reports: value of [`Truth::reached`] when the report was sent.
+    /// Value of [`Truth::reached`] when a report was sent; zero in other packets.
     reached: (u64, u64),
 }
 

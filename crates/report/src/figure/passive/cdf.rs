@@ -6,7 +6,7 @@ use crate::figure::axis::{Axis, AxisUnit};
 use crate::figure::grid::PointGrid;
 use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 
-/// Draws the cumulative share of round trips: per pair, per unit of time, and of ping.
+/// Draws the cumulative share of round trips: per pair, per unit of time, and of ping. `None` without pairs.
 pub(super) fn cdf(run: &PassiveRun<'_>) -> Option<Figure> {
     let trace = run.trace;
     if trace.pairs.n() == 0 {

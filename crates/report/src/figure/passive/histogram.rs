@@ -10,7 +10,7 @@ use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 /// Number of bars. There are many, so that bands are visible.
 const BARS: usize = 240;
 
-/// Draws the number of pairs by round trip.
+/// Draws the number of pairs by round trip; `None` without pairs.
 pub(super) fn histogram(run: &PassiveRun<'_>) -> Option<Figure> {
     let (trace, levels) = (run.trace, run.levels);
     if trace.pairs.n() == 0 {

@@ -10,18 +10,18 @@ use std::str::FromStr;
 /// Range of pairs that figures show. The default is all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FigureRange {
-    /// Earliest time, from the first packet or pair.
+    /// Earliest time, counted from the first packet or pair; `None` for no limit.
     pub from: Option<Span>,
-    /// Latest time, from the first packet or pair.
+    /// Latest time, counted from the first packet or pair; `None` for no limit.
     pub to: Option<Span>,
-    /// Smallest round trip.
+    /// Smallest round trip; `None` for no limit.
     pub rtt_min: Option<Span>,
-    /// Largest round trip.
+    /// Largest round trip; `None` for no limit.
     pub rtt_max: Option<Span>,
 }
 
 impl FigureRange {
-    /// True if the range contains a pair `x` ns after the first, with the round trip `rtt` in ns.
+    /// True if the range contains a pair at the time `x` with the round trip `rtt`, both in ns.
     pub(super) fn has(&self, x: i64, rtt: i64) -> bool {
         self.has_time(x)
             && self.rtt_min.is_none_or(|least| rtt >= least.0)
@@ -52,12 +52,12 @@ impl fmt::Display for FigureRange {
     }
 }
 
-/// A period that figures over time mark: `80s-120s=idle`.
+/// A period that is marked in figures over time: `80s-120s=idle`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MarkedPeriod {
-    /// Start, from the first pair.
+    /// Start, counted from the first pair.
     pub from: Span,
-    /// End, from the first pair.
+    /// End, counted from the first pair.
     pub to: Span,
     /// Name in legends.
     pub name: String,

@@ -9,7 +9,7 @@ use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 /// Number of bins in the moving average of the pair rate.
 const AVERAGED_BINS: usize = 10;
 
-/// Draws the number of pairs per second.
+/// Draws the number of pairs per second over time; `None` if the capture is too short.
 pub(super) fn rate(run: &PassiveRun<'_>) -> Option<Figure> {
     let trace = run.trace;
     let width = trace.rate.width() as f64;

@@ -11,7 +11,7 @@ use jitlat_passive::BandSpacing;
 /// Maximum number of bands drawn as lines.
 const MAX_BAND_LINES: usize = 40;
 
-/// Draws round trips over time, with their bands.
+/// Draws round trips over time, with their bands; `None` without pairs.
 pub(super) fn round_trips(run: &PassiveRun<'_>) -> Option<Figure> {
     let (trace, levels) = (run.trace, run.levels);
     let (mark, how) = drawn(&trace.rtt, 0.0)?;

@@ -17,9 +17,9 @@ pub struct PassiveRun<'a> {
     pub levels: &'a [BandSpacing],
     /// Round trips by packet size.
     pub sizes: &'a [SizeFigures],
-    /// Link that the round trips are compared with.
+    /// Access link that the round trips are compared with; `None` for no comparison.
     pub link: Option<&'a AccessLink>,
-    /// Packets by length at the reference and at the monitor point.
+    /// Number of packets by length at the reference point and at the monitor point; `None` if unknown.
     pub captured: Option<[&'a LengthCounts; 2]>,
     /// Periods to be marked.
     pub periods: &'a [MarkedPeriod],

@@ -38,7 +38,7 @@ fn counts(runs: &[NamedRun<'_>]) -> String {
     runs.iter().map(one).collect::<Vec<_>>().join(" · ")
 }
 
-/// Draws round trips over time, each from its own first pair.
+/// Draws the round trips of each run over the time since its first pair.
 fn courses(runs: &[NamedRun<'_>]) -> Option<Figure> {
     let (from, to) = span(runs, |run| run.trace.times().unwrap_or((f64::INFINITY, f64::NEG_INFINITY)));
     let (low, high) = span(runs, |run| (least(&run.trace.pairs), quantile(&run.trace.pairs, 1.0)));

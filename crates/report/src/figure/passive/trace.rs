@@ -31,20 +31,20 @@ pub struct PassiveTrace {
     pub(super) equal_sizes: Cloud,
     /// Round trips of all pairs, over the sum of the two IP lengths in bytes.
     pub(super) both_sizes: Cloud,
-    /// Number of pairs outside the range.
+    /// Number of pairs outside the range of the figures.
     pub(super) left_out: u64,
     levels: ThinnedTimes,
     /// Round trips of ping, by [`PingSource`].
     pings: [(Cloud, PointGrid); 2],
     pub(super) rate: TimeBins<SumJoin>,
-    /// Matched packets of both directions.
+    /// Number of matched packets of both directions, per time bin.
     pub(super) packets: TimeBins<SumJoin>,
     pub(super) variation: [TimeBins<MaxJoin>; 2],
     pub(super) least: [Option<i64>; 2],
 }
 
 impl PassiveTrace {
-    /// Creates a trace of the pairs within `range` that also samples round trips every `every`.
+    /// Creates a trace of the pairs within `range`. Their round trips are also sampled once per `every`.
     pub fn new(every: Span, range: FigureRange) -> PassiveTrace {
         let tally = || PointGrid::new(2, MAX_CELLS, 1);
         let width = every.0.max(1_000_000);

@@ -106,7 +106,7 @@ fn table(grid: &ComparisonGrid) -> ScreenTable {
     ScreenTable { heads: heads.to_vec(), lines: lines.collect(), name: MAX_NAME_COLUMNS, most: MAX_LINES }
 }
 
-/// Returns the difference that determines the outcome.
+/// Returns the difference that determines the outcome of `c`; `None` if the runs are not comparable or there is none.
 fn chosen(c: &Comparison) -> Option<Difference> {
     c.chosen().filter(|_| c.outcome != ComparisonOutcome::Refused)
 }

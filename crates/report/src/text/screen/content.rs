@@ -149,7 +149,7 @@ pub(super) fn uses(streams: &[ScreenStream<'_>], labels: &[String], relation: Re
     uses_of(&answers, relation)
 }
 
-/// Returns the profiles of `answers`, each with its name.
+/// Returns one line for each profile in `answers`, which are pairs of label and answer.
 pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<ProfileLine> {
     let mut names: Vec<&String> = answers.iter().flat_map(|(_, a)| a.profiles.keys()).collect();
     // Sort in the order of `PROFILES`, with the user's own profiles at the end.
@@ -191,7 +191,7 @@ pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<Pr
     names.into_iter().filter_map(one).collect()
 }
 
-/// Host that sent a one-way stream.
+/// Host that sent a one-way stream: `client` or `server`; `None` for round trips.
 pub(super) fn sender(s: &Summary) -> Option<&'static str> {
     s.direction().map(|direction| match direction {
         Direction::Up => "client",

@@ -18,14 +18,14 @@ struct TimelineSlot {
 /// Largest delay and number of lost packets in each of at most 1024 equally long slots of a test.
 #[derive(Clone, Debug)]
 pub struct Timeline {
-    /// Start of the first slot.
+    /// Start of the first slot, in ns; `None` before the first packet.
     origin: Option<i64>,
     /// Length of a slot, in ns.
     width: i128,
     slots: Vec<TimelineSlot>,
     /// Number of packets.
     packets: u64,
-    /// Smallest and largest delay.
+    /// Smallest and largest delay, in ns; `None` if nothing arrived.
     range: Option<[i64; 2]>,
     /// Value subtracted from delays when they are printed, in ns.
     shift: i64,
@@ -172,7 +172,7 @@ impl Timeline {
         self.relative
     }
 
-    /// Smallest and largest delay, as printed.
+    /// Smallest and largest delay, as printed, in ns; `None` if nothing arrived.
     pub(super) fn range(&self) -> Option<[i64; 2]> {
         let [low, high] = self.range?;
         let shift = if self.relative { low } else { self.shift };

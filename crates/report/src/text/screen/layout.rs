@@ -12,7 +12,7 @@ use jitlat_core::units::eng3;
 
 /// Maximum number of rows: the 24 of the smallest common terminal, minus one for the prompt.
 pub const MAX_ROWS: usize = 23;
-/// Minimum width of the layout.
+/// Minimum width of the layout, in columns.
 const MIN_COLUMNS: usize = 60;
 /// Number of columns before the text of a section.
 const MARGIN: usize = 7;
@@ -78,7 +78,8 @@ fn cut(text: &str, width: usize) -> String {
     kept.collect::<String>() + dots
 }
 
-/// Returns the end of `text` that fits into `width` columns, for paths, whose end is more informative.
+/// Returns the end of `text` that fits into `width` columns, with dots at its start if it is cut: the end of a name is
+/// more informative.
 fn cut_before(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();

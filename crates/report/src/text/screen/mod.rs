@@ -37,7 +37,7 @@ const MAX_NAMED_LOGS: usize = 4;
 /// A stream to be shown.
 #[derive(Clone, Copy, Debug)]
 pub struct ScreenStream<'a> {
-    /// Name, if several are shown.
+    /// Name of the stream, shown if there are several streams.
     pub label: &'a str,
     /// Figures of the stream.
     pub summary: &'a Summary,
@@ -128,7 +128,7 @@ impl Screen {
         self
     }
 
-    /// Names the files with the packets.
+    /// Sets the names of the files with the packets.
     #[must_use]
     pub fn logged_to(mut self, logs: &[String]) -> Screen {
         // Leave out names of many logs, which are in the user's command line.

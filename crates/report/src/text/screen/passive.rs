@@ -79,7 +79,7 @@ impl Screen {
     }
 }
 
-/// Returns the result in one sentence.
+/// Returns the result in one sentence, with its level.
 fn found(r: &PassiveResult) -> (Level, String) {
     let s = &r.summary;
     if !r.is_measured() {

@@ -25,9 +25,9 @@ pub(super) enum DelayKnowledge {
     Bounded(i64, f64),
     /// Two clocks: the subtracted correction, whose error is unknown.
     Unbounded(i64),
-    /// Two clocks whose difference is unknown.
+    /// Two clocks whose offset is unknown.
     Unknown,
-    /// Two clocks whose estimate contradicts the delays.
+    /// Two clocks whose estimated offset contradicts the delays.
     Contradicted,
     /// Two clocks, one of which was set during the test.
     Set,
@@ -68,7 +68,7 @@ impl DelayKnowledge {
         }
     }
 
-    /// Checks an estimate: no packet arrives before it was sent.
+    /// Checks an estimated clock offset: a corrected delay cannot be negative by more than the error.
     fn checked(shift: i64, error: f64, least: Option<i64>) -> DelayKnowledge {
         match least {
             Some(least) if (least.saturating_sub(shift) as f64) < -error => DelayKnowledge::Contradicted,
@@ -110,8 +110,9 @@ pub(super) struct FigureRow {
 /// Headings of the columns, without the first.
 const HEADS: [&str; 7] = ["verdict", "delay p50", "p99", "+/-", "jitter p99", LOST, "buffer"];
 
-/// Heading of the losses, without and with intervals.
+/// Heading of the losses without intervals.
 const LOST: &str = "lost";
+/// Heading of the losses with their intervals.
 const LOST_WITH_INTERVAL: &str = "lost (95 %)";
 
 impl FigureRow {
@@ -181,12 +182,12 @@ fn p99(d: &Distribution) -> Option<f64> {
     d.percentile(P99).filter(|_| d.n >= MIN_PACKETS_FOR_P99).map(|ns| ns as f64)
 }
 
-/// Returns the 99th percentile of the jitter: of `without`, if a clock was set, else of `raw`.
+/// Returns the 99th percentile of the jitter, in ns: that of `without` if a clock was set, otherwise that of `raw`.
 fn jitter(without: Option<&JitterWithoutStep>, raw: &Distribution) -> Option<f64> {
     without.map_or_else(|| p99(raw), |without| Some(without.p99_ns as f64))
 }
 
-/// Returns the jitter of a stream during which a clock was set, without that step.
+/// Returns the jitter without the clock step; `None` if no clock was set during the stream.
 pub(super) fn without_step(s: &Summary) -> Option<&JitterWithoutStep> {
     s.answer.as_ref()?.without_clock_step.as_ref()
 }
@@ -224,8 +225,8 @@ fn figures(of: RowFigures<'_>) -> [String; 6] {
     ]
 }
 
-/// Returns a row of median and 99th percentile of the delay and the 99th percentile of its variation, in ns, with the basis
-/// of the delay.
+/// Returns a row of three times in ns: median of the delay, 99th percentile of the delay, and 99th percentile of the
+/// jitter. `error` describes the basis of the delay.
 pub(super) fn row_of(
     label: &str,
     ns: Option<[f64; 3]>,
@@ -285,7 +286,7 @@ pub(super) fn describe_buffer(ns: Option<i64>) -> String {
     }
 }
 
-/// Formats a share in percent with two digits: `0.014`, `0.40`, `3.2`, `31`.
+/// Formats a share in percent with two significant digits: `0.014`, `0.40`, `3.2`, `31`.
 pub(super) fn percent(share: f64) -> String {
     let value = (100.0 * share).clamp(0.0, 100.0);
     match value {
@@ -378,7 +379,8 @@ fn turned(lines: &[StyledCells]) -> Vec<StyledCells> {
     (0..columns).map(|k| lines.iter().filter_map(|line| line.get(k).cloned()).collect()).collect()
 }
 
-/// Pads the cells to the width of their column: the first column left-aligned, the others right-aligned.
+/// Pads the cells to the width of their column: the first column left-aligned, the others right-aligned. `None` if the
+/// lines do not fit into `width`.
 fn aligned(lines: &[StyledCells], width: usize) -> Option<Vec<StyledCells>> {
     let columns = lines.first().map_or(0, Vec::len);
     let widest = |k: usize| lines.iter().filter_map(|l| l.get(k)).map(|c| c.0.chars().count()).max();

@@ -8,7 +8,7 @@ use jitlat_core::sweep::{ConfidenceLevel, Estimate, SweepGrid, SweepPoint};
 use jitlat_core::units::eng3;
 use jitlat_verdict::sweep::{changes, severity};
 
-/// Maximum width of the name of a combination.
+/// Maximum width of the name of a combination, in columns.
 const MAX_NAME_COLUMNS: usize = 26;
 /// Maximum number of lines of the table.
 const MAX_LINES: usize = 9;

@@ -22,8 +22,8 @@ const SAID: [&str; 9] = [
     "tcp",
 ];
 
-/// Warnings that come first, because the figures do not cover the whole test, a firewall explains losses, or the
-/// figures are those of another class of service.
+/// Codes of warnings that come first, because the figures do not cover the whole test, a firewall explains losses, or
+/// the figures are those of another class of service.
 const FIRST: [&str; 8] = [
     "incomplete",
     "requests_prohibited",
@@ -102,7 +102,8 @@ pub(super) fn warnings(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<S
     sorted(streams, labels).into_iter().map(|(_, text)| text).collect()
 }
 
-/// Returns each warning once, and true if it is listed last.
+/// Returns each warning once. The flag before it is true if the warning follows the other notes, false if it precedes
+/// them.
 fn sorted(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(bool, String)> {
     let mut warnings: Vec<(bool, String)> = Vec::new();
     for (stream, label) in streams.iter().zip(labels) {
@@ -161,7 +162,7 @@ fn clocks(s: &Summary) -> Option<String> {
     })
 }
 
-/// States that the jitter of the table excludes steps of a clock.
+/// States that the jitter of the table excludes steps of a clock; `None` if no clock was set.
 fn clock_steps(received: &[&Summary]) -> Option<String> {
     let ways = received.iter().filter_map(|s| s.two_way.as_ref()).flat_map(|t| [&t.up, &t.down]);
     let ways = ways.flatten().filter_map(|way| way.without_clock_step.as_ref());
@@ -182,7 +183,7 @@ fn stamps(s: &Summary) -> &'static str {
     }
 }
 
-/// Explains the row of a local queue, which the path's delay does not include.
+/// Explains the row of the local queue: the path's delay does not include that queue.
 fn local_queue(received: &[&Summary]) -> Option<&'static str> {
     let queue = received.iter().find_map(|s| shown_queue(s))?;
     Some(match queue.bounded {
@@ -207,14 +208,14 @@ fn lost_stamps(received: &[(&str, &Summary)]) -> Option<String> {
     })
 }
 
-/// Lists the profiles whose traffic differs from that of the test.
+/// Lists the profiles whose traffic differs from that of the test; `None` if there are none.
 fn other_traffic(received: &[&Summary]) -> Option<String> {
     let profiles = received.iter().find_map(|s| s.answer.as_ref())?.profiles.iter();
     let limits = profiles.filter_map(|(name, suits)| Some((name.as_str(), suits.limits.as_deref()?)));
     jitlat_verdict::other_traffic(limits)
 }
 
-/// Describes the punctuality of the senders of `received`, each with its name.
+/// Describes the punctuality of the senders of `received`, each with its name; `None` if it is unknown.
 fn senders(received: &[(&str, &Summary)]) -> Option<String> {
     let errors: Vec<_> = received
         .iter()

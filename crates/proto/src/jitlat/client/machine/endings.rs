@@ -12,10 +12,10 @@ use crate::jitlat::server::linger;
 use jitlat_core::session::Ending;
 use jitlat_core::{Span, SteadyTime, Transport, units};
 
-/// Timeout of the answer at the end of the streams, in addition to three round trips: long enough for TCP to repeat a
-/// lost segment several times.
+/// Timeout of the server's answer at the end of the streams, in addition to three round trips: long enough for TCP to
+/// repeat a lost segment several times.
 const ANSWER_TIMEOUT: Span = Span::millis(3500);
-/// Additional time after a stream over TCP, whose data may fill a queue on the path.
+/// Addition to [`ANSWER_TIMEOUT`] after a stream over TCP, whose data may fill a queue on the path.
 const TCP_BACKLOG_TIMEOUT: Span = Span::seconds(15);
 /// Note in the log of a test whose control connection was cut silently.
 const FETCHED_AGAIN: &str =
@@ -48,7 +48,7 @@ impl ClientMachine {
         self.events.push_back(ClientEvent::Failed(failure));
     }
 
-    /// Sends the reason to the server, then fails.
+    /// Sends `nak` to the server, then fails with `failure`.
     pub(super) fn abort(&mut self, nak: Nak, failure: ConversationFailure) {
         if self.connected {
             self.outgoing.push_back(Message::Nak(nak));

@@ -40,7 +40,7 @@ pub struct ClientMachine {
     /// True while decoding waits until all messages have been sent: a proof covers the conversation in order.
     hold: bool,
     connected: bool,
-    /// Reason why the connection ended. Bytes received before the end are still read.
+    /// Reason why the connection ended; `None` while it is open. Bytes received before the end are still read.
     closed_behind: Option<String>,
     round: Option<Round>,
     probes: Vec<ClockProbe>,
@@ -140,7 +140,7 @@ struct ClientFlow {
     stopped: bool,
     /// True if the flow is finished on this host.
     settled: bool,
-    /// Number of packets that the remote sender reports as sent.
+    /// Number of packets that the remote sender reports as sent; `None` before its report.
     far_sent: Option<u32>,
     /// True if the remote receiver has finished.
     far_finished: bool,

@@ -91,7 +91,7 @@ impl ClientMachine {
         self.conclude();
     }
 
-    /// Emits the records of a flow received by this host.
+    /// Emits the records of a flow that were received by this host.
     pub(super) fn hand_out(&mut self, i: usize) {
         self.measured |= self.flows[i].collection.received.is_some();
         while let Some(block) = self.flows[i].collection.take_block() {
@@ -196,12 +196,13 @@ impl ClientMachine {
     }
 }
 
-/// True if these are results of a server that was stopped during the test.
+/// True if `results` come from a server that was stopped during the test.
 fn is_by_stopped_server(results: Option<&Results>) -> bool {
     results.is_some_and(|r| r.failure.as_deref() == Some(SERVER_STOPPED))
 }
 
-/// Merges the facts about a host; newer ones replace older ones.
+/// Merges the facts about a host before and after the test. If both contain a fact, the newer one is used, except for
+/// facts about the time before the test.
 fn merge_facts(before: &HostFacts, after: &HostFacts) -> HostFacts {
     let mut notes = before.notes.clone();
     notes.extend(after.notes.iter().filter(|n| !before.notes.contains(n)).cloned());

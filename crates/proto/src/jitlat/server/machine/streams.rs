@@ -47,7 +47,7 @@ impl ServerMachine {
         self.enter(ServerStage::Admitting, now.steady + ENGINE_TIMEOUT);
     }
 
-    /// Checks each flow against the limits, and returns its maximum transfer.
+    /// Checks each flow against the limits, and returns its maximum transfer within any window.
     pub(super) fn grant(&self, request: &Request) -> Result<Vec<TransferLoad>, LimitRefusal> {
         let limits = self.limits();
         if request.flows.len() > limits.flows {
@@ -60,8 +60,8 @@ impl ServerMachine {
         request.flows.iter().map(|flow| grant(&flow.spec)).collect()
     }
 
-    /// Checks that the client may use these ports. In version 3, the client's own port is the source port of
-    /// its greeting.
+    /// Checks that the client may use the ports in `spec`. In version 3, the client's own port is not checked, because
+    /// it is the source port of its greeting.
     fn check_ports(&self, spec: &TestSpec) -> Result<(), LimitRefusal> {
         let (here, there) = match spec.direction() {
             Direction::Up => (spec.dst_port, spec.src_port),
@@ -270,7 +270,7 @@ impl ServerMachine {
         }
     }
 
-    /// Ends every stream early, because the server is stopped: the client can fetch what it measured so far.
+    /// Ends every stream early, because the server is stopped. The client can still fetch the results so far.
     pub(super) fn cut_all(&mut self, now: Tick) {
         for i in 0..self.flows.len() {
             let id = FlowId(i as u8);
