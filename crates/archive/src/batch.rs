@@ -89,8 +89,9 @@ impl PreparedTest {
             line.clear();
             // Store the row as a reader of the log would read it, without fields for which the log has no column.
             let stored = text.write(&mut line, &row).then(|| text.read(&line)).flatten();
-            let stored = stored
-                .ok_or_else(|| ArchiveError::Impossible(format!("packet {k} is not a row of a log")))?;
+            let stored = stored.ok_or_else(|| {
+                ArchiveError::Impossible(format!("packet {k} cannot be written as a row of a log"))
+            })?;
             count(&line);
             intake.row(&stored)?;
         }

@@ -90,7 +90,9 @@ impl TestHeader {
     pub fn of_metadata(value: impl Fn(&str) -> Option<String>) -> Result<Vec<TestHeader>, ArchiveError> {
         let impossible = |problem: String| Err(ArchiveError::Impossible(problem));
         let Some(version) = value(VERSION_KEY) else {
-            return impossible(format!("it has no metadata {VERSION_KEY}, so it is not a table of packets"));
+            return impossible(format!(
+                "the metadata {VERSION_KEY} is missing, so this is not a table of packets"
+            ));
         };
         if version != VERSION.to_string() {
             return impossible(format!(
@@ -239,7 +241,7 @@ impl<F: FnMut(&LogRow) -> Result<(), ArchiveError>> Parts for LogSplitter<F> {
 }
 
 /// Reason for refusing a log whose checksum changes while it is read.
-pub(crate) const CHANGED: &str = "it changed while it was read: add it after its test has ended";
+pub(crate) const CHANGED: &str = "the log changed while it was read: add it after the test has ended";
 
 /// Reads a file line by line and computes the checksum of all bytes read.
 pub(crate) struct ChecksumReader {
@@ -308,7 +310,7 @@ pub(crate) fn take_rows(
             None => {
                 others += line.len();
                 if others > MAX_TEXT_BYTES {
-                    let problem = "more than 64 MiB of it are not rows written by jitlat";
+                    let problem = "more than 64 MiB of the log are not rows written by jitlat";
                     return Err(ArchiveError::Unsuitable { path: path.to_owned(), problem });
                 }
                 parts.line(&line);

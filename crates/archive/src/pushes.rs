@@ -37,7 +37,7 @@ pub struct Pushed {
     pub stored: u64,
     /// Total number of tests that were dropped here because they were too old.
     pub dropped: u64,
-    /// Total number of tests that the collector refused, or that could not be read here.
+    /// Total number of tests that the collector refused, or that could not be read from this archive.
     pub refused: u64,
     /// Reason for the most recent refusal; null if no test was refused.
     pub reason: Option<String>,

@@ -484,8 +484,8 @@ impl Archive {
         if !pool::has(figure) {
             let pooled = jitlat_core::scalars::SCALARS.iter().filter(|f| pool::has(f)).map(|f| f.key);
             return Err(ArchiveError::Usage(format!(
-                "{} is a figure of one test and of no period: `jitlat archive ls --figure {}` shows that of each test; of a \
-                 period there are {}",
+                "{} applies to single tests, not to periods: `jitlat archive ls --figure {}` shows it for each test. Figures \
+                 of periods: {}",
                 figure.key,
                 figure.key,
                 pooled.collect::<Vec<_>>().join(", ")

@@ -401,7 +401,7 @@ pub fn pruned(done: &Pruned) -> String {
     let mut text = format!("removed the packets of {packets_of} ({files}, {bytes}) and {tests}\n");
     if *waited > 0 {
         let waited = counted(*waited, "test");
-        text += &format!("{waited} still waiting for a collector: counted as dropped\n");
+        text += &format!("{waited} that were waiting for a collector: not sent, counted as dropped\n");
     }
     text
 }
@@ -413,7 +413,7 @@ pub fn checked(found: &Checked) -> String {
     let mut text = format!("{tests}, {files}, {}\n", size(*bytes));
     for (n, noun, what) in [
         (unfinished, "unfinished file", "removed"),
-        (superfluous, "file", "removed: all tests are stored elsewhere"),
+        (superfluous, "file", "removed: all of their tests are stored in other files"),
         (entered, "test", "added to the catalogue after a crash"),
     ] {
         if *n > 0 {

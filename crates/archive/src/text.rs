@@ -101,7 +101,7 @@ impl LogText {
                 Some(row) => {
                     if !self.text.write(&mut self.out, row) {
                         return Err(ArchiveError::Impossible(
-                            "a packet lacks a time that its log format needs".to_owned(),
+                            "a packet has no value for a time that its log format requires".to_owned(),
                         ));
                     }
                     self.written += 1;

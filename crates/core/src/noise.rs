@@ -104,7 +104,7 @@ impl fmt::Display for NoiseFloor {
 
 /// Error: the text does not describe a [`NoiseFloor`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{text}' lacks {key}= with a number of nanoseconds")]
+#[error("'{text}' has no {key}= with a number of nanoseconds")]
 pub struct NoNoise {
     text: String,
     key: &'static str,

@@ -233,7 +233,7 @@ pub enum SpecError {
     Burst,
     /// Random gaps cannot be drawn.
     #[error(
-        "such gaps cannot be drawn: give times above 0 and up to a day, the shortest first, and a deviation of at most \
+        "these gaps cannot be drawn: times must be above 0 and at most a day, with the shortest time first, and a deviation of at most \
          ten times the mean"
     )]
     Gaps,

@@ -54,7 +54,7 @@ pub struct SavedAnalysis {
 #[non_exhaustive]
 pub enum StateError {
     /// The bytes do not begin like a state.
-    #[error("this is not a saved state of jitlat")]
+    #[error("this is not a saved analysis of jitlat")]
     NotAState,
     /// This program does not support the version.
     #[error("the state has version {0}; this program reads versions 1 and 2")]

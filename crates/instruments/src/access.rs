@@ -164,7 +164,7 @@ impl AccessRules {
                 (Some(path), DIGESTS) => digest_key = Some(key(path)?),
                 (Some(_), COLLECT) => {
                     return Err(AccessError::Refused(format!(
-                        "services.{name}.key-file: hosts that push use the key of their [[host]] in the monitor's file; leave it out"
+                        "services.{name}.key-file: hosts that push are authenticated with the key of their [[host]] in the monitor's file; leave it out"
                     )));
                 }
                 (Some(path), _) => {

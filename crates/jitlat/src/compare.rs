@@ -76,7 +76,7 @@ pub struct CompareArgs {
     pub seed: u64,
     /// Exit with status 1 on worse, different, loss>1%, jitter-p99>+20% …
     ///
-    /// worse: jitter, delay or loss is worse beyond chance. The condition is a verdict, a figure of any run (loss>1%, jitter-p99>30ms, mos<3.8), or its change from the
+    /// worse: jitter, delay or loss is worse than chance explains. The condition is a verdict, a figure of any run (loss>1%, jitter-p99>30ms, mos<3.8), or its change from the
     /// first column (jitter-p99>+5ms, jitter-p99>+20%, loss>+0.5%, mos<-0.3). May be repeated.
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<FailCondition>,
@@ -143,7 +143,7 @@ pub fn run(args: &CompareArgs) -> Result<ExitStatus> {
 /// Shows the runs over the numeric key `along`.
 fn show_along(args: &CompareArgs, runs: &[LabelledRun], along: &RunKey) -> Result<ExitStatus> {
     if let Some((output, _)) = args.outputs.needing(ReportParts::PAGE) {
-        bail!("{} is for comparisons: with --along use --plots, --csv or --json", output.spelling());
+        bail!("{} applies to comparisons; with --along use --plots, --csv or --json", output.spelling());
     }
     // Give each direction of a test its own row, because the directions are different paths.
     let itself = runs::rows_of_themselves(runs, &RunKey::Label);

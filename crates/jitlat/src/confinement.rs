@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Confinement")]
 pub struct ConfinementArgs {
-    /// User to run as if the server is started as root
+    /// User that the server runs as when root starts it
     ///
     /// Default: the owner of the folder of --late-packets, otherwise nobody.
     #[arg(long, value_name = "NAME")]

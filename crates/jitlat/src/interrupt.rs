@@ -48,7 +48,7 @@ impl Signals {
     pub fn to_stop_or_reload() -> Result<Signals> {
         let reload = Arc::new(AtomicBool::new(false));
         flag::register(SIGHUP, reload.clone())
-            .context("installing a handler of SIGHUP, which reads the file again")?;
+            .context("installing the SIGHUP handler, which reads the monitor's file again")?;
         Signals::new(stop_at(&[SIGINT, SIGTERM])?, reload)
     }
 

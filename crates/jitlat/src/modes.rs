@@ -68,12 +68,12 @@ pub fn check(name: &str, command: &Command, given: &ArgMatches) -> Result<()> {
             let read: Vec<String> =
                 [outputs(), length, named(&["resume", "log_level", "log_format"])].concat();
             let of_plan = ids::<SweepArgs>().into_iter().filter(|id| !read.contains(id));
-            none(of_plan.collect(), "--resume takes it from the file")
+            none(of_plan.collect(), "--resume takes this option from the file")
         }
         "spp" if !spp::POINTS.iter().any(|id| with(id)) => {
             let unread =
                 ids::<spp::LivePointArgs>().into_iter().filter(|id| !spp::POINTS.contains(&id.as_str()));
-            none(unread.collect(), "it applies only to live points (-i, -I, -r, -R, --follow)")
+            none(unread.collect(), "this option applies only to live points (-i, -I, -r, -R, --follow)")
         }
         _ => Ok(()),
     }

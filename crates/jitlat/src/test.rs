@@ -275,7 +275,7 @@ impl TestObservers {
 /// Describes how to fetch the results that a server still stores.
 fn offer<'a>(logs: impl Iterator<Item = &'a Path>) -> String {
     let logs: String = logs.map(|log| format!(" --collect {}", log.display())).collect();
-    format!("if the server still runs, it stores its results for a while: jitlat{logs}")
+    format!("the server stores its results for a limited time; to fetch them: jitlat{logs}")
 }
 
 /// Records in the result of a complete test that its log could not be stored, and the `reason`. The figures are

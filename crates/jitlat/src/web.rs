@@ -38,7 +38,7 @@ pub struct WebArgs {
     /// TOKEN.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Let a proxy in front check users, and accept any host name in requests
+    /// Let a proxy in front check users; accept any host name in requests
     #[arg(long, conflicts_with = "token_file")]
     behind_proxy: bool,
     #[command(flatten)]

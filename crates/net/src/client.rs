@@ -157,7 +157,7 @@ fn name_advice(host: &str) -> String {
 
 fn advice(error: &io::Error, server: &str) -> String {
     let advice = match error.kind() {
-        io::ErrorKind::ConnectionRefused => return format!("is {server} running there, on this port?"),
+        io::ErrorKind::ConnectionRefused => return format!("is {server} running on that host and port?"),
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
             "is the host up, and does a firewall let the control port through?"
         }

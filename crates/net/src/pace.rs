@@ -128,7 +128,7 @@ impl Pacing {
         if let Some(priority) = self.realtime
             && let Err(e) = sys::schedule_fifo(priority)
         {
-            notes.push(format!("no SCHED_FIFO at priority {priority}: {e}"));
+            notes.push(format!("cannot set SCHED_FIFO priority {priority}: {e}"));
             lacking.push(Capability::SysNice);
         }
         lacking.retain(|c| !c.is_held());

@@ -63,9 +63,9 @@ fn page(c: &Checkup, findings: &[Finding], options: &TextOptions) -> String {
 
 fn verdict(findings: &[Finding]) -> &'static str {
     match findings.iter().map(|f| f.level).max() {
-        Some(Level::Bad) => "Do not measure with this host until the bad findings are fixed.",
+        Some(Level::Bad) => "Do not measure with this host until the problems rated bad are fixed.",
         Some(Level::Poor) => {
-            "This host affects its measurements: fix the poor findings, or test with --doctor, which states the host's share."
+            "This host affects its measurements: fix the problems rated poor, or test with --doctor, which states the host's share."
         }
         Some(Level::Note) => "This host is fit for measurements, down to its noise floor.",
         _ => "This host is fit for measurements.",

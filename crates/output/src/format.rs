@@ -166,7 +166,7 @@ pub fn write_each<'a>(
 /// Warns that a file of packets is not written because only totals are known.
 pub fn not_written(path: &Path) {
     warn!(
-        "{} is not written: no single packets are known here (for a one-way LaMP test the server has them: jitlat \
+        "{} is not written: only totals are known here, not single packets (for a one-way LaMP test the server has them: jitlat \
          serve --late-packets DIR)",
         path.display()
     );

@@ -40,7 +40,7 @@ fn of_mean(i: &Inference) -> Option<String> {
             let ends = ends(LEVELS.map(|(_, p)| of_batches(batch, p)));
             format!(" with confidence (Student, of {} batches because {correlated}), {ends}", batch.k)
         }
-        Some(_) => format!(": no interval, because {correlated}, and so are batches of them"),
+        Some(_) => format!(": no interval, because {correlated}, and so are the means of batches"),
         None => format!(": no interval, because {correlated}"),
     })
 }
@@ -119,7 +119,7 @@ mod tests {
                     3.100000 ms; 99%: 500.000 us to 3.500000 ms";
         assert_eq!(text, format!("{mean}\n{precise}"));
         let batch = correlated().batch.map(|batch| BatchMeans { independent: false, ..batch });
-        let mean = "mean latency: no interval, because consecutive packets are correlated by 0.83, and so are batches of them";
+        let mean = "mean latency: no interval, because consecutive packets are correlated by 0.83, and so are the means of batches";
         assert_eq!(lines(Inference { batch, ..correlated() }), format!("{mean}\n{precise}"));
         let unknown =
             QuantileInterval { absent: Some(NoInterval::NotRecorded), ..QuantileInterval::default() };

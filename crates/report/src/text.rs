@@ -83,7 +83,7 @@ pub fn both(up: &Summary, down: &Summary, options: &TextOptions) -> String {
         page.heading("Both directions");
         let sum = i128::from(there) + i128::from(back);
         let sum = units::full(sum.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
-        page.item(&format!("smallest latency up + down = {sum}: the clock error cancels in this sum"));
+        page.item(&format!("smallest latency up + down = {sum}: the clock offset cancels in this sum"));
     }
     page.text
 }

@@ -164,19 +164,19 @@ impl Profile {
         if !written(&self.name) {
             Some("a name is missing")
         } else if self.payload < jitlat_core::spec::HEADER_LEN {
-            Some("payload is at least 12 bytes")
+            Some("payload must be at least 12 bytes")
         } else if !(1e-3..=60_000.0).contains(&self.period_ms) {
             Some("period_ms must be between 0.001 and 60000")
         } else if !(1.0..=86_400.0).contains(&self.duration_s) {
-            Some("duration_s is between 1 and 86400")
+            Some("duration_s must be between 1 and 86400")
         } else if self.dscp > 63 {
-            Some("dscp is at most 63")
+            Some("dscp must be at most 63")
         } else if !rising(self.delay_ms) || !rising(self.missing) || self.missing[2] > 1.0 {
             Some(
-                "delay_ms and missing need three rising limits each, for good, fair and poor; missing is a share up to 1",
+                "delay_ms and missing need three rising limits each, for good, fair and poor; the limits of missing must not exceed 1",
             )
         } else if !(0.0..=60_000.0).contains(&self.own_ms) {
-            Some("own_ms is between 0 and 60000")
+            Some("own_ms must be between 0 and 60000")
         } else {
             None
         }

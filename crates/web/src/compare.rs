@@ -243,7 +243,7 @@ fn result(found: &ComparedPeriods) -> Markup {
     html! {
         p { "First: " (name(&found.first)) br; "Second: " (name(&found.second)) }
         @if found.streams.is_empty() {
-            p.headline.note { "The two parts have no tests of the same kind." }
+            p.headline.note { "The two sides of the comparison have no tests of the same kind." }
         }
         @for compared in &found.streams {
             @let what = described(&compared.stream);

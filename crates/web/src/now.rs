@@ -210,7 +210,7 @@ fn headline(all: &Now) -> Markup {
     };
     let mut text = match &bad[..] {
         [] if silent.is_empty() => "All streams are good or fair, and none is silent.".to_owned(),
-        [] => "No stream was poor or bad in its last test.".to_owned(),
+        [] => "No stream was poor or bad in its newest test.".to_owned(),
         few @ ([_] | [_, _] | [_, _, _]) => {
             let said = few.iter().map(|s| {
                 let since = s.bad_since_ns.map_or(0, |at| all.now_ns.saturating_sub(at));

@@ -412,7 +412,7 @@ fn others(view: &PathPage) -> Markup {
             @for (name, shown) in ShownQuantity::NAMES {
                 (link(&view.with(view.course.id, shown, view.here()), shown == view.shown, name))
             }
-            (link(&compare, false, "Compare with the period before"))
+            (link(&compare, false, "Compare with the previous period"))
             @if view.can_run { (link(&format!("/run?host={dst}"), false, "Test it now")) }
         }
     }
@@ -493,7 +493,7 @@ fn drawing(view: &PathPage) -> Markup {
     let columns: Vec<ChartPeriod> = course.periods.iter().zip(&view.pools).map(column).collect();
     let two_way = course.stream.direction == "both";
     let quantity = match (view.shown, two_way) {
-        (ShownQuantity::Jitter, _) => "jitter: delay above the smallest of each test",
+        (ShownQuantity::Jitter, _) => "jitter: delay above the smallest delay of each test",
         (ShownQuantity::Delay, true) => "round trip",
         (ShownQuantity::Delay, false) => "one-way delay, as measured",
     };

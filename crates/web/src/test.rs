@@ -17,7 +17,7 @@ pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> 
         return Ok(without(&listed, "Its packets were removed to save space; its figures remain."));
     }
     if listed.packets > asked.app.limits.packets {
-        let why = format!("It is too large for a report here: run jitlat archive show DIR {id}.");
+        let why = format!("It is too large for a report on this page: run jitlat archive show DIR {id}.");
         return Ok(without(&listed, &why));
     }
     report(archive, id, &listed)

@@ -12,7 +12,7 @@ pub(super) fn check(mut column: &[u8]) -> Result<(), String> {
     while !column.is_empty() {
         let (unpacked, packed) = header(&mut column).ok_or_else(|| "a page without a header".to_owned())?;
         if unpacked > MAX_PAGE_BYTES {
-            return Err(format!("a page claims {unpacked} bytes"));
+            return Err(format!("a page has an impossible size: {unpacked} bytes"));
         }
         let packed = usize::try_from(packed).ok();
         column = packed.and_then(|n| column.get(n..)).ok_or_else(|| "a page is truncated".to_owned())?;

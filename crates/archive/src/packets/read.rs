@@ -121,14 +121,14 @@ fn guarded<T>(file: &Path, call: impl FnOnce() -> ParquetResult<T>) -> Result<T,
 fn load(file: &mut File, path: &Path, piece: &Piece) -> Result<Bytes, ArchiveError> {
     let damaged = ArchiveError::damaged(path);
     if piece.bytes > MAX_ROW_GROUP_BYTES {
-        return Err(damaged(format!("one of its parts claims {} bytes", piece.bytes)));
+        return Err(damaged(format!("a part has an impossible size: {} bytes", piece.bytes)));
     }
     let mut bytes = Vec::new();
     let read =
         file.seek(SeekFrom::Start(piece.start)).and_then(|_| file.take(piece.bytes).read_to_end(&mut bytes));
     read.map_err(ArchiveError::io("reading", path))?;
     if bytes.len() as u64 != piece.bytes {
-        return Err(damaged("it is shorter than it was".to_owned()));
+        return Err(damaged("the file is shorter than when it was written".to_owned()));
     }
     if XxHash3_128::oneshot(&bytes) != piece.sum {
         return Err(damaged(format!("the bytes from {} on do not match their checksum", piece.start)));
@@ -228,7 +228,7 @@ fn decode(path: &Path, footer: &[u8]) -> Result<ParquetMetaData, ArchiveError> {
         (name.to_owned(), physical, i16::from(!required), 0)
     });
     if !theirs.eq(mine) {
-        return Err(damaged("its columns are not the columns of packets".to_owned()));
+        return Err(damaged("the columns are not those of a packet file".to_owned()));
     }
     Ok(metadata)
 }
@@ -395,7 +395,7 @@ impl TestRows {
             }
             if open.values.wide.iter().any(|x| *x != id) {
                 return Err(ParquetError::General(
-                    "it contains packets of another test at this position".to_owned(),
+                    "the packets of another test are stored where the catalogue expects this test".to_owned(),
                 ));
             }
             for (column, reader) in COLUMNS.iter().zip(&mut open.columns) {

@@ -18,7 +18,7 @@ use crate::twoway::Processing;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-const MISMATCH: &str = "the test is two-way and its analysis one-way, or the reverse";
+const MISMATCH: &str = "one of the test and its analysis is one-way, the other two-way";
 const COUNTS: &str = "inconsistent counts";
 
 /// State of an analysis in its stored form.

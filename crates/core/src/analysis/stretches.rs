@@ -336,7 +336,7 @@ impl Stretches {
     /// Replaces this state by a stored one, after checking that a stream can have produced it.
     pub fn restore(&mut self, read: Stretches, rows: u64) -> Result<(), Impossible> {
         let numbers = read.length == self.length;
-        require(numbers, "stretches of another length")?;
+        require(numbers, "the stretches have a different length")?;
         let StretchSeam { again, first, from, left_out } = read.seam;
         let shown = again <= read.length / OVERLAP * 2 && again <= first && from <= first && left_out >= 0;
         require(shown && (again > 0 || first == 0), "an impossible range of repeated packets")?;

@@ -20,7 +20,7 @@ pub struct Counts {
     pub invalid: u64,
     /// Number of packets that did not arrive intact and in time.
     pub lost: u64,
-    /// Number of lost packets that arrived intact but after the waiting time; 0 if no waiting time is set.
+    /// Number of lost packets that arrived intact but after the timeout; 0 if no timeout is set.
     pub late: u64,
     /// Number of accepted packets that were reordered, that is, that arrived after a packet sent later (RFC 4737).
     pub out_of_sequence: u64,

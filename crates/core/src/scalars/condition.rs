@@ -63,7 +63,7 @@ impl GradeSubject {
 #[non_exhaustive]
 pub enum ConditionError {
     /// The text has neither `<` nor `>`.
-    #[error("'{0}' has neither < nor >: write loss>1%")]
+    #[error("'{0}' has neither < nor >; for example: loss>1%")]
     NoComparison(String),
     /// The scalar does not exist.
     #[error(transparent)]
@@ -145,7 +145,7 @@ impl Selector {
         match self.scalar.unit {
             ScalarUnit::Share => match text.strip_suffix('%') {
                 Some(percent) => Ok(number(percent)? / 100.0),
-                None => Err(QuantityError::new(format!("'{text}' is not a percentage: write 1%"))),
+                None => Err(QuantityError::new(format!("'{text}' is not a percentage; for example: 1%"))),
             },
             ScalarUnit::Time => quantity::signed_time(text).map(|span| span.0 as f64),
             ScalarUnit::Bytes => quantity::bytes(text).map(|n| n as f64),

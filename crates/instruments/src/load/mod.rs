@@ -200,7 +200,7 @@ fn send(load: &LoadSpec, test: &OneWay, end: &Stop, flowing: &AtomicUsize) -> Re
     };
     let analysed = test.analyse(&jitlat_verdict::options(), end, &mut notice).map_err(|e| {
         e.while_doing(format!(
-            "the load {load} could not be sent (it needs a `jitlat serve`; see --load-host)"
+            "the load {load} could not be sent (the load needs a `jitlat serve`; see --load-host)"
         ))
     })?;
     let summary = analysed.into_iter().next().map(|a| a.summary);

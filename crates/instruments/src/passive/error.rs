@@ -44,7 +44,7 @@ pub enum PassiveError {
     )]
     FilesAlone,
     /// Digests do not contain the flow of a packet.
-    #[error("flows and prefixes need a point on this host: digests identify packets but not their flows")]
+    #[error("flows and prefixes need a point on this host, because digests do not contain the flow")]
     NoFlows,
     /// Matching like the CAIA tool needs complete captures.
     #[error("matching like the CAIA tool is for files: it needs the whole of both captures")]
@@ -77,7 +77,7 @@ pub enum PassiveError {
     PointFailed(LivePoint),
     /// A capture contains no TCP packets.
     #[error("no TCP segment in {name}: {packets} IP packets, {skipped} frames without a known IP packet{}",
-        if *.filtered { "; a filter selected some hosts and ports only" } else { "" })]
+        if *.filtered { "; a filter selected only some hosts and ports" } else { "" })]
     NoTcp {
         /// Names of the captures, in one text.
         name: String,

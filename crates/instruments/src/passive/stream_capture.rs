@@ -182,7 +182,7 @@ impl EndedCapture {
         }
         if delays.is_empty() && !connections.is_empty() && has_packets {
             notes.push(
-                "the capture lacks the beginning of the test's connection: no delay can be explained"
+                "the capture does not contain the beginning of the test's connection, so the causes of delays are unknown"
                     .to_owned(),
             );
         }
@@ -289,7 +289,7 @@ fn run(
         }
     }
     if let Some(e) = writer.and_then(|mut w| w.flush().err()).or(unsaved) {
-        seen.notes.push(format!("saving the capture failed before its end: {e}"));
+        seen.notes.push(format!("the capture was not saved completely: {e}"));
     }
     seen.drops = capture.drops();
     seen

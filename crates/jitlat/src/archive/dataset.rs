@@ -92,7 +92,7 @@ fn check(report: &ReportArgs, live: LiveArgs) -> Result<()> {
     ];
     if let Some((_, name)) = output.into_iter().chain(others).find(|(is_given, _)| *is_given) {
         bail!(
-            "--{name} is about a single test, but --dataset has figures of groups of tests: use --json FILE"
+            "--{name} applies to a single test, but --dataset writes figures of groups of tests: use --json FILE"
         );
     }
     for condition in &report.fail_if {

@@ -42,17 +42,17 @@ enum Verb {
     Query(QueryArgs),
     /// Compare a path before and after a time
     Compare(ArchiveCompareArgs),
-    /// Write stored tests as logs, as they were added
+    /// Write stored tests as logs, identical to those added
     Export(ArchiveExportArgs),
     /// Merge small packet files into larger ones
     Compact(WhereArgs),
-    /// Remove old tests or packets, but no figures of periods
+    /// Remove old tests or packets; figures of periods remain
     Prune(PruneArgs),
     /// Show tests pushed to collectors (waiting, dropped) or received from other hosts
     Pushes(PushesArgs),
     /// Check all data against checksums, and repair the archive after a crash
     Fsck(FsckArgs),
-    /// Convert an archive of an older version to the newest
+    /// Convert an archive to the newest version
     Migrate(WhereArgs),
 }
 

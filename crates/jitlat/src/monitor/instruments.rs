@@ -141,8 +141,8 @@ fn refused(groups: Vec<String>) -> Vec<(String, String)> {
         ("names", "write profile = \"voice\" in the test"),
         ("name", "results get the name of the test"),
         ("key_file", "keys are set in [[host]] and [serve]"),
-        ("doctor", "the slots of a monitor leave no time for it: leave it out"),
-        ("path", "the slots of a monitor leave no time for it: leave it out"),
+        ("doctor", "the slots of a monitor leave no time for this: leave the option out"),
+        ("path", "the slots of a monitor leave no time for this: leave the option out"),
         ("capture", "not in a monitor, which does not capture its tests: leave this option out"),
     ];
     let mut list: Vec<(String, String)> =

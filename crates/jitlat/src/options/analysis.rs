@@ -40,7 +40,7 @@ pub struct AnalysisArgs {
     /// Add delay percentiles to the JSON that count losses as infinite (RFC 7679)
     #[arg(long)]
     pub unconditional: bool,
-    /// Count packets whose delay differs from mean and median by at most this
+    /// Count packets whose delay differs from the mean and the median by at most this time
     ///
     /// For example 500us. The shares are in the report, in tables and in `--fail-if 'within-median<95%'`.
     #[arg(long, value_name = "T", value_parser = quantity::duration, conflicts_with = "streaming")]

@@ -27,7 +27,7 @@ pub struct LoadArgs {
     /// Control port of the server that receives the load
     #[arg(long, value_name = "PORT", default_value_t = CONTROL_PORT, requires = "load")]
     pub load_port: u16,
-    /// File with the key shared with that server (default: the test's)
+    /// File with the key shared with the load's server (default: the test's)
     #[arg(long, value_name = "FILE", requires = "load")]
     pub load_key_file: Option<PathBuf>,
 }

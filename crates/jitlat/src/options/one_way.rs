@@ -135,7 +135,7 @@ pub struct StreamArgs {
     pub packets: u64,
     /// Send for this long instead of -n (30s, 10m; bare number: seconds)
     ///
-    /// A sender that cannot keep the rate is stopped when it exceeds this time by a tenth, but at least 1 s. The
+    /// A sender that cannot keep the rate is stopped when the test exceeds this time by a tenth (at least 1 s). The
     /// report then notes that packets were not sent.
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub duration: Option<Span>,

@@ -209,10 +209,10 @@ pub struct SppArgs {
     /// Accepted for old scripts: packets are always filtered
     #[arg(short = 'P', hide = true)]
     pub filter: bool,
-    /// Accepted for old scripts, see -P.
+    /// Accepted for old scripts, like -P.
     #[arg(short = 'H', hide = true, value_name = "HASH")]
     pub hash: Option<String>,
-    /// Accepted for old scripts, see -P.
+    /// Accepted for old scripts, like -P.
     #[arg(short = 'v', hide = true, value_name = "MASK")]
     pub verbosity: Option<u32>,
 }
@@ -378,7 +378,7 @@ impl SppArgs {
             );
         }
         if let (true, Some((output, _))) = (names > 0, self.report.outputs.needing(ReportParts::STREAMS)) {
-            bail!("{} applies to one capture: leave out it or --label", output.spelling());
+            bail!("{} applies to one capture: leave out this option or --label", output.spelling());
         }
         let apart = self.per_flow || self.per_prefix.is_some();
         if self.compat && (self.log.is_some() || !self.report.fail_if.is_empty() || apart) {

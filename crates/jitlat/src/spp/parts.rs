@@ -152,7 +152,7 @@ pub fn join(args: &SppArgs) -> Result<ExitStatus> {
         && before.max(after) > Span(0)
     {
         warn!(
-            "parts are missing: the captures have packets {} before and {} after the joined parts, which are in no figure",
+            "parts are missing: the captures have packets {} before and {} after the joined parts; no figure includes these packets",
             duration(before),
             duration(after)
         );

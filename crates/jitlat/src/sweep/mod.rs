@@ -71,7 +71,7 @@ pub struct SweepArgs {
     /// Transports of one-way tests: udp,tcp
     #[arg(long, value_name = "LIST", value_parser = lists::transports)]
     pub transports: Option<LevelList>,
-    /// Accepted for clarity: one-way tests are the default.
+    /// Accepted for clarity: one-way tests are the default
     #[arg(long, hide = true, help = "Run one-way tests (the default)")]
     pub one_way: bool,
     /// Packets per run
@@ -135,7 +135,7 @@ impl SweepArgs {
             [] => Ok(true),
             [name, ..] if two_way.len() < count => {
                 bail!(
-                    "--proto: {name} measures round trips, but others one direction: sweep one kind at a time"
+                    "--proto: {name} measures round trips, but other protocols measure one direction: sweep one kind at a time"
                 )
             }
             [name, ..] if self.one_way => bail!("--one-way: {name} measures round trips"),

@@ -93,13 +93,13 @@ pub fn run(args: &TcpArgs) -> Result<ExitStatus> {
     }
     if draws && args.captures.iter().any(|p| p.as_os_str() == STDIN) {
         bail!(
-            "figures need two readings of the capture, but standard input can be read only once: give a file"
+            "drawing figures reads the capture twice, but standard input can be read only once: give a file"
         );
     }
     if args.follow
         && (args.captures.len() > 1 || draws || args.captures.iter().any(|p| p.as_os_str() == STDIN))
     {
-        bail!("--follow reads one folder or file, once: leave out other captures and figures");
+        bail!("--follow reads a single folder or file, and only once: leave out other captures and figures");
     }
     let stop = interrupt::stop()?;
     let captures = TcpCaptures {

@@ -53,7 +53,7 @@ impl CaptureTableReader<'_, '_> {
         let hosts = match table.texts("host") {
             Some(names) => names.iter().filter_map(|name| self.host(name)).collect(),
             None => {
-                table.missing("host", "host = \"NAME\", where it captures");
+                table.missing("host", "host = \"NAME\", the host that captures");
                 Vec::new()
             }
         };

@@ -60,7 +60,7 @@ fn check_keys(table: &TableReader<'_>, hosts: &[Host], from: &[usize]) {
         table.fault(
             "from",
             format!(
-                "a collector identifies hosts by their keys: give {} a key of its own (key-file = \"NAME.key\" in [[host]])",
+                "a collector identifies hosts by their keys: give {} its own key (key-file = \"NAME.key\" in [[host]])",
                 keyless.join(", ")
             ),
         );
@@ -71,7 +71,7 @@ fn check_keys(table: &TableReader<'_>, hosts: &[Host], from: &[usize]) {
             let (a, b) = (&hosts[*other].name, &hosts[*one].name);
             table.fault(
                 "from",
-                format!("{a} and {b} have the same key, so each could push as the other: give each its own"),
+                format!("{a} and {b} have the same key, so each could push as the other: give each host its own key"),
             );
         }
     }

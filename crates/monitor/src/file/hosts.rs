@@ -50,7 +50,7 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
         });
     }
     if hosts.is_empty() && !file.root.iter().any(|(k, _)| k.get_ref() == HOST.name) {
-        let example = "write [[host]] with name and address for each";
+        let example = "write a [[host]] section with name and address for each host";
         file.faults.add(&(0..0), format!("the file has no hosts: {example}"));
     }
     hosts

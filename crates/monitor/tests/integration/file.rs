@@ -398,12 +398,14 @@ fn what_is_wrong_with_collectors_is_named_with_its_place() {
     assert_eq!(
         printed_faults(&keyless),
         [
-            "14:1: a collector identifies hosts by their keys: give madrid a key of its own (key-file = \"NAME.key\" in [[host]])"
+            "14:1: a collector identifies hosts by their keys: give madrid its own key (key-file = \"NAME.key\" in [[host]])"
         ]
     );
     let same = KEYED.replace("madrid.key", "berlin.key") + collector;
     assert_eq!(
         printed_faults(&same),
-        ["12:1: berlin and madrid have the same key, so each could push as the other: give each its own"]
+        [
+            "12:1: berlin and madrid have the same key, so each could push as the other: give each host its own key"
+        ]
     );
 }

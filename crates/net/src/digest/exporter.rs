@@ -304,7 +304,7 @@ impl DigestConversation<'_> {
             let offered = service.interfaces.join(", ");
             return Err((
                 DigestRefusal::Interface,
-                format!("'{}' is not offered, only {offered}", ask.interface),
+                format!("'{}' is not offered; offered: {offered}", ask.interface),
             ));
         };
         let live = InterfaceCapture::open(interface, service.settings)

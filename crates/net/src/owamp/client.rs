@@ -349,8 +349,7 @@ impl<'a> OwampTest<'a> {
                 OwampClientEvent::Received(received) => self.received(&received),
                 OwampClientEvent::Fetched(sid, data) => {
                     if let Some(stream) = self.streams.iter_mut().find(|s| s.sid() == Some(sid)) {
-                        stream.data =
-                            data.map_err(|why| format!("the server does not deliver its records: {why}"));
+                        stream.data = data.map_err(|why| format!("cannot fetch the server's records: {why}"));
                     }
                 }
                 OwampClientEvent::Over => return Ok(Some(None)),

@@ -27,7 +27,7 @@ pub(crate) const DEFAULT_TTL: u8 = 64;
 
 /// Error message if raw frames are to be sent from a host to itself.
 pub(crate) const LOOPBACK: &str =
-    "the kernel accepts no whole frames on its loopback interface: raw sockets reach other hosts only";
+    "the kernel does not accept whole frames on the loopback interface: raw sockets only reach other hosts";
 
 /// Puts packets into frames, and extracts packets from frames.
 pub struct PacketFraming {
@@ -97,7 +97,7 @@ pub fn open(
     let largest = mtu.saturating_sub(frame::beneath(to.ip()));
     if payload > largest {
         return Err(unsupported(format!(
-            "raw frames are not fragmented: {payload} bytes do not fit; at most {largest} do on this path"
+            "raw frames are not fragmented: {payload} bytes are too long; the maximum on this path is {largest}"
         )));
     }
     let (interface, mac) = interface(from.ip(), marking)?;
@@ -142,7 +142,9 @@ pub fn open_ethernet(
     // If the kernel does not know the path MTU, that of Ethernet applies.
     let largest = sys::path_mtu(owner.as_fd(), to.is_ipv6()).map_or(1500, |mtu| mtu as usize);
     if payload > largest {
-        return Err(unsupported(format!("{payload} bytes do not fit into a frame, which holds {largest}")));
+        return Err(unsupported(format!(
+            "{payload} bytes do not fit into a frame: the maximum is {largest}"
+        )));
     }
     let packets = packet_socket(&interface, &lamp_frame::only_to(mac))?;
     let owner: UdpSocket = owner.into();

@@ -25,8 +25,8 @@ pub enum Carrier {
 }
 
 /// Error message if round trips to a broadcast address are requested.
-const BROADCAST: &str = "this is a broadcast address: everybody on the segment would be asked, and nobody answers. Name one \
-                         host, or flood the segment with requests alone by --proto lamp --broadcast";
+const BROADCAST: &str = "this is a broadcast address, and hosts do not answer requests to it: name one host, or send requests \
+                         to the whole segment with --proto lamp --broadcast";
 
 /// Addresses, DSCP, priority and TTL of packets.
 #[derive(Clone, Debug, Default)]

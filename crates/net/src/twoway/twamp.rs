@@ -21,7 +21,7 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum TwampError {
     /// Connecting failed.
-    #[error("cannot connect to the TWAMP server at {to}: {source}; is one running there, on this port?")]
+    #[error("cannot connect to the TWAMP server at {to}: {source}; is one running on that host and port?")]
     Connect {
         /// Address of the server.
         to: SocketAddr,

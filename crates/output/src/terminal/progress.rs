@@ -297,7 +297,7 @@ impl ProgressStream {
         }
         let runs = match figures.runs {
             0 | 1 => String::new(),
-            n => format!(" in {n} runs (longest {})", figures.longest),
+            n => format!(" in {n} bursts (longest {})", figures.longest),
         };
         Some(format!("{} missing{runs}, delay {delay}, jitter 99% {jitter}", figures.missing))
     }

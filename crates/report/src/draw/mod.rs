@@ -69,9 +69,9 @@ pub fn card_files(first: &FirstScreen) -> impl Iterator<Item = Result<(String, V
 #[non_exhaustive]
 pub enum DrawError {
     /// The scale is outside the supported range.
-    #[error("drawing a figure: the scale {0} is out of range (0.1 to 16)")]
+    #[error("cannot draw the figure: the scale {0} is out of range (0.1 to 16)")]
     Scale(String),
     /// The PNG encoder failed.
-    #[error("drawing a figure: encoding it as PNG failed: {0}")]
+    #[error("cannot draw the figure: PNG encoding failed: {0}")]
     Encode(String),
 }

@@ -96,9 +96,9 @@ impl ComparedQuantity {
         let corrected = runs.iter().filter(|r| r.correction.is_some()).count();
         if runs.iter().any(|r| r.raw_clocks) {
             return Some(match corrected {
-                0 => "Not corrected for clock differences; -L corrects known differences.".into(),
+                0 => "Not corrected for clock offsets; -L corrects known offsets.".into(),
                 n => format!(
-                    "{n} of {} runs corrected by the clock estimate, the others not corrected.",
+                    "{n} of {} runs are corrected by the clock estimate; the others are not.",
                     runs.len()
                 ),
             });
@@ -174,7 +174,9 @@ pub fn cdfs(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Figur
     }
     notes.extend(subject.position(runs));
     if !drawn_exactly {
-        notes.push("Curves of runs known by their summary join the edges of its histogram.".into());
+        notes.push(
+            "Curves of runs without stored packets connect the edges of the summary's histogram.".into(),
+        );
     }
     let series = curves.into_iter().take(MAX_CURVES).zip(0u8..).map(|((name, d, points), k)| {
         let name = format!("{name} (n = {})", group_thousands(&d.n.to_string()));

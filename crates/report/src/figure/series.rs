@@ -209,7 +209,7 @@ pub fn dejitter(run: &DrawnRun<'_>) -> Option<Figure> {
         ));
     } else if worst > floor {
         notes.push(format!(
-            "The lower edge stands for no loss at all; one packet of this run is {}.",
+            "The lower edge stands for no loss; one packet of this run is {}.",
             value_label(AxisUnit::Share, 1.0 / sent)
         ));
     }

@@ -148,7 +148,7 @@ fn verdict(page: &mut Page, row: &str, c: &Comparison, _options: &TextOptions) {
         page.marked(
             "warning:",
             Some(WordStyle::Poor),
-            &format!("{}; the difference may be caused by that", printable(&u.text)),
+            &format!("{}: this may be the cause of the difference", printable(&u.text)),
         );
     }
     if c.outcome == ComparisonOutcome::Refused {

@@ -343,7 +343,7 @@ fn hosts(page: &mut Page, s: &Summary) {
     }
     if let Some(i) = &s.intended_latency {
         page.item(&format!(
-            "delay counted from due times: min {}, mean {}, largest {}; jitter 99% {}, 99.9% {}",
+            "delay from the scheduled send time: min {}, mean {}, max {}; jitter 99% {}, 99.9% {}",
             eng4(i.min),
             eng4_f64(i.mean),
             eng4(i.max),

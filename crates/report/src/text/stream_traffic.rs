@@ -46,8 +46,8 @@ fn delay_causes(t: &mut String, direction: Direction, e: &DelayCauses) {
     );
     for c in &e.causes {
         let what = match c.cause {
-            DelayCause::WindowFull => "waited here: the receiver's window was full",
-            DelayCause::Sender => "waited here for another reason",
+            DelayCause::WindowFull => "waited in this host: the receiver's window was full",
+            DelayCause::Sender => "waited in this host for another reason",
             DelayCause::Fast => "retransmitted after duplicate acknowledgements",
             DelayCause::Timeout => "retransmitted after silence",
             DelayCause::Behind => "waited behind retransmitted data",

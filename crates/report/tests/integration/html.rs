@@ -241,7 +241,7 @@ const SAID: [Said; 4] = [
             "sent 1500 received 1456 unique and valid 1441 lost 59 (3.93 %) longest loss 9 in a row duplicates 15 (1.03 %)",
             "jitter (PDV) 0 ns 3.019 ms 1.378 ms 3.928 ms 57.80 ms 92.29 ms 93.87 ms 9.038 ms",
             "sent 20.00 ms 50.00 16.00 kbps received 20.82 ms 48.03 15.37 kbps",
-            "loss-run-mean 2.68 mean length of a run of losses burst-ratio 2.58",
+            "loss-run-mean 2.68 mean length of a loss burst burst-ratio 2.58",
             "Command to repeat the test: jitlat 198.51.100.20 -n 1500 -l 40 -p 20ms",
             "1441 packets: enough for the 99.9th percentile",
         ],

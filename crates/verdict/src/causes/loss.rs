@@ -40,7 +40,7 @@ pub const PERIODIC: CauseRule = CauseRule {
     id: CauseId::PeriodicLoss,
     threshold: "as random loss, in six events or more, of which nine in ten are a multiple of one period apart, within 6 % or \
                 a packet; a token bucket would lose a larger share, or nothing at first",
-    source: "definition: loss at regular times is a separate cause; RFC 2697 (token bucket)",
+    source: "definition: loss at regular intervals is a separate cause; RFC 2697 (token bucket)",
     find: |case| find(case, CauseId::PeriodicLoss),
 };
 
@@ -92,7 +92,7 @@ fn why(case: &Case<'_>, law: &LossLaw, part_s: Option<[f64; 2]>) -> String {
     }
 }
 
-/// Minimum burst ratio at which the mean length of loss runs is used as the length of bursts.
+/// Minimum burst ratio at which the mean length of loss bursts is used as the length of bursts.
 const MIN_ADJACENT_RATIO: f64 = 1.5;
 
 /// Number of parts of a test whose loss ratios are compared.
@@ -169,7 +169,7 @@ mod tests {
                 LossManner::Policed,
                 "2.0 % lost at even intervals or at peaks of the rate, without additional delay: a rate limit drops them",
             ),
-            (&PERIODIC, LossManner::Periodic, "2.0 % lost at regular times: 1 packet every 500 ms"),
+            (&PERIODIC, LossManner::Periodic, "2.0 % lost at regular intervals: 1 packet every 500 ms"),
             (
                 &SIZE_DEPENDENT,
                 LossManner::BySize(700),

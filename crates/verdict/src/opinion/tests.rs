@@ -42,7 +42,7 @@ fn the_worst_finding_comes_first_and_names_the_reason() {
     assert_eq!(lossy.level, Level::Bad);
     assert_eq!(lossy.findings[0].code, "loss");
     assert!(
-        lossy.headline.starts_with("Bad: 20 % of packets lost at regular times, every 1.0 s"),
+        lossy.headline.starts_with("Bad: 20 % of packets lost at regular intervals, every 1.0 s"),
         "{}",
         lossy.headline
     );
@@ -157,8 +157,8 @@ fn a_sample_resolves_so_much() {
     let table = [
         (2, ", too few for the 99th percentile"),
         (99, ", too few for the 99th percentile"),
-        (100, " resolve the 99th percentile, but none finer"),
-        (999, " resolve the 99th percentile, but none finer"),
+        (100, " resolve the 99th percentile, but no higher one"),
+        (999, " resolve the 99th percentile, but no higher one"),
         (1000, " resolve the 99.9th percentile, but do not bound it from above"),
         (3699, " resolve the 99.9th percentile, but do not bound it from above"),
         (3700, " resolve the 99.9th percentile and bound it from both sides"),
@@ -185,7 +185,7 @@ fn a_sample_resolves_so_much() {
     );
     s.inference.p99.effective_n = Some(400.0);
     let text = sample(&s).unwrap();
-    assert!(text.contains("are correlated, resolve the 99th percentile, but none finer."), "{text}");
+    assert!(text.contains("are correlated, resolve the 99th percentile, but no higher one."), "{text}");
 }
 
 #[test]

@@ -92,7 +92,7 @@ pub fn sample(packets: u64, dependent: bool, effective: Option<f64>, tcp: bool) 
     let effective = effective.map(|n| n as u64).filter(|n| dependent && *n < packets);
     let finest = match effective.unwrap_or(packets) {
         0..100 => ", too few for the 99th percentile",
-        100..1000 => " resolve the 99th percentile, but none finer",
+        100..1000 => " resolve the 99th percentile, but no higher one",
         1000..3700 => " resolve the 99.9th percentile, but do not bound it from above",
         _ => " resolve the 99.9th percentile and bound it from both sides",
     };

@@ -228,7 +228,12 @@ pub fn policing(share: f64, span: LossSpan) -> String {
 /// Describes losses that repeat every `period_s` seconds, with `length` lost packets on average.
 pub fn periodic_loss(share: f64, period_s: f64, length: f64, span: LossSpan) -> String {
     let each = if length < 1.05 { "1 packet".to_owned() } else { format!("{length:.1} packets on average") };
-    format!("{} lost at regular times: {each} every {}{}", percent(share), time(1e9 * period_s), span.text())
+    format!(
+        "{} lost at regular intervals: {each} every {}{}",
+        percent(share),
+        time(1e9 * period_s),
+        span.text()
+    )
 }
 
 /// Describes the loss of packets of `size` bytes and more.

@@ -68,7 +68,7 @@ const HISTOGRAMS: [(&str, &str, Distributed); 3] = [
     ("jitlat_delay_seconds", "Delay as measured; one-way delays include the clock offset.", |_, s| {
         s.delay.histogram()
     }),
-    ("jitlat_delay_variation_seconds", "Delay above the smallest of its test.", |_, s| {
+    ("jitlat_delay_variation_seconds", "Delay above the smallest delay of the same test.", |_, s| {
         s.variation.histogram()
     }),
     ("jitlat_test_loss_ratio", "Loss ratio of each test.", |s, _| losses(&s.losses)),
@@ -100,7 +100,7 @@ pub fn families(tally: &MetricsTally, archive: &Archive) -> Result<Vec<SampleFam
     });
     families.push(SampleFamily {
         name: "jitlat_slots",
-        help: "Slots of the monitor's timetable by result: measured, or the reason why not.",
+        help: "Slots of the monitor's timetable by result: measured, or the reason for not measuring.",
         kind: FamilyKind::Counter,
         samples: slots.collect(),
     });

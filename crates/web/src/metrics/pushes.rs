@@ -21,7 +21,7 @@ const PUSHED: [OfPush; 4] = [
     ),
     (
         "jitlat_push_refused",
-        "Tests that a collector refused, or that could not be read here.",
+        "Tests that a collector refused, or that could not be read from this archive.",
         FamilyKind::Counter,
         |p| Some(p.refused as f64),
     ),

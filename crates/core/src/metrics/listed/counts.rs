@@ -56,7 +56,7 @@ impl Metric for PacketCounts {
         .lower_is_better()
         .openmetrics("packets_lost"),
     Scalar::new("late", "late packets", ScalarUnit::Packets, ScalarGetter::Count(|s| Some(s.test()?.counts.late)))
-        .about("lost packets that arrived intact but after the waiting time")
+        .about("lost packets that arrived intact but after the timeout")
         .source("RFC 7680")
         .lower_is_better()
         .only(Applies::WHOLE)

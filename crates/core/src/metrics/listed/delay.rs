@@ -58,7 +58,7 @@ impl Metric for Pdv {
             .source("RFC 5481 §4.2")
             .lower_is_better(),
         Scalar::new("pdv-median", "jitter median", ScalarUnit::Time, ScalarGetter::Real(|s| s.pdv().median))
-            .about("median delay above the smallest delay (PDV): the middle value, or the mean of the two")
+            .about("median delay above the smallest delay (PDV): the middle value, or the mean of the two middle values")
             .source("RFC 5481 §4.2")
             .lower_is_better(),
         Scalar::new("pdv-stddev", "jitter std dev", ScalarUnit::Time, ScalarGetter::Real(|s| s.pdv().stddev))
@@ -106,7 +106,7 @@ impl Metric for Latency {
             ScalarUnit::Time,
             ScalarGetter::Real(|s| s.latency().median),
         )
-        .about("median raw delay: the middle value, or the mean of the two")
+        .about("median raw delay: the middle value, or the mean of the two middle values")
         .source("RFC 2330 §11.3")
         .lower_is_better()
         .headline(),

@@ -56,7 +56,7 @@ impl Metric for LossMetric {
             ScalarUnit::Count,
             ScalarGetter::Count(|s| Some(s.loss()?.periods)),
         )
-        .about("runs of consecutive losses")
+        .about("loss bursts (consecutive losses)")
         .source("RFC 3357 §4")
         .lower_is_better(),
         Scalar::new(
@@ -65,7 +65,7 @@ impl Metric for LossMetric {
             ScalarUnit::Packets,
             ScalarGetter::Count(|s| Some(s.loss()?.longest())),
         )
-        .about("length of the longest run of losses")
+        .about("length of the longest loss burst")
         .source("RFC 3357 §6.3")
         .lower_is_better()
         .headline()
@@ -76,7 +76,7 @@ impl Metric for LossMetric {
             ScalarUnit::Packets,
             ScalarGetter::Real(|s| s.loss()?.gilbert.mean_burst),
         )
-        .about("mean length of a run of losses")
+        .about("mean length of a loss burst")
         .source("RFC 3357 §6.3")
         .lower_is_better(),
         Scalar::new(
@@ -85,7 +85,7 @@ impl Metric for LossMetric {
             ScalarUnit::Plain { decimals: 2 },
             ScalarGetter::Real(|s| s.loss()?.gilbert.burst_ratio),
         )
-        .about("mean length of loss runs divided by the mean length for random loss at the same ratio; above 1 is bursty")
+        .about("mean length of loss bursts divided by the mean length for random loss at the same ratio; above 1 is bursty")
         .source("G.107 §3.5")
         .lower_is_better(),
         Scalar::new(

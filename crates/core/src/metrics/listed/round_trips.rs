@@ -119,7 +119,7 @@ impl Metric for RoundTripExtras {
             ScalarUnit::Packets,
             ScalarGetter::Count(|s| Some(s.two_way()?.not_answers.refused)),
         )
-        .about("ICMP messages of the far host that the port is closed")
+        .about("ICMP port-unreachable messages from the far host")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
         Scalar::new(
@@ -128,7 +128,7 @@ impl Metric for RoundTripExtras {
             ScalarUnit::Packets,
             ScalarGetter::Count(|s| Some(s.two_way()?.not_answers.prohibited)),
         )
-        .about("ICMP messages that a filter or policy prohibits the requests")
+        .about("ICMP messages reporting that a filter or policy prohibits the requests")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
         Scalar::new(

@@ -60,13 +60,13 @@ pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
         Argument::value(
             "owamp-bucket",
             "TIME",
-            "Width of the buckets of --as owstats, as owping's -b (default: 100us)",
+            "Width of the buckets of --as owstats, like owping's -b (default: 100us)",
             |text| bucket(text).map(drop),
         ),
         Argument::value(
             "owamp-percentiles",
             "LIST",
-            "Further percentiles of --as owstats, as owping's -a: 50,90,99",
+            "Further percentiles of --as owstats, like owping's -a: 50,90,99",
             |text| percentiles(text).map(drop),
         ),
     ],

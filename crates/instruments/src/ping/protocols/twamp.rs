@@ -54,7 +54,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
                 ("open", "Nothing is protected"),
                 ("authenticated", "Control encrypted; in test packets only the sequence number is protected"),
                 ("encrypted", "Control and test packets encrypted"),
-                ("mixed", "Control encrypted, test packets open"),
+                ("mixed", "Control encrypted, test packets unencrypted"),
             ],
         ),
         Argument::switch(

@@ -85,7 +85,10 @@ impl ChannelSender {
             let (hopeless, again): (Vec<&AlertMessage>, Vec<&AlertMessage>) =
                 due.left.iter().partition(|message| message.tries + 1 >= MAX_ATTEMPTS);
             if !hopeless.is_empty() {
-                warn!("[[notify]] {name}: {} messages were given up", hopeless.len());
+                warn!(
+                    "[[notify]] {name}: {} messages could not be delivered and were dropped",
+                    hopeless.len()
+                );
                 archive.give_up(&hopeless.iter().map(|m| m.id).collect::<Vec<_>>())?;
             }
             let tries = again.first().map_or(0, |message| message.tries);

@@ -55,8 +55,11 @@ pub(super) fn round_trips(run: &PassiveRun<'_>) -> Option<Figure> {
 }
 
 pub(super) fn band_note(l: &BandSpacing) -> String {
-    let what =
-        if l.of_differences { "Neighbouring round trips mostly differ by" } else { "The bands are apart by" };
+    let what = if l.of_differences {
+        "Neighbouring round trips mostly differ by"
+    } else {
+        "The distance between bands is"
+    };
     let fine = l.steps_per_coarser.map_or(String::new(), |k| format!(", {k} of which make one coarser step"));
     let why = if l.explained.is_empty() { String::new() } else { format!(": {}", l.explained.join("; ")) };
     format!("{what} {}{fine}{why}.", time(l.spacing_ns))

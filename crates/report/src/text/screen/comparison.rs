@@ -146,8 +146,9 @@ fn trust(grid: &ComparisonGrid) -> Vec<String> {
     for (row, c) in grid.rows.iter().flat_map(|row| row.comparisons.iter().map(move |c| (row, c))) {
         let unlike = c.unlike.iter().filter(|u| !u.what.is_vital());
         lines.extend(
-            unlike
-                .map(|u| format!("'{}': {}; the difference may be caused by that", name(row, &c.b), u.text)),
+            unlike.map(|u| {
+                format!("'{}': {}: this may be the cause of the difference", name(row, &c.b), u.text)
+            }),
         );
     }
     if let [(_, c)] = &grid.comparisons().collect::<Vec<_>>()[..] {

@@ -81,7 +81,7 @@ fn trust(r: &TcpResult) -> Vec<String> {
     let mut lines = Vec::new();
     if r.first.drops > 0 {
         lines.push(format!(
-            "the capture itself missed {}: they are not lost on the path",
+            "the capture itself missed {}: they were not lost on the path",
             count(r.first.drops, "packet")
         ));
     }

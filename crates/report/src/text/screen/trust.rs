@@ -85,7 +85,10 @@ fn reported(s: &Summary) -> Vec<String> {
     let mut said = describe_far_report(&report);
     if let (Some(min), Some(mean), Some(max)) = (report.min, report.mean, report.max) {
         let [min, mean, max] = [min, mean, max].map(|t| eng3(t.0 as f64));
-        said.insert(0, format!("delay by the server's clock and this one's: {min} to {max}, mean {mean}"));
+        said.insert(
+            0,
+            format!("delay from the server's clock and this host's clock: {min} to {max}, mean {mean}"),
+        );
     }
     said
 }
