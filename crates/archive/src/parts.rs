@@ -193,7 +193,7 @@ impl Assembly {
     pub fn finish(&mut self, mut push: impl FnMut(&PacketRecord)) -> Result<(), ArchiveError> {
         if !self.is_complete() {
             return Err(ArchiveError::Impossible(format!(
-                "only {} of the {} packets of the test were passed",
+                "only {} of the {} packets of the test were supplied",
                 self.taken, self.rows
             )));
         }

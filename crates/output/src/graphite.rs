@@ -16,7 +16,7 @@ pub static OUTPUT: Output = Output {
     needs: ReportParts::STREAMS.and(ReportParts::ROWS),
     ..Output::new(
         "graphite",
-        "Write lines for Graphite, per --interval or second",
+        "Write lines for Graphite, one set per --interval (default: 1s)",
         Destination::File,
         |report, path| {
             // Carbon stores one value per second.

@@ -108,8 +108,7 @@ impl PathLosses {
         }
     }
 
-    /// Returns the length of the longest gap that is not an outage, and the total length of these gaps, both in
-    /// seconds.
+    /// Returns the length of the longest gap and the total length of all gaps, in seconds, both without outages.
     pub fn gaps(&self) -> [f64; 2] {
         let gaps =
             self.gaps.iter().zip(&self.outage).filter(|(_, outage)| !**outage).filter_map(|(gap, _)| *gap);

@@ -1,4 +1,4 @@
-//! Findings about an ended stream, with all its packets in memory or in constant memory.
+//! Findings about an ended stream, from an analysis that stores all packets or from one in constant memory.
 
 use super::assemble::Findings;
 use super::engine::{Engine, Packets};

@@ -41,7 +41,7 @@ impl JitterEstimator {
         self.n == n && finite && self.scaled.unsigned_abs() <= 1 << 69
     }
 
-    /// Adds the packets that `whole` contains in addition to its earlier state `lead`. This requires that the first
+    /// Adds the packets that `whole` received after its earlier state `lead`. This requires that the first
     /// packets of `whole` no longer affect its estimate.
     pub(crate) fn join(&mut self, whole: JitterEstimator, lead: &JitterEstimator) {
         let Some(n) = whole.n.checked_sub(lead.n).filter(|n| *n > 0) else { return };

@@ -22,7 +22,7 @@ const FRAMES_PER_ATTEMPT: usize = 8 * FRAMES_PER_DELIVERY;
 /// Number of early frames that the learner always retains. Once they have been delivered, reading pauses
 /// until there is a matching plan.
 const MIN_PLAN_FRAMES: usize = 24 * FRAMES_PER_DELIVERY;
-/// Maximum duration of the pause in which a matching plan is made.
+/// Maximum time for which packet processing pauses while a matching plan is made.
 const PLAN_TIMEOUT: Span = Span::millis(3500);
 /// Maximum time by which one capture is read ahead of the other; further packets stay on disk.
 const MAX_LEAD: Span = Span::seconds(10);

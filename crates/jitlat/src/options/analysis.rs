@@ -37,7 +37,7 @@ pub struct AnalysisArgs {
     /// Trust the clocks of both hosts, and therefore absolute delays
     #[arg(long)]
     pub trust_clocks: bool,
-    /// Add delay percentiles to the JSON that count losses as infinite (RFC 7679)
+    /// Add to the JSON delay percentiles that count losses as infinite (RFC 7679)
     #[arg(long)]
     pub unconditional: bool,
     /// Count packets whose delay differs from the mean and the median by at most this time

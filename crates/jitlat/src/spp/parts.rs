@@ -26,7 +26,7 @@ const MAX_PLAN_BYTES: u64 = 64 << 20;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Parts")]
 pub struct PassivePartArgs {
-    /// Use only pairs whose first packet passes in this part of the captures
+    /// Use only pairs whose first packet is in this part of the captures
     ///
     /// A..B on the reference clock, in seconds since 1970 as in the lines, or with a + in seconds since the
     /// captures begin (+60..+120). Either may be left out.

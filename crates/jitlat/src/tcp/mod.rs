@@ -147,7 +147,9 @@ pub fn run(args: &TcpArgs) -> Result<ExitStatus> {
 /// Runs `--join`.
 fn join(args: &TcpArgs) -> Result<ExitStatus> {
     if args.outputs.draws() {
-        bail!("figures are drawn from captures: leave them out with --join");
+        bail!(
+            "--join cannot draw figures, because they need the captures: leave out the options for figures"
+        );
     }
     let parts = args.parts.states()?;
     if args.events && parts.iter().any(|part| part.pair.is_some()) {

@@ -131,7 +131,7 @@ impl Confinement {
         let (name, uid, gid) = match (&self.user, self.folders.first()) {
             (Some(name), _) => find(name).map(|user| (user.name, user.uid, user.gid))?,
             (None, Some(folder)) => {
-                let owner = folder.metadata().map_err(failed("reading who owns the folder"))?;
+                let owner = folder.metadata().map_err(failed("reading the owner of the folder"))?;
                 let (uid, gid) = (Uid::from_raw(owner.uid()), Gid::from_raw(owner.gid()));
                 (name_of(uid), uid, gid)
             }

@@ -32,8 +32,8 @@ impl Marks {
 }
 
 /// Sets all options that a stream needs, except the peer. Returns the kinds of stamps to expect, and notes
-/// about settings that were not possible. Should be called some time before the stream: the kernel begins to
-/// stamp received packets with a delay.
+/// about settings that were not possible. Should be called some time before the stream, because the kernel starts to
+/// stamp received packets only after a while.
 pub(crate) fn prepare_udp(
     socket: &UdpSocket,
     stamped: StampedPackets,

@@ -28,8 +28,8 @@ pub struct MatchCounts {
     /// Number of packets seen at the source point but not at the far point, although the far capture was
     /// running.
     pub lost: u64,
-    /// Number of packets seen only at the source point while the far capture was not running or dropped
-    /// packets. Whether they were lost is unknown.
+    /// Number of packets seen only at the source point while the far capture was not running, or was dropping packets.
+    /// Whether they were lost is unknown.
     pub outside: u64,
     /// Number of packets that arrived without having been seen at the source point.
     pub unseen: u64,

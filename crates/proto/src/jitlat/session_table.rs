@@ -123,7 +123,7 @@ struct SessionEntry {
     client: ClientAddress,
     memory: u64,
     grant: Grant,
-    /// Maximum transfer of the sent streams; zero once the test is over.
+    /// Maximum load that the sent streams cause; zero once the test is over.
     sent: TransferLoad,
     received: TransferLoad,
     /// Results, and the time at which they are removed; `None` while the test is running.

@@ -31,7 +31,7 @@ pub struct TracePlan {
     pub dscp: Dscp,
     /// Number of probes per hop.
     pub probes: u32,
-    /// Time between two probes to the same hop, because routers limit the rate of their answers.
+    /// Minimum time between two probes to the same hop: routers limit the rate of their answers.
     pub period: Span,
     /// Time between probes to neighbouring hops.
     pub spacing: Span,

@@ -25,7 +25,7 @@ pub fn section(first: &FirstScreen) -> Markup {
     }
 }
 
-/// Renders a statement after the word for its level.
+/// Renders a statement, preceded by the word for its level.
 pub fn finding(level: Level, word: &str, text: &str) -> Markup {
     html! {
         li.(level_word(level)) { span.level { (word) } " " span { (micro(text)) } }

@@ -292,7 +292,7 @@ fn hosts(page: &mut Page, s: &Summary) {
         format!("; up to {} of it intended, to read several packets at once", eng4(ns))
     });
     for (mean, max, what, besides) in [
-        (s.stamps.send_lag_mean_ns, s.stamps.send_lag_max_ns, "from the program to the sent stamp", ""),
+        (s.stamps.send_lag_mean_ns, s.stamps.send_lag_max_ns, "from the send call to the send stamp", ""),
         (
             s.stamps.receive_lag_mean_ns,
             s.stamps.receive_lag_max_ns,

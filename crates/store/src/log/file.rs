@@ -114,7 +114,7 @@ impl LogFile {
         Ok(LogFile { path, writer: rows.writer(output) })
     }
 
-    /// Creates the file for records with up to four times, in version 3.
+    /// Creates a file of version 3, for records with up to four timestamps.
     ///
     /// # Errors
     /// Same as [`LogFile::create`].

@@ -15,7 +15,7 @@ pub(super) enum BadResults {
     /// There are more results than the receiver of the stream may record.
     #[error("more than the maximum of {0} results")]
     TooMany(usize),
-    /// The server sent records of a flow that this host received, not the server.
+    /// The server sent records of a flow that it did not receive: the receiver is this host.
     #[error("the server sent records of a flow that this host received")]
     WrongReceiver,
     /// The counts in the summary differ from the received results.

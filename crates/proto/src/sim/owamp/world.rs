@@ -122,7 +122,7 @@ pub struct OwampSimOutcome {
     pub server_sent: u64,
     /// Number of bytes that the server sent on the control connection.
     pub server_control_bytes: u64,
-    /// True time at which nothing was left to do.
+    /// Simulated time at which both sides had finished.
     pub took: Span,
     /// Total number of events on both hosts.
     pub steps: u64,
