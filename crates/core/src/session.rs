@@ -48,6 +48,8 @@ pub enum Ending {
     Interrupted,
     /// The connection to the far host was lost.
     PeerLost,
+    /// The server was stopped during the test, and handed over what it had until then.
+    ServerStopped,
     /// Results could not be stored completely.
     StorageFailed,
     /// Unknown, because logs of versions 1 and 2 do not contain it, or because the log is truncated.
@@ -117,6 +119,9 @@ pub struct Session {
     pub server: HostFacts,
     /// Identifier of the results at the server, 16 hexadecimal digits.
     pub id: Option<String>,
+    /// TCP port of the server's control connection; `None` if there was none, or if it is unknown.
+    #[serde(default)]
+    pub control_port: Option<u16>,
     /// Name that the user gave the test.
     pub name: Option<String>,
     /// `key=value` tags that the user gave.
@@ -203,6 +208,7 @@ impl Session {
             client: HostFacts::default(),
             server: HostFacts::default(),
             id: None,
+            control_port: None,
             name: None,
             tags: Vec::new(),
             ending: Ending::Unknown,

@@ -227,6 +227,7 @@ impl SavedAnalysis {
         here.declared = None;
         here.sent = Some((mine + theirs) as u32);
         here.id = None;
+        here.control_port = here.control_port.filter(|port| next.session.control_port == Some(*port));
         here.date = None;
         here.ending = worse(here.ending, next.session.ending);
         here.receiver_drops =
@@ -307,8 +308,9 @@ fn worse(a: Ending, b: Ending) -> Ending {
         Ending::Complete => 0,
         Ending::Interrupted => 1,
         Ending::Unknown => 2,
-        Ending::PeerLost => 3,
-        Ending::StorageFailed => 4,
+        Ending::ServerStopped => 3,
+        Ending::PeerLost => 4,
+        Ending::StorageFailed => 5,
     };
     if rank(b) > rank(a) { b } else { a }
 }

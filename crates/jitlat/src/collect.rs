@@ -4,23 +4,20 @@ use crate::exit::ExitStatus;
 use crate::options::one_way::OneWayArgs;
 use crate::test::{self, TestObservers};
 use anyhow::{Result, bail};
-use jitlat_core::Direction;
-use jitlat_core::spec::CONTROL_PORT;
+use jitlat_core::{Direction, Session};
 use jitlat_instruments::one_way::InterruptedTest;
 use jitlat_instruments::{OneWay, Stop};
 use jitlat_output::input;
 use jitlat_output::screen::StreamOrigin;
 use std::path::{Path, PathBuf};
 
-/// Tag of a log with the server's control port, if it is not the usual one.
+/// Tag in which earlier logs contain the server's control port, unless it is the usual one.
 const PORT_TAG: &str = "control-port";
 
-/// Adds the control port to the log of `test`, unless it is the usual one.
-pub fn note_port(test: &mut OneWay) {
-    let port = test.settings.control_port;
-    if port != CONTROL_PORT {
-        test.annotations.tags.push((PORT_TAG.to_owned(), port.to_string()));
-    }
+/// Returns the control port of the server of `session`; `None` if its log does not contain it.
+fn control_port(session: &Session) -> Option<u16> {
+    let tagged = || session.tags.iter().find(|(key, _)| key == PORT_TAG)?.1.parse().ok();
+    session.control_port.or_else(tagged)
 }
 
 /// Returns the address of the server of the test with this log.
@@ -40,9 +37,8 @@ pub fn server(log: &Path) -> Result<String> {
 pub fn run(mut one_way: OneWay, logs: &[PathBuf], args: &OneWayArgs, stop: &Stop) -> Result<ExitStatus> {
     test::check(args, logs.len())?;
     let mut left = logs.iter().map(|log| read(log)).collect::<Result<Vec<InterruptedTest>>>()?;
-    let tags = left.iter().flat_map(|test| &test.session.tags);
-    let port = tags.filter(|(key, _)| key == PORT_TAG).find_map(|(_, port)| port.parse().ok());
-    if let Some(port) = port.filter(|_| one_way.settings.control_port == CONTROL_PORT) {
+    let logged = left.iter().find_map(|test| control_port(&test.session));
+    if let Some(port) = logged.filter(|_| args.host_args.control_port.is_none()) {
         one_way.settings.control_port = port;
     }
     left.sort_by_key(|l| l.session.spec.direction() == Direction::Down);
@@ -69,4 +65,21 @@ fn read(log: &Path) -> Result<InterruptedTest> {
         }
     }
     Ok(InterruptedTest { session, records })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::TestSpec;
+
+    #[test]
+    fn the_control_port_of_a_log_precedes_a_tag_of_its_user() {
+        let of = |control_port, tag: &str| {
+            let tags = vec![(PORT_TAG.to_owned(), tag.to_owned())];
+            super::control_port(&Session { control_port, tags, ..Session::new(TestSpec::default()) })
+        };
+        assert_eq!(of(None, "3000"), Some(3000), "an earlier log");
+        assert_eq!(of(Some(2666), "3000"), Some(2666));
+        assert_eq!(of(None, "none"), None);
+    }
 }

@@ -21,7 +21,7 @@ use tracing::error;
 /// Runs `jitlat HOST --load …`.
 pub fn one_way(test: &OneWay, args: &OneWayArgs) -> Result<ExitStatus> {
     args.report.outputs.check_one_way(args.protocol.name())?;
-    let own = Some((args.host_args.control_port, args.host_args.key_file.as_ref()));
+    let own = Some((test.settings.control_port, args.host_args.key_file.as_ref()));
     let load = args.load.settings(&test.settings.host, own)?;
     let rows = RowKind::OneWay(LogVersion::of(args.log.log_version).unwrap_or_default());
     run(test, Basis::Pdv, &load, (&args.log, rows), &args.report)

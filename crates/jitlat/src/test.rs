@@ -79,7 +79,6 @@ pub fn run(args: &TestArgs) -> Result<ExitStatus> {
         }
         return collect::run(test, &args.collect, &args.one_way, &stop);
     }
-    collect::note_port(&mut test);
     measure(test, &args.one_way, &stop, StreamOrigin::Test(host), args.live)
 }
 
@@ -249,9 +248,11 @@ impl TestObservers {
             warn!("the test ended early: {reason}");
         }
         // A server that was stopped has handed over everything, and stores nothing any more.
-        let is_gone = |session: &Session| jitlat_verdict::is_by_stopped_server(session.reason.as_deref());
         let is_stored = |session: &Session| {
-            session.id.is_some() && !session.classic && session.sent.is_none() && !is_gone(session)
+            session.ending != Ending::ServerStopped
+                && session.id.is_some()
+                && !session.classic
+                && session.sent.is_none()
         };
         if outcome.ending == Ending::PeerLost
             && self.scratch.is_none()

@@ -257,7 +257,7 @@ impl<'a> ServerConversation<'a> {
     }
 
     fn run(mut self) -> io::Result<Option<String>> {
-        let (mut stopping, mut evicted): (Option<StoppingSince>, _) = (None, false);
+        let (mut stopping, mut evicted, mut superseded): (Option<StoppingSince>, _, _) = (None, false, false);
         loop {
             if let Some(end) = self.execute() {
                 self.driver.finish(FINAL_WRITE_TIMEOUT);
@@ -269,6 +269,10 @@ impl<'a> ServerConversation<'a> {
                 self.stop(&mut stopping);
             }
             self.driver.read_input();
+            if !superseded && self.shared.sessions().is_awaited(self.driver.machine.session()) {
+                superseded = true;
+                self.driver.handle(ServerInput::Superseded);
+            }
             if self.must_make_room() && !evicted {
                 evicted = true;
                 self.driver.handle(ServerInput::Evicted);

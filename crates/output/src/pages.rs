@@ -38,7 +38,7 @@ fn reported<T>(
     section: Option<&Section>,
     make: impl FnOnce(&html::HtmlReport<'_>) -> T,
 ) -> T {
-    let traces: Vec<Trace> = runs.iter().map(|r| Trace::of(&r.session, &r.samples)).collect();
+    let traces: Vec<Trace> = runs.iter().map(AnalysedStream::trace).collect();
     let part = |(run, trace)| {
         let run: &AnalysedStream = run;
         ReportPart {

@@ -127,6 +127,12 @@ impl From<Analysed> for AnalysedStream {
 }
 
 impl AnalysedStream {
+    /// Returns the packets in the form that figures need.
+    pub fn trace(&self) -> Trace {
+        let without = self.summary.answer.as_ref().and_then(|answer| answer.without_clock_step.as_ref());
+        Trace::of(&self.session, &self.samples).without_steps(&self.samples, without)
+    }
+
     /// True if single packets are known, rather than only totals that the far host reports.
     pub fn has_packets(&self) -> bool {
         let reported = self.summary.two_way.as_ref().is_some_and(|t| t.far_report.is_some());
@@ -220,7 +226,7 @@ fn draw(runs: &[AnalysedStream], section: Option<&Section>, each: &mut Drawings<
     if runs.len() > 1 {
         draw_side_by_side(runs, each)?;
     }
-    let traces: Vec<Trace> = runs.iter().map(|r| Trace::of(&r.session, &r.samples)).collect();
+    let traces: Vec<Trace> = runs.iter().map(AnalysedStream::trace).collect();
     for (run, trace) in runs.iter().zip(&traces) {
         let (label, prefix) = match runs.len() {
             1 => ("", String::new()),

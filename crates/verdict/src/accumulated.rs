@@ -186,8 +186,18 @@ pub fn judgement(
     let found = so_far.found;
     let touched = (found.iter().map(affected_share).sum::<f64>() * known.sent as f64) as u64;
     let (gaps, was_set) = (Severity::Good, so_far.was_set);
-    let findings =
-        CaseFindings { found, lived, with_hosts: None, known, received, duration, touched, gaps, was_set };
+    let findings = CaseFindings {
+        found,
+        lived,
+        with_hosts: None,
+        known,
+        received,
+        duration,
+        touched,
+        gaps,
+        was_set,
+        shifts: Vec::new(),
+    };
     Some(conclude(findings, session, profiles))
 }
 

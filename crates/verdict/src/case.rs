@@ -12,7 +12,7 @@ use super::slots;
 use super::steps::{self, StepReason};
 use super::tcp_limits::{self, TcpHold};
 use super::wander::wandering;
-use jitlat_core::answer::Severity;
+use jitlat_core::answer::{DelayShift, Severity};
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::evidence::Evidence;
 use jitlat_core::evidence::KnownPackets;
@@ -446,6 +446,18 @@ impl<'a> Case<'a> {
         self.steps.iter().any(|(_, r)| matches!(r, StepReason::SenderClock | StepReason::ReceiverClock))
     }
 
+    /// Returns the changes of the delays by clocks that were set; empty if there are too many to be listed.
+    pub fn clock_shifts(&self) -> Vec<DelayShift> {
+        let is_clock =
+            |reason: &StepReason| matches!(reason, StepReason::SenderClock | StepReason::ReceiverClock);
+        let shifts = self.steps.iter().filter(|(_, reason)| is_clock(reason)).map(|(step, _)| {
+            let seq = u32::try_from(self.delays.seq(step.place)).unwrap_or(u32::MAX);
+            DelayShift { seq, by_ns: step.change }
+        });
+        let shifts: Vec<DelayShift> = shifts.collect();
+        if shifts.len() > MAX_SHIFTS { Vec::new() } else { shifts }
+    }
+
     /// Returns the impairments that an application experiences, leaving out outages.
     pub fn experience(&self) -> Experience {
         let [sent, lost] = self.sent_and_lost();
@@ -465,6 +477,9 @@ impl<'a> Case<'a> {
         }
     }
 }
+
+/// Maximum number of clock steps that are listed one by one.
+const MAX_SHIFTS: usize = 256;
 
 /// Returns true if sender and receiver have the same address, so that one clock stamps both ends.
 pub(super) fn is_one_host(session: &Session) -> bool {
@@ -525,16 +540,16 @@ fn find_slot(delays: &Delays<'_>, blocks: &Blocks, material: &Evidence<'_>) -> O
 /// Returns true if `step` is at the start or the end of a stall, and the smallest delay is the same before and after
 /// the stall.
 fn is_of_a_stall(step: &LevelStep, late: &SenderDelays, delays: &Delays<'_>) -> bool {
-    late.stalls.iter().any(|stall| {
-        let is_near = (stall.from.saturating_sub(2)..=stall.to + 2).contains(&step.place);
+    let near = late.stalls.partition_point(|stall| stall.to + 2 < step.place);
+    let near = late.stalls[near..].iter().take_while(|stall| stall.from.saturating_sub(2) <= step.place);
+    near.into_iter().any(|stall| {
         let about = 4 * MIN_STALL_NEIGHBOURS;
         let before = delays.quantile(stall.from.saturating_sub(about), stall.from, 0.25);
         let after = delays.quantile(stall.to, stall.to + about, 0.25);
         let differ = before.zip(after).map(|(before, after)| after.saturating_sub(before));
         // Without enough packets before the stall, the earlier level of the path is unknown.
-        is_near
-            && (stall.from < MIN_STALL_NEIGHBOURS
-                || differ.is_none_or(|by| by.saturating_abs() < step.change.saturating_abs() / 2))
+        stall.from < MIN_STALL_NEIGHBOURS
+            || differ.is_none_or(|by| by.saturating_abs() < step.change.saturating_abs() / 2)
     })
 }
 
@@ -671,6 +686,13 @@ fn lost_to_discovery(
     Some(first)
 }
 
+/// Returns the part of `runs`, which ascend, with the runs that start from `first` to `last`.
+pub fn runs_between(runs: &[SeqRun], first: u64, last: u64) -> &[SeqRun] {
+    let from = runs.partition_point(|run| run.start < first);
+    let len = runs[from..].partition_point(|run| run.start <= last);
+    &runs[from..from + len]
+}
+
 /// Removes the runs for which `is_taken` holds from `runs` and returns them.
 fn taken_from(runs: &mut Vec<SeqRun>, is_taken: impl Fn(&SeqRun) -> bool) -> Vec<SeqRun> {
     let (taken, others) = std::mem::take(runs).into_iter().partition(|run| is_taken(run));
@@ -711,8 +733,9 @@ fn was_read_after(
 ) -> bool {
     let Some(before) = delays.series().position_of(run.start).checked_sub(1) else { return false };
     let lag = lags.get(&delays.seq(before)).copied().unwrap_or(0);
-    let is_held =
-        holds.iter().any(|hold| (hold.from..hold.to + 1).contains(&before) && hold.length >= MIN_HOLD_NS);
+    let first = holds.partition_point(|hold| hold.to < before);
+    let mut near = holds[first..].iter().take_while(|hold| hold.from <= before);
+    let is_held = near.any(|hold| hold.length >= MIN_HOLD_NS);
     is_held || lag >= MAX_RECORDED_LAG_NS || lag >= MIN_HOLD_NS.max(departures.length(run) / 2)
 }
 

@@ -102,7 +102,10 @@ impl Episodes {
             all.push(Episode { from, to, height: 0, count: 1 });
         }
         let mut holds = holds(delays, blocks, threshold, base);
-        all.retain(|e| !holds.iter().any(|h| covers(h, e)));
+        all.retain(|e| {
+            let first = holds.partition_point(|hold| hold.to <= e.from);
+            !holds[first..].iter().take_while(|hold| hold.from < e.to).any(|hold| covers(hold, e))
+        });
         let mut queues = merge(delays, all);
         queues.retain_mut(|e| {
             e.height = delays.quantile(e.from, e.to, 0.95).unwrap_or(0).saturating_sub(base);

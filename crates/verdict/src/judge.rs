@@ -8,19 +8,22 @@ use super::sentences::headline::{
 };
 use super::sentences::profiles::with_the_hosts;
 use super::severity::{Experience, Played, Waits, of_outage};
-use jitlat_core::answer::{Answer, Cause, CauseId, Fault, HostGrade, JitterWithoutStep, Severity};
+use jitlat_core::answer::{
+    Answer, Cause, CauseId, DelayShift, Fault, HostGrade, JitterWithoutStep, Severity,
+};
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::evidence::{Evidence, Judgement};
-use jitlat_core::session::Session;
+use jitlat_core::session::{Ending, Session};
 use jitlat_core::summary::ShareInterval;
 
-/// Returns the verdict in `judgement`, completed with its headline. `losses` has the interval of the loss ratio.
-pub fn into_answer(judgement: Judgement, losses: &ShareInterval) -> Answer {
+/// Returns the verdict in `judgement` on a test that ended with `ending`, completed with its headline. `losses` has the
+/// interval of the loss ratio.
+pub fn into_answer(judgement: Judgement, ending: Ending, losses: &ShareInterval) -> Answer {
     let Judgement { mut answer, known, received, lost, mut felt } = judgement;
     if answer.severity == Severity::Unknown && known.sent < MIN_PACKETS as u64 {
         felt = felt.or_else(|| Some(too_few_packets(known.sent, lost, losses)));
     }
-    answer.headline = headline(&answer, known, [received, lost], felt.as_deref());
+    answer.headline = headline(&answer, ending, known, [received, lost], felt.as_deref());
     answer
 }
 
@@ -45,6 +48,8 @@ pub(super) struct CaseFindings {
     pub gaps: Severity,
     /// True if a clock was set during the test.
     pub was_set: bool,
+    /// Changes of the delays by clocks that were set; empty if they are unknown, or too many.
+    pub shifts: Vec<DelayShift>,
 }
 
 /// Judges a test by its evidence, in general and for each of `profiles`. `with_hosts` is true if the profiles include
@@ -61,14 +66,25 @@ pub fn judge(material: &Evidence<'_>, profiles: &[Profile], with_hosts: bool) ->
         touched: case.touched(),
         gaps: case.of_gaps(),
         was_set: case.was_set(),
+        shifts: case.clock_shifts(),
     };
     conclude(findings, material.session, profiles)
 }
 
 /// Returns the verdict that follows from `findings` about the test of `session`.
 pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Profile]) -> Judgement {
-    let CaseFindings { mut found, lived, with_hosts, known, received, duration, touched, gaps, was_set } =
-        findings;
+    let CaseFindings {
+        mut found,
+        lived,
+        with_hosts,
+        known,
+        received,
+        duration,
+        touched,
+        gaps,
+        was_set,
+        shifts,
+    } = findings;
     let enough = known.sent >= MIN_PACKETS as u64;
     if !enough {
         // Unlike other causes, these do not depend on statistics.
@@ -118,7 +134,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     };
     let host = enough.then(|| host_grade(&found));
     let without_clock_step =
-        Some(&lived.waits).filter(|_| was_set).and_then(|waits| without_clock_step(&found, waits));
+        Some(&lived.waits).filter(|_| was_set).and_then(|waits| without_clock_step(&found, waits, shifts));
     let buffer_ns = played.map(|p| p.buffer_ns).filter(|_| enough);
     let causes: Vec<Cause> = found.into_iter().map(|f| f.cause).collect();
     // Packets that this host could not send were not lost on the path.
@@ -147,7 +163,11 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
 }
 
 /// Returns the jitter of the corrected `waits`; `None` if no clock step is among the causes `found`.
-fn without_clock_step(found: &[FoundCause], waits: &Waits) -> Option<JitterWithoutStep> {
+fn without_clock_step(
+    found: &[FoundCause],
+    waits: &Waits,
+    shifts: Vec<DelayShift>,
+) -> Option<JitterWithoutStep> {
     let steps = || found.iter().map(|f| &f.cause).filter(|cause| cause.id == CauseId::ClockStep);
     let first = steps().map(|cause| cause.from_s).min_by(f64::total_cmp)?;
     let [p50_ns, p95_ns, p99_ns, p999_ns, max_ns] =
@@ -160,6 +180,7 @@ fn without_clock_step(found: &[FoundCause], waits: &Waits) -> Option<JitterWitho
         p99_ns: p99_ns?,
         p999_ns: p999_ns?,
         max_ns: max_ns?,
+        shifts,
     })
 }
 
@@ -179,7 +200,7 @@ fn is_loss(id: CauseId) -> bool {
 
 /// Describes the effect that users notice most with the play-out buffer of `played`; `None` if they notice none.
 fn strongest_effect(played: &Played, lived: &Experience) -> Option<String> {
-    let (missing, wait, worst) = (played.of_missing(lived.sent), played.of_wait(), played.severity);
+    let (missing, wait, worst) = (lived.of_missing(played.missing), played.of_wait(), played.severity);
     let delay = lived.base_ns.map(|base| base + played.buffer_ns as f64);
     match delay {
         _ if worst <= Severity::Good => None,
@@ -215,7 +236,7 @@ fn host_grade(found: &[FoundCause]) -> HostGrade {
 /// contradict each other near a limit: the cause of the effect that users notice gets the severity of the verdict, and
 /// no other cause is more severe.
 fn agree(found: &mut [FoundCause], played: &Played, lived: &Experience, severity: Severity) {
-    let (wait, missing) = (played.of_wait(), played.of_missing(lived.sent));
+    let (wait, missing) = (played.of_wait(), lived.of_missing(played.missing));
     for cause in found.iter_mut().map(|f| &mut f.cause).filter(|c| c.fault == Fault::Path) {
         let explains = match cause.id {
             CauseId::Queue => {

@@ -3,12 +3,12 @@
 use crate::counts::of_counts;
 use crate::judge::into_answer;
 use crate::profiles::{PROFILES, Profile};
-use crate::sentences::headline::{RateReached, at_rate};
+use crate::sentences::headline::{RateReached, at_rate, rate_reached};
 use crate::sentences::profiles::{HOSTS_UNKNOWN, rate_not_reached};
 use crate::two_way::{RequestLosses, two_way};
 use crate::warnings::Notes;
 use crate::{accumulated, findings};
-use jitlat_core::answer::{Answer, HostGrade, Severity};
+use jitlat_core::answer::{Answer, Cause, CauseId, HostGrade, Severity};
 use jitlat_core::evidence::{
     Conclusion, Evidence, Judge, Judgement, SharedJudge, StretchFindings, StretchSeam, TwoWayEvidence,
     WholeStream,
@@ -86,7 +86,7 @@ impl Judge for PathJudge {
         if let (Some(figures), Some(both)) = (summary.two_way.as_mut(), &both_ways) {
             for (way, answer) in [&mut figures.up, &mut figures.down].into_iter().zip(&both.answers) {
                 if let Some((way, answer)) = way.as_mut().zip(answer.as_ref()) {
-                    way.without_clock_step = answer.without_clock_step;
+                    way.without_clock_step.clone_from(&answer.without_clock_step);
                 }
             }
         }
@@ -96,13 +96,13 @@ impl Judge for PathJudge {
             (Some(report), _) => of_counts(summary.counts.sent, report.received),
             (None, Some(TwoWayEvidence { answers: [up, down], losses: lost })) => {
                 let runs = RequestLosses { runs: lost };
-                into_answer(two_way(judgement, [up.as_ref(), down.as_ref()], &runs), &losses)
+                into_answer(two_way(judgement, [up.as_ref(), down.as_ref()], &runs), session.ending, &losses)
             }
-            (None, None) => into_answer(judgement, &losses),
+            (None, None) => into_answer(judgement, session.ending, &losses),
         });
         let stretched = summary.schedule_error.as_ref().and_then(|error| error.stretched);
         if let Some((answer, stretched)) = answer.as_mut().zip(stretched) {
-            at_reached_rate(answer, stretched, session, &self.profiles);
+            at_reached_rate(answer, stretched, summary, session, &self.profiles);
         }
         summary.answer = answer;
         let warnings = Notes::of(summary, session, round_trips);
@@ -112,14 +112,25 @@ impl Judge for PathJudge {
 }
 
 /// Restricts the `answer` to the rate that was reached by a sender that did not keep its schedule.
-fn at_reached_rate(answer: &mut Answer, stretched: Stretched, session: &Session, profiles: &[Profile]) {
+fn at_reached_rate(
+    answer: &mut Answer,
+    stretched: Stretched,
+    summary: &Summary,
+    session: &Session,
+    profiles: &[Profile],
+) {
     let transport = session.spec.transport();
     let reached = RateReached { sent: stretched.rate, asked: stretched.asked, transport };
     answer.headline = at_rate(&answer.headline, reached);
     if transport == Transport::Udp {
         // A full TCP window stops the sender, too; a UDP sender is slow only by itself.
         let host = answer.host.get_or_insert(HostGrade { severity: Severity::Unknown, causes: Vec::new() });
-        host.severity = host.severity.max(Severity::Fair);
+        if host.severity < Severity::Fair {
+            // The grade has a cause like any other.
+            host.severity = Severity::Fair;
+            host.causes.insert(0, CauseId::SenderStall);
+            answer.causes.push(too_slow(reached, summary));
+        }
     }
     for profile in profiles {
         let needed = 1e3 / profile.period_ms;
@@ -133,6 +144,16 @@ fn at_reached_rate(answer: &mut Answer, stretched: Stretched, session: &Session,
             suits.because = rate_not_reached(stretched.rate, needed);
         }
     }
+}
+
+/// Returns the cause of the hosts' grade if the sending host did not reach the requested rate. It lasts for the whole test.
+fn too_slow(reached: RateReached, summary: &Summary) -> Cause {
+    let mut cause = Cause::new(CauseId::SenderStall, Severity::Fair, 0.95);
+    cause.to_s = summary.counts.sent as f64 / reached.sent;
+    cause.packets = [0, summary.counts.sent.saturating_sub(1)];
+    cause.magnitude = Some(1.0 - reached.sent / reached.asked);
+    cause.because = rate_reached(reached);
+    cause
 }
 
 /// Minimum share of a profile's rate at which a test shows how the path carries it.

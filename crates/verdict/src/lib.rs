@@ -71,10 +71,10 @@ pub use judging::{analyze, judge, judge_for, judge_with_hosts, options};
 pub use opinion::Opinion;
 pub use profiles::{PROFILES, Profile};
 pub use sentences::causes::evidence;
-pub use sentences::findings::without_clock_step;
+pub use sentences::findings::{drawn_without_clock_step, with_clock_step, without_clock_step};
 pub use sentences::numbers::{buffer_size, rate, time};
 pub use sentences::profiles::{grade_note, host_note, other_traffic_of as other_traffic};
-pub use sentences::warnings::{LOG_NOT_STORED, is_by_stopped_server};
+pub use sentences::warnings::LOG_NOT_STORED;
 
 /// Compiles the example in the README.
 #[cfg(doctest)]

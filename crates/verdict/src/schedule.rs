@@ -92,27 +92,35 @@ fn clock_step(
     if left.saturating_abs() > margin || jump.abs() < 2 * margin {
         return None;
     }
+    // Both changes are permanent in a clock step, whereas a sender catches up after a stall and a queue drains.
+    let stays = |before: Range<usize>, after: Range<usize>, tolerance: i64| {
+        let sent = change_of_median(before.clone(), after.clone(), |i| late[i])?;
+        let delay = change_of_median(before, after, |i| delays.delay(i))?;
+        let is_lasting = (sent - jump).abs() <= tolerance && (delay + jump).abs() <= tolerance + noise.p90;
+        is_lasting.then_some(delay)
+    };
+    let n = delays.len();
+    // Few packets rule out most jumps: without this, a peer that moves many send times makes the rest expensive.
+    stays(k.saturating_sub(MAX_NEIGHBOURS)..k, k..(k + MAX_NEIGHBOURS).min(n), jump.abs() / 2)?;
     // A sender that pauses while its packets wait in a queue looks the same at first, until the queue fills again.
     let span = jump.saturating_abs().saturating_mul(2).min(MAX_NEIGHBOUR_NS);
-    let is_near = |i: &usize| delays.time(*i).saturating_sub(delays.time(k)).saturating_abs() <= span;
-    let earlier = (0..k)
-        .rev()
-        .take(MAX_NEAR)
-        .take_while(|i| delays.time(k - 1).saturating_sub(delays.time(*i)) <= span)
-        .count();
-    let later = (k..delays.len()).take(MAX_NEAR).take_while(is_near).count();
+    let is_within =
+        |i: usize, of: usize| delays.time(i).saturating_sub(delays.time(of)).saturating_abs() <= span;
+    let earlier = (0..k).rev().take(MAX_NEAR).take_while(|i| is_within(*i, k - 1)).count();
+    let later = (k..n).take(MAX_NEAR).take_while(|i| is_within(*i, k)).count();
     let from = k.saturating_sub(earlier.max(MAX_NEIGHBOURS));
-    let (before, after) = (from..k, k..(k + later.max(MAX_NEIGHBOURS)).min(delays.len()));
-    let middle = |range: &Range<usize>, of: &dyn Fn(usize) -> i64| {
-        let mut values: Vec<i64> = range.clone().map(of).collect();
-        values.sort_unstable();
-        values.get(values.len() / 2).copied()
+    let delay = stays(from..k, k..(k + later.max(MAX_NEIGHBOURS)).min(n), jump.abs() / 4)?;
+    Some(LevelStep { place: k, change: delay, ramp: 0, spread: [0, 0] })
+}
+
+/// Returns the median of the values in `after` minus that in `before`; `None` if there are none.
+fn change_of_median(before: Range<usize>, after: Range<usize>, of: impl Fn(usize) -> i64) -> Option<i64> {
+    let middle = |range: Range<usize>| {
+        let mut values: Vec<i64> = range.map(&of).collect();
+        let at = values.len() / 2;
+        (at < values.len()).then(|| *values.select_nth_unstable(at).1)
     };
-    let change = |of: &dyn Fn(usize) -> i64| Some(middle(&after, of)?.saturating_sub(middle(&before, of)?));
-    let (sent, delay) = (change(&|k| late[k])?, change(&|k| delays.delay(k))?);
-    // Both changes are permanent in a clock step, whereas a sender catches up after a stall and a queue drains.
-    let stays = (sent - jump).abs() <= jump.abs() / 4 && (delay + jump).abs() <= jump.abs() / 4 + noise.p90;
-    stays.then_some(LevelStep { place: k, change: delay, ramp: 0, spread: [0, 0] })
+    Some(middle(after)?.saturating_sub(middle(before)?))
 }
 
 /// Returns the entries of `queued` (index, wait in ns) that waited in a queue, that is, whose waits overlap with those
@@ -177,7 +185,7 @@ fn let_go_at_once<'a>(
 /// Delays added by the sending host: by stalls of its program, and by waits in its interface.
 #[derive(Clone, Debug, Default)]
 pub struct SenderDelays {
-    /// Stalls of the program.
+    /// Stalls of the program, ascending and disjoint.
     pub stalls: Vec<Stall>,
     /// Packets that waited in the queue of the host's interface: index in send order, wait in ns.
     pub queued: Vec<(usize, i64)>,
@@ -240,7 +248,10 @@ impl SenderDelays {
                 self.holds.push(Hold { from: first, to: last + 1, length });
             }
         }
-        let is_held = |k: usize| self.holds.iter().any(|h| (h.from..h.to).contains(&k));
+        let is_held = |k: usize| {
+            let after = self.holds.partition_point(|hold| hold.to <= k);
+            self.holds.get(after).is_some_and(|hold| hold.from <= k)
+        };
         self.queued = queued.iter().copied().filter(|(k, _)| measured || !is_held(*k)).collect();
     }
 
@@ -347,12 +358,18 @@ impl SenderDelays {
         Some(*waits.select_nth_unstable(at).1)
     }
 
+    /// Returns the stall that delayed the k-th packet; `None` if none did.
+    pub fn stall_at(&self, k: usize) -> Option<&Stall> {
+        let after = self.stalls.partition_point(|stall| stall.to <= k);
+        self.stalls.get(after).filter(|stall| stall.from <= k)
+    }
+
     /// Returns true if the packets of `run` were sent at once, together with others, after a stall.
     pub fn is_sent_at_once(&self, run: &SeqRun, delays: &Delays<'_>, material: &Evidence<'_>) -> bool {
         let Some(period) = material.period() else { return false };
         let after = delays.series().position_of(run.start);
         // The first late packet is at the end of the stall: packets lost before it may have been sent in time.
-        let is_late = self.stalls.iter().any(|stall| (stall.from + 1..=stall.to).contains(&after));
+        let is_late = after > 0 && self.stall_at(after - 1).is_some();
         let Some(before) = after.checked_sub(1).filter(|_| is_late && after < delays.len()) else {
             return false;
         };
@@ -364,9 +381,7 @@ impl SenderDelays {
     /// Returns the lateness, in ns, that a stall of the program caused for the k-th packet; 0 if it caused none.
     pub fn lateness(&self, k: usize, delays: &Delays<'_>, material: &Evidence<'_>) -> i64 {
         let Some(period) = material.period() else { return 0 };
-        let Some(stall) = self.stalls.iter().find(|stall| (stall.from..stall.to).contains(&k)) else {
-            return 0;
-        };
+        let Some(stall) = self.stall_at(k) else { return 0 };
         let later = delays.time(k).saturating_sub(delays.time(stall.from));
         let due = period.saturating_mul(delays.seq(k).saturating_sub(delays.seq(stall.from)) as i64);
         stall.length.saturating_add(later).saturating_sub(due).max(0)

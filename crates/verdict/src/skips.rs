@@ -45,7 +45,6 @@ fn stall(case: &Case<'_>, k: usize, period: i64) -> Option<i64> {
         _ => 4.0 * (packets as f64).sqrt() * period as f64,
     };
     let least = MIN_STALL_NS.max(3 * period).saturating_add(deviation as i64);
-    let is_stall = gap.saturating_sub(usual) >= least
-        || case.late.stalls.iter().any(|stall| (stall.from..stall.to).contains(&k));
+    let is_stall = gap.saturating_sub(usual) >= least || case.late.stall_at(k).is_some();
     is_stall.then_some(gap - period)
 }

@@ -39,7 +39,8 @@ fn report(archive: &Archive, id: TestId, listed: &ListedTest) -> Result<String, 
     let session = reader.session().clone();
     let (mut summary, samples) = analyzer.finish_with_samples(&session);
     reader.reading().add_to(&mut summary);
-    let trace = Trace::of(&session, &samples);
+    let without = summary.answer.as_ref().and_then(|answer| answer.without_clock_step.as_ref());
+    let trace = Trace::of(&session, &samples).without_steps(&samples, without);
     let part = ReportPart { label: "", session: Some(&session), summary: &summary, trace: Some(&trace) };
     let report = HtmlReport {
         section: None,

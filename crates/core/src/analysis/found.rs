@@ -46,10 +46,16 @@ impl Engine {
         if let Packets::Sketched(sketch) = &mut self.samples {
             sketch.end(&self.classifier.accepted);
         }
-        let clock = match &self.samples {
-            Packets::All(packets) => packets.clock(test.session),
-            Packets::Sketched(_) => ClockEstimate::new(test.session, None),
+        let (mut clock, least) = match &self.samples {
+            Packets::All(packets) => {
+                (packets.clock(test.session), packets.samples.delay.iter().copied().min())
+            }
+            Packets::Sketched(sketch) => (ClockEstimate::new(test.session, None), sketch.moments.min()),
         };
+        // In a direction of round trips the times in packets determine both the offset and the delays.
+        if test.kind == DelayKind::Direction {
+            clock.allow_for_stamps(least);
+        }
         let late = self.drop_late(&clock, test.options, &mut notes);
         match &self.samples {
             Packets::All(packets) => {

@@ -50,7 +50,7 @@ pub struct HostGrade {
 
 /// Jitter of a stream during which a clock was set, with the steps of the clock subtracted. Like the recommended
 /// buffer, it excludes drift of the clocks, changes of the smallest delay, and packets that a host sent or read late.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JitterWithoutStep {
     /// Time of the first step, in ns since the first packet was sent.
@@ -67,6 +67,39 @@ pub struct JitterWithoutStep {
     pub p999_ns: i64,
     /// Largest delay above the smallest, in ns.
     pub max_ns: i64,
+    /// Changes of the raw delays by the steps, ascending by `seq`; empty if they are unknown (constant memory), or too many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shifts: Vec<DelayShift>,
+}
+
+/// Change of raw delays by a step of a clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DelayShift {
+    /// Sequence number of the first packet with the change.
+    pub seq: u32,
+    /// Amount by which this packet and all later ones seem to take longer, in ns.
+    pub by_ns: i64,
+}
+
+impl JitterWithoutStep {
+    /// Returns the delays of the packets `seq` without the steps.
+    pub fn without_steps(&self, seq: &[u32], delay: &[i64]) -> Vec<i64> {
+        let mut total = 0_i64;
+        let totals: Vec<i64> = self
+            .shifts
+            .iter()
+            .map(|shift| {
+                total = total.saturating_add(shift.by_ns);
+                total
+            })
+            .collect();
+        let shift_of = |seq: u32| match self.shifts.partition_point(|shift| shift.seq <= seq) {
+            0 => 0,
+            n => totals[n - 1],
+        };
+        seq.iter().zip(delay).map(|(seq, delay)| delay.saturating_sub(shift_of(*seq))).collect()
+    }
 }
 
 /// The largest of several events that are reported as one cause.

@@ -62,8 +62,8 @@ impl KnownPackets {
             }
             (Some(sent), Ending::Complete | Ending::Interrupted) => all(sent.min(asked)),
             // The sender sent everything, and the receiver reported arrivals until it lost contact.
-            (Some(sent), Ending::PeerLost) if sent >= asked => all(asked),
-            (Some(sent), Ending::PeerLost) => {
+            (Some(sent), Ending::PeerLost | Ending::ServerStopped) if sent >= asked => all(asked),
+            (Some(sent), Ending::PeerLost | Ending::ServerStopped) => {
                 KnownPackets::below(sent.max(met), asked.saturating_sub(sent.max(met)), false)
             }
             (Some(sent), Ending::Unknown) if !session.has_end_lines() => all(sent.min(asked)),
@@ -128,7 +128,7 @@ mod tests {
         let of = |version, sent, ending, highest| {
             KnownPackets::up_to(&session(version, sent, ending), Some(highest), |_| 0)
         };
-        use Ending::{Complete, Interrupted, PeerLost, StorageFailed, Unknown};
+        use Ending::{Complete, Interrupted, PeerLost, ServerStopped, StorageFailed, Unknown};
         // Columns: ending, packets sent, highest number received. All are logs of version 3.
         let table = [
             (Complete, Some(100), 89, WHOLE(100)),
@@ -142,6 +142,9 @@ mod tests {
             (PeerLost, Some(99), 49, CUT(99, 1)),
             (PeerLost, Some(40), 49, CUT(50, 50)),
             (PeerLost, None, 49, CUT(50, 50)),
+            // A server that sent has stated how many packets it sent before it was stopped.
+            (ServerStopped, Some(60), 49, CUT(60, 40)),
+            (ServerStopped, None, 49, CUT(50, 50)),
             (StorageFailed, Some(100), 49, CUT(50, 50)),
             (Unknown, Some(100), 49, CUT(50, 50)),
             (Unknown, None, 99, CUT(100, 0)),

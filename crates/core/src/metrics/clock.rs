@@ -111,6 +111,10 @@ use crate::session::{HostFacts, Session};
 use crate::spec::Direction;
 use crate::time::WallTime;
 
+/// Largest contradiction between an offset and a delay that errors of stamps explain, in ns: a sender must write the
+/// departure time into a packet before the packet leaves, and programs take such times from estimates.
+const MAX_STAMP_ERROR_NS: f64 = 100_000.0;
+
 /// Penalty for each ns between a probe and the middle of the stream: twice the 15 ppm by which RFC 5905
 /// allows a clock to drift.
 const DISTANCE_PENALTY: f64 = 30e-6;
@@ -210,6 +214,18 @@ impl ClockEstimate {
     fn reach(&self, offset: i64) -> Option<f64> {
         let [low, high] = self.interval_ns?.map(i128::from);
         Some((high - i128::from(offset)).max(i128::from(offset) - low) as f64)
+    }
+
+    /// Widens the bound if the smallest raw delay `least` contradicts it by no more than stamps may be wrong: the exchange
+    /// that determines the offset may itself have such a stamp, and appear to be faster than it is. Without this, chance
+    /// decides whether the delays over a fast path are known.
+    pub(crate) fn allow_for_stamps(&mut self, least: Option<i64>) {
+        if let Some(((least, correction), bound)) = least.zip(self.correction_ns).zip(self.bound_ns) {
+            let early = correction.saturating_sub(least) as f64;
+            if early > bound && early - bound <= MAX_STAMP_ERROR_NS {
+                self.bound_ns = Some(early);
+            }
+        }
     }
 
     /// Returns delay statistics corrected by this estimate; `None` if the correction is unknown.
@@ -440,6 +456,21 @@ mod tests {
         let of = |min, bound_ns| Corrected { min, bound_ns, ..Corrected::default() }.is_possible();
         assert!(of(Some(5), Some(3.0)) && of(Some(-3), Some(3.0)) && !of(Some(-4), Some(3.0)));
         assert!(of(None, Some(3.0)) && of(Some(-4), None));
+    }
+
+    #[test]
+    fn stamps_that_are_a_little_wrong_do_not_contradict_a_clock() {
+        let of = |least: Option<i64>, correction_ns: Option<i64>| {
+            let mut clock =
+                ClockEstimate { correction_ns, bound_ns: Some(400.0), ..ClockEstimate::default() };
+            clock.allow_for_stamps(least);
+            clock.bound_ns
+        };
+        assert_eq!(of(Some(-900), Some(-500)), Some(400.0));
+        assert_eq!(of(Some(-901), Some(-500)), Some(401.0));
+        assert_eq!(of(Some(-100_900), Some(-500)), Some(100_400.0));
+        assert_eq!(of(Some(-100_901), Some(-500)), Some(400.0), "a clock was set, or drifts");
+        assert_eq!([of(None, Some(-500)), of(Some(-900), None)], [Some(400.0); 2]);
     }
 
     #[test]

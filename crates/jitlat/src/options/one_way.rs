@@ -76,7 +76,7 @@ impl OneWayArgs {
             bail!("--capture explains the delays of TCP: leave it out with --proto {name}");
         }
         let settings = TestRequest {
-            control_port: link.control_port,
+            control_port: link.control_port.unwrap_or(CONTROL_PORT),
             family: family(link.ipv4, link.ipv6),
             bind: link.bind,
             terms: TestTerms {
@@ -235,9 +235,9 @@ pub struct HostArgs {
     /// Use IPv6 only
     #[arg(short = '6', long)]
     pub ipv6: bool,
-    /// Control port of the server
-    #[arg(long, value_name = "PORT", default_value_t = CONTROL_PORT)]
-    pub control_port: u16,
+    /// Control port of the server [default: 2666; with --collect that of the log]
+    #[arg(long, value_name = "PORT")]
+    pub control_port: Option<u16>,
     /// Local address of the control connection and the test stream
     #[arg(long, value_name = "ADDR")]
     pub bind: Option<IpAddr>,

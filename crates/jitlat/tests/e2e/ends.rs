@@ -156,6 +156,7 @@ fn a_stopped_server(options: &str) {
         assert!(report.count("/counts/lost") <= received / 20, "{what}");
         assert_eq!(report.at("/answer/complete"), false, "{what}");
         assert!(report.text("/session/reason").contains("the server was stopped"), "{what}");
+        assert_eq!(report.text("/session/ending"), "server_stopped", "{what}");
     }
 }
 

@@ -399,8 +399,13 @@ fn what_a_killed_client_left_behind_is_collected() {
 }
 
 fn collect_after_death(options: &str) {
-    let (folder, host, server) = start("");
-    let line = format!("{host} --bind {} -n 6000 -p 5ms -o dead.log --tag k=v {options}", own_address());
+    // The control port is in the log, whatever tags the user gives.
+    let (folder, host, server) = start("--control-port 3666");
+    let server_is_at = format!("{host} --control-port 3666");
+    let line = format!(
+        "{server_is_at} --bind {} -n 6000 -p 5ms -o dead.log --tag control-port=9 {options}",
+        own_address()
+    );
     let running = under_way(&server, folder.path(), &line);
     running.signal(Signal::SIGKILL);
     drop(running);
@@ -423,13 +428,17 @@ fn collect_after_death(options: &str) {
         // Nobody received what the server sent after the client's end.
         claims_no_tail(&report);
     }
-    assert_eq!(report.text("/session/tags/k"), "v", "{options}");
+    assert_eq!(report.at("/session/tags"), &serde_json::json!({"control-port": "9"}), "{options}");
     let again = client(folder.path(), "-f whole.log --json -").finish(TIMEOUT).report();
     assert_eq!(again.at("/counts"), report.at("/counts"), "{options}");
     // Once fetched, the results are deleted; and a test that never existed is not found.
     client(folder.path(), &format!("{host} --collect dead.log -o twice.log"))
         .finish(TIMEOUT)
         .refused(&["no results with this identifier"]);
+    // A given port replaces the one in the log, even if it is the usual one.
+    client(folder.path(), &format!("{host} --control-port 2666 --collect dead.log -o thrice.log"))
+        .finish(TIMEOUT)
+        .refused(&[":2666"]);
 }
 
 #[test]

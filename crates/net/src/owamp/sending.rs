@@ -190,8 +190,9 @@ impl Departing {
                 break;
             }
             loop {
+                // The clock is read last, so that leaving takes every packet about the same time.
+                let estimate = error.at(due);
                 let now = tick();
-                let estimate = error.at(now.steady);
                 let leaves = Tick { wall: now.wall + times.lead(to), ..now };
                 let Some(departure) = self.sender.poll_transmit(leaves, estimate, &mut packet) else { break };
                 let parts =

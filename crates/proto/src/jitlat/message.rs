@@ -19,7 +19,7 @@ pub const FEEDBACK: u64 = 1;
 pub const MAX_FLOWS: usize = 8;
 /// Number of timestamps in a chunk.
 pub(crate) const STAMP_CHUNK: usize = 4096;
-/// Text of [`Results::failure`] if the server was stopped during the test.
+/// Failure text of a stream that ended early because the server was stopped.
 pub(crate) const SERVER_STOPPED: &str = "the server was stopped and handed over what it had until then";
 
 /// A control message.
@@ -243,6 +243,8 @@ pub struct Results {
     pub finish: Option<Finish>,
     /// Reason why the flow failed; `None` if it did not.
     pub failure: Option<String>,
+    /// True if the stream ended early because the server was stopped.
+    pub stopped: bool,
     /// Facts about the server, after the test.
     pub host: HostFacts,
 }
@@ -265,6 +267,7 @@ impl Results {
             pause: None,
             finish: None,
             failure: None,
+            stopped: false,
             host: HostFacts::default(),
         }
     }

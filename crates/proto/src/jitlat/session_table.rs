@@ -128,6 +128,8 @@ struct SessionEntry {
     received: TransferLoad,
     /// Results, and the time at which they are removed; `None` while the test is running.
     stored: Option<(Arc<SessionResults>, SteadyTime)>,
+    /// True if the results were requested over another connection while the test was running.
+    is_awaited: bool,
 }
 
 impl SessionTable {
@@ -163,7 +165,10 @@ impl SessionTable {
             }
         };
         let Claim { id, memory, sent, received, .. } = claim;
-        self.sessions.insert(id, SessionEntry { client, memory, grant, sent, received, stored: None });
+        self.sessions.insert(
+            id,
+            SessionEntry { client, memory, grant, sent, received, stored: None, is_awaited: false },
+        );
         Ok(())
     }
 
@@ -223,13 +228,22 @@ impl SessionTable {
     }
 
     /// Returns the results of `id`. The identifier alone is sufficient for access, because the client's
-    /// address may have changed.
-    pub fn find(&self, id: SessionId) -> Lookup {
-        match self.sessions.get(&id) {
+    /// address may have changed. If the test is running, its results are [awaited](SessionTable::is_awaited) from now on.
+    pub fn find(&mut self, id: SessionId) -> Lookup {
+        match self.sessions.get_mut(&id) {
             None => Lookup::Unknown,
-            Some(SessionEntry { stored: None, .. }) => Lookup::Running,
             Some(SessionEntry { stored: Some((results, _)), .. }) => Lookup::Finished(Arc::clone(results)),
+            Some(running) => {
+                running.is_awaited = true;
+                Lookup::Running
+            }
         }
+    }
+
+    /// Returns true if the results of `id` were requested over another connection while its test was running: the client
+    /// has given up the connection of the test.
+    pub fn is_awaited(&self, id: SessionId) -> bool {
+        self.sessions.get(&id).is_some_and(|entry| entry.is_awaited)
     }
 
     /// Removes a session whose results were fetched, or that failed before it had results.

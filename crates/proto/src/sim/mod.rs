@@ -664,7 +664,17 @@ impl Simulation {
                 ServerEvent::Admit(claim) => {
                     Some(ServerInput::Admitted(self.sessions.admit(claim, now.steady)))
                 }
-                ServerEvent::Find(id) => Some(ServerInput::Found(self.sessions.find(id))),
+                ServerEvent::Find(id) => {
+                    let found = self.sessions.find(id);
+                    if self.sessions.is_awaited(id) {
+                        let of_test = |server: &&mut ServerConnection| server.machine.session() == id;
+                        self.servers
+                            .iter_mut()
+                            .filter(of_test)
+                            .for_each(|server| server.machine.handle(now, ServerInput::Superseded));
+                    }
+                    Some(ServerInput::Found(found))
+                }
                 ServerEvent::Keep(id, results) => {
                     self.sessions.keep(id, results, now.steady);
                     None

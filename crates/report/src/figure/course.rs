@@ -35,13 +35,16 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
     for (k, (stream, start)) in known.iter().zip(&starts).enumerate() {
         let s = stream.summary;
-        let (least, most) = (s.latency.min?, s.latency.max?);
+        let (cloud, [least, most]) = match &stream.trace.stepless {
+            Some((cloud, range)) => (cloud, *range),
+            None => (&stream.trace.delay, [s.latency.min?, s.latency.max?]),
+        };
         let minus = stream.minus.filter(|_| !relative).unwrap_or(least) as f64;
         let tone = if known.len() == 1 { Tone::Data } else { Tone::Run(k as u8) };
-        let (mark, _) = drawn(&stream.trace.delay, minus)?;
+        let (mark, _) = drawn(cloud, minus)?;
         let name = if known.len() == 1 { String::new() } else { stream.label.to_owned() };
         series.push(MarkSeries::new(name, tone, later(mark, *start)));
-        let (begin, end) = extent(&stream.trace.delay)?;
+        let (begin, end) = extent(cloud)?;
         (from, to) = (from.min(begin + start), to.max(end + start));
         (low, high) = (low.min(least as f64 - minus), high.max(most as f64 - minus));
         let losses = stream.trace.losses(s.counts.sent);
@@ -68,6 +71,12 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
     if all > MAX_STREAMS {
         notes.push(format!("The first {MAX_STREAMS} of {all} runs are drawn."));
     }
+    let set = known.iter().filter(|s| s.trace.stepless.is_some());
+    notes.extend(set.filter_map(|stream| {
+        let without = stream.summary.answer.as_ref()?.without_clock_step.as_ref()?;
+        let of = if known.len() == 1 { String::new() } else { format!("{}: ", stream.label) };
+        Some(format!("{of}{}.", jitlat_verdict::drawn_without_clock_step(without)))
+    }));
     if relative {
         notes.push(
             "The clock offset is not known well enough: delays are shown above the smallest of each stream."

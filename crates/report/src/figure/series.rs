@@ -60,6 +60,9 @@ pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
         figure.series.push(MarkSeries::new(name, Tone::Harm, Mark::Rug { stretches: losses }));
     }
     figure.notes.extend(run.position());
+    if let Some(without) = summary.answer.as_ref().and_then(|answer| answer.without_clock_step.as_ref()) {
+        figure.notes.push(format!("{}.", jitlat_verdict::with_clock_step(without)));
+    }
     if let Some(trend) = &summary.trend {
         figure.notes.push(format!("Trend: {}.", verdict_words(trend.verdict)));
     }

@@ -5,6 +5,7 @@
 
 use super::grid::PointGrid;
 use jitlat_core::analysis::Samples;
+use jitlat_core::answer::JitterWithoutStep;
 use jitlat_core::session::Session;
 use jitlat_core::spec::Schedule;
 use std::collections::BTreeMap;
@@ -56,6 +57,8 @@ pub struct Trace {
     earliest_sent: i64,
     /// Delay over arrival time since the first arrival.
     pub delay: Cloud,
+    /// The same without steps of clocks, with its range; `None` if no clock was set.
+    pub stepless: Option<(Cloud, [i64; 2])>,
     /// Schedule error over send time since the first packet. The error is send time − sequence number × period
     /// − [`Trace::schedule_base`].
     pub schedule: Cloud,
@@ -91,6 +94,7 @@ impl Trace {
             start: None,
             earliest_sent: i64::MAX,
             delay: Cloud::new(expected),
+            stepless: None,
             schedule: Cloud::new(expected),
             queue: Cloud::new(expected),
             delays: PointGrid::new(2, MAX_CELLS, 1),
@@ -114,6 +118,22 @@ impl Trace {
         }
         samples.delayless.iter().for_each(|seq| trace.arrivals.stretch(*seq).delayless += 1);
         trace
+    }
+
+    /// Adds the delays without the steps of clocks in `without`; `samples` are those of the trace.
+    #[must_use]
+    pub fn without_steps(mut self, samples: &Samples, without: Option<&JitterWithoutStep>) -> Trace {
+        let known = without.filter(|without| !without.shifts.is_empty());
+        let Some((without, start)) = known.zip(self.start) else { return self };
+        let delays = without.without_steps(&samples.seq, &samples.delay);
+        let mut cloud = Cloud::new(self.period.saturating_mul(self.n as i64));
+        for ((sent, raw), delay) in samples.sent.iter().zip(&samples.delay).zip(&delays) {
+            let arrived = sent.saturating_add(*raw);
+            cloud.add(arrived.saturating_sub(start.arrived), *delay);
+        }
+        let range = delays.iter().min().zip(delays.iter().max());
+        self.stepless = range.map(|(low, high)| (cloud, [*low, *high]));
+        self
     }
 
     /// Adds the next accepted packet, in arrival order: its number, send time and raw delay in ns.

@@ -207,6 +207,7 @@ fn parameters(s: &Summary) -> Facts {
         Ending::Complete => "complete",
         Ending::Interrupted => "stopped early",
         Ending::PeerLost => "the other host was lost",
+        Ending::ServerStopped => "the server was stopped",
         Ending::StorageFailed => "not everything could be stored",
         Ending::Unknown => "unknown: not in the log",
     };

@@ -4,10 +4,12 @@ use super::parts::{head, scrolling};
 use super::{ReportPart, heading};
 use crate::figure::{AxisUnit, group_thousands, value_label};
 use crate::mean;
+use jitlat_core::answer::JitterWithoutStep;
 use jitlat_core::scalars::{ExactNumber, SCALARS, Scalar, ScalarUnit, selectors};
 use jitlat_core::spec::{Transport, ip_protocol_name};
 use jitlat_core::summary::{Distribution, Percent, Summary};
 use jitlat_core::units::bit_rate;
+use jitlat_verdict::with_clock_step;
 use maud::{Markup, html};
 
 /// Describes the packets sent, in one line.
@@ -103,20 +105,37 @@ pub(super) fn whole(d: &Distribution, by: i64) -> [String; 8] {
     [low, less_f64(d.mean), less_f64(d.median), p(90_000), p(99_000), p(99_900), high, cell(d.stddev)]
 }
 
+/// Name of the row of the jitter if a clock was set during the test.
+pub(super) const WITHOUT_STEP: &str = "jitter, without the clock step";
+
+/// Returns the cells of the jitter without steps of clocks.
+pub(super) fn jitter_without_step(without: &JitterWithoutStep) -> [String; 8] {
+    let time = |ns: i64| integer(Some(ns));
+    let dash = || "–".to_owned();
+    let JitterWithoutStep { p50_ns, p99_ns, p999_ns, max_ns, .. } = *without;
+    [dash(), dash(), time(p50_ns), dash(), time(p99_ns), time(p999_ns), time(max_ns), dash()]
+}
+
 fn distributions(s: &Summary) -> Markup {
     let mut rows: Vec<(&str, [String; 8])> = Vec::new();
     let dash = || "–".to_owned();
     let latency = if s.two_way.is_some() { "round trip" } else { "latency, as measured" };
     rows.push((latency, whole(&s.latency, 0)));
-    if let Some(by) = s.clock.correction_ns.filter(|_| s.latency_corrected.is_some()) {
-        rows.push(("latency, clocks corrected", whole(&s.latency, by)));
-    }
-    rows.push(("jitter (PDV)", whole(&s.pdv, 0)));
-    if let Some(d) = &s.pdv_deskewed {
-        rows.push(("jitter, skew removed", whole(d, 0)));
+    let set = s.answer.as_ref().and_then(|answer| answer.without_clock_step.as_ref());
+    if let Some(without) = set {
+        // After a clock was set, neither a corrected delay nor its variation has a meaning.
+        rows.push((WITHOUT_STEP, jitter_without_step(without)));
+    } else {
+        if let Some(by) = s.clock.correction_ns.filter(|_| s.latency_corrected.is_some()) {
+            rows.push(("latency, clocks corrected", whole(&s.latency, by)));
+        }
+        rows.push(("jitter (PDV)", whole(&s.pdv, 0)));
+        if let Some(d) = &s.pdv_deskewed {
+            rows.push(("jitter, skew removed", whole(d, 0)));
+        }
     }
     let i = &s.ipdv;
-    if i.n > 0 {
+    if i.n > 0 && set.is_none() {
         let cells = [
             integer(i.min),
             cell(i.mean),
@@ -161,6 +180,7 @@ fn distributions(s: &Summary) -> Markup {
     }
     html! {
         (distributions_table(&html! { @for (name, cells) in &rows { (row(name, cells)) } }))
+        @if let Some(without) = set { p.what { (with_clock_step(without)) "." } }
         @for line in mean::intervals(s) { p.what { (line) } }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{ReportPart, heading, tables};
 use crate::text;
+use jitlat_verdict::with_clock_step;
 use maud::{Markup, html};
 
 /// Renders both directions and the remarks; returns nothing for a one-way test.
@@ -21,14 +22,24 @@ pub fn section(part: &ReportPart<'_>, alone: bool) -> Markup {
                         (tables::row(&format!("{name} ({clocks})"), &tables::whole(&way.latency, 0)))
                     }
                     @for (name, way) in &known {
-                        @if let Some(by) = way.clock.correction_ns.filter(|_| way.latency_corrected.is_some()) {
+                        @let is_corrected = way.latency_corrected.is_some() && way.without_clock_step.is_none();
+                        @if let Some(by) = way.clock.correction_ns.filter(|_| is_corrected) {
                             (tables::row(&format!("{name}, clocks corrected"), &tables::whole(&way.latency, by)))
                         }
                     }
                     @for (name, way) in &known {
-                        (tables::row(&format!("{name}, jitter (PDV)"), &tables::whole(&way.pdv, 0)))
+                        @match &way.without_clock_step {
+                            Some(without) => (tables::row(
+                                &format!("{name}, {}", tables::WITHOUT_STEP),
+                                &tables::jitter_without_step(without),
+                            )),
+                            None => (tables::row(&format!("{name}, jitter (PDV)"), &tables::whole(&way.pdv, 0))),
+                        }
                     }
                 }))
+                @if let Some(without) = known.iter().find_map(|(_, way)| way.without_clock_step.as_ref()) {
+                    p.what { (with_clock_step(without)) "." }
+                }
             }
             ul { @for line in text::two_way_remarks(s) { li { (super::sentence(&line)) } } }
         }

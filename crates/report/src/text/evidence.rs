@@ -476,6 +476,7 @@ fn ending(page: &mut Page, s: &Summary) {
         Ending::Complete | Ending::Unknown => return,
         Ending::Interrupted => "interrupted",
         Ending::PeerLost => "the other side was lost",
+        Ending::ServerStopped => "the server was stopped",
         Ending::StorageFailed => "the results could not be stored in full",
     };
     page.heading(if s.session.ending == Ending::StorageFailed { "Storage" } else { "Ended early" });

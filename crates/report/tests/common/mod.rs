@@ -24,7 +24,8 @@ impl Measured {
             analyzer.push(&record);
         }
         let (summary, samples) = analyzer.finish_with_samples(&session);
-        let trace = Trace::of(&session, &samples);
+        let without = summary.answer.as_ref().and_then(|answer| answer.without_clock_step.as_ref());
+        let trace = Trace::of(&session, &samples).without_steps(&samples, without);
         Measured { session, summary, trace, samples }
     }
 }

@@ -140,6 +140,7 @@ impl LogHeader {
             "clock_offset_median" => s.classic_offset = unless(forget, || span(value))?,
             "control_rtt_min" => s.classic_rtt = unless(forget, || span(value))?,
             "session" => s.id = unless(forget, || Ok(unescape(value)))?,
+            "control_port" => s.control_port = unless(forget, || parse("a port", value))?,
             "name" => s.name = unless(forget, || Ok(unescape(value)))?,
             "tag" if forget => s.tags.clear(),
             "tag" => {
@@ -440,10 +441,11 @@ fn ending(value: &str) -> Result<Ending, String> {
         .ok_or_else(|| format!("unknown ending '{}'", value.trim()))
 }
 
-const ENDINGS: [(Ending, &str); 5] = [
+const ENDINGS: [(Ending, &str); 6] = [
     (Ending::Complete, "complete"),
     (Ending::Interrupted, "interrupted"),
     (Ending::PeerLost, "peer_lost"),
+    (Ending::ServerStopped, "server_stopped"),
     (Ending::StorageFailed, "storage_failed"),
     (Ending::Unknown, "unknown"),
 ];
@@ -521,6 +523,7 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
         ("schedule", vec![schedule]),
         ("created", session.created.iter().map(|t| t.0.to_string()).collect()),
         ("session", text(&session.id)),
+        ("control_port", session.control_port.iter().map(u16::to_string).collect()),
         ("name", text(&session.name)),
         ("tag", session.tags.iter().map(tag).collect()),
         ("probe", session.probes.iter().map(probe).collect()),

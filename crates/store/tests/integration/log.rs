@@ -292,7 +292,8 @@ fn full_session() -> (Session, Session) {
     after.client.sync_after = Some(SyncState { synchronised: false, ..sync });
     after.client.clock_step = Some(Span(-7));
     after.server = HostFacts { name: Some("beta\nline".into()), ..before.client.clone() };
-    after.ending = Ending::PeerLost;
+    after.ending = Ending::ServerStopped;
+    after.control_port = Some(3666);
     after.reason = Some("no answer from 2001:db8::2 for 10 s".into());
     after.receiver_drops = Some(3);
     after.stamps_lost = Some(4);

@@ -3,7 +3,6 @@
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::sentences::causes::{MissingPart, incomplete_log};
-use crate::sentences::warnings::is_by_stopped_server;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::metrics::seqset::SeqRun;
 
@@ -29,12 +28,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let last = within(unrecorded.last()).or(first);
     let share = known.unknown as f64 / (known.unknown + known.sent).max(1) as f64;
     let is_recorded = session.truncated || session.has_end_lines();
-    let part = match MissingPart::of(session, known.tail > 0) {
-        MissingPart::PeerLost if is_by_stopped_server(session.reason.as_deref()) => {
-            MissingPart::ServerStopped
-        }
-        part => part,
-    };
+    let part = MissingPart::of(session, known.tail > 0);
     let why = incomplete_log(part, known.unknown, share, first.is_none());
     let mut found = FoundCause::of(
         CauseId::IncompleteLog,
@@ -86,6 +80,7 @@ mod tests {
         assert_eq!((found.harm, found.cause.magnitude), (0.2, Some(0.2)));
         let table = [
             (Ending::PeerLost, false, "the connection to the other host was lost"),
+            (Ending::ServerStopped, false, "the server was stopped during the test"),
             (Ending::StorageFailed, false, "not all results could be stored"),
             (Ending::Unknown, true, "the log is truncated"),
             (Ending::Unknown, false, "the log ends long before the last packet"),

@@ -1,8 +1,7 @@
 //! Rule for stalls of the receiving program.
 
 use super::rule::{CauseRule, Find, FoundCause};
-use crate::case::Case;
-use crate::case::MAX_RECORDED_LAG_NS as MAX_LAG_NS;
+use crate::case::{Case, MAX_RECORDED_LAG_NS as MAX_LAG_NS, runs_between};
 use crate::sentences::causes::{receiver_drops, receiver_stall};
 use crate::severity::{of_host, of_missing};
 use jitlat_core::answer::CauseId;
@@ -38,7 +37,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         // The buffer is full before it is read: packets that it dropped follow those that waited in it.
         let last = case.delays.seq((to - 1).min(case.delays.len() - 1));
         let [first, end] = [case.delays.seq(from), last + 1];
-        let during = case.dropped_by_receiver.iter().filter(|run| (first..=end).contains(&run.start));
+        let during = runs_between(&case.dropped_by_receiver, first, end).iter();
         let why =
             receiver_stall(case.stream_seconds_at(from), length, packets, during.map(|run| run.len).sum());
         let mut found =

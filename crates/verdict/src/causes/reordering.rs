@@ -27,7 +27,12 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         return Vec::new();
     }
     // Packets near a route change or a clock step are left out, because each of these reorders packets only once.
-    let near_step = |k: usize| case.steps.iter().any(|(s, _)| s.place.abs_diff(k) <= 60);
+    let mut places: Vec<usize> = case.steps.iter().map(|(step, _)| step.place).collect();
+    places.sort_unstable();
+    let near_step = |k: usize| {
+        let first = places.partition_point(|place| place + 60 < k);
+        places.get(first).is_some_and(|place| *place <= k + 60)
+    };
     // A queue, or a burst sent after a stall, may reorder its packets by itself; a queue throughout the test does not.
     let is_brief = |queue: &&Episode| queue.to - queue.from < case.delays.len();
     let mut queues = case.episodes.queues.iter().filter(is_brief).peekable();
@@ -35,7 +40,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         while queues.next_if(|queue| queue.to <= k).is_some() {}
         queues.peek().is_some_and(|queue| queue.from <= k)
     };
-    let at_stall = |k: usize| case.late.stalls.iter().any(|s| (s.from..s.to).contains(&k));
+    let at_stall = |k: usize| case.late.stall_at(k).is_some();
     let mut late: Vec<usize> = Vec::new();
     let mut reordered = Vec::new();
     for (stretch, places) in case.delays.series().displaced() {

@@ -1,10 +1,11 @@
 //! Rule for stalls of the sending program.
 
 use super::rule::{CauseRule, Find, FoundCause};
-use crate::case::Case;
+use crate::case::{Case, runs_between};
+use crate::schedule::Stall;
 use crate::sentences::causes::sender_stall;
 use crate::severity::{of_host, of_missing};
-use crate::skips::skips;
+use crate::skips::{Skip, skips};
 use jitlat_core::answer::CauseId;
 
 pub const RULE: CauseRule = CauseRule {
@@ -30,22 +31,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let stalls = &case.late.stalls;
     let late: usize = stalls.iter().map(|s| s.to - s.from).sum();
     let many = late as f64 >= 0.01 * n as f64;
-    let mut stalls: Vec<SenderStall> =
-        stalls.iter().map(|s| SenderStall { from: s.from, to: s.to, length: s.length, skipped: 0 }).collect();
-    for skip in skips {
-        let Some(length) = skip.stall else { continue };
-        match stalls.iter_mut().find(|s| (s.from..=s.to).contains(&skip.before)) {
-            Some(stall) => {
-                stall.length = stall.length.max(length);
-                stall.skipped += skip.run.len;
-            }
-            None => {
-                let (from, to) = (skip.before, skip.before);
-                stalls.push(SenderStall { from, to, length, skipped: skip.run.len });
-            }
-        }
-    }
-    stalls.sort_by_key(|s| s.from);
+    let stalls = with_skips(stalls, skips);
     let found = stalls.iter().filter(|s| s.length >= MIN_SINGLE_STALL_NS || many).map(|s| {
         let packets = (s.to - s.from) as u64;
         let touched = packets + s.skipped;
@@ -59,12 +45,37 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         found.cause.from_s = (sent - s.length as f64 / 1e9).max(0.0);
         found.cause.to_s = sent;
         let [first, last] = [s.from, s.to.min(case.delays.len() - 1)].map(|k| case.delays.seq(k));
-        let of_burst = case.lost_in_bursts.iter().filter(|run| (first..=last).contains(&run.start));
-        let lost = of_burst.map(|run| run.len).sum();
+        let lost = runs_between(&case.lost_in_bursts, first, last).iter().map(|run| run.len).sum();
         let why = sender_stall(case.begin.of(found.cause.from_s), s.length, packets, s.skipped, lost);
         found.because(why)
     });
     found.collect()
+}
+
+/// Returns `stalls` with the packets that the sender skipped because of them, and the stalls that only such packets show.
+/// Both lists are ascending.
+fn with_skips(stalls: &[Stall], skips: Vec<Skip>) -> Vec<SenderStall> {
+    let mut all: Vec<SenderStall> =
+        stalls.iter().map(|s| SenderStall { from: s.from, to: s.to, length: s.length, skipped: 0 }).collect();
+    let mut alone: Vec<SenderStall> = Vec::new();
+    for skip in skips {
+        let Some(length) = skip.stall else { continue };
+        let known = all.partition_point(|stall| stall.to < skip.before);
+        let known = all.get_mut(known).filter(|stall| stall.from <= skip.before);
+        match known.or_else(|| alone.last_mut().filter(|stall| stall.from == skip.before)) {
+            Some(stall) => {
+                stall.length = stall.length.max(length);
+                stall.skipped += skip.run.len;
+            }
+            None => {
+                let (from, to) = (skip.before, skip.before);
+                alone.push(SenderStall { from, to, length, skipped: skip.run.len });
+            }
+        }
+    }
+    all.append(&mut alone);
+    all.sort_by_key(|s| s.from);
+    all
 }
 
 /// Stall of the sending program.
@@ -83,7 +94,6 @@ struct SenderStall {
 mod tests {
     use super::*;
     use crate::judge::judge;
-    use crate::schedule::Stall;
     use crate::testing::{MS, Test, first, found_in, packets, quiet, run};
     use jitlat_core::answer::Severity;
 

@@ -166,7 +166,11 @@ fn silence_after_a_broadcast_is_not_a_loss() {
         let mut test = Test::new(200, PERIOD, &every(PERIOD, received, |_| Some(MS)));
         let remarks = vec![TwoWay::BROADCAST_REMARK.to_owned()];
         test.session.two_way = Some(Box::new(TwoWay { remarks, ..TwoWay::default() }));
-        into_answer(judge(&test.material()), &jitlat_core::summary::ShareInterval::default())
+        into_answer(
+            judge(&test.material()),
+            test.session.ending,
+            &jitlat_core::summary::ShareInterval::default(),
+        )
     };
     let silent = of(0);
     assert_eq!((silent.severity, silent.causes), (Severity::Unknown, vec![]));

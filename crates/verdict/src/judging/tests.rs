@@ -12,7 +12,7 @@ const PERIOD: i64 = 10 * MS;
 
 fn judge(evidence: &Evidence<'_>, with_hosts: bool) -> Answer {
     let judgement = crate::judge::judge(evidence, &PROFILES, with_hosts);
-    crate::judge::into_answer(judgement, &ShareInterval::default())
+    crate::judge::into_answer(judgement, jitlat_core::session::Ending::Complete, &ShareInterval::default())
 }
 
 /// Packets of a sender that stalls for 400 ms before packet 300 and then sends what is overdue at once; those for which
@@ -113,7 +113,11 @@ fn a_rate_that_was_not_reached_is_in_the_headline_and_limits_the_profiles() {
         "{}",
         answer.headline
     );
-    assert_eq!(answer.host.unwrap().severity, Severity::Fair);
+    let host = answer.host.as_ref().unwrap();
+    assert_eq!((host.severity, &host.causes[..]), (Severity::Fair, &[CauseId::SenderStall][..]));
+    let cause = answer.causes.iter().find(|cause| cause.id == CauseId::SenderStall).unwrap();
+    assert_eq!((cause.severity, cause.fault), (Severity::Fair, Fault::Sender));
+    assert_eq!(cause.because, "the sending host reached only 100 of 1000 packets per second");
     // Video needs 200 packets per second, and telemetry one.
     assert_eq!(answer.profiles["video"].severity, Severity::Unknown);
     assert!(answer.profiles["video"].because.contains("only 100 of its 200 packets per second"));

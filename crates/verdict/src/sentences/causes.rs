@@ -469,6 +469,7 @@ impl MissingPart {
         let Session { ending, truncated, unreported, .. } = *session;
         match ending {
             Ending::Complete if unreported > 0 && tail => MissingPart::Late,
+            Ending::ServerStopped => MissingPart::ServerStopped,
             Ending::PeerLost => MissingPart::PeerLost,
             Ending::StorageFailed => MissingPart::StorageFailed,
             _ if truncated => MissingPart::CutLog,
@@ -478,15 +479,12 @@ impl MissingPart {
     }
 }
 
-/// Beginning of the evidence if the server was stopped.
-pub const SERVER_STOPPED: &str = "the server was stopped during the test";
-
 /// Describes a part of the test that was not recorded. It contains `unknown` packets, at the end of the log or within
 /// it.
 pub fn incomplete_log(part: MissingPart, unknown: u64, share: f64, at_end: bool) -> String {
     let how = match part {
         MissingPart::PeerLost => "the connection to the other host was lost",
-        MissingPart::ServerStopped => SERVER_STOPPED,
+        MissingPart::ServerStopped => "the server was stopped during the test",
         MissingPart::StorageFailed => "not all results could be stored",
         MissingPart::CutLog => "the log is truncated",
         MissingPart::Rows => "rows are missing within the log",

@@ -97,6 +97,16 @@ pub fn without_clock_step(without: &JitterWithoutStep) -> String {
     format!("jitter and buffer are without {}", the_steps(without))
 }
 
+/// Note on a drawing whose delays exclude steps of a clock.
+pub fn drawn_without_clock_step(without: &JitterWithoutStep) -> String {
+    format!("Delays are without {}", the_steps(without))
+}
+
+/// Note on a drawing or a table whose delays contain steps of a clock.
+pub fn with_clock_step(without: &JitterWithoutStep) -> String {
+    format!("Raw delays contain {}", the_steps(without))
+}
+
 /// Returns `the clock step at 3.2 s`, or `the 3 clock steps from 3.2 s on`.
 fn the_steps(without: &JitterWithoutStep) -> String {
     let at = moment(without.at_ns as f64 / 1e9);

@@ -1,16 +1,18 @@
 //! Headline: the verdict on a test in one sentence.
 
-use super::causes::{SERVER_STOPPED, direction, lost_size, tcp_limit};
+use super::causes::{direction, lost_size, tcp_limit};
 use super::numbers::{buffer_size, count, moment, percent, rate, time};
 use jitlat_core::answer::{Answer, Cause, CauseId, Fault, Severity};
 use jitlat_core::evidence::KnownPackets;
+use jitlat_core::session::Ending;
 use jitlat_core::spec::Transport;
 use jitlat_core::summary::ShareInterval;
 
-/// Returns the headline of `answer` for a test with the packets `known`, of which `received` arrived and `lost` were
-/// lost. `effect` is the effect that users notice most; it is used if no cause explains the severity of the verdict.
+/// Returns the headline of `answer` for a test that ended with `ending` and has the packets `known`, of which `received`
+/// arrived and `lost` were lost. `effect` is the effect that users notice most; it is used if no cause explains the severity of the verdict.
 pub fn headline(
     answer: &Answer,
+    ending: Ending,
     known: KnownPackets,
     [received, lost]: [u64; 2],
     effect: Option<&str>,
@@ -21,10 +23,9 @@ pub fn headline(
         String::new()
     } else {
         let share = known.unknown as f64 / (known.unknown + known.sent).max(1) as f64;
-        let by_server = |c: &Cause| c.id == CauseId::IncompleteLog && c.because.starts_with(SERVER_STOPPED);
-        let why = match causes.iter().any(by_server) {
-            true => "The server was stopped during the test",
-            false => "The log is incomplete",
+        let why = match ending {
+            Ending::ServerStopped => "The server was stopped during the test",
+            _ => "The log is incomplete",
         };
         match known.unknown {
             0 => format!("{why}. "),
@@ -129,6 +130,16 @@ pub struct RateReached {
     pub transport: Transport,
 }
 
+/// Describes a sender that did not reach the requested rate.
+pub fn rate_reached(reached: RateReached) -> String {
+    let RateReached { sent, asked, transport } = reached;
+    let who = match transport {
+        Transport::Udp => "the sending host",
+        Transport::Tcp => "the sender or its connection",
+    };
+    format!("{who} reached only {} of {} packets per second", rate(sent), rate(asked))
+}
+
 /// Restricts a headline to the rate that the sender reached: the requested rate was not measured.
 pub fn at_rate(headline: &str, reached: RateReached) -> String {
     let RateReached { sent, asked, transport } = reached;
@@ -137,14 +148,13 @@ pub fn at_rate(headline: &str, reached: RateReached) -> String {
         Transport::Tcp => "the sender or its connection",
     };
     let (sent, asked) = (rate(sent), rate(asked));
-    let limit = format!("{who} reached only {sent} of {asked} packets per second");
     match headline.split_once(": ") {
         Some((grade @ ("Good" | "Fair" | "Poor" | "Bad"), rest)) => {
             format!(
                 "{grade} at {sent} packets per second, not measured at the requested {asked}, which {who} did not reach: {rest}"
             )
         }
-        _ => format!("{headline} Not measured as requested: {limit}."),
+        _ => format!("{headline} Not measured as requested: {}.", rate_reached(reached)),
     }
 }
 

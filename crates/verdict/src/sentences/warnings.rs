@@ -10,18 +10,13 @@ use jitlat_core::units::eng3 as time;
 pub fn incomplete(ending: Ending, reason: Option<&str>) -> String {
     let how = match ending {
         Ending::Interrupted => "the test was stopped early",
-        Ending::PeerLost if is_by_stopped_server(reason) => "the test ended early",
+        Ending::ServerStopped => "the test ended early",
         Ending::PeerLost => "the connection to the other host was lost during the test",
         Ending::StorageFailed => "not all results could be stored",
         _ => "the log is truncated",
     };
     let why = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
     format!("{how}{why}; the figures cover what was received")
-}
-
-/// Returns true if `reason` says that the server was stopped.
-pub fn is_by_stopped_server(reason: Option<&str>) -> bool {
-    reason.is_some_and(|reason| reason.starts_with("the server was stopped"))
 }
 
 /// Warning about a complete test whose log could not be stored.
@@ -41,10 +36,10 @@ pub fn tail_unknown(within_log: bool) -> &'static str {
 pub const NOTHING_RECEIVED: &str = "no packet was received, so there are no figures";
 pub const NOTHING_VALID: &str = "no valid packet was received, so there are no figures";
 
-/// Warns about answers that do not report the far host's processing time.
+/// Warns about answers that do not report the far host's processing time, or report one longer than the round trip.
 pub fn processing_unknown(without: u64, answers: u64) -> String {
     format!(
-        "{without} of {} did not carry the far host's processing time: they count as received, but have no delay",
+        "{without} of {} carried no possible processing time of the far host: they count as received, but have no delay",
         count(answers, "answer")
     )
 }

@@ -63,6 +63,7 @@ fn what_stopped_the_test_early_is_said() {
     let table = [
         (Ending::Interrupted, "the test was stopped early"),
         (Ending::PeerLost, "the connection to the other host was lost during the test"),
+        (Ending::ServerStopped, "the test ended early"),
         (Ending::StorageFailed, "not all results could be stored"),
         (Ending::Unknown, "the log is truncated"),
     ];

@@ -54,6 +54,8 @@ pub enum ServerInput<'a> {
     Found(Lookup),
     /// The server is shutting down: the client is informed, and the conversation ends.
     Shutdown,
+    /// The client requests the results of this test over another connection: it has given up this one.
+    Superseded,
     /// The connection was silent for a long time, and its slot is needed for another client: the client is
     /// informed, and the conversation ends.
     Evicted,

@@ -84,6 +84,7 @@ impl ResultDelivery {
             None => {}
         }
         if self.results.flows.get(usize::from(self.flow.0)).is_some_and(|flow| flow.cut) {
+            summary.stopped = true;
             summary.failure.get_or_insert(SERVER_STOPPED.to_owned());
         }
         summary

@@ -199,6 +199,9 @@ fn encode_results(m: &Results, w: &mut FieldWriter<'_>) {
         let moments: Vec<u8> = m.tcp.iter().take(MAX_TCP_MOMENTS).flat_map(TcpMoment::to_bytes).collect();
         w.bytes(15, &moments);
     }
+    if m.stopped {
+        w.u8(16, 1);
+    }
 }
 
 /// Parses the body of a frame (type and fields); returns `None` for an unknown type.
@@ -499,9 +502,10 @@ fn results(bytes: &[u8]) -> Result<Message, DecodeError> {
             10 => m.failure = Some(field.text()),
             11 => m.host = field.host()?,
             12 => m.stamps_lost = Some(field.u32("stamps lost")?),
-            15 => m.tcp = tcp_moments(field.value)?,
-            14 => m.path_mtu = Some(field.u32("path MTU")?),
             13 => m.pause = Some(Span(field.i64("pause")?)).filter(|pause| *pause > Span::ZERO),
+            14 => m.path_mtu = Some(field.u32("path MTU")?),
+            15 => m.tcp = tcp_moments(field.value)?,
+            16 => m.stopped = field.bool("end of the server")?,
             _ => {}
         }
     }

@@ -159,6 +159,7 @@ fn results() -> impl Strategy<Value = Message> {
                 pause,
                 finish,
                 failure,
+                stopped: chunks % 2 == 1,
                 host,
             })
         },

@@ -2,6 +2,7 @@
 
 use crate::text::plots::PlotCanvas;
 use jitlat_core::analysis::Samples;
+use jitlat_core::answer::JitterWithoutStep;
 use jitlat_passive::{CaptureEvent, CaptureObserver};
 
 /// Maximum number of slots.
@@ -68,9 +69,11 @@ pub(super) struct Drawn {
 impl Timeline {
     /// Creates the timeline of `samples`, for `packets` packets sent every `period` ns; the period is used
     /// where samples are missing. Lost packets are placed between those that arrived. Packets that arrived, but
-    /// have no delay, do not count as lost.
-    pub fn of(samples: &Samples, packets: u64, period: i64) -> Timeline {
+    /// have no delay, do not count as lost. The delays are drawn without the steps of clocks in `without`.
+    pub fn of(samples: &Samples, packets: u64, period: i64, without: Option<&JitterWithoutStep>) -> Timeline {
         let mut course = Timeline::default();
+        let stepless = without.map(|without| without.without_steps(&samples.seq, &samples.delay));
+        let delays = stepless.as_deref().unwrap_or(&samples.delay);
         let mut order: Vec<u32> = (0..samples.len() as u32).collect();
         order.sort_unstable_by_key(|k| samples.seq[*k as usize]);
         let at = |k: &u32| (u64::from(samples.seq[*k as usize]), i128::from(samples.sent[*k as usize]));
@@ -95,7 +98,7 @@ impl Timeline {
             let (seq, sent) = at(k);
             let missing = seq.saturating_sub(due.0);
             course.lose([due.1, sent], missing.saturating_sub(arrived_below(seq)));
-            course.add(clamp(sent), samples.delay[*k as usize]);
+            course.add(clamp(sent), delays[*k as usize]);
             due = (seq + 1, sent + period);
         }
         let missing = packets.saturating_sub(due.0);
@@ -226,6 +229,7 @@ fn clamp(at: i128) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jitlat_core::answer::DelayShift;
 
     const ASCII: PlotCanvas = PlotCanvas { width: 20, unicode: false };
 
@@ -237,11 +241,30 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_step_is_not_drawn() {
+        let raw = samples(0..100, |s| i64::from(s % 10) * 1000 + if s < 40 { 0 } else { -5_000_000 });
+        let range = |without| Timeline::of(&raw, 100, 20_000_000, without).range().unwrap();
+        assert_eq!(range(None), [-5_000_000, 9_000]);
+        let shifts = vec![DelayShift { seq: 40, by_ns: -5_000_000 }];
+        let without = JitterWithoutStep {
+            at_ns: 800_000_000,
+            steps: 1,
+            p50_ns: 0,
+            p95_ns: 0,
+            p99_ns: 0,
+            p999_ns: 0,
+            max_ns: 0,
+            shifts,
+        };
+        assert_eq!(range(Some(&without)), [0, 9_000]);
+    }
+
+    #[test]
     fn an_outage_is_a_gap_with_marks() {
         let some = samples((0..100).filter(|s| !(40..60).contains(s) && *s != 80), |s| {
             if s > 90 { 9_000_000 } else { 1_000_000 }
         });
-        let drawn = Timeline::of(&some, 100, 20_000_000).draw(ASCII);
+        let drawn = Timeline::of(&some, 100, 20_000_000, None).draw(ASCII);
         assert_eq!(drawn.delay, "........    ......@@", "{drawn:?}");
         assert_eq!(drawn.lost, "        xxxx    .", "{drawn:?}");
     }
@@ -249,7 +272,7 @@ mod tests {
     #[test]
     fn what_never_arrived_takes_its_time() {
         // Everything after the first half is lost.
-        let drawn = Timeline::of(&samples(0..50, |_| 1000), 100, 20_000_000).draw(ASCII);
+        let drawn = Timeline::of(&samples(0..50, |_| 1000), 100, 20_000_000, None).draw(ASCII);
         assert_eq!(drawn.delay, "..........");
         assert_eq!(drawn.lost, "          xxxxxxxxxx");
     }
@@ -259,17 +282,17 @@ mod tests {
         // 2 and 9 have no delay, 7 is lost.
         let mut some = samples([0, 1, 3, 4, 5, 6, 8].into_iter(), |_| 1_000_000);
         some.delayless = vec![2, 9];
-        let drawn = Timeline::of(&some, 10, 20_000_000).draw(ASCII);
+        let drawn = Timeline::of(&some, 10, 20_000_000, None).draw(ASCII);
         assert_eq!(drawn.lost.trim(), ".", "{drawn:?}");
         some.delayless = vec![2, 7, 9];
-        assert!(!Timeline::of(&some, 10, 20_000_000).has_losses());
+        assert!(!Timeline::of(&some, 10, 20_000_000, None).has_losses());
     }
 
     #[test]
     fn few_packets_are_few_columns() {
-        let drawn = Timeline::of(&samples(0..7, |s| i64::from(s) * 1000), 7, 20_000_000).draw(ASCII);
+        let drawn = Timeline::of(&samples(0..7, |s| i64::from(s) * 1000), 7, 20_000_000, None).draw(ASCII);
         assert_eq!(drawn.delay, ".:-=+*@", "{drawn:?}");
-        assert!(Timeline::of(&Samples::default(), 10, 1).is_empty());
+        assert!(Timeline::of(&Samples::default(), 10, 1, None).is_empty());
     }
 
     #[test]
@@ -281,7 +304,7 @@ mod tests {
             ..Samples::default()
         };
         for sent in [0, 1, u64::MAX] {
-            let course = Timeline::of(&wild, sent, i64::MAX);
+            let course = Timeline::of(&wild, sent, i64::MAX, None);
             assert!(course.slots.len() <= MAX_SLOTS);
             assert!(course.draw(ASCII).delay.chars().count() <= 20);
             assert!(course.range().is_some());

@@ -302,7 +302,7 @@ pub(super) fn percent(share: f64) -> String {
 /// packets.
 pub(super) fn course(stream: &ScreenStream<'_>) -> Option<(Timeline, bool)> {
     let s = stream.summary;
-    let course = Timeline::of(stream.samples, s.counts.sent, s.header.period);
+    let course = Timeline::of(stream.samples, s.counts.sent, s.header.period, without_step(s));
     let shift = shown_shift(s);
     (!course.is_empty()).then(|| (course.shifted(shift.unwrap_or(0)), shift.is_none()))
 }

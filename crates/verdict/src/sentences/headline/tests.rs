@@ -1,19 +1,26 @@
 use super::*;
 use crate::testing::{MS, answer, cause, known};
 use jitlat_core::answer::LargestEvent;
+use jitlat_core::session::Ending;
 use jitlat_core::spec::Direction;
 
 const WHOLE: KnownPackets = known(1000, 0, true);
 
 fn of(severity: Severity, causes: Vec<Cause>) -> String {
-    headline(&answer(severity, causes), WHOLE, [1000, 0], None)
+    headline(&answer(severity, causes), Ending::Complete, WHOLE, [1000, 0], None)
 }
 
 #[test]
 fn a_headline_names_the_first_cause_that_hurts() {
     assert_eq!(of(Severity::Good, vec![]), "Good: nothing is wrong.");
     assert_eq!(of(Severity::Fair, vec![]), "Fair: no single cause explains it.");
-    let felt = headline(&answer(Severity::Poor, vec![]), WHOLE, [1000, 0], Some("the delay varies"));
+    let felt = headline(
+        &answer(Severity::Poor, vec![]),
+        Ending::Complete,
+        WHOLE,
+        [1000, 0],
+        Some("the delay varies"),
+    );
     assert_eq!(felt, "Poor: the delay varies.");
     let harmless = || Cause { severity: Severity::Good, ..cause(CauseId::Duplication) };
     // A cause without effect does not explain a path that is not good.
@@ -67,12 +74,18 @@ fn further_causes_are_counted() {
 #[test]
 fn a_buffer_is_said_where_it_helps() {
     let of = |severity| {
-        headline(&Answer { buffer_ns: Some(20 * MS), ..answer(severity, vec![]) }, WHOLE, [1000, 0], None)
+        headline(
+            &Answer { buffer_ns: Some(20 * MS), ..answer(severity, vec![]) },
+            Ending::Complete,
+            WHOLE,
+            [1000, 0],
+            None,
+        )
     };
     assert_eq!(of(Severity::Good), "Good: nothing is wrong; set a buffer of 20 ms.");
     let least = Answer { buffer_ns: Some(MS), ..answer(Severity::Good, vec![]) };
     assert_eq!(
-        headline(&least, WHOLE, [1000, 0], None),
+        headline(&least, Ending::Complete, WHOLE, [1000, 0], None),
         "Good: nothing is wrong; set a buffer of under 1 ms."
     );
     assert_eq!(of(Severity::Fair), "Fair: no single cause explains it; set a buffer of 20 ms.");
@@ -83,7 +96,7 @@ fn a_buffer_is_said_where_it_helps() {
 fn what_is_not_recorded_is_said_first() {
     let of = |sent, unknown| {
         let known = known(sent, unknown, false);
-        headline(&answer(Severity::Good, vec![]), known, [sent, 0], None)
+        headline(&answer(Severity::Good, vec![]), Ending::Complete, known, [sent, 0], None)
     };
     assert_eq!(of(1000, 0), "The log is incomplete. Good: nothing is wrong.");
     assert_eq!(
@@ -91,11 +104,16 @@ fn what_is_not_recorded_is_said_first() {
         "The log is incomplete: 100 packets (10 %) are unknown. Good: nothing is wrong."
     );
     assert!(of(900, 1).starts_with("The log is incomplete: 1 packet (0.11 %) is unknown."));
+    let stopped = answer(Severity::Good, vec![]);
+    let stopped = headline(&stopped, Ending::ServerStopped, known(900, 100, false), [900, 0], None);
+    assert!(stopped.starts_with("The server was stopped during the test: 100 packets"), "{stopped}");
 }
 
 #[test]
 fn nothing_that_arrives_is_said_of_whole_tests_only() {
-    let of = |known, received| headline(&answer(Severity::Bad, vec![]), known, [received, 0], None);
+    let of = |known, received| {
+        headline(&answer(Severity::Bad, vec![]), Ending::Complete, known, [received, 0], None)
+    };
     assert!(of(WHOLE, 0).starts_with("Bad: nothing arrived"));
     assert!(of(WHOLE, 1).starts_with("Bad: no single cause"));
     assert!(
@@ -108,7 +126,7 @@ fn nothing_that_arrives_is_said_of_whole_tests_only() {
 fn too_few_packets_are_counted() {
     let of = |sent, lost| {
         let known = known(sent, 0, true);
-        headline(&answer(Severity::Unknown, vec![]), known, [sent - lost, lost], None)
+        headline(&answer(Severity::Unknown, vec![]), Ending::Complete, known, [sent - lost, lost], None)
     };
     assert_eq!(of(0, 0), "No verdict: no packets are known.");
     assert_eq!(

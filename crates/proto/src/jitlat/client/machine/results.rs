@@ -6,7 +6,7 @@ use crate::jitlat::client::{ClientEvent, ConversationProgress};
 use crate::jitlat::dialect::Dialect;
 use crate::jitlat::flow::{FlowId, FlowRole};
 use crate::jitlat::limits::ServerLimits;
-use crate::jitlat::message::{Chunk, Fetch, Message, Results, SERVER_STOPPED};
+use crate::jitlat::message::{Chunk, Fetch, Message, Results};
 use crate::jitlat::stream::Finish;
 use jitlat_core::Session;
 use jitlat_core::Transport;
@@ -113,7 +113,7 @@ impl ClientMachine {
                 // lost.
                 let sender = flow.collection.sent.as_ref().map(|s| s.sent);
                 // A server that is stopped does not receive the last packets.
-                let known = flow.collection.whole && !is_by_stopped_server(results);
+                let known = flow.collection.whole && !results.is_some_and(|r| r.stopped);
                 sent = sender.or(results.and_then(|r| r.sent)).filter(|_| known);
                 drops = results.and_then(|r| r.drops);
                 read_pause = results.and_then(|r| r.pause);
@@ -146,6 +146,7 @@ impl ClientMachine {
             client: self.client.clone(),
             server: self.server.clone(),
             id: self.session.map(|id| id.to_string()),
+            control_port: Some(self.config.remote.port()),
             ending,
             reason,
             receiver_drops: drops,
@@ -183,7 +184,8 @@ impl ClientMachine {
             return (Ending::PeerLost, self.reason.clone());
         }
         if failure.is_some() {
-            return (Ending::PeerLost, failure);
+            let stopped = results.is_some_and(|r| r.stopped) && flow.failure.is_none();
+            return (if stopped { Ending::ServerStopped } else { Ending::PeerLost }, failure);
         }
         match finish {
             Some(Finish::Silent) => {
@@ -194,11 +196,6 @@ impl ClientMachine {
             _ => (Ending::Complete, None),
         }
     }
-}
-
-/// True if `results` come from a server that was stopped during the test.
-fn is_by_stopped_server(results: Option<&Results>) -> bool {
-    results.is_some_and(|r| r.failure.as_deref() == Some(SERVER_STOPPED))
 }
 
 /// Merges the facts about a host before and after the test. If both contain a fact, the newer one is used, except for

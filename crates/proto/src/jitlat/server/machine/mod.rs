@@ -24,6 +24,9 @@ use std::sync::Arc;
 
 /// Timeout of flow engine commands that do not involve the peer.
 const ENGINE_TIMEOUT: Span = Span::seconds(10);
+/// Time for which a request for the results of a running test waits for its end, and interval of looking for them.
+const FIND_TIMEOUT: Span = Span::seconds(3);
+const FIND_INTERVAL: Span = Span::millis(100);
 /// Time without packets after which a stream is abandoned if its client has closed the control connection. A
 /// client that has lost the connection ends its own streams.
 const ABANDON_TIMEOUT: Span = Span::seconds(5);
@@ -47,6 +50,8 @@ pub struct ServerMachine {
     stage: ServerStage,
     /// Deadline of the current stage.
     deadline: SteadyTime,
+    /// Time until which a request for the results of a running test waits for them.
+    find_until: SteadyTime,
     /// True while decoding waits until all messages have been sent: a proof covers the conversation in order.
     hold: bool,
     held: usize,
@@ -129,6 +134,7 @@ impl ServerMachine {
             events: VecDeque::new(),
             stage: ServerStage::Greeting,
             deadline: now.steady + config.limits.idle,
+            find_until: now.steady,
             hold: false,
             held: 0,
             session: SessionId(derive_u64(&config.entropy, "session")),
@@ -291,6 +297,7 @@ impl ServerMachine {
             (Message::Fetch(fetch), ServerStage::Idle) => match fetch.session {
                 Some(id) => {
                     self.enter(ServerStage::Finding(fetch), now.steady + ENGINE_TIMEOUT);
+                    self.find_until = now.steady + FIND_TIMEOUT;
                     self.events.push_back(ServerEvent::Find(id));
                 }
                 None => self.refuse(NakCode::NotFound, "no test has been run on this connection"),
@@ -434,6 +441,8 @@ impl ServerMachine {
                 self.idle_from(now);
                 self.fetch(fetch);
             }
+            // The connection of the test is told to end it.
+            Lookup::Running if now.steady < self.find_until => self.deadline = now.steady + FIND_INTERVAL,
             Lookup::Running => self.refuse(NakCode::Busy, "that test is not over yet"),
             Lookup::Unknown => {
                 let text = "there are no results with this identifier, or they have expired";
@@ -476,7 +485,9 @@ impl Machine for ServerMachine {
         match input {
             ServerInput::Received(bytes) => self.received(now, bytes),
             ServerInput::Closed if self.connected => self.lost(now),
-            ServerInput::Closed => {}
+            // The client considers this connection dead, for example because a router dropped it silently.
+            ServerInput::Superseded if self.connected && self.stage == ServerStage::Running => self.lost(now),
+            ServerInput::Closed | ServerInput::Superseded => {}
             ServerInput::Flow(report) => self.report(now, report),
             ServerInput::Host(host) => self.host = host,
             ServerInput::Admitted(verdict) => self.admitted(now, verdict),
@@ -495,6 +506,12 @@ impl Machine for ServerMachine {
             ServerStage::Over => {}
             ServerStage::Running => self.flows_overdue(now),
             _ if now.steady < self.deadline => {}
+            ServerStage::Finding(Fetch { session: Some(id), .. })
+                if now.steady < self.find_until + FIND_INTERVAL =>
+            {
+                self.deadline = now.steady + ENGINE_TIMEOUT;
+                self.events.push_back(ServerEvent::Find(id));
+            }
             ServerStage::Admitting | ServerStage::Opening | ServerStage::Finding(_) => {
                 self.refuse(NakCode::Failed, "the server could not prepare the test in time");
             }

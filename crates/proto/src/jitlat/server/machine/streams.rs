@@ -324,10 +324,9 @@ impl ServerMachine {
     }
 
     pub(super) fn all_settled(&mut self, now: Tick) {
-        let flows = self.flows.iter_mut().map(|f| FlowResults {
-            spec: f.spec.clone(),
-            outcome: f.outcome.take().unwrap_or(FlowOutcome::Failed("never run".into())),
-            cut: f.cut,
+        let flows = self.flows.iter_mut().map(|f| {
+            let outcome = f.outcome.take().unwrap_or(FlowOutcome::Failed("never run".into()));
+            FlowResults { spec: f.spec.clone(), cut: f.cut && is_cut(&outcome, &f.spec), outcome }
         });
         let (flows, host) = (flows.collect(), self.host.clone());
         let results = Arc::new(SessionResults { flows, host });
@@ -464,5 +463,14 @@ impl ServerFlow {
             watched: watched && self.role == FlowRole::Receive,
             peak: Some(self.load.packets),
         }
+    }
+}
+
+/// Returns true if a stream with this outcome, which was cut, did not end by itself before the cut.
+fn is_cut(outcome: &FlowOutcome, spec: &TestSpec) -> bool {
+    match outcome {
+        FlowOutcome::Received(received) => received.finish == Finish::Cut,
+        FlowOutcome::Sent(sent) => sent.sent < spec.packets(),
+        FlowOutcome::Failed(_) => true,
     }
 }
