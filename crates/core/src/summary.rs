@@ -30,6 +30,7 @@ pub use crate::metrics::stalls::{IntendedLatency, Stalls, WithoutStalls};
 pub use crate::metrics::within::Within;
 pub use crate::noise::{Noise, NoiseFloor};
 
+use crate::interface::InterfaceHistory;
 use crate::session::{Ending, Session, SizeLimit};
 use crate::spec::{Direction, Schedule, Transport};
 use crate::time::WallTime;
@@ -390,6 +391,9 @@ pub struct HostInfo {
     pub system: Option<String>,
     /// Notes about requested settings that could not be applied.
     pub notes: Vec<String>,
+    /// States of the interface that the test uses; `None` if none were sampled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<Box<InterfaceHistory>>,
 }
 
 /// Figures formatted as in the text report (metrics §24).
@@ -497,6 +501,7 @@ impl SessionInfo {
             name: h.name.clone(),
             system: h.system.clone(),
             notes: h.notes.clone(),
+            interface: h.interface.clone(),
         };
         SessionInfo {
             id: session.id.clone(),
