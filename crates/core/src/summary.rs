@@ -143,6 +143,9 @@ pub struct Summary {
     /// a [judge](crate::evidence::Judge), and for a part of a test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<crate::answer::Answer>,
+    /// Quantities of the interface that change together with loss or delay; empty if none do, or if they are unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub coincidences: Vec<crate::answer::Coincidence>,
     /// Conclusions as sentences.
     #[serde(default)]
     pub verdicts: Vec<Verdict>,

@@ -14,7 +14,7 @@ pub use known::KnownPackets;
 pub use row_notes::RowNotes;
 pub use stretches::{FoundCause, MAX_CAUSES_PER_KIND, StretchFindings, StretchSeam, WholeStream};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Coincidence};
 use crate::distribution::sample::Sample;
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::duplicate::Copies;
@@ -125,6 +125,8 @@ pub struct Judgement {
     pub lost: u64,
     /// The effect that users notice most, for tests without a cause that explains it.
     pub felt: Option<String>,
+    /// Quantities of the interface that change together with loss or delay; empty if none do, or if they are unknown.
+    pub coincidences: Vec<Coincidence>,
 }
 
 /// Data for the conclusion that the figures of a summary do not contain.

@@ -6,6 +6,7 @@ use crate::pace::yield_to_others;
 use crate::wake::{StopSignal, wait};
 use jitlat_core::Span;
 use jitlat_core::interface::{InterfaceHistory, InterfaceSample, RawCounters};
+use jitlat_core::session::HostFacts;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::thread::{self, JoinHandle};
@@ -33,6 +34,13 @@ pub struct WatchSettings {
 impl Default for WatchSettings {
     fn default() -> WatchSettings {
         WatchSettings { interface: true, gpsd: None }
+    }
+}
+
+impl WatchSettings {
+    /// Returns settings without any samples, for tests beside another one.
+    pub fn off() -> WatchSettings {
+        WatchSettings { interface: false, gpsd: None }
     }
 }
 
@@ -119,6 +127,13 @@ impl InterfaceWatch {
     /// Returns the reasons why values are missing.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Adds the samples and notes to the facts about this host.
+    pub fn add_to(&self, host: &mut HostFacts) {
+        host.interface = self.history.clone();
+        let new = self.notes.iter().filter(|note| !host.notes.contains(note)).cloned().collect::<Vec<_>>();
+        host.notes.extend(new);
     }
 }
 

@@ -171,6 +171,11 @@ impl Trace {
         self.start.map(|s| s.arrived)
     }
 
+    /// Send time of the first packet that arrived, in ns since 1970. `None` without packets.
+    pub fn first_sent(&self) -> Option<i64> {
+        self.start.map(|s| s.sent)
+    }
+
     /// Arrival time, on the axis of [`Trace::delay`], of a packet sent `since` ns after the earliest one, with `delay`.
     pub fn arrival_of(&self, since: f64, delay: f64) -> Option<f64> {
         let start = self.start?;
