@@ -68,7 +68,8 @@ case $figure in
     --load udp:7.2Mbit,payload=1470,ac=BK --load udp:7.2Mbit,payload=1470,ac=BE --load udp:7.2Mbit,payload=1470,ac=VI \
     --load udp:7.2Mbit,payload=1470,ac=VO --load-settle "${SETTLE:-1s}" ;;
 5) along "$printed: grows with the distance up to 190 m, with the retransmissions; 90 % intervals over 10 tests" \
-    "$simulated; how the share of retransmissions grows with the distance is made up, and their number is not drawn" tag:distance tag:rate 90 ;;
+    "$simulated; how the share of retransmissions grows with the distance is made up" tag:distance tag:rate 90
+    echo "drawn: $dir/along-interface-retries.svg, the Tx Retries curves" ;;
 6) sweep "$printed: ping below LaTe; with kernel stamps (KRT) less than user to user; TWAMP as LaTe with KRT; 95 % over 20 tests" \
     'a wired path, faster than 802.11p at 3 Mbit/s' \
     --proto icmp,lamp:user,lamp:krt,twamp -l 1000 -p 100ms --repetitions "${REPETITIONS:-20}" ;;

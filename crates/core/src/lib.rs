@@ -68,6 +68,7 @@ pub mod distribution;
 pub mod evidence;
 pub mod gaps;
 pub mod helpers;
+pub mod interface;
 pub mod link;
 pub mod live;
 pub mod metrics;

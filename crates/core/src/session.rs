@@ -2,6 +2,7 @@
 //! how it ended.
 
 use crate::clock::{ClockProbe, SyncState};
+use crate::interface::InterfaceHistory;
 use crate::metrics::seqset::{SeqRun, without};
 use crate::noise::NoiseFloor;
 use crate::spec::TestSpec;
@@ -35,6 +36,9 @@ pub struct HostFacts {
     pub noise: Option<NoiseFloor>,
     /// Notes about requested settings that could not be applied (no SCHED_FIFO, no kernel stamps, …).
     pub notes: Vec<String>,
+    /// States of the interface that the test uses; `None` if none were sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<Box<InterfaceHistory>>,
 }
 
 /// Ending of a test.

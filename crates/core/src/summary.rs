@@ -30,6 +30,7 @@ pub use crate::metrics::stalls::{IntendedLatency, Stalls, WithoutStalls};
 pub use crate::metrics::within::Within;
 pub use crate::noise::{Noise, NoiseFloor};
 
+use crate::interface::InterfaceHistory;
 use crate::session::{Ending, Session, SizeLimit};
 use crate::spec::{Direction, Schedule, Transport};
 use crate::time::WallTime;
@@ -142,6 +143,9 @@ pub struct Summary {
     /// a [judge](crate::evidence::Judge), and for a part of a test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<crate::answer::Answer>,
+    /// Quantities of the interface that change together with loss or delay; empty if none do, or if they are unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub coincidences: Vec<crate::answer::Coincidence>,
     /// Conclusions as sentences.
     #[serde(default)]
     pub verdicts: Vec<Verdict>,
@@ -391,6 +395,9 @@ pub struct HostInfo {
     pub system: Option<String>,
     /// Notes about requested settings that could not be applied.
     pub notes: Vec<String>,
+    /// States of the interface that the test uses; `None` if none were sampled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<Box<InterfaceHistory>>,
 }
 
 /// Figures formatted as in the text report (metrics §24).
@@ -498,6 +505,7 @@ impl SessionInfo {
             name: h.name.clone(),
             system: h.system.clone(),
             notes: h.notes.clone(),
+            interface: h.interface.clone(),
         };
         SessionInfo {
             id: session.id.clone(),

@@ -61,6 +61,7 @@ pub mod serve;
 mod size_limit;
 pub mod stop;
 pub mod sweep;
+mod watch;
 
 pub use analysis::{Analysed, Analyses, RecordCollector};
 pub use arguments::{Argument, Arguments};

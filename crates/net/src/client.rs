@@ -5,7 +5,7 @@ use crate::clock::{ClockSteps, host_facts, steady, tick};
 use crate::drive::{Driver, facts_after};
 use crate::engine::rendezvous::Rendezvous;
 use crate::engine::{Engine, EngineSettings};
-use crate::interface_counters::InterfaceCounters;
+use crate::interface::InterfaceCounters;
 use crate::launch::ThisHost;
 use crate::pace::SendSettings;
 use crate::random;

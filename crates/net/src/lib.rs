@@ -69,7 +69,7 @@ mod drive;
 pub mod emulator;
 mod engine;
 mod frame;
-mod interface_counters;
+pub mod interface;
 pub mod key_file;
 pub mod lamp_frame;
 mod launch;

@@ -33,6 +33,7 @@ pub mod figure;
 mod first;
 #[cfg(feature = "draw")]
 pub mod html;
+mod interface;
 mod mean;
 mod section;
 pub mod text;

@@ -17,6 +17,7 @@ mod escape;
 mod exact;
 mod file;
 mod header;
+mod interface;
 mod journal;
 mod parts;
 mod read;

@@ -1,8 +1,9 @@
 //! [`findings`]: conclusions from the figures for real-time traffic.
 
+use super::sentences::coincidence::finding;
 use super::sentences::findings::{self as sentences, ClassKind, LossDistribution};
 use super::severity::{of_bursts, of_wait};
-use jitlat_core::answer::CauseId;
+use jitlat_core::answer::{CauseId, Coincidence, PacketEffect};
 use jitlat_core::answer::{Level, Verdict};
 use jitlat_core::distribution::Percent;
 use jitlat_core::metrics::loss::LossPattern;
@@ -39,6 +40,12 @@ pub fn findings(s: &Summary) -> Vec<Verdict> {
             Some(within) => sentences::jitter_between_steps(within as f64, whole as f64),
         };
         say("jitter", level, text);
+    }
+    for effect in [PacketEffect::Loss, PacketEffect::Delay] {
+        let found: Vec<&Coincidence> = s.coincidences.iter().filter(|c| c.effect == effect).collect();
+        if !found.is_empty() {
+            say("interface", Level::Note, finding(&found));
+        }
     }
     if let Some(ratio) = s.reordering.ratio.filter(|r| *r > 0.0 && s.reordering.observable) {
         let level = if ratio > 0.01 { Level::Poor } else { Level::Note };

@@ -2,14 +2,16 @@
 
 use super::case::{Case, MIN_PACKETS};
 use super::causes::{FoundCause, RULES, merge_repeated};
+use super::coincidence::coincidences;
 use super::profiles::{Interruption, Profile, SentTraffic};
+use super::sentences::coincidence::coincides;
 use super::sentences::headline::{
     broadcast, effect_of_delay, effect_of_jitter, effect_of_missing, headline, not_as_asked, too_few_packets,
 };
 use super::sentences::profiles::with_the_hosts;
 use super::severity::{Experience, Played, Waits, of_outage};
 use jitlat_core::answer::{
-    Answer, Cause, CauseId, DelayShift, Fault, HostGrade, JitterWithoutStep, Severity,
+    Answer, Cause, CauseId, Coincidence, DelayShift, Fault, HostGrade, JitterWithoutStep, PacketEffect, Severity,
 };
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::evidence::{Evidence, Judgement};
@@ -19,7 +21,7 @@ use jitlat_core::summary::ShareInterval;
 /// Returns the verdict in `judgement` on a test that ended with `ending`, completed with its headline. `losses` has the
 /// interval of the loss ratio.
 pub fn into_answer(judgement: Judgement, ending: Ending, losses: &ShareInterval) -> Answer {
-    let Judgement { mut answer, known, received, lost, mut felt } = judgement;
+    let Judgement { mut answer, known, received, lost, mut felt, .. } = judgement;
     if answer.severity == Severity::Unknown && known.sent < MIN_PACKETS as u64 {
         felt = felt.or_else(|| Some(too_few_packets(known.sent, lost, losses)));
     }
@@ -68,7 +70,28 @@ pub fn judge(material: &Evidence<'_>, profiles: &[Profile], with_hosts: bool) ->
         was_set: case.was_set(),
         shifts: case.clock_shifts(),
     };
-    conclude(findings, material.session, profiles)
+    let mut judged = conclude(findings, material.session, profiles);
+    judged.coincidences = coincidences(&case);
+    explain(&mut judged);
+    judged
+}
+
+/// Adds the coincidences to the evidence of the causes of loss and delay.
+fn explain(judged: &mut Judgement) {
+    let Judgement { answer, coincidences, .. } = judged;
+    for cause in &mut answer.causes {
+        let effect = match cause.id {
+            CauseId::Outage | CauseId::RandomLoss | CauseId::BurstyLoss | CauseId::PeriodicLoss => {
+                PacketEffect::Loss
+            }
+            CauseId::Queue => PacketEffect::Delay,
+            _ => continue,
+        };
+        let of_effect: Vec<&Coincidence> = coincidences.iter().filter(|c| c.effect == effect).collect();
+        if !of_effect.is_empty() {
+            cause.because += &format!("; {}", coincides(&of_effect));
+        }
+    }
 }
 
 /// Returns the verdict that follows from `findings` about the test of `session`.
@@ -159,7 +182,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     let headline = String::new();
     let answer =
         Answer { complete, severity, host, headline, buffer_ns, without_clock_step, causes, profiles };
-    Judgement { answer, known, received, lost, felt }
+    Judgement { answer, known, received, lost, felt, coincidences: Vec::new() }
 }
 
 /// Returns the jitter of the corrected `waits`; `None` if no clock step is among the causes `found`.

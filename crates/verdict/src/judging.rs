@@ -92,6 +92,7 @@ impl Judge for PathJudge {
         }
         let far_report = summary.two_way.as_ref().and_then(|figures| figures.far_report);
         let losses = summary.loss.events;
+        summary.coincidences = judgement.iter().flat_map(|judged| judged.coincidences.clone()).collect();
         let mut answer = judgement.map(|judgement| match (far_report, both_ways) {
             (Some(report), _) => of_counts(summary.counts.sent, report.received),
             (None, Some(TwoWayEvidence { answers: [up, down], losses: lost })) => {

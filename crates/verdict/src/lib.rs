@@ -37,6 +37,7 @@ mod accumulated;
 mod case;
 pub mod causes;
 mod clustering;
+mod coincidence;
 pub mod compare;
 pub mod comparison;
 mod counts;

@@ -7,6 +7,7 @@ The time of a packet is its serialisation on each transmission of its path, the 
 acknowledgement), both hosts their stacks, and an exponential time of the hosts' scheduling. Retransmissions repeat a transmission.
 """
 
+import math
 import pathlib
 import random
 import sys
@@ -31,20 +32,22 @@ BOARDS = {
 }
 
 
-def round_trip(link, payload, lot, fails=0.0):
-    """ns; `fails` is the share of transmissions that have to be repeated."""
+def round_trip(link, payload, lot, fails=0.0, radio=None):
+    """ns; `fails` is the share of transmissions that have to be repeated. Counts in `radio` how often the client repeats."""
     rate, transmissions, overhead, stacks = link
     once = (payload + HEADERS) * 8 * 1000 / rate + overhead * 1000
     tries = 0
-    for _ in range(2 * transmissions):
+    for k in range(2 * transmissions):
         tries += 1
         while lot.random() < fails:
             tries += 1
+            if radio and k < transmissions:
+                radio["retries"] += 1
     return int(tries * once + stacks * 1000 + lot.expovariate(1 / 30_000))
 
 
-def log(path, tags, payload, rtt):
-    """Writes a log of round trips `rtt()`."""
+def log(path, tags, payload, rtt, radio=None):
+    """Writes a log of round trips `rtt()`, with a sample of the client's `radio` per second."""
     size = payload + 24
     lines = [
         "# Sat Jun  8 13:20:00 UTC 2019", "# command SENDING", f"# npkts {PACKETS}", f"# pktlen {size}", "# proto 17",
@@ -54,10 +57,18 @@ def log(path, tags, payload, rtt):
     lines += [f"# tag {key}={value}" for key, value in tags.items()]
     lines += ["# two_way lamp", f"# sent {PACKETS}",
               "# columns rx_index tx_ns seq rx_ns flags stamps send_lag receive_lag ttl tos size answered_ns returned_ns"]
+    samples = []
     for k in range(PACKETS):
         sent = BEGAN + k * PERIOD
+        if radio and sent % 1_000_000_000 == 0:
+            samples.append(f"# client.sample {sent} signal={radio['signal']} frequency=5900 retries={radio['retries']}")
         lines.append(f"{k} {sent} {k} - 0 u--u - 0 255 0 {size} - {sent + rtt()}")
-    lines += [f"# rows {PACKETS}", "# ending complete"]
+    lines += [f"# rows {PACKETS}"]
+    if radio:
+        end = BEGAN + PACKETS * PERIOD
+        samples.append(f"# client.sample {end} signal={radio['signal']} frequency=5900 retries={radio['retries']}")
+        lines += ["# client.interface wlan0", *samples]
+    lines += ["# ending complete"]
     path.write_text("\n".join(lines) + "\n")
 
 
@@ -79,7 +90,9 @@ def by_distance(folder):
                 lot = random.Random(f"{rate} {distance} {test}")
                 tags = {"rate": f"{rate} Mbit/s", "distance": f"{distance} m"}
                 path = folder / f"{rate}-{distance}-{test}.log"
-                log(path, tags, 1448, lambda: round_trip(link, 1448, lot, fails))
+                # 18 dBm in free space at 5.9 GHz.
+                radio = {"retries": 0, "signal": round(18 - 47.9 - 20 * math.log10(max(distance, 1)))}
+                log(path, tags, 1448, lambda: round_trip(link, 1448, lot, fails, radio), radio)
 
 
 folder = pathlib.Path(sys.argv[2])

@@ -4,8 +4,10 @@
 //! These are the forms in which verdicts are stored and exchanged, as parts of a [`Summary`](crate::Summary). Their
 //! contents are determined by a [`Judge`](crate::evidence::Judge).
 
+mod coincidence;
 mod conclusion;
 
+pub use coincidence::{Coincidence, PacketEffect};
 pub use conclusion::{Level, Verdict, Warning};
 
 use crate::spec::Direction;

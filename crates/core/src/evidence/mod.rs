@@ -13,7 +13,7 @@ pub use known::KnownPackets;
 pub use row_notes::RowNotes;
 pub use stretches::{FoundCause, MAX_CAUSES_PER_KIND, StretchFindings, StretchSeam, WholeStream};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Coincidence};
 use crate::distribution::sample::Sample;
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::duplicate::Copies;
@@ -124,6 +124,8 @@ pub struct Judgement {
     pub lost: u64,
     /// The effect that users notice most, if no cause of the test explains it; otherwise `None`.
     pub felt: Option<String>,
+    /// Quantities of the interface that change together with loss or delay; empty if none do, or if they are unknown.
+    pub coincidences: Vec<Coincidence>,
 }
 
 /// Data that the conclusion needs in addition to the figures of a summary.

@@ -149,6 +149,8 @@ impl Load {
 impl LoadServer {
     fn test(&self, load: &LoadSpec, spec: TestSpec) -> OneWay {
         let mut test = OneWay::new(&self.host, vec![spec]);
+        // The test under load samples the interface.
+        test.watch = WatchSettings::off();
         let settings = &mut test.settings;
         settings.control_port = self.port;
         settings.terms.key = self.key.clone();

@@ -14,12 +14,14 @@ use crate::error::Error;
 use crate::instrument::{Annotations, Instrument, TestOutcome, ip_header};
 use crate::size_limit::{self, ShortTest};
 use crate::stop::Stop;
+use crate::watch::Watched;
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::session::{Ending, HostFacts, SizeLimit};
 use jitlat_core::summary::Summary;
 use jitlat_core::{Direction, PacketRecord, Schedule, Session, Span, TestSpec, Transport};
 use jitlat_net::client::{self, EarlierTest, TestRequest};
 use jitlat_net::clock;
+use jitlat_net::interface::WatchSettings;
 use jitlat_proto::jitlat::{Dialect, Recording, ServerLimits, SessionId};
 use protocols::jitlat::JitlatClient;
 use std::sync::Arc;
@@ -37,6 +39,8 @@ pub struct OneWay {
     /// True to search, after a test in which nothing arrived, for the largest packet that passes. The search takes up
     /// to 20 s.
     pub finds_size_limit: bool,
+    /// Samples of the interface that are taken while the test runs.
+    pub watch: WatchSettings,
 }
 
 impl OneWay {
@@ -47,6 +51,7 @@ impl OneWay {
             client: Arc::new(JitlatClient),
             annotations: Annotations::default(),
             finds_size_limit: false,
+            watch: WatchSettings::default(),
         }
     }
 }
@@ -219,7 +224,7 @@ impl OneWay {
                 Direction::Up => short.dst_port = spec.dst_port,
                 Direction::Down => short.src_port = spec.src_port,
             }
-            let mut test = OneWay { finds_size_limit: false, ..self.clone() };
+            let mut test = OneWay { finds_size_limit: false, watch: WatchSettings::off(), ..self.clone() };
             test.settings.terms.specs = vec![short];
             test.settings.terms.feedback = false;
             test.settings.limit = None;
@@ -235,17 +240,24 @@ impl OneWay {
 impl Instrument for OneWay {
     fn run(&self, stop: &Stop, observer: &mut dyn Observer) -> Result<TestOutcome, Error> {
         let created = clock::wall();
+        let watched = Watched::new(&self.watch, self.settings.bind);
         let annotated = |sessions: &[Session]| -> Vec<Session> {
             let mut sessions = sessions.to_vec();
             for session in &mut sessions {
                 session.created.get_or_insert(created);
                 self.annotations.add_to(session);
+                watched.add_to(session);
             }
             sessions
         };
         self.client.check(self)?;
         let mut limits = SizeLimits { arrived: Vec::new(), found: Vec::new(), test: self, stop, observer };
-        let outcome = self.client.measure(self, stop, &mut complete(&annotated, &mut limits))?;
+        let mut completed = complete(&annotated, &mut limits);
+        let outcome = self.client.measure(self, stop, &mut |event: &Event<'_>| {
+            watched.follow(event);
+            completed(event);
+        })?;
+        drop(completed);
         let mut sessions = annotated(&outcome.sessions);
         for (session, limit) in sessions.iter_mut().zip(&limits.found) {
             session.size_limit = *limit;

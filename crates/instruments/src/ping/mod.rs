@@ -23,6 +23,7 @@ use jitlat_core::spec::{Dscp, HEADER_LEN, MAX_PAYLOAD};
 use jitlat_core::summary::Summary;
 use jitlat_core::{Direction, Schedule, Span, TestSpec};
 use jitlat_net::client::AddressFamily;
+use jitlat_net::interface::{InterfaceWatch, WatchSettings};
 use jitlat_net::pace::{PaceMode, Pacing};
 use jitlat_net::stamp::StampMode;
 use jitlat_net::twoway::client::{PingEvent, TwoWayLink, TwoWayProgress};
@@ -77,6 +78,8 @@ pub struct Ping {
     /// True to search, after a test without any answer, for the largest packet that passes. The search takes up to 20
     /// s.
     pub finds_size_limit: bool,
+    /// Samples of the interface that are taken while the test runs.
+    pub watch: WatchSettings,
 }
 
 /// Capacity of the queue of events from the measuring thread.
@@ -118,6 +121,7 @@ impl Ping {
             stamps: StampMode::Kernel,
             annotations: Annotations::default(),
             finds_size_limit: false,
+            watch: WatchSettings::default(),
         }
     }
 
@@ -179,6 +183,7 @@ impl Ping {
                 src_port: 0,
                 annotations: Annotations::default(),
                 finds_size_limit: false,
+                watch: WatchSettings::off(),
                 ..self.clone()
             };
             let own = Stop::new();
@@ -235,6 +240,7 @@ impl Instrument for Ping {
             created: clock::wall(),
         };
         observer.event(&Event::Started(std::slice::from_ref(&session)));
+        let mut watch = InterfaceWatch::start(&self.watch, to.ip(), self.bind, self.interface.as_deref());
         let found = thread::scope(|scope| {
             let measuring = thread::Builder::new().name("ping".to_owned());
             let measuring = measuring.spawn_scoped(scope, || {
@@ -249,6 +255,8 @@ impl Instrument for Ping {
         })?;
         let PingResult { records, mut session, tcp, .. } = found;
         self.annotations.add_to(&mut session);
+        watch.end();
+        watch.add_to(&mut session.client);
         if records.is_empty() {
             session.size_limit = self.size_limit(&session, stop);
         }

@@ -16,6 +16,7 @@ use jitlat_core::{Direction, Schedule, StampSource, TestSpec, Transport};
 use jitlat_instruments::OneWay;
 use jitlat_instruments::path::PathTest;
 use jitlat_net::client::TestRequest;
+use jitlat_net::interface::WatchSettings;
 use jitlat_net::pace::{Pacing, SendSettings};
 use jitlat_net::random;
 use jitlat_proto::jitlat::{Dialect, TestTerms};
@@ -98,6 +99,7 @@ impl OneWayArgs {
             client: self.protocol.client()?.into(),
             annotations: self.log.annotations(),
             finds_size_limit: false,
+            watch: WatchSettings { gpsd: self.host_args.gpsd.clone(), ..WatchSettings::default() },
         })
     }
 }
@@ -276,6 +278,12 @@ pub struct HostArgs {
     /// Its hops become tags of the test: hop.1, hop.2 and so on. Needs CAP_NET_RAW.
     #[arg(long)]
     pub path: bool,
+    /// Record the place of this host during the test, from gpsd
+    ///
+    /// gpsd usually listens at localhost:2947. Places are stored in log and JSON, with the samples of the interface; nothing
+    /// is recorded without this option. If gpsd does not answer, the test runs without places and has a note.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub gpsd: Option<String>,
     /// Pin the measuring threads to this CPU
     #[arg(long, value_name = "N")]
     pub cpu: Option<usize>,

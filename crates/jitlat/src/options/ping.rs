@@ -17,6 +17,7 @@ use jitlat_core::spec::{Dscp, SpecError};
 use jitlat_core::{Schedule, Span, Transport};
 use jitlat_instruments::Ping;
 use jitlat_instruments::path::PathTest;
+use jitlat_net::interface::WatchSettings;
 use jitlat_net::random;
 use jitlat_net::stamp::{StampMode, UnknownStamps};
 use jitlat_proto::twoway::Overdue;
@@ -130,6 +131,12 @@ pub struct PingArgs {
     /// Its hops become tags of the test: hop.1, hop.2 and so on. Needs CAP_NET_RAW.
     #[arg(long)]
     pub path: bool,
+    /// Record the place of this host during the test, from gpsd
+    ///
+    /// gpsd usually listens at localhost:2947. Places are stored in log and JSON, with the samples of the interface; nothing
+    /// is recorded without this option. If gpsd does not answer, the test runs without places and has a note.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub gpsd: Option<String>,
     #[command(flatten)]
     pub late: LateArgs,
     #[command(flatten)]
@@ -236,6 +243,7 @@ impl PingArgs {
             pace: self.pace.into(),
             stamps: self.stamps,
             annotations: self.log.annotations(),
+            watch: WatchSettings { gpsd: self.gpsd.clone(), ..WatchSettings::default() },
             ..Ping::boxed(&self.host, self.protocol.client()?)
         };
         ping.period = match (self.rate, self.schedule) {

@@ -7,7 +7,7 @@ use crate::client::{ClientError, Measured, ServerAddress, TestRequest, connect};
 use crate::clock::{ClockSteps, host_facts, steady, tick};
 use crate::drive::{Driver, facts_after};
 use crate::engine::stream_socket::{self, Marks};
-use crate::interface_counters::InterfaceCounters;
+use crate::interface::InterfaceCounters;
 use crate::ring::{self, Outlet, RingIntake};
 use crate::stamp::{StampMode, StampedPackets};
 use crate::wake::Waker;

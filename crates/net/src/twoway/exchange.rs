@@ -6,7 +6,7 @@ use super::socket::{Carrier, PreparedSocket};
 use crate::clock::{self, ClockSteps, tick};
 use crate::cmsg::{Passage, ReceivedInfo};
 use crate::departures::{MAX_AWAITED, TransmitMatcher};
-use crate::interface_counters::InterfaceCounters;
+use crate::interface::InterfaceCounters;
 use crate::pace::PaceMode;
 use crate::sockets::{exceeded_mtu, is_mtu_report, is_prohibition};
 use crate::stamp::{StampMode, StampedPackets, flags};

@@ -11,6 +11,7 @@ mod course;
 mod density;
 mod grid;
 mod histogram;
+mod interface;
 mod lengths;
 mod live;
 mod measured;
@@ -61,6 +62,7 @@ pub fn of_run(run: &DrawnRun<'_>) -> Vec<Figure> {
         histogram::latency_full(run),
     ];
     let mut figures: Vec<Figure> = figures.into_iter().flatten().collect();
+    figures.extend(interface::over_time(run));
     label_measured(&mut figures, &run.summary.measured().unwrap_or_default());
     figures
 }

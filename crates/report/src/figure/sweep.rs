@@ -63,9 +63,12 @@ impl CellPackets {
 /// Returns every figure that applies to `sweep`.
 pub fn of_sweep(sweep: &Sweep<'_>) -> Vec<Figure> {
     let lossy = sweep.points.iter().any(|p| p.received < p.sent);
-    ["latency-mean", "latency-p99", "latency-stddev", "loss"]
+    let retried =
+        sweep.points.iter().filter_map(|p| p.get("interface-retries")).any(|estimate| estimate.mean > 0.0);
+    ["latency-mean", "latency-p99", "latency-stddev", "loss", "interface-retries", "interface-signal"]
         .into_iter()
         .filter(|what| *what != "loss" || lossy)
+        .filter(|what| *what != "interface-retries" || retried)
         .filter_map(|what| figure(sweep, what))
         .chain(distributions(sweep))
         .collect()
@@ -89,6 +92,8 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
     let along = main.levels.len() > 1 && main.is_quantity();
     let (unit, name) = match what {
         "loss" => (AxisUnit::Share, "packets lost".to_owned()),
+        "interface-retries" => (AxisUnit::Count, "radio retries in a test".to_owned()),
+        "interface-signal" => (AxisUnit::Plain, "radio signal, mean (dBm)".to_owned()),
         "latency-p99" => (AxisUnit::Time, format!("{}, 99th percentile", sweep.quantity)),
         "latency-stddev" => (AxisUnit::Time, format!("{}, standard deviation", sweep.quantity)),
         _ => (AxisUnit::Time, format!("{}, mean", sweep.quantity)),

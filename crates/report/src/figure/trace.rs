@@ -191,6 +191,11 @@ impl Trace {
         self.start.map(|s| s.arrived)
     }
 
+    /// Send time of the first packet that arrived, in ns since 1970. `None` without packets.
+    pub fn first_sent(&self) -> Option<i64> {
+        self.start.map(|s| s.sent)
+    }
+
     /// Returns the arrival time, on the axis of [`Trace::delay`], of a packet that was sent `since` ns after the
     /// earliest one and took `delay` ns. `None` without packets.
     pub fn arrival_of(&self, since: f64, delay: f64) -> Option<f64> {

@@ -2,6 +2,7 @@
 
 use super::{ReportPart, heading};
 use crate::figure::{AxisUnit, group_thousands, value_label};
+use crate::interface::describe;
 use jitlat_core::clock::SyncState;
 use jitlat_core::gaps::Gaps;
 use jitlat_core::session::{Ending, HostFacts, Session};
@@ -268,6 +269,9 @@ fn sync(state: &SyncState) -> String {
 fn host(h: &HostFacts) -> Facts {
     let facts = [("name", &h.name), ("system", &h.system), ("clock source", &h.clock_source)];
     let mut list: Facts = facts.into_iter().filter_map(|(n, v)| Some((n.to_owned(), v.clone()?))).collect();
+    list.extend(
+        h.interface.iter().filter_map(|i| Some(("interface".to_owned(), describe(i)?.replace('-', "−")))),
+    );
     list.extend(h.notes.iter().map(|n| ("note".to_owned(), n.clone())));
     list
 }

@@ -1,6 +1,7 @@
 //! Sections below the classic report: the figures' meaning, their reliability, and reasons to doubt them.
 
 use super::{Page, WordStyle, above_zero, count, dash, printable, share, two_way};
+use crate::interface::describe;
 use crate::mean;
 use jitlat_core::clock::SyncState;
 use jitlat_core::scalars::{ExactNumber, Selector, selectors};
@@ -304,6 +305,11 @@ fn hosts(page: &mut Page, s: &Summary) {
             page.item(&format!("{what}: mean {}, largest {}{besides}", eng4(mean), eng4(max)));
         }
     }
+    let hosts = [&s.session.client, &s.session.server];
+    hosts
+        .iter()
+        .filter_map(|host| describe(host.interface.as_ref()?))
+        .for_each(|text| page.item(&printable(&text)));
     unknown_queues(s).into_iter().for_each(|text| page.item(text));
     if let Some(q) = &s.local_queue {
         let bound = match q.bounded {

@@ -2,6 +2,7 @@
 //! Runs for tests and pictures: the golden logs, and simulated streams of any size.
 
 use jitlat_core::analysis::{Analyzer, Samples};
+use jitlat_core::interface::{InterfaceHistory, InterfaceSample};
 use jitlat_core::record::{Flags, PacketRecord};
 use jitlat_core::session::{Ending, Session};
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
@@ -114,6 +115,70 @@ pub fn made_up(n: u64) -> Measured {
     Measured::new(session, records)
 }
 
+/// Simulates a walk of two minutes away from an access point and back, with round trips every 20 ms: as the signal falls,
+/// frames are sent again, and behind two walls some are lost.
+pub fn walk() -> Measured {
+    const START: i64 = 1_700_000_000_000_000_000;
+    let period = 20_000_000;
+    let n = 6000i32;
+    let spec = TestSpec::new(Direction::Up, Transport::Udp, n as u64, 160, Span(period), Schedule::Periodic)
+        .unwrap();
+    let mut session = Session::new(spec);
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut uniform = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as f64 / (1u64 << 53) as f64
+    };
+    // Signal in dBm: falls towards the middle, and behind walls at 30, 55 and 95 s.
+    let signal = |second: f64| {
+        let wall = |at: f64| 14.0 * (-((second - at) / 2.5).powi(2)).exp();
+        -48.0 - 22.0 * (1.0 - ((second - 60.0) / 60.0).abs()) - wall(30.0) - wall(55.0) - wall(95.0)
+    };
+    // Mean number of retries of a frame.
+    let again = |second: f64| ((-62.0 - signal(second)) / 8.0).max(0.02);
+    let mut retries = 4100.0;
+    let mut samples = Vec::new();
+    let mut records = Vec::new();
+    for seq in 0..n {
+        let second = f64::from(seq) / 50.0;
+        let (a, b, c) = (uniform(), uniform(), uniform());
+        let here = (again(second) * -(1.0 - a).ln()).min(8.0);
+        retries += here;
+        if seq % 50 == 0 {
+            let dbm = signal(second) + 2.0 * (c - 0.5);
+            samples.push(InterfaceSample {
+                signal_dbm: Some(dbm as i16),
+                tx_kbit_s: Some(if dbm < -75.0 {
+                    6_500
+                } else if dbm < -65.0 {
+                    39_000
+                } else {
+                    130_000
+                }),
+                frequency_mhz: Some(5180),
+                retries: Some(retries as u64),
+                failed: Some(3),
+                errors: Some(0),
+                drops: Some(0),
+                ..InterfaceSample::at(WallTime(START + i64::from(seq) * period))
+            });
+        }
+        if here < 7.0 || b < 0.4 {
+            let sent = START + i64::from(seq) * period;
+            let delay = 1_900_000.0 + here * 1_500_000.0 - (1.0 - b).ln() * 400_000.0;
+            let arrived = WallTime(sent + delay as i64);
+            records.push(PacketRecord::one_way(seq.into(), WallTime(sent), arrived));
+        }
+    }
+    records.sort_by_key(PacketRecord::arrived);
+    session.ending = Ending::Complete;
+    session.sent = Some(n as u32);
+    session.client.interface = Some(Box::new(InterfaceHistory { name: "wlan0".to_owned(), samples }));
+    Measured::new(session, records)
+}
+
 /// The golden logs.
 pub const GOLDEN: [&str; 4] = ["a_loopback_v1", "b_wan_lossy_v1", "c_unsync_v2", "d_edge_small_v1"];
 
@@ -129,8 +194,11 @@ pub fn run(m: &Measured) -> DrawnRun<'_> {
 
 /// Returns every figure of every example run, and those of all of them together.
 pub fn everything() -> Vec<(String, Figure)> {
-    let runs: Vec<(&str, Measured)> =
-        GOLDEN.into_iter().map(|n| (n, golden(n))).chain([("made up", made_up(30_000))]).collect();
+    let runs: Vec<(&str, Measured)> = GOLDEN
+        .into_iter()
+        .map(|n| (n, golden(n)))
+        .chain([("made up", made_up(30_000)), ("walk", walk())])
+        .collect();
     let mut all: Vec<(String, Figure)> = Vec::new();
     for (name, m) in &runs {
         all.extend(figures(m).into_iter().map(|f| (format!("{name}: {}", f.id), f)));
@@ -168,6 +236,7 @@ pub fn pictures() -> Vec<(String, Figure)> {
     let runs = [("before", &long.summary), ("after", &loopback.summary), ("other path", &wan.summary)]
         .map(|(name, summary)| ComparedRun::new(name, summary));
     all.extend(figure::of_runs(&runs).into_iter().filter(|f| f.id.starts_with("compare-jitter")));
+    all.extend(from(&walk(), &["interface-retries", "interface-signal"]));
     let density = from(&long, &["burstiness"]).into_iter().map(|f| ("burstiness-density".to_owned(), f));
     all.into_iter().map(|f| (f.id.clone(), f)).chain(density).collect()
 }

@@ -299,6 +299,38 @@ fn golden_figures_are_unchanged() {
 }
 
 #[test]
+fn each_quantity_of_the_interface_that_changes_is_drawn_with_the_delay() {
+    let walk = common::walk();
+    let figures = common::figures(&walk);
+    let of_interface: Vec<&Figure> = figures.iter().filter(|f| f.id.starts_with("interface-")).collect();
+    // The walk has no errors and drops.
+    let ids: Vec<&str> = of_interface.iter().map(|f| f.id.as_str()).collect();
+    assert_eq!(ids, ["interface-retries", "interface-signal", "interface-rate"]);
+    for figure in of_interface {
+        let right: Vec<_> = figure.series.iter().filter(|series| series.on_right).collect();
+        let [series] = right[..] else { panic!("{}: {} series on the right", figure.id, right.len()) };
+        let axis = figure.right.as_ref().unwrap();
+        let (Mark::Line { points, .. } | Mark::Step { points }) = &series.mark else {
+            panic!("{:?}", series.mark)
+        };
+        assert!(points.len() >= 115, "{}: {}", figure.id, points.len());
+        assert!(
+            points
+                .iter()
+                .all(|(x, y)| (figure.x.lo..=figure.x.hi).contains(x) && (axis.lo..=axis.hi).contains(y))
+        );
+    }
+    let retries = figures.iter().find(|f| f.id == "interface-retries").unwrap();
+    let Mark::Step { points } = &retries.series[1].mark else { panic!("{retries:?}") };
+    // The strongest signal is at the start, the weakest after 55 s.
+    let near = |second: f64| {
+        points.iter().min_by(|a, b| (a.0 - second * 1e9).abs().total_cmp(&(b.0 - second * 1e9).abs()))
+    };
+    assert!(near(54.0).unwrap().1 > 20.0 * near(5.0).unwrap().1.max(1.0), "{points:?}");
+    assert!(common::figures(&common::made_up(3000)).iter().all(|f| !f.id.starts_with("interface-")));
+}
+
+#[test]
 fn the_pictures_of_the_guide_are_current() {
     let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/figures");
     for (name, figure) in common::pictures() {

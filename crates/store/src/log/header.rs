@@ -7,7 +7,7 @@
 use super::compat::{LogVersion, RowLayout};
 use super::date::parse_date;
 use super::escape::{escape, unescape};
-use super::two_way;
+use super::{interface, two_way};
 use core::str::FromStr;
 use jitlat_core::clock::SyncState;
 use jitlat_core::gaps::Gaps;
@@ -340,6 +340,10 @@ fn host_fact(host: &mut HostFacts, key: &str, value: &str, forget: bool) -> Resu
         "noise" => host.noise = unless(forget, || value.parse().map_err(|e: NoNoise| e.to_string()))?,
         "note" if forget => host.notes.clear(),
         "note" => host.notes.push(unescape(value)),
+        "interface" if forget => host.interface = None,
+        "interface" => host.interface.get_or_insert_default().name = unescape(value),
+        "sample" if forget => host.interface.iter_mut().for_each(|interface| interface.samples.clear()),
+        "sample" => host.interface.get_or_insert_default().samples.push(interface::sample(value)?),
         _ => {}
     }
     Ok(())
@@ -542,6 +546,8 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
             ("clock_step", host.clock_step.iter().map(|s| s.0.to_string()).collect()),
             ("noise", host.noise.iter().map(ToString::to_string).collect()),
             ("note", host.notes.iter().map(|n| escape(n)).collect()),
+            ("interface", host.interface.iter().map(|interface| escape(&interface.name)).collect()),
+            ("sample", host.interface.iter().flat_map(|i| &i.samples).map(interface::sample_text).collect()),
         ];
         all.extend(facts.map(|(key, values)| (format!("{name}.{key}"), values)));
     }
@@ -757,6 +763,7 @@ fn shifts(text: &str) -> Result<Vec<ScheduleShift>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jitlat_core::interface::{InterfaceHistory, InterfaceSample};
 
     #[test]
     fn quantities_are_exact() {
@@ -796,6 +803,11 @@ mod tests {
         let moment =
             |k: u32| TcpMoment { at: Span(i64::from(k) * 5), window: k, unsent: 9, ..TcpMoment::default() };
         before.tcp = (0..20).map(moment).collect();
+        let sample = |k| InterfaceSample { retries: Some(7), ..InterfaceSample::at(WallTime(k)) };
+        before.client.interface = Some(Box::new(InterfaceHistory {
+            name: "wlan\n0".to_owned(),
+            samples: vec![sample(1), sample(2)],
+        }));
         before.tcp[3] = TcpMoment { slow_start: true, busy_us: 7, send_buffer_us: 8, ..before.tcp[3] };
         let mut h = LogHeader::new();
         for (line, Fact { key, values }) in
@@ -807,6 +819,7 @@ mod tests {
         assert_eq!((&after.skipped, after.unsent, after.unreported), (&before.skipped, 5, 12));
         assert_eq!((after.path_mtu, after.size_limit), (Some(1280), before.size_limit));
         assert_eq!(after.tcp, before.tcp);
+        assert_eq!(after.client, before.client);
         assert_eq!((warnings, h.problems), (Vec::<String>::new(), Vec::new()));
         let mut twisted = LogHeader::new();
         ["# npkts 9", "# skips 5-6 3-4"].iter().for_each(|line| twisted.line(2, line));

@@ -6,6 +6,7 @@
 
 pub(crate) mod belief;
 pub(crate) mod causes;
+pub(crate) mod coincidence;
 pub(crate) mod comparison;
 pub(crate) mod findings;
 pub(crate) mod headline;

@@ -8,6 +8,7 @@ mod dejitter;
 mod delay;
 mod duplication;
 mod hosts;
+mod interface;
 mod loss;
 mod objectives;
 mod periods;
@@ -47,6 +48,7 @@ pub(crate) const METRICS: &[MetricEntry] = &[
     MetricEntry::of::<hosts::NoiseFloors>(),
     MetricEntry::of::<hosts::StampSources>(),
     MetricEntry::of::<hosts::OwnQueue>(),
+    MetricEntry::of::<interface::InterfaceMetric>(),
     MetricEntry::of::<round_trips::RoundTripExtras>(),
 ];
 

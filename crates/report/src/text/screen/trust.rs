@@ -3,6 +3,7 @@
 use super::ScreenStream;
 use super::content::{is_reported, sender};
 use super::rows::{DelayKnowledge, MIN_PACKETS_FOR_P99, shown_queue, without_step};
+use crate::interface::describe;
 use crate::text::count;
 use crate::text::two_way::describe_far_report;
 use jitlat_core::answer::CauseId;
@@ -64,9 +65,15 @@ pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String>
     lines.extend(answers.filter_map(jitlat_verdict::grade_note).next().map(str::to_owned));
     lines.extend(sample(&received));
     lines.extend(later.into_iter().map(|(_, text)| text));
+    lines.extend(received.first().and_then(|s| interface(s)));
     // Notes about this kind of test follow those about this particular test.
     lines.extend(other_traffic(&received));
     lines
+}
+
+/// Describes the radio of the test's interface; `None` if it has none.
+fn interface(s: &Summary) -> Option<String> {
+    s.session.client.interface.as_ref().filter(|interface| interface.is_radio()).and_then(|i| describe(i))
 }
 
 /// Returns a note for each stream whose hosts are graded worse than good.

@@ -212,5 +212,6 @@ fn merge_facts(before: &HostFacts, after: &HostFacts) -> HostFacts {
         clock_step: after.clock_step.or(before.clock_step),
         noise: before.noise.or(after.noise),
         notes,
+        interface: after.interface.clone().or_else(|| before.interface.clone()),
     }
 }

@@ -1,7 +1,12 @@
-//! Driver counters of retries and failures on the sending interface (see `ethtool -S`), before and after a
-//! test. A radio link that retransmits often is slow, but higher layers do not show the cause.
+//! Driver counters of retries, failures, errors and drops on the interface of a test (see `ethtool -S`), before and after
+//! it. A radio link that retransmits often is slow, but higher layers do not show the cause.
+//!
+//! Reading these counters may take an adapter milliseconds, so while a test runs only [`DriverRetries`] reads them, from
+//! radios that do not tell nl80211.
 
+use super::{Interface, SampleSource};
 use crate::sys;
+use jitlat_core::interface::InterfaceSample;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd;
 
@@ -19,7 +24,7 @@ pub(crate) struct InterfaceCounters {
 impl InterfaceCounters {
     /// Reads the counters of the interface that has the address `local`.
     pub fn start(local: IpAddr) -> InterfaceCounters {
-        let interface = interface_of(local);
+        let interface = Interface::with_address(local).map(|interface| interface.name);
         let before = interface.as_deref().map(read).unwrap_or_default();
         InterfaceCounters { interface, before }
     }
@@ -32,26 +37,16 @@ impl InterfaceCounters {
     }
 }
 
-fn interface_of(local: IpAddr) -> Option<String> {
-    let local = local.to_canonical();
-    let has = |a: &nix::ifaddrs::InterfaceAddress| {
-        let address = a.address.as_ref()?;
-        let v4 = address.as_sockaddr_in().map(|s| IpAddr::V4(s.ip()));
-        v4.or_else(|| address.as_sockaddr_in6().map(|s| IpAddr::V6(s.ip())))
-    };
-    nix::ifaddrs::getifaddrs().ok()?.find(|a| has(a) == Some(local)).map(|a| a.interface_name)
-}
-
-/// Returns the counters of retries and failures of `interface`; empty if the driver has none.
+/// Returns the counters of retries, failures, errors and drops of `interface`; empty if the driver has none.
 fn read(interface: &str) -> Vec<(String, u64)> {
     let statistics = UdpSocket::bind(("127.0.0.1", 0))
         .and_then(|socket| sys::adapter_statistics(socket.as_fd(), interface));
-    statistics.map(|(names, values)| of_retries(&names, &values)).unwrap_or_default()
+    statistics.map(|(names, values)| of_trouble(&names, &values)).unwrap_or_default()
 }
 
-/// Selects the counters whose names refer to retries or failures. `names` contains 32 bytes per counter,
+/// Selects the counters whose names refer to retries, failures, errors or drops. `names` contains 32 bytes per counter,
 /// `values` one value per counter.
-fn of_retries(names: &[u8], values: &[u64]) -> Vec<(String, u64)> {
+fn of_trouble(names: &[u8], values: &[u64]) -> Vec<(String, u64)> {
     let named = names.chunks_exact(COUNTER_NAME_BYTES).zip(values).map(|(name, value)| {
         let end = name.iter().position(|b| *b == 0).unwrap_or(COUNTER_NAME_BYTES);
         (String::from_utf8_lossy(&name[..end]).trim().to_owned(), *value)
@@ -59,7 +54,7 @@ fn of_retries(names: &[u8], values: &[u64]) -> Vec<(String, u64)> {
     named
         .filter(|(name, _)| {
             let name = name.to_ascii_lowercase();
-            ["retr", "fail"].iter().any(|word| name.contains(word))
+            ["retr", "fail", "err", "drop", "discard"].iter().any(|word| name.contains(word))
         })
         .collect()
 }
@@ -73,11 +68,36 @@ fn difference(before: &[(String, u64)], after: &[(String, u64)]) -> Vec<(String,
     after.iter().filter_map(grown).collect()
 }
 
-/// Describes the retry counters, and the failure counters that increased; `None` if there are neither.
+/// Lists retry counters always, and the others if they increased.
 fn describe(interface: &str, counted: &[(String, u64)]) -> Option<String> {
     let shown = counted.iter().filter(|(name, n)| *n > 0 || name.to_ascii_lowercase().contains("retr"));
     let shown: Vec<String> = shown.take(MAX_COUNTERS).map(|(name, n)| format!("{name} {n}")).collect();
     (!shown.is_empty()).then(|| format!("{interface} counted during the test: {}", shown.join(", ")))
+}
+
+/// Counters of retries and given-up frames of a radio, by the names that mac80211 gives them.
+pub(crate) struct DriverRetries {
+    interface: String,
+}
+
+impl DriverRetries {
+    /// Reads from `interface`; `None` if its driver does not count retries.
+    pub fn of(interface: &str) -> Option<DriverRetries> {
+        let counts = retries(&read(interface)).0.is_some();
+        counts.then(|| DriverRetries { interface: interface.to_owned() })
+    }
+}
+
+impl SampleSource for DriverRetries {
+    fn read(&mut self, into: &mut InterfaceSample) {
+        (into.retries, into.failed) = retries(&read(&self.interface));
+    }
+}
+
+/// Returns the numbers of retries and of frames given up.
+fn retries(counters: &[(String, u64)]) -> (Option<u64>, Option<u64>) {
+    let of = |wanted: &str| counters.iter().find(|(name, _)| name == wanted).map(|(_, n)| *n);
+    (of("tx_retries"), of("tx_retry_failed"))
 }
 
 #[cfg(test)]
@@ -97,21 +117,33 @@ mod tests {
     fn retries_of_a_radio_are_shown_as_a_difference() {
         // Counter names of mac80211.
         let kernel = names(&["tx_packets", "tx_filtered", "tx_retry_failed", "tx_retries", "sta_state"]);
-        let [before, after] = [[10, 0, 1, 100, 3], [60, 0, 1, 112, 3]].map(|v| of_retries(&kernel, &v));
+        let [before, after] = [[10, 0, 1, 100, 3], [60, 0, 1, 112, 3]].map(|v| of_trouble(&kernel, &v));
         assert_eq!(before, [("tx_retry_failed".to_owned(), 1), ("tx_retries".to_owned(), 100)]);
+        assert_eq!(retries(&after), (Some(112), Some(1)));
         let note = describe("wlan0", &difference(&before, &after));
         assert_eq!(note.as_deref(), Some("wlan0 counted during the test: tx_retry_failed 0, tx_retries 12"));
     }
 
     #[test]
     fn what_never_failed_is_not_shown_and_counters_may_be_reset() {
-        let kernel = names(&["rx_alloc_failed", "tx_errors"]);
-        let [before, after] = [[5, 1], [5, 9]].map(|v| of_retries(&kernel, &v));
+        let kernel = names(&["rx_alloc_failed", "tx_packets"]);
+        let [before, after] = [[5, 1], [5, 9]].map(|v| of_trouble(&kernel, &v));
         assert_eq!(describe("eth0", &difference(&before, &after)), None);
-        let reset = of_retries(&kernel, &[2, 0]);
+        let reset = of_trouble(&kernel, &[2, 0]);
         assert_eq!(difference(&before, &reset), [("rx_alloc_failed".to_owned(), 2)]);
-        assert!(of_retries(&kernel[..40], &[1, 2, 3]).len() == 1, "a name cut short is none");
-        assert!(of_retries(&[0; 64], &[1, 2]).is_empty());
+        assert!(of_trouble(&kernel[..40], &[1, 2, 3]).len() == 1, "a name cut short is none");
+        assert!(of_trouble(&[0; 64], &[1, 2]).is_empty());
+    }
+
+    #[test]
+    fn errors_and_drops_are_shown_if_there_were_any() {
+        let kernel = names(&["rx_crc_errors", "rx_discards_phy", "tx_packets", "rx_queue_0_drops"]);
+        let [before, after] = [[5, 1, 7, 0], [9, 1, 8, 2]].map(|v| of_trouble(&kernel, &v));
+        let note = describe("eth0", &difference(&before, &after));
+        assert_eq!(
+            note.as_deref(),
+            Some("eth0 counted during the test: rx_crc_errors 4, rx_queue_0_drops 2")
+        );
     }
 
     #[test]
