@@ -2,6 +2,7 @@
 
 use super::case::{Case, MIN_PACKETS};
 use super::causes::{FoundCause, RULES, merge_repeated};
+use super::outcome;
 use super::profiles::{Interruption, Profile, SentTraffic};
 use super::sentences::headline::{
     broadcast, effect_of_delay, effect_of_jitter, effect_of_missing, headline, not_as_asked, too_few_packets,
@@ -11,12 +12,13 @@ use super::severity::{Experience, Played, Waits, of_outage};
 use jitlat_core::answer::{Answer, Cause, CauseId, Fault, HostGrade, JitterWithoutStep, Severity};
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::evidence::{Evidence, Judgement};
+use jitlat_core::metrics::qoo::MeasuredQuality;
 use jitlat_core::session::Session;
 use jitlat_core::summary::ShareInterval;
 
 /// Returns the verdict in `judgement`, completed with its headline. `losses` has the interval of the loss ratio.
 pub fn into_answer(judgement: Judgement, losses: &ShareInterval) -> Answer {
-    let Judgement { mut answer, known, received, lost, mut felt } = judgement;
+    let Judgement { mut answer, known, received, lost, mut felt, quality: _ } = judgement;
     if answer.severity == Severity::Unknown && known.sent < MIN_PACKETS as u64 {
         felt = felt.or_else(|| Some(too_few_packets(known.sent, lost, losses)));
     }
@@ -44,6 +46,8 @@ pub(super) struct CaseFindings {
     pub gaps: Severity,
     /// True if a clock was set during the test.
     pub was_set: bool,
+    /// Delay and loss of the path, for the scores of the profiles.
+    pub quality: MeasuredQuality,
 }
 
 /// Judges a test by its evidence, in general and for each of `profiles`; `with_hosts`: the profiles include the effects of
@@ -60,14 +64,25 @@ pub fn judge(material: &Evidence<'_>, profiles: &[Profile], with_hosts: bool) ->
         touched: case.touched(),
         gaps: case.of_gaps(),
         was_set: case.was_set(),
+        quality: outcome::measured(&case, profiles),
     };
     conclude(findings, material.session, profiles)
 }
 
 /// Returns the verdict that follows from `findings` about the test of `session`.
 pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Profile]) -> Judgement {
-    let CaseFindings { mut found, lived, with_hosts, known, received, duration, touched, gaps, was_set } =
-        findings;
+    let CaseFindings {
+        mut found,
+        lived,
+        with_hosts,
+        known,
+        received,
+        duration,
+        touched,
+        gaps,
+        was_set,
+        quality,
+    } = findings;
     let enough = known.sent >= MIN_PACKETS as u64;
     if !enough {
         // Unlike other causes, these do not depend on statistics.
@@ -140,9 +155,18 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     let profiles = profiles.iter().filter_map(of_use).collect();
     let complete = known.complete;
     let headline = String::new();
-    let answer =
-        Answer { complete, severity, host, headline, buffer_ns, without_clock_step, causes, profiles };
-    Judgement { answer, known, received, lost, felt }
+    let answer = Answer {
+        complete,
+        severity,
+        host,
+        headline,
+        buffer_ns,
+        without_clock_step,
+        causes,
+        profiles,
+        qoo: None,
+    };
+    Judgement { answer, known, received, lost, felt, quality }
 }
 
 /// Returns the jitter of the corrected `waits`; `None` if no clock step is among the causes `found`.

@@ -18,6 +18,7 @@ use crate::answer::Answer;
 use crate::distribution::sample::Sample;
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::duplicate::Copies;
+use crate::metrics::qoo::MeasuredQuality;
 use crate::metrics::seqset::SeqSet;
 use crate::metrics::series::Series;
 use crate::session::Session;
@@ -125,6 +126,8 @@ pub struct Judgement {
     pub lost: u64,
     /// The effect that users notice most, for tests without a cause that explains it.
     pub felt: Option<String>,
+    /// Delay and loss of the path, without the packets that the hosts delayed or dropped, for scores of profiles.
+    pub quality: MeasuredQuality,
 }
 
 /// Data for the conclusion that the figures of a summary do not contain.
@@ -142,7 +145,7 @@ pub struct Conclusion<'a> {
 /// Evidence about the two directions of a two-way test.
 pub struct TwoWayEvidence<'a> {
     /// Verdicts on the up and the down direction; `None` if the far host does not report its timestamps.
-    pub answers: [Option<Answer>; 2],
+    pub judgements: [Option<Judgement>; 2],
     /// Runs of requests without an answer, and the direction in which each was lost.
     pub losses: &'a [LossRun],
 }

@@ -36,6 +36,7 @@ pub mod occupancy;
 mod occurrences;
 pub mod one_pass;
 pub mod periods;
+pub mod qoo;
 pub mod regression;
 pub mod reorder;
 pub mod rfc3550;

@@ -238,6 +238,7 @@ pub fn answer(r: &TcpResult) -> Answer {
         without_clock_step: None,
         causes,
         profiles: BTreeMap::new(),
+        qoo: None,
     }
 }
 
