@@ -7,6 +7,7 @@
 //! [`series::Series`].
 
 pub(crate) mod all_packets;
+pub mod attenuation;
 pub mod bands;
 pub mod bootstrap;
 pub mod burst_gap;

@@ -1,6 +1,6 @@
 //! Sections below the classic report: the meaning of the figures, their reliability, and the reasons.
 
-use super::{Page, WordStyle, above_zero, count, dash, printable, share, two_way};
+use super::{Page, WordStyle, above_zero, count, dash, outcome, printable, share, two_way};
 use crate::mean;
 use jitlat_core::clock::SyncState;
 use jitlat_core::scalars::{ExactNumber, Selector, selectors};
@@ -22,6 +22,7 @@ pub(super) fn write(page: &mut Page, s: &Summary) {
 /// Adds the sections for a test whose packets are not known individually.
 pub(super) fn write_but_figures(page: &mut Page, s: &Summary) {
     two_way::write(page, s);
+    outcome::write(page, s);
     clocks(page, s);
     hosts(page, s);
     far_end(page, s);

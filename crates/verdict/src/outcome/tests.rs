@@ -159,10 +159,7 @@ fn a_summary_has_a_score_for_each_profile_and_what_must_accompany_it() {
     assert!(v2x.left_out.is_none() && qoo.profiles["voice"].left_out.is_some());
     let m = &qoo.measurement;
     assert_eq!((m.method.as_str(), m.kind.as_str(), m.layer.as_str()), ("one-way", "active", "UDP"));
-    assert_eq!(
-        (m.packet_bytes, m.sampling.as_str(), m.direction.as_str()),
-        (Some(80), "periodic", "up")
-    );
+    assert_eq!((m.packet_bytes, m.sampling.as_str(), m.direction.as_str()), (Some(80), "periodic", "up"));
     assert_eq!((m.samples, m.sent, m.duration_ns), (2990, Some(3000), Some(2999 * 20 * MS)));
     assert_eq!(m.clock_bound_ns, Some(0.0));
     // The scalars read the same scores.

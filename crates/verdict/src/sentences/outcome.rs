@@ -10,7 +10,7 @@ pub const NOT_RECORDED: &str = "an analysis in constant memory does not show the
 pub const CLOCK_WAS_SET: &str = "a clock was set during the test, so that one-way delays are unknown";
 
 /// The clocks do not bound the one-way delay.
-pub const CLOCK_UNBOUNDED: &str = "the clocks do not bound the one-way delay; a round trip needs one clock";
+pub const CLOCK_UNBOUNDED: &str = "the clocks do not bound the one-way delay";
 
 /// The delays are impossible with the estimated clock offset.
 pub const CLOCKS_CONTRADICT: &str =
