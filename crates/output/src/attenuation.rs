@@ -1,15 +1,19 @@
 //! Quality attenuation of saved tests: the parts of the attenuation of a path ([`parts`]), and the segments of a path
 //! ([`SegmentsReport`]).
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, bail};
+use crate::input;
 use crate::report::{AnalysedStream, Report, ReportExtra};
+use crate::runs::split;
 use jitlat_core::metrics::attenuation::{self, Attenuation, AttenuationParts, Remainder, common_width};
 use jitlat_core::twoway::{RecordView, project};
 use jitlat_core::units::eng3;
+use jitlat_core::{Options, PacketRecord, Session, Summary};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// Delays of the packets of a test.
 struct SizedDelays {
@@ -21,23 +25,24 @@ struct SizedDelays {
 }
 
 impl SizedDelays {
-    fn of(run: &AnalysedStream) -> Result<SizedDelays> {
-        let (correction, bound_ns) = match run.summary.correction() {
+    fn of(session: &Session, summary: &Summary, records: &[PacketRecord]) -> SizedDelays {
+        let (correction, bound_ns) = match summary.correction() {
             Some((correction, bound)) => (correction, Some(bound)),
             None => (0, None),
         };
-        let is_round_trip = run.summary.is_round_trip();
+        let is_round_trip = summary.is_round_trip();
         let mut seen = BTreeSet::new();
         let mut by_size: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
-        for record in run.packets()? {
-            let view = if is_round_trip { project(&record, RecordView::RoundTrip) } else { Some(record) };
-            let Some(delay) = view.and_then(|packet| packet.delay()).filter(|_| seen.insert(record.seq)) else {
+        for record in records {
+            let view = if is_round_trip { project(record, RecordView::RoundTrip) } else { Some(*record) };
+            let Some(delay) = view.and_then(|packet| packet.delay()).filter(|_| seen.insert(record.seq))
+            else {
                 continue;
             };
-            let size = record.size().or(run.session.payload()).unwrap_or(0);
+            let size = record.size().or(session.payload()).unwrap_or(0);
             by_size.entry(size.into()).or_default().push(delay.0.saturating_sub(correction));
         }
-        Ok(SizedDelays { by_size, lost: run.summary.counts.lost, bound_ns })
+        SizedDelays { by_size, lost: summary.counts.lost, bound_ns }
     }
 
     fn all(&self) -> Vec<i64> {
@@ -65,7 +70,7 @@ pub fn parts(runs: &[AnalysedStream]) -> Result<Option<ReportExtra>> {
     let mut by_size: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
     let (mut lost, mut clock_bound_ns) = (0, Some(0.0f64));
     for run in runs {
-        let found = SizedDelays::of(run)?;
+        let found = SizedDelays::of(&run.session, &run.summary, &run.packets()?);
         lost += found.lost;
         clock_bound_ns = clock_bound_ns.zip(found.bound_ns).map(|(a, b)| a.max(b));
         for (size, delays) in found.by_size {
@@ -193,26 +198,41 @@ pub struct SegmentsReport {
 }
 
 impl SegmentsReport {
-    /// Computes the report of `runs`: the first segment of a path, perhaps the second, and the whole path.
+    /// Reads the logs `files`, each perhaps as `LABEL=FILE`: the first segment of a path, perhaps the second, and the whole
+    /// path.
     ///
     /// # Errors
-    /// There are not two or three runs, one of them received nothing, or the rows of a log cannot be read again.
-    pub fn new(runs: &[AnalysedStream]) -> Result<SegmentsReport> {
-        if !(2..=3).contains(&runs.len()) {
-            return Err(Error::Unfit(format!(
-                "{} tests: give the log of the first segment, perhaps that of the second, and that of the whole path",
-                runs.len()
-            )));
+    /// There are not two or three logs, one of them cannot be read, or nothing was received in one.
+    pub fn read(files: &[String]) -> Result<SegmentsReport> {
+        if !(2..=3).contains(&files.len()) {
+            bail!(
+                "--attenuation: give the log of the first segment, perhaps that of the second, and that of the whole path"
+            );
         }
-        let found = runs.iter().map(SizedDelays::of).collect::<Result<Vec<SizedDelays>>>()?;
-        let delays: Vec<Vec<i64>> = found.iter().map(SizedDelays::all).collect();
+        let mut runs = Vec::new();
+        for file in files {
+            let (label, path) = split(file);
+            let mut log = input::open(Path::new(path))?;
+            let session = log.session().clone();
+            let mut failure = None;
+            let records: Vec<PacketRecord> = log.records(&mut failure).collect();
+            failure.map_or(Ok(()), |e| Err(Error::from(e)))?;
+            let summary = jitlat_core::analyze(&session, records.iter().copied(), &Options::default());
+            runs.push((label.unwrap_or(path), SizedDelays::of(&session, &summary, &records)));
+        }
+        SegmentsReport::new(&runs)
+    }
+
+    fn new(runs: &[(&str, SizedDelays)]) -> Result<SegmentsReport> {
+        let found: Vec<&SizedDelays> = runs.iter().map(|(_, found)| found).collect();
+        let delays: Vec<Vec<i64>> = found.iter().map(|found| found.all()).collect();
         let width = common_width(&delays.iter().map(Vec::as_slice).collect::<Vec<_>>());
-        let of = |((run, found), delays): ((&AnalysedStream, &SizedDelays), &Vec<i64>)| {
+        let of = |((name, found), delays): (&(&str, SizedDelays), &Vec<i64>)| {
             Attenuation::of(delays, found.lost, width)
-                .ok_or_else(|| Error::Unfit(format!("{}: nothing was received", run.label)))
+                .ok_or_else(|| Error::Unfit(format!("{name}: nothing was received")))
         };
-        let all = runs.iter().zip(&found).zip(&delays).map(of).collect::<Result<Vec<Attenuation>>>()?;
-        let names: Vec<&str> = runs.iter().map(|run| run.label.as_str()).collect();
+        let all = runs.iter().zip(&delays).map(of).collect::<Result<Vec<Attenuation>>>()?;
+        let names: Vec<&str> = runs.iter().map(|(name, _)| *name).collect();
         let (whole, whole_name) = (&all[all.len() - 1], names[names.len() - 1]);
         let composed = match &all[..all.len() - 1] {
             [first, second] => first.then(second),
@@ -235,8 +255,7 @@ impl SegmentsReport {
 
     /// Formats the report for people.
     pub fn text(&self) -> String {
-        let rows: Vec<&SegmentRow> =
-            self.measured.iter().chain(&self.composed).chain([&self.rest]).collect();
+        let rows: Vec<&SegmentRow> = self.measured.iter().chain(&self.composed).chain([&self.rest]).collect();
         let name = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
         let mut text = format!("{:name$}  {:>8}  {:>8}", "", "lost", "mean");
         PERCENTS.iter().for_each(|percent| {
@@ -269,7 +288,8 @@ impl SegmentsReport {
         let clocks = match self.clock_bound_ns {
             Some(0.0) => "one clock each".to_owned(),
             Some(bound) => format!("errors of the clocks {} in total", eng3(bound)),
-            None => "the clocks do not bound absolute delays: only differences within a row are meaningful".to_owned(),
+            None => "the clocks do not bound absolute delays: only differences within a row are meaningful"
+                .to_owned(),
         };
         let _ = writeln!(text, "Bins of {}; {clocks}", eng3(self.width_ns as f64));
         text
@@ -281,7 +301,9 @@ impl Agreement {
         let Agreement { distance, chance } = self;
         let [distance, chance] = [distance, chance].map(|share| 100.0 * share);
         match distance <= chance {
-            true => format!("differ from the whole path by {distance:.1} % of packets, which chance explains"),
+            true => {
+                format!("differ from the whole path by {distance:.1} % of packets, which chance explains")
+            }
             false => format!(
                 "differ from the whole path by {distance:.1} % of packets, more than chance explains ({chance:.1} %): \
                  their delays depend on each other, or changed between the tests"

@@ -219,7 +219,13 @@ impl Remainder {
     pub fn limits(&self, share: f64) -> [f64; 2] {
         let sums = |of: &Attenuation| {
             let mut below = 0.0;
-            of.proper().iter().map(|mass| { below += mass; below }).collect::<Vec<f64>>()
+            of.proper()
+                .iter()
+                .map(|mass| {
+                    below += mass;
+                    below
+                })
+                .collect::<Vec<f64>>()
         };
         let (whole, known) = (sums(&self.whole), sums(&self.known));
         let at = |sums: &[f64], k: i64| match usize::try_from(k) {
@@ -295,7 +301,8 @@ pub fn parts(delays: &BTreeMap<u32, Vec<i64>>, lost: u64) -> Option<AttenuationP
         Some((*size, SizeMinimum { packets: delays.len() as u64, least_ns }))
     };
     let sizes: BTreeMap<u32, SizeMinimum> = delays.iter().filter_map(minimum).collect();
-    let points: Vec<(f64, f64)> = sizes.iter().map(|(size, m)| (f64::from(*size), m.least_ns as f64)).collect();
+    let points: Vec<(f64, f64)> =
+        sizes.iter().map(|(size, m)| (f64::from(*size), m.least_ns as f64)).collect();
     // A longer packet is never faster on an empty path.
     let slope = |points: &[(f64, f64)]| size_fit(points).map(|fit| fit.per_byte_robust.max(0.0));
     let per_byte_ns = slope(&points);
@@ -357,7 +364,10 @@ mod tests {
     fn a_lost_packet_is_infinitely_late() {
         let of = Attenuation::of(&[1, 2, 3, 4, 5, 6, 7, 8], 2, 1).unwrap();
         assert!((of.missing() - 0.2).abs() < 1e-12);
-        assert_eq!([0.1, 0.5, 0.8, 0.81].map(|share| of.within(share)), [Some(1.0), Some(5.0), Some(8.0), None]);
+        assert_eq!(
+            [0.1, 0.5, 0.8, 0.81].map(|share| of.within(share)),
+            [Some(1.0), Some(5.0), Some(8.0), None]
+        );
         assert_eq!((of.least_ns(), of.mean_ns()), (1, 4.5));
         assert_eq!(Attenuation::of(&[], 5, 1), None);
         assert_eq!(Attenuation::of(&[-7, 5], 0, 4).unwrap().least_ns(), -8);
@@ -435,7 +445,10 @@ mod tests {
         let whole = Attenuation::of(&[12, 14, 14, 20], 0, 1).unwrap();
         let known = Attenuation::of(&[2; 4], 0, 1).unwrap();
         let rest = remainder(&whole, &known).unwrap();
-        assert_eq!([0.25, 0.75, 1.0].map(|share| rest.distribution.within(share)), [Some(10.0), Some(12.0), Some(18.0)]);
+        assert_eq!(
+            [0.25, 0.75, 1.0].map(|share| rest.distribution.within(share)),
+            [Some(10.0), Some(12.0), Some(18.0)]
+        );
         assert_eq!([0.25, 0.75, 1.0].map(|share| rest.limits(share)), [[10.0; 2], [12.0; 2], [18.0; 2]]);
     }
 
@@ -455,7 +468,9 @@ mod tests {
         assert!((parts.fixed_ns - 4e6).abs() < 1.0 && (parts.per_byte_ns.unwrap() - 80.0).abs() < 1e-6);
         let [low, high] = parts.per_byte_range_ns.unwrap();
         assert!((low - 80.0).abs() < 1e-6 && (high - 80.0).abs() < 1e-6);
-        assert!((parts.variable_mean_ns - 1e6).abs() < 0.05e6 && (parts.variable_ns[0].1 - 1e6).abs() < 0.1e6);
+        assert!(
+            (parts.variable_mean_ns - 1e6).abs() < 0.05e6 && (parts.variable_ns[0].1 - 1e6).abs() < 0.1e6
+        );
         assert!((parts.missing - 25.0 / 2525.0).abs() < 1e-12);
         assert_eq!(parts.sizes[&300], SizeMinimum { packets: 500, least_ns: 4 * MS + 24_000 });
     }
