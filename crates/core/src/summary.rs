@@ -21,6 +21,7 @@ pub use crate::metrics::local_queue::LocalQueue;
 pub use crate::metrics::loss::{Gilbert1960, GilbertElliott, GilbertFit, Loss, LossPattern, RunsTest};
 pub use crate::metrics::objectives::Y1541;
 pub use crate::metrics::periods::{MeanPeriods, MeanRate};
+pub use crate::metrics::qoo::{OutcomeScore, QualityOfOutcome};
 pub use crate::metrics::regression::{Regression, Trend, TrendVerdict};
 pub use crate::metrics::reorder::{ReorderDensity, Reordering};
 pub use crate::metrics::rfc3550::Rfc3550;

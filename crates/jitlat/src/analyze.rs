@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use jitlat_core::PacketRecord;
 use jitlat_core::analysis::Analyzer;
 use jitlat_core::state::{Merged, SavedAnalysis};
+use jitlat_output::attenuation;
 use jitlat_output::input;
 use jitlat_output::label;
 use jitlat_output::screen::StreamOrigin;
@@ -27,6 +28,8 @@ pub struct SeveralLogs {
     pub merge: bool,
     /// File to save the state to; `None`: the state is not saved.
     pub state: Option<PathBuf>,
+    /// True to add the parts of the path's attenuation, from the packets of all logs.
+    pub attenuation: bool,
 }
 
 /// A log that was read, before its figures are computed.
@@ -42,8 +45,11 @@ struct ReadLog {
 /// Analyses `logs` and prints the result.
 pub fn run(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> Result<ExitStatus> {
     let runs = analyse(logs, together, args)?;
-    let report = ReportStreams { runs: &runs, extra: None, interval: args.analysis.interval, texts: &[] };
-    let written = args.outputs.write(&report, || args.page(&runs, StreamOrigin::Logs, ""));
+    let extra = if together.attenuation { attenuation::parts(&runs)? } else { None };
+    let interval = args.analysis.interval;
+    let report = ReportStreams { runs: &runs, extra: extra.as_ref(), interval, texts: &[] };
+    let explained = extra.as_ref().map_or("", |extra| extra.text.as_str());
+    let written = args.outputs.write(&report, || args.page(&runs, StreamOrigin::Logs, explained));
     if !written || runs.iter().all(AnalysedStream::is_unknown) {
         return Ok(ExitStatus::NotMeasured);
     }
@@ -57,6 +63,7 @@ pub fn analyse(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> R
     args.outputs.check_protocol(None)?;
     args.check(if together.merge { 1 } else { logs.len() }, &others)?;
     let rows = args.outputs.needing(ReportParts::ROWS).map(|(output, _)| output.spelling());
+    let rows = rows.or(together.attenuation.then(|| "--attenuation".to_owned()));
     if let Some(name) = &rows
         && logs.iter().any(|log| log.as_os_str() == "-")
     {

@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use jitlat_core::sweep::ConfidenceLevel;
 use jitlat_output::along::CurveReport;
+use jitlat_output::attenuation::SegmentsReport;
 use jitlat_output::comparison::GridReport;
 use jitlat_output::runs;
 use jitlat_output::terminal;
@@ -48,6 +49,12 @@ pub struct CompareArgs {
     /// Runs with the same number are combined: one curve, or one for each --group-by.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["rows", "baseline", "basis", "statistic", "margin", "loss_margin", "seed", "fail_if"])]
     pub along: Option<RunKey>,
+    /// Compose and subtract segments of a path: logs of A-B, B-C and A-C (TR-452)
+    ///
+    /// The segments A-B and B-C are composed and compared with the whole path, and A-B is taken out of the whole path. The log
+    /// of B-C may be left out.
+    #[arg(long, conflicts_with_all = ["group_by", "rows", "baseline", "along", "basis", "statistic", "margin", "loss_margin", "seed", "fail_if"])]
+    pub attenuation: bool,
     /// Confidence of the intervals of --along, in percent: 90, 95 or 99
     #[arg(long, value_name = "P", default_value = "95", requires = "along")]
     pub confidence: ConfidenceLevel,
@@ -102,6 +109,9 @@ pub enum StatisticArg {
 /// Reads the runs, compares them and prints the result.
 pub fn run(args: &CompareArgs) -> Result<ExitStatus> {
     args.outputs.check(0, &[])?;
+    if args.attenuation {
+        return show_attenuation(args);
+    }
     let runs = runs::read(&args.files)?;
     if let Some(along) = &args.along {
         return show_along(args, &runs, along);
@@ -153,6 +163,17 @@ fn show_along(args: &CompareArgs, runs: &[LabelledRun], along: &RunKey) -> Resul
         let one_screen = || screen::finished(report.screen(), &args.outputs);
         args.length.choose(report.answer(), || report.page(), one_screen)
     });
+    Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
+}
+
+/// Shows the attenuation of segments and of the path that they form.
+fn show_attenuation(args: &CompareArgs) -> Result<ExitStatus> {
+    let parts = [ReportParts::ROWS, ReportParts::FIGURES, ReportParts::PAGE];
+    if let Some((output, _)) = parts.into_iter().find_map(|part| args.outputs.needing(part)) {
+        bail!("{} is for comparisons: with --attenuation use --json", output.spelling());
+    }
+    let report = SegmentsReport::read(&args.files)?;
+    let whole = args.outputs.write(&report, || report.text());
     Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 

@@ -87,7 +87,11 @@ pub fn run() -> ExitCode {
             Some(root) => archive::dataset::run(root, &args.dataset, &args.report, args.live),
             None => {
                 let shown = if args.live.live { live::show_if_possible(&args.logs) } else { Ok(()) };
-                let together = SeveralLogs { merge: args.merge, state: args.state.clone() };
+                let together = SeveralLogs {
+                    merge: args.merge,
+                    state: args.state.clone(),
+                    attenuation: args.attenuation,
+                };
                 shown.and_then(|()| analyze::run(&args.logs, &together, &args.report))
             }
         },

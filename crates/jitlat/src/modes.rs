@@ -70,6 +70,7 @@ pub fn check(name: &str, command: &Command, given: &ArgMatches) -> Result<()> {
             let of_plan = ids::<SweepArgs>().into_iter().filter(|id| !read.contains(id));
             none(of_plan.collect(), "--resume takes this option from the file")
         }
+        "compare" if with("attenuation") => none(ids::<LengthArgs>(), "--attenuation has one short table"),
         "spp" if !spp::POINTS.iter().any(|id| with(id)) => {
             let unread =
                 ids::<spp::LivePointArgs>().into_iter().filter(|id| !spp::POINTS.contains(&id.as_str()));

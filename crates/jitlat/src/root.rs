@@ -283,6 +283,11 @@ pub struct AnalyzeArgs {
     /// A saved state can be analysed again and merged without the log; FILE may be one of the files that were read.
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
+    /// Divide delay into an empty path, bytes, and other traffic (TR-452)
+    ///
+    /// G, S and V of quality attenuation, from the smallest delays over the sizes of the packets of all logs.
+    #[arg(long, conflicts_with_all = ["merge", "state", "dataset"])]
+    pub attenuation: bool,
     #[command(flatten)]
     pub dataset: archive::dataset::DatasetArgs,
     #[command(flatten)]

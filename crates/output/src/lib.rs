@@ -21,6 +21,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod along;
+pub mod attenuation;
 pub mod captures;
 pub mod checkup;
 pub mod comparison;

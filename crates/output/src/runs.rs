@@ -45,7 +45,7 @@ pub fn read(files: &[String]) -> Result<Vec<LabelledRun>> {
 }
 
 /// Splits `LABEL=FILE` into label and file, unless a file with this whole name exists.
-fn split(text: &str) -> (Option<&str>, &str) {
+pub(crate) fn split(text: &str) -> (Option<&str>, &str) {
     match text.split_once('=') {
         Some((label, path)) if !label.is_empty() && !Path::new(text).exists() => (Some(label), path),
         _ => (None, text),

@@ -40,6 +40,8 @@ pub struct ShownUse {
     pub level: Level,
     /// Figure that determines the verdict.
     pub because: String,
+    /// Quality of Outcome with its interval: `93 (88–97)`; empty if it is unknown.
+    pub score: String,
 }
 
 impl FirstScreen {
@@ -57,11 +59,12 @@ impl FirstScreen {
             let cells = line.into_iter().enumerate();
             cells.map(|(k, (text, level))| (if k == 0 { text } else { cell(&text) }, level)).collect()
         };
-        let uses = screen.suitability().map(|(name, word, level, because)| ShownUse {
+        let uses = screen.suitability().map(|(name, word, level, because, score)| ShownUse {
             name: name.to_owned(),
             word,
             level,
             because: micro(because),
+            score: score.map_or(String::new(), |score| score.replace('-', "–")),
         });
         FirstScreen {
             title,

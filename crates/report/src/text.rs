@@ -10,6 +10,7 @@
 //! * [`comparison()`] – several runs in one table
 //! * [`passive()`], [`tcp()`], [`stream_traffic()`] – captured traffic; [`link_tables`] – sizes and delays of packets
 //!   on a link
+//! * [`outcome`] – scores of Quality of Outcome
 //! * [`plots`] – plots in characters
 
 mod answer;
@@ -19,6 +20,7 @@ pub mod comparison;
 mod evidence;
 mod link;
 mod one_point;
+pub mod outcome;
 mod page;
 mod passive;
 mod path;

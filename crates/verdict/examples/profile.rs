@@ -14,6 +14,7 @@ pub fn judge(wait: Span) -> Option<Answer> {
         delay_ms: [5.0, 10.0, 20.0],
         own_ms: 0.0,
         speech: false,
+        qoo: None,
         ..PROFILES[0].clone()
     };
     let options = Options { judge: Some(judge_for(vec![surgery])), ..Options::default() };

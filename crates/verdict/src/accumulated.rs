@@ -6,6 +6,7 @@ use super::causes::queue::of_queue;
 use super::causes::{FoundCause, RULES, merge_of_kind};
 use super::causes::{receiver_stall, sender_stall};
 use super::judge::{CaseFindings, conclude};
+use super::outcome;
 use super::profiles::Profile;
 use super::sentences::causes::{outage, queue};
 use super::severity::{Experience, Waits, of_outage};
@@ -185,7 +186,6 @@ pub fn judgement(
     };
     let found = so_far.found;
     let touched = (found.iter().map(affected_share).sum::<f64>() * known.sent as f64) as u64;
-    let (gaps, was_set) = (Severity::Good, so_far.was_set);
     let findings = CaseFindings {
         found,
         lived,
@@ -194,9 +194,10 @@ pub fn judgement(
         received,
         duration,
         touched,
-        gaps,
-        was_set,
+        gaps: Severity::Good,
+        was_set: so_far.was_set,
         shifts: Vec::new(),
+        quality: outcome::not_recorded(),
     };
     Some(conclude(findings, session, profiles))
 }

@@ -398,6 +398,18 @@ impl<'a> Case<'a> {
         Waits::of(&waits)
     }
 
+    /// Returns the delays as measured, in ns and in send order, without the packets that a host sent or read late.
+    pub fn delays_of_path(&self) -> Vec<i64> {
+        let series = self.material.series;
+        let held = self.receiver_holds();
+        if self.late.stalls.is_empty() && held.is_empty() {
+            return series.iter().map(|packet| packet.delay).collect();
+        }
+        let mut delays = Vec::with_capacity(series.len());
+        self.each_wait_but(&held, |k, _| delays.push(series.get(k).delay));
+        delays
+    }
+
     /// Calls `each` for each packet in [`Case::waits`], in send order, with its index in send order and its wait in ns.
     pub fn each_wait(&self, each: impl FnMut(usize, i64)) {
         self.each_wait_but(&self.receiver_holds(), each);
@@ -484,6 +496,35 @@ const MAX_SHIFTS: usize = 256;
 /// Returns true if sender and receiver have the same address, so that one clock stamps both ends.
 pub(super) fn is_one_host(session: &Session) -> bool {
     session.src.zip(session.dst).is_some_and(|(src, dst)| src == dst)
+}
+
+/// Correction of one-way delays, and its largest error.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct BoundedClock {
+    /// Value to subtract from each raw delay, in ns.
+    pub correction_ns: i64,
+    /// Largest error of a corrected delay, in ns.
+    pub bound_ns: f64,
+}
+
+/// Returns the correction of the one-way delays of a stream whose smallest raw delay is `min`; `None` if the clocks do
+/// not bound them. No clock was set during the stream.
+pub(super) fn bounded_clock(min: i64, clock: &ClockEstimate) -> Option<BoundedClock> {
+    match (clock.correction_ns, clock.bound_ns) {
+        (Some(_), _) if !is_bounded(clock) => None,
+        (Some(correction), Some(bound_ns)) if clock.direction_known => {
+            Some(BoundedClock { correction_ns: correction, bound_ns })
+        }
+        // The smallest delay of either direction is between 0 and the smallest round trip.
+        (Some(_), _) => clock.min_rtt_ns.map(|rtt| BoundedClock {
+            correction_ns: min.saturating_sub(rtt / 2),
+            bound_ns: rtt as f64 / 2.0,
+        }),
+        (None, _) => clock
+            .synchronised()
+            .filter(|error| *error < MAX_CLOCK_ERROR_NS)
+            .map(|error| BoundedClock { correction_ns: 0, bound_ns: error as f64 }),
+    }
 }
 
 /// Returns the smallest one-way delay, in ns, of a stream whose smallest raw delay is `min`; `None` if the clocks do

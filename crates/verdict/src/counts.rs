@@ -18,6 +18,7 @@ pub(crate) fn of_counts(sent: u64, received: u64) -> Answer {
         without_clock_step: None,
         causes,
         profiles,
+        qoo: None,
     }
 }
 

@@ -3,6 +3,7 @@
 use super::case::{Case, MIN_PACKETS};
 use super::causes::{FoundCause, RULES, merge_repeated};
 use super::coincidence::coincidences;
+use super::outcome;
 use super::profiles::{Interruption, Profile, SentTraffic};
 use super::sentences::coincidence::coincides;
 use super::sentences::headline::{
@@ -15,6 +16,7 @@ use jitlat_core::answer::{
 };
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::evidence::{Evidence, Judgement};
+use jitlat_core::metrics::qoo::MeasuredQuality;
 use jitlat_core::session::{Ending, Session};
 use jitlat_core::summary::ShareInterval;
 
@@ -52,6 +54,8 @@ pub(super) struct CaseFindings {
     pub was_set: bool,
     /// Changes of the delays by clocks that were set; empty if they are unknown, or too many.
     pub shifts: Vec<DelayShift>,
+    /// Delay and loss of the path, for the scores of the profiles.
+    pub quality: MeasuredQuality,
 }
 
 /// Judges a test by its evidence, in general and for each of `profiles`. `with_hosts` is true if the profiles include
@@ -69,6 +73,7 @@ pub fn judge(material: &Evidence<'_>, profiles: &[Profile], with_hosts: bool) ->
         gaps: case.of_gaps(),
         was_set: case.was_set(),
         shifts: case.clock_shifts(),
+        quality: outcome::measured(&case, profiles),
     };
     let mut judged = conclude(findings, material.session, profiles);
     judged.coincidences = coincidences(&case);
@@ -107,6 +112,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
         gaps,
         was_set,
         shifts,
+        quality,
     } = findings;
     let enough = known.sent >= MIN_PACKETS as u64;
     if !enough {
@@ -180,9 +186,18 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     let profiles = profiles.iter().filter_map(of_use).collect();
     let complete = known.complete;
     let headline = String::new();
-    let answer =
-        Answer { complete, severity, host, headline, buffer_ns, without_clock_step, causes, profiles };
-    Judgement { answer, known, received, lost, felt, coincidences: Vec::new() }
+    let answer = Answer {
+        complete,
+        severity,
+        host,
+        headline,
+        buffer_ns,
+        without_clock_step,
+        causes,
+        profiles,
+        qoo: None,
+    };
+    Judgement { answer, known, received, lost, felt, coincidences: Vec::new(), quality }
 }
 
 /// Returns the jitter of the corrected `waits`; `None` if no clock step is among the causes `found`.

@@ -7,14 +7,14 @@ use crate::sentences::headline::{RateReached, at_rate, rate_reached};
 use crate::sentences::profiles::{HOSTS_UNKNOWN, rate_not_reached};
 use crate::two_way::{RequestLosses, two_way};
 use crate::warnings::Notes;
-use crate::{accumulated, findings};
+use crate::{accumulated, findings, outcome};
 use jitlat_core::answer::{Answer, Cause, CauseId, HostGrade, Severity};
 use jitlat_core::evidence::{
     Conclusion, Evidence, Judge, Judgement, SharedJudge, StretchFindings, StretchSeam, TwoWayEvidence,
     WholeStream,
 };
 use jitlat_core::metrics::schedule_error::Stretched;
-use jitlat_core::spec::Transport;
+use jitlat_core::spec::{Direction, Transport};
 use jitlat_core::{Options, PacketRecord, Session, Summary};
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -84,26 +84,39 @@ impl Judge for PathJudge {
     fn conclude(&self, summary: &mut Summary, conclusion: Conclusion<'_>) {
         let Conclusion { session, round_trips, judgement, both_ways } = conclusion;
         if let (Some(figures), Some(both)) = (summary.two_way.as_mut(), &both_ways) {
-            for (way, answer) in [&mut figures.up, &mut figures.down].into_iter().zip(&both.answers) {
-                if let Some((way, answer)) = way.as_mut().zip(answer.as_ref()) {
-                    way.without_clock_step.clone_from(&answer.without_clock_step);
+            for (way, judged) in [&mut figures.up, &mut figures.down].into_iter().zip(&both.judgements) {
+                if let Some((way, judged)) = way.as_mut().zip(judged.as_ref()) {
+                    way.without_clock_step.clone_from(&judged.answer.without_clock_step);
                 }
             }
         }
+        for (direction, judged) in [Direction::Up, Direction::Down]
+            .into_iter()
+            .zip(both_ways.iter().flat_map(|both| &both.judgements))
+        {
+            if let Some(quality) = judged.as_ref().map(|judged| judged.quality.clone()) {
+                outcome::score_direction(quality, &self.profiles, summary, session, direction);
+            }
+        }
+        let quality = judgement.as_ref().map(|judged| judged.quality.clone());
         let far_report = summary.two_way.as_ref().and_then(|figures| figures.far_report);
         let losses = summary.loss.events;
         summary.coincidences = judgement.iter().flat_map(|judged| judged.coincidences.clone()).collect();
         let mut answer = judgement.map(|judgement| match (far_report, both_ways) {
             (Some(report), _) => of_counts(summary.counts.sent, report.received),
-            (None, Some(TwoWayEvidence { answers: [up, down], losses: lost })) => {
+            (None, Some(TwoWayEvidence { judgements, losses: lost })) => {
                 let runs = RequestLosses { runs: lost };
-                into_answer(two_way(judgement, [up.as_ref(), down.as_ref()], &runs), session.ending, &losses)
+                let ways = judgements.each_ref().map(|judged| judged.as_ref().map(|judged| &judged.answer));
+                into_answer(two_way(judgement, ways, &runs), session.ending, &losses)
             }
             (None, None) => into_answer(judgement, session.ending, &losses),
         });
         let stretched = summary.schedule_error.as_ref().and_then(|error| error.stretched);
         if let Some((answer, stretched)) = answer.as_mut().zip(stretched) {
             at_reached_rate(answer, stretched, summary, session, &self.profiles);
+        }
+        if let Some((answer, quality)) = answer.as_mut().zip(quality.filter(|_| far_report.is_none())) {
+            answer.qoo = outcome::scores(quality, &self.profiles, summary, session, round_trips);
         }
         summary.answer = answer;
         let warnings = Notes::of(summary, session, round_trips);

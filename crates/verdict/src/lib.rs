@@ -50,6 +50,7 @@ mod law;
 mod levels;
 mod losses;
 mod opinion;
+mod outcome;
 mod periodic;
 mod profiles;
 mod schedule;

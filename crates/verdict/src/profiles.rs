@@ -4,6 +4,7 @@ use super::sentences::profiles as sentences;
 use super::severity::{Experience, MIN_BUFFER_NS, MIN_SPEECH_BUFFER_NS, Played, level_of_shown};
 use jitlat_core::answer::{Severity, Suitability};
 use jitlat_core::metrics::emodel;
+use jitlat_core::metrics::qoo::{DelayRequirement, LossRequirement, Requirements, ThroughputRequirement};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -38,6 +39,9 @@ pub struct Profile {
     pub speech: bool,
     /// Source of the limits.
     pub source: Cow<'static, str>,
+    /// Requirements for the score of Quality of Outcome (draft-ietf-ippm-qoo) in one direction; `None`: no score.
+    #[serde(default)]
+    pub qoo: Option<Requirements>,
 }
 
 fn half_a_minute() -> f64 {
@@ -47,8 +51,67 @@ fn half_a_minute() -> f64 {
 /// Minimum speech ratings R for good, fair and poor (ITU-T G.109).
 const SPEECH_RATINGS: [f64; 3] = [80.0, 70.0, 60.0];
 
+/// Percentile of delay for which packet networks are dimensioned: the packet delay budget of 3GPP TS 23.203 §6.1.7.2 is
+/// a maximum with a confidence of 98 %.
+const DIMENSIONED: f64 = 98.0;
+
+const fn delay(
+    percentile: f64,
+    optimal_ms: f64,
+    unacceptable_ms: f64,
+    source: &'static str,
+) -> DelayRequirement {
+    DelayRequirement { percentile, optimal_ms, unacceptable_ms, source: Cow::Borrowed(source) }
+}
+
+const fn loss(optimal: f64, unacceptable: f64, source: &'static str) -> LossRequirement {
+    LossRequirement { optimal, unacceptable, source: Cow::Borrowed(source) }
+}
+
+const fn throughput(min_bps: f64, source: &'static str) -> ThroughputRequirement {
+    ThroughputRequirement { min_bps, source: Cow::Borrowed(source) }
+}
+
+// Delays from end to end are reduced by the delay of the application itself (`own_ms`).
+const VOICE_DELAY: &[DelayRequirement] = &[delay(
+    DIMENSIONED,
+    130.0,
+    380.0,
+    "ITU-T G.114 (150 and 400 ms, less 20 ms in the devices); TS 23.203 (98 %)",
+)];
+const VIDEO_DELAY: &[DelayRequirement] = &[delay(
+    DIMENSIONED,
+    110.0,
+    360.0,
+    "ITU-T G.1010 (150 and 400 ms, less 40 ms in the devices); TS 23.203 (98 %)",
+)];
+const GAMING_DELAY: &[DelayRequirement] = &[delay(
+    DIMENSIONED,
+    50.0,
+    200.0,
+    "Claypool and Claypool 2006 (100 ms round trip); ITU-T G.1010 (200 ms); TS 23.203 (98 %)",
+)];
+const DESKTOP_DELAY: &[DelayRequirement] = &[delay(
+    DIMENSIONED,
+    75.0,
+    500.0,
+    "Tolia, Andersen and Satyanarayanan 2006 (150 ms and 1 s round trip); TS 23.203 (98 %)",
+)];
+const TELEMETRY_DELAY: &[DelayRequirement] = &[delay(
+    95.0,
+    250.0,
+    5000.0,
+    "ITU-T G.1010 (250 ms); limit of this profile (5 s); 95 %, the highest percentile that its two minutes resolve",
+)];
+const V2X_DELAY: &[DelayRequirement] = &[delay(
+    90.0,
+    20.0,
+    100.0,
+    "3GPP TS 22.185 (20 ms before a crash, 100 ms); TS 22.186 (90 %, its lowest reliability)",
+)];
+
 /// Default profiles. DSCPs are those that RFC 4594 assigns to the traffic class; it does not assign one to vehicles.
-pub const PROFILES: [Profile; 6] = [
+pub static PROFILES: [Profile; 6] = [
     Profile {
         name: Cow::Borrowed("voice"),
         about: Cow::Borrowed("a telephone call, G.711 with concealment"),
@@ -61,6 +124,11 @@ pub const PROFILES: [Profile; 6] = [
         missing: [0.01, 0.03, 0.10],
         speech: true,
         source: Cow::Borrowed("ITU-T G.114 (150 and 400 ms), G.1010 (3 %), G.107 and G.109 (rating)"),
+        qoo: Some(Requirements {
+            delay: Cow::Borrowed(VOICE_DELAY),
+            loss: loss(0.01, 0.10, "3GPP TS 23.203 QCI 1 (10^-2); ITU-T G.1020 (10 %)"),
+            throughput: Some(throughput(64e3, "ITU-T G.711 (64 kbit/s)")),
+        }),
     },
     Profile {
         name: Cow::Borrowed("video"),
@@ -74,6 +142,11 @@ pub const PROFILES: [Profile; 6] = [
         missing: [0.003, 0.01, 0.03],
         speech: false,
         source: Cow::Borrowed("ITU-T G.1010 (videophone: 150 and 400 ms, 1 %)"),
+        qoo: Some(Requirements {
+            delay: Cow::Borrowed(VIDEO_DELAY),
+            loss: loss(0.001, 0.03, "3GPP TS 23.203 QCI 2 (10^-3); limit of this profile (3 %)"),
+            throughput: Some(throughput(384e3, "ITU-T G.1010 (videophone: 16 to 384 kbit/s)")),
+        }),
     },
     Profile {
         name: Cow::Borrowed("gaming"),
@@ -87,6 +160,11 @@ pub const PROFILES: [Profile; 6] = [
         missing: [0.005, 0.02, 0.05],
         speech: false,
         source: Cow::Borrowed("ITU-T G.1010 (games: 200 ms), Claypool and Claypool 2006 (100 ms round trip)"),
+        qoo: Some(Requirements {
+            delay: Cow::Borrowed(GAMING_DELAY),
+            loss: loss(0.001, 0.05, "3GPP TS 23.203 QCI 3 (10^-3); limit of this profile (5 %)"),
+            throughput: None,
+        }),
     },
     Profile {
         name: Cow::Borrowed("cloud-desktop"),
@@ -102,6 +180,11 @@ pub const PROFILES: [Profile; 6] = [
         source: Cow::Borrowed(
             "Tolia, Andersen and Satyanarayanan 2006 (150 ms round trip crisp, 1 s annoying), ITU-T G.1010",
         ),
+        qoo: Some(Requirements {
+            delay: Cow::Borrowed(DESKTOP_DELAY),
+            loss: loss(0.001, 0.05, "3GPP TS 23.203 QCI 7 (10^-3); limit of this profile (5 %)"),
+            throughput: None,
+        }),
     },
     Profile {
         name: Cow::Borrowed("telemetry"),
@@ -115,6 +198,11 @@ pub const PROFILES: [Profile; 6] = [
         missing: [0.001, 0.01, 0.05],
         speech: false,
         source: Cow::Borrowed("ITU-T G.1010 (telemetry and control: 250 ms, no loss)"),
+        qoo: Some(Requirements {
+            delay: Cow::Borrowed(TELEMETRY_DELAY),
+            loss: loss(0.0, 0.05, "ITU-T G.1010 (no loss); limit of this profile (5 %)"),
+            throughput: None,
+        }),
     },
     Profile {
         name: Cow::Borrowed("v2x"),
@@ -128,6 +216,11 @@ pub const PROFILES: [Profile; 6] = [
         missing: [0.001, 0.01, 0.10],
         speech: false,
         source: Cow::Borrowed("3GPP TS 22.185 (100 ms, 20 ms before a crash), TS 22.186 (90 to 99.99 %)"),
+        qoo: Some(Requirements {
+            delay: Cow::Borrowed(V2X_DELAY),
+            loss: loss(0.01, 0.10, "3GPP TS 23.501 5QI 79 (10^-2); TS 22.186 (reliability of 90 %)"),
+            throughput: None,
+        }),
     },
 ];
 
@@ -176,7 +269,7 @@ impl Profile {
         } else if !(0.0..=60_000.0).contains(&self.own_ms) {
             Some("own_ms must be between 0 and 60000")
         } else {
-            None
+            self.qoo.as_ref().and_then(Requirements::fault)
         }
     }
 
@@ -301,6 +394,48 @@ mod tests {
         assert_eq!(fault(|p| p.delay_ms = [2.0, 1.0, 3.0]), "delay_ms");
         assert_eq!(fault(|p| p.missing = [0.1, 0.2, 1.5]), "delay_ms");
         assert_eq!(fault(|p| p.own_ms = -1.0), "own_ms");
+    }
+
+    #[test]
+    fn each_profile_has_a_score_with_sources_that_is_a_scalar() {
+        use jitlat_core::scalars::SCALARS;
+        let listed: Vec<&str> = SCALARS.iter().filter_map(|scalar| scalar.key.strip_prefix("qoo.")).collect();
+        assert_eq!(listed, PROFILES.each_ref().map(|profile| &*profile.name));
+        for profile in &PROFILES {
+            let qoo = profile.qoo.as_ref().unwrap();
+            let delays = qoo.delay.iter().map(|delay| &delay.source);
+            let others = [&qoo.loss.source].into_iter().chain(qoo.throughput.as_ref().map(|t| &t.source));
+            assert!(delays.chain(others).all(|source| !source.is_empty()), "{}", profile.name);
+            // A path whose verdict is bad because of delay alone scores 0, and one that is good scores 100.
+            let [good, _, poor] = profile.delay_ms;
+            let delay = &qoo.delay[0];
+            assert_eq!(
+                [delay.optimal_ms, delay.unacceptable_ms],
+                [good - profile.own_ms, poor - profile.own_ms]
+            );
+            assert_eq!(qoo.loss.unacceptable, profile.missing[2], "{}", profile.name);
+        }
+    }
+
+    #[test]
+    fn requirements_of_a_file_are_optional_and_checked() {
+        let read = |qoo: &str| {
+            let text = format!(
+                r#"{{"name":"x","about":"","payload":80,"period_ms":20,"delay_ms":[1,2,3],"missing":[0,0,0],"source":""{qoo}}}"#
+            );
+            serde_json::from_str::<Profile>(&text)
+        };
+        assert_eq!(read("").unwrap().qoo, None);
+        let with = |optimal: u32| {
+            format!(
+                r#","qoo":{{"delay":[{{"percentile":99.9,"optimal_ms":{optimal},"unacceptable_ms":50}}],"loss":{{"optimal":0,"unacceptable":0.1}}}}"#
+            )
+        };
+        let profile = read(&with(10)).unwrap();
+        assert_eq!((profile.fault(), profile.qoo.unwrap().delay[0].percentile), (None, 99.9));
+        assert!(read(&with(50)).unwrap().fault().unwrap().starts_with("qoo.delay: optimal_ms"));
+        assert!(read(r#","qoo":{"delay":[]}"#).unwrap_err().to_string().contains("loss"));
+        assert!(read(&with(10).replace("delay", "delays")).is_err());
     }
 
     #[test]

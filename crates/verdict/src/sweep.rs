@@ -159,6 +159,7 @@ pub fn answer(grid: &SweepGrid, points: &[SweepPoint], complete: bool) -> Answer
         without_clock_step: None,
         causes: Vec::new(),
         profiles: BTreeMap::new(),
+        qoo: None,
     }
 }
 

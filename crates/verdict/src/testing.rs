@@ -196,6 +196,7 @@ pub fn answer(severity: Severity, causes: Vec<Cause>) -> Answer {
         without_clock_step: None,
         causes,
         profiles: BTreeMap::new(),
+        qoo: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Builds a [`Summary`] or a [`DirectionResult`] from the results of either analysis, exact or in constant
 //! memory.
 
-use crate::answer::{Answer, Warning};
+use crate::answer::Warning;
 use crate::comparable::Comparable;
 use crate::evidence::{self, Conclusion, Judgement};
 use crate::metrics::clock::ClockEstimate;
@@ -30,7 +30,7 @@ pub(super) trait Findings {
 pub(super) struct BothWays {
     pub figures: TwoWayFigures,
     /// Verdicts on the up and the down direction; `None` if the far host does not report its timestamps.
-    pub answers: [Option<Answer>; 2],
+    pub judgements: [Option<Judgement>; 2],
     /// Runs of requests without an answer, and the direction in which each was lost.
     pub losses: Vec<LossRun>,
 }
@@ -41,25 +41,25 @@ pub(super) fn summary(found: &dyn Findings, both_ways: Option<BothWays>, notes: 
     let known = found.stream().known;
     let both_ways = both_ways.map(|both| {
         let far_report = known.two_way.get_or_init(|| both.figures).far_report;
-        (both.answers, both.losses, far_report)
+        (both.judgements, both.losses, far_report)
     });
     let mut summary = computed(found);
     summary.intervals = found.intervals();
     summary.comparable = found.comparable();
     summary.warnings = notes;
-    let (mut answers, mut losses) = (None, Vec::new());
+    let (mut judgements, mut losses) = (None, Vec::new());
     if let Some((of_ways, lost, far_report)) = both_ways {
         if let Some(report) = far_report {
             of_far_report(&mut summary, &report);
         }
-        (answers, losses) = (Some(of_ways), lost);
+        (judgements, losses) = (Some(of_ways), lost);
     }
     if let Some(judge) = &known.options.judge {
         let conclusion = Conclusion {
             session: known.session,
             round_trips: !known.has_two_clocks(),
             judgement: found.judgement(),
-            both_ways: answers.map(|answers| evidence::TwoWayEvidence { answers, losses: &losses }),
+            both_ways: judgements.map(|judgements| evidence::TwoWayEvidence { judgements, losses: &losses }),
         };
         judge.conclude(&mut summary, conclusion);
     }
@@ -124,6 +124,7 @@ pub(super) fn direction(
         undetermined,
         dejitter: found.dejitter.filter(|_| complete),
         objectives: found.objectives.filter(|_| complete),
+        qoo: None,
         figures: found.figures,
         clock: if facts.far_clock { found.clock } else { ClockEstimate::default() },
         stamps: found.stamps,

@@ -5,8 +5,8 @@ use super::assemble::{self, DirectionFacts};
 use super::engine::Engine;
 use super::found::Test;
 use super::{Options, Samples};
-use crate::answer::Answer;
 use crate::clock::ClockProbe;
+use crate::evidence::Judgement;
 use crate::helpers::Helpers;
 use crate::metrics::known::{ArrivalCounts, DelayKind};
 use crate::metrics::seqset::SeqRun;
@@ -203,7 +203,7 @@ impl BothWays {
                 round_trips: known.counted,
                 period: known.periods.mean(),
             };
-            let ((up, up_answer), (down, down_answer)) =
+            let ((up, up_judgement), (down, down_judgement)) =
                 (analysis.of(up, RecordView::Up).unzip(), analysis.of(down, RecordView::Down).unzip());
             let figures = TwoWayFigures {
                 sending: if facts.wait.is_some() { SendingMode::StopAndWait } else { SendingMode::OpenLoop },
@@ -229,8 +229,8 @@ impl BothWays {
                 remarks: facts.remarks.clone(),
                 protocol: facts.protocol.clone(),
             };
-            let answers = [up_answer.flatten(), down_answer.flatten()];
-            let both = assemble::BothWays { figures, answers, losses: facts.losses.clone() };
+            let judgements = [up_judgement.flatten(), down_judgement.flatten()];
+            let both = assemble::BothWays { figures, judgements, losses: facts.losses.clone() };
             let mut summary = assemble::summary(found, Some(both), notes);
             summary.header.proto = session.ip_protocol();
             summary.warnings.extend(step.map(far_clock_step));
@@ -322,7 +322,7 @@ impl DirectionAnalysis<'_> {
 
     /// Returns the results of one direction, and the verdict on it if the far host reports its timestamps. `None` if it
     /// reports neither timestamps nor counts.
-    fn of(&self, engine: Engine, view: RecordView) -> Option<(DirectionResult, Option<Answer>)> {
+    fn of(&self, engine: Engine, view: RecordView) -> Option<(DirectionResult, Option<Judgement>)> {
         let known = self.known();
         if !self.far_clock && known.is_none() {
             return None;
@@ -362,7 +362,7 @@ impl DirectionAnalysis<'_> {
                 }
                 losses_of(view, &self.facts.losses, all_lost, whole, self.session, self.period)
             });
-            (direction, self.far_clock.then(|| found.judgement()).flatten().map(|j| j.answer))
+            (direction, self.far_clock.then(|| found.judgement()).flatten())
         });
         Some(direction)
     }

@@ -10,6 +10,7 @@ mod conclusion;
 pub use coincidence::{Coincidence, PacketEffect};
 pub use conclusion::{Level, Verdict, Warning};
 
+use crate::metrics::qoo::QualityOfOutcome;
 use crate::spec::Direction;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,6 +39,9 @@ pub struct Answer {
     pub causes: Vec<Cause>,
     /// Suitability for each profile, by name.
     pub profiles: BTreeMap<String, Suitability>,
+    /// Quality of Outcome for each profile; `None` if only counts are known, and in comparisons.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qoo: Option<QualityOfOutcome>,
 }
 
 /// Grade of the hosts: the effects that the hosts themselves, and not the path, had on the packets of a test.

@@ -17,6 +17,7 @@ use crate::answer::{Answer, Coincidence};
 use crate::distribution::sample::Sample;
 use crate::metrics::clock::ClockEstimate;
 use crate::metrics::duplicate::Copies;
+use crate::metrics::qoo::MeasuredQuality;
 use crate::metrics::seqset::SeqSet;
 use crate::metrics::series::Series;
 use crate::session::Session;
@@ -126,6 +127,8 @@ pub struct Judgement {
     pub felt: Option<String>,
     /// Quantities of the interface that change together with loss or delay; empty if none do, or if they are unknown.
     pub coincidences: Vec<Coincidence>,
+    /// Delay and loss of the path, without the packets that the hosts delayed or dropped, for scores of profiles.
+    pub quality: MeasuredQuality,
 }
 
 /// Data that the conclusion needs in addition to the figures of a summary.
@@ -143,7 +146,7 @@ pub struct Conclusion<'a> {
 /// Evidence about the two directions of a two-way test.
 pub struct TwoWayEvidence<'a> {
     /// Verdicts on the up and the down direction; `None` if the far host does not report its timestamps.
-    pub answers: [Option<Answer>; 2],
+    pub judgements: [Option<Judgement>; 2],
     /// Runs of requests without an answer, and the direction in which each was lost.
     pub losses: &'a [LossRun],
 }

@@ -5,6 +5,7 @@
 //! number* is the number of packets divided by the design effect. The usual intervals are valid for this number.
 
 use super::stat::{Z95, quantile_of_beta, t_quantile};
+use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use serde::{Deserialize, Serialize};
 
@@ -307,6 +308,8 @@ pub enum IntervalOf {
     Median,
     /// The 99th percentile.
     P99,
+    /// Another percentile above the median.
+    Upper(Percent),
 }
 
 impl IntervalOf {
@@ -314,6 +317,7 @@ impl IntervalOf {
         match self {
             IntervalOf::Median => 0.5,
             IntervalOf::P99 => 0.99,
+            IntervalOf::Upper(percent) => f64::from(percent.0) / 1e5,
         }
     }
 
@@ -321,6 +325,10 @@ impl IntervalOf {
         match self {
             IntervalOf::Median => MIN_EFFECTIVE_MEDIAN,
             IntervalOf::P99 => MIN_EFFECTIVE_P99,
+            // As many packets exceed it as exceed the 99th percentile.
+            IntervalOf::Upper(_) => {
+                (MIN_EFFECTIVE_P99 * 0.01 / (1.0 - self.probability())).max(MIN_EFFECTIVE_MEDIAN)
+            }
         }
     }
 }
@@ -351,7 +359,7 @@ pub fn quantile_interval(
     let above: Vec<bool> = delays.iter().map(|delay| *delay > quantile).collect();
     let (effect, df) = match of {
         IntervalOf::Median => design_effect_adaptive(&above),
-        IntervalOf::P99 => design_effect_fixed(&above),
+        IntervalOf::P99 | IntervalOf::Upper(_) => design_effect_fixed(&above),
     };
     let by_blocks = n as f64 / effect;
     // The correlation of a short series is too small by about (1 + 3r)/n on average (Kendall 1954).
@@ -367,6 +375,14 @@ pub fn quantile_interval(
     let ci95 = ranks.map(|share| value_at(sample, n, share));
     let [Some(low), Some(high)] = ci95 else { return found };
     QuantileInterval { ci95: Some([low, high]), absent: None, ..found }
+}
+
+/// Returns the correlation of neighbouring `values`; `None` if they do not vary.
+pub fn lag1(values: &[i64]) -> Option<f64> {
+    let mean = values.iter().map(|x| *x as f64).sum::<f64>() / values.len() as f64;
+    let squares: f64 = values.iter().map(|x| (*x as f64 - mean).powi(2)).sum();
+    let products: f64 = values.windows(2).map(|w| (w[0] as f64 - mean) * (w[1] as f64 - mean)).sum();
+    (squares > 0.0).then(|| products / squares)
 }
 
 /// Returns the value at `share` (0…1) of the sorted delays, interpolated linearly between neighbours; `None` without

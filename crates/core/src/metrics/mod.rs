@@ -7,6 +7,7 @@
 //! [`series::Series`].
 
 pub(crate) mod all_packets;
+pub mod attenuation;
 pub mod bands;
 pub mod bootstrap;
 pub mod burst_gap;
@@ -36,6 +37,7 @@ pub mod occupancy;
 mod occurrences;
 pub mod one_pass;
 pub mod periods;
+pub mod qoo;
 pub mod regression;
 pub mod reorder;
 pub mod rfc3550;

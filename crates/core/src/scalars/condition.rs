@@ -1,6 +1,6 @@
-//! [`ScalarCondition`]: a failure condition of `--fail-if`, such as `pdv-p99>30ms` or `host>=fair`.
+//! [`ScalarCondition`]: a failure condition of `--fail-if`, such as `pdv-p99>30ms`, `host>=fair` or `qoo.voice<80`.
 
-use super::{ExactNumber, ScalarUnit, Selector, UnknownScalar};
+use super::{ExactNumber, Scalar, ScalarSource, ScalarUnit, Selector, UnknownScalar};
 use crate::answer::Severity;
 use crate::quantity::{self, QuantityError};
 use crate::summary::Summary;
@@ -16,9 +16,22 @@ pub struct ScalarCondition {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Limit {
-    Figure { selector: Selector, above: bool, threshold: f64 },
+    Figure {
+        selector: Selector,
+        above: bool,
+        threshold: f64,
+    },
+    /// Score for a profile that is not built in. The scores for the built-in ones are scalars.
+    Score {
+        profile: String,
+        above: bool,
+        threshold: f64,
+    },
     Grade(GradeLimit),
 }
+
+/// Beginning of the names of scores in conditions: `qoo.voice`.
+const SCORE: &str = "qoo.";
 
 /// Condition on a grade of an [`Answer`](crate::answer::Answer).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,32 +95,56 @@ impl ScalarCondition {
     pub fn violated(&self, summary: &Summary) -> Option<String> {
         match &self.limit {
             Limit::Figure { selector, .. } => self.violated_by(selector.of(summary)?),
+            Limit::Score { profile, above, threshold } => {
+                let score = ScalarSource::Test(summary).qoo()?.profiles.get(profile)?.score?;
+                let crossed = if *above { score > *threshold } else { score < *threshold };
+                crossed.then(|| format!("{} ({SCORE}{profile} is {score:.1})", self.text))
+            }
             Limit::Grade(limit) => self.violated_by_grade(limit.subject.of(summary)),
         }
     }
 
-    /// Returns a description of the condition's grade if that is unknown in `summary`; `None` if it is known, or if the
-    /// condition is about a figure.
+    /// Returns the reason why the condition's grade or score is unknown in `summary`; `None` if it is known, or if the
+    /// condition is about another figure.
     pub fn undecided(&self, summary: &Summary) -> Option<String> {
-        let grade = self.grade()?;
+        let (direction, profile) = match &self.limit {
+            Limit::Figure { selector, .. } => (selector.direction, selector.scalar.key.strip_prefix(SCORE)?),
+            Limit::Score { profile, .. } => (None, profile.as_str()),
+            Limit::Grade(grade) => return self.undecided_by(*grade, summary),
+        };
+        let scores = ScalarSource::of(summary, direction).and_then(|source| source.qoo());
+        let why = match scores.map(|scores| (scores.profiles.get(profile), scores)) {
+            None => "no scores were computed".to_owned(),
+            Some((Some(score), _)) if score.score.is_some() => return None,
+            Some((Some(score), _)) => score.refused.as_ref().map_or_else(String::new, |why| why.text.clone()),
+            Some((None, scores)) => {
+                let names: Vec<&str> = scores.profiles.keys().map(String::as_str).collect();
+                format!("no profile '{profile}' with requirements was judged, but {}", names.join(", "))
+            }
+        };
+        Some(format!("{} cannot be decided: {why}", self.text))
+    }
+
+    fn undecided_by(&self, grade: GradeLimit, summary: &Summary) -> Option<String> {
         let is_unknown = grade.subject.of(summary) == Severity::Unknown;
         is_unknown.then(|| {
             format!("{} cannot be decided: the grade of the {} is unknown", self.text, grade.subject.name())
         })
     }
 
-    /// Returns the figure to which the condition applies; `None` if it is about a grade.
+    /// Returns the figure to which the condition applies; `None` if it is about a grade, or about the score for a profile
+    /// that is not built in.
     pub fn selector(&self) -> Option<&Selector> {
         match &self.limit {
             Limit::Figure { selector, .. } => Some(selector),
-            Limit::Grade(_) => None,
+            Limit::Score { .. } | Limit::Grade(_) => None,
         }
     }
 
     /// Returns the grade to which the condition applies; `None` if it is about a figure.
     pub fn grade(&self) -> Option<GradeLimit> {
         match &self.limit {
-            Limit::Figure { .. } => None,
+            Limit::Figure { .. } | Limit::Score { .. } => None,
             Limit::Grade(limit) => Some(*limit),
         }
     }
@@ -138,10 +175,7 @@ impl Selector {
     /// [`QuantityError`] if the text does not have the figure's unit.
     pub fn threshold(&self, text: &str) -> Result<f64, QuantityError> {
         let text = text.trim();
-        let number = |text: &str| {
-            let value = text.trim().parse::<f64>().ok().filter(|v| v.is_finite());
-            value.ok_or_else(|| QuantityError::new(format!("'{text}' is not a number")))
-        };
+        let number = plain_number;
         match self.scalar.unit {
             ScalarUnit::Share => match text.strip_suffix('%') {
                 Some(percent) => Ok(number(percent)? / 100.0),
@@ -173,6 +207,10 @@ impl FromStr for ScalarCondition {
                 let least = least.ok_or_else(|| ConditionError::Grade(text.to_owned(), subject.name()))?;
                 Limit::Grade(GradeLimit { subject, least })
             }
+            None if name.len() > SCORE.len() && name.starts_with(SCORE) && Scalar::named(name).is_none() => {
+                let threshold = plain_number(&text[at + 1..])?;
+                Limit::Score { profile: name[SCORE.len()..].to_owned(), above, threshold }
+            }
             None => {
                 let selector: Selector = name.parse()?;
                 let threshold = selector.threshold(&text[at + 1..])?;
@@ -181,6 +219,11 @@ impl FromStr for ScalarCondition {
         };
         Ok(ScalarCondition { limit, text: text.to_owned() })
     }
+}
+
+fn plain_number(text: &str) -> Result<f64, QuantityError> {
+    let value = text.trim().parse::<f64>().ok().filter(|v| v.is_finite());
+    value.ok_or_else(|| QuantityError::new(format!("'{}' is not a number", text.trim())))
 }
 
 /// Parses the name of a severity that a condition may contain: any severity worse than good.
@@ -204,7 +247,7 @@ mod tests {
             let c: ScalarCondition = text.parse().unwrap();
             match c.limit {
                 Limit::Figure { selector, above, threshold } => (selector.to_string(), above, threshold),
-                Limit::Grade(_) => panic!("{text}"),
+                Limit::Grade(_) | Limit::Score { .. } => panic!("{text}"),
             }
         };
         assert_eq!(read("jitter-p99.9>30ms"), ("pdv-p99.9".into(), true, 30e6));
@@ -246,6 +289,54 @@ mod tests {
     }
 
     #[test]
+    fn a_condition_on_a_score_is_undecided_where_the_score_is_refused() {
+        use crate::answer::Answer;
+        use crate::metrics::qoo::{
+            OutcomeScore, QualityOfOutcome, Refusal, RefusalReason, ScoredMeasurement,
+        };
+        let refused = Refusal::new(RefusalReason::ClockUnbounded, "the clocks do not bound the delay");
+        let profiles = [
+            ("voice", OutcomeScore { score: Some(79.6), ..OutcomeScore::default() }),
+            ("gaming", OutcomeScore { refused: Some(refused), ..OutcomeScore::default() }),
+            ("intercom", OutcomeScore { score: Some(12.0), ..OutcomeScore::default() }),
+        ];
+        let profiles = profiles.into_iter().map(|(name, score)| (name.to_owned(), score)).collect();
+        let summary = Summary {
+            answer: Some(Answer {
+                complete: true,
+                severity: Severity::Good,
+                host: None,
+                headline: String::new(),
+                buffer_ns: None,
+                causes: Vec::new(),
+                profiles: Default::default(),
+                qoo: Some(QualityOfOutcome { measurement: ScoredMeasurement::default(), profiles }),
+                without_clock_step: None,
+            }),
+            ..Summary::default()
+        };
+        let of = |text: &str| {
+            let condition: ScalarCondition = text.parse().unwrap();
+            (condition.violated(&summary), condition.undecided(&summary))
+        };
+        let violated = |text: &str| (Some(text.to_owned()), None);
+        assert_eq!(of("qoo.voice<80"), violated("qoo.voice<80 (qoo.voice is 79.6)"));
+        assert_eq!(of("qoo.voice<79"), (None, None));
+        assert_eq!(of("qoo.intercom<80"), violated("qoo.intercom<80 (qoo.intercom is 12.0)"));
+        let (none, why) = of("qoo.gaming<80");
+        assert_eq!(none, None);
+        assert_eq!(why.unwrap(), "qoo.gaming<80 cannot be decided: the clocks do not bound the delay");
+        let typo = of("qoo.vioce<80").1.unwrap();
+        assert!(
+            typo.ends_with("no profile 'vioce' with requirements was judged, but gaming, intercom, voice")
+        );
+        assert!(of("up-qoo.voice<80").1.unwrap().ends_with("no scores were computed"));
+        for bad in ["qoo.<80", "qoo<80", "qoo.voice<good", "qoo.mine<good", "qoo.voice"] {
+            assert!(bad.parse::<ScalarCondition>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn a_condition_on_a_grade_holds_from_that_severity_on() {
         use crate::answer::{Answer, HostGrade};
         let answer = |path, host: Option<Severity>| Summary {
@@ -257,6 +348,7 @@ mod tests {
                 buffer_ns: None,
                 causes: Vec::new(),
                 profiles: Default::default(),
+                qoo: None,
                 without_clock_step: None,
             }),
             ..Summary::default()

@@ -1,5 +1,6 @@
 //! [`ScalarSource`]: the part of a summary from which scalars are read.
 
+use crate::metrics::qoo::QualityOfOutcome;
 use crate::spec::Direction;
 use crate::summary::{
     ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, Rfc3550, SkewHull, StampCounts, Summary,
@@ -88,6 +89,14 @@ impl<'a> ScalarSource<'a> {
         match *self {
             ScalarSource::Test(summary) => Some(&summary.loss),
             ScalarSource::Direction(one) => one.loss.as_ref(),
+        }
+    }
+
+    /// Returns the Quality of Outcome for each profile; `None` if it was not judged.
+    pub fn qoo(&self) -> Option<&'a QualityOfOutcome> {
+        match *self {
+            ScalarSource::Test(summary) => summary.answer.as_ref()?.qoo.as_ref(),
+            ScalarSource::Direction(one) => one.qoo.as_ref(),
         }
     }
 

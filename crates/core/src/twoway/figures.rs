@@ -2,6 +2,7 @@
 
 use super::{Directions, FarReport, NotAnswers, TcpStats};
 use crate::answer::JitterWithoutStep;
+use crate::metrics::qoo::QualityOfOutcome;
 use crate::summary::{
     ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, Rfc3550, SkewHull, StampCounts, Trend,
     Y1541,
@@ -142,6 +143,9 @@ pub struct DirectionResult {
     pub dejitter: Option<Dejitter>,
     /// Service objectives; `None` if packets were lost in the other direction.
     pub objectives: Option<Y1541>,
+    /// Quality of Outcome for each profile; `None` without a [judge](crate::evidence::Judge).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qoo: Option<QualityOfOutcome>,
     /// Values of metrics that have no field of their own, by key; `None` if undefined.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, Option<f64>>,

@@ -98,7 +98,7 @@ fn check(report: &ReportArgs, live: LiveArgs) -> Result<()> {
     for condition in &report.fail_if {
         let Some(selector) = condition.selector() else {
             bail!(
-                "--fail-if {condition}: groups of tests have no grade, single tests do: `jitlat analyze LOG`"
+                "--fail-if {condition}: groups of tests have neither a grade nor a score, single tests do: `jitlat analyze LOG`"
             );
         };
         if selector.direction.is_some() || !pool::has(selector.scalar) {

@@ -92,7 +92,15 @@ impl FromStr for AlertCondition {
                 text.escape_debug()
             ));
         }
-        text.parse().map(AlertCondition::Figure).map_err(|e: scalars::ConditionError| e.to_string())
+        let condition: scalars::ScalarCondition =
+            text.parse().map_err(|e: scalars::ConditionError| e.to_string())?;
+        if condition.selector().is_none() && condition.grade().is_none() {
+            return Err(format!(
+                "'{}': alerts know the scores of built-in profiles only",
+                text.escape_debug()
+            ));
+        }
+        Ok(AlertCondition::Figure(condition))
     }
 }
 

@@ -239,6 +239,7 @@ pub fn answer(r: &TcpResult) -> Answer {
         without_clock_step: None,
         causes,
         profiles: BTreeMap::new(),
+        qoo: None,
     }
 }
 

@@ -38,7 +38,10 @@ fn uses(first: &FirstScreen) -> Markup {
             ul.uses aria-label="Verdict by profile" {
                 @for of in &first.uses {
                     li.(level_word(of.level)) {
-                        b { (of.name) } " " span.level { (of.word) } " " span.because { (of.because) }
+                        b { (of.name) } " " span.level { (of.word) } " " span.because {
+                            @if !of.score.is_empty() { "QoO " (of.score) ", " }
+                            (of.because)
+                        }
                     }
                 }
             }

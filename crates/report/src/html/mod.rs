@@ -19,6 +19,7 @@ pub use parts::{ReportPart, scrolling};
 pub use shell::{PageFrame, SCRIPT, STYLE, document};
 
 use crate::figure::{self, DrawnRun, DrawnStream, Figure};
+use crate::text::outcome;
 use crate::text::screen::{Relation, Screen, ScreenStream, shown_shift};
 use crate::text::short_label;
 use crate::{FirstScreen, Section};
@@ -281,6 +282,7 @@ fn meaning(part: &ReportPart<'_>, alone: bool) -> Markup {
             @for f in &opinion.findings { (first::finding(f.level, parts::level_word(f.level), &f.text)) }
         }
         (uses(part.summary))
+        (scores(part.summary))
     }
 }
 
@@ -293,5 +295,25 @@ fn uses(summary: &Summary) -> Markup {
         vec![name.clone(), s.severity.name().to_owned(), s.because.clone(), mos, limits]
     });
     let columns = ["profile", "verdict", "because", "voice quality", "uncertainty"].map(str::to_owned);
+    table(&columns, &rows.collect::<Vec<_>>())
+}
+
+/// Renders the scores of Quality of Outcome of a test, and of each direction of a round-trip test, with their terms.
+fn scores(summary: &Summary) -> Markup {
+    let whole = summary.answer.as_ref().and_then(|answer| answer.qoo.as_ref());
+    let ways = summary.two_way.as_deref().into_iter().flat_map(|t| [t.up.as_ref(), t.down.as_ref()]);
+    let all = whole.into_iter().chain(ways.filter_map(|way| way?.qoo.as_ref()));
+    let rows = all.flat_map(|qoo| {
+        outcome::in_order(qoo).into_iter().map(|(name, of)| {
+            let (score, why) = match outcome::score(of) {
+                Ok(score) => (score.replace('-', "–"), String::new()),
+                Err(why) => ("none".to_owned(), why),
+            };
+            let terms = outcome::terms(of).unwrap_or_default();
+            let because = if why.is_empty() { terms } else { format!("{why}; {terms}") };
+            vec![name.to_owned(), qoo.measurement.direction.clone(), score, because]
+        })
+    });
+    let columns = ["profile", "direction", "Quality of Outcome (95 %)", "terms"].map(str::to_owned);
     table(&columns, &rows.collect::<Vec<_>>())
 }

@@ -1,6 +1,6 @@
 //! Sections below the classic report: the figures' meaning, their reliability, and reasons to doubt them.
 
-use super::{Page, WordStyle, above_zero, count, dash, printable, share, two_way};
+use super::{Page, WordStyle, above_zero, count, dash, outcome, printable, share, two_way};
 use crate::interface::describe;
 use crate::mean;
 use jitlat_core::clock::SyncState;
@@ -23,6 +23,7 @@ pub(super) fn write(page: &mut Page, s: &Summary) {
 /// Adds the sections for a test whose packets are not known individually.
 pub(super) fn write_but_figures(page: &mut Page, s: &Summary) {
     two_way::write(page, s);
+    outcome::write(page, s);
     clocks(page, s);
     hosts(page, s);
     far_end(page, s);

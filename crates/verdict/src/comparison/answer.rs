@@ -95,6 +95,7 @@ pub fn answer(rows: &[ComparisonRow]) -> Answer {
         without_clock_step: None,
         causes,
         profiles,
+        qoo: None,
     }
 }
 

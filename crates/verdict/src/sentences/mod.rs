@@ -11,6 +11,7 @@ pub(crate) mod comparison;
 pub(crate) mod findings;
 pub(crate) mod headline;
 pub(crate) mod numbers;
+pub(crate) mod outcome;
 pub(crate) mod profiles;
 pub(crate) mod sweep;
 pub(crate) mod warnings;

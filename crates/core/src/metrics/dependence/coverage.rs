@@ -103,7 +103,7 @@ fn coverage_of_quantile(
     for _ in 0..tests {
         let values = delays(n, correlation, &mut rng);
         let sample = Sample::new(values.iter().copied());
-        let found = quantile_interval(of, &values, &sample, Some(lag1(&values)));
+        let found = quantile_interval(of, &values, &sample, lag1(&values));
         let Some([low, high]) = found.ci95 else { continue };
         counted += 1;
         held[0] += u32::from(low <= truth && truth <= high);
@@ -114,12 +114,6 @@ fn coverage_of_quantile(
         held[1] += u32::from(at(l, i64::MIN) <= truth && truth <= at(u, i64::MAX));
     }
     (held.map(|held| f64::from(held) / f64::from(counted.max(1))), f64::from(counted) / f64::from(tests))
-}
-
-fn lag1(values: &[i64]) -> f64 {
-    let mean = values.iter().map(|x| *x as f64).sum::<f64>() / values.len() as f64;
-    let squares: f64 = values.iter().map(|x| (*x as f64 - mean).powi(2)).sum();
-    values.windows(2).map(|w| (w[0] as f64 - mean) * (w[1] as f64 - mean)).sum::<f64>() / squares
 }
 
 const PATHS: [Path; 9] = [
@@ -150,9 +144,14 @@ fn intervals_of_loss_hold_with_bursts() {
 
 #[test]
 fn intervals_of_quantiles_hold_with_correlation() {
-    for (of, n, kinds) in
-        [(IntervalOf::Median, 500, [0.0, 0.5, 0.9]), (IntervalOf::P99, 3000, [0.0, 0.5, 0.7])]
-    {
+    let upper = |percent: u32, n| (IntervalOf::Upper(Percent(1000 * percent)), n, [0.0, 0.5, 0.7]);
+    for (of, n, kinds) in [
+        (IntervalOf::Median, 500, [0.0, 0.5, 0.9]),
+        (IntervalOf::P99, 3000, [0.0, 0.5, 0.7]),
+        upper(98, 1500),
+        upper(95, 1000),
+        upper(90, 1000),
+    ] {
         let found = kinds.map(|correlation| coverage_of_quantile(of, n, correlation, 100, 7));
         let mean = found.iter().map(|([share, _], _)| share).sum::<f64>() / 3.0;
         assert!(found.iter().all(|([share, _], _)| *share >= 0.89), "{of:?}: {found:?}");

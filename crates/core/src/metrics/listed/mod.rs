@@ -12,6 +12,7 @@ mod interface;
 mod loss;
 mod objectives;
 mod periods;
+mod qoo;
 mod reordering;
 mod round_trips;
 mod trend;
@@ -43,6 +44,7 @@ pub(crate) const METRICS: &[MetricEntry] = &[
     MetricEntry::of::<confidence::NearMedian>(),
     MetricEntry::of::<dejitter::PlayOutMetric>(),
     MetricEntry::of::<objectives::Objectives>(),
+    MetricEntry::of::<qoo::Outcomes>(),
     MetricEntry::of::<hosts::LatenessMetric>(),
     MetricEntry::of::<hosts::HostStalls>(),
     MetricEntry::of::<hosts::NoiseFloors>(),

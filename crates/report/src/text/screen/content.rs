@@ -3,7 +3,7 @@
 use super::ScreenStream;
 use super::rows::percent;
 use crate::text::page::{WordStyle, mark};
-use crate::text::{count, short_label, why as evidence};
+use crate::text::{count, outcome, short_label, why as evidence};
 use jitlat_core::Schedule;
 use jitlat_core::answer::{Answer, Cause, Severity};
 use jitlat_core::spec::{Direction, Transport};
@@ -31,6 +31,9 @@ pub(super) struct ProfileLine {
     pub name: String,
     pub severity: Severity,
     pub because: String,
+    /// Quality of Outcome with its interval, or the reason why it is unknown; `None` if the profile has no requirements
+    /// for it, and for several tests.
+    pub score: Option<Result<String, String>>,
 }
 
 /// Returns the names of the rows of `streams`.
@@ -186,7 +189,10 @@ pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<Pr
                     .join(", "),
             };
         }
-        Some(ProfileLine { name: name.clone(), severity: worst.severity, because })
+        let scores = answers.iter().filter_map(|(_, a)| a.qoo.as_ref()?.profiles.get(name));
+        let is_one = relation != Relation::Separate || answers.len() == 1;
+        let score = outcome::worst(scores).filter(|_| is_one).map(outcome::score);
+        Some(ProfileLine { name: name.clone(), severity: worst.severity, because, score })
     };
     names.into_iter().filter_map(one).collect()
 }

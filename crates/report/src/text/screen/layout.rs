@@ -5,7 +5,7 @@ use super::content::ProfileLine;
 use super::rows::StyledCells;
 use crate::text::page::{TextStyle, WordStyle, mark};
 use crate::text::plots::PlotCanvas;
-use crate::text::{TextOptions, printable};
+use crate::text::{TextOptions, outcome, printable};
 use crate::typography::micro_unit;
 use jitlat_core::answer::Severity;
 use jitlat_core::units::eng3;
@@ -245,9 +245,11 @@ pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
         courses.clear();
     }
     let room = MAX_ROWS.saturating_sub(fixed + courses.len());
-    let [why, uses, trust] = shared([&why, &uses, &trust], room, screen, width);
+    let scores = scores(screen, width, room, [&why, &uses, &trust]);
+    let [why, uses, trust] = shared([&why, &uses, &trust], room - scores.len(), screen, width);
 
-    let body = [section("Why", why), section("For", uses), section("Trust", trust), foot];
+    let body =
+        [section("Why", why), section("For", uses), section("QoO", scores), section("Trust", trust), foot];
     let mut blocks: Vec<Vec<TextRow>> = vec![[lead, title].concat(), [figures, courses].concat()];
     blocks.extend(body);
     blocks.retain(|block| !block.is_empty());
@@ -382,6 +384,24 @@ fn uses(screen: &Screen, width: usize) -> Vec<Statement> {
         vec![row]
     };
     shown.iter().enumerate().map(one).collect()
+}
+
+/// Returns the scores of Quality of Outcome, in the rows that the causes, profiles and first notes on reliability leave of
+/// `room`.
+fn scores(
+    screen: &Screen,
+    width: usize,
+    room: usize,
+    [why, uses, trust]: [&Vec<Statement>; 3],
+) -> Vec<TextRow> {
+    let known = screen.uses.iter().filter_map(|of| Some((of.name.as_str(), of.score.as_ref()?)));
+    let text = outcome::joined(known);
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let rows = |of: &[Statement], most: usize| of.iter().map(Vec::len).sum::<usize>().min(most);
+    let others = rows(why, 4) + rows(uses, usize::MAX) + rows(trust, 2);
+    fitted(&[statement(None, &printable(&text), width)], room.saturating_sub(others), screen.full)
 }
 
 /// Returns the profiles in few rows, grouped by verdict, worst first.

@@ -4,8 +4,8 @@ use super::Screen;
 use crate::text::page::WordStyle;
 use jitlat_core::summary::Level;
 
-/// Verdict for a profile: its name, severity as a word, colour, and the deciding figure.
-pub(crate) type UseParts<'a> = (&'a str, &'static str, Level, &'a str);
+/// Verdict for a profile: its name, severity as a word, colour, the deciding figure, and the score if it is known.
+pub(crate) type UseParts<'a> = (&'a str, &'static str, Level, &'a str, Option<&'a str>);
 
 /// A line of the table: its cells, the first of which is the name, each with its colour.
 pub(crate) type TableLine = Vec<(String, Option<Level>)>;
@@ -34,7 +34,10 @@ impl Screen {
 
     /// Returns the verdict for each profile.
     pub(crate) fn suitability(&self) -> impl Iterator<Item = UseParts<'_>> {
-        self.uses.iter().map(|u| (u.name.as_str(), u.severity.name(), u.severity.into(), u.because.as_str()))
+        self.uses.iter().map(|u| {
+            let score = u.score.as_ref().and_then(|score| score.as_deref().ok());
+            (u.name.as_str(), u.severity.name(), u.severity.into(), u.because.as_str(), score)
+        })
     }
 
     /// Returns the notes on reliability: clocks, sender, sample, and reasons to doubt a figure.
