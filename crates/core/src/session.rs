@@ -2,6 +2,7 @@
 //! how it ended.
 
 use crate::clock::{ClockProbe, SyncState};
+use crate::load::TestLoad;
 use crate::metrics::seqset::{SeqRun, without};
 use crate::noise::NoiseFloor;
 use crate::spec::TestSpec;
@@ -71,7 +72,7 @@ pub struct SizeLimit {
 }
 
 /// Everything known about one direction of a test except its packets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Session {
     /// The specification, with the ports that were actually used.
@@ -166,6 +167,9 @@ pub struct Session {
     pub unrecorded: Vec<SeqRun>,
     /// Facts about a two-way test; `None` for a one-way test.
     pub two_way: Option<Box<TwoWay>>,
+    /// Background traffic; `None` unless the test was measured twice, idle and under load.
+    #[serde(default)]
+    pub load: Option<Box<TestLoad>>,
 }
 
 impl Session {
@@ -218,6 +222,7 @@ impl Session {
             truncated: false,
             unrecorded: Vec::new(),
             two_way: None,
+            load: None,
         }
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod causes;
 pub(crate) mod comparison;
 pub(crate) mod findings;
 pub(crate) mod headline;
+pub(crate) mod load;
 pub(crate) mod numbers;
 pub(crate) mod profiles;
 pub(crate) mod sweep;
