@@ -12,6 +12,7 @@
 //! * [`priority`] – [`AccessCategory`]: Wi-Fi's access categories as priorities
 //! * [`session`] – [`Session`]: everything known about a test except its packets
 //! * [`link`] – [`AccessLink`](link::AccessLink): the time for which a packet occupies an access link
+//! * [`load`] – the background traffic of a test under load
 //! * [`clock`] – facts about the two hosts' clocks
 //! * [`noise`] – the measurement noise of a host
 //! * [`ntp`] – the time formats of measurement protocols
@@ -71,6 +72,7 @@ pub mod helpers;
 pub mod interface;
 pub mod link;
 pub mod live;
+pub mod load;
 pub mod metrics;
 pub mod msgpack;
 pub mod noise;

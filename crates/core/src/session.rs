@@ -3,6 +3,7 @@
 
 use crate::clock::{ClockProbe, SyncState};
 use crate::interface::InterfaceHistory;
+use crate::load::TestLoad;
 use crate::metrics::seqset::{SeqRun, without};
 use crate::noise::NoiseFloor;
 use crate::spec::TestSpec;
@@ -77,7 +78,7 @@ pub struct SizeLimit {
 }
 
 /// Everything known about one direction of a test except its packets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Session {
     /// The specification, with the ports that were actually used.
@@ -177,6 +178,9 @@ pub struct Session {
     pub unrecorded: Vec<SeqRun>,
     /// Facts about a two-way test; `None` for a one-way test.
     pub two_way: Option<Box<TwoWay>>,
+    /// Background traffic; `None` unless the test was measured twice, idle and under load.
+    #[serde(default)]
+    pub load: Option<Box<TestLoad>>,
 }
 
 impl Session {
@@ -230,6 +234,7 @@ impl Session {
             truncated: false,
             unrecorded: Vec::new(),
             two_way: None,
+            load: None,
         }
     }
 

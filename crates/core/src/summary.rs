@@ -32,6 +32,7 @@ pub use crate::metrics::within::Within;
 pub use crate::noise::{Noise, NoiseFloor};
 
 use crate::interface::InterfaceHistory;
+use crate::load::TestLoad;
 use crate::session::{Ending, Session, SizeLimit};
 use crate::spec::{Direction, Schedule, Transport};
 use crate::time::WallTime;
@@ -379,6 +380,9 @@ pub struct SessionInfo {
     /// Largest packet that passes the path; `None` unless the packets of the test were too large.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_limit: Option<SizeLimit>,
+    /// Background traffic; `None` unless the test was measured twice, idle and under load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<Box<TestLoad>>,
     /// The client host.
     pub client: HostInfo,
     /// The server host.
@@ -523,6 +527,7 @@ impl SessionInfo {
             unreported: session.unreported,
             path_mtu: session.path_mtu,
             size_limit: session.size_limit,
+            load: session.load.clone(),
             client: host(&session.client),
             server: host(&session.server),
         }

@@ -9,12 +9,13 @@ use crate::options::report::ReportArgs;
 use crate::test::not_stored;
 use crate::{archive, interrupt, ping};
 use anyhow::Result;
+use jitlat_core::scalars::ScalarCondition;
+use jitlat_core::{Direction, Summary, TestSpec};
 use jitlat_instruments::load::{Load, Phases};
 use jitlat_instruments::{Instrument, OneWay};
 use jitlat_output::phases::PhasesReport;
 use jitlat_output::text;
-use jitlat_store::log::{Journals, LogVersion, RowKind};
-use jitlat_verdict::compare::Basis;
+use jitlat_store::log::{Closed, Journals, LogVersion, RowKind};
 use std::path::{Path, PathBuf};
 use tracing::error;
 
@@ -22,9 +23,11 @@ use tracing::error;
 pub fn one_way(test: &OneWay, args: &OneWayArgs) -> Result<ExitStatus> {
     args.report.outputs.check_one_way(args.protocol.name())?;
     let own = Some((test.settings.control_port, args.host_args.key_file.as_ref()));
-    let load = args.load.settings(&test.settings.host, own)?;
+    let directions: Vec<Direction> = test.settings.terms.specs.iter().map(TestSpec::direction).collect();
+    let streams = directions.len();
+    let load = args.load.settings(&test.settings.host, own, directions)?;
     let rows = RowKind::OneWay(LogVersion::of(args.log.log_version).unwrap_or_default());
-    run(test, Basis::Pdv, &load, (&args.log, rows), &args.report)
+    run(test, streams, &load, (&args.log, rows), &args.report)
 }
 
 /// Runs `jitlat ping HOST --load …`.
@@ -32,38 +35,41 @@ pub fn two_way(args: &PingArgs) -> Result<ExitStatus> {
     args.protocol.check()?;
     args.report.outputs.check_protocol(None)?;
     let test = args.settings()?;
-    let load = args.load.settings(&args.host, None)?;
+    let load = args.load.settings(&args.host, None, vec![Direction::Up])?;
     let logs = (&args.log, ping::rows(&test));
-    // Round trips use one clock, so delays can be compared directly.
-    run(&test, Basis::Delay, &load, logs, &args.report)
+    run(&test, 1, &load, logs, &args.report)
 }
 
 fn run(
     instrument: &dyn Instrument,
-    basis: Basis,
+    streams: usize,
     load: &Load,
     (log, rows): (&LogArgs, RowKind),
     args: &ReportArgs,
 ) -> Result<ExitStatus> {
     let others: Vec<&Path> = log.output.iter().map(PathBuf::as_path).collect();
-    args.check(2, &others)?;
+    args.check(2 * streams, &others)?;
     archive::check(log.archive.as_deref(), args.log_on_stdout)?;
-    let TestLogs { files, scratch } = TestLogs::phases(log, rows)?;
-    let mut logs = files.into_iter().map(|file| Journals::new([file]));
-    let (mut idle, mut loaded) = (logs.next(), logs.next());
+    let TestLogs { mut files, scratch } = TestLogs::phases(log, rows, streams)?;
+    let of_loaded = files.split_off(files.len().min(streams));
+    let (mut idle, mut loaded) = (Journals::new(files), Journals::new(of_loaded));
     let stop = interrupt::stop()?;
-    let mut phases =
-        Phases::measure(instrument, load, basis, &args.options(), &stop, [&mut idle, &mut loaded])?;
-    let close = |log: Option<Journals>| log.and_then(|log| log.close().pop()).unwrap_or_default();
-    let closed = [idle, loaded].map(close);
-    for (phase, log) in [&mut phases.idle, &mut phases.loaded].into_iter().zip(&closed) {
-        if let Some(reason) = &log.broken {
-            not_stored(&mut phase.analysed, reason);
+    let mut phases = Phases::measure(instrument, load, &args.options(), &stop, [&mut idle, &mut loaded])?;
+    // The logs of a stream in both phases.
+    let mut closed: Vec<[Closed; 2]> = idle.close().into_iter().zip(loaded.close()).map(Into::into).collect();
+    closed.resize_with(phases.streams.len(), Default::default);
+    for (stream, logs) in phases.streams.iter_mut().zip(&closed) {
+        for (phase, log) in [&mut stream.idle, &mut stream.loaded].into_iter().zip(logs) {
+            if let Some(reason) = &log.broken {
+                not_stored(&mut phase.analysed, reason);
+            }
         }
     }
-    let logs = closed.iter().filter_map(|closed| closed.log.as_deref());
+    let logs = closed.iter().flatten().filter_map(|closed| closed.log.as_deref());
     let archived = archive::add_logs(log.archive.as_deref(), logs);
-    let logs = closed.each_ref().map(|closed| closed.log.clone().filter(|_| scratch.is_none()));
+    let of_stream =
+        |logs: &[Closed; 2]| logs.each_ref().map(|closed| closed.log.clone().filter(|_| scratch.is_none()));
+    let logs = closed.iter().map(of_stream).collect();
     let (interval, corrected) = (args.analysis.interval, args.plot_corrected);
     let report = PhasesReport::new(phases, instrument.quantity(), logs, interval, corrected);
     let whole = args.outputs.write(&report, || match args.quiet {
@@ -71,17 +77,21 @@ fn run(
         false if args.is_full() => report.full_text(),
         false => report.one_screen(),
     });
-    for trouble in closed.iter().flat_map(|log| &log.troubles) {
+    for trouble in closed.iter().flatten().flat_map(|log| &log.troubles) {
         error!("{trouble}");
     }
-    let saved = archived && closed.iter().all(|log| log.troubles.is_empty());
-    let [idle, loaded] = report.runs();
-    if !whole || !saved || idle.summary.counts.received + loaded.summary.counts.received == 0 {
+    let saved = archived && closed.iter().flatten().all(|log| log.troubles.is_empty());
+    let runs = report.runs();
+    if !whole || !saved || runs.iter().all(|run| run.summary.counts.received == 0) {
         return Ok(ExitStatus::NotMeasured);
     }
-    let violations: Vec<String> = args.fail_if.iter().filter_map(|c| c.violated(&loaded.summary)).collect();
+    let loaded = || runs.iter().skip(1).step_by(2);
+    let of = |check: fn(&ScalarCondition, &Summary) -> Option<String>| -> Vec<String> {
+        loaded().flat_map(|run| args.fail_if.iter().filter_map(move |c| check(c, &run.summary))).collect()
+    };
+    let violations = of(ScalarCondition::violated);
     violations.iter().for_each(|v| error!("failed under load: {v}"));
-    let undecided: Vec<String> = args.fail_if.iter().filter_map(|c| c.undecided(&loaded.summary)).collect();
+    let undecided = of(ScalarCondition::undecided);
     undecided.iter().for_each(|condition| error!("--fail-if {condition}"));
     Ok(match (violations.is_empty(), undecided.is_empty()) {
         (false, _) => ExitStatus::ThresholdViolated,

@@ -6,6 +6,11 @@ use jitlat_store::log::{LogFile, LogVersion, Naming, RowKind, STDOUT};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
+/// Endings of the logs of a test that is measured idle and under load.
+const PHASES: [&str; 2] = [".idle", ".loaded"];
+/// Endings of such a test in both directions.
+const PHASES_OF_TWO: [&str; 4] = [".idle.up", ".idle.down", ".loaded.up", ".loaded.down"];
+
 /// Log files of a test that has not begun.
 pub struct TestLogs {
     /// One file per stream; empty if the test writes no logs.
@@ -19,17 +24,17 @@ impl TestLogs {
     /// Creates the logs of a one-way test with one stream or two.
     pub fn one_way(args: &LogArgs, streams: usize) -> Result<TestLogs> {
         let rows = RowKind::OneWay(LogVersion::of(args.log_version).unwrap_or_default());
-        TestLogs::create(args, rows, (streams == 2).then_some([".up", ".down"]))
+        TestLogs::create(args, rows, if streams == 2 { &[".up", ".down"] } else { &[] })
     }
 
     /// Creates the log of a round-trip test.
     pub fn two_way(args: &LogArgs, rows: RowKind) -> Result<TestLogs> {
         check_two_way(args)?;
-        TestLogs::create(args, rows, None)
+        TestLogs::create(args, rows, &[])
     }
 
-    /// Creates the logs of a test that runs twice, idle and under load.
-    pub fn phases(args: &LogArgs, rows: RowKind) -> Result<TestLogs> {
+    /// Creates the logs of a test with one stream or two that runs twice: all idle ones, then all under load.
+    pub fn phases(args: &LogArgs, rows: RowKind, streams: usize) -> Result<TestLogs> {
         if rows != RowKind::OneWay(LogVersion::of(args.log_version).unwrap_or_default()) {
             check_two_way(args)?;
         }
@@ -38,11 +43,11 @@ impl TestLogs {
                 "-o - writes one stream to standard output, but --load measures twice: give -o a file name"
             );
         }
-        TestLogs::create(args, rows, Some([".idle", ".loaded"]))
+        TestLogs::create(args, rows, if streams == 2 { &PHASES_OF_TWO } else { &PHASES })
     }
 
-    /// Creates one file, or two files whose names end in `endings`.
-    fn create(args: &LogArgs, rows: RowKind, endings: Option<[&str; 2]>) -> Result<TestLogs> {
+    /// Creates one file, or several files with these endings.
+    fn create(args: &LogArgs, rows: RowKind, endings: &[&str]) -> Result<TestLogs> {
         if args.no_log && args.archive.is_none() {
             return Ok(TestLogs { files: Vec::new(), scratch: None });
         }
@@ -55,8 +60,8 @@ impl TestLogs {
             (None, None) => Naming::Random(PathBuf::from(".")),
         };
         let files = match endings {
-            Some(endings) => LogFile::create_two(&naming, rows, endings).map(Vec::from),
-            None => LogFile::create_for(&naming, rows).map(|log| vec![log]),
+            [] => LogFile::create_for(&naming, rows).map(|log| vec![log]),
+            _ => LogFile::create_several(&naming, rows, endings),
         };
         let files = files.context("creating the log (-o LOG writes it elsewhere, --no-log writes none)")?;
         Ok(TestLogs { files, scratch })

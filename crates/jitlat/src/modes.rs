@@ -30,8 +30,8 @@ pub fn check(name: &str, command: &Command, given: &ArgMatches) -> Result<()> {
                 return none(unread.concat(), "--collect fetches the results of an earlier test");
             }
             if with("load") {
-                let unread = named(&["both", "doctor", "path", "capture", "live", "collect"]);
-                return none(unread, "--load measures one stream twice, idle and under load");
+                let unread = named(&["doctor", "path", "capture", "live", "collect"]);
+                return none(unread, "--load measures twice, idle and under load");
             }
             Ok(())
         }
@@ -61,7 +61,7 @@ pub fn check(name: &str, command: &Command, given: &ArgMatches) -> Result<()> {
         }
         "ping" if with("load") => {
             let unread = [ids::<LateArgs>(), ids::<LiveArgs>(), named(&["doctor", "path"])].concat();
-            none(unread, "--load measures one stream twice, idle and under load")
+            none(unread, "--load measures twice, idle and under load")
         }
         "sweep" if with("resume") => {
             let length = ids::<LengthArgs>();

@@ -70,6 +70,7 @@ pub mod emulator;
 mod engine;
 mod frame;
 pub mod interface;
+pub mod iperf3;
 pub mod key_file;
 pub mod lamp_frame;
 mod launch;

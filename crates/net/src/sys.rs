@@ -477,6 +477,14 @@ pub(crate) fn tcp_moment(socket: BorrowedFd<'_>) -> io::Result<TcpMoment> {
     })
 }
 
+/// Returns the number of bytes that the peer of a TCP connection has acknowledged, including the SYN; 0 if this kernel
+/// does not count them.
+pub(crate) fn tcp_bytes_acknowledged(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let fields = option::<32>(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    let [a, b] = [fields[30], fields[31]].map(u32::to_ne_bytes);
+    Ok(u64::from_ne_bytes([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]]))
+}
+
 /// Data about the packet in one slot of an [`Inbox`].
 #[derive(Clone, Copy, Default)]
 struct InboxSlot {

@@ -4,78 +4,119 @@ use crate::error::Result;
 use crate::report::{AnalysedStream, Report, shell_word};
 use crate::{screen, terminal};
 use jitlat_core::Span;
-use jitlat_core::answer::Level;
+use jitlat_core::load::{LoadStream, LoadThroughput, TestLoad};
 use jitlat_core::metrics::objectives::responsiveness;
 use jitlat_core::scalars::SCALARS;
+use jitlat_core::spec::Direction;
 use jitlat_core::summary::Summary;
-use jitlat_core::units::{bit_rate, eng3, eng4_f64};
+use jitlat_core::units::{bit_rate, eng4_f64};
 use jitlat_instruments::Analysed;
-use jitlat_instruments::load::{LoadStream, Phases};
+use jitlat_instruments::load::Phases;
 use jitlat_report::Section;
+use jitlat_report::figure::{Figure, PhaseDrawing, Trace, label_measured, under_load};
 use jitlat_report::text::screen::{Relation, Screen};
 use jitlat_report::text::{Page, TextOptions};
 use jitlat_verdict as verdict;
-use jitlat_verdict::compare::{Comparison, Difference};
+use jitlat_verdict::compare::Comparison;
+use jitlat_verdict::load::{AddedDelay, GRADE_SOURCE, LoadEffect, LoadGrade, LoadState};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// Suggested next command if the names of the logs are long.
 const ANALYZE: &str = "jitlat analyze -v, with the logs above";
 
-/// Report of a test idle and under load: two streams and their comparison.
+/// Report of a test idle and under load: two streams for each direction, and the effect of the load.
 pub struct PhasesReport {
-    phases: Phases,
-    runs: [AnalysedStream; 2],
+    load: TestLoad,
+    effects: Vec<LoadEffect>,
+    /// The streams: for each direction first idle, then under load.
+    runs: Vec<AnalysedStream>,
     quantity: &'static str,
     interval: Option<Span>,
     section: Section,
 }
 
 impl PhasesReport {
-    /// Creates the report of `phases`, which measured `quantity`. `logs` are the logs of the idle and the loaded phase,
-    /// if any. `interval` is the length of the windows that were analysed separately. If `corrected` is true, plots
-    /// show delays corrected by the clock estimate.
+    /// Creates the report of `phases`, which measured `quantity`. `logs` are the logs of the idle and the loaded phase of
+    /// each stream, if any. `interval` is the length of the windows that were analysed separately. If `corrected` is true,
+    /// plots show delays corrected by the clock estimate.
     pub fn new(
-        mut phases: Phases,
+        phases: Phases,
         quantity: &'static str,
-        logs: [Option<PathBuf>; 2],
+        logs: Vec<[Option<PathBuf>; 2]>,
         interval: Option<Span>,
         corrected: bool,
     ) -> PhasesReport {
-        let mut runs = [("idle", &mut phases.idle), ("loaded", &mut phases.loaded)].map(|(name, phase)| {
-            let analysed = Analysed {
-                session: phase.analysed.session.clone(),
-                summary: phase.analysed.summary.clone(),
-                samples: std::mem::take(&mut phase.analysed.samples),
-            };
-            AnalysedStream {
-                records: std::mem::take(&mut phase.records),
-                label: name.to_owned(),
-                corrected,
-                file_ending: name.to_owned(),
-                ..analysed.into()
+        let Phases { streams, load } = phases;
+        let several = streams.len() > 1;
+        let (mut runs, mut effects) = (Vec::new(), Vec::new());
+        let mut logs = logs.into_iter();
+        for stream in streams {
+            let logs = logs.next().unwrap_or_default();
+            effects.push(stream.effect);
+            for ((phase, name), log) in
+                [(stream.idle, "idle"), (stream.loaded, "loaded")].into_iter().zip(logs)
+            {
+                let Analysed { session, summary, samples } = phase.analysed;
+                let direction = in_short(session.spec.direction());
+                let [label, file_ending] = match several {
+                    true => [format!("{direction} {name}"), format!("{name}.{direction}")],
+                    false => [name.to_owned(), name.to_owned()],
+                };
+                let analysed = Analysed { session, summary, samples };
+                let records = phase.records;
+                runs.push(AnalysedStream { records, label, corrected, file_ending, log, ..analysed.into() });
             }
-        });
-        let section = Section {
+        }
+        let mut report =
+            PhasesReport { load, effects, runs, quantity, interval, section: Section::default() };
+        report.section = Section {
             title: format!("{quantity}, idle and under load"),
-            what: describe(&phases.streams).join("; "),
-            screen: Some(screen_of(&phases, &runs)),
+            what: describe(&report.load).join("; "),
+            screen: Some(report.screen()),
+            figures: report.figures(),
             ..Section::default()
         };
-        runs.iter_mut().zip(logs).for_each(|(run, log)| run.log = log);
-        PhasesReport { phases, runs, quantity, interval, section }
+        report
     }
 
-    /// Returns the streams: first idle, then under load.
-    pub fn runs(&self) -> &[AnalysedStream; 2] {
+    /// Returns the streams: for each direction first idle, then under load.
+    pub fn runs(&self) -> &[AnalysedStream] {
         &self.runs
+    }
+
+    /// Returns the streams of each direction, idle and under load, with the effect of the load.
+    fn streams(&self) -> impl Iterator<Item = ([&AnalysedStream; 2], &LoadEffect)> {
+        let pairs = self.runs.as_chunks::<2>().0.iter();
+        pairs.zip(&self.effects).map(|([idle, loaded], effect)| ([idle, loaded], effect))
+    }
+
+    /// Returns the direction to name: `None` if the test has only one.
+    fn named(&self, run: &AnalysedStream) -> Option<Direction> {
+        (self.effects.len() > 1).then(|| run.session.spec.direction())
     }
 
     /// Returns the full report.
     pub fn full_text(&self) -> String {
         let options = TextOptions { style: terminal::style(), ..TextOptions::default() };
-        page(&self.phases, &self.runs, self.quantity, &options)
+        let mut page = Page::new(&options);
+        let first = self.runs.first().map(|run| &run.summary);
+        if let Some(s) = first {
+            page.line(&format!(
+                "{} to {}: {} packets of {} bytes, idle and under load",
+                self.quantity,
+                s.header.dst_ip.as_deref().unwrap_or("-"),
+                s.counts.sent,
+                s.header.pktlen
+            ));
+        }
+        page.heading("Load");
+        describe(&self.load).iter().for_each(|line| page.item(line));
+        for (runs, effect) in self.streams() {
+            stream_text(&mut page, runs, effect, self.named(runs[0]));
+        }
+        page.finish()
     }
 
     /// Returns the report on one screen.
@@ -85,17 +126,81 @@ impl PhasesReport {
             true => (screen::again(), screen::MEASURED_AGAIN, screen::REPEATED),
             false => (format!("jitlat analyze {} -v", logs.join(" ")), screen::EVERYTHING, ANALYZE),
         };
-        screen_of(&self.phases, &self.runs)
-            .logged_to(&logs)
-            .followed_by(&next, purpose)
-            .in_short(in_short)
-            .show(&screen::options())
+        self.screen().logged_to(&logs).followed_by(&next, purpose).in_short(in_short).show(&screen::options())
+    }
+
+    /// Returns the screen of all streams and the effect of the load.
+    fn screen(&self) -> Screen {
+        let mut screen = Screen::new(&screen::streams(&self.runs), Relation::Load);
+        let streams: Vec<_> = self.streams().collect();
+        for ([idle, loaded], effect) in streams.iter().rev() {
+            let (mut level, text) =
+                verdict::load::headline(effect, loaded.summary.is_round_trip(), self.named(loaded));
+            // A path that is worse under load than without has the level of the path under load.
+            let [idle, loaded] = [idle, loaded].map(|run| run.summary.answer.as_ref().map(|a| a.severity));
+            if let Some(severity) = loaded.filter(|_| loaded > idle) {
+                level = level.max(severity.into());
+            }
+            screen = screen.led_by(level, &text);
+        }
+        for (_, effect) in streams.iter().rev() {
+            if let Some(reason) = verdict::load::ungraded(effect) {
+                screen = screen.noting(&reason);
+            }
+        }
+        for line in describe(&self.load).iter().rev() {
+            screen = screen.noting(&format!("load: {line}"));
+        }
+        screen
+    }
+
+    /// Draws delay and throughput over time, one figure for each direction.
+    fn figures(&self) -> Vec<Figure> {
+        let of = |(runs, effect): ([&AnalysedStream; 2], &LoadEffect)| {
+            let traces = runs.map(|run| Trace::of(&run.session, &run.samples));
+            let drawing = |k: usize| PhaseDrawing {
+                summary: &runs[k].summary,
+                trace: &traces[k],
+                base: effect.bases[k],
+            };
+            let mut figure = under_load([drawing(0), drawing(1)], &self.load);
+            label_measured(figure.as_mut_slice(), &runs[0].summary.measured().unwrap_or_default());
+            figure
+        };
+        self.streams().filter_map(of).collect()
+    }
+
+    fn document<'a>(
+        &'a self,
+        [idle, loaded]: [&'a AnalysedStream; 2],
+        effect: &'a LoadEffect,
+    ) -> PhasesDocument<'a> {
+        PhasesDocument {
+            format: "jitlat phases 1",
+            quantity: self.quantity,
+            idle: &idle.summary,
+            loaded: &loaded.summary,
+            load: &self.load.streams,
+            throughput: &self.load.throughput,
+            load_state: effect.state,
+            added_delay: effect.added.as_ref(),
+            grade: effect.grade.as_ref(),
+            no_grade: effect.no_grade.as_deref(),
+            comparison: &effect.comparison,
+            rpm_equivalent: RoundTripsPerMinute::of([idle, loaded]),
+        }
     }
 }
 
 impl Report for PhasesReport {
     fn json(&self) -> Result<Value> {
-        Ok(serde_json::to_value(PhasesDocument::new(&self.phases, &self.runs, self.quantity))?)
+        let documents =
+            self.streams().map(|(runs, effect)| serde_json::to_value(self.document(runs, effect)));
+        let mut documents = documents.collect::<serde_json::Result<Vec<Value>>>()?;
+        Ok(match documents.len() {
+            1 => documents.remove(0),
+            _ => json!({ "directions": documents }),
+        })
     }
 
     fn streams(&self) -> &[AnalysedStream] {
@@ -111,7 +216,7 @@ impl Report for PhasesReport {
     }
 }
 
-/// Document of a test idle and under load: `docs/formats/sweep.md`.
+/// Document of a test idle and under load: `docs/formats/sweep.md`. A test in both directions has one for each.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhasesDocument<'a> {
@@ -125,7 +230,17 @@ pub struct PhasesDocument<'a> {
     loaded: &'a Summary,
     /// Streams that formed the load.
     load: &'a [LoadStream],
-    /// Comparison of the test under load with the idle test.
+    /// Received rate over time, for each direction that had a load.
+    throughput: &'a [LoadThroughput],
+    /// Relation between the load and the path, in the direction of the test.
+    load_state: LoadState,
+    /// Delay that the load adds; `null` if nothing arrived in a phase, or if there was no load.
+    added_delay: Option<&'a AddedDelay>,
+    /// Grade of the added delay; `null` if it cannot be graded.
+    grade: Option<&'a LoadGrade>,
+    /// Reason why there is no grade; `null` if there is one.
+    no_grade: Option<&'a str>,
+    /// Comparison of the test under load with the idle test. Both delays have the clock offset of the idle phase.
     comparison: &'a Comparison,
     /// Round trips per minute; `null` for one-way tests.
     rpm_equivalent: Option<RoundTripsPerMinute>,
@@ -145,137 +260,121 @@ struct RoundTripsPerMinute {
 
 impl RoundTripsPerMinute {
     /// Computes the values from an idle and a loaded test; `None` if no round trips were measured.
-    fn of(runs: &[AnalysedStream; 2]) -> Option<RoundTripsPerMinute> {
+    fn of([idle, loaded]: [&AnalysedStream; 2]) -> Option<RoundTripsPerMinute> {
         let of = |run: &AnalysedStream| {
             let round_trips = run.samples.delay.iter().map(|ns| *ns as f64 / 1e6);
             run.summary.is_round_trip().then(|| responsiveness(round_trips.collect()))?
         };
-        Some(RoundTripsPerMinute { idle: of(&runs[0])?, loaded: of(&runs[1])? })
+        Some(RoundTripsPerMinute { idle: of(idle)?, loaded: of(loaded)? })
     }
 }
 
-impl<'a> PhasesDocument<'a> {
-    fn new(phases: &'a Phases, runs: &[AnalysedStream; 2], quantity: &'a str) -> PhasesDocument<'a> {
-        PhasesDocument {
-            format: "jitlat phases 1",
-            quantity,
-            idle: &phases.idle.analysed.summary,
-            loaded: &phases.loaded.analysed.summary,
-            load: &phases.streams,
-            comparison: &phases.comparison,
-            rpm_equivalent: RoundTripsPerMinute::of(runs),
-        }
-    }
-}
-
-/// Returns the screen of both phases and the effect of the load.
-fn screen_of(phases: &Phases, runs: &[AnalysedStream; 2]) -> Screen {
-    let (level, text) = effect(&phases.comparison, runs);
-    let mut screen = Screen::new(&screen::streams(runs), Relation::Load).led_by(level, &text);
-    for line in describe(&phases.streams).iter().rev() {
-        screen = screen.noting(&format!("load: {line}"));
-    }
-    screen
-}
-
-/// Describes the effect of the load in one sentence, with a level. If the verdict on the path is worse under load than
-/// without, the level is that of the path under load.
-fn effect(c: &Comparison, runs: &[AnalysedStream; 2]) -> (Level, String) {
-    let change = |ns: f64| format!("{}{}", if ns > 0.0 { "+" } else { "" }, eng3(ns));
-    let (mut level, mut text) = verdict::comparison::of_load(c);
-    if let Some([median, p99]) = own_queue(c, runs) {
-        let (median, p99) = (change(median), change(p99));
-        text = format!("Under load: the sender's own queue {median} at the median, {p99} at p99.");
-    } else if let (Some(median), Some(p99)) = (c.median, c.p99) {
-        let (median, p99) = (change(median.change), change(p99.change));
-        let what = match runs[0].summary.is_round_trip() {
-            true => "round trip",
-            false => "jitter",
-        };
-        let rate = RoundTripsPerMinute::of(runs).map(|rpm| format!(" ({:.0}/min)", rpm.loaded));
-        let rate = rate.unwrap_or_default();
-        // The sentence must fit on one line.
-        text = match [c.median, c.p99].into_iter().flatten().any(adds) {
-            true => format!("Under load: {what} {median} at the median, {p99} at p99{rate}."),
-            false => format!("Load adds nothing measurable to the {what}{rate}."),
-        };
-    }
-    let [idle, loaded] = runs.each_ref().map(|run| run.summary.answer.as_ref().map(|a| a.severity));
-    if let Some(severity) = loaded.filter(|_| loaded > idle) {
-        level = severity.into();
-    }
-    (level, text)
-}
-
-/// True if the load increases a figure by more than the uncertainty of the difference.
-fn adds(difference: Difference) -> bool {
-    difference.ci95.map_or(difference.change, |[low, _]| low) > 0.0
-}
-
-/// Returns the additional wait in the sending host's own queue under load, at the median and the 99th percentile, in
-/// ns. `None` if the 99th percentile increases by less than a millisecond, or by less than the delay that the load adds
-/// on the path.
-fn own_queue(c: &Comparison, [idle, loaded]: &[AnalysedStream; 2]) -> Option<[f64; 2]> {
-    let (idle, loaded) = (idle.summary.local_queue.as_ref()?, loaded.summary.local_queue.as_ref()?);
-    let p99 = (loaded.p99 - idle.p99) as f64;
-    let of_path = c.p99.map_or(0.0, |p99| p99.change.abs());
-    (p99 >= of_path.max(1e6)).then_some([loaded.median - idle.median, p99])
-}
-
-fn page(phases: &Phases, runs: &[AnalysedStream; 2], quantity: &str, options: &TextOptions) -> String {
-    let mut page = Page::new(options);
-    let s = &runs[0].summary;
-    page.line(&format!(
-        "{} to {}: {} packets of {} bytes, idle and under load",
-        quantity,
-        s.header.dst_ip.as_deref().unwrap_or("-"),
-        s.counts.sent,
-        s.header.pktlen
-    ));
-    page.heading("Load");
-    describe(&phases.streams).iter().for_each(|line| page.item(line));
-    page.heading(&format!("{:<24} {:>14} {:>14}", "", "idle", "loaded"));
+/// Writes the figures of one stream in both phases, and the effect of the load.
+fn stream_text(
+    page: &mut Page,
+    runs: [&AnalysedStream; 2],
+    effect: &LoadEffect,
+    direction: Option<Direction>,
+) {
+    let name = direction.map_or("", in_short);
+    page.heading(&format!("{name:<24} {:>14} {:>14}", "idle", "loaded"));
     for figure in SCALARS.iter().filter(|f| f.headline) {
-        let values = [&runs[0], &runs[1]].map(|r| figure.of(&r.summary));
+        let values = runs.map(|r| figure.of(&r.summary));
         if values.iter().any(Option::is_some) {
             let [a, b] = values.map(|v| v.map_or_else(|| "-".to_owned(), |v| figure.show(v)));
             page.line(&format!("{:<24} {a:>14} {b:>14}", figure.label));
         }
     }
     page.heading("Effect of the load");
-    let c = &phases.comparison;
-    for (what, difference) in [("the median", c.median), ("the 99th percentile", c.p99)] {
-        let Some(d) = difference else { continue };
-        let range = d.ci95.map_or(String::new(), |[low, high]| {
-            format!(", between {} and {} with 95 % confidence", eng4_f64(low), eng4_f64(high))
-        });
-        page.item(&format!("{what} changes by {}{range}", eng4_f64(d.change)));
+    if let Some(added) = &effect.added {
+        let signed = |ns: f64| format!("{}{}", if ns > 0.0 { "+" } else { "" }, eng4_f64(ns));
+        let range = |ci95: Option<[f64; 2]>| {
+            ci95.map_or(String::new(), |[low, high]| {
+                format!(", between {} and {} with 95 % confidence", signed(low), signed(high))
+            })
+        };
+        page.item(&format!("added delay, mean: {}", signed(added.mean_ns)));
+        page.item(&format!("median: {}{}", signed(added.median_ns), range(added.median_ci95_ns)));
+        page.item(&format!("99th percentile: {}{}", signed(added.p99_ns), range(added.p99_ci95_ns)));
+        if let Some(queue) = &added.own_queue {
+            page.item(&format!(
+                "in addition in the sender's own queue: {} mean, {} median, {} p99",
+                signed(queue.mean_ns),
+                signed(queue.median_ns),
+                signed(queue.p99_ns)
+            ));
+        }
+        if !runs[0].summary.is_round_trip() {
+            page.item(&clock_note(added));
+        }
+    }
+    match (&effect.grade, &effect.no_grade) {
+        (Some(LoadGrade { grade, between: [best, worst], .. }), _) => {
+            let range = match best == worst {
+                true => String::new(),
+                false => format!(" (between {} and {})", best.name(), worst.name()),
+            };
+            page.item(&format!(
+                "bufferbloat grade {}{range}, by the mean added delay: {GRADE_SOURCE}",
+                grade.name()
+            ));
+        }
+        (None, Some(reason)) => page.item(&format!("no bufferbloat grade: {reason}")),
+        (None, None) => {}
     }
     if let Some(RoundTripsPerMinute { idle, loaded }) = RoundTripsPerMinute::of(runs) {
         page.item(&format!("{loaded:.0} consecutive round trips per minute, {idle:.0} when idle"));
     }
-    let (level, text) = verdict::comparison::of_load(c);
+    let (level, text) = match effect.state.is_load() {
+        true => verdict::comparison::of_load(&effect.comparison),
+        false => verdict::load::headline(effect, runs[0].summary.is_round_trip(), direction),
+    };
     page.finding(level, &text);
-    page.finish()
 }
 
-/// Returns the results of the load, one line per stream.
-fn describe(streams: &[LoadStream]) -> Vec<String> {
-    let mut names: Vec<&str> = Vec::new();
-    for s in streams {
-        if !names.contains(&s.load.as_str()) {
-            names.push(&s.load);
+/// Describes how well the clocks of both phases are related.
+fn clock_note(added: &AddedDelay) -> String {
+    let drift = match added.drift_ns {
+        0.0 => String::new(),
+        drift => format!("; {} of clock drift subtracted", eng4_f64(drift)),
+    };
+    format!(
+        "both phases have the clock offset of the idle one, which may drift by {}{drift}",
+        eng4_f64(added.clock_error_ns)
+    )
+}
+
+fn in_short(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Up => "up",
+        Direction::Down => "down",
+    }
+}
+
+/// Returns the results of the load, one line for each load and direction.
+fn describe(load: &TestLoad) -> Vec<String> {
+    let mut names: Vec<(&str, Direction)> = Vec::new();
+    for s in &load.streams {
+        if !names.contains(&(s.load.as_str(), s.direction)) {
+            names.push((&s.load, s.direction));
         }
     }
-    let line = |name: &&str| {
-        let of: Vec<&LoadStream> = streams.iter().filter(|s| s.load == **name).collect();
+    let both = load.streams.iter().any(|s| s.direction != load.streams[0].direction);
+    let line = |(name, direction): &(&str, Direction)| {
+        let of: Vec<&LoadStream> =
+            load.streams.iter().filter(|s| s.load == *name && s.direction == *direction).collect();
         let offered: Option<f64> = of.iter().map(|s| s.offered_bps).sum();
-        let arrived = of.iter().map(|s| s.received_bps.unwrap_or_default()).sum();
+        let arrived: Option<f64> = of.iter().map(|s| s.received_bps).sum();
         let loss = of.iter().filter_map(|s| s.loss).fold(0.0, f64::max);
         let early = of.iter().find_map(|s| s.failure.as_ref()).map_or(String::new(), |f| format!("; {f}"));
+        let arrived = match arrived {
+            None => "unknown how much arrived".to_owned(),
+            Some(0.0) => "nothing arrived".to_owned(),
+            Some(bps) => format!("{} arrived", bit_rate(bps)),
+        };
         format!(
-            "{name}: {}{} arrived{}{early}",
-            bit_rate(arrived),
+            "{name}{}: {arrived}{}{}{early}",
+            if both { format!(" {}", in_short(*direction)) } else { String::new() },
             offered.map_or_else(String::new, |offered| format!(" of {}", bit_rate(offered))),
             if loss > 0.0 { format!(", {:.2} % lost", loss * 100.0) } else { String::new() }
         )

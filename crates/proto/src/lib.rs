@@ -9,6 +9,7 @@
 //!   packets and bytes of each client
 //! * [`twoway`] – code shared by all two-way protocols
 //! * [`stamp`], [`twamp`], [`irtt`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols
+//! * [`iperf3`] – the control protocol of iperf3, as load generator
 //! * [`owamp`] – the standard one-way protocol; [`amp`] – code that it shares with TWAMP
 //! * [`jitlat`] – the one-way protocol: control conversation (two dialects) and test stream
 //! * [`digest`] – reports of a capture point on another host; [`push`] – tests sent to a collector;
@@ -54,6 +55,7 @@ pub mod amp;
 pub mod channel;
 pub mod digest;
 pub mod echo;
+pub mod iperf3;
 pub mod irtt;
 pub mod jitlat;
 pub mod lamp;

@@ -59,7 +59,10 @@ pub struct SweepPlan {
 pub struct LoadLink {
     /// Host that receives the load; `None` if it is the host of the test.
     pub host: Option<String>,
-    /// Control port of that host.
+    /// Kind of that server, `jitlat` or `iperf3`; `None`: jitlat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proto: Option<String>,
+    /// Port of that server.
     pub port: u16,
     /// File with the key.
     pub key_file: Option<PathBuf>,
@@ -70,7 +73,7 @@ pub struct LoadLink {
 impl Default for LoadLink {
     fn default() -> LoadLink {
         let port = jitlat_core::spec::CONTROL_PORT;
-        LoadLink { host: None, port, key_file: None, settle: Span::seconds(1) }
+        LoadLink { host: None, proto: None, port, key_file: None, settle: Span::seconds(1) }
     }
 }
 

@@ -5,6 +5,7 @@
 //!
 //! * [`options`], [`judge`], [`judge_for`]: add the verdict to the summary of a `jitlat-core` analysis; [`analyze`]:
 //!   analyses and judges in one call
+//! * [`load`]: the delay that a load adds, and its grade
 //! * [`PROFILES`]: requirements of applications; [`severity`]: thresholds of all severities
 //! * [`RULES`]: rules that detect the kinds of cause
 //!
@@ -48,6 +49,7 @@ mod judge;
 mod judging;
 mod law;
 mod levels;
+pub mod load;
 mod losses;
 mod opinion;
 mod outcome;

@@ -1,29 +1,42 @@
-//! [`Phases`]: the same test idle and under load, and whether the difference is significant.
+//! [`Phases`]: the same test idle and under load, and the delay that the load adds.
 
-use super::{Load, LoadStream};
+use super::{Load, LoadResult, result};
 use crate::analysis::{Analysed, Analyses, RecordCollector};
 use crate::error::Error;
 use crate::instrument::Instrument;
 use crate::stop::Stop;
-use jitlat_core::PacketRecord;
 use jitlat_core::analysis::Options;
-use jitlat_core::observer::Observer;
-use jitlat_verdict::compare::{Basis, Comparison, ComparisonSettings, ComparisonSide, Statistic, compare};
+use jitlat_core::load::{TestLoad, TestPhase};
+use jitlat_core::observer::{Event, Observer};
+use jitlat_core::record::Moment;
+use jitlat_core::{Direction, PacketRecord, Session, WallTime};
+use jitlat_net::clock::wall;
+use jitlat_verdict::load::{LoadEffect, PhaseTest};
+
+/// Tag of both tests: the load during the test, `none` in the idle phase.
+pub const LOAD_TAG: &str = "load";
 
 /// The idle and the loaded phase of a test.
 #[derive(Clone, Debug)]
 pub struct Phases {
+    /// Streams of the test: one, or one per direction.
+    pub streams: Vec<PhaseStream>,
+    /// Results of the load.
+    pub load: TestLoad,
+}
+
+/// One stream of a test, in both phases.
+#[derive(Clone, Debug)]
+pub struct PhaseStream {
     /// Phase without the load.
     pub idle: LoadPhase,
     /// Phase with the load.
     pub loaded: LoadPhase,
-    /// Results of the load streams.
-    pub streams: Vec<LoadStream>,
-    /// Comparison of the loaded phase with the idle one.
-    pub comparison: Comparison,
+    /// Effect of the load.
+    pub effect: LoadEffect,
 }
 
-/// One phase: a test with one stream.
+/// One stream of a test in one phase.
 #[derive(Clone, Debug)]
 pub struct LoadPhase {
     /// Stream and its figures.
@@ -33,48 +46,139 @@ pub struct LoadPhase {
 }
 
 impl Phases {
-    /// Runs `instrument` twice, idle and during `load`. `basis` is the quantity to compare: jitter for
-    /// one-way tests, because the clock offset may change between the phases. `observers` receive the events
-    /// of the idle and of the loaded phase.
+    /// Runs `instrument` twice, idle and during `load`. `observers` receive the events of the idle and of the loaded
+    /// phase, whose sessions contain the load.
     ///
     /// # Errors
     /// [`Error`] if either phase could not be measured.
     pub fn measure(
         instrument: &dyn Instrument,
         load: &Load,
-        basis: Basis,
         options: &Options,
         stop: &Stop,
         [of_idle, of_loaded]: [&mut dyn Observer; 2],
     ) -> Result<Phases, Error> {
         let duration = instrument.duration()?;
-        let idle = LoadPhase::measure(instrument, options, stop, of_idle)?;
-        let measure = || LoadPhase::measure(instrument, options, stop, of_loaded);
-        let (loaded, streams) = load.run_during(duration, stop, measure)?;
-        let side = |label, phase: &LoadPhase| {
-            let Analysed { summary, samples, .. } = &phase.analysed;
-            let side = ComparisonSide::new(label, summary, samples, basis, Statistic::Median);
-            let floor = if basis == Basis::Delay { 0.0 } else { side.floor };
-            ComparisonSide { floor, ..side }
+        let mut idle = Phase::new(options, of_idle, TestLoad::idle(), "none");
+        instrument.run(stop, &mut idle)?;
+        let idle = idle.finish();
+        let texts: Vec<String> = load.specs.iter().map(ToString::to_string).collect();
+        let under_way = TestLoad { phase: TestPhase::Loaded, ..TestLoad::idle() };
+        let mut loaded = Phase::new(options, of_loaded, under_way, &texts.join("+"));
+        let measure = || {
+            let begin = wall();
+            instrument.run(stop, &mut loaded)?;
+            Ok([begin, wall()])
         };
-        let question = ComparisonSettings { basis, seed: 1, ..ComparisonSettings::default() };
-        let comparison = compare(&side("idle", &idle), &side("loaded", &loaded), &question);
-        Ok(Phases { idle, loaded, streams, comparison })
+        let (around, results) = load.run_during(duration, stop, measure)?;
+        loaded.load = loaded.load_of(&results, around);
+        let load = loaded.load.clone();
+        let loaded = loaded.finish();
+        if idle.is_empty() || idle.len() != loaded.len() {
+            return Err(Error::Load("the test has no stream".to_owned()));
+        }
+        let streams = idle.into_iter().zip(loaded);
+        let streams = streams.map(|(idle, loaded)| PhaseStream::new(idle, loaded, &load)).collect();
+        Ok(Phases { streams, load })
+    }
+}
+
+impl PhaseStream {
+    /// Determines the effect of `load` on a stream.
+    pub fn new(idle: LoadPhase, loaded: LoadPhase, load: &TestLoad) -> PhaseStream {
+        let effect = LoadEffect::of(idle.test(), loaded.test(), load);
+        PhaseStream { idle, loaded, effect }
     }
 }
 
 impl LoadPhase {
-    fn measure(
-        instrument: &dyn Instrument,
-        options: &Options,
-        stop: &Stop,
-        observer: &mut dyn Observer,
-    ) -> Result<LoadPhase, Error> {
-        let (mut analyses, mut records) = (Analyses::new(options.clone()), RecordCollector::default());
-        let mut observers: [&mut dyn Observer; 3] = [&mut analyses, &mut records, observer];
-        instrument.run(stop, &mut observers)?;
-        let analysed = analyses.finish().into_iter().next();
-        let analysed = analysed.ok_or_else(|| Error::Load("the test has no stream".to_owned()))?;
-        Ok(LoadPhase { analysed, records: records.records.into_iter().next().unwrap_or_default() })
+    fn test(&self) -> PhaseTest<'_> {
+        PhaseTest { summary: &self.analysed.summary, samples: &self.analysed.samples }
+    }
+}
+
+/// Observer of one phase: adds the load to the sessions, analyses, and forwards the events. The end of the phase is
+/// forwarded when the results of the load are known.
+struct Phase<'a> {
+    load: TestLoad,
+    tag: String,
+    analyses: Analyses,
+    records: RecordCollector,
+    observer: &'a mut dyn Observer,
+    finished: Option<Vec<Session>>,
+}
+
+impl<'a> Phase<'a> {
+    fn new(options: &Options, observer: &'a mut dyn Observer, load: TestLoad, tag: &str) -> Phase<'a> {
+        Phase {
+            load,
+            tag: tag.to_owned(),
+            analyses: Analyses::new(options.clone()),
+            records: RecordCollector::default(),
+            observer,
+            finished: None,
+        }
+    }
+
+    fn marked(&self, sessions: &[Session]) -> Vec<Session> {
+        let mut sessions = sessions.to_vec();
+        for session in &mut sessions {
+            session.load = Some(Box::new(self.load.clone()));
+            if session.tags.iter().all(|(key, _)| key != LOAD_TAG) {
+                session.tags.push((LOAD_TAG.to_owned(), self.tag.clone()));
+            }
+        }
+        sessions
+    }
+
+    fn forward(&mut self, event: &Event<'_>) {
+        let mut all: [&mut dyn Observer; 3] = [&mut self.analyses, &mut self.records, &mut *self.observer];
+        all.event(event);
+    }
+
+    /// Describes the load from the first to the last packet of the test. `around`: times before and after the test.
+    fn load_of(&self, results: &[LoadResult], around: [WallTime; 2]) -> TestLoad {
+        let sessions = self.finished.as_deref().unwrap_or_default();
+        let times = sessions.iter().zip(&self.records.records).flat_map(|(session, records)| {
+            let moment = match session.spec.direction() {
+                Direction::Down if session.two_way.is_none() => Moment::Arrived,
+                _ => Moment::Sent,
+            };
+            records.iter().filter_map(move |record| record.time(moment))
+        });
+        // Stamps of impossible times, for example of forged packets, are left out.
+        let times = times.filter(|time| (around[0]..=around[1]).contains(time));
+        let ends = times.fold(None, |ends: Option<[WallTime; 2]>, time| {
+            Some(ends.map_or([time; 2], |[first, last]| [first.min(time), last.max(time)]))
+        });
+        let [from, to] = ends.unwrap_or(around);
+        result::during(results, from, to)
+    }
+
+    fn finish(mut self) -> Vec<LoadPhase> {
+        if let Some(sessions) = self.finished.take() {
+            let sessions = self.marked(&sessions);
+            self.forward(&Event::Finished(&sessions));
+        }
+        let mut records = self.records.records.into_iter();
+        let phase = |analysed| LoadPhase { analysed, records: records.next().unwrap_or_default() };
+        self.analyses.finish().into_iter().map(phase).collect()
+    }
+}
+
+impl Observer for Phase<'_> {
+    fn event(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::Started(sessions) => {
+                let sessions = self.marked(sessions);
+                self.forward(&Event::Started(&sessions));
+            }
+            Event::Concluding(sessions) => {
+                let sessions = self.marked(sessions);
+                self.forward(&Event::Concluding(&sessions));
+            }
+            Event::Finished(sessions) => self.finished = Some(sessions.to_vec()),
+            _ => self.forward(event),
+        }
     }
 }

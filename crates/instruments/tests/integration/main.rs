@@ -2,6 +2,7 @@
 
 mod examples;
 mod interface;
+mod load;
 mod passive;
 mod refused;
 mod rules;

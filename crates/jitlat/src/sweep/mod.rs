@@ -197,7 +197,8 @@ impl SweepArgs {
             confidence: self.confidence,
             load: LoadLink {
                 host: self.load.load_host.clone(),
-                port: self.load.load_port,
+                proto: self.load.load_proto.stored(),
+                port: self.load.load_port.unwrap_or(self.load.load_proto.port()),
                 key_file: self.load.load_key_file.clone(),
                 settle: self.load.load_settle,
             },

@@ -1,15 +1,15 @@
 //! [`TestOptions`]: options of the test after `--`. Each combination of conditions changes them.
 
-use crate::options::load::LoadArgs;
+use crate::options::load::{LoadArgs, LoadProtocol};
 use crate::options::one_way::{self, OneWayArgs};
 use crate::options::ping::PingArgs;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, ValueEnum};
-use jitlat_core::Span;
 use jitlat_core::sweep::{Factor, FactorLevel};
+use jitlat_core::{Direction, Span};
 use jitlat_instruments::Instrument;
-use jitlat_instruments::load::{Load, LoadSpec};
+use jitlat_instruments::load::{Load, LoadSpec, LoadSpecs};
 use jitlat_instruments::ping::PingProtocol;
 use jitlat_instruments::sweep::CellTest;
 use jitlat_net::stamp::StampMode;
@@ -44,16 +44,29 @@ impl TestOptions {
         Ok(TestOptions::TwoWay(Box::new(args)))
     }
 
+    /// Returns the direction of the test; up for round trips.
+    fn direction(&self) -> Direction {
+        match self {
+            TestOptions::OneWay(_, args) if args.stream.reverse => Direction::Down,
+            _ => Direction::Up,
+        }
+    }
+
     /// Creates the test of one combination of `plan`.
     pub fn test(&self, plan: &SweepPlan, cell: usize) -> Result<CellTest> {
         let conditions = plan.grid.levels(cell);
         let loads: Vec<LoadSpec> = conditions
             .iter()
             .filter(|(factor, level)| *factor == Factor::Load && level.text != "none")
-            .map(|(_, level)| level.text.parse::<LoadSpec>())
-            .collect::<Result<_, _>>()?;
+            .map(|(_, level)| level.text.parse::<LoadSpecs>().map(|loads| loads.0))
+            .collect::<Result<Vec<_>, _>>()?
+            .concat();
         let instrument = self.under(&conditions, plan.packets)?;
-        let load = if loads.is_empty() { None } else { Some(Load { specs: loads, ..load(plan)? }) };
+        let load = if loads.is_empty() {
+            None
+        } else {
+            Some(Load { specs: loads, ..load(plan, self.direction())? })
+        };
         Ok(CellTest { instrument, load })
     }
 
@@ -185,14 +198,15 @@ fn dscp(level: &FactorLevel) -> Result<jitlat_core::Dscp> {
 }
 
 /// Returns the load settings of `plan`: the server that receives the loads, and the settling time. The loads themselves are added
-/// later.
-fn load(plan: &SweepPlan) -> Result<Load> {
+/// later. Loads that name no direction have that of the test.
+fn load(plan: &SweepPlan, of_test: Direction) -> Result<Load> {
     let args = LoadArgs {
         load: Vec::new(),
         load_settle: plan.load.settle,
         load_host: plan.load.host.clone(),
-        load_port: plan.load.port,
+        load_proto: LoadProtocol::of(plan.load.proto.as_deref())?,
+        load_port: Some(plan.load.port),
         load_key_file: plan.load.key_file.clone(),
     };
-    args.settings(&plan.host, None)
+    args.settings(&plan.host, None, vec![of_test])
 }

@@ -25,6 +25,7 @@ mod from_page;
 mod harness;
 mod idle;
 mod live;
+mod load;
 mod loopback;
 mod monitor;
 mod owamp;

@@ -4,5 +4,6 @@
 mod common;
 
 mod adversity;
+mod iperf3;
 mod one_way;
 mod promises;

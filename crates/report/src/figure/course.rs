@@ -43,7 +43,7 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
         let tone = if known.len() == 1 { Tone::Data } else { Tone::Run(k as u8) };
         let (mark, _) = drawn(cloud, minus)?;
         let name = if known.len() == 1 { String::new() } else { stream.label.to_owned() };
-        series.push(MarkSeries::new(name, tone, later(mark, *start)));
+        series.push(MarkSeries::new(name, tone, mark.later(*start)));
         let (begin, end) = extent(cloud)?;
         (from, to) = (from.min(begin + start), to.max(end + start));
         (low, high) = (low.min(least as f64 - minus), high.max(most as f64 - minus));
@@ -124,19 +124,5 @@ fn starts(streams: &[&DrawnStream<'_>]) -> Vec<f64> {
             at.iter().map(|t| t.saturating_sub(first) as f64).collect()
         }
         None => vec![0.0; streams.len()],
-    }
-}
-
-/// Moves `mark` by `by` ns to a later time.
-fn later(mark: Mark, by: f64) -> Mark {
-    match mark {
-        Mark::Points { points } => {
-            Mark::Points { points: points.into_iter().map(|(x, y)| (x + by, y)).collect() }
-        }
-        Mark::Density(mut density) => {
-            density.x0 += by;
-            Mark::Density(density)
-        }
-        other => other,
     }
 }

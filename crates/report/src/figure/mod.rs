@@ -14,6 +14,7 @@ mod histogram;
 mod interface;
 mod lengths;
 mod live;
+mod load;
 mod measured;
 mod parts;
 mod passive;
@@ -30,6 +31,7 @@ pub use course::{DrawnStream, delay_over_time};
 pub use density::DensityCells;
 pub use grid::PointGrid;
 pub use live::{LIVE_PLOTS, LivePlot, LiveStream};
+pub use load::{PhaseDrawing, under_load};
 pub use measured::{label_measured, measured_of_several};
 pub use parts::{
     AxisOverflow, Bound, Figure, FigureView, HistogramRow, Mark, MarkSeries, MeanRow, SpreadRow, Tone,

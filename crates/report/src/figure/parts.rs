@@ -172,6 +172,23 @@ pub enum Mark {
     },
 }
 
+impl Mark {
+    /// Moves packets by `by` ns to a later time; other marks are unchanged.
+    #[must_use]
+    pub(super) fn later(self, by: f64) -> Mark {
+        match self {
+            Mark::Points { points } => {
+                Mark::Points { points: points.into_iter().map(|(x, y)| (x + by, y)).collect() }
+            }
+            Mark::Density(mut density) => {
+                density.x0 += by;
+                Mark::Density(density)
+            }
+            other => other,
+        }
+    }
+}
+
 /// The histogram of one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HistogramRow {

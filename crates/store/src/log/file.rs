@@ -135,40 +135,45 @@ impl LogFile {
     /// # Errors
     ///
     /// [`CreateError`]; neither file exists in this case.
-    pub fn create_pair(naming: &Naming, version: LogVersion) -> Result<[LogFile; 2], CreateError> {
-        LogFile::create_two(naming, RowKind::OneWay(version), [".up", ".down"])
+    pub fn create_pair(naming: &Naming, version: LogVersion) -> Result<Vec<LogFile>, CreateError> {
+        LogFile::create_several(naming, RowKind::OneWay(version), &[".up", ".down"])
     }
 
-    /// Creates two related files: each of `endings` is appended to the name.
+    /// Creates several related files: each of `endings` is appended to the name.
     ///
     /// # Errors
     ///
-    /// [`CreateError`]; neither file exists in this case.
-    pub fn create_two(
+    /// [`CreateError`]; none of the files exists in this case.
+    pub fn create_several(
         naming: &Naming,
         rows: RowKind,
-        [first, second]: [&str; 2],
-    ) -> Result<[LogFile; 2], CreateError> {
-        // Another process may create the second name between the two calls; a new random name is then tried.
+        endings: &[&str],
+    ) -> Result<Vec<LogFile>, CreateError> {
+        // Another process may create a name between the calls; a new random name is then tried.
         const ATTEMPTS: usize = 16;
+        let Some((first, others)) = endings.split_first() else { return Ok(Vec::new()) };
         let mut attempt = 0;
-        let both = loop {
+        let all = loop {
             let (one, base) = match naming {
                 Naming::Given(base) => (exclusive(&suffixed(base, first))?, base.clone()),
                 Naming::Random(dir) => {
                     let one = random(dir, first)?;
-                    let base = one.0.with_extension("");
+                    // The file's own name is ASCII, that of its folder may not be.
+                    let name = one.0.file_name().unwrap_or_default().to_string_lossy();
+                    let base = one.0.with_file_name(name.strip_suffix(first).unwrap_or(&name));
                     (one, base)
                 }
             };
             attempt += 1;
-            match exclusive(&suffixed(&base, second)) {
-                Ok(other) => break [one, other],
+            let rest: Result<Vec<_>, _> =
+                others.iter().map(|ending| exclusive(&suffixed(&base, ending))).collect();
+            match rest {
+                Ok(rest) => break std::iter::once(one).chain(rest),
                 Err(CreateError::Exists(_)) if matches!(naming, Naming::Random(_)) && attempt < ATTEMPTS => {}
                 Err(e) => return Err(e),
             }
         };
-        Ok(both.map(|(path, output)| LogFile { path, writer: rows.writer(output) }))
+        Ok(all.map(|(path, output)| LogFile { path, writer: rows.writer(output) }).collect())
     }
 
     /// Name of the file.
@@ -404,12 +409,12 @@ mod tests {
     #[test]
     fn a_pair_shares_its_name() {
         let dir = tempfile::tempdir().unwrap();
-        let [mut up, mut down] =
-            LogFile::create_pair(&Naming::Random(dir.path().into()), LogVersion::V3).unwrap();
+        let mut logs = LogFile::create_pair(&Naming::Random(dir.path().into()), LogVersion::V3).unwrap();
+        let [up, down] = &mut logs[..] else { panic!("not two logs") };
         assert_eq!(up.path().with_extension(""), down.path().with_extension(""));
         up.begin(&jitlat_core::Session::new(TestSpec::default()));
         down.begin(&jitlat_core::Session::new(TestSpec::default()));
-        drop((up, down));
+        drop(logs);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
 
         let base = dir.path().join("x");

@@ -11,6 +11,7 @@ use super::{interface, two_way};
 use core::str::FromStr;
 use jitlat_core::clock::SyncState;
 use jitlat_core::gaps::Gaps;
+use jitlat_core::load::TestLoad;
 use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::noise::NoNoise;
 use jitlat_core::session::{Ending, HostFacts, SizeLimit};
@@ -161,6 +162,7 @@ impl LogHeader {
             "size_limit" => s.size_limit = unless(forget, || size_limit(value))?,
             "tcp_state" if forget => s.tcp.clear(),
             "tcp_state" => s.tcp.extend(tcp_moments(value)?),
+            "load" => s.load = unless(forget, || load(value).map(Box::new))?,
             "shifts" if forget => s.schedule_shifts.clear(),
             "shifts" => s.schedule_shifts.extend(shifts(value)?),
             "reason" => s.reason = unless(forget, || Ok(unescape(value)))?,
@@ -573,6 +575,10 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
         ("path_mtu".to_owned(), session.path_mtu.iter().map(u32::to_string).collect()),
         ("size_limit".to_owned(), session.size_limit.iter().map(size_limit_text).collect()),
         ("tcp_state".to_owned(), session.tcp.chunks(MOMENTS_PER_LINE).map(tcp_text).collect()),
+        (
+            "load".to_owned(),
+            session.load.iter().filter_map(|load| serde_json::to_string(load).ok()).collect(),
+        ),
         ("shifts".to_owned(), session.schedule_shifts.chunks(SHIFTS_PER_LINE).map(shifts_text).collect()),
         ("stamps_lost".to_owned(), session.stamps_lost.iter().map(u64::to_string).collect()),
         ("read_pause".to_owned(), session.read_pause.iter().map(|pause| pause.0.to_string()).collect()),
@@ -651,6 +657,15 @@ pub(super) fn trailer_text(rows: u64, before: &[Fact], now: &[Fact]) -> String {
         }
     }
     out
+}
+
+/// Parses the JSON of a load.
+fn load(text: &str) -> Result<TestLoad, String> {
+    let load: TestLoad = serde_json::from_str(text).map_err(|e| format!("'{text}' is not a load: {e}"))?;
+    match load.throughput.iter().any(|throughput| throughput.interval.0 <= 0) {
+        true => Err("the throughput of the load has no interval".to_owned()),
+        false => Ok(load),
+    }
 }
 
 fn size_limit_text(limit: &SizeLimit) -> String {
@@ -764,6 +779,7 @@ fn shifts(text: &str) -> Result<Vec<ScheduleShift>, String> {
 mod tests {
     use super::*;
     use jitlat_core::interface::{InterfaceHistory, InterfaceSample};
+    use jitlat_core::load::{LoadStream, LoadThroughput, TestPhase};
 
     #[test]
     fn quantities_are_exact() {
@@ -808,6 +824,25 @@ mod tests {
             name: "wlan\n0".to_owned(),
             samples: vec![sample(1), sample(2)],
         }));
+        before.load = Some(Box::new(TestLoad {
+            phase: TestPhase::Loaded,
+            streams: vec![LoadStream {
+                load: "udp:1Mbit\n%".into(),
+                direction: Direction::Down,
+                offered_bps: Some(1e6),
+                received_bps: None,
+                filled: Some(true),
+                sent: 3,
+                loss: Some(0.25),
+                failure: Some("gone".into()),
+            }],
+            throughput: vec![LoadThroughput {
+                direction: Direction::Down,
+                start: WallTime(1_763_697_001_000_000_000),
+                interval: Span::millis(100),
+                bps: vec![0.0, 94_100_000.0],
+            }],
+        }));
         before.tcp[3] = TcpMoment { slow_start: true, busy_us: 7, send_buffer_us: 8, ..before.tcp[3] };
         let mut h = LogHeader::new();
         for (line, Fact { key, values }) in
@@ -818,7 +853,7 @@ mod tests {
         let (after, warnings) = h.session().unwrap();
         assert_eq!((&after.skipped, after.unsent, after.unreported), (&before.skipped, 5, 12));
         assert_eq!((after.path_mtu, after.size_limit), (Some(1280), before.size_limit));
-        assert_eq!(after.tcp, before.tcp);
+        assert_eq!((&after.tcp, &after.load), (&before.tcp, &before.load));
         assert_eq!(after.client, before.client);
         assert_eq!((warnings, h.problems), (Vec::<String>::new(), Vec::new()));
         let mut twisted = LogHeader::new();

@@ -83,20 +83,7 @@ impl ComparisonSide {
         basis: Basis,
         statistic: Statistic,
     ) -> ComparisonSide {
-        let header = &summary.header;
-        let described = ComparisonSide {
-            label: label.to_owned(),
-            round_trip: Some(summary.is_round_trip()),
-            period: Some(header.period).filter(|p| *p > 0),
-            payload: Some(header.pktlen).filter(|l| *l > 0),
-            direction: summary.direction(),
-            proto: Some(header.proto),
-            dscp: Some(header.dscp),
-            path: header.src_ip.clone().zip(header.dst_ip.clone()).map(|(s, d)| [s, d]),
-            loss: summary.loss_observable().then_some((summary.counts.lost, summary.counts.sent)),
-            loss_events: loss_events(summary, samples).into_iter().collect(),
-            ..ComparisonSide::default()
-        };
+        let described = ComparisonSide::described(label, summary, samples);
         let noise = |percent: u32| {
             let floor = summary.noise.as_ref().and_then(|n| n.floor.pdv(Percent(percent)));
             floor.map_or(0.0, |f| f.0 as f64)
@@ -127,6 +114,36 @@ impl ComparisonSide {
                 let values = ipdv::steps(samples).into_iter().map(i64::saturating_abs).collect();
                 ComparisonSide { values, floor: noise(percent), ..described }
             }
+        }
+    }
+
+    /// Creates a side from delays minus `base`, in ns, whose measurement error is `floor`, in ns: for runs whose delays
+    /// are comparable because the same clocks measured them.
+    pub fn of_delays(
+        label: &str,
+        summary: &Summary,
+        samples: &Samples,
+        base: i64,
+        floor: f64,
+    ) -> ComparisonSide {
+        ComparisonSide::described(label, summary, samples).with_delays(summary, samples, base, floor)
+    }
+
+    /// Describes a run without its times.
+    fn described(label: &str, summary: &Summary, samples: &Samples) -> ComparisonSide {
+        let header = &summary.header;
+        ComparisonSide {
+            label: label.to_owned(),
+            round_trip: Some(summary.is_round_trip()),
+            period: Some(header.period).filter(|p| *p > 0),
+            payload: Some(header.pktlen).filter(|l| *l > 0),
+            direction: summary.direction(),
+            proto: Some(header.proto),
+            dscp: Some(header.dscp),
+            path: header.src_ip.clone().zip(header.dst_ip.clone()).map(|(s, d)| [s, d]),
+            loss: summary.loss_observable().then_some((summary.counts.lost, summary.counts.sent)),
+            loss_events: loss_events(summary, samples).into_iter().collect(),
+            ..ComparisonSide::default()
         }
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod coincidence;
 pub(crate) mod comparison;
 pub(crate) mod findings;
 pub(crate) mod headline;
+pub(crate) mod load;
 pub(crate) mod numbers;
 pub(crate) mod outcome;
 pub(crate) mod profiles;

@@ -105,9 +105,10 @@ pub(super) fn title(streams: &[ScreenStream<'_>], relation: Relation) -> String 
         (period, _) => format!(" every {} on average", eng3(period as f64)),
     };
     let [from, to] = [&s.header.src_ip, &s.header.dst_ip].map(|ip| ip.as_deref().unwrap_or("-"));
-    let (times, between) = match relation {
-        Relation::Directions => ("2 x ", "and"),
-        Relation::Load => ("2 x ", "to"),
+    let (times, between) = match (relation, streams.len()) {
+        (Relation::Directions, _) => ("2 x ", "and"),
+        (Relation::Load, 4..) => ("4 x ", "and"),
+        (Relation::Load, _) => ("2 x ", "to"),
         _ => ("", "to"),
     };
     format!("{times}{}{size}{often}, {from} {between} {to}", count(number, &what))
@@ -140,15 +141,12 @@ pub(super) fn cause_of(cause: &Cause) -> (WordStyle, String, String) {
 /// Returns one line per profile: the worse verdict of two directions, the verdict under load, or the verdict
 /// of each of several tests.
 pub(super) fn uses(streams: &[ScreenStream<'_>], labels: &[String], relation: Relation) -> Vec<ProfileLine> {
-    let answers: Vec<(&str, &Answer)> = streams
-        .iter()
-        .zip(labels)
+    // Streams with a load are pairs, first idle, then under load.
+    let (skipped, step) = if relation == Relation::Load { (1, 2) } else { (0, 1) };
+    let judged = streams.iter().zip(labels).skip(skipped).step_by(step);
+    let answers: Vec<(&str, &Answer)> = judged
         .filter_map(|(stream, label)| Some((label.as_str(), stream.summary.answer.as_ref()?)))
         .collect();
-    let answers = match relation {
-        Relation::Load => answers.last().into_iter().copied().collect(),
-        _ => answers,
-    };
     uses_of(&answers, relation)
 }
 
@@ -177,11 +175,11 @@ pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<Pr
             let most = if worst.delay_ns.is_none() { " at most" } else { "" };
             because = format!("MOS {mos:.2}{most}, {because}");
         }
-        if relation == Relation::Load {
+        if relation == Relation::Load && (each.len() == 1 || worst.severity == Severity::Good) {
             because += ", under load";
         } else if each.len() > 1 && worst.severity > Severity::Good {
             because = match relation {
-                Relation::Directions => format!("{label}: {because}"),
+                Relation::Directions | Relation::Load => format!("{label}: {because}"),
                 _ => each
                     .iter()
                     .map(|(l, s)| format!("{l}: {}", s.severity.name()))

@@ -1,0 +1,151 @@
+use super::*;
+use crate::options;
+use jitlat_core::analysis::Analyzer;
+use jitlat_core::clock::ClockProbe;
+use jitlat_core::load::{LoadStream, TestPhase};
+use jitlat_core::session::Ending;
+use jitlat_core::summary::Level;
+use jitlat_core::{Direction, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime};
+
+const MS: i64 = 1_000_000;
+const SECOND: i64 = 1_000 * MS;
+
+/// A phase of 500 packets, one every 20 ms from `begin` ns on, whose delays in ns are those of `delay`.
+fn phase(begin: i64, delay: impl Fn(i64) -> i64) -> (Summary, Samples) {
+    phase_with(begin, 0, delay)
+}
+
+/// Like [`phase`], where the clock of the server is ahead by `offset` at first.
+fn phase_with(begin: i64, offset: i64, delay: impl Fn(i64) -> i64) -> (Summary, Samples) {
+    let period = Span::millis(20);
+    let spec = TestSpec::new(Direction::Up, Transport::Udp, 500, 80, period, Schedule::Periodic).unwrap();
+    let at = |ns: i64| WallTime(1_700_000_000 * SECOND + begin + ns);
+    let probe = |ns: i64| ClockProbe {
+        sent: at(ns),
+        arrived: at(ns + 10 * MS + offset),
+        answered: at(ns + 10 * MS + offset),
+        returned: at(ns + 20 * MS),
+    };
+    let session = Session {
+        created: Some(at(-SECOND)),
+        sent: Some(500),
+        ending: Ending::Complete,
+        probes: vec![probe(-900 * MS), probe(-800 * MS), probe(11 * SECOND)],
+        ..Session::new(spec)
+    };
+    let mut analyzer = Analyzer::new(&session, &options());
+    let record = |k: i64| PacketRecord::one_way(k, at(k * 20 * MS), at(k * 20 * MS + offset + delay(k)));
+    analyzer.push_all(&(0..500).map(record).collect::<Vec<_>>());
+    analyzer.finish_with_samples(&session)
+}
+
+fn stream(received_bps: f64, filled: bool) -> LoadStream {
+    LoadStream {
+        load: "tcp".into(),
+        direction: Direction::Up,
+        offered_bps: None,
+        received_bps: Some(received_bps),
+        filled: Some(filled),
+        sent: 1000,
+        loss: None,
+        failure: None,
+    }
+}
+
+fn load(streams: Vec<LoadStream>) -> TestLoad {
+    TestLoad { phase: TestPhase::Loaded, streams, throughput: Vec::new() }
+}
+
+fn effect(idle: &(Summary, Samples), loaded: &(Summary, Samples), load: &TestLoad) -> LoadEffect {
+    let [idle, loaded] = [idle, loaded].map(|(summary, samples)| PhaseTest { summary, samples });
+    LoadEffect::of(idle, loaded, load)
+}
+
+/// Delay of a quiet path, with a little noise.
+fn quiet(k: i64) -> i64 {
+    10 * MS + k * 7919 % 97 * 1000
+}
+
+#[test]
+fn a_standing_queue_is_added_delay_although_no_packet_passes_without_it() {
+    let loaded = phase(25 * SECOND, |k| quiet(k) + 30 * MS + k * 31 % 50 * MS / 10);
+    let of = effect(&phase(0, quiet), &loaded, &load(vec![stream(9e6, true)]));
+    let added = of.added.unwrap();
+    assert!(
+        (added.mean_ns - 32.45e6).abs() < 0.1e6 && (added.median_ns - 32.45e6).abs() < 0.2e6,
+        "{added:?}"
+    );
+    assert!(added.clock_error_ns < 3e6, "{added:?}");
+    assert_eq!((of.state, of.grade.unwrap().grade), (LoadState::Filled, BufferbloatGrade::B));
+    assert_eq!(
+        headline(&of, false, None),
+        (Level::Note, "Under load: delay +32.5 ms mean, +34.9 ms p99: bufferbloat grade B.".to_owned())
+    );
+    assert_eq!(headline(&of, true, Some(Direction::Down)).1.split(' ').next(), Some("Down"));
+}
+
+#[test]
+fn the_clock_estimate_under_load_is_not_used() {
+    // Under load the requests of the probes wait for 60 ms: the estimate is wrong by 30 ms.
+    let (idle, mut loaded) =
+        (phase_with(0, 77 * MS, quiet), phase_with(25 * SECOND, 77 * MS, |k| quiet(k) + 60 * MS));
+    let clock = &mut loaded.0.clock;
+    (clock.correction_ns, clock.bound_ns) = (Some(107 * MS), Some(40e6));
+    clock.interval_ns = Some([67 * MS, 147 * MS]);
+    let added = effect(&idle, &loaded, &load(vec![stream(9e6, true)])).added.unwrap();
+    assert!((added.median_ns - 60e6).abs() < 0.1e6, "{added:?}");
+}
+
+#[test]
+fn clocks_that_drift_are_followed_and_their_error_is_stated() {
+    // 40 ppm: 0.4 ms in each phase, and 1 ms from one to the other.
+    let drift = |begin: i64| move |k: i64| quiet(k) + (begin + k * 20 * MS) / 25_000;
+    let (idle, loaded) = (phase(0, drift(0)), phase(25 * SECOND, drift(25 * SECOND)));
+    let added = effect(&idle, &loaded, &load(vec![stream(9e6, true)])).added.unwrap();
+    assert!(added.median_ns.abs() <= added.clock_error_ns, "{added:?}");
+    assert!((added.drift_ns - 1e6).abs() < 0.2e6 && added.clock_error_ns < 1e6, "{added:?}");
+}
+
+#[test]
+fn a_clock_that_was_set_between_the_phases_gives_no_grade_of_the_step() {
+    let (idle, loaded) = (phase_with(0, 0, quiet), phase_with(25 * SECOND, 700 * MS, |k| quiet(k) + 40 * MS));
+    let of = effect(&idle, &loaded, &load(vec![stream(9e6, true)]));
+    let added = of.added.unwrap();
+    assert!((added.median_ns - 40e6).abs() <= added.clock_error_ns, "{added:?}");
+    assert!(added.clock_error_ns >= 10e6, "both estimates are as good as their probes: {added:?}");
+}
+
+#[test]
+fn a_load_that_did_not_load_is_named_and_gives_no_grade() {
+    let (idle, loaded) = (phase(0, quiet), phase(25 * SECOND, quiet));
+    let of = |stream: LoadStream| effect(&idle, &loaded, &load(vec![stream]));
+    let failed = LoadStream { failure: Some("gone".into()), ..stream(9e6, true) };
+    let unknown = LoadStream { received_bps: None, filled: None, ..stream(0.0, false) };
+    let down = LoadStream { direction: Direction::Down, ..stream(9e6, true) };
+    for (load, state, said) in [
+        (stream(0.0, true), LoadState::Nothing, "nothing of the load arrived"),
+        (failed, LoadState::EndedEarly, "the load ended before the test"),
+        (down, LoadState::OtherDirection, "the load was in the other direction"),
+    ] {
+        let of = of(load);
+        assert_eq!((of.state, of.grade, of.added), (state, None, None));
+        let (level, text) = headline(&of, false, None);
+        assert!(level == Level::Note && text.contains(said) && text.len() < 78, "{text}");
+        assert!(of.no_grade.is_some());
+    }
+    for (load, state) in [(unknown, LoadState::Unknown), (stream(1e6, false), LoadState::NotFilled)] {
+        let of = of(load);
+        assert_eq!((of.state, of.grade), (state, None));
+        let (_, text) = headline(&of, false, None);
+        assert!(!text.contains("grade") && ungraded(&of).is_some_and(|why| why.contains("load")), "{text}");
+    }
+}
+
+#[test]
+fn grades_are_those_of_their_source() {
+    let names = [0.0, 4.9, 5.0, 29.9, 30.0, 59.9, 60.0, 199.9, 200.0, 399.9, 400.0, 5000.0];
+    let names = names.map(|ms| BufferbloatGrade::of(ms * 1e6).name());
+    assert_eq!(names, ["A+", "A+", "A", "A", "B", "B", "C", "C", "D", "D", "F", "F"]);
+    assert_eq!(BufferbloatGrade::of(-3e6).name(), "A+");
+    assert_eq!(serde_json::to_value(BufferbloatGrade::APlus).unwrap(), "A+");
+}
