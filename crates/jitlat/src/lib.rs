@@ -3,7 +3,7 @@
 //! crates. It is a library only for the command's own tests: no other program should use it.
 //!
 //! * [`root`] – the commands; [`help`] – what `-h` shows of them; [`modes`] – options that a mode refuses; [`options`] – groups of options that commands share, and the settings they make
-//! * [`mod@test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], [`doctor`], [`demo`], [`serve`] – one command
+//! * [`mod@test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], `rpm`, [`doctor`], [`demo`], [`serve`] – one command
 //!   or mode each
 //! * [`analyze`], [`mod@export`], [`compare`] – saved tests; [`mod@archive`] – years of them; [`spp`], [`tcp`] – captured
 //!   traffic
@@ -44,6 +44,8 @@ mod path;
 mod ping;
 mod policy;
 mod root;
+#[cfg(feature = "rpm")]
+mod rpm;
 mod serve;
 mod spp;
 mod sweep;
@@ -59,6 +61,8 @@ use without::archive;
 use without::live;
 #[cfg(not(feature = "web"))]
 use without::monitor;
+#[cfg(not(feature = "rpm"))]
+use without::rpm;
 #[cfg(not(feature = "web"))]
 use without::web;
 
@@ -80,6 +84,7 @@ pub fn run() -> ExitCode {
         Some(Command::Test(args)) => test::run(&args),
         Some(Command::Ping(args)) => ping::run(&args),
         Some(Command::Path(args)) => path::run(&args),
+        Some(Command::Rpm(args)) => rpm::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Archive(args)) => archive::run(&args),
         Some(Command::Analyze(args)) => match &args.dataset.dataset {

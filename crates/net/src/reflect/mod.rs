@@ -127,7 +127,7 @@ impl ReflectorContext {
     }
 
     /// Sets the priority of answers on `socket` and returns it. If this fails, logs the reason.
-    fn prefer(&self, socket: &impl AsFd) -> Option<u32> {
+    pub(crate) fn prefer(&self, socket: &impl AsFd) -> Option<u32> {
         match sockets::prefer(socket, self.priority) {
             Ok(()) => self.priority,
             Err(e) => {
