@@ -13,23 +13,20 @@ use crate::sockets;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{Method, Request, Response, StatusCode};
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::policy::{self, Ask, Grant, Service};
 use jitlat_proto::rpm::resources::{LARGE_PATH, SMALL_PATH, TestResources, UPLOAD_PATH, WebUrl};
 use jitlat_proto::rpm::{CONFIG_PATH, LARGE_BYTES, SMALL_BYTES};
 use jitlat_proto::twoway::reflect::Silence;
+use socket2::Socket;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::task::Poll;
 use std::time::Duration;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -73,11 +70,11 @@ impl Reflector for RpmServer {
         let tls = self.certificate.server().map_err(|e: RpmError| io::Error::other(e.to_string()))?;
         let listener = sockets::listen_tcp(at)?;
         let address = listener.local_addr()?;
-        let stop = shared.stop.as_fd().try_clone_to_owned()?;
+        shared.end_waits_on(&Socket::from(listener.try_clone()?))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let serving = ServerState { shared: shared.clone(), tls: TlsAcceptor::from(tls), address };
         let run = Box::new(move || {
-            if let Err(error) = runtime.block_on(accept(listener, stop, Arc::new(serving))) {
+            if let Err(error) = runtime.block_on(accept(listener, Arc::new(serving))) {
                 tracing::error!(%error, "responsiveness tests are no longer answered");
             }
         });
@@ -93,21 +90,17 @@ struct ServerState {
     address: SocketAddr,
 }
 
-/// Accepts connections until `stop` is readable.
-async fn accept(listener: std::net::TcpListener, stop: OwnedFd, serving: Arc<ServerState>) -> io::Result<()> {
+/// Accepts connections until the server stops, which shuts the listener down.
+async fn accept(listener: std::net::TcpListener, serving: Arc<ServerState>) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
-    let stop = AsyncFd::with_interest(stop, Interest::READABLE)?;
+    let shared = &serving.shared;
     loop {
-        let accepted = poll_fn(|cx| {
-            if stop.poll_read_ready(cx).is_ready() {
-                return Poll::Ready(None);
-            }
-            listener.poll_accept(cx).map(Some)
-        });
-        match accepted.await {
-            None => return Ok(()),
-            Some(Ok((stream, peer))) => {
-                let shared = &serving.shared;
+        let accepted = listener.accept().await;
+        if shared.is_stopping() {
+            return Ok(());
+        }
+        match accepted {
+            Ok((stream, peer)) => {
                 match shared.gate.admit(policy::RPM, peer.ip(), Ask::CONNECTION, steady()) {
                     Ok(grant) => {
                         let serving = Arc::clone(&serving);
@@ -124,7 +117,7 @@ async fn accept(listener: std::net::TcpListener, stop: OwnedFd, serving: Arc<Ser
                 }
             }
             // A connection that no longer exists, or a lack of descriptors: the next one may succeed.
-            Some(Err(error)) => {
+            Err(error) => {
                 tracing::debug!(%error, "accepting a connection of a responsiveness test");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -221,10 +214,10 @@ async fn serve(
 /// Answers one request.
 async fn answer(request: Request<RecvStream>, respond: SendResponse<Bytes>, state: Arc<ConnectionState>) {
     let answered = match (request.method(), request.uri().path()) {
-        (&Method::GET, SMALL_PATH) => small(respond, &state).await,
+        (&Method::GET, SMALL_PATH) => small(respond, &state),
         (&Method::GET, LARGE_PATH) => large(respond, &state).await,
         (&Method::POST, UPLOAD_PATH) => upload(request.into_body(), respond, &state).await,
-        (&Method::GET, CONFIG_PATH) => configuration(&request, respond, &state).await,
+        (&Method::GET, CONFIG_PATH) => configuration(&request, respond, &state),
         (_, SMALL_PATH | LARGE_PATH | UPLOAD_PATH | CONFIG_PATH) => {
             refuse(respond, StatusCode::METHOD_NOT_ALLOWED)
         }
@@ -256,14 +249,14 @@ fn refuse(mut respond: SendResponse<Bytes>, status: StatusCode) -> Result<(), h2
     respond.send_response(head, true).map(drop)
 }
 
-async fn small(mut respond: SendResponse<Bytes>, state: &ConnectionState) -> Result<(), h2::Error> {
+fn small(mut respond: SendResponse<Bytes>, state: &ConnectionState) -> Result<(), h2::Error> {
     // Counted without waiting: a delay would be in the result.
     let _ = state.serving.shared.take(state.peer.ip(), SMALL_BYTES, steady());
     let mut stream = respond.send_response(head(StatusCode::OK, BYTES, None), false)?;
     stream.send_data(data().slice(..SMALL_BYTES), true)
 }
 
-async fn configuration(
+fn configuration(
     request: &Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
     state: &ConnectionState,
@@ -274,9 +267,15 @@ async fn configuration(
         Some(url) => url.authority(),
         None => state.serving.address.to_string(),
     };
-    audit::accepted(policy::RPM, state.peer, "a responsiveness test");
     let document = Bytes::from(TestResources::document(&authority));
-    state.await_turn(document.len()).await;
+    if let Err(wait) = state.serving.shared.take(state.peer.ip(), document.len(), steady()) {
+        audit::refused(policy::RPM, state.peer, "the client's rate is used up");
+        let mut head = Response::new(());
+        *head.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        head.headers_mut().insert(RETRY_AFTER, (wait.0.max(0).unsigned_abs() / 1_000_000_000 + 1).into());
+        return respond.send_response(head, true).map(drop);
+    }
+    audit::accepted(policy::RPM, state.peer, "a responsiveness test");
     let head = head(StatusCode::OK, "application/json", Some(document.len() as u64));
     respond.send_response(head, false)?.send_data(document, true)
 }
