@@ -150,3 +150,167 @@ fn limits_of_a_client_hold() {
     policy.service(policy::RPM).client.duration = Some(Span(1));
     assert!(measure(&run(policy).client(&[])).is_err());
 }
+
+/// Answer of a server that breaks rules: status, headers, and a body of this length.
+type Answer = (u16, &'static [(&'static str, &'static str)], Body);
+
+#[derive(Clone)]
+enum Body {
+    Text(String),
+    /// So many bytes.
+    Bytes(usize),
+    /// Bytes without end.
+    Endless,
+}
+
+/// Starts a server whose answers to each path are those of `answer`; it ends with the process.
+fn start(alpn: &[u8], answer: fn(&str, SocketAddr) -> Answer) -> SocketAddr {
+    let certificate = ServerCertificate::self_made(vec!["localhost".to_owned()]).unwrap();
+    let mut tls = (*certificate.server().unwrap()).clone();
+    tls.alpn_protocols = vec![alpn.to_vec()];
+    let tls = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(tls));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            while let Ok((stream, _)) = listener.accept().await {
+                let tls = tls.clone();
+                tokio::spawn(async move {
+                    let Ok(stream) = tls.accept(stream).await else { return };
+                    let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+                    while let Some(Ok((request, mut respond))) = connection.accept().await {
+                        let (status, headers, body) = answer(request.uri().path(), address);
+                        let mut head = http::Response::builder().status(status);
+                        for (name, value) in headers {
+                            head = head.header(*name, *value);
+                        }
+                        let Ok(mut stream) = respond.send_response(head.body(()).unwrap(), false) else {
+                            return;
+                        };
+                        tokio::spawn(async move {
+                            let piece = || bytes::Bytes::from(vec![b'x'; 16 << 10]);
+                            match body {
+                                Body::Text(text) => drop(stream.send_data(text.into(), true)),
+                                Body::Bytes(n) => drop(stream.send_data(vec![0; n].into(), true)),
+                                Body::Endless => loop {
+                                    stream.reserve_capacity(16 << 10);
+                                    let wait =
+                                        std::future::poll_fn(|cx| load::poll_capacity(&mut stream, cx));
+                                    let Ok(n) = wait.await else { return };
+                                    let piece = piece().slice(..n.min(16 << 10));
+                                    if stream.send_data(piece, false).is_err() {
+                                        return;
+                                    }
+                                },
+                            }
+                        });
+                    }
+                });
+            }
+        });
+    });
+    address
+}
+
+/// Measures a download from a server that breaks rules; returns the error, or how the stage ended.
+fn outcome(alpn: &[u8], answer: fn(&str, SocketAddr) -> Answer) -> String {
+    let address = start(alpn, answer);
+    let client = RpmClient {
+        url: WebUrl::of_configuration(&address.to_string()).unwrap(),
+        stages: vec![LoadDirections::Down],
+        parameters: RpmParameters { time_limit: Span::seconds(2), ..RpmParameters::default() },
+        trust: Trust::Anyone,
+        family: None,
+    };
+    match measure(&client) {
+        Ok(measured) => format!("{:?}", measured.stages[0].end),
+        Err(e) => e.to_string(),
+    }
+}
+
+fn document(address: SocketAddr) -> Body {
+    Body::Text(jitlat_proto::rpm::resources::TestResources::document(&address.to_string()))
+}
+
+const OK: &[(&str, &str)] = &[];
+
+#[test]
+fn servers_that_break_rules_are_named_and_left() {
+    let cases: [(&[u8], fn(&str, SocketAddr) -> Answer, &str); 9] = [
+        (b"http/1.1", |_, at| (200, OK, document(at)), "HTTP/2"),
+        (ALPN, |_, _| (302, &[("location", "https://192.0.2.1/")], Body::Bytes(0)), "redirection"),
+        (ALPN, |_, at| (200, &[("content-encoding", "gzip")], document(at)), "Content-Encoding"),
+        (ALPN, |_, _| (200, OK, Body::Endless), "too many"),
+        (ALPN, |_, _| (200, OK, Body::Text("{}".to_owned())), "missing field"),
+        (ALPN, |_, _| (503, OK, Body::Bytes(0)), "overloaded"),
+        // The small object has no end.
+        (
+            ALPN,
+            |path, at| match path {
+                "/.well-known/nq" => (200, OK, document(at)),
+                _ => (200, OK, Body::Endless),
+            },
+            "too many",
+        ),
+        // The large object is small.
+        (
+            ALPN,
+            |path, at| match path {
+                "/.well-known/nq" => (200, OK, document(at)),
+                _ => (200, OK, Body::Bytes(1)),
+            },
+            "too few",
+        ),
+        (
+            ALPN,
+            |path, at| match path {
+                "/.well-known/nq" => (200, OK, document(at)),
+                "/large" => (429, OK, Body::Bytes(0)),
+                _ => (200, OK, Body::Bytes(1)),
+            },
+            "overloaded",
+        ),
+    ];
+    std::thread::scope(|scope| {
+        for (alpn, answer, expected) in cases {
+            scope.spawn(move || {
+                let outcome = outcome(alpn, answer);
+                assert!(outcome.contains(expected), "{expected}: {outcome}");
+            });
+        }
+    });
+    // Nothing listens here any more.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let client = RpmClient {
+        url: WebUrl::of_configuration(&closed.to_string()).unwrap(),
+        stages: vec![LoadDirections::Down],
+        parameters: RpmParameters::default(),
+        trust: Trust::Anyone,
+        family: None,
+    };
+    assert!(matches!(measure(&client), Err(RpmError::Connect { .. })));
+}
+
+#[test]
+fn connections_that_say_nothing_do_not_keep_others_out() {
+    let mut policy = unlimited();
+    policy.service(policy::RPM).total.connections = Some(20);
+    policy.service(policy::RPM).client.connections = Some(20);
+    let server = run(policy);
+    let connect = || {
+        crate::sockets::connect_tcp(
+            Some([127, 0, 0, 2].into()),
+            server.address(),
+            std::time::Duration::from_secs(20),
+            || false,
+        )
+    };
+    let silent: Vec<_> = (0..20).map(|_| connect().unwrap()).collect();
+    // Silent connections of a client that has more than others are removed when others need them.
+    let measured =
+        jitlat_waiting::within(std::time::Duration::from_secs(60), || measure(&server.client(&[])).is_ok());
+    assert!(measured, "{} silent connections", silent.len());
+}
