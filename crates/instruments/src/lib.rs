@@ -7,6 +7,7 @@
 //! * [`ping`] – round trips by any of several protocols
 //! * [`path`] – routers on the path, and their treatment of packets
 //! * [`load`] – any of these during background traffic sent by jitlat itself
+//! * [`rpm`] – responsiveness under load against standard HTTPS servers
 //! * [`doctor`] – noise that this host adds to every figure
 //! * [`sweep`] – a test under every combination of some conditions
 //! * [`serve`] – answers tests from other hosts; [`access`] – access rules and keys of its services
@@ -57,6 +58,7 @@ pub mod passive;
 pub mod path;
 pub mod ping;
 mod resolve;
+pub mod rpm;
 pub mod serve;
 mod size_limit;
 pub mod stop;

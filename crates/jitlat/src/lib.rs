@@ -2,9 +2,8 @@
 //! instruments of `jitlat-instruments` and the formats of `jitlat-output`; ARCHITECTURE.md describes the other
 //! crates. It is a library only for the command's own tests: no other program should use it.
 //!
-//! * [`root`] – the commands; [`help`] – the options that `-h` shows; [`modes`] – options that a mode refuses;
-//!   [`options`] – groups of options that commands share, and the settings created from them
-//! * [`mod@test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], [`doctor`], [`demo`], [`serve`] – one command
+//! * [`root`] – the commands; [`help`] – what `-h` shows of them; [`modes`] – options that a mode refuses; [`options`] – groups of options that commands share, and the settings they make
+//! * [`mod@test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], `rpm`, [`doctor`], [`demo`], [`serve`] – one command
 //!   or mode each
 //! * [`analyze`], [`mod@export`], [`compare`] – saved tests; [`mod@archive`] – archives of many tests; [`spp`],
 //!   [`tcp`] – captured traffic
@@ -45,6 +44,8 @@ mod path;
 mod ping;
 mod policy;
 mod root;
+#[cfg(feature = "rpm")]
+mod rpm;
 mod serve;
 mod spp;
 mod sweep;
@@ -60,6 +61,8 @@ use without::archive;
 use without::live;
 #[cfg(not(feature = "web"))]
 use without::monitor;
+#[cfg(not(feature = "rpm"))]
+use without::rpm;
 #[cfg(not(feature = "web"))]
 use without::web;
 
@@ -81,6 +84,7 @@ pub fn run() -> ExitCode {
         Some(Command::Test(args)) => test::run(&args),
         Some(Command::Ping(args)) => ping::run(&args),
         Some(Command::Path(args)) => path::run(&args),
+        Some(Command::Rpm(args)) => rpm::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Archive(args)) => archive::run(&args),
         Some(Command::Analyze(args)) => match &args.dataset.dataset {

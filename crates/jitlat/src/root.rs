@@ -6,8 +6,8 @@ use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
 use crate::{
-    archive, compare, demo, doctor, export, help, manual, modes, monitor, path, serve, spp, sweep, tcp, test,
-    web,
+    archive, compare, demo, doctor, export, help, manual, modes, monitor, path, rpm, serve, spp, sweep, tcp,
+    test, web,
 };
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -221,6 +221,7 @@ pub enum Command {
     #[command(about = two_way_tests())]
     Ping(Box<PingArgs>),
     Path(path::PathArgs),
+    Rpm(Box<rpm::RpmArgs>),
     /// Answer tests from other hosts
     Serve(Box<serve::ServeArgs>),
     /// Analyse saved logs (the same as `jitlat -f LOG`)

@@ -6,6 +6,7 @@ use crate::interrupt::Signals;
 use crate::options::priority::PriorityArgs;
 use crate::options::protocol::{GivenArgs, add_options};
 use crate::policy::AccessArgs;
+use crate::rpm::RpmServeArgs;
 use anyhow::{Result, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
@@ -25,7 +26,7 @@ use jitlat_output::terminal;
 use jitlat_proto::digest;
 use jitlat_proto::jitlat::{PresharedKeys, ServerLimits};
 use jitlat_proto::policy::file::PolicyFile;
-use jitlat_proto::policy::{self, DIGESTS, ONE_WAY};
+use jitlat_proto::policy::{self, DIGESTS, ONE_WAY, RPM};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -56,6 +57,8 @@ pub struct ServeArgs {
     pub digests: DigestArgs,
     #[command(flatten)]
     pub reflect: ReflectArgs,
+    #[command(flatten)]
+    pub rpm: RpmServeArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
     #[command(flatten)]
@@ -282,10 +285,13 @@ impl ServeArgs {
             },
         };
         let protocols = &self.reflect.protocols;
+        let ips = if self.bind.is_empty() { every_address() } else { self.bind.clone() };
+        let mut reflectors = protocols.reflectors(&access.key_files)?;
+        reflectors.extend(self.rpm.reflector(&ips)?);
         Ok(Serve {
-            ips: if self.bind.is_empty() { every_address() } else { self.bind.clone() },
+            ips,
             one_way: Some(one_way).filter(|_| protocols.wants(ONE_WAY)),
-            reflectors: protocols.reflectors(&access.key_files)?,
+            reflectors,
             digests: self.digests.settings(access.digest_keys, access.policy.is_open(DIGESTS))?,
             policy: access.policy,
             priority: self.priority.priority(),
@@ -316,7 +322,8 @@ impl ServeArgs {
         set(&mut policy.client.bytes, reflect.max_reflect_bandwidth.map(|bits| bits / 8));
         let named = reflect.protocols.only.iter().filter_map(|name| service(name).ok());
         let captures = (!self.digests.capture.is_empty()).then_some(DIGESTS);
-        named.chain(captures).for_each(|service| policy.service(service).off = false);
+        let rpm = self.rpm.is_wanted().then_some(RPM);
+        named.chain(captures).chain(rpm).for_each(|service| policy.service(service).off = false);
         policy.service(DIGESTS).open |= self.digests.capture_without_key;
     }
 }
@@ -342,6 +349,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     if args.access.show_policy {
         let wants = |service| match service {
             DIGESTS => !args.digests.capture.is_empty(),
+            RPM => args.rpm.is_wanted(),
             policy::TEST_PORT => args.reflect.protocols.wants(ONE_WAY),
             _ => args.reflect.protocols.wants(service),
         };

@@ -9,6 +9,7 @@
 //! * [`capture`] – packets captured on an interface or read from a file
 //! * [`digest`] – digests of packets captured on other hosts; [`push`] – sending tests to a collector
 //! * [`client`], [`server`] – the drivers of the two sides of a one-way test
+//! * `rpm`, a feature – responsiveness under load over HTTP/2: client and server
 //! * [`doctor`] – delays that this host adds to every measurement, and their causes
 //! * [`emulator`] – impaired paths for tests and demonstrations
 //! * [`random`] – random bytes of the system; [`key_file`] – files that other users must not be able to
@@ -84,6 +85,8 @@ pub mod push;
 pub mod random;
 pub mod reflect;
 mod ring;
+#[cfg(feature = "rpm")]
+pub mod rpm;
 pub mod server;
 mod sockets;
 pub mod stamp;

@@ -9,7 +9,7 @@
 //!   packets and bytes of each client
 //! * [`twoway`] – code shared by all two-way protocols
 //! * [`stamp`], [`twamp`], [`irtt`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols
-//! * [`iperf3`] – the control protocol of iperf3, as load generator
+//! * [`rpm`] – responsiveness under working conditions, over HTTP/2
 //! * [`owamp`] – the standard one-way protocol; [`amp`] – code that it shares with TWAMP
 //! * [`jitlat`] – the one-way protocol: control conversation (two dialects) and test stream
 //! * [`digest`] – reports of a capture point on another host; [`push`] – tests sent to a collector;
@@ -65,6 +65,7 @@ pub mod path;
 pub mod policy;
 pub mod push;
 pub mod reqresp;
+pub mod rpm;
 mod shares;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;

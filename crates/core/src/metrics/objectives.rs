@@ -62,11 +62,17 @@ impl Y1541 {
 /// Returns round trips per minute from request–response times in ms (metrics §19): 60 000 divided by the mean of the
 /// lower 95 %. The result may only be called RPM if it was measured under the load that the responsiveness draft
 /// requires. `None` without times.
-pub fn responsiveness(mut rtt_ms: Vec<f64>) -> Option<f64> {
-    rtt_ms.sort_by(f64::total_cmp);
-    let keep = (rtt_ms.len() * 95 / 100).max(1);
-    let kept = rtt_ms.get(..keep)?;
-    Some(60_000.0 / (kept.iter().sum::<f64>() / keep as f64))
+pub fn responsiveness(rtt_ms: Vec<f64>) -> Option<f64> {
+    Some(60_000.0 / lower_mean(rtt_ms)?)
+}
+
+/// Returns the mean of the lower 95 % of `values` (metrics §19): the ⌊0.95 n⌋ smallest, at least one. `None` without
+/// values.
+pub fn lower_mean(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let keep = (values.len() * 95 / 100).max(1);
+    let kept = values.get(..keep)?;
+    Some(kept.iter().sum::<f64>() / keep as f64)
 }
 
 #[cfg(test)]

@@ -12,6 +12,10 @@ mod one_way;
 #[allow(dead_code)]
 #[path = "../../examples/ping.rs"]
 mod ping;
+#[cfg(feature = "rpm")]
+#[allow(dead_code)]
+#[path = "../../examples/rpm.rs"]
+mod rpm;
 
 use jitlat_instruments::ping::PingProtocol;
 use jitlat_instruments::ping::protocols::stamp::StampClient;
@@ -47,6 +51,47 @@ fn tests_against_a_host_of_our_own() {
     let round_trips = ping::measure(&host, client).unwrap();
     assert_eq!(up.counts.received, 100);
     assert_eq!(round_trips.counts.received, 100);
+}
+
+#[cfg(feature = "rpm")]
+#[test]
+fn responsiveness_of_a_host_of_our_own() {
+    use jitlat_core::Span;
+    use jitlat_core::record::Moment;
+    use jitlat_instruments::RecordCollector;
+    use jitlat_instruments::rpm::method::RpmParameters;
+    use jitlat_instruments::rpm::{RpmServer, ServerCertificate, Trust};
+
+    let certificate = ServerCertificate::self_made(vec!["localhost".to_owned()]).unwrap();
+    let serve = Serve {
+        ips: vec![own_address().into()],
+        one_way: None,
+        reflectors: vec![Box::new(RpmServer { port: 0, certificate })],
+        policy: Policy::default(),
+        priority: None,
+        one_way_packets: None,
+        digests: None,
+        collect: None,
+    };
+    let serving = serve.start().unwrap();
+    let parameters = RpmParameters {
+        interval: Span::millis(100),
+        max_connections: 2,
+        time_limit: Span::millis(600),
+        ..RpmParameters::default()
+    };
+    let server = serving.reflected()[0].1.to_string();
+    let result = rpm::measure(&server, parameters, Trust::Anyone).unwrap();
+    assert!(result.measured.stages.iter().all(|stage| stage.rpm().is_some_and(f64::is_finite)));
+    // Probes are round trips like those of any other test.
+    let mut records = RecordCollector::default();
+    result.replay(&mut records);
+    let labels: Vec<&str> = result.streams.iter().map(|stream| stream.label.as_str()).collect();
+    assert_eq!(labels[..2], ["idle", "idle, new connections"]);
+    assert!(labels.contains(&"down") && labels.contains(&"up, new connections"), "{labels:?}");
+    assert!(
+        records.records.iter().all(|records| records.iter().all(|r| r.time(Moment::Returned) > r.sent()))
+    );
 }
 
 #[test]

@@ -12,8 +12,8 @@ use jitlat_net::push::{PushConnection, PushIntake, PushReply, PushService, Shelf
 use jitlat_proto::digest::{DigestError, DigestRefusal, Listen};
 use jitlat_proto::jitlat::{PresharedKey, PresharedKeys};
 use jitlat_proto::policy::{
-    COLLECT, DIGESTS, IRTT, LAMP, ONE_WAY, OWAMP, Quota, SERVICES, STAMP, Scope, Service, ServiceRules, TCP,
-    TEST_PORT, TWAMP,
+    COLLECT, DIGESTS, IRTT, LAMP, ONE_WAY, OWAMP, Quota, RPM, SERVICES, STAMP, Scope, Service, ServiceRules,
+    TCP, TEST_PORT, TWAMP,
 };
 use jitlat_proto::push::{About, PushOffer, PushRefusal, SenderEvent, SpoolState};
 use std::net::Ipv4Addr;
@@ -31,12 +31,12 @@ struct Rule {
 
 const NOBODY: &str = "192.0.2.0/24";
 const LOCALHOST: &str = "127.0.0.0/8";
-const WITH_RATES: &[Service] = &[ONE_WAY, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP];
-const WITH_CONNECTIONS: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, TCP, DIGESTS, COLLECT];
+const WITH_RATES: &[Service] = &[ONE_WAY, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP, RPM];
+const WITH_CONNECTIONS: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, TCP, DIGESTS, RPM, COLLECT];
 /// Services with sessions. STAMP has sessions as well, but answers clients without a session, too, without
 /// counting.
 const WITH_SESSIONS: &[Service] = &[ONE_WAY, TWAMP, OWAMP, LAMP, IRTT, DIGESTS, COLLECT];
-const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, OWAMP, IRTT, TCP, DIGESTS, COLLECT];
+const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, OWAMP, IRTT, TCP, DIGESTS, RPM, COLLECT];
 /// The test port is not in lists of rules about a whole client, because the one-way test that leads to it is
 /// refused first.
 const ALSO_BEFORE_THE_TEST_PORT: &[Service] =
@@ -117,7 +117,7 @@ fn rules() -> Vec<Rule> {
         },
         Rule { name: "off", holds: SERVICES, set: |p, service| p.service(service).off = true },
     ];
-    let metered: &[Service] = &[STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP];
+    let metered: &[Service] = &[STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP, RPM];
     let connections = WITH_CONNECTIONS;
     let all = [
         quotas!("packets", packets = 1, of_a_service: WITH_RATES, of_all: metered),
@@ -126,7 +126,7 @@ fn rules() -> Vec<Rule> {
         quotas!("sessions", sessions = 0, of_a_service: WITH_SESSIONS, of_all: ALSO_BEFORE_THE_TEST_PORT),
         quotas!("memory", memory = 1, of_a_service: WITH_SESSIONS, of_all: ALSO_BEFORE_THE_TEST_PORT),
         quotas!("duration", duration = Span(1), of_a_service: WITH_DURATION,
-            of_all: &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, IRTT, TCP, DIGESTS, COLLECT]),
+            of_all: &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, IRTT, TCP, DIGESTS, RPM, COLLECT]),
     ];
     networks.into_iter().chain(all.into_iter().flatten()).collect()
 }
@@ -158,7 +158,7 @@ fn host(ip: Ipv4Addr, service: Service, policy: Policy, elsewhere: bool) -> Serv
             (_, true) => Some(one_way(Some(key()).into())),
             _ => None,
         },
-        reflectors: reflectors.unwrap_or_default(),
+        reflectors: reflectors.unwrap_or_else(|| responsiveness::server(service)),
         policy,
         priority: None,
         one_way_packets: None,
@@ -237,6 +237,7 @@ fn served(service: Service, serve: &Serve) -> bool {
             )
         }),
         COLLECT => serving.collecting().first().is_some_and(|at| push(&host, at.port())),
+        RPM => reflected.first().is_some_and(|(_, at)| responsiveness::is_served(&at.to_string())),
         OWAMP => reflected.first().is_some_and(|(_, at)| owamp(&host, at.port())),
         _ => {
             let protocol = PingProtocol::named(service);
@@ -282,6 +283,65 @@ fn ping(host: &str, protocol: &'static PingProtocol, port: u16) -> bool {
     streams.is_ok_and(|mut streams| streams.remove(0).summary.counts.received >= PACKETS / 2)
 }
 
+/// Client and server of responsiveness tests.
+#[cfg(feature = "rpm")]
+mod responsiveness {
+    use super::{RPM, Service, Span, Stop};
+    use jitlat_instruments::rpm::method::{LoadDirections, RpmParameters};
+    use jitlat_instruments::rpm::{Rpm, RpmServer, ServerCertificate, Trust};
+    use jitlat_instruments::serve::Reflector;
+
+    pub fn server(service: Service) -> Vec<Box<dyn Reflector>> {
+        if service != RPM {
+            return Vec::new();
+        }
+        let certificate = ServerCertificate::self_made(vec!["localhost".to_owned()]).unwrap();
+        vec![Box::new(RpmServer { port: 0, certificate })]
+    }
+
+    /// Returns true if a client downloads more than what leaves before a limit on rates takes effect.
+    pub fn is_served(at: &str) -> bool {
+        let parameters = RpmParameters {
+            interval: Span::millis(100),
+            max_connections: 1,
+            probes_per_second: 2,
+            time_limit: Span::millis(450),
+            ..RpmParameters::default()
+        };
+        let test = Rpm {
+            server: at.to_owned(),
+            stages: vec![LoadDirections::Down],
+            parameters,
+            trust: Trust::Anyone,
+            family: None,
+        };
+        test.run(&Stop::new(), &mut |_| {}).is_ok_and(|result| {
+            let intervals = &result.measured.stages[0].intervals;
+            let bits = |i: &jitlat_instruments::rpm::method::stage::StageInterval| {
+                i.goodput[0].bps * i.duration.as_seconds()
+            };
+            intervals.iter().map(bits).sum::<f64>() > 8.0 * 100_000.0
+        })
+    }
+}
+
+/// Stand-in for builds without responsiveness tests, in which the service is not in [`services`].
+#[cfg(not(feature = "rpm"))]
+mod responsiveness {
+    pub fn server(_: super::Service) -> Vec<Box<dyn jitlat_instruments::serve::Reflector>> {
+        Vec::new()
+    }
+
+    pub fn is_served(_: &str) -> bool {
+        false
+    }
+}
+
+/// Services of this build.
+fn services() -> impl Iterator<Item = &'static Service> {
+    SERVICES.iter().filter(|service| cfg!(feature = "rpm") || **service != RPM)
+}
+
 /// Calls `check` for every service and each part number from 0 to `parts` - 1, each on its own thread and at
 /// its own address.
 fn walk(parts: usize, check: impl Fn(Service, Ipv4Addr, usize) + Sync) {
@@ -289,9 +349,7 @@ fn walk(parts: usize, check: impl Fn(Service, Ipv4Addr, usize) + Sync) {
     static ADDRESSES: AtomicU8 = AtomicU8::new(1);
     let [_, _, high, low] = std::process::id().to_be_bytes();
     std::thread::scope(|threads| {
-        for (&service, part) in
-            SERVICES.iter().flat_map(|service| (0..parts).map(move |part| (service, part)))
-        {
+        for (&service, part) in services().flat_map(|service| (0..parts).map(move |part| (service, part))) {
             let (check, k) = (&check, ADDRESSES.fetch_add(1, Ordering::Relaxed));
             threads.spawn(move || check(service, Ipv4Addr::new(127, 208 | high & 15, low, k), part));
         }

@@ -9,6 +9,7 @@
 pub mod archive;
 pub mod live;
 pub mod monitor;
+pub mod rpm;
 pub mod web;
 
 use clap::Args;

@@ -54,9 +54,9 @@ fn a_server_with_every_service_is_idle_without_clients() {
     let Some(lab) = lab("a_server_with_every_service_is_idle_without_clients") else { return };
     lab.cable().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let line = "serve --capture lo --capture-without-key --late-packets packets";
+    let line = "serve --capture lo --capture-without-key --late-packets packets --rpm";
     let server = Running::start(Place::In(&lab.server).jitlat(folder.path(), line));
-    for port in [2666, 2668, 2669, 861, 862] {
+    for port in [2666, 2668, 2669, 4043, 861, 862] {
         wait_for_port(&lab.server, port);
     }
     becomes_idle(line, server);

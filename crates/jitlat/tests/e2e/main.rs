@@ -33,6 +33,7 @@ mod path;
 mod paths;
 mod priority;
 mod queues;
+mod responsiveness;
 mod router;
 mod screen;
 mod two_way;

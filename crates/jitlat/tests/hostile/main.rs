@@ -19,6 +19,7 @@ mod honest;
 mod irtt;
 mod lamp;
 mod owamp;
+mod rpm;
 mod stamp;
 mod tcp;
 mod twamp;

@@ -7,6 +7,7 @@ use jitlat_core::path::Path as NetworkPath;
 use jitlat_output::along::CurveDocument;
 use jitlat_output::checkup::DoctorDocument;
 use jitlat_output::phases::PhasesDocument;
+use jitlat_output::rpm::RpmDocument;
 use jitlat_output::sweep::SweepDocument;
 use jitlat_store::json::SummaryDocument;
 use jitlat_store::passive::{CaptureDocument, OnePointDocument, SppDocument, TcpDocument};
@@ -26,7 +27,7 @@ struct Published {
     schema: fn() -> Schema,
 }
 
-const PUBLISHED: [Published; 15] = [
+const PUBLISHED: [Published; 16] = [
     Published {
         name: "summary",
         about: "What --json of a test or an analysis writes: the summary of one direction, of both, or of several runs. See \
@@ -82,6 +83,11 @@ const PUBLISHED: [Published; 15] = [
         name: "phases",
         about: "What a test with --load and --json writes: the test idle, then under load. See sweep.md.",
         schema: schema_of::<PhasesDocument<'_>>,
+    },
+    Published {
+        name: "rpm",
+        about: "What jitlat rpm --json writes. See rpm.md.",
+        schema: schema_of::<RpmDocument<'_>>,
     },
     Published {
         name: "sweep",

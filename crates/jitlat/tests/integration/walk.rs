@@ -119,7 +119,8 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let host = network::own_address().to_string();
-        let server = Server::start(&host, "jitlat,stamp,twamp,lamp,irtt,tcp,owamp", &[]);
+        let server =
+            Server::start(&host, "jitlat,stamp,twamp,lamp,irtt,tcp,owamp", &["--rpm", "--rpm-port", "0"]);
         let scene = Scene { host, server, folder: tempfile::tempdir().unwrap() };
         let make = |line: &str| {
             let output = scene.command(line, scene.folder.path()).output().unwrap();
@@ -166,6 +167,7 @@ impl Scene {
             .replace("{IRTT}", self.server.port(4))
             .replace("{REQRESP}", self.server.port(5))
             .replace("{OWAMP}", self.server.port(6))
+            .replace("{RPM}", self.server.port(7))
     }
 
     fn command(&self, line: &str, folder: &Path) -> Process {

@@ -19,7 +19,9 @@ impl Server {
             command.args([&format!("--{protocol}-port"), "0"]);
         }
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let listening = listening::wait_until_listening(&mut child, only.split(',').count());
+        let services =
+            only.split(',').count() + arguments.iter().filter(|option| **option == "--rpm").count();
+        let listening = listening::wait_until_listening(&mut child, services);
         Server { child, listening }
     }
 

@@ -120,14 +120,14 @@ impl ReflectorContext {
 
     /// Makes receive calls on `socket` return once reflectors must stop, so that no separate wait is needed
     /// before each call.
-    fn end_waits_on(&self, socket: &Socket) -> io::Result<()> {
+    pub(crate) fn end_waits_on(&self, socket: &Socket) -> io::Result<()> {
         let socket = socket.try_clone()?.into();
         self.waited.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
         Ok(())
     }
 
     /// Sets the priority of answers on `socket` and returns it. If this fails, logs the reason.
-    fn prefer(&self, socket: &impl AsFd) -> Option<u32> {
+    pub(crate) fn prefer(&self, socket: &impl AsFd) -> Option<u32> {
         match sockets::prefer(socket, self.priority) {
             Ok(()) => self.priority,
             Err(e) => {

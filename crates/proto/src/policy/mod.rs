@@ -59,12 +59,15 @@ pub const TCP: Service = "tcp";
 /// Packet digests.
 pub const DIGESTS: Service = "digests";
 
+/// Responsiveness tests: HTTP/2 connections.
+pub const RPM: Service = "rpm";
+
 /// Collector: tests that hosts push to it.
 pub const COLLECT: Service = "collect";
 
 /// All services. A new protocol needs an entry in this list, and cases in the test of all rules.
 pub const SERVICES: &[Service] =
-    &[ONE_WAY, TEST_PORT, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP, DIGESTS, COLLECT];
+    &[ONE_WAY, TEST_PORT, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP, DIGESTS, RPM, COLLECT];
 
 /// Networks that are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -130,6 +133,10 @@ impl Default for Policy {
             },
             ..ServiceRules::default()
         };
+        let with_duration = |mut rules: ServiceRules, longest: Span| {
+            rules.client.duration = Some(longest);
+            rules
+        };
         Policy {
             networks: Networks::default(),
             client: Quota {
@@ -152,6 +159,8 @@ impl Default for Policy {
                 (TCP, rules(Some((64, 16)), None)),
                 // A session is a capture. Connections that do not request a capture end soon.
                 (DIGESTS, rules(Some((64, 8)), Some((4, 2)))),
+                // A client loads the path with up to 32 connections, and each foreign probe is a connection.
+                (RPM, with_duration(rules(Some((512, 160)), None), Span::seconds(300))),
                 // A session is a host that has proved its key. Several hosts may share an address.
                 (COLLECT, rules(Some((256, 64)), Some((128, 32)))),
             ]

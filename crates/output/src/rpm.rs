@@ -1,0 +1,801 @@
+//! [`RpmReport`]: report of a measurement of responsiveness.
+
+use crate::error::Result;
+use crate::report::{AnalysedStream, PROGRAM, Report, ReportTable};
+use crate::screen;
+use jitlat_core::analysis::Options;
+use jitlat_core::answer::Severity;
+use jitlat_core::distribution::Percent;
+use jitlat_core::distribution::sample::Sample;
+use jitlat_core::summary::Summary;
+use jitlat_core::units::{bit_rate, eng3, eng4, eng4_f64};
+use jitlat_core::{Direction, Span};
+use jitlat_instruments::rpm::RpmResult;
+use jitlat_instruments::rpm::method::score::{RpmClass, TrimmedMeans};
+use jitlat_instruments::rpm::method::stage::{
+    AnsweredProbe, Goodput, ProbeCounts, ProbeTimes, StageEnd, StageInterval, StageOutcome,
+};
+use jitlat_instruments::rpm::method::{DRAFT, LoadDirections};
+use jitlat_instruments::{Analyses, RecordCollector};
+use jitlat_report::Section;
+use jitlat_report::figure::{Axis, AxisUnit, Figure, Mark, MarkSeries, Tone};
+use jitlat_report::text::screen::{Relation, Screen, ScreenStream};
+use jitlat_report::text::{Page, TextOptions};
+use serde::Serialize;
+use serde_json::Value;
+
+/// Report of a measurement of responsiveness: the score of each stage, and the probes as streams of round trips.
+pub struct RpmReport {
+    result: RpmResult,
+    runs: Vec<AnalysedStream>,
+    section: Section,
+}
+
+impl RpmReport {
+    /// Creates the report of `result`, whose streams are analysed with `options`.
+    pub fn new(result: RpmResult, options: Options) -> RpmReport {
+        let (mut analyses, mut collected) = (Analyses::new(options), RecordCollector::default());
+        let mut observers: [&mut dyn jitlat_instruments::Observer; 2] = [&mut analyses, &mut collected];
+        result.replay(&mut observers);
+        let labels = result.streams.iter().map(|stream| stream.label.clone());
+        let mut records = collected.records.into_iter();
+        let runs: Vec<AnalysedStream> = analyses
+            .finish()
+            .into_iter()
+            .zip(labels)
+            .map(|(analysed, label)| AnalysedStream {
+                label,
+                records: records.next().unwrap_or_default(),
+                ..analysed.into()
+            })
+            .collect();
+        let mut report = RpmReport { result, runs, section: Section::default() };
+        report.section = report.make_section();
+        report
+    }
+
+    /// Returns the streams: two of each stage and of the idle path, of probes on shared and on new connections.
+    pub fn runs(&self) -> &[AnalysedStream] {
+        &self.runs
+    }
+
+    /// Returns the stages.
+    pub fn stages(&self) -> &[StageOutcome] {
+        &self.result.measured.stages
+    }
+
+    /// Returns the streams of probes during a load.
+    pub fn loaded(&self) -> impl Iterator<Item = &AnalysedStream> {
+        let is_loaded = |run: &&AnalysedStream| !run.label.starts_with(IDLE);
+        self.runs.iter().filter(is_loaded)
+    }
+
+    /// Returns the severity: that of the stage with the fewest round trips per minute.
+    pub fn severity(&self) -> Severity {
+        let of = |stage: &StageOutcome| severity(stage.rpm());
+        self.stages().iter().map(of).max_by_key(|severity| severity.doubt()).unwrap_or(Severity::Unknown)
+    }
+
+    /// Returns the results of all stages in one sentence.
+    pub fn headline(&self) -> String {
+        let mut parts: Vec<String> = self.stages().iter().map(in_words).collect();
+        if let Some(idle) = idle_round_trip(&self.result.measured.idle) {
+            parts.push(format!("{} when idle", eng3(idle)));
+        }
+        format!("Responsiveness: {}.", parts.join("; "))
+    }
+
+    /// Returns the verdict in one line.
+    pub fn line(&self) -> String {
+        self.headline() + "\n"
+    }
+
+    /// Returns the report on one screen.
+    pub fn one_screen(&self) -> String {
+        screen::finished_without_figures(self.screen())
+    }
+
+    fn screen(&self) -> Screen {
+        let result = &self.result;
+        let own = self.runs.iter().zip(&result.streams).filter(|(_, stream)| stream.is_own);
+        let streams: Vec<ScreenStream<'_>> = own
+            .map(|(run, _)| ScreenStream { label: &run.label, summary: &run.summary, samples: &run.samples })
+            .collect();
+        let mut screen =
+            Screen::new(&streams, Relation::Load).led_by(self.severity().into(), &self.headline());
+        for stage in result.measured.stages.iter().rev() {
+            screen = screen.noting(&goodput_line(stage));
+        }
+        screen
+    }
+
+    fn make_section(&self) -> Section {
+        let result = &self.result;
+        let rows = result.measured.stages.iter().map(|stage| {
+            let means = &stage.means;
+            let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), eng4_f64);
+            let rpm = |rpm: Option<f64>| rpm.map_or_else(|| "-".to_owned(), |rpm| format!("{rpm:.0}"));
+            vec![
+                stage.load.name().to_owned(),
+                rpm(stage.rpm()),
+                stage.confidence.name().to_owned(),
+                time(means.tcp_ns),
+                time(means.tls_ns),
+                time(means.http_ns),
+                time(means.self_ns),
+                goodput(&stage.goodput),
+                stage.goodput_confidence.name().to_owned(),
+            ]
+        });
+        let columns = ["load", "RPM", "confidence", "TCP", "TLS", "HTTP", "self", "goodput", "confidence"];
+        let figures = result.measured.stages.iter().filter_map(|stage| course(stage)).collect();
+        Section {
+            title: "Responsiveness under load".to_owned(),
+            what: format!(
+                "{} at {}, HTTP/2, TLS {}",
+                result.url, result.measured.server, result.measured.tls_version
+            ),
+            screen: Some(self.screen()),
+            remarks: remarks(result),
+            columns: columns.map(str::to_owned).to_vec(),
+            rows: rows.collect(),
+            figures,
+        }
+    }
+
+    /// Returns the full report.
+    pub fn page(&self, options: &TextOptions) -> String {
+        let result = &self.result;
+        let mut page = Page::new(options);
+        page.line(&format!(
+            "responsiveness of {} ({}): HTTP/2, TLS {}, {DRAFT}",
+            result.url, result.measured.server, result.measured.tls_version
+        ));
+        page.heading("Idle");
+        terms(&mut page, &result.measured.idle.iter().collect::<Vec<_>>(), &means_of(&result.measured.idle));
+        for stage in &result.measured.stages {
+            page.heading(&format!("Load {}", stage.load.name()));
+            page.item(&in_words(stage));
+            page.item(&goodput_line(stage));
+            if let (Some(foreign), Some(own)) = (stage.means.foreign_rpm(), stage.means.self_rpm()) {
+                page.item(&format!(
+                    "{foreign:.0} RPM on new connections, {own:.0} RPM on load-generating connections"
+                ));
+            }
+            let counted: Vec<&AnsweredProbe> =
+                stage.probes.iter().filter(|probe| probe.began >= stage.counted_from).collect();
+            terms(&mut page, &counted, &stage.means);
+            page.item(&format!("probes: foreign {}; self {}", counts(&stage.foreign), counts(&stage.own)));
+            intervals(&mut page, stage);
+        }
+        page.heading("Method");
+        for remark in remarks(result) {
+            page.item(&remark);
+        }
+        page.blank();
+        page.lead(self.severity().into(), &self.headline());
+        page.finish()
+    }
+}
+
+impl Report for RpmReport {
+    fn json(&self) -> Result<Value> {
+        Ok(serde_json::to_value(RpmDocument::new(self))?)
+    }
+
+    fn streams(&self) -> &[AnalysedStream] {
+        &self.runs
+    }
+
+    fn table(&self) -> Option<ReportTable> {
+        let measured = &self.result.measured;
+        let idle = measured.idle.iter().map(|probe| (IDLE, probe, None));
+        let loaded = measured.stages.iter().flat_map(|stage| {
+            let counts = |probe: &AnsweredProbe| Some(probe.began >= stage.counted_from);
+            stage.probes.iter().map(move |probe| (stage.load.name(), probe, counts(probe)))
+        });
+        let line = |(load, probe, counted): (&str, &AnsweredProbe, Option<bool>)| {
+            let (kind, tcp, tls, http) = match probe.times {
+                ProbeTimes::Foreign(times) => ("foreign", Some(times.tcp), times.tls, times.http),
+                ProbeTimes::Own(time) => ("self", None, None, time),
+            };
+            let time = |span: Option<Span>| span.map_or_else(String::new, |span| span.0.to_string());
+            let cell = |name: &str, value: String| (name.to_owned(), value);
+            vec![
+                cell("load", load.to_owned()),
+                cell("probe", kind.to_owned()),
+                cell("began_ns", measured.wall(probe.began).0.to_string()),
+                cell("tcp_ns", time(tcp)),
+                cell("tls_ns", time(tls)),
+                cell("http_ns", time(Some(http))),
+                cell("counted", counted.map_or_else(String::new, |counted| counted.to_string())),
+            ]
+        };
+        Some(idle.chain(loaded).map(line).collect())
+    }
+
+    fn section(&self) -> Option<&Section> {
+        Some(&self.section)
+    }
+}
+
+/// Name of the streams without load.
+const IDLE: &str = "idle";
+
+fn severity(rpm: Option<f64>) -> Severity {
+    match rpm.map(RpmClass::of) {
+        Some(RpmClass::Excellent | RpmClass::Good) => Severity::Good,
+        Some(RpmClass::Fair) => Severity::Fair,
+        Some(RpmClass::Poor) => Severity::Poor,
+        None => Severity::Unknown,
+    }
+}
+
+/// Describes the score of a stage: "down 612 RPM, fair (98 ms per round trip), high confidence".
+fn in_words(stage: &StageOutcome) -> String {
+    let load = match stage.load {
+        LoadDirections::Both => "down and up at once",
+        load => load.name(),
+    };
+    match stage.rpm() {
+        Some(rpm) => format!(
+            "{load} {rpm:.0} RPM, {} ({} per round trip, {} confidence)",
+            RpmClass::of(rpm).name(),
+            eng3(60e9 / rpm),
+            stage.confidence.name()
+        ),
+        None => format!("{load} unknown{}", failure(stage)),
+    }
+}
+
+/// Returns the reason why a stage ended early, after a comma; empty if it did not.
+fn failure(stage: &StageOutcome) -> String {
+    match &stage.end {
+        StageEnd::Stable | StageEnd::TimeLimit => String::new(),
+        StageEnd::Interrupted => ", stopped early".to_owned(),
+        StageEnd::Failed(why) => format!(", ended early: {why}"),
+    }
+}
+
+fn goodput(all: &[Goodput]) -> String {
+    let of = |g: &Goodput| match all.len() {
+        1 => bit_rate(g.average_bps),
+        _ => format!("{} {}", direction(g.direction), bit_rate(g.average_bps)),
+    };
+    all.iter().map(of).collect::<Vec<_>>().join(", ")
+}
+
+fn direction(direction: Direction) -> &'static str {
+    if direction == Direction::Up { "up" } else { "down" }
+}
+
+fn goodput_line(stage: &StageOutcome) -> String {
+    let connections: usize = stage.goodput.iter().map(|g| g.connections).sum();
+    format!(
+        "load {}: {} over {connections} connections, {} confidence, {} of load{}",
+        stage.load.name(),
+        goodput(&stage.goodput),
+        stage.goodput_confidence.name(),
+        eng3(stage.duration.0 as f64),
+        failure(stage)
+    )
+}
+
+fn counts(of: &ProbeCounts) -> String {
+    let mut text = format!("{} sent, {} answered", of.sent, of.answered);
+    for (n, what) in [(of.outstanding(), "not answered yet"), (of.failed, "failed"), (of.skipped, "skipped")]
+    {
+        if n > 0 {
+            text += &format!(", {n} {what}");
+        }
+    }
+    text
+}
+
+/// Splits probes into the times of their parts, in ns.
+struct Terms {
+    tcp: Vec<i64>,
+    tls: Vec<i64>,
+    http: Vec<i64>,
+    own: Vec<i64>,
+}
+
+impl Terms {
+    fn of<'a>(probes: impl Iterator<Item = &'a AnsweredProbe>) -> Terms {
+        let mut terms = Terms { tcp: Vec::new(), tls: Vec::new(), http: Vec::new(), own: Vec::new() };
+        for probe in probes {
+            match probe.times {
+                ProbeTimes::Foreign(times) => {
+                    terms.tcp.push(times.tcp.0);
+                    terms.tls.extend(times.tls.map(|tls| tls.0));
+                    terms.http.push(times.http.0);
+                }
+                ProbeTimes::Own(time) => terms.own.push(time.0),
+            }
+        }
+        terms
+    }
+
+    fn named(&self) -> [(&'static str, &[i64]); 4] {
+        [
+            ("TCP handshake", &self.tcp),
+            ("TLS, per round trip", &self.tls),
+            ("HTTP, new", &self.http),
+            ("HTTP, load", &self.own),
+        ]
+    }
+}
+
+fn means_of(probes: &[AnsweredProbe]) -> TrimmedMeans {
+    let foreign: Vec<_> = probes
+        .iter()
+        .filter_map(|probe| match probe.times {
+            ProbeTimes::Foreign(times) => Some(times),
+            ProbeTimes::Own(_) => None,
+        })
+        .collect();
+    let own: Vec<Span> = probes
+        .iter()
+        .filter_map(|probe| match probe.times {
+            ProbeTimes::Foreign(_) => None,
+            ProbeTimes::Own(time) => Some(time),
+        })
+        .collect();
+    TrimmedMeans::of(&foreign, &own)
+}
+
+/// Returns the time of a round trip on the idle path, in ns: the mean that the score of these probes corresponds to.
+fn idle_round_trip(probes: &[AnsweredProbe]) -> Option<f64> {
+    means_of(probes).rpm().map(|rpm| 60e9 / rpm)
+}
+
+const SHOWN: [Percent; 4] = [Percent(50_000), Percent(90_000), Percent(95_000), Percent(99_000)];
+
+/// Adds a table of the times of `probes`.
+fn terms(page: &mut Page, probes: &[&AnsweredProbe], means: &TrimmedMeans) {
+    let terms = Terms::of(probes.iter().copied());
+    let trimmed = [means.tcp_ns, means.tls_ns, means.http_ns, means.self_ns];
+    page.line(&format!(
+        "    {:<20} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "", "n", "best 95 %", "50 %", "90 %", "99 %", "max"
+    ));
+    for ((name, times), trimmed) in terms.named().into_iter().zip(trimmed) {
+        let Some(trimmed) = trimmed else { continue };
+        let sample = Sample::new(times.iter().copied());
+        let at = |p: Percent| sample.edf(p).map_or_else(|| "-".to_owned(), eng4);
+        page.line(&format!(
+            "    {name:<20} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            times.len(),
+            eng4_f64(trimmed),
+            at(SHOWN[0]),
+            at(SHOWN[1]),
+            at(SHOWN[3]),
+            sample.max().map_or_else(|| "-".to_owned(), eng4)
+        ));
+    }
+}
+
+/// Adds a table of the intervals of `stage`.
+fn intervals(page: &mut Page, stage: &StageOutcome) {
+    page.line(&format!("    {:>8} {:>6} {:>24} {:>8}", "until", "conn.", "goodput", "RPM"));
+    for interval in &stage.intervals {
+        let rates: Vec<String> = interval.goodput.iter().map(|g| bit_rate(g.bps)).collect();
+        page.line(&format!(
+            "    {:>8} {:>6} {:>24} {:>8}{}",
+            eng3((interval.start + interval.duration).0 as f64),
+            interval.goodput.iter().map(|g| g.connections).sum::<usize>(),
+            rates.join(", "),
+            interval.rpm.map_or_else(|| "-".to_owned(), |rpm| format!("{rpm:.0}")),
+            if interval.saturated { "  stable goodput" } else { "" }
+        ));
+    }
+}
+
+/// Describes the method, and what limits the result.
+fn remarks(result: &RpmResult) -> Vec<String> {
+    let p = &result.parameters;
+    let mut remarks = vec![format!(
+        "intervals of {} (5 s in the draft), moving averages of {} intervals, stable within {:.0} % (standard deviation of \
+         the population), {} to {} connections per direction, at most {} probes per second and {:.0} % of the goodput",
+        eng3(p.interval.0 as f64),
+        p.averaged,
+        p.tolerance * 100.0,
+        p.initial_connections,
+        p.max_connections,
+        p.probes_per_second,
+        p.probe_share * 100.0
+    )];
+    remarks.push(
+        "times on load-generating connections include up to 10 ms in the send queues of both hosts"
+            .to_owned(),
+    );
+    remarks
+}
+
+/// Draws the goodput and the responsiveness of a stage over time.
+fn course(stage: &StageOutcome) -> Option<Figure> {
+    let end = stage.intervals.last().map(|i| (i.start + i.duration).0 as f64)?;
+    let until = |interval: &StageInterval| (interval.start + interval.duration).0 as f64;
+    let trip = |probe: &AnsweredProbe| match probe.times {
+        ProbeTimes::Own(time) => Some(((probe.ended - stage.began).0 as f64, time.0 as f64)),
+        ProbeTimes::Foreign(_) => None,
+    };
+    let request = |probe: &AnsweredProbe| match probe.times {
+        ProbeTimes::Foreign(times) => Some(((probe.ended - stage.began).0 as f64, times.http.0 as f64)),
+        ProbeTimes::Own(_) => None,
+    };
+    let own: Vec<(f64, f64)> = stage.probes.iter().filter_map(trip).collect();
+    let foreign: Vec<(f64, f64)> = stage.probes.iter().filter_map(request).collect();
+    let highest = own.iter().chain(&foreign).map(|p| p.1).fold(1.0, f64::max);
+    let fastest = stage.intervals.iter().flat_map(|i| &i.goodput).map(|g| g.bps).fold(1.0, f64::max);
+    let mut series = vec![
+        MarkSeries::new("on load-generating connections", Tone::Data, Mark::Points { points: own }),
+        MarkSeries::new("on new connections", Tone::Bound, Mark::Points { points: foreign }),
+    ];
+    for load in stage.load.directions() {
+        let rate = |i: &StageInterval| i.goodput.iter().find(|g| g.direction == *load).map(|g| g.bps / 1e6);
+        let points = stage.intervals.iter().filter_map(|i| Some((until(i), rate(i)?))).collect();
+        let name = format!("goodput {}", direction(*load));
+        let dashed = *load == Direction::Up;
+        series.push(MarkSeries::new(name, Tone::Fit, Mark::Line { points, dashed }).on_right());
+    }
+    let mut notes = Vec::new();
+    if let Some(stable) = stage.intervals.iter().find(|i| i.saturated) {
+        let at = until(stable);
+        series.push(MarkSeries::new("", Tone::Bound, Mark::Rule { at, label: "stable goodput".into() }));
+        notes.push(format!("Goodput is stable after {}.", eng3(at)));
+    }
+    Some(Figure {
+        id: format!("rpm-{}", stage.load.name()),
+        title: format!("Round trips and goodput under load, {}", stage.load.name()),
+        subtitle: in_words(stage),
+        measured: String::new(),
+        about:
+            "Round trips that grow with the goodput wait in a queue that the load fills. Round trips on new \
+                connections that are shorter pass by that queue."
+                .into(),
+        x: Axis::linear("time since the start of the load", AxisUnit::Elapsed, 0.0, end),
+        y: Axis::linear("time of a request", AxisUnit::Time, 0.0, highest * 1.04),
+        right: Some(Axis::linear("goodput, Mbit/s", AxisUnit::Plain, 0.0, fastest / 1e6 * 1.04)),
+        series,
+        overflow: None,
+        notes,
+    })
+}
+
+/// Result as JSON: `docs/formats/rpm.md`.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RpmDocument<'a> {
+    /// `jitlat rpm 1`.
+    format: &'static str,
+    /// Name and version of the program.
+    program: &'static str,
+    /// Document that defines the method.
+    method: &'static str,
+    /// URL of the configuration document.
+    url: &'a str,
+    /// Address and port of the server.
+    server: String,
+    /// Address and port of this host; null if unknown.
+    client: Option<String>,
+    /// HTTP version.
+    http: &'static str,
+    /// TLS version.
+    tls: &'static str,
+    /// Start of the measurement, in ns since 1970 UTC.
+    began_ns: i64,
+    /// True if the user stopped the measurement.
+    interrupted: bool,
+    /// Result in one sentence, and its severity.
+    answer: RpmAnswer,
+    /// Parameters of the method.
+    parameters: ParameterDocument,
+    /// The idle path.
+    idle: IdleDocument,
+    /// Stages in order: the load in one direction, or in both at once.
+    stages: Vec<StageDocument<'a>>,
+    /// Probes as streams of round trips: the summary of each, as in the JSON of a test.
+    streams: Vec<StreamDocument<'a>>,
+}
+
+/// Result in one sentence.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct RpmAnswer {
+    /// Severity of the worst stage: good from 1000 RPM, fair from 300 RPM, poor below.
+    severity: Severity,
+    /// The sentence.
+    headline: String,
+}
+
+/// Parameters of the method, with their names in the draft.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct ParameterDocument {
+    /// ID, in ns.
+    interval_ns: i64,
+    /// MAD, in intervals.
+    moving_average: usize,
+    /// SDT, as a ratio; of the standard deviation of the population.
+    tolerance: f64,
+    /// TMP, as a ratio: the largest values beyond this share are left out of means.
+    trimmed_to: f64,
+    /// INP, per direction.
+    initial_connections: usize,
+    /// INC, per direction and interval.
+    added_connections: usize,
+    /// MNP, per direction.
+    max_connections: usize,
+    /// MPS: foreign and self probes together.
+    max_probes_per_second: u32,
+    /// PTC, as a ratio of the goodput.
+    probe_share: f64,
+    /// Maximum duration of a stage, in ns.
+    time_limit_ns: i64,
+}
+
+/// Probes on the idle path.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct IdleDocument {
+    /// Round trips per minute without load; null without probes.
+    rpm: Option<f64>,
+    /// Times of the parts of probes.
+    times: TimesDocument,
+}
+
+/// One stage.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct StageDocument<'a> {
+    /// `down`, `up` or `both`.
+    load: &'static str,
+    /// Round trips per minute: the mean of both kinds; null without probes of both kinds.
+    rpm: Option<f64>,
+    /// `excellent`, `good`, `fair` or `poor`; null without RPM.
+    class: Option<&'static str>,
+    /// Reliability of RPM: `high` if stable, `medium` if not, `low` with too few intervals.
+    confidence: &'static str,
+    /// Round trips per minute on new connections.
+    foreign_rpm: Option<f64>,
+    /// Round trips per minute on load-generating connections.
+    self_rpm: Option<f64>,
+    /// Goodput at the end.
+    goodput: Vec<GoodputDocument>,
+    /// Reliability of the goodput.
+    goodput_confidence: &'static str,
+    /// `stable`, `time-limit`, `interrupted` or `failed`.
+    end: &'static str,
+    /// Reason of a failure; null without one.
+    reason: Option<&'a str>,
+    /// Duration, in ns.
+    duration_ns: i64,
+    /// Start of the window of probes that count, in ns since the start of the stage.
+    counted_from_ns: i64,
+    /// Times of the parts of the probes that count.
+    times: TimesDocument,
+    /// Foreign probes by outcome.
+    foreign_probes: CountsDocument,
+    /// Self probes by outcome.
+    self_probes: CountsDocument,
+    /// All intervals.
+    intervals: Vec<IntervalDocument>,
+}
+
+/// Goodput in one direction.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct GoodputDocument {
+    /// Direction.
+    direction: Direction,
+    /// Bits per second in the last interval.
+    bps: f64,
+    /// Bits per second in the moving average: the result.
+    average_bps: f64,
+    /// Number of load-generating connections.
+    connections: usize,
+}
+
+impl From<&Goodput> for GoodputDocument {
+    fn from(g: &Goodput) -> GoodputDocument {
+        GoodputDocument {
+            direction: g.direction,
+            bps: g.bps,
+            average_bps: g.average_bps,
+            connections: g.connections,
+        }
+    }
+}
+
+/// Number of probes by outcome.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct CountsDocument {
+    /// Number of probes sent.
+    sent: u32,
+    /// Number of probes answered.
+    answered: u32,
+    /// Number of probes that failed.
+    failed: u32,
+    /// Number of probes not sent because too many others had no answer yet.
+    skipped: u32,
+}
+
+impl From<&ProbeCounts> for CountsDocument {
+    fn from(c: &ProbeCounts) -> CountsDocument {
+        CountsDocument { sent: c.sent, answered: c.answered, failed: c.failed, skipped: c.skipped }
+    }
+}
+
+/// Times of the parts of probes; null without such probes.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct TimesDocument {
+    /// TCP handshakes.
+    tcp: Option<TermDocument>,
+    /// TLS handshakes, per round trip.
+    tls: Option<TermDocument>,
+    /// Requests on new connections.
+    http: Option<TermDocument>,
+    /// Requests on load-generating connections, or on one connection of the idle path.
+    #[serde(rename = "self")]
+    own: Option<TermDocument>,
+}
+
+impl TimesDocument {
+    fn new<'a>(probes: impl Iterator<Item = &'a AnsweredProbe>, means: &TrimmedMeans) -> TimesDocument {
+        let terms = Terms::of(probes);
+        TimesDocument {
+            tcp: TermDocument::new(&terms.tcp, means.tcp_ns),
+            tls: TermDocument::new(&terms.tls, means.tls_ns),
+            http: TermDocument::new(&terms.http, means.http_ns),
+            own: TermDocument::new(&terms.own, means.self_ns),
+        }
+    }
+}
+
+/// Times of one part, in ns.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct TermDocument {
+    /// Number of times.
+    n: usize,
+    /// Mean of the lower 95 %.
+    trimmed_mean_ns: f64,
+    /// Median.
+    p50_ns: Option<i64>,
+    /// 90th percentile.
+    p90_ns: Option<i64>,
+    /// 95th percentile.
+    p95_ns: Option<i64>,
+    /// 99th percentile.
+    p99_ns: Option<i64>,
+    /// Smallest.
+    min_ns: Option<i64>,
+    /// Largest.
+    max_ns: Option<i64>,
+}
+
+impl TermDocument {
+    fn new(times: &[i64], mean: Option<f64>) -> Option<TermDocument> {
+        let sample = Sample::new(times.iter().copied());
+        let [p50_ns, p90_ns, p95_ns, p99_ns] = SHOWN.map(|p| sample.edf(p));
+        Some(TermDocument {
+            n: times.len(),
+            trimmed_mean_ns: mean?,
+            p50_ns,
+            p90_ns,
+            p95_ns,
+            p99_ns,
+            min_ns: sample.min(),
+            max_ns: sample.max(),
+        })
+    }
+}
+
+/// One interval of a stage.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct IntervalDocument {
+    /// Start, in ns since the start of the stage.
+    start_ns: i64,
+    /// Duration, in ns.
+    duration_ns: i64,
+    /// Goodput in each direction of the load.
+    goodput: Vec<GoodputDocument>,
+    /// True if goodput is stable at the end of the interval.
+    stable_goodput: bool,
+    /// Round trips per minute of the moving window at the end of the interval; null without probes of both kinds.
+    rpm: Option<f64>,
+}
+
+/// Probes as a stream of round trips.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct StreamDocument<'a> {
+    /// Name: `idle`, `down`, `down, new connections`.
+    label: &'a str,
+    /// All figures.
+    summary: &'a Summary,
+}
+
+impl<'a> RpmDocument<'a> {
+    fn new(report: &'a RpmReport) -> RpmDocument<'a> {
+        let RpmResult { url, parameters: p, measured, .. } = &report.result;
+        let idle = means_of(&measured.idle);
+        RpmDocument {
+            format: "jitlat rpm 1",
+            program: PROGRAM,
+            method: DRAFT,
+            url,
+            server: measured.server.to_string(),
+            client: measured.local.map(|local| local.to_string()),
+            http: "2",
+            tls: measured.tls_version,
+            began_ns: measured.began.0.0,
+            interrupted: measured.is_interrupted,
+            answer: RpmAnswer { severity: report.severity(), headline: report.headline() },
+            parameters: ParameterDocument {
+                interval_ns: p.interval.0,
+                moving_average: p.averaged,
+                tolerance: p.tolerance,
+                trimmed_to: 0.95,
+                initial_connections: p.initial_connections,
+                added_connections: p.added_connections,
+                max_connections: p.max_connections,
+                max_probes_per_second: p.probes_per_second,
+                probe_share: p.probe_share,
+                time_limit_ns: p.time_limit.0,
+            },
+            idle: IdleDocument { rpm: idle.rpm(), times: TimesDocument::new(measured.idle.iter(), &idle) },
+            stages: measured.stages.iter().map(StageDocument::new).collect(),
+            streams: report
+                .runs
+                .iter()
+                .map(|run| StreamDocument { label: &run.label, summary: &run.summary })
+                .collect(),
+        }
+    }
+}
+
+impl<'a> StageDocument<'a> {
+    fn new(stage: &'a StageOutcome) -> StageDocument<'a> {
+        let rpm = stage.rpm();
+        let (end, reason) = match &stage.end {
+            StageEnd::Stable => ("stable", None),
+            StageEnd::TimeLimit => ("time-limit", None),
+            StageEnd::Interrupted => ("interrupted", None),
+            StageEnd::Failed(why) => ("failed", Some(why.as_str())),
+        };
+        let counted = stage.probes.iter().filter(|probe| probe.began >= stage.counted_from);
+        StageDocument {
+            load: stage.load.name(),
+            rpm,
+            class: rpm.map(|rpm| RpmClass::of(rpm).name()),
+            confidence: stage.confidence.name(),
+            foreign_rpm: stage.means.foreign_rpm(),
+            self_rpm: stage.means.self_rpm(),
+            goodput: stage.goodput.iter().map(GoodputDocument::from).collect(),
+            goodput_confidence: stage.goodput_confidence.name(),
+            end,
+            reason,
+            duration_ns: stage.duration.0,
+            counted_from_ns: (stage.counted_from - stage.began).0,
+            times: TimesDocument::new(counted, &stage.means),
+            foreign_probes: (&stage.foreign).into(),
+            self_probes: (&stage.own).into(),
+            intervals: stage
+                .intervals
+                .iter()
+                .map(|i| IntervalDocument {
+                    start_ns: i.start.0,
+                    duration_ns: i.duration.0,
+                    goodput: i.goodput.iter().map(GoodputDocument::from).collect(),
+                    stable_goodput: i.saturated,
+                    rpm: i.rpm,
+                })
+                .collect(),
+        }
+    }
+}
