@@ -12,7 +12,8 @@ use super::sentences::headline::{
 use super::sentences::profiles::with_the_hosts;
 use super::severity::{Experience, Played, Waits, of_outage};
 use jitlat_core::answer::{
-    Answer, Cause, CauseId, Coincidence, DelayShift, Fault, HostGrade, JitterWithoutStep, PacketEffect, Severity,
+    Answer, Cause, CauseId, Coincidence, DelayShift, Fault, HostGrade, JitterWithoutStep, PacketEffect,
+    Severity,
 };
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::evidence::{Evidence, Judgement};
