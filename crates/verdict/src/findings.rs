@@ -2,7 +2,7 @@
 
 use super::sentences::coincidence::finding;
 use super::sentences::findings::{self as sentences, ClassKind, LossDistribution};
-use super::severity::{of_bursts, of_wait};
+use super::severity::{of_missing, of_wait};
 use jitlat_core::answer::{CauseId, Coincidence, PacketEffect};
 use jitlat_core::answer::{Level, Verdict};
 use jitlat_core::distribution::Percent;
@@ -78,8 +78,7 @@ fn loss(s: &Summary) -> Option<(Level, String)> {
             (Level::Good, sentences::no_loss(n, bound))
         });
     }
-    let effect = s.loss.events.design_effect.unwrap_or(1.0);
-    let level = Level::from(of_bursts(ratio, s.counts.lost, s.counts.sent, effect)).max(Level::Note);
+    let level = Level::from(of_missing(ratio, s.counts.lost, s.counts.sent)).max(Level::Note);
     let outages = s.answer.iter().flat_map(|a| &a.causes).filter(|c| c.id == CauseId::Outage);
     let outages: u64 = outages.map(|c| c.count).sum();
     let longest = s.loss.run_length_hist.last_key_value().map_or(0, |(n, _)| *n);

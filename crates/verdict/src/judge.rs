@@ -239,7 +239,7 @@ fn is_loss(id: CauseId) -> bool {
 
 /// Describes the effect that users notice most with the play-out buffer of `played`; `None` if they notice none.
 fn strongest_effect(played: &Played, lived: &Experience) -> Option<String> {
-    let (missing, wait, worst) = (lived.of_missing(played.missing), played.of_wait(), played.severity);
+    let (missing, wait, worst) = (played.of_missing(lived.sent), played.of_wait(), played.severity);
     let delay = lived.base_ns.map(|base| base + played.buffer_ns as f64);
     match delay {
         _ if worst <= Severity::Good => None,
@@ -275,7 +275,7 @@ fn host_grade(found: &[FoundCause]) -> HostGrade {
 /// contradict each other near a limit: the cause of the effect that users notice gets the severity of the verdict, and
 /// no other cause is more severe.
 fn agree(found: &mut [FoundCause], played: &Played, lived: &Experience, severity: Severity) {
-    let (wait, missing) = (played.of_wait(), lived.of_missing(played.missing));
+    let (wait, missing) = (played.of_wait(), played.of_missing(lived.sent));
     for cause in found.iter_mut().map(|f| &mut f.cause).filter(|c| c.fault == Fault::Path) {
         let explains = match cause.id {
             CauseId::Queue => {

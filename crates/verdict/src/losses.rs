@@ -158,12 +158,12 @@ impl Scattered {
         self.lost() as f64 / self.sent.max(1) as f64
     }
 
-    /// Returns a lower bound of the loss ratio from which a pattern of losses is looked for: runs count as independent events.
-    /// The interval by loss events would need more of them, and a few bursts are to be named, whatever their share shows.
-    pub fn least_ratio(&self) -> f64 {
+    // Returns the 95 % interval of the loss ratio, counting runs as independent events.
+    pub fn interval(&self) -> [f64; 2] {
         let runs = self.runs.len() as u64;
         let each = self.lost() as f64 / runs.max(1) as f64;
-        wilson95(runs, self.sent.max(runs)).map_or(0.0, |[low, _]| (low * each).min(1.0))
+        let [low, high] = wilson95(runs, self.sent.max(runs)).unwrap_or([0.0, 1.0]);
+        [(low * each).min(1.0), (high * each).min(1.0)]
     }
 
     /// Returns the variance of the loss ratio, relative to independent losses; 1 without losses.

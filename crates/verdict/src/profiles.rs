@@ -1,10 +1,12 @@
 //! [`PROFILES`]: requirements of applications, with their sources. Judges a path for each of them.
 
 use super::sentences::profiles as sentences;
-use super::severity::{Experience, MIN_BUFFER_NS, MIN_SPEECH_BUFFER_NS, Played, level_of_shown};
+use super::severity::{Experience, MIN_BUFFER_NS, MIN_SPEECH_BUFFER_NS, Played};
 use jitlat_core::answer::{Severity, Suitability};
+use jitlat_core::metrics::dependence::beta_interval;
 use jitlat_core::metrics::emodel;
 use jitlat_core::metrics::qoo::{DelayRequirement, LossRequirement, Requirements, ThroughputRequirement};
+use jitlat_core::metrics::stat::wilson95;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -289,8 +291,12 @@ impl Profile {
         let base = lived.base_ns.unwrap_or(0.0).max(0.0);
         let judged = lived.buffers(self.least_buffer()).map(|(buffer, missing)| {
             let delay = base + buffer as f64 + self.own_ms * 1e6;
+            let events = (missing * lived.sent as f64).round() as u64;
+            let [low, _] = wilson95(events.min(lived.sent), lived.sent).unwrap_or([0.0, 1.0]);
             let late = level(delay / 1e6, self.delay_ms);
-            let gone = level_of_shown(missing, self.missing, || lived.interval(missing)[0]);
+            // For each level, the lower end of the 95 % interval must reach half of the limit: a few losses may be
+            // chance.
+            let gone = level(missing, self.missing).min(level(2.0 * low, self.missing));
             let rating = lived.rating(buffer, missing);
             // Higher ratings are better, so the signs are reversed.
             let speech =
@@ -350,7 +356,12 @@ impl Profile {
     /// Returns true if a measured share `missing` excludes, with 95 % confidence, that the true share exceeds the limit
     /// of fair. Losses in bursts exclude less than independent ones.
     fn is_shown(&self, missing: f64, lived: &Experience) -> bool {
-        lived.interval(missing)[1] <= self.missing[1]
+        let sent = lived.sent.max(1) as f64;
+        let most = match (missing * sent).round() {
+            0.0 => 3.0 / sent,
+            _ => beta_interval(missing, sent / lived.loss_effect).map_or(1.0, |[_, high]| high),
+        };
+        most <= self.missing[1]
     }
 
     fn limits(&self, known: bool, sent: SentTraffic) -> Option<String> {
@@ -376,7 +387,6 @@ mod tests {
     use crate::severity::Waits;
     use crate::testing::{MS, SECOND, first};
     use jitlat_core::distribution::sample::Sample;
-    use jitlat_core::metrics::dependence::beta_interval;
 
     #[test]
     fn what_cannot_be_a_profile_is_named() {
@@ -531,12 +541,12 @@ mod tests {
         let of =
             |lost: i64| judged(&lived(Some(0.0), &vec![0; 50 - lost as usize], lost as u64), Severity::Good);
         let low = |share: f64| {
-            let is_above = |k: i64| 2.0 * beta_interval(k as f64 / 50.0, 50.0).unwrap()[0] > share;
+            let is_above = |k: i64| 2.0 * wilson95(k as u64, 50).unwrap()[0] > share;
             first(0..=49, is_above).max(first(0..=49, |k| k as f64 / 50.0 > share))
         };
         let border = |level| first(0..=49, |lost| of(lost).severity >= level);
         let borders = [Severity::Fair, Severity::Poor, Severity::Bad].map(border);
-        assert_eq!((borders, &borders[..2]), ([0.01, 0.03, 0.1].map(low), &[2, 4][..]));
+        assert_eq!((borders, &borders[..2]), ([0.01, 0.03, 0.1].map(low), &[2, 3][..]));
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use jitlat_core::answer::Severity;
 use jitlat_core::distribution::{OrderStatistics, Percent, Quantiles, Sample, extremes};
-use jitlat_core::metrics::dependence::beta_interval;
 use jitlat_core::metrics::emodel::{self, DelayModel};
+use jitlat_core::metrics::stat::wilson95;
 use std::borrow::Cow;
 
 /// Largest values that count as good, fair and poor.
-pub type GradeLimits = [f64; 3];
+type GradeLimits = [f64; 3];
 
 /// Minimum speech ratings R for good, fair and poor: ITU-T G.109 calls 80 and above *high* or *best*, 70 *medium*, 60
 /// *low*.
@@ -33,28 +33,11 @@ fn level(value: f64, limits: GradeLimits) -> Severity {
     [Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad][worse]
 }
 
-/// Returns the severity of a `share` of lost or late packets, of which `count` were observed among `packets`, each by
-/// itself. For a level, the lower end of the 95 % interval must reach half of its limit.
-pub fn of_missing(share: f64, count: u64, packets: u64) -> Severity {
-    of_bursts(share, count, packets, 1.0)
-}
-
-/// Returns the severity of a `share` of lost packets, of which `count` were observed among `packets`. `effect` is the
-/// variance of the share, relative to that of packets lost each by itself (`design_effect` in docs/metrics/intervals.md).
-pub fn of_bursts(share: f64, count: u64, packets: u64, effect: f64) -> Severity {
-    let observed = count.min(packets) as f64 / packets.max(1) as f64;
-    level_of_shown(share, MISSING_LIMITS, || {
-        beta_interval(observed, packets as f64 / effect).map_or(0.0, |[low, _]| low)
-    })
-}
-
-/// Returns the level of a share whose interval has the lower end `low`, which must reach half of the level's limit: a few
-/// losses may be chance.
-pub fn level_of_shown(share: f64, limits: GradeLimits, low: impl FnOnce() -> f64) -> Severity {
-    match level(share, limits) {
-        Severity::Good => Severity::Good,
-        reached => reached.min(level(2.0 * low(), limits)),
-    }
+/// Returns the severity of a `share` of lost or late packets, of which `events` were observed among `packets`. For a
+/// level, the lower end of the 95 % interval must reach half of its limit.
+pub fn of_missing(share: f64, events: u64, packets: u64) -> Severity {
+    let [low, _] = wilson95(events.min(packets), packets).unwrap_or([0.0, 1.0]);
+    level(share, MISSING_LIMITS).min(level(2.0 * low, MISSING_LIMITS))
 }
 
 /// Returns the severity of a `share` of lost or late packets, regardless of their number.
@@ -173,6 +156,11 @@ pub struct Played {
 }
 
 impl Played {
+    /// Returns the severity of the lost and late packets among `sent` packets.
+    pub fn of_missing(&self, sent: u64) -> Severity {
+        of_missing(self.missing, (self.missing * sent as f64).round() as u64, sent)
+    }
+
     /// Returns the severity of the delay that the buffer adds.
     pub fn of_wait(&self) -> Severity {
         of_wait(self.buffer_ns)
@@ -201,23 +189,6 @@ impl Experience {
         model.base() - model.impairment(delay / 1e6) - emodel::equipment(ie, bpl, missing, self.burst_ratio)
     }
 
-    /// Returns the 95 % interval of a share of `missing` packets. The lost ones among them come in bursts; the late ones count
-    /// as independent.
-    pub fn interval(&self, missing: f64) -> [f64; 2] {
-        let sent = self.sent.max(1) as f64;
-        if (missing * sent).round() == 0.0 {
-            return [0.0, 3.0 / sent];
-        }
-        let lost = (self.lost as f64 / (missing * sent)).min(1.0);
-        let effect = 1.0 + (self.loss_effect - 1.0) * lost;
-        beta_interval(missing.min(1.0), sent / effect).unwrap_or([0.0, 1.0])
-    }
-
-    /// Returns the severity of a share of `missing` packets.
-    pub fn of_missing(&self, missing: f64) -> Severity {
-        level_of_shown(missing, MISSING_LIMITS, || self.interval(missing)[0])
-    }
-
     /// Returns the recommended buffer: among the buffers with the lowest severity, the smallest whose speech rating is
     /// within one point of the best rating. `None` if nothing arrived.
     pub fn best(&self) -> Option<Played> {
@@ -225,7 +196,7 @@ impl Experience {
             .buffers(MIN_BUFFER_NS)
             .map(|(buffer_ns, missing)| {
                 let rating = self.rating(buffer_ns, missing);
-                let gone = self.of_missing(missing);
+                let gone = of_missing(missing, (missing * self.sent as f64).round() as u64, self.sent);
                 let speech = level(-rating, RATING_LIMITS.map(|r| -r));
                 Played { buffer_ns, missing, rating, severity: gone.max(speech).max(of_wait(buffer_ns)) }
             })
@@ -249,29 +220,6 @@ mod tests {
         assert_eq!(of_missing(0.013, 13, 1000), Severity::Fair);
         assert_eq!(of_missing(0.05, 50, 1000), Severity::Poor);
         assert_eq!(of_missing(0.3, 300, 1000), Severity::Bad);
-    }
-
-    /// Losses of 50 packets among 1000 are 50 events if each is lost by itself, and two if they are lost in two bursts.
-    #[test]
-    fn losses_in_bursts_show_less() {
-        assert_eq!(of_bursts(0.05, 50, 1000, 1.0), Severity::Poor);
-        assert_eq!(of_bursts(0.05, 50, 1000, 20.0), Severity::Fair);
-        let lived = |loss_effect| Experience {
-            waits: Waits::exact(&Sample::new((0..950).map(|_| 0))),
-            sent: 1000,
-            lost: 50,
-            burst_ratio: 1.0,
-            loss_effect,
-            base_ns: Some(0.0),
-        };
-        assert_eq!(
-            [1.0, 20.0].map(|effect| lived(effect).of_missing(0.05)),
-            [Severity::Poor, Severity::Fair]
-        );
-        // Packets that are late for a buffer count as independent.
-        let late = Experience { lost: 0, ..lived(20.0) };
-        assert_eq!(late.interval(0.05), lived(1.0).interval(0.05));
-        assert_eq!(late.interval(0.0), [0.0, 0.003]);
     }
 
     #[test]
@@ -327,9 +275,7 @@ mod tests {
 
     #[test]
     fn the_lower_end_of_the_interval_reaches_half_the_limit() {
-        let low = |share: f64| {
-            first(0..=1000, |k| 2.0 * beta_interval(k as f64 / 1000.0, 1000.0).unwrap()[0] > share)
-        };
+        let low = |share: f64| first(0..=1000, |k| 2.0 * wilson95(k as u64, 1000).unwrap()[0] > share);
         let of = |events: i64| of_missing(1.0, events as u64, 1000);
         assert_eq!(borders(0..=1000, of), [low(0.01), low(0.03), low(0.1)]);
         assert_eq!(of_missing(1.0, 1001, 1000), Severity::Bad);
@@ -438,9 +384,9 @@ mod tests {
 
     #[test]
     fn what_is_played_says_what_it_costs() {
-        let played = Played { buffer_ns: 100 * MS, missing: 0.0, rating: 90.0, severity: Severity::Good };
-        assert_eq!(played.of_wait(), Severity::Fair);
-        let missing = |share, sent| Experience { lost: 0, sent, ..lived(&[]) }.of_missing(share);
+        let of = |buffer_ns, missing| Played { buffer_ns, missing, rating: 90.0, severity: Severity::Good };
+        assert_eq!(of(100 * MS, 0.0).of_wait(), Severity::Fair);
+        let missing = |share, sent| of(0, share).of_missing(sent);
         assert_eq!(missing(0.02, 10_000), Severity::Fair);
         assert_eq!(missing(0.02, 50), Severity::Good, "one packet of fifty may be chance");
     }

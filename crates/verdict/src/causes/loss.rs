@@ -6,7 +6,7 @@ use crate::law::{LossLaw, LossManner};
 use crate::sentences::causes::{
     LossSpan, WorstPart, bursty_loss, periodic_loss, policing, random_loss, size_dependent,
 };
-use crate::severity::of_bursts;
+use crate::severity::of_missing;
 use jitlat_core::answer::{CauseId, Severity};
 
 pub const RANDOM: CauseRule = CauseRule {
@@ -64,8 +64,7 @@ fn find(case: &Case<'_>, wanted: CauseId) -> Vec<FoundCause> {
         return Vec::new();
     }
     let gaps = if id == CauseId::BurstyLoss { case.of_gaps() } else { Severity::Good };
-    let severity =
-        of_bursts(law.ratio, law.lost, case.scattered.sent, case.scattered.design_effect()).max(gaps);
+    let severity = of_missing(law.ratio, law.lost, case.scattered.sent).max(gaps);
     let mut found = FoundCause::of(id, severity, law.ratio, law.confidence)
         .packets(case, law.packets[0], law.packets[1])
         .share(law.ratio);
@@ -184,10 +183,7 @@ mod tests {
             let found = of(rule, *manner).unwrap();
             assert_eq!((found.cause.id, found.cause.because.as_str()), (rule.id, *because));
             assert_eq!((found.cause.packets, found.cause.confidence, found.harm), ([100, 899], 0.8, 0.02));
-            // Four bursts show less than 20 single losses.
-            let effect = scattered(1000, [(100, 10), (200, 5), (300, 3), (400, 2)]).design_effect();
-            assert!(effect > 5.0);
-            assert_eq!(found.cause.severity, of_bursts(0.02, 20, 1000, effect));
+            assert_eq!(found.cause.severity, of_missing(0.02, 20, 1000));
         }
         assert!(found_in(&quiet(), &RANDOM, |_| ()).is_empty());
     }

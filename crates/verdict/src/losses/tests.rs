@@ -103,10 +103,11 @@ fn without_outages_numbers_close_up() {
 }
 
 #[test]
-fn the_least_ratio_is_that_of_the_runs() {
-    let [low, _] = wilson95(4, 1000).unwrap();
-    assert_eq!(scattered(1000, [(10, 2), (20, 2), (30, 3), (40, 1)]).least_ratio(), 2.0 * low);
-    assert_eq!(Scattered::default().least_ratio(), 0.0);
+fn an_interval_is_that_of_the_runs() {
+    let [low, high] = wilson95(4, 1000).unwrap();
+    assert_eq!(scattered(1000, [(10, 2), (20, 2), (30, 3), (40, 1)]).interval(), [2.0 * low, 2.0 * high]);
+    assert_eq!(scattered(10, [(0, 10)]).interval()[1], 1.0);
+    assert_eq!(Scattered::default().interval(), [0.0, 0.0]);
 }
 
 /// Single losses at even distances; the first is packet `from`, and the last is before packet `to`.
