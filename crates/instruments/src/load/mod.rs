@@ -22,6 +22,7 @@ use crate::stop::Stop;
 use jitlat_core::observer::Event;
 use jitlat_core::{Direction, Span, StampSource, SteadyTime, TestSpec, units};
 use jitlat_net::clock::steady;
+use jitlat_net::interface::WatchSettings;
 use jitlat_proto::jitlat::PresharedKey;
 use serde::Serialize;
 use std::net::{Ipv4Addr, UdpSocket};
