@@ -1,9 +1,9 @@
-//! [`InterfaceHistory`]: state of the interface that a test uses, sampled while the test runs: radio, errors, place.
+//! [`InterfaceHistory`]: state of the interface that a test uses, sampled while the test runs: radio, errors, position.
 
 use crate::time::WallTime;
 use serde::{Deserialize, Serialize};
 
-/// A place on the Earth, from a satellite receiver (WGS 84).
+/// A position on the Earth, from a satellite receiver (WGS 84).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Position {
@@ -57,7 +57,7 @@ pub struct InterfaceSample {
     /// Counter of frames that the interface or its driver dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drops: Option<u64>,
-    /// Place of the host.
+    /// Position of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<Position>,
 }

@@ -164,7 +164,7 @@ fn is_by_arrival(session: &Session, round_trip: bool) -> bool {
     !round_trip && session.spec.direction() == Direction::Down
 }
 
-/// Replaces unknown values by the previous ones, which is no change.
+/// Replaces unknown values by the previous ones, which changes nothing.
 fn continued(values: impl Iterator<Item = Option<f64>>) -> Vec<f64> {
     let mut last = 0.0;
     values

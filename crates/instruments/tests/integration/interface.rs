@@ -1,4 +1,4 @@
-//! Samples of the interface, and the place from gpsd, in the sessions of tests.
+//! Samples of the interface, and the position from gpsd, in the sessions of tests.
 
 use jitlat_core::observer::Event;
 use jitlat_core::{Session, Span};
@@ -7,8 +7,10 @@ use jitlat_instruments::{Arguments, Instrument, Ping, Stop};
 use jitlat_net::interface::WatchSettings;
 use jitlat_net::reflect::{Reflectors, StampReflector};
 use jitlat_proto::policy::Policy;
+use jitlat_waiting::until;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
 
 const VERSION: &str = r#"{"class":"VERSION","release":"3.25","rev":"3.25","proto_major":3,"proto_minor":15}"#;
 const FIX: &str =
@@ -30,7 +32,8 @@ fn gpsd() -> (SocketAddr, std::thread::JoinHandle<TcpStream>) {
     (address, server)
 }
 
-fn ping(watch: WatchSettings) -> Session {
+/// Measures over the loopback, and calls `arrived` when answers arrive.
+fn ping(watch: WatchSettings, arrived: &dyn Fn()) -> Session {
     let mut reflectors = Reflectors::new(Policy::default()).unwrap();
     reflectors
         .start(&StampReflector { port: 0, ..StampReflector::default() }, &["127.0.0.1".parse().unwrap()]);
@@ -39,10 +42,10 @@ fn ping(watch: WatchSettings) -> Session {
     let client = PingProtocol::named("stamp").unwrap().client(&arguments).unwrap();
     let test = Ping { packets: 20, period: Span::millis(5), watch, ..Ping::boxed("127.0.0.1", client) };
     let mut last = None;
-    let outcome = test.run(&Stop::new(), &mut |event: &Event<'_>| {
-        if let Event::Finished([session]) = event {
-            last = Some(session.clone());
-        }
+    let outcome = test.run(&Stop::new(), &mut |event: &Event<'_>| match event {
+        Event::Arrived { .. } => arrived(),
+        Event::Finished([session]) => last = Some(session.clone()),
+        _ => {}
     });
     let [session] = &outcome.unwrap().sessions[..] else { panic!() };
     assert_eq!(last.as_ref(), Some(session), "observers and callers get the same samples");
@@ -50,9 +53,11 @@ fn ping(watch: WatchSettings) -> Session {
 }
 
 #[test]
-fn the_place_is_part_of_the_session_if_it_is_wanted() {
+fn the_position_is_part_of_the_session_if_it_is_wanted() {
     let (address, server) = gpsd();
-    let session = ping(WatchSettings { gpsd: Some(address.to_string()), ..WatchSettings::default() });
+    let reported = || until("the report of gpsd", Duration::from_secs(20), || server.is_finished());
+    let watch = WatchSettings { gpsd: Some(address.to_string()), ..WatchSettings::default() };
+    let session = ping(watch, &reported);
     drop(server.join().unwrap());
     let history = session.client.interface.expect("positions are known");
     // The last sample is taken at the end, when the report has arrived.
@@ -64,7 +69,7 @@ fn the_place_is_part_of_the_session_if_it_is_wanted() {
 
 #[test]
 fn nothing_is_sampled_on_the_loopback_and_nothing_is_said() {
-    let session = ping(WatchSettings::default());
+    let session = ping(WatchSettings::default(), &|| ());
     assert_eq!(session.client.interface, None);
     assert!(session.client.notes.iter().all(|note| !note.contains("gpsd")), "{:?}", session.client.notes);
 }
@@ -72,7 +77,8 @@ fn nothing_is_sampled_on_the_loopback_and_nothing_is_said() {
 #[test]
 fn a_gpsd_that_does_not_answer_is_a_note() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let session = ping(WatchSettings { gpsd: Some(closed.to_string()), ..WatchSettings::default() });
+    let watch = WatchSettings { gpsd: Some(closed.to_string()), ..WatchSettings::default() };
+    let session = ping(watch, &|| ());
     assert_eq!(session.client.interface, None);
     let is_said =
         |note: &String| note.contains(&closed.to_string()) && note.contains("no positions are recorded");

@@ -131,10 +131,10 @@ pub struct PingArgs {
     /// Its hops become tags of the test: hop.1, hop.2 and so on. Needs CAP_NET_RAW.
     #[arg(long)]
     pub path: bool,
-    /// Record the place of this host during the test, from gpsd
+    /// Record the position of this host during the test, from gpsd
     ///
-    /// gpsd usually listens at localhost:2947. Places are stored in log and JSON, with the samples of the interface; nothing
-    /// is recorded without this option. If gpsd does not answer, the test runs without places and has a note.
+    /// gpsd usually listens at localhost:2947. Positions are stored in log and JSON, with the samples of the interface; nothing
+    /// is recorded without this option. If gpsd does not answer, the test runs without positions and has a note.
     #[arg(long, value_name = "HOST:PORT")]
     pub gpsd: Option<String>,
     #[command(flatten)]

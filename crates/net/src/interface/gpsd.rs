@@ -1,4 +1,4 @@
-//! [`Gpsd`]: the place of this host, from gpsd (its JSON protocol, over TCP).
+//! [`Gpsd`]: the position of this host, from gpsd (its JSON protocol, over TCP).
 
 use super::SampleSource;
 use crate::clock::steady;
@@ -19,7 +19,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_LINE: usize = 16 << 10;
 /// Maximum number of bytes that are read for one sample. A receiver sends about 2 kB per second.
 const MAX_READ: usize = 64 << 10;
-/// Time after which a place is out of date.
+/// Time after which a position is out of date.
 const MAX_AGE: Span = Span::seconds(3);
 
 /// Reason why there are no positions.
@@ -175,7 +175,7 @@ struct Report {
     speed: Option<f64>,
 }
 
-/// Returns the place in a report: `Some(None)` if it says that the place is unknown, `None` if it is another report or
+/// Returns the position in a report: `Some(None)` if it says that the position is unknown, `None` if it is another report or
 /// cannot be read.
 fn position(line: &[u8]) -> Option<Option<Position>> {
     let report: Report = serde_json::from_slice(line).ok()?;

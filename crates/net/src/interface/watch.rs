@@ -38,7 +38,7 @@ impl Default for WatchSettings {
 }
 
 impl WatchSettings {
-    /// Returns settings without any samples, for tests beside another one.
+    /// Returns settings without any samples, for tests in addition to another one.
     pub fn off() -> WatchSettings {
         WatchSettings { interface: false, gpsd: None }
     }
