@@ -5,6 +5,7 @@
 use jitlat_archive::show::{DatasetDocument, ListDocument, PushesDocument, QueryDocument};
 use jitlat_core::path::Path as NetworkPath;
 use jitlat_output::along::CurveDocument;
+use jitlat_output::attenuation::{PartsDocument, SegmentsReport};
 use jitlat_output::checkup::DoctorDocument;
 use jitlat_output::phases::PhasesDocument;
 use jitlat_output::sweep::SweepDocument;
@@ -26,7 +27,7 @@ struct Published {
     schema: fn() -> Schema,
 }
 
-const PUBLISHED: [Published; 15] = [
+const PUBLISHED: [Published; 16] = [
     Published {
         name: "summary",
         about: "What --json of a test or an analysis writes: the summary of one direction, of both, or of several runs. See \
@@ -42,6 +43,11 @@ const PUBLISHED: [Published; 15] = [
         name: "along",
         about: "What jitlat compare --along --json writes: the figures of saved tests against a number. See compare.md.",
         schema: schema_of::<CurveDocument<'_>>,
+    },
+    Published {
+        name: "segments",
+        about: "What jitlat compare --attenuation --json writes: segments of a path, composed and subtracted. See compare.md.",
+        schema: schema_of::<SegmentsReport>,
     },
     Published {
         name: "archive-ls",
@@ -116,13 +122,16 @@ fn schema_of<T: JsonSchema>() -> Schema {
     settings().into_generator().into_root_schema_for::<T>()
 }
 
-/// Schema of summaries; with `--capture` a test also has the captured traffic.
+/// Schema of summaries; with `--capture` a test also has the captured traffic, with `--attenuation` the parts of delay.
 fn summary() -> Schema {
     let mut generator = settings().into_generator();
     let capture = generator.subschema_for::<CaptureDocument<'_>>();
+    let attenuation = generator.subschema_for::<PartsDocument>();
     let mut schema = generator.into_root_schema_for::<SummaryDocument<'_>>();
     let summary = schema.pointer_mut("/$defs/Summary/properties").and_then(Value::as_object_mut);
-    summary.unwrap().insert("capture".to_owned(), capture.to_value());
+    let summary = summary.unwrap();
+    summary.insert("capture".to_owned(), capture.to_value());
+    summary.insert("attenuation".to_owned(), attenuation.to_value());
     schema
 }
 
