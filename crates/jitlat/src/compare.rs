@@ -51,7 +51,7 @@ pub struct CompareArgs {
     pub along: Option<RunKey>,
     /// Compose and subtract segments of a path: logs of A-B, B-C and A-C (TR-452)
     ///
-    /// The segments A-B and B-C are composed and compared with the whole path, and A-B is taken out of the whole path. The log
+    /// The segments A-B and B-C are composed and compared with the whole path, and A-B is subtracted from the whole path. The log
     /// of B-C may be left out.
     #[arg(long, conflicts_with_all = ["group_by", "rows", "baseline", "along", "basis", "statistic", "margin", "loss_margin", "seed", "fail_if"])]
     pub attenuation: bool,

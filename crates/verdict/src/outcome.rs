@@ -32,7 +32,7 @@ pub fn measured(case: &Case<'_>, profiles: &[Profile]) -> MeasuredQuality {
     }
 }
 
-/// Returns the quality of a stream that was analysed in constant memory, which no score can be computed from.
+/// Returns the measurements of a stream that was analysed in constant memory, from which no score can be computed.
 pub fn not_recorded() -> MeasuredQuality {
     MeasuredQuality::refused(Refusal::new(RefusalReason::NotRecorded, sentences::NOT_RECORDED))
 }

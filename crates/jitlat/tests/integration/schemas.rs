@@ -5,6 +5,7 @@
 use jitlat_archive::show::{DatasetDocument, ListDocument, PushesDocument, QueryDocument};
 use jitlat_core::path::Path as NetworkPath;
 use jitlat_output::along::CurveDocument;
+use jitlat_output::attenuation::{PartsDocument, SegmentsReport};
 use jitlat_output::checkup::DoctorDocument;
 use jitlat_output::phases::PhasesDocument;
 use jitlat_output::rpm::RpmDocument;
@@ -43,6 +44,11 @@ const PUBLISHED: [Published; 16] = [
         name: "along",
         about: "What jitlat compare --along --json writes: the figures of saved tests against a number. See compare.md.",
         schema: schema_of::<CurveDocument<'_>>,
+    },
+    Published {
+        name: "segments",
+        about: "What jitlat compare --attenuation --json writes: segments of a path, composed and subtracted. See compare.md.",
+        schema: schema_of::<SegmentsReport>,
     },
     Published {
         name: "archive-ls",
@@ -122,13 +128,16 @@ fn schema_of<T: JsonSchema>() -> Schema {
     settings().into_generator().into_root_schema_for::<T>()
 }
 
-/// Schema of summaries; with `--capture` a test also has the captured traffic.
+/// Schema of summaries; with `--capture` a test also has the captured traffic, with `--attenuation` the parts of delay.
 fn summary() -> Schema {
     let mut generator = settings().into_generator();
     let capture = generator.subschema_for::<CaptureDocument<'_>>();
+    let attenuation = generator.subschema_for::<PartsDocument>();
     let mut schema = generator.into_root_schema_for::<SummaryDocument<'_>>();
     let summary = schema.pointer_mut("/$defs/Summary/properties").and_then(Value::as_object_mut);
-    summary.unwrap().insert("capture".to_owned(), capture.to_value());
+    let summary = summary.unwrap();
+    summary.insert("capture".to_owned(), capture.to_value());
+    summary.insert("attenuation".to_owned(), attenuation.to_value());
     schema
 }
 
