@@ -68,6 +68,8 @@ pub struct LoadThroughput {
 const SLOT: i64 = 100_000_000;
 /// Maximum number of intervals in a [`LoadThroughput`]; longer ones are used for longer tests.
 const MAX_INTERVALS: i64 = 600;
+/// Longest time over which bytes are spread.
+const MAX_SPREAD: i64 = 10_000_000_000;
 /// Minimum time over which a rate is computed: TCP delivers in bursts.
 const MIN_RATE_TIME: i64 = 1_000_000_000;
 
@@ -99,6 +101,29 @@ impl ArrivedBytes {
     pub fn add(&mut self, at: WallTime, bytes: u64) {
         let slot = self.0.entry(at.0.div_euclid(SLOT)).or_default();
         *slot = slot.saturating_add(bytes);
+    }
+
+    /// Adds bytes that arrived between two times, evenly: a TCP receiver learns of a record when all of it is there. Bytes of
+    /// more than ten seconds count as arrived at their end.
+    pub fn add_between(&mut self, from: WallTime, to: WallTime, bytes: u64) {
+        let (first, last) = (from.0.div_euclid(SLOT), to.0.div_euclid(SLOT));
+        let time = to.0.saturating_sub(from.0);
+        if first >= last || time > MAX_SPREAD {
+            return self.add(to, bytes);
+        }
+        let mut left = bytes;
+        for slot in first..last {
+            let (begin, end) = ((slot * SLOT).max(from.0), (slot + 1) * SLOT);
+            let share = (bytes as f64 * (end - begin) as f64 / time as f64) as u64;
+            self.add(WallTime(begin), share.min(left));
+            left -= share.min(left);
+        }
+        self.add(to, left);
+    }
+
+    /// Returns true if nothing arrived.
+    pub fn is_empty(&self) -> bool {
+        self.0.values().all(|bytes| *bytes == 0)
     }
 
     /// Adds the bytes of another stream.
@@ -170,6 +195,18 @@ mod tests {
         assert_eq!(rate(0, 4999), 0.0);
         assert_eq!(rate(0, 9999), 5e5);
         assert_eq!(ArrivedBytes::default().rate(WallTime(0), WallTime(i64::MAX)), 0.0);
+    }
+
+    #[test]
+    fn records_are_spread_over_the_time_of_their_arrival() {
+        let mut load = ArrivedBytes::default();
+        // A megabit from 50 ms to 450 ms.
+        load.add_between(WallTime(50 * MS), WallTime(450 * MS), 125_000);
+        let of = load.throughput(Direction::Up, WallTime(499 * MS)).unwrap();
+        assert_eq!(of.bps, [1.25e6, 2.5e6, 2.5e6, 2.5e6, 1.25e6]);
+        load.add_between(WallTime(0), WallTime(i64::MAX), 1000);
+        load.add_between(WallTime(90 * MS), WallTime(20 * MS), 1000);
+        assert_eq!(load.throughput(Direction::Up, WallTime(99 * MS)).unwrap().bps, [1.33e6]);
     }
 
     #[test]

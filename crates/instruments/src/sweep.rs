@@ -6,7 +6,7 @@ pub mod lists;
 use crate::analysis::Analysed;
 use crate::error::Error;
 use crate::instrument::Instrument;
-use crate::load::Load;
+use crate::load::{Load, LoadResult};
 use crate::stop::Stop;
 use jitlat_core::Span;
 use jitlat_core::analysis::Samples;
@@ -84,7 +84,14 @@ impl CellTest {
         let at = clock::wall();
         let measure = || self.instrument.analyse(&jitlat_verdict::options(), stop, &mut Unobserved);
         let analysed = match &self.load {
-            Some(load) => load.run_during(self.instrument.duration()?, stop, measure)?.0,
+            Some(load) => {
+                let (analysed, results) = load.run_during(self.instrument.duration()?, stop, measure)?;
+                // The run would be shown under the name of a load that was not there.
+                if !results.is_empty() && results.iter().all(LoadResult::is_nothing) && !stop.is_requested() {
+                    return Err(Error::Load("nothing of the load arrived".to_owned()));
+                }
+                analysed
+            }
             None => measure()?,
         };
         let analysed = analysed.into_iter().next();

@@ -1,6 +1,7 @@
 //! `jitlat analyze LOG…` and `jitlat -f LOG`: analyses saved logs and states in the same way as live tests.
 
 use crate::exit::{ExitStatus, thresholds};
+use crate::load;
 use crate::options::report::ReportArgs;
 use anyhow::{Context, Result, bail};
 use jitlat_core::PacketRecord;
@@ -9,6 +10,7 @@ use jitlat_core::state::{Merged, SavedAnalysis};
 use jitlat_output::attenuation;
 use jitlat_output::input;
 use jitlat_output::label;
+use jitlat_output::phases::PhasesReport;
 use jitlat_output::screen::StreamOrigin;
 use jitlat_output::{AnalysedStream, Output, ReportParts};
 use jitlat_output::{ReportStreams, file_ending};
@@ -45,6 +47,10 @@ struct ReadLog {
 /// Analyses `logs` and prints the result.
 pub fn run(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> Result<ExitStatus> {
     let runs = analyse(logs, together, args)?;
+    let runs = match PhasesReport::of_saved(runs, args.analysis.interval) {
+        Ok(phases) => return Ok(load::analysed(&phases, args)),
+        Err(runs) => runs,
+    };
     let extra = if together.attenuation { attenuation::parts(&runs)? } else { None };
     let interval = args.analysis.interval;
     let report = ReportStreams { runs: &runs, extra: extra.as_ref(), interval, texts: &[] };
@@ -251,7 +257,9 @@ impl ReadLog {
         let (session, analyzer) = self.state.into_parts();
         let (mut summary, samples) = analyzer.finish_with_helpers(&session, &Threads::available());
         self.readings.iter().for_each(|reading| reading.add_to(&mut summary));
-        let samples = if args.keeps_packets() { samples } else { Default::default() };
+        // Phases of a test under load are compared, packet by packet if possible.
+        let keeps = args.keeps_packets() || session.load.is_some();
+        let samples = if keeps { samples } else { Default::default() };
         AnalysedStream {
             summary,
             samples,

@@ -71,19 +71,37 @@ fn run(
         |logs: &[Closed; 2]| logs.each_ref().map(|closed| closed.log.clone().filter(|_| scratch.is_none()));
     let logs = closed.iter().map(of_stream).collect();
     let (interval, corrected) = (args.analysis.interval, args.plot_corrected);
-    let report = PhasesReport::new(phases, instrument.quantity(), logs, interval, corrected);
-    let whole = args.outputs.write(&report, || match args.quiet {
-        true => text::line(report.runs()),
-        false if args.is_full() => report.full_text(),
-        false => report.one_screen(),
-    });
+    let report = PhasesReport::new(phases, logs, interval, corrected);
+    let whole = write(&report, args);
     for trouble in closed.iter().flatten().flat_map(|log| &log.troubles) {
         error!("{trouble}");
     }
     let saved = archived && closed.iter().flatten().all(|log| log.troubles.is_empty());
-    let runs = report.runs();
-    if !whole || !saved || runs.iter().all(|run| run.summary.counts.received == 0) {
+    if !whole || !saved {
         return Ok(ExitStatus::NotMeasured);
+    }
+    Ok(status(&report, args))
+}
+
+/// Reports the saved phases of a test.
+pub fn analysed(report: &PhasesReport, args: &ReportArgs) -> ExitStatus {
+    if write(report, args) { status(report, args) } else { ExitStatus::NotMeasured }
+}
+
+/// Writes every format, and prints the report. Returns false if a format could not be written.
+fn write(report: &PhasesReport, args: &ReportArgs) -> bool {
+    args.outputs.write(report, || match args.quiet {
+        true => text::line(report.runs()),
+        false if args.is_full() => report.full_text(),
+        false => report.one_screen(),
+    })
+}
+
+/// Checks the phases under load against the conditions of `--fail-if`.
+fn status(report: &PhasesReport, args: &ReportArgs) -> ExitStatus {
+    let runs = report.runs();
+    if runs.iter().all(|run| run.summary.counts.received == 0) {
+        return ExitStatus::NotMeasured;
     }
     let loaded = || runs.iter().skip(1).step_by(2);
     let of = |check: fn(&ScalarCondition, &Summary) -> Option<String>| -> Vec<String> {
@@ -93,9 +111,9 @@ fn run(
     violations.iter().for_each(|v| error!("failed under load: {v}"));
     let undecided = of(ScalarCondition::undecided);
     undecided.iter().for_each(|condition| error!("--fail-if {condition}"));
-    Ok(match (violations.is_empty(), undecided.is_empty()) {
+    match (violations.is_empty(), undecided.is_empty()) {
         (false, _) => ExitStatus::ThresholdViolated,
         (true, false) => ExitStatus::NotMeasured,
         (true, true) => ExitStatus::Measured,
-    })
+    }
 }

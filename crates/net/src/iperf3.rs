@@ -165,7 +165,7 @@ impl Run<'_> {
             match self.turn(ended, observe) {
                 Ok(running) if running && !flowed => flowed = true,
                 Ok(_) => {}
-                // What arrived until now is known.
+                // Bytes that have arrived are known.
                 Err(e) if flowed => return Ok(self.outcome((!ended).then(|| e.to_string()))),
                 Err(e) => return Err(e),
             }

@@ -4,13 +4,12 @@ use crate::error::Result;
 use crate::report::{AnalysedStream, Report, shell_word};
 use crate::{screen, terminal};
 use jitlat_core::Span;
-use jitlat_core::load::{LoadStream, LoadThroughput, TestLoad};
+use jitlat_core::load::{LoadStream, LoadThroughput, TestLoad, TestPhase};
 use jitlat_core::metrics::objectives::responsiveness;
 use jitlat_core::scalars::SCALARS;
 use jitlat_core::spec::Direction;
 use jitlat_core::summary::Summary;
 use jitlat_core::units::{bit_rate, eng4_f64};
-use jitlat_instruments::Analysed;
 use jitlat_instruments::load::Phases;
 use jitlat_report::Section;
 use jitlat_report::figure::{Figure, PhaseDrawing, Trace, label_measured, under_load};
@@ -18,7 +17,7 @@ use jitlat_report::text::screen::{Relation, Screen};
 use jitlat_report::text::{Page, TextOptions};
 use jitlat_verdict as verdict;
 use jitlat_verdict::compare::Comparison;
-use jitlat_verdict::load::{AddedDelay, GRADE_SOURCE, LoadEffect, LoadGrade, LoadState};
+use jitlat_verdict::load::{AddedDelay, GRADE_SOURCE, LoadEffect, LoadGrade, LoadState, PhaseTest};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -38,37 +37,88 @@ pub struct PhasesReport {
 }
 
 impl PhasesReport {
-    /// Creates the report of `phases`, which measured `quantity`. `logs` are the logs of the idle and the loaded phase of
-    /// each stream, if any. `interval` is the length of the windows that were analysed separately. If `corrected` is true,
-    /// plots show delays corrected by the clock estimate.
+    /// Creates the report of `phases`. `logs` are the logs of the idle and the loaded phase of each stream, if any. `interval`
+    /// is the length of the windows that were analysed separately. If `corrected` is true, plots show delays corrected by
+    /// the clock estimate.
     pub fn new(
         phases: Phases,
-        quantity: &'static str,
         logs: Vec<[Option<PathBuf>; 2]>,
         interval: Option<Span>,
         corrected: bool,
     ) -> PhasesReport {
         let Phases { streams, load } = phases;
-        let several = streams.len() > 1;
         let (mut runs, mut effects) = (Vec::new(), Vec::new());
         let mut logs = logs.into_iter();
         for stream in streams {
-            let logs = logs.next().unwrap_or_default();
             effects.push(stream.effect);
-            for ((phase, name), log) in
-                [(stream.idle, "idle"), (stream.loaded, "loaded")].into_iter().zip(logs)
+            for (phase, log) in [stream.idle, stream.loaded].into_iter().zip(logs.next().unwrap_or_default())
             {
-                let Analysed { session, summary, samples } = phase.analysed;
-                let direction = in_short(session.spec.direction());
-                let [label, file_ending] = match several {
-                    true => [format!("{direction} {name}"), format!("{name}.{direction}")],
-                    false => [name.to_owned(), name.to_owned()],
-                };
-                let analysed = Analysed { session, summary, samples };
                 let records = phase.records;
-                runs.push(AnalysedStream { records, label, corrected, file_ending, log, ..analysed.into() });
+                runs.push(AnalysedStream { records, corrected, log, ..phase.analysed.into() });
             }
         }
+        PhasesReport::named_by_phase(load, effects, runs, interval)
+    }
+
+    /// Creates the report of saved streams that are the phases of one test.
+    ///
+    /// # Errors
+    /// The streams, unchanged, if they are not.
+    pub fn of_saved(
+        runs: Vec<AnalysedStream>,
+        interval: Option<Span>,
+    ) -> std::result::Result<PhasesReport, Vec<AnalysedStream>> {
+        let phase = |run: &AnalysedStream| run.session.load.as_ref().map(|load| load.phase);
+        let of_path = |run: &AnalysedStream| (run.session.src, run.session.dst, run.session.spec.direction());
+        let (loaded, idle): (Vec<&AnalysedStream>, Vec<&AnalysedStream>) =
+            runs.iter().partition(|run| phase(run) == Some(TestPhase::Loaded));
+        let pairs: Vec<_> = loaded
+            .iter()
+            .filter_map(|loaded| {
+                let fits = |idle: &&&AnalysedStream| {
+                    phase(idle) == Some(TestPhase::Idle) && of_path(idle) == of_path(loaded)
+                };
+                Some((*idle.iter().find(fits)?, *loaded))
+            })
+            .collect();
+        let load = loaded.first().and_then(|run| run.session.load.as_deref().cloned());
+        let Some(load) = load.filter(|_| idle.len() == pairs.len() && loaded.len() == pairs.len()) else {
+            return Err(runs);
+        };
+        let effects = pairs.iter().map(|(idle, loaded)| {
+            let test = |run| {
+                let run: &AnalysedStream = run;
+                PhaseTest { summary: &run.summary, samples: &run.samples }
+            };
+            LoadEffect::of(test(idle), test(loaded), &load)
+        });
+        let effects = effects.collect();
+        // In the order of the pairs.
+        let at = |run: &AnalysedStream| runs.iter().position(|other| std::ptr::eq(other, run));
+        let order: Vec<usize> =
+            pairs.iter().flat_map(|(idle, loaded)| [at(idle), at(loaded)]).flatten().collect();
+        let mut runs: Vec<Option<AnalysedStream>> = runs.into_iter().map(Some).collect();
+        let runs = order.into_iter().filter_map(|k| runs[k].take()).collect();
+        Ok(PhasesReport::named_by_phase(load, effects, runs, interval))
+    }
+
+    /// Creates the report of `runs`: for each direction first idle, then under load.
+    fn named_by_phase(
+        load: TestLoad,
+        effects: Vec<LoadEffect>,
+        mut runs: Vec<AnalysedStream>,
+        interval: Option<Span>,
+    ) -> PhasesReport {
+        for (run, name) in runs.iter_mut().zip(["idle", "loaded"].into_iter().cycle()) {
+            let direction = in_short(run.session.spec.direction());
+            let [label, file_ending] = match effects.len() {
+                1 => [name.to_owned(), name.to_owned()],
+                _ => [format!("{direction} {name}"), format!("{name}.{direction}")],
+            };
+            (run.label, run.file_ending) = (label, file_ending);
+        }
+        let round_trip = runs.first().is_some_and(|run| run.summary.is_round_trip());
+        let quantity = if round_trip { "round trip" } else { "one-way delay" };
         let mut report =
             PhasesReport { load, effects, runs, quantity, interval, section: Section::default() };
         report.section = Section {

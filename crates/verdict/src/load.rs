@@ -207,10 +207,10 @@ const OWN_QUEUE: f64 = 1e6;
 impl LoadEffect {
     /// Compares a test under `load` with the same test on the idle path.
     ///
-    /// The added delay is the difference of raw delays. The clock offset cancels out of it, because both phases are on
+    /// The added delay is the difference of raw delays. The clock offset cancels, because both phases are on
     /// the same two clocks; only their drift between the phases remains. Estimates of the offset under load are worse
     /// than those on the idle path, because one direction of the probes waits in the queue; and a standing queue is in
-    /// all delays under load, so that the smallest of them is no reference.
+    /// all delays under load, so that the smallest of them is not a reference.
     pub fn of(idle: PhaseTest<'_>, loaded: PhaseTest<'_>, load: &TestLoad) -> LoadEffect {
         let clocks = PhaseClocks::of(idle.summary, loaded.summary);
         let side = |label, test: PhaseTest<'_>, k: usize| {

@@ -23,8 +23,16 @@ pub struct Iperf3Server {
     pub family: Option<AddressFamily>,
 }
 
-/// Bytes that a sender writes at a time: the default of iperf3.
+/// Bytes that a sender without a rate writes at a time: the default of iperf3.
 const BLOCK: u32 = 128 << 10;
+/// Smallest number of bytes that a sender writes at a time: a full packet.
+const SMALL_BLOCK: u32 = 1448;
+
+/// Returns the number of bytes that a sender writes at a time: 10 ms of its rate, in bit/s.
+fn block(rate: Option<u64>) -> u32 {
+    let of = |rate: u64| u32::try_from(rate / 800).unwrap_or(BLOCK).clamp(SMALL_BLOCK, BLOCK);
+    rate.map_or(BLOCK, of)
+}
 
 impl Iperf3Server {
     /// Returns the runner of `specs`. `of_test` are the directions of the test.
@@ -44,13 +52,14 @@ impl Iperf3Server {
                 "the load {load}: loads against iperf3 are TCP: write tcp, or tcp:20Mbit for a rate"
             )));
         }
+        let rate = load.bits_per_second().map(|bits| (bits / load.count() as f64).round() as u64);
         let params = Iperf3Params {
             directions: load.directions(of_test).to_vec(),
             parallel: load.count(),
             // The server would end the test at this time; the load is stopped before.
             seconds: (duration.0 / 1_000_000_000 + 1).max(1) as u64,
-            rate: load.bits_per_second().map(|bits| (bits / load.count() as f64).round() as u64),
-            block: BLOCK,
+            rate,
+            block: block(rate),
             dscp: load.dscp(),
         };
         let to = resolve(&self.host, self.port, self.family)?;

@@ -11,7 +11,7 @@ use crate::one_way::OneWay;
 use crate::stop::Stop;
 use jitlat_core::load::ArrivedBytes;
 use jitlat_core::observer::Event;
-use jitlat_core::{Direction, Span, StampSource, TestSpec, WallTime};
+use jitlat_core::{Direction, Span, StampSource, TestSpec, Transport, WallTime};
 use jitlat_net::interface::WatchSettings;
 use jitlat_proto::jitlat::PresharedKey;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -118,9 +118,12 @@ impl LoadRunner for StreamRunner<'_> {
             Direction::Down => 0,
         };
         let mut arrived = ArrivedBytes::default();
+        let mut last: Option<WallTime> = None;
         for (sent, delay) in samples.sent.iter().zip(&samples.delay) {
-            let at = sent.saturating_add(*delay).saturating_sub(correction);
-            arrived.add(WallTime(at), spec.payload().into());
+            let at = WallTime(sent.saturating_add(*delay).saturating_sub(correction));
+            let since = last.filter(|_| spec.transport() == Transport::Tcp).unwrap_or(at);
+            arrived.add_between(since, at, spec.payload().into());
+            last = Some(at);
         }
         let target = f64::from(spec.payload()) * 8.0 / spec.period().as_seconds();
         Ok(vec![LoadResult {

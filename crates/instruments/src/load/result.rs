@@ -1,4 +1,4 @@
-//! [`LoadResult`]: how much of a load stream arrived, over time.
+//! [`LoadResult`]: bytes of a load stream that arrived, over time.
 
 use jitlat_core::load::{ArrivedBytes, LoadStream, TestLoad, TestPhase};
 use jitlat_core::{Direction, Transport, WallTime};
@@ -33,6 +33,11 @@ const FILLED: f64 = 0.95;
 const FILLED_LOSS: f64 = 0.01;
 
 impl LoadResult {
+    /// Returns true if it is known that nothing arrived.
+    pub fn is_nothing(&self) -> bool {
+        self.arrived.as_ref().is_some_and(ArrivedBytes::is_empty)
+    }
+
     /// Describes the stream during a test that lasted from `from` to `to`, on the clock of this host.
     fn during(&self, from: WallTime, to: WallTime) -> LoadStream {
         let received_bps = self.arrived.as_ref().map(|arrived| arrived.rate(from, to).round());

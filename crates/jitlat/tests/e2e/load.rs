@@ -95,13 +95,15 @@ fn added_delay_is_that_of_the_captures() {
         let received: f64 =
             [0, 1, 2, 3].iter().map(|k| report.number(&format!("/load/{k}/received_bps"))).sum();
         assert!((6e6..8e6).contains(&received), "{received}");
-        assert_eq!((report.text("/load_state"), report.at("/load/4")), ("filled", &serde_json::Value::Null));
+        assert_eq!(report.text("/load_state"), "filled");
+        assert_eq!(report.at("/load").as_array().unwrap().len(), 4);
         let grades = [0, 1].map(|end| report.text(&format!("/grade/between/{end}")));
         assert!(grades.contains(&report.text("/grade/grade")), "{grades:?}");
         assert!(report.text("/grade/source").contains("DSLReports"));
         // Throughput over time, in the JSON, in the log and in a figure.
         let bps = report.at("/throughput/0/bps").as_array().unwrap();
-        assert!(bps.len() > 20 && bps.iter().any(|bps| bps.as_f64().unwrap() > 6e6), "{bps:?}");
+        let full = bps.iter().filter(|bps| (5e6..12e6).contains(&bps.as_f64().unwrap())).count();
+        assert!(bps.len() > 20 && full > bps.len() / 2, "{bps:?}");
         assert!(folder.path().join("plots/under-load-up.svg").exists());
         let again = Running::start(Place::Here.jitlat(folder.path(), "analyze test.loaded --json -"));
         let again = again.finish(TIMEOUT).report();
