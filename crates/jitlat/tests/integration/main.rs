@@ -39,6 +39,7 @@ mod peers;
 mod ping;
 mod readme;
 mod same_answer;
+mod rpm;
 mod schemas;
 mod seeds;
 mod slips;

@@ -4,21 +4,23 @@
 //! does. The draft permits 5 ms of the throughput: [`PacedStream`] measures the throughput and sets the sizes of TLS
 //! records, of the data that the kernel accepts, and of HTTP/2 frames ([`SendSize`]) accordingly.
 //!
-//! The kernel's own limit (`TCP_NOTSENT_LOWAT`) only holds when it begins a new buffer of up to 64 KiB, which is a
-//! quarter of a second at 2 Mbit/s. Below that size, [`PacedStream`] asks how much is unsent before it writes.
+//! When data is written, the kernel enforces its limit (`TCP_NOTSENT_LOWAT`) only where it begins a new buffer of up to
+//! 64 KiB, which is a quarter of a second at 2 Mbit/s. When it is asked whether the socket is writable, it enforces the
+//! limit exactly, so [`PacedStream`] asks before it writes.
 
-use crate::sys;
+use crate::wake;
+use jitlat_core::SteadyTime;
+use nix::poll::{PollFd, PollFlags};
 use socket2::SockRef;
 use std::io;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::Sleep;
 use tokio_rustls::TlsStream;
 
 /// Range of the amount of data that may wait, in bytes.
@@ -29,8 +31,6 @@ const FIRST: usize = 8 << 10;
 const MAX_SIZE: usize = 64 << 10;
 /// Time in which the data that may wait would be sent.
 const WAITING_TIME: Duration = Duration::from_millis(5);
-/// Time until the kernel is asked again after too much was unsent.
-const PAUSE: Duration = Duration::from_millis(2);
 /// Time over which throughput is measured.
 const MEASURED: Duration = Duration::from_millis(100);
 
@@ -55,22 +55,13 @@ pub(super) struct PacedStream {
     written: usize,
     /// True if there was more to send than the connection took.
     was_blocked: bool,
-    /// Pause until the kernel has sent enough; `None` if it has.
-    pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl PacedStream {
     pub fn new(tls: TlsStream<TcpStream>) -> PacedStream {
         let size = SendSize(Arc::new(AtomicUsize::new(FIRST)));
-        let mut stream = PacedStream {
-            tls,
-            waiting: FIRST,
-            size,
-            since: Instant::now(),
-            written: 0,
-            was_blocked: false,
-            pause: None,
-        };
+        let mut stream =
+            PacedStream { tls, waiting: FIRST, size, since: Instant::now(), written: 0, was_blocked: false };
         stream.apply();
         stream
     }
@@ -87,26 +78,20 @@ impl PacedStream {
             TlsStream::Client(tls) => tls.get_mut().1.set_buffer_limit(Some(size)),
             TlsStream::Server(tls) => tls.get_mut().1.set_buffer_limit(Some(size)),
         }
-        // Without this option, more data wait in the kernel.
-        let _ = SockRef::from(self.tls.get_ref().0).set_tcp_notsent_lowat(self.waiting as u32);
+        // The kernel calls a socket writable at half of this limit.
+        let _ = SockRef::from(self.tls.get_ref().0).set_tcp_notsent_lowat(2 * self.waiting as u32);
     }
 
     /// Waits until little enough is unsent in the kernel.
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let socket = self.tls.get_ref().0;
         loop {
-            if let Some(pause) = &mut self.pause {
-                if pause.as_mut().poll(cx).is_pending() {
-                    return Poll::Pending;
-                }
-                self.pause = None;
+            ready!(socket.poll_write_ready(cx))?;
+            if self.waiting >= MAX_SIZE || is_writable(socket) {
+                return Poll::Ready(Ok(()));
             }
-            // Where the kernel does not tell, its own limit has to do.
-            let exceeds = |unsent: u32| unsent as usize >= self.waiting;
-            let socket = self.tls.get_ref().0.as_fd();
-            if self.waiting >= MAX_SIZE || !sys::tcp_moment(socket).is_ok_and(|now| exceeds(now.unsent)) {
-                return Poll::Ready(());
-            }
-            self.pause = Some(Box::pin(tokio::time::sleep(PAUSE)));
+            // The kernel reports when that changes.
+            let _ = socket.try_io(Interest::WRITABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
         }
     }
 
@@ -128,6 +113,13 @@ impl PacedStream {
     }
 }
 
+/// Asks the kernel whether less than the limit is unsent; if not, the runtime is notified when it is.
+fn is_writable(socket: &TcpStream) -> bool {
+    let mut asked = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
+    wake::wait_ready(&mut asked, Some(SteadyTime(0)));
+    asked[0].any().unwrap_or(true)
+}
+
 impl AsyncRead for PacedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -141,9 +133,12 @@ impl AsyncRead for PacedStream {
 impl AsyncWrite for PacedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         self.adapt();
-        if self.poll_room(cx).is_pending() {
-            self.was_blocked = true;
-            return Poll::Pending;
+        match self.poll_room(cx)? {
+            Poll::Ready(()) => {}
+            Poll::Pending => {
+                self.was_blocked = true;
+                return Poll::Pending;
+            }
         }
         let length = data.len().min(self.size.get());
         let written = Pin::new(&mut self.tls).poll_write(cx, &data[..length]);
