@@ -50,6 +50,7 @@ const SHORT: &[(&str, &[&str])] = &[
             "show_policy",
             "capture",
             "late_packets",
+            "rpm",
             "max_rate",
             "max_bandwidth",
             "max_duration",

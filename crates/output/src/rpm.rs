@@ -19,7 +19,7 @@ use jitlat_instruments::rpm::method::{DRAFT, LoadDirections};
 use jitlat_instruments::{Analyses, RecordCollector};
 use jitlat_report::Section;
 use jitlat_report::figure::{Axis, AxisUnit, Figure, Mark, MarkSeries, Tone};
-use jitlat_report::text::screen::{Relation, Screen, ScreenStream};
+use jitlat_report::text::screen::Screen;
 use jitlat_report::text::{Page, TextOptions};
 use serde::Serialize;
 use serde_json::Value;
@@ -90,45 +90,68 @@ impl RpmReport {
         self.headline() + "\n"
     }
 
-    /// Returns the report on one screen.
-    pub fn one_screen(&self) -> String {
-        screen::finished_without_figures(self.screen())
+    /// Returns the report on one screen. `options` are those of the terminal.
+    pub fn one_screen(&self, options: &TextOptions) -> String {
+        let result = &self.result;
+        let mut page = Page::new(options);
+        page.lead(self.severity().into(), &self.headline());
+        page.line(&result.url);
+        page.blank();
+        for row in self.rows() {
+            let cells: String = row[1..].iter().map(|cell| format!("{cell:>17}")).collect();
+            page.line(format!("{:<22}{cells}", row[0]).trim_end());
+        }
+        page.blank();
+        for stage in &result.measured.stages {
+            if !failure(stage).is_empty() {
+                page.line(&format!("load {}{}", stage.load.name(), failure(stage)));
+            }
+        }
+        let next = format!("Next   {}  # measures again, prints every figure", screen::again());
+        let is_short = next.chars().count() <= options.width;
+        let next = if is_short { next } else { format!("Next   {}, prints every figure", screen::REPEATED) };
+        page.line(&next);
+        page.finish()
     }
 
+    /// Returns the table of the screen: a column for the idle path, and one for each stage.
+    fn rows(&self) -> Vec<Vec<String>> {
+        let measured = &self.result.measured;
+        let row = |name: &str, idle: String, of: &dyn Fn(&StageOutcome) -> String| {
+            [name.to_owned(), idle].into_iter().chain(measured.stages.iter().map(of)).collect::<Vec<_>>()
+        };
+        let rpm = |rpm: Option<f64>| rpm.map_or_else(dash, |rpm| format!("{rpm:.0}"));
+        let time = |ns: Option<f64>| ns.map_or_else(dash, eng3);
+        let idle = means_of(&measured.idle);
+        let connections = |stage: &StageOutcome| stage.goodput.iter().map(|g| g.connections).sum::<usize>();
+        vec![
+            row("", IDLE.to_owned(), &|stage| stage.load.name().to_owned()),
+            row("round trips/min (RPM)", rpm(idle.rpm()), &|stage| rpm(stage.rpm())),
+            row("  class", String::new(), &|stage| {
+                stage.rpm().map_or_else(dash, |rpm| RpmClass::of(rpm).name().to_owned())
+            }),
+            row("  confidence", String::new(), &|stage| stage.confidence.name().to_owned()),
+            row("TCP handshake", time(idle.tcp_ns), &|stage| time(stage.means.tcp_ns)),
+            row("TLS, per round trip", time(idle.tls_ns), &|stage| time(stage.means.tls_ns)),
+            row("HTTP, new connection", time(idle.http_ns), &|stage| time(stage.means.http_ns)),
+            row("HTTP, with the load", time(idle.self_ns), &|stage| time(stage.means.self_ns)),
+            row("goodput", dash(), &|stage| goodput(&stage.goodput)),
+            row("  connections", String::new(), &|stage| connections(stage).to_string()),
+            row("  confidence", String::new(), &|stage| stage.goodput_confidence.name().to_owned()),
+        ]
+    }
+
+    /// Returns the verdict for the beginning of the page.
     fn screen(&self) -> Screen {
-        let result = &self.result;
-        let own = self.runs.iter().zip(&result.streams).filter(|(_, stream)| stream.is_own);
-        let streams: Vec<ScreenStream<'_>> = own
-            .map(|(run, _)| ScreenStream { label: &run.label, summary: &run.summary, samples: &run.samples })
-            .collect();
-        let mut screen =
-            Screen::new(&streams, Relation::Load).led_by(self.severity().into(), &self.headline());
-        for stage in result.measured.stages.iter().rev() {
-            screen = screen.noting(&goodput_line(stage));
-        }
-        screen
+        let screen = Screen::default().led_by(self.severity().into(), &self.headline());
+        self.stages().iter().rev().fold(screen, |screen, stage| screen.noting(&goodput_line(stage)))
     }
 
     fn make_section(&self) -> Section {
         let result = &self.result;
-        let rows = result.measured.stages.iter().map(|stage| {
-            let means = &stage.means;
-            let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), eng4_f64);
-            let rpm = |rpm: Option<f64>| rpm.map_or_else(|| "-".to_owned(), |rpm| format!("{rpm:.0}"));
-            vec![
-                stage.load.name().to_owned(),
-                rpm(stage.rpm()),
-                stage.confidence.name().to_owned(),
-                time(means.tcp_ns),
-                time(means.tls_ns),
-                time(means.http_ns),
-                time(means.self_ns),
-                goodput(&stage.goodput),
-                stage.goodput_confidence.name().to_owned(),
-            ]
-        });
-        let columns = ["load", "RPM", "confidence", "TCP", "TLS", "HTTP", "self", "goodput", "confidence"];
-        let figures = result.measured.stages.iter().filter_map(|stage| course(stage)).collect();
+        let mut rows = self.rows();
+        let columns = rows.remove(0);
+        let figures = result.measured.stages.iter().filter_map(course).collect();
         Section {
             title: "Responsiveness under load".to_owned(),
             what: format!(
@@ -137,8 +160,8 @@ impl RpmReport {
             ),
             screen: Some(self.screen()),
             remarks: remarks(result),
-            columns: columns.map(str::to_owned).to_vec(),
-            rows: rows.collect(),
+            columns,
+            rows,
             figures,
         }
     }
@@ -221,6 +244,10 @@ impl Report for RpmReport {
 
 /// Name of the streams without load.
 const IDLE: &str = "idle";
+
+fn dash() -> String {
+    "-".to_owned()
+}
 
 fn severity(rpm: Option<f64>) -> Severity {
     match rpm.map(RpmClass::of) {
@@ -714,7 +741,7 @@ struct IntervalDocument {
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct StreamDocument<'a> {
-    /// Name: `idle`, `down`, `down, new connections`.
+    /// Name: `idle self`, `down self`, `down foreign`.
     label: &'a str,
     /// All figures.
     summary: &'a Summary,

@@ -43,7 +43,7 @@ pub struct RpmResult {
 /// Probes of one kind as a stream of round trips.
 #[derive(Clone, Debug)]
 pub struct ProbeStream {
-    /// Name: `idle`, `down`, `down, new connections`.
+    /// Name: `idle self`, `down self`, `down foreign`.
     pub label: String,
     /// True if the probes share connections with the load, or with each other on the idle path.
     pub is_own: bool,
@@ -73,7 +73,7 @@ impl RpmResult {
         for (name, probes, ending) in std::iter::once(idle).chain(stages) {
             for is_own in [true, false] {
                 let exchanges: Vec<Exchange> = probes.iter().filter_map(|p| exchange(p, is_own)).collect();
-                let label = if is_own { name.to_owned() } else { format!("{name}, new connections") };
+                let label = format!("{name} {}", if is_own { "self" } else { "foreign" });
                 streams.extend(stream(&measured, (label, is_own), exchanges, &ending));
             }
         }

@@ -87,8 +87,8 @@ fn responsiveness_of_a_host_of_our_own() {
     let mut records = RecordCollector::default();
     result.replay(&mut records);
     let labels: Vec<&str> = result.streams.iter().map(|stream| stream.label.as_str()).collect();
-    assert_eq!(labels[..2], ["idle", "idle, new connections"]);
-    assert!(labels.contains(&"down") && labels.contains(&"up, new connections"), "{labels:?}");
+    assert_eq!(labels[..2], ["idle self", "idle foreign"]);
+    assert!(labels.contains(&"down self") && labels.contains(&"up foreign"), "{labels:?}");
     assert!(
         records.records.iter().all(|records| records.iter().all(|r| r.time(Moment::Returned) > r.sent()))
     );

@@ -7,7 +7,7 @@ use jitlat_instruments::Analysed;
 use jitlat_instruments::load::phases::{LoadPhase, PhaseStream};
 
 /// A phase that begins `at` s after the first one, through a bottleneck of 8 Mbit/s with a queue of 100 ms, with or without
-/// a TCP connection beside it. The server's clock is 3 s and 20 ppm ahead.
+/// a TCP connection next to it. The server's clock is 3 s and 20 ppm ahead.
 fn phase(direction: Direction, at: i64, loaded: bool, perfect: bool) -> LoadPhase {
     let period = Span::millis(20);
     let spec = TestSpec::new(direction, Transport::Udp, 500, 80, period, Schedule::Periodic).unwrap();

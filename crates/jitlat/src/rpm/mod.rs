@@ -150,7 +150,7 @@ pub fn run(args: &RpmArgs) -> Result<ExitStatus> {
     let whole = args.outputs.write(&report, || match (args.length.quiet, args.length.verbose) {
         (true, _) => report.line(),
         (_, true) => report.page(&screen::options()),
-        _ => report.one_screen(),
+        _ => report.one_screen(&screen::options()),
     });
     let failed = |end: &StageEnd| matches!(end, StageEnd::Failed(_));
     let is_whole = report.stages().iter().all(|stage| !failed(&stage.end) && stage.rpm().is_some());

@@ -31,7 +31,7 @@ fn an_honest_client_is_measured_beside_connections_that_say_nothing() {
                 let _ = stream.write_all(said);
                 held.push(stream);
             }
-            if held.len() > 800 {
+            if held.len() > 1200 {
                 held.drain(..400);
             }
             !over.load(Ordering::Relaxed)
@@ -40,7 +40,7 @@ fn an_honest_client_is_measured_beside_connections_that_say_nothing() {
     let ended = std::thread::scope(|scope| {
         scope.spawn(attack);
         // More than the share of one client.
-        jitlat_waiting::until("the attack", TIMEOUT, || opened.load(Ordering::Relaxed) > 300);
+        jitlat_waiting::until("the attack", TIMEOUT, || opened.load(Ordering::Relaxed) > 600);
         let line =
             format!("rpm {host}:{PORT} --insecure --time-limit {}s --interval 500ms --json -", seconds());
         let ended = Running::start(Place::In(&scene.victim).jitlat(folder.path(), &line))

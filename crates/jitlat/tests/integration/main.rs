@@ -38,6 +38,7 @@ mod patches;
 mod peers;
 mod ping;
 mod readme;
+mod rpm;
 mod same_answer;
 mod schemas;
 mod seeds;

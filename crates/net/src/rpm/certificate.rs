@@ -38,7 +38,7 @@ impl ServerCertificate {
         Ok(ServerCertificate { chain, key })
     }
 
-    /// Makes a key and a certificate for `names`, signed by itself: clients must be told to accept it.
+    /// Makes a key and a certificate for `names`, signed by itself; clients accept it only if they are configured to.
     ///
     /// # Errors
     /// [`RpmError::Certificate`] if a name is not valid.

@@ -3,15 +3,23 @@
 //! Data that waits in the queues of the sending host delays probes on the same connection as a queue on the path
 //! does. The draft permits 5 ms of the throughput: [`PacedStream`] measures the throughput and sets the sizes of TLS
 //! records, of the data that the kernel accepts, and of HTTP/2 frames ([`SendSize`]) accordingly.
+//!
+//! When data is written, the kernel enforces its limit (`TCP_NOTSENT_LOWAT`) only where it begins a new buffer of up to
+//! 64 KiB, which is a quarter of a second at 2 Mbit/s. When it is asked whether the socket is writable, it enforces the
+//! limit exactly, so [`PacedStream`] asks before it writes.
 
+use crate::wake;
+use jitlat_core::SteadyTime;
+use nix::poll::{PollFd, PollFlags};
 use socket2::SockRef;
 use std::io;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
@@ -70,8 +78,21 @@ impl PacedStream {
             TlsStream::Client(tls) => tls.get_mut().1.set_buffer_limit(Some(size)),
             TlsStream::Server(tls) => tls.get_mut().1.set_buffer_limit(Some(size)),
         }
-        // Without this option, more data wait in the kernel.
-        let _ = SockRef::from(self.tls.get_ref().0).set_tcp_notsent_lowat(self.waiting as u32);
+        // The kernel calls a socket writable at half of this limit.
+        let _ = SockRef::from(self.tls.get_ref().0).set_tcp_notsent_lowat(2 * self.waiting as u32);
+    }
+
+    /// Waits until little enough is unsent in the kernel.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let socket = self.tls.get_ref().0;
+        loop {
+            ready!(socket.poll_write_ready(cx))?;
+            if self.waiting >= MAX_SIZE || is_writable(socket) {
+                return Poll::Ready(Ok(()));
+            }
+            // The kernel reports when that changes.
+            let _ = socket.try_io(Interest::WRITABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+        }
     }
 
     /// Adapts the sizes to the throughput since the last change.
@@ -92,6 +113,13 @@ impl PacedStream {
     }
 }
 
+/// Asks the kernel whether less than the limit is unsent; if not, the runtime is notified when it is.
+fn is_writable(socket: &TcpStream) -> bool {
+    let mut asked = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
+    wake::wait_ready(&mut asked, Some(SteadyTime(0)));
+    asked[0].any().unwrap_or(true)
+}
+
 impl AsyncRead for PacedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -105,6 +133,13 @@ impl AsyncRead for PacedStream {
 impl AsyncWrite for PacedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         self.adapt();
+        match self.poll_room(cx)? {
+            Poll::Ready(()) => {}
+            Poll::Pending => {
+                self.was_blocked = true;
+                return Poll::Pending;
+            }
+        }
         let length = data.len().min(self.size.get());
         let written = Pin::new(&mut self.tls).poll_write(cx, &data[..length]);
         match &written {

@@ -35,6 +35,8 @@ use tokio_rustls::TlsAcceptor;
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 /// Maximum time without any byte in either direction.
 const IDLE_LIMIT: Span = Span::seconds(15);
+/// Maximum time without an open request. Some clients never close the connections of their probes.
+const UNUSED_LIMIT: Span = Span::seconds(3);
 /// Time between checks of the limits of a connection.
 const CHECKED_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of requests that a connection may have open.
@@ -203,10 +205,13 @@ async fn serve(
             Err(_) => {}
         }
         let now = steady();
-        let is_idle = now - SteadyTime(state.used.load(Ordering::Relaxed)) > IDLE_LIMIT;
-        if now >= ends || is_idle || state.grant.is_evicted() {
+        let idle = now - SteadyTime(state.used.load(Ordering::Relaxed));
+        if now >= ends || idle > IDLE_LIMIT || state.grant.is_evicted() {
             // Dropping the connection resets its streams.
             return Ok(());
+        }
+        if idle > UNUSED_LIMIT && requests.is_empty() {
+            connection.graceful_shutdown();
         }
     }
 }

@@ -159,8 +159,8 @@ impl Default for Policy {
                 (TCP, rules(Some((64, 16)), None)),
                 // A session is a capture. Connections that do not request a capture end soon.
                 (DIGESTS, rules(Some((64, 8)), Some((4, 2)))),
-                // A client loads the path with up to 32 connections, and each foreign probe is a connection.
-                (RPM, with_duration(rules(Some((512, 160)), None), Span::seconds(300))),
+                // Each foreign probe is a connection, up to a hundred per second, which some clients do not close.
+                (RPM, with_duration(rules(Some((1024, 512)), None), Span::seconds(300))),
                 // A session is a host that has proved its key. Several hosts may share an address.
                 (COLLECT, rules(Some((256, 64)), Some((128, 32)))),
             ]

@@ -47,6 +47,7 @@ fn host() -> impl Strategy<Value = HostFacts> {
         sync_after: after,
         clock_step: step.map(Span),
         noise: None,
+        interface: None,
         notes,
     })
 }

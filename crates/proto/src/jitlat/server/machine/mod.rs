@@ -441,7 +441,7 @@ impl ServerMachine {
                 self.idle_from(now);
                 self.fetch(fetch);
             }
-            // The connection of the test is told to end it.
+            // The request asks the connection of the test to end it.
             Lookup::Running if now.steady < self.find_until => self.deadline = now.steady + FIND_INTERVAL,
             Lookup::Running => self.refuse(NakCode::Busy, "that test is not over yet"),
             Lookup::Unknown => {
