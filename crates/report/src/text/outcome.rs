@@ -1,7 +1,7 @@
 //! Quality of Outcome: scores with their intervals, and the terms from which they follow.
 
 use super::{Page, printable};
-use jitlat_core::metrics::qoo::{OutcomeScore, QualityOfOutcome};
+use jitlat_core::metrics::qoo::{OutcomeScore, QualityOfOutcome, RefusalReason};
 use jitlat_core::spec::Direction;
 use jitlat_core::summary::Summary;
 use jitlat_core::units::{bit_rate, eng3};
@@ -16,6 +16,14 @@ pub fn score(of: &OutcomeScore) -> Result<String, String> {
         Some([low, high]) if low == high => format!("{score:.0}"),
         Some([low, high]) => format!("{score:.0} ({low:.0}-{high:.0})"),
         None => format!("{score:.0} (interval unknown)"),
+    })
+}
+
+/// Like [`score`], with a reason that is short and the same for all profiles.
+pub fn in_short(of: &OutcomeScore) -> Result<String, String> {
+    score(of).map_err(|why| match of.refused.as_ref().map(|refused| refused.reason) {
+        Some(RefusalReason::PercentileNotResolved) => "too few independent packets".to_owned(),
+        _ => why,
     })
 }
 

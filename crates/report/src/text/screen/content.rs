@@ -189,7 +189,7 @@ pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<Pr
         }
         let scores = answers.iter().filter_map(|(_, a)| a.qoo.as_ref()?.profiles.get(name));
         let is_one = relation != Relation::Separate || answers.len() == 1;
-        let score = outcome::worst(scores).filter(|_| is_one).map(outcome::score);
+        let score = outcome::worst(scores).filter(|_| is_one).map(outcome::in_short);
         Some(ProfileLine { name: name.clone(), severity: worst.severity, because, score })
     };
     names.into_iter().filter_map(one).collect()

@@ -386,6 +386,9 @@ fn uses(screen: &Screen, width: usize) -> Vec<Statement> {
     shown.iter().enumerate().map(one).collect()
 }
 
+/// Maximum number of rows of the scores.
+const MAX_SCORE_ROWS: usize = 2;
+
 /// Returns the scores of Quality of Outcome, in the rows that the causes, profiles and first notes on reliability leave of
 /// `room`.
 fn scores(
@@ -401,7 +404,11 @@ fn scores(
     }
     let rows = |of: &[Statement], most: usize| of.iter().map(Vec::len).sum::<usize>().min(most);
     let others = rows(why, 4) + rows(uses, usize::MAX) + rows(trust, 2);
-    fitted(&[statement(None, &printable(&text), width)], room.saturating_sub(others), screen.full)
+    fitted(
+        &[statement(None, &printable(&text), width)],
+        room.saturating_sub(others).min(MAX_SCORE_ROWS),
+        screen.full,
+    )
 }
 
 /// Returns the profiles in few rows, grouped by verdict, worst first.
