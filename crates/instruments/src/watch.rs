@@ -24,7 +24,7 @@ impl<'a> Watched<'a> {
         let mut watch = self.watch.borrow_mut();
         match event {
             Event::Connected(to) if watch.is_none() => {
-                *watch = Some(InterfaceWatch::start(self.settings, to.ip(), self.bind, None));
+                *watch = Some(InterfaceWatch::start(self.settings, *to, self.bind, None));
             }
             Event::Concluding(_) | Event::Finished(_) => watch.iter_mut().for_each(InterfaceWatch::end),
             _ => {}

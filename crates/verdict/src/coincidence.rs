@@ -108,24 +108,28 @@ impl Intervals {
         case.each_wait(|k, wait| {
             let late = if by_arrival { case.delays.delay(k) as f64 / 1e9 } else { 0.0 };
             if let Some(place) = place(case.delays.seconds(k) + late) {
-                tallies[place].delays += 1;
+                tallies[place].delays += 1.0;
                 tallies[place].delay += wait as f64;
             }
         });
         for k in 0..case.delays.len() {
             if let Some(place) = place(case.delays.seconds(k)) {
-                tallies[place].received += 1;
+                tallies[place].received += 1.0;
             }
         }
         for run in case.losses.runs.iter().chain(&case.lost_at_steps) {
-            for seq in run.start..run.start + run.len {
-                if let Some(place) = place(case.seconds(seq)) {
-                    tallies[place].lost += 1;
+            let [first, last] = [run.start, run.start + run.len.max(1) - 1].map(|seq| case.seconds(seq));
+            // A long run is spread evenly over its time.
+            let parts = run.len.min(4 * MAX_INTERVALS as u64);
+            for part in 0..parts {
+                let at = first + (last - first) * (part as f64 + 0.5) / parts as f64;
+                if let Some(place) = place(at) {
+                    tallies[place].lost += run.len as f64 / parts as f64;
                 }
             }
         }
-        let share = |sum: f64, of: u64| (of > 0).then(|| sum / of as f64);
-        let loss = tallies.iter().map(|t| share(t.lost as f64, t.received + t.lost));
+        let share = |sum: f64, of: f64| (of > 0.0).then(|| sum / of);
+        let loss = tallies.iter().map(|t| share(t.lost, t.received + t.lost));
         let delay = tallies.iter().map(|t| share(t.delay, t.delays));
         Some(Intervals { start, length, origin, loss: continued(loss), delay: continued(delay) })
     }
@@ -152,10 +156,10 @@ impl Intervals {
 
 #[derive(Clone, Copy, Default)]
 struct Tally {
-    received: u64,
-    lost: u64,
+    received: f64,
+    lost: f64,
     /// Number of packets on the path whose delay is known, and the sum of their delays.
-    delays: u64,
+    delays: f64,
     delay: f64,
 }
 

@@ -240,7 +240,7 @@ impl Instrument for Ping {
             created: clock::wall(),
         };
         observer.event(&Event::Started(std::slice::from_ref(&session)));
-        let mut watch = InterfaceWatch::start(&self.watch, to.ip(), self.bind, self.interface.as_deref());
+        let mut watch = InterfaceWatch::start(&self.watch, to, self.bind, self.interface.as_deref());
         let found = thread::scope(|scope| {
             let measuring = thread::Builder::new().name("ping".to_owned());
             let measuring = measuring.spawn_scoped(scope, || {

@@ -42,7 +42,7 @@ impl Interface {
 
     /// Returns the interface through which packets to `to` leave this host: the one named in the settings, or the one
     /// that has the local address, which is `bind` or the system's choice.
-    pub fn towards(to: IpAddr, bind: Option<IpAddr>, named: Option<&str>) -> Option<Interface> {
+    pub fn towards(to: SocketAddr, bind: Option<IpAddr>, named: Option<&str>) -> Option<Interface> {
         if let Some(name) = named {
             return Interface::find(|interface| interface.interface_name == name);
         }
@@ -50,7 +50,9 @@ impl Interface {
         let chosen = || {
             let socket = UdpSocket::bind(any).ok()?;
             // Connecting a datagram socket sends nothing. The port is arbitrary.
-            socket.connect(SocketAddr::new(to, 9)).ok()?;
+            let mut to = to;
+            to.set_port(9);
+            socket.connect(to).ok()?;
             Some(socket.local_addr().ok()?.ip())
         };
         Interface::with_address(bind.or_else(chosen)?)
@@ -71,14 +73,15 @@ mod tests {
     #[test]
     fn the_interface_of_a_test_is_found_by_route_address_or_name() {
         let local: IpAddr = "127.0.0.1".parse().unwrap();
-        let by_route = Interface::towards(local, None, None).unwrap();
+        let far: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let by_route = Interface::towards(far, None, None).unwrap();
         assert!(by_route.is_loopback && by_route.index > 0);
         assert_eq!(
-            Interface::towards("192.0.2.1".parse().unwrap(), Some(local), None),
+            Interface::towards("192.0.2.1:5".parse().unwrap(), Some(local), None),
             Some(by_route.clone())
         );
-        assert_eq!(Interface::towards(local, None, Some(&by_route.name)), Some(by_route));
-        assert_eq!(Interface::towards(local, None, Some("no-such-name")), None);
+        assert_eq!(Interface::towards(far, None, Some(&by_route.name)), Some(by_route));
+        assert_eq!(Interface::towards(far, None, Some("no-such-name")), None);
         assert_eq!(Interface::with_address("192.0.2.1".parse().unwrap()), None);
     }
 }

@@ -7,7 +7,7 @@ use crate::wake::{StopSignal, wait};
 use jitlat_core::Span;
 use jitlat_core::interface::{InterfaceHistory, InterfaceSample, RawCounters};
 use jitlat_core::session::HostFacts;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::thread::{self, JoinHandle};
 
@@ -62,7 +62,7 @@ impl InterfaceWatch {
     /// positions.
     pub fn start(
         settings: &WatchSettings,
-        to: IpAddr,
+        to: SocketAddr,
         bind: Option<IpAddr>,
         named: Option<&str>,
     ) -> InterfaceWatch {
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn where_nothing_is_known_there_is_nothing() {
         let nothing = |settings: &WatchSettings| {
-            let mut watch = InterfaceWatch::start(settings, [127, 0, 0, 1].into(), None, None);
+            let mut watch = InterfaceWatch::start(settings, ([127, 0, 0, 1], 0).into(), None, None);
             watch.end();
             (watch.history().is_none(), watch.notes().to_vec())
         };

@@ -96,7 +96,8 @@ fn figure(
     };
     let mut series = vec![
         MarkSeries::new(format!("{} (left)", run.delay()), Tone::Data, cloud),
-        MarkSeries::new(format!("{axis} (right)"), Tone::Fit, mark).on_right(),
+        MarkSeries::new(format!("{} (right)", axis.split(" (").next().unwrap_or(axis)), Tone::Fit, mark)
+            .on_right(),
     ];
     if !losses.is_empty() {
         let name = format!("{} lost", group_thousands(&summary.counts.lost.to_string()));

@@ -115,7 +115,7 @@ pub fn made_up(n: u64) -> Measured {
     Measured::new(session, records)
 }
 
-/// Simulates a walk of two minutes away from an access point and back, with round trips every 20 ms: as the signal falls,
+/// Simulates a walk of two minutes away from an access point and back, with a packet every 20 ms: as the signal falls,
 /// frames are sent again, and behind two walls some are lost.
 pub fn walk() -> Measured {
     const START: i64 = 1_700_000_000_000_000_000;
@@ -175,6 +175,8 @@ pub fn walk() -> Measured {
     records.sort_by_key(PacketRecord::arrived);
     session.ending = Ending::Complete;
     session.sent = Some(n as u32);
+    [session.src, session.dst] = ["192.0.2.10", "192.0.2.80"].map(|ip| ip.parse().ok());
+    session.created = Some(WallTime(START));
     session.client.interface = Some(Box::new(InterfaceHistory { name: "wlan0".to_owned(), samples }));
     Measured::new(session, records)
 }

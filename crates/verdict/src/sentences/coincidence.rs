@@ -18,17 +18,20 @@ fn name(quantity: InterfaceQuantity) -> &'static str {
 }
 
 /// Describes the coincidences with one effect, for the cause of this effect: `loss coincides with retries on wlan0 (6.1 % in
-/// the worst quarter of the intervals, 0.30 % in the others)`. The others of `all` are only named. Empty without any.
+/// the quarter of the time with the worst values, 0.30 % otherwise)`. The values are those of the first of `all`. Empty without any.
 pub fn coincides(all: &[&Coincidence]) -> String {
-    let Some((first, rest)) = all.split_first() else { return String::new() };
+    let Some(first) = all.first() else { return String::new() };
     let (effect, value): (_, fn(f64) -> String) = match first.effect {
         PacketEffect::Loss => ("loss", percent),
         PacketEffect::Delay => ("delay", time),
     };
-    let and: String = rest.iter().map(|other| format!(", {}", name(other.quantity))).collect();
-    let subject = name(first.quantity);
+    let names: Vec<&str> = all.iter().map(|coincidence| name(coincidence.quantity)).collect();
+    let subjects = match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => names.concat(),
+    };
     format!(
-        "{effect} coincides with {subject}{and} on {} ({} in the quarter of the time with the worst values, {} otherwise)",
+        "{effect} coincides with {subjects} on {} ({} in the quarter of the time with the worst values, {} otherwise)",
         first.interface,
         value(first.worst_quarter),
         value(first.others)
@@ -61,7 +64,7 @@ mod tests {
         let signal = Coincidence { quantity: InterfaceQuantity::Signal, ..loss.clone() };
         assert_eq!(
             finding(&[&loss, &signal]),
-            "Loss coincides with retries, a weaker signal on wlan0 (6.1 % in the quarter of the time with the worst values, \
+            "Loss coincides with retries and a weaker signal on wlan0 (6.1 % in the quarter of the time with the worst values, \
              0.30 % otherwise)."
         );
         let delay = of(PacketEffect::Delay, InterfaceQuantity::TxRate, 12e6, 3e6);
