@@ -28,7 +28,7 @@ struct Published {
     schema: fn() -> Schema,
 }
 
-const PUBLISHED: [Published; 16] = [
+const PUBLISHED: [Published; 17] = [
     Published {
         name: "summary",
         about: "What --json of a test or an analysis writes: the summary of one direction, of both, or of several runs. See \
