@@ -317,3 +317,59 @@ impl Report for SegmentsReport {
         Ok(serde_json::to_value(self).map_err(Error::from)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn test(delays: impl IntoIterator<Item = i64>, lost: u64) -> SizedDelays {
+        SizedDelays {
+            by_size: BTreeMap::from([(80, delays.into_iter().collect())]),
+            lost,
+            bound_ns: Some(0.0),
+        }
+    }
+
+    #[test]
+    fn segments_are_composed_and_subtracted() {
+        const MS: i64 = 1_000_000;
+        // A-B takes 5 or 7 ms, B-C 10 ms; A-C both.
+        let near = || (0..2000).map(|k| 5 * MS + k % 2 * 2 * MS);
+        let far = test((0..2000).map(|_| 10 * MS), 0);
+        let whole = test(near().map(|delay| delay + 10 * MS), 0);
+        let report = SegmentsReport::new(&[("A-B", test(near(), 0)), ("B-C", far), ("A-C", whole)]).unwrap();
+        let text = report.text();
+        assert!(text.contains("A-C less A-B") && text.contains("A-B then B-C"), "{text}");
+        assert!(
+            text.contains("The segments composed differ from the whole path by 0.0 % of packets, which"),
+            "{text}"
+        );
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["rest"]["missing"], 0.0);
+        let rest = json["rest"]["mean_ns"].as_f64().unwrap();
+        assert!((rest - 10e6).abs() < 1e5, "{rest}");
+        assert_eq!(json["measured"].as_array().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn two_or_three_logs_are_needed() {
+        let files = |n: usize| vec!["no such file".to_owned(); n];
+        for n in [1, 4] {
+            let error = SegmentsReport::read(&files(n)).unwrap_err().to_string();
+            assert!(error.starts_with("--attenuation: give the log"), "{error}");
+        }
+        let nothing = SegmentsReport::new(&[("A-B", test([], 5)), ("A-C", test([1], 0))]);
+        assert_eq!(nothing.unwrap_err().to_string(), "A-B: nothing was received");
+    }
+
+    #[test]
+    fn one_size_is_named() {
+        let parts = attenuation::parts(&BTreeMap::from([(80, vec![5_000_000, 9_000_000])]), 2).unwrap();
+        let text = PartsDocument { parts, clock_bound_ns: None }.text();
+        assert!(
+            text.contains("G + S  an empty path: 5.00 ms (with the unknown offset of the clocks)"),
+            "{text}"
+        );
+        assert!(text.contains("missing mass (lost): 50.000 %"), "{text}");
+    }
+}

@@ -7,11 +7,14 @@
 //! a packet of size zero on an empty path; S, the time per byte; and V, the rest, which other traffic causes.
 
 use super::sizes::size_fit;
+use crate::evidence::bounded;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Maximum number of bins of a distribution.
+/// Number of bins of the widest distribution with a common width.
 const MAX_BINS: i64 = 400;
+/// Maximum number of bins of any width.
+const MOST_BINS: i64 = 1_000_000;
 /// Number of iterations of a deconvolution. More of them fit the noise of the sample.
 const ITERATIONS: usize = 200;
 
@@ -31,8 +34,8 @@ pub struct Attenuation {
 /// Returns the width of the bins with which all of `delays`, given in ns as one list for each segment, can be composed.
 pub fn common_width(delays: &[&[i64]]) -> i64 {
     let range = |all: &&[i64]| {
-        let least = all.iter().min().copied().unwrap_or(0);
-        all.iter().max().map_or(0, |most| most.saturating_sub(least))
+        let least = all.iter().min().copied().map_or(0, bounded);
+        all.iter().max().map_or(0, |most| bounded(*most) - least)
     };
     let widest = delays.iter().map(range).max().unwrap_or(0);
     (widest / MAX_BINS + 1).max(1)
@@ -40,13 +43,16 @@ pub fn common_width(delays: &[&[i64]]) -> i64 {
 
 impl Attenuation {
     /// Returns the distribution of `delays`, in ns, of received packets, in bins of `width` ns; `lost` others were lost.
-    /// `None` if nothing was received.
+    /// `None` if nothing was received, or if there would be more than a million bins.
     pub fn of(delays: &[i64], lost: u64, width: i64) -> Option<Attenuation> {
         let width = width.max(1);
-        let bin = |delay: i64| delay.saturating_add(width / 2).div_euclid(width);
+        let bin = |delay: i64| bounded(delay).saturating_add(width / 2).div_euclid(width);
         let first = bin(*delays.iter().min()?);
         let last = bin(*delays.iter().max()?);
-        let mut counts = vec![0u64; usize::try_from(last.saturating_sub(first)).ok()?.checked_add(1)?];
+        if last - first >= MOST_BINS {
+            return None;
+        }
+        let mut counts = vec![0u64; (last - first) as usize + 1];
         for delay in delays {
             if let Some(count) = counts.get_mut((bin(*delay) - first) as usize) {
                 *count += 1;
@@ -362,6 +368,8 @@ mod tests {
 
     #[test]
     fn a_lost_packet_is_infinitely_late() {
+        assert_eq!(Attenuation::of(&[i64::MIN, i64::MAX], 0, 1), None);
+        assert!(Attenuation::of(&[i64::MIN, i64::MAX], 0, common_width(&[&[i64::MIN, i64::MAX]])).is_some());
         let of = Attenuation::of(&[1, 2, 3, 4, 5, 6, 7, 8], 2, 1).unwrap();
         assert!((of.missing() - 0.2).abs() < 1e-12);
         assert_eq!(

@@ -92,7 +92,7 @@ impl<'a> ScalarSource<'a> {
         }
     }
 
-    /// Returns the score of Quality of Outcome for each profile; `None` if it was not judged.
+    /// Returns the scores of Quality of Outcome for each profile; `None` if it was not judged.
     pub fn qoo(&self) -> Option<&'a QualityOfOutcome> {
         match *self {
             ScalarSource::Test(summary) => summary.answer.as_ref()?.qoo.as_ref(),
