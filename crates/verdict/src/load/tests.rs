@@ -83,7 +83,7 @@ fn a_standing_queue_is_added_delay_although_no_packet_passes_without_it() {
     assert_eq!((of.state, of.grade.unwrap().grade), (LoadState::Filled, BufferbloatGrade::B));
     assert_eq!(
         headline(&of, false, None),
-        (Level::Note, "Under load: delay +32.5 ms mean, +34.9 ms p99: bufferbloat grade B.".to_owned())
+        (Level::Note, "Under load: delay +32.5 ms mean, +34.8 ms p99: bufferbloat grade B.".to_owned())
     );
     assert_eq!(headline(&of, true, Some(Direction::Down)).1.split(' ').next(), Some("Down"));
 }
