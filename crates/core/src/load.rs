@@ -189,7 +189,7 @@ mod tests {
     fn a_rate_counts_what_arrived_in_its_time() {
         // 10 kbit every 10 ms is 1 Mbit/s; it begins 5 s after the epoch.
         let load = arrived((500..1000).map(|k| k * 10));
-        let rate = |from: i64, to: i64| load.rate(WallTime(from * MS), WallTime(to * MS));
+        let rate = |from: i64, to: i64| load.rate(WallTime(from * MS), WallTime(to * MS)).round();
         assert_eq!(rate(6000, 7999), 1e6);
         assert_eq!(rate(9950, 9951), 1e6, "a short test is extended backwards");
         assert_eq!(rate(0, 4999), 0.0);

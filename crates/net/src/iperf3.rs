@@ -60,7 +60,7 @@ pub struct Iperf3Outcome {
     pub failure: Option<String>,
 }
 
-/// Timeout of each step of the conversation.
+/// Timeout of the conversation before the data, and again after it.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum wait in ms, so that a stop is noticed soon.
 const MAX_WAIT: u8 = 50;
@@ -99,11 +99,13 @@ pub fn run(
         output: Vec::new(),
         streams: Vec::new(),
         block,
+        end,
+        deadline: Instant::now() + STEP_TIMEOUT,
         began: Instant::now(),
         looked: Instant::now(),
         results: None,
     };
-    run.whole(end, observe)
+    run.whole(observe)
 }
 
 /// A running load.
@@ -118,6 +120,9 @@ struct Run<'a> {
     output: Vec<u8>,
     streams: Vec<DataStream>,
     block: Vec<u8>,
+    end: &'a AtomicBool,
+    /// Time at which the conversation before or after the data must be over.
+    deadline: Instant,
     /// Start of the data.
     began: Instant,
     looked: Instant,
@@ -136,27 +141,22 @@ struct DataStream {
 }
 
 impl Run<'_> {
-    fn whole(
-        &mut self,
-        end: &AtomicBool,
-        observe: &mut dyn FnMut(Iperf3Progress),
-    ) -> Result<Iperf3Outcome, Iperf3LoadError> {
-        let mut deadline = Instant::now() + STEP_TIMEOUT;
+    fn whole(&mut self, observe: &mut dyn FnMut(Iperf3Progress)) -> Result<Iperf3Outcome, Iperf3LoadError> {
         let (mut flowed, mut ended) = (false, false);
         loop {
-            let asked = end.load(Ordering::Acquire);
+            let asked = self.end.load(Ordering::Acquire);
             if asked && !self.machine.runs() && !ended {
                 return Ok(self.outcome(None));
             }
             if asked && !ended {
                 let bytes: Vec<u64> = self.streams.iter().map(|s| s.bytes).collect();
                 self.machine.end(&bytes);
-                (ended, deadline) = (true, Instant::now() + STEP_TIMEOUT);
+                (ended, self.deadline) = (true, Instant::now() + STEP_TIMEOUT);
             }
             if self.results.is_some() {
                 return Ok(self.outcome((!ended).then(|| "the server ended the load".to_owned())));
             }
-            if (!flowed || ended) && Instant::now() > deadline {
+            if (!flowed || ended) && Instant::now() > self.deadline {
                 return match ended {
                     true => Ok(self.outcome(None)),
                     false => Err(Iperf3LoadError::Silent(self.to)),
@@ -273,7 +273,7 @@ impl Run<'_> {
                 }
                 Iperf3Event::Done(results) => {
                     // The last message is one byte, for which there is always room.
-                    let _ = self.control.write(&self.machine.output());
+                    let _ = self.control.write_all(&self.machine.output());
                     self.results = Some(results);
                 }
             }
@@ -282,7 +282,10 @@ impl Run<'_> {
     }
 
     fn connect(&self, index: usize) -> io::Result<DataStream> {
-        let mut stream = sockets::connect_tcp(None, self.to, STEP_TIMEOUT, || false)?;
+        // All connections together have one time limit, however slowly the server accepts each.
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let stopped = || self.end.load(Ordering::Acquire);
+        let mut stream = sockets::connect_tcp(None, self.to, left, stopped)?;
         // A mark or priority that this system refuses does not prevent the load.
         let _ = sockets::mark(&stream, self.params.dscp);
         let _ = sockets::prefer(&stream, self.priority);

@@ -88,7 +88,7 @@ impl PhasesReport {
         let effects = pairs.iter().map(|(idle, loaded)| {
             let test = |run| {
                 let run: &AnalysedStream = run;
-                PhaseTest { summary: &run.summary, samples: &run.samples }
+                PhaseTest { session: &run.session, summary: &run.summary, samples: &run.samples }
             };
             LoadEffect::of(test(idle), test(loaded), &load)
         });

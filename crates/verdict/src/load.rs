@@ -5,6 +5,8 @@ use crate::sentences::load::NoGrade;
 use jitlat_core::analysis::Samples;
 use jitlat_core::answer::Severity;
 use jitlat_core::load::TestLoad;
+use jitlat_core::session::Session;
+use jitlat_core::spec::Direction;
 use jitlat_core::summary::Summary;
 use serde::Serialize;
 
@@ -193,6 +195,8 @@ pub struct LoadEffect {
 /// A test in one phase.
 #[derive(Clone, Copy, Debug)]
 pub struct PhaseTest<'a> {
+    /// Facts about the test. The clock probes of the loaded phase follow those after the idle one.
+    pub session: &'a Session,
     /// Figures of the test.
     pub summary: &'a Summary,
     /// Accepted packets; empty after an analysis in constant memory.
@@ -212,7 +216,7 @@ impl LoadEffect {
     /// than those on the idle path, because one direction of the probes waits in the queue; and a standing queue is in
     /// all delays under load, so that the smallest of them is not a reference.
     pub fn of(idle: PhaseTest<'_>, loaded: PhaseTest<'_>, load: &TestLoad) -> LoadEffect {
-        let clocks = PhaseClocks::of(idle.summary, loaded.summary);
+        let clocks = PhaseClocks::of(idle.summary, loaded);
         let side = |label, test: PhaseTest<'_>, k: usize| {
             let (base, floor) = (clocks.bases[k], clocks.floors[k]);
             ComparisonSide::of_delays(label, test.summary, test.samples, base, floor)
@@ -249,15 +253,19 @@ struct PhaseClocks {
 }
 
 impl PhaseClocks {
-    fn of(idle: &Summary, loaded: &Summary) -> PhaseClocks {
+    fn of(idle: &Summary, loaded: PhaseTest<'_>) -> PhaseClocks {
         if idle.is_round_trip() {
             return PhaseClocks { bases: [0; 2], floors: [0.0; 2], drift: 0.0 };
         }
-        let [begin, end] = [idle, loaded].map(|s| s.session.created);
+        let [begin, end] = [idle, loaded.summary].map(|s| s.session.created);
         let apart = begin.zip(end).map_or(0.0, |(begin, end)| (end - begin).0.unsigned_abs() as f64);
-        if were_set(idle, loaded, MAX_SKEW * apart) {
-            let own = [idle, loaded].map(|s| s.correction().unwrap_or((0, f64::INFINITY)));
-            return PhaseClocks { bases: own.map(|o| o.0), floors: own.map(|o| o.1), drift: 0.0 };
+        let later = own_estimate(loaded.session);
+        if let Some((offset, error)) = later
+            && is_another(idle, offset, error + MAX_SKEW * apart)
+        {
+            let sign = if loaded.session.spec.direction() == Direction::Down { -1 } else { 1 };
+            let (base, floor) = idle.correction().unwrap_or((0, f64::INFINITY));
+            return PhaseClocks { bases: [base, sign * offset], floors: [floor, error], drift: 0.0 };
         }
         let offset = idle.correction().map_or(0, |(correction, _)| correction);
         let (drift, error) = match &idle.skew_hull {
@@ -285,13 +293,18 @@ impl PhaseClocks {
     }
 }
 
-/// Returns true if the estimates of the clock offset in both phases contradict each other by more than `drift`: a clock
-/// was set in between.
-fn were_set(idle: &Summary, loaded: &Summary, drift: f64) -> bool {
-    let intervals = idle.clock.interval_ns.zip(loaded.clock.interval_ns);
-    intervals.is_some_and(|([low, high], [later_low, later_high])| {
-        let above = |x: i64, y: i64| x.saturating_sub(y) as f64 > drift;
-        above(later_low, high) || above(low, later_high)
+/// Returns the clock offset of the loaded phase, server minus client, by its own best probe, and the largest error; both in
+/// ns. `None` without probes.
+fn own_estimate(loaded: &Session) -> Option<(i64, f64)> {
+    let own = loaded.probes.iter().filter(|probe| loaded.created.is_none_or(|begin| probe.sent >= begin));
+    let best = own.min_by_key(|probe| probe.rtt())?;
+    Some((best.double_offset() / 2, best.rtt().0.max(0) as f64 / 2.0))
+}
+
+/// Returns true if a clock offset, known to ±`error`, is not that of the idle phase: a clock was set in between.
+fn is_another(idle: &Summary, offset: i64, error: f64) -> bool {
+    idle.clock.interval_ns.is_some_and(|[low, high]| {
+        offset.saturating_sub(high) as f64 > error || low.saturating_sub(offset) as f64 > error
     })
 }
 

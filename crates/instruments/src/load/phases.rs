@@ -9,7 +9,7 @@ use jitlat_core::analysis::Options;
 use jitlat_core::load::{TestLoad, TestPhase};
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::record::Moment;
-use jitlat_core::{Direction, PacketRecord, Session, WallTime};
+use jitlat_core::{ClockProbe, Direction, PacketRecord, Session, WallTime};
 use jitlat_net::clock::wall;
 use jitlat_verdict::load::{LoadEffect, PhaseTest};
 
@@ -65,6 +65,7 @@ impl Phases {
         let texts: Vec<String> = load.specs.iter().map(ToString::to_string).collect();
         let under_way = TestLoad { phase: TestPhase::Loaded, ..TestLoad::idle() };
         let mut loaded = Phase::new(options, of_loaded, under_way, &texts.join("+"));
+        loaded.probes = idle.iter().map(LoadPhase::probes_after).collect();
         let measure = || {
             let begin = wall();
             instrument.run(stop, &mut loaded)?;
@@ -92,9 +93,26 @@ impl PhaseStream {
 }
 
 impl LoadPhase {
-    fn test(&self) -> PhaseTest<'_> {
-        PhaseTest { summary: &self.analysed.summary, samples: &self.analysed.samples }
+    /// Returns the clock probes after the stream.
+    fn probes_after(&self) -> Vec<ClockProbe> {
+        let session = &self.analysed.session;
+        let last = self.records.iter().filter_map(|record| client_time(session, record)).max();
+        let after = session.probes.iter().filter(|probe| last.is_none_or(|last| probe.sent > last));
+        after.copied().collect()
     }
+
+    fn test(&self) -> PhaseTest<'_> {
+        let Analysed { session, summary, samples } = &self.analysed;
+        PhaseTest { session, summary, samples }
+    }
+}
+
+/// Returns the time at which this host sent or received a packet.
+fn client_time(session: &Session, record: &PacketRecord) -> Option<WallTime> {
+    record.time(match session.spec.direction() {
+        Direction::Down if session.two_way.is_none() => Moment::Arrived,
+        _ => Moment::Sent,
+    })
 }
 
 /// Observer of one phase: adds the load to the sessions, analyses, and forwards the events. The end of the phase is
@@ -102,6 +120,9 @@ impl LoadPhase {
 struct Phase<'a> {
     load: TestLoad,
     tag: String,
+    /// Clock probes of each stream that were made just before this phase, on the idle path. Probes under load wait in
+    /// the queue, and would give a worse estimate.
+    probes: Vec<Vec<ClockProbe>>,
     analyses: Analyses,
     records: RecordCollector,
     observer: &'a mut dyn Observer,
@@ -113,6 +134,7 @@ impl<'a> Phase<'a> {
         Phase {
             load,
             tag: tag.to_owned(),
+            probes: Vec::new(),
             analyses: Analyses::new(options.clone()),
             records: RecordCollector::default(),
             observer,
@@ -122,7 +144,10 @@ impl<'a> Phase<'a> {
 
     fn marked(&self, sessions: &[Session]) -> Vec<Session> {
         let mut sessions = sessions.to_vec();
-        for session in &mut sessions {
+        for (k, session) in sessions.iter_mut().enumerate() {
+            if let Some(before) = self.probes.get(k) {
+                session.probes.splice(0..0, before.iter().copied());
+            }
             session.load = Some(Box::new(self.load.clone()));
             if session.tags.iter().all(|(key, _)| key != LOAD_TAG) {
                 session.tags.push((LOAD_TAG.to_owned(), self.tag.clone()));
@@ -139,13 +164,9 @@ impl<'a> Phase<'a> {
     /// Describes the load from the first to the last packet of the test. `around`: times before and after the test.
     fn load_of(&self, results: &[LoadResult], around: [WallTime; 2]) -> TestLoad {
         let sessions = self.finished.as_deref().unwrap_or_default();
-        let times = sessions.iter().zip(&self.records.records).flat_map(|(session, records)| {
-            let moment = match session.spec.direction() {
-                Direction::Down if session.two_way.is_none() => Moment::Arrived,
-                _ => Moment::Sent,
-            };
-            records.iter().filter_map(move |record| record.time(moment))
-        });
+        let times = sessions.iter().zip(&self.records.records);
+        let times = times
+            .flat_map(|(session, records)| records.iter().filter_map(|record| client_time(session, record)));
         // Stamps of impossible times, for example of forged packets, are left out.
         let times = times.filter(|time| (around[0]..=around[1]).contains(time));
         let ends = times.fold(None, |ends: Option<[WallTime; 2]>, time| {

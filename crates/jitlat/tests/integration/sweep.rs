@@ -194,7 +194,16 @@ fn a_test_idle_and_under_load() {
         );
         let v = server.json(folder.path(), &line);
         assert_eq!(v["quantity"], quantity);
-        // Both phases have logs with the same results.
+        // Both phases have logs with the same results, alone and together.
+        let both = server.json(folder.path(), "analyze two.loaded two.idle --json -");
+        for part in ["load", "throughput", "load_state", "added_delay", "grade", "no_grade", "rpm_equivalent"]
+        {
+            assert_eq!(both[part], v[part], "{part}");
+        }
+        assert_eq!(
+            (&v["idle"]["session"]["tags"]["load"], both["quantity"].as_str()),
+            (&"none".into(), Some(quantity))
+        );
         for phase in ["idle", "loaded"] {
             let log = format!("two.{phase}");
             let again = server.run(folder.path(), &format!("analyze {log} --json -"));
