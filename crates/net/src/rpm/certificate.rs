@@ -38,7 +38,7 @@ impl ServerCertificate {
         Ok(ServerCertificate { chain, key })
     }
 
-    /// Makes a key and a certificate for `names`, signed by itself: clients must be told to accept it.
+    /// Makes a key and a certificate for `names`, signed by itself: clients only accept it with an option.
     ///
     /// # Errors
     /// [`RpmError::Certificate`] if a name is not valid.

@@ -14,10 +14,10 @@ use std::sync::Arc;
 /// Certificates that a client accepts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// Those of an authority that this system trusts.
+    /// Certificates of an authority that this system trusts.
     #[default]
     System,
-    /// Those of an authority in this file (PEM), or the certificates in it.
+    /// Certificates of an authority in this file (PEM), and the certificates in it.
     File(PathBuf),
     /// All, also those of an attacker.
     Anyone,
