@@ -70,7 +70,7 @@ pub struct RpmArgs {
     /// Use IPv6 only
     #[arg(short = '6')]
     pub ipv6: bool,
-    /// Exit with status 1 on a figure: rpm<300, down-rpm<1000, goodput<10M, latency-p99>100ms
+    /// Exit with status 1 on a figure: rpm<300, goodput<10M, latency-p99>100ms
     ///
     /// rpm and goodput hold for every load, down-rpm, up-rpm and both-rpm for one. Others, such as latency-p99, are
     /// figures of the requests on load-generating connections. The status is 2 if the figure is unknown.

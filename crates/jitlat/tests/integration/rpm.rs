@@ -13,7 +13,7 @@ struct Ran {
 
 fn run(port: &str, host: &str, arguments: &str) -> Ran {
     let output = Command::new(env!("CARGO_BIN_EXE_jitlat"))
-        .args(["rpm", &format!("{host}:{port}"), "--interval", "100ms", "--time-limit", "900ms"])
+        .args(["rpm", &format!("{host}:{port}"), "--interval", "300ms", "--time-limit", "3s"])
         .args(arguments.split_whitespace())
         .env("COLUMNS", "80")
         .output()

@@ -38,7 +38,7 @@ impl ServerCertificate {
         Ok(ServerCertificate { chain, key })
     }
 
-    /// Makes a key and a certificate for `names`, signed by itself; clients accept it only if they are configured to.
+    /// Makes a key and a certificate for `names`, signed by itself: clients only accept it with an option.
     ///
     /// # Errors
     /// [`RpmError::Certificate`] if a name is not valid.

@@ -157,7 +157,7 @@ type Answer = (u16, &'static [(&'static str, &'static str)], Body);
 #[derive(Clone)]
 enum Body {
     Text(String),
-    /// Number of bytes of the body.
+    /// Number of bytes.
     Bytes(usize),
     /// Bytes without end.
     Endless,

@@ -17,7 +17,7 @@ pub enum Trust {
     /// Certificates of an authority that this system trusts.
     #[default]
     System,
-    /// The certificates in this file (PEM), and those of an authority in it.
+    /// Certificates of an authority in this file (PEM), and the certificates in it.
     File(PathBuf),
     /// All certificates, including those of an attacker.
     Anyone,

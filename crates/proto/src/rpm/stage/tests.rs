@@ -4,7 +4,7 @@ use super::*;
 
 const BEGAN: SteadyTime = SteadyTime(5 * SECOND);
 
-/// A bottleneck with a queue. Each load-generating connection keeps `window` bytes in transit.
+/// A bottleneck with a queue. Each load-generating connection keeps `window` bytes in flight.
 struct Link {
     /// Bytes per second at a time since the start of the stage.
     rate: fn(Span) -> f64,
