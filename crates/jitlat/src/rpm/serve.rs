@@ -20,7 +20,7 @@ pub struct RpmServeArgs {
     pub rpm_port: u16,
     /// Certificate chain of this server (PEM)
     ///
-    /// Without it the server makes a certificate that clients only accept with an option: jitlat rpm --insecure.
+    /// Without it the server makes a certificate that clients only accept if they accept any certificate.
     #[arg(long, value_name = "FILE", requires = "rpm", requires = "rpm_key")]
     pub rpm_certificate: Option<PathBuf>,
     /// Private key of the certificate (PEM); only its owner may read the file

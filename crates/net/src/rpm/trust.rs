@@ -6,7 +6,10 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme,
+};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -131,9 +134,9 @@ pub(super) fn explain(error: &io::Error) -> String {
             }
             other => format!("its certificate is refused: {other} (--insecure measures nevertheless)"),
         },
-        Some(Error::NoApplicationProtocol) => {
-            "it does not offer HTTP/2, which the responsiveness test requires".to_owned()
-        }
+        Some(
+            Error::NoApplicationProtocol | Error::AlertReceived(AlertDescription::NoApplicationProtocol),
+        ) => "it does not offer HTTP/2, which the responsiveness test requires".to_owned(),
         Some(other) => format!("the TLS handshake failed: {other}"),
         None => format!("the TLS handshake failed: {error}"),
     }
