@@ -83,6 +83,10 @@ pub(super) fn write(page: &mut Page, s: &Summary) {
             Some(Direction::Up) => "up: ",
             Some(Direction::Down) => "down: ",
         };
+        if let Some(why) = common_refusal(qoo) {
+            page.item(&printable(&format!("{before}no score: {why}")));
+            continue;
+        }
         for (name, of) in in_order(qoo) {
             let terms = terms(of).map_or(String::new(), |terms| format!("; {terms}"));
             let text = match score(of) {
@@ -92,6 +96,14 @@ pub(super) fn write(page: &mut Page, s: &Summary) {
             page.item(&printable(&text));
         }
     }
+}
+
+/// Returns the reason why there is no score if it is the same for all profiles.
+fn common_refusal(qoo: &QualityOfOutcome) -> Option<&str> {
+    let mut reasons =
+        qoo.profiles.values().map(|of| of.refused.as_ref().map(|refused| refused.text.as_str()));
+    let first = reasons.next().flatten()?;
+    reasons.all(|other| other == Some(first)).then_some(first)
 }
 
 /// Returns the scores in the order of [`PROFILES`], with the user's own profiles at the end.
