@@ -15,7 +15,7 @@ pub fn score(of: &OutcomeScore) -> Result<String, String> {
     Ok(match of.ci95.map(|ends| ends.map(f64::round)) {
         Some([low, high]) if low == high => format!("{score:.0}"),
         Some([low, high]) => format!("{score:.0} ({low:.0}-{high:.0})"),
-        None => format!("{score:.0} (interval unknown)"),
+        None => format!("{score:.0} (no interval)"),
     })
 }
 
@@ -167,7 +167,7 @@ mod tests {
         let text = |score, ci95| super::score(&scored(score, ci95)).unwrap();
         assert_eq!(text(93.2, Some([88.4, 96.6])), "93 (88-97)");
         assert_eq!(text(100.0, Some([99.6, 100.0])), "100");
-        assert_eq!(text(93.2, None), "93 (interval unknown)");
+        assert_eq!(text(93.2, None), "93 (no interval)");
         assert_eq!(super::score(&OutcomeScore::default()), Err("unknown".to_owned()));
     }
 
