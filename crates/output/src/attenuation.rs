@@ -28,6 +28,8 @@ impl SizedDelays {
     fn of(session: &Session, summary: &Summary, records: &[PacketRecord]) -> SizedDelays {
         let (correction, bound_ns) = match summary.correction() {
             Some((correction, bound)) => (correction, Some(bound)),
+            // Both ends are one host, which has one clock.
+            None if session.src.is_some() && session.src == session.dst => (0, Some(0.0)),
             None => (0, None),
         };
         let is_round_trip = summary.is_round_trip();
@@ -218,7 +220,8 @@ impl SegmentsReport {
             let records: Vec<PacketRecord> = log.records(&mut failure).collect();
             failure.map_or(Ok(()), |e| Err(Error::from(e)))?;
             let summary = jitlat_core::analyze(&session, records.iter().copied(), &Options::default());
-            runs.push((label.unwrap_or(path), SizedDelays::of(&session, &summary, &records)));
+            let name = Path::new(path).file_stem().and_then(|name| name.to_str()).unwrap_or(path);
+            runs.push((label.unwrap_or(name), SizedDelays::of(&session, &summary, &records)));
         }
         SegmentsReport::new(&runs)
     }

@@ -40,7 +40,7 @@ pub struct ShownUse {
     pub level: Level,
     /// Figure that determines the verdict.
     pub because: String,
-    /// Quality of Outcome with its interval: `93 (88–97)`; empty if it is unknown.
+    /// Quality of Outcome with its interval: `93 (88-97)`; empty if it is unknown.
     pub score: String,
 }
 
@@ -64,7 +64,7 @@ impl FirstScreen {
             word,
             level,
             because: micro(because),
-            score: score.map_or(String::new(), |score| score.replace('-', "–")),
+            score: score.unwrap_or_default().to_owned(),
         });
         FirstScreen {
             title,

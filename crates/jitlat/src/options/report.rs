@@ -201,7 +201,8 @@ fn figures_help() -> String {
          has the figure's unit: loss>1%, pdv-p99>30ms, latency-max>150ms, mos<3.8. For one direction of a \
          round-trip test: up-loss>1%, down-pdv-p99>30ms. Grades are path, the verdict, and host, the effect of \
          the hosts themselves (stalls, their own queues, packets that they refused), which the verdict leaves out: \
-         path>=poor, host>=fair. The status is 2 if the grade is unknown. Figures:\n{}",
+         path>=poor, host>=fair. Scores of Quality of Outcome are from 0 to 100, for any profile that was judged: \
+         qoo.voice<80. The status is 2 if the grade or the score is unknown. Figures:\n{}",
         scalars::help()
     )
 }

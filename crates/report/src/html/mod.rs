@@ -306,7 +306,7 @@ fn scores(summary: &Summary) -> Markup {
     let rows = all.flat_map(|qoo| {
         outcome::in_order(qoo).into_iter().map(|(name, of)| {
             let (score, why) = match outcome::score(of) {
-                Ok(score) => (score.replace('-', "–"), String::new()),
+                Ok(score) => (score, String::new()),
                 Err(why) => ("none".to_owned(), why),
             };
             let terms = outcome::terms(of).unwrap_or_default();

@@ -15,7 +15,7 @@ pub fn score(of: &OutcomeScore) -> Result<String, String> {
     Ok(match of.ci95.map(|ends| ends.map(f64::round)) {
         Some([low, high]) if low == high => format!("{score:.0}"),
         Some([low, high]) => format!("{score:.0} ({low:.0}-{high:.0})"),
-        None => format!("{score:.0} (interval unknown)"),
+        None => format!("{score:.0} (no interval)"),
     })
 }
 
@@ -83,6 +83,10 @@ pub(super) fn write(page: &mut Page, s: &Summary) {
             Some(Direction::Up) => "up: ",
             Some(Direction::Down) => "down: ",
         };
+        if let Some(why) = common_refusal(qoo) {
+            page.item(&printable(&format!("{before}no score: {why}")));
+            continue;
+        }
         for (name, of) in in_order(qoo) {
             let terms = terms(of).map_or(String::new(), |terms| format!("; {terms}"));
             let text = match score(of) {
@@ -92,6 +96,14 @@ pub(super) fn write(page: &mut Page, s: &Summary) {
             page.item(&printable(&text));
         }
     }
+}
+
+/// Returns the reason why there is no score if it is the same for all profiles.
+fn common_refusal(qoo: &QualityOfOutcome) -> Option<&str> {
+    let mut reasons =
+        qoo.profiles.values().map(|of| of.refused.as_ref().map(|refused| refused.text.as_str()));
+    let first = reasons.next().flatten()?;
+    reasons.all(|other| other == Some(first)).then_some(first)
 }
 
 /// Returns the scores in the order of [`PROFILES`], with the user's own profiles at the end.
@@ -155,7 +167,7 @@ mod tests {
         let text = |score, ci95| super::score(&scored(score, ci95)).unwrap();
         assert_eq!(text(93.2, Some([88.4, 96.6])), "93 (88-97)");
         assert_eq!(text(100.0, Some([99.6, 100.0])), "100");
-        assert_eq!(text(93.2, None), "93 (interval unknown)");
+        assert_eq!(text(93.2, None), "93 (no interval)");
         assert_eq!(super::score(&OutcomeScore::default()), Err("unknown".to_owned()));
     }
 

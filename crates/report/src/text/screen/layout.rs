@@ -403,7 +403,10 @@ fn scores(
         return Vec::new();
     }
     let rows = |of: &[Statement], most: usize| of.iter().map(Vec::len).sum::<usize>().min(most);
-    let others = rows(why, 4) + rows(uses, usize::MAX) + rows(trust, 2);
+    let (of_uses, rest) = (rows(uses, usize::MAX), rows(why, 4) + rows(trust, 2));
+    // Profiles that do not fit one by one are grouped.
+    let grouped = || rows(&grouped(screen, width), usize::MAX).min(of_uses);
+    let others = rest + if rest + of_uses <= room { of_uses } else { grouped() };
     fitted(
         &[statement(None, &printable(&text), width)],
         room.saturating_sub(others).min(MAX_SCORE_ROWS),
