@@ -38,7 +38,7 @@ pub struct CompareArgs {
     /// name, tag:KEY, dscp, path, direction, transport, payload or period; runs with the same value are combined.
     #[arg(long, value_name = "KEY")]
     pub group_by: Option<RunKey>,
-    /// Rows of the table, by the same keys; columns are compared within each row
+    /// Rows of the table, by the same keys; each is compared separately
     #[arg(long, value_name = "KEY")]
     pub rows: Option<RunKey>,
     /// Column to compare the others with (default: the first)
@@ -49,7 +49,7 @@ pub struct CompareArgs {
     /// Runs with the same number are combined: one curve, or one for each --group-by.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["rows", "baseline", "basis", "statistic", "margin", "loss_margin", "seed", "fail_if"])]
     pub along: Option<RunKey>,
-    /// Compose and subtract segments of a path: logs of A-B, B-C and A-C (TR-452)
+    /// Compose and subtract segments of a path: logs A-B, B-C and A-C
     ///
     /// The segments A-B and B-C are composed and compared with the whole path, and A-B is subtracted from the whole path. The log
     /// of B-C may be left out.

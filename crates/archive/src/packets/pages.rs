@@ -126,10 +126,10 @@ mod tests {
             Ok(())
         );
         let huge = [small.clone(), page(&[0xfe, 0xff, 0xff, 0xff, 0x0f], 3)].concat();
-        assert_eq!(check(&huge), Err("a page claims 2147483647 bytes".to_owned()));
+        assert_eq!(check(&huge), Err("a page has an impossible size: 2147483647 bytes".to_owned()));
         // The same field number, encoded in the long form.
         let odd = [&[0x15, 0, 0x05, 4, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0x15, 0, 0][..], &small].concat();
-        assert_eq!(check(&odd), Err("a page claims 2147483647 bytes".to_owned()));
+        assert_eq!(check(&odd), Err("a page has an impossible size: 2147483647 bytes".to_owned()));
         for cut in 1..small.len() {
             assert!(check(&small[..cut]).is_err(), "{cut}");
         }

@@ -107,19 +107,21 @@ impl Attenuation {
         })
     }
 
-    /// Returns the largest difference between the shares of packets that arrive within any delay.
+    /// Returns the largest difference between the shares of packets that arrive within any delay, which is known to one
+    /// bin: the sum of two rounded delays may be in the bin next to that of their rounded sum.
     pub fn distance(&self, other: &Attenuation) -> f64 {
         let [first, end] = [
             self.first.min(other.first),
-            (self.first + self.mass.len() as i64).max(other.first + other.mass.len() as i64),
+            (self.first + self.mass.len() as i64).max(other.first + other.mass.len() as i64) + 1,
         ];
         let at = |of: &Attenuation, bin: i64| {
             usize::try_from(bin - of.first).ok().and_then(|k| of.mass.get(k)).copied().unwrap_or(0.0)
         };
-        let (mut difference, mut largest) = (0.0f64, 0.0f64);
+        let (mut within, mut largest) = ([0.0f64; 2], 0.0f64);
         for bin in first..end {
-            difference += at(self, bin) - at(other, bin);
-            largest = largest.max(difference.abs());
+            let before = within;
+            within = [within[0] + at(self, bin), within[1] + at(other, bin)];
+            largest = largest.max(before[0] - within[1]).max(before[1] - within[0]);
         }
         largest
     }

@@ -25,7 +25,7 @@ fn a_request_is_what_the_command_line_would_send() {
         of(&[("test", "one-way-tcp"), ("direction", "forward"), ("packets", "10"), ("period", "10ms")]);
     assert_eq!((there.packets, there.duration_ns), (10, 100_000_000));
     let voice = of(&[("profile", "voice"), ("duration", "5s"), ("test", "ping-stamp")]);
-    assert_eq!(voice.about, "round trips, STAMP: 250 packets in 5 s, like a voice call");
+    assert_eq!(voice.about, "round trips, STAMP: 250 packets in 5 s, like voice");
     let large = of(&[("size", "1000"), ("direction", "backward")]);
     assert!(large.bits_per_second > 8 * usual.bits_per_second && large.packets == 1000);
     // Every offered test can be requested.

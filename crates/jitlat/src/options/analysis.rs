@@ -40,7 +40,7 @@ pub struct AnalysisArgs {
     /// Add to the JSON delay percentiles that count losses as infinite (RFC 7679)
     #[arg(long)]
     pub unconditional: bool,
-    /// Count packets whose delay differs from the mean and the median by at most this time
+    /// Count packets whose delay is within this time of the mean and of the median
     ///
     /// For example 500us. The shares are in the report, in tables and in `--fail-if 'within-median<95%'`.
     #[arg(long, value_name = "T", value_parser = quantity::duration, conflicts_with = "streaming")]

@@ -31,7 +31,7 @@ pub struct ReportArgs {
     /// Exit with status 1 on a figure or grade: loss>1%, jitter-p99>30ms, host>=fair
     #[arg(long, value_name = "CONDITION", long_help = figures_help())]
     pub fail_if: Vec<ScalarCondition>,
-    /// Print the classic report, then the full report
+    /// Print the classic report and the full report
     #[arg(short = 'v', long, visible_alias = "classic-report")]
     pub verbose: bool,
     /// Print the full report with small text plots

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Parts")]
 pub struct TcpPartArgs {
-    /// Analyse only part K of N of the connections, divided by addresses and ports (1/4)
+    /// Analyse part K of N of the connections, divided by addresses and ports (1/4)
     #[arg(long, value_name = "K/N")]
     pub keep: Option<ConnectionShare>,
     /// Write the results of this part to FILE, for --join

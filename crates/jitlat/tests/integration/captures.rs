@@ -179,7 +179,7 @@ fn what_cannot_be_followed_is_said() {
     assert!(refused(&["spp", "-f", path, "-F", path, "--follow"]).contains("both points are"));
     assert!(refused(&["spp", "-f", path, "-F", "-", "--follow"]).contains("standard input"));
     assert!(refused(&["spp", "-f", path, "-F", "nowhere", "--follow"]).contains("nowhere"));
-    assert!(refused(&["tcp", path, path, "--follow"]).contains("one folder or file"));
+    assert!(refused(&["tcp", path, path, "--follow"]).contains("a single folder or file"));
     let nothing = refused(&["tcp", path, "--follow", "--duration", "100ms"]);
     assert!(nothing.contains("no TCP segment"), "{nothing}");
 }

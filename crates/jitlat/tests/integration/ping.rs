@@ -364,8 +364,9 @@ fn one_way_lamp_has_one_screen_of_what_the_server_reports() {
         .output()
         .unwrap();
     let page = String::from_utf8(output.stdout).unwrap();
-    assert!(page.lines().count() <= 24 && page.lines().all(|line| line.len() <= 80), "{page}");
-    for said in ["30 LAMP packets of ", "up", "none (<10 %)", "delay by the server's clock", "30 received,"] {
+    assert!(page.lines().count() <= 24 && page.lines().all(|line| line.chars().count() <= 80), "{page}");
+    for said in ["30 LAMP packets of ", "up", "none (<10 %)", "delay from the server's clock", "30 received,"]
+    {
         assert!(page.replace("\n       ", " ").contains(said), "'{said}' is not in {page}");
     }
 }

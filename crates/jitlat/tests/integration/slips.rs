@@ -56,7 +56,7 @@ fn a_folder_that_takes_no_log_is_said_before_the_test() {
         assert!(errors.contains(phrase), "'{phrase}' is not in {errors}");
     }
     let (status, errors) = said(Path::new("/proc"), "127.0.0.1 -n 3 --no-log --control-port 1");
-    assert!(status == Some(2) && errors.contains("is `jitlat serve` running there"), "{errors}");
+    assert!(status == Some(2) && errors.contains("is `jitlat serve` running on that host"), "{errors}");
 }
 
 #[test]

@@ -119,8 +119,11 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let host = network::own_address().to_string();
-        let server =
-            Server::start(&host, "jitlat,stamp,twamp,lamp,irtt,tcp,owamp", &["--rpm", "--rpm-port", "0"]);
+        let server = Server::start(
+            &host,
+            "jitlat,stamp,twamp,lamp,irtt,tcp,owamp",
+            &["--rpm", "--rpm-port", "0", "--max-reflect-bandwidth", "100G"],
+        );
         let scene = Scene { host, server, folder: tempfile::tempdir().unwrap() };
         let make = |line: &str| {
             let output = scene.command(line, scene.folder.path()).output().unwrap();

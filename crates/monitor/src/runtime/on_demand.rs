@@ -226,9 +226,8 @@ fn about(
         (true, SendingHosts::Forward) => ", up only",
         (true, SendingHosts::Backward) => ", down only",
     };
-    let as_of =
-        if request.profile.is_empty() { String::new() } else { format!(" as {} sends", request.profile) };
+    let like = if request.profile.is_empty() { String::new() } else { format!(", like {}", request.profile) };
     let packets = traffic.forward.packets.max(traffic.backward.packets);
     let seconds = (sending(traffic).as_seconds() * 10.0).round() / 10.0;
-    format!("{name}{way}: {packets} packets{as_of} in {seconds} s")
+    format!("{name}{way}: {packets} packets in {seconds} s{like}")
 }

@@ -143,7 +143,7 @@ impl Drop for InterfaceWatch {
     }
 }
 
-/// Samples `sources` at once, at regular times, and when `stop` is requested.
+/// Samples `sources` at once, at regular intervals, and when `stop` is requested.
 fn sample(
     name: String,
     sources: &mut [Box<dyn SampleSource>],

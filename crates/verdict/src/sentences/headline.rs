@@ -249,7 +249,7 @@ fn sentence(c: &Cause, packets: u64) -> String {
         CauseId::Policing => format!("{share} of packets lost{direction}, dropped by a rate limit"),
         CauseId::PeriodicLoss => {
             let every = time(1e9 * c.period_s.unwrap_or(0.0));
-            format!("{share} of packets lost{direction} at regular times, every {every}{}", part())
+            format!("{share} of packets lost{direction} at regular intervals, every {every}{}", part())
         }
         CauseId::Reordering => format!("{share} of packets reordered{direction}{}", part()),
         CauseId::RouteChange if c.count > 1 => {

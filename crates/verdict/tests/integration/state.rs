@@ -611,8 +611,8 @@ fn tests_that_have_nothing_in_common_stay_apart() {
 fn what_is_no_state_is_said_to_be_none() {
     let error =
         |bytes: &[u8]| SavedAnalysis::load(bytes, &jitlat_verdict::options()).unwrap_err().to_string();
-    assert!(error(b"").contains("not a saved state"));
-    assert!(error(b"# Sun Mar 13 07:06:40 UTC 2011\n").contains("not a saved state"));
+    assert!(error(b"").contains("not a saved analysis"));
+    assert!(error(b"# Sun Mar 13 07:06:40 UTC 2011\n").contains("not a saved analysis"));
     assert!(error(b"# jitlat state 7\nabc").contains("has version 7"));
     assert!(error(b"# jitlat state 1\nabc").contains("damaged"));
     assert!(error(&state::seal(b"")).contains("cannot be the state of an analysis"));

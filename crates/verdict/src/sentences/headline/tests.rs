@@ -158,7 +158,7 @@ fn each_kind_of_cause_has_its_sentence() {
         (CauseId::RandomLoss, "5.0 % of packets lost in the up direction, in isolated losses"),
         (CauseId::BurstyLoss, "5.0 % of packets lost in the up direction, in bursts"),
         (CauseId::Policing, "5.0 % of packets lost in the up direction, dropped by a rate limit"),
-        (CauseId::PeriodicLoss, "5.0 % of packets lost in the up direction at regular times, every 0 ns"),
+        (CauseId::PeriodicLoss, "5.0 % of packets lost in the up direction at regular intervals, every 0 ns"),
         (CauseId::Reordering, "5.0 % of packets reordered in the up direction"),
         (CauseId::RouteChange, "the path in the up direction became 30 ms longer at 1.0 s: a route change"),
         (CauseId::ClockStep, "nothing is wrong with the path; a clock was set by 30 ms at 1.0 s"),
