@@ -317,7 +317,7 @@ impl Agreement {
 
 impl Report for SegmentsReport {
     fn json(&self) -> Result<Value> {
-        Ok(serde_json::to_value(self).map_err(Error::from)?)
+        serde_json::to_value(self).map_err(Error::from)
     }
 }
 

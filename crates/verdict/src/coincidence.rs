@@ -270,7 +270,7 @@ impl Orders {
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (((z ^ (z >> 31)) >> 32) * n as u64 >> 32) as usize
+        ((((z ^ (z >> 31)) >> 32) * n as u64) >> 32) as usize
     }
 }
 

@@ -9,8 +9,8 @@ use jitlat_core::distribution::percentile::{Method, Percent, rank};
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::metrics::dependence::{EventCounts, IntervalOf, lag1, quantile_interval};
 use jitlat_core::metrics::qoo::{
-    MeasuredDelay, MeasuredLoss, MeasuredQuality, MeasuredThroughput, OutcomeScore, QualityOfOutcome,
-    Refusal, RefusalReason, Requirements, ScoredMeasurement,
+    DelayRequirement, MeasuredDelay, MeasuredLoss, MeasuredQuality, MeasuredThroughput, OutcomeScore,
+    QualityOfOutcome, Refusal, RefusalReason, Requirements, ScoredMeasurement,
 };
 use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::session::PASSIVE;
@@ -52,7 +52,7 @@ fn delays(case: &Case<'_>, profiles: &[Profile]) -> Result<Vec<MeasuredDelay>, R
         .iter()
         .flat_map(|profile| &profile.qoo)
         .flat_map(|qoo| qoo.delay.iter())
-        .map(|d| d.percent())
+        .map(DelayRequirement::percent)
         .collect();
     let correlation = lag1(&delays);
     let at = |percent: Percent| {

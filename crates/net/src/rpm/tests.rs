@@ -239,7 +239,8 @@ const OK: &[(&str, &str)] = &[];
 
 #[test]
 fn servers_that_break_rules_are_named_and_left() {
-    let cases: [(&[u8], fn(&str, SocketAddr) -> Answer, &str); 9] = [
+    type AnswerOf = fn(&str, SocketAddr) -> Answer;
+    let cases: [(&[u8], AnswerOf, &str); 9] = [
         (b"http/1.1", |_, at| (200, OK, document(at)), "HTTP/2"),
         (ALPN, |_, _| (302, &[("location", "https://192.0.2.1/")], Body::Bytes(0)), "redirection"),
         (ALPN, |_, at| (200, &[("content-encoding", "gzip")], document(at)), "Content-Encoding"),

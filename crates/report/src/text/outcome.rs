@@ -34,7 +34,8 @@ pub fn worst<'a>(scores: impl Iterator<Item = &'a OutcomeScore>) -> Option<&'a O
 
 /// Joins the scores of profiles: `100 for voice and video, 55 (40-70) for gaming; none for v2x: the clocks ...`.
 pub fn joined<'a>(scores: impl Iterator<Item = (&'a str, &'a Result<String, String>)>) -> String {
-    let (mut known, mut refused): (Vec<(&str, Vec<&str>)>, Vec<(&str, Vec<&str>)>) = Default::default();
+    type NamesByText<'a> = Vec<(&'a str, Vec<&'a str>)>;
+    let (mut known, mut refused) = (NamesByText::new(), NamesByText::new());
     for (name, score) in scores {
         let (groups, text) = match score {
             Ok(text) => (&mut known, text),

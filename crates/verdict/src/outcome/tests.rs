@@ -4,6 +4,7 @@ use crate::testing::{MS, SECOND, Test, every, run};
 use jitlat_core::PacketRecord;
 use jitlat_core::metrics::clock::ClockEstimate;
 use jitlat_core::metrics::qoo::RefusalReason;
+use jitlat_core::scalars::ExactNumber;
 use jitlat_core::spec::Transport;
 use jitlat_core::time::{Span, WallTime};
 
@@ -164,7 +165,7 @@ fn a_summary_has_a_score_for_each_profile_and_what_must_accompany_it() {
     assert_eq!(m.clock_bound_ns, Some(0.0));
     // The scalars read the same scores.
     let scalar: jitlat_core::scalars::Selector = "qoo.v2x".parse().unwrap();
-    assert_eq!(scalar.of(&summary).map(|x| x.as_f64()), Some(of("v2x")));
+    assert_eq!(scalar.of(&summary).map(ExactNumber::as_f64), Some(of("v2x")));
 }
 
 #[test]
