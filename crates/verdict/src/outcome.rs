@@ -18,6 +18,7 @@ use jitlat_core::spec::{Direction, Schedule, ip_protocol_name};
 use jitlat_core::summary::{Loss, MeanRate, Summary};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 /// Returns the delays of the path at the percentiles that `profiles` require, and its loss. Packets that a host sent late,
 /// read late, refused or dropped are left out.
@@ -201,6 +202,15 @@ fn scored(
     (!profiles.is_empty()).then_some(QualityOfOutcome { measurement, profiles })
 }
 
+/// Returns the IP protocol number of the packets of `session`, which were measured with `method`.
+fn ip_protocol(session: &Session, method: &str) -> u8 {
+    match (method, session.dst.or(session.src)) {
+        ("icmp", Some(IpAddr::V6(_))) => 58,
+        ("icmp", _) => 1,
+        _ => session.ip_protocol(),
+    }
+}
+
 /// Describes the measurement, as draft-ietf-ippm-qoo §3.1.2 requires for every score.
 fn described(
     quality: &MeasuredQuality,
@@ -209,7 +219,8 @@ fn described(
     direction: &str,
 ) -> ScoredMeasurement {
     let is_passive = session.tags.iter().any(|(key, value)| key == "instrument" && value == PASSIVE);
-    let method = match &session.two_way {
+    // The round trips are judged as a stream of their own, whose session has no facts about the far host.
+    let method = match &summary.two_way {
         Some(two_way) => two_way.protocol.clone(),
         None if is_passive => "captured".to_owned(),
         None => "one-way".to_owned(),
@@ -223,9 +234,9 @@ fn described(
     };
     let delay = quality.delay.as_ref().ok().and_then(|delays| delays.first());
     ScoredMeasurement {
-        method,
         kind: if is_passive { "passive" } else { "active" }.to_owned(),
-        layer: ip_protocol_name(session.ip_protocol()).into_owned(),
+        layer: ip_protocol_name(ip_protocol(session, &method)).into_owned(),
+        method,
         packet_bytes: session.payload().map(u64::from),
         dscp: session.spec.dscp.value(),
         sampling: sampling.to_owned(),

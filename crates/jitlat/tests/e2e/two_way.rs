@@ -219,7 +219,7 @@ fn raw_frames_measure_like_datagrams_and_nobody_calls_the_port_unreachable() {
         }
         assert_eq!(run("--mode unidir").report().count("/two_way/far_report/received"), 50);
         assert_eq!(unreachables(&lab.client), 0);
-        run("-l 1449").refused(&["1473 bytes do not fit"]);
+        run("-l 1449").refused(&["1473 bytes are too long"]);
         let nobody = "ping 10.9.0.77 --proto lamp --raw -n 1";
         Running::start(Place::In(&lab.client).jitlat(folder.path(), nobody)).finish(LIMIT).refused(&["ARP"]);
     });
@@ -313,7 +313,7 @@ fn ipv6_has_its_raw_frames_and_flow_labels_are_left_alone() {
                 assert_eq!((report.count("/counts/lost"), received), (0, 50), "{test}, serve {server}");
             }
             if server.is_empty() {
-                run("--proto lamp --raw -l 1429").refused(&["1453 bytes do not fit"]);
+                run("--proto lamp --raw -l 1429").refused(&["1453 bytes are too long"]);
             }
         }
         let seen = counted(&lab.server, "datagrams");
