@@ -77,7 +77,7 @@ fn responsiveness_of_a_host_of_our_own() {
     let parameters = RpmParameters {
         interval: Span::millis(100),
         max_connections: 2,
-        time_limit: Span::millis(600),
+        time_limit: Span::seconds(5),
         ..RpmParameters::default()
     };
     let server = serving.reflected()[0].1.to_string();

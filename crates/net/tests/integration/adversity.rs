@@ -42,7 +42,7 @@ fn a_server_that_shuts_down_leaves_the_client_with_what_it_has() {
         ..RecordCollector::default()
     };
     let measured = run(&request, &mut collector).unwrap();
-    assert_eq!(measured.ending, Ending::PeerLost, "{measured:?}");
+    assert_eq!(measured.ending, Ending::ServerStopped, "{measured:?}");
     assert!(measured.reason.is_some());
     assert!(collector.records[0].len() >= 100, "{} records", collector.records[0].len());
 }
