@@ -89,7 +89,7 @@ pub fn run(
     control.set_nonblocking(true).map_err(failed)?;
     let mut block = vec![0; params.block as usize];
     random::fill(&mut block).map_err(failed)?;
-    let mut run = Run {
+    let mut load = RunningLoad {
         to,
         params,
         priority,
@@ -105,11 +105,11 @@ pub fn run(
         looked: Instant::now(),
         results: None,
     };
-    run.whole(observe)
+    load.run(observe)
 }
 
-/// A running load.
-struct Run<'a> {
+/// A load from the first message to the results.
+struct RunningLoad<'a> {
     to: SocketAddr,
     params: &'a Iperf3Params,
     priority: Option<u32>,
@@ -140,8 +140,8 @@ struct DataStream {
     closed: bool,
 }
 
-impl Run<'_> {
-    fn whole(&mut self, observe: &mut dyn FnMut(Iperf3Progress)) -> Result<Iperf3Outcome, Iperf3LoadError> {
+impl RunningLoad<'_> {
+    fn run(&mut self, observe: &mut dyn FnMut(Iperf3Progress)) -> Result<Iperf3Outcome, Iperf3LoadError> {
         let (mut flowed, mut ended) = (false, false);
         loop {
             let asked = self.end.load(Ordering::Acquire);

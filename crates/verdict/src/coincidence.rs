@@ -2,7 +2,7 @@
 //!
 //! Loss comes in bursts, signals fade slowly, and unrelated trends resemble each other, so a correlation of the values
 //! proves little. The rule therefore compares changes from each interval to the next, by rank, and asks two questions: is
-//! their agreement larger than in 998 of 999 orders in which short blocks of one of them are shuffled (a block preserves
+//! their agreement larger than in all but one of 1999 orders in which short blocks of one of them are shuffled (a block preserves
 //! what follows a change)? And is it clearly larger than with either of them delayed (otherwise both merely have the same
 //! period)? Unrelated series pass both in less than one of a thousand comparisons.
 

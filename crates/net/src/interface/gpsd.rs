@@ -165,7 +165,7 @@ impl Lines {
 
 /// The fields of a report that are used (gpsd_json(5), TPV).
 #[derive(Deserialize)]
-struct Report {
+struct GpsdReport {
     class: String,
     mode: Option<u8>,
     lat: Option<f64>,
@@ -178,7 +178,7 @@ struct Report {
 /// Returns the position in a report: `Some(None)` if it says that the position is unknown, `None` if it is another report or
 /// cannot be read.
 fn position(line: &[u8]) -> Option<Option<Position>> {
-    let report: Report = serde_json::from_slice(line).ok()?;
+    let report: GpsdReport = serde_json::from_slice(line).ok()?;
     if report.class != "TPV" {
         return None;
     }

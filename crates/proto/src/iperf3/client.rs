@@ -1,7 +1,7 @@
 //! [`Iperf3Client`]: the client's side of the control connection.
 
+use super::COOKIE_LEN;
 use super::messages::{self, Iperf3Params, Iperf3State, ServerStream, StreamBytes};
-use super::{COOKIE_LEN, PORT};
 
 /// Something for the driver to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,7 +79,7 @@ pub struct Iperf3Client {
 }
 
 impl Iperf3Client {
-    /// Begins a test on a new connection to port [`PORT`].
+    /// Begins a test on a new connection to the server's [port](super::PORT).
     pub fn new(params: Iperf3Params, cookie: [u8; COOKIE_LEN]) -> Iperf3Client {
         let bytes = vec![0; params.streams()];
         Iperf3Client {
@@ -162,7 +162,7 @@ impl Iperf3Client {
                 ClientPhase::Done
             }
             (phase, Some(state)) => return Err(unexpected(format!("state {state:?} while {phase:?}"))),
-            (_, None) => return Err(unexpected(format!("byte {byte} at port {PORT}, or the port given"))),
+            (_, None) => return Err(unexpected(format!("byte {byte}"))),
         };
         Ok(true)
     }

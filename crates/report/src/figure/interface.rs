@@ -1,7 +1,7 @@
 //! Figures of the interface over time, with the delay on the same axis: retries, signal, rate, errors and drops (as LaTe's
 //! paper, figure 5, shows delay and retries).
 
-use super::series::{drawn, extent};
+use super::series::DelayByArrival;
 use super::{Axis, AxisUnit, DrawnRun, Figure, Mark, MarkSeries, Tone, group_thousands};
 use jitlat_core::interface::{InterfaceHistory, InterfaceQuantity as Quantity};
 use jitlat_core::spec::Direction;
@@ -63,13 +63,7 @@ fn figure(
     if quantity.is_counter() && history.increase(quantity)? == 0 {
         return None;
     }
-    let correction = run.correction().unwrap_or(0) as f64;
-    let (cloud, how) = drawn(&trace.delay, correction)?;
-    let (low, high) = (summary.latency.min? as f64 - correction, summary.latency.max? as f64 - correction);
-    let losses = trace.losses(summary.counts.sent);
-    let (first, last) = extent(&trace.delay)?;
-    let (from, to) =
-        (losses.iter().map(|l| l.0).fold(first, f64::min), losses.iter().map(|l| l.1).fold(last, f64::max));
+    let DelayByArrival { cloud, how, losses, x: [from, to], y, .. } = DelayByArrival::of(run)?;
     // The first packet's time on the clock of the samples.
     let sampled_by_receiver = !run.is_round_trip() && summary.session.direction == Direction::Down;
     let start = if sampled_by_receiver { trace.start()? } else { trace.first_sent()? };
@@ -89,7 +83,6 @@ fn figure(
         }
         _ => Axis::linear(axis, AxisUnit::Plain, 0.0, (most * 1.08).max(1.0)),
     };
-    let margin = (high - low).max(1.0) * 0.04;
     let mark = match quantity.is_counter() {
         true => Mark::Step { points: clipped },
         false => Mark::Line { points: clipped, dashed: false },
@@ -111,7 +104,7 @@ fn figure(
         measured: String::new(),
         about: about.into(),
         x: Axis::linear("arrival time since the first packet", AxisUnit::Elapsed, from, to),
-        y: Axis::linear(run.delay(), AxisUnit::Time, low - margin, high + margin),
+        y: Axis::linear(run.delay(), AxisUnit::Time, y[0], y[1]),
         right: Some(right),
         series,
         overflow: None,

@@ -8,19 +8,51 @@ use jitlat_core::summary::{Dejitter, TrendVerdict};
 const COLUMNS: usize = 256;
 const ROWS: usize = 150;
 
+/// Delay over arrival time, as several figures draw it.
+pub(super) struct DelayByArrival {
+    /// The packets.
+    pub cloud: Mark,
+    /// Addition to the subtitle.
+    pub how: String,
+    /// Delay that is subtracted from all delays, in ns.
+    pub correction: f64,
+    /// Losses, as [`Trace::losses`](super::trace::Trace::losses) returns them.
+    pub losses: Vec<(f64, f64, f64)>,
+    /// Arrival times of the first and the last packet, in ns.
+    pub packets: [f64; 2],
+    /// Ends of the time axis: packets and losses.
+    pub x: [f64; 2],
+    /// Ends of the delay axis, with a margin.
+    pub y: [f64; 2],
+}
+
+impl DelayByArrival {
+    /// Returns the packets and losses of `run`; `None` without packets.
+    pub fn of(run: &DrawnRun<'_>) -> Option<DelayByArrival> {
+        let (trace, summary) = (run.trace?, run.summary);
+        let correction = run.correction().unwrap_or(0) as f64;
+        let (cloud, how) = drawn(&trace.delay, correction)?;
+        let (low, high) =
+            (summary.latency.min? as f64 - correction, summary.latency.max? as f64 - correction);
+        let losses = trace.losses(summary.counts.sent);
+        let (first, last) = extent(&trace.delay)?;
+        let x = [
+            losses.iter().map(|l| l.0).fold(first, f64::min),
+            losses.iter().map(|l| l.1).fold(last, f64::max),
+        ];
+        let margin = (high - low).max(1.0) * 0.04;
+        let y = [low - margin, high + margin];
+        Some(DelayByArrival { cloud, how, correction, losses, packets: [first, last], x, y })
+    }
+}
+
 /// Draws delay over time (the burstiness plot of DRDC TM 2011-047): latency by arrival time, with the fitted line, the
 /// lower convex hull, and losses at their times. `None` without packets.
 pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
     let (trace, summary) = (run.trace?, run.summary);
     let n = trace.n();
-    let correction = run.correction().unwrap_or(0) as f64;
-    let (cloud, how) = drawn(&trace.delay, correction)?;
-    let (low, high) = (summary.latency.min? as f64 - correction, summary.latency.max? as f64 - correction);
-    let losses = trace.losses(summary.counts.sent);
-    let (first, last) = extent(&trace.delay)?;
-    let (from, to) =
-        (losses.iter().map(|l| l.0).fold(first, f64::min), losses.iter().map(|l| l.1).fold(last, f64::max));
-    let margin = (high - low).max(1.0) * 0.04;
+    let DelayByArrival { cloud, how, correction, losses, packets: [first, last], x, y } =
+        DelayByArrival::of(run)?;
     let mut figure = Figure {
         id: "burstiness".into(),
         title: run.titled("Delay over arrival time, with its trend"),
@@ -30,8 +62,8 @@ pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
             "Gaps are pauses in delivery, diagonals falling to the right are packets released together after a \
              pause, a rising floor is a filling queue or a drifting clock."
                 .into(),
-        x: Axis::linear("arrival time since the first packet", AxisUnit::Elapsed, from, to),
-        y: Axis::linear(run.delay(), AxisUnit::Time, low - margin, high + margin),
+        x: Axis::linear("arrival time since the first packet", AxisUnit::Elapsed, x[0], x[1]),
+        y: Axis::linear(run.delay(), AxisUnit::Time, y[0], y[1]),
         right: None,
         series: vec![MarkSeries::new("packets", Tone::Data, cloud)],
         overflow: None,

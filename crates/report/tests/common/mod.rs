@@ -82,19 +82,24 @@ fn span(text: &str) -> Span {
     Span((value * unit).round() as i64)
 }
 
+/// Returns a source of uniform numbers from 0 to 1, the same in every run.
+fn uniform() -> impl FnMut() -> f64 {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
 /// Simulates `n` packets every 20 ms over a path that queues, stalls every 900 packets and loses in bursts.
 pub fn made_up(n: u64) -> Measured {
     let period = 20_000_000;
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, n, 160, Span(period), Schedule::Periodic).unwrap();
     let mut session = Session::new(spec);
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut uniform = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 11) as f64 / (1u64 << 53) as f64
-    };
+    let mut uniform = uniform();
     let mut bad = false;
     let records = (0..n as i64).filter_map(move |seq| {
         let (a, b, c) = (uniform(), uniform(), uniform());
@@ -124,13 +129,7 @@ pub fn walk() -> Measured {
     let spec = TestSpec::new(Direction::Up, Transport::Udp, n as u64, 160, Span(period), Schedule::Periodic)
         .unwrap();
     let mut session = Session::new(spec);
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut uniform = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 11) as f64 / (1u64 << 53) as f64
-    };
+    let mut uniform = uniform();
     // Signal in dBm: falls towards the middle, and behind walls at 30, 55 and 95 s.
     let signal = |second: f64| {
         let wall = |at: f64| 14.0 * (-((second - at) / 2.5).powi(2)).exp();
