@@ -22,10 +22,10 @@ use jitlat_instruments::rpm::method::stage::{
 };
 use jitlat_instruments::rpm::method::{DRAFT, LoadDirections};
 use jitlat_instruments::{Analyses, RecordCollector};
-use jitlat_report::Section;
 use jitlat_report::figure::{Axis, AxisUnit, Figure, Mark, MarkSeries, Tone};
 use jitlat_report::text::screen::Screen;
 use jitlat_report::text::{Page, TextOptions};
+use jitlat_report::{Section, micro_unit};
 use serde_json::Value;
 
 /// Report of a measurement of responsiveness: the score of each stage, and the probes as streams of round trips.
@@ -98,11 +98,12 @@ impl RpmReport {
     pub fn one_screen(&self, options: &TextOptions) -> String {
         let result = &self.result;
         let mut page = Page::new(options);
-        page.lead(self.severity().into(), &self.headline());
+        let shown = |text: &str| if options.unicode { micro_unit(text) } else { text.to_owned() };
+        page.lead(self.severity().into(), &shown(&self.headline()));
         page.line(&result.url);
         page.blank();
         for row in self.rows() {
-            let cells: String = row[1..].iter().map(|cell| format!("{cell:>17}")).collect();
+            let cells: String = row[1..].iter().map(|cell| format!("{:>17}", shown(cell))).collect();
             page.line(format!("{:<22}{cells}", row[0]).trim_end());
         }
         page.blank();
@@ -113,7 +114,7 @@ impl RpmReport {
         }
         let next = format!("Next   {}  # measures again, prints every figure", screen::again());
         let is_short = next.chars().count() <= options.width;
-        let next = if is_short { next } else { format!("Next   {}, prints every figure", screen::REPEATED) };
+        let next = if is_short { next } else { format!("Next   {}  # every figure", screen::REPEATED) };
         page.line(&next);
         page.finish()
     }
@@ -124,7 +125,7 @@ impl RpmReport {
         let row = |name: &str, idle: String, of: &dyn Fn(&StageOutcome) -> String| {
             [name.to_owned(), idle].into_iter().chain(measured.stages.iter().map(of)).collect::<Vec<_>>()
         };
-        let rpm = |rpm: Option<f64>| rpm.map_or_else(dash, |rpm| format!("{rpm:.0}"));
+        let rpm = |rpm: Option<f64>| rpm.map_or_else(dash, per_minute);
         let time = |ns: Option<f64>| ns.map_or_else(dash, eng3);
         let idle = means_of(&measured.idle);
         let connections = |stage: &StageOutcome| stage.goodput.iter().map(|g| g.connections).sum::<usize>();
@@ -253,6 +254,12 @@ fn dash() -> String {
     "-".to_owned()
 }
 
+/// Returns a number of round trips per minute with three significant digits.
+fn per_minute(rpm: f64) -> String {
+    let unit = 10f64.powi((rpm.abs().max(1.0).log10().floor() as i32 - 2).max(0));
+    format!("{:.0}", (rpm / unit).round() * unit)
+}
+
 fn severity(rpm: Option<f64>) -> Severity {
     match rpm.map(RpmClass::of) {
         Some(RpmClass::Excellent | RpmClass::Good) => Severity::Good,
@@ -270,7 +277,8 @@ fn in_words(stage: &StageOutcome) -> String {
     };
     match stage.rpm() {
         Some(rpm) => format!(
-            "{load} {rpm:.0} RPM, {} ({} per round trip, {} confidence)",
+            "{load} {} RPM, {} ({} per round trip, {} confidence)",
+            per_minute(rpm),
             RpmClass::of(rpm).name(),
             eng3(60e9 / rpm),
             stage.confidence.name()
@@ -479,7 +487,7 @@ fn course(stage: &StageOutcome) -> Option<Figure> {
     Some(Figure {
         id: format!("rpm-{}", stage.load.name()),
         title: format!("Round trips and goodput under load, {}", stage.load.name()),
-        subtitle: in_words(stage),
+        subtitle: micro_unit(&in_words(stage)),
         measured: String::new(),
         about:
             "Round trips that grow with the goodput wait in a queue that the load fills. Round trips on new \

@@ -43,6 +43,7 @@ mod typography;
 pub use escape::{escape, script_safe};
 pub use first::{FirstScreen, ShownUse};
 pub use section::{Section, passive_section, tcp_section};
+pub use typography::micro_unit;
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -16,6 +16,7 @@ mod probe;
 pub mod server;
 pub mod trust;
 
+use jitlat_proto::rpm::PORT;
 use jitlat_proto::rpm::resources::DocumentError;
 use std::io;
 use std::net::SocketAddr;
@@ -26,6 +27,8 @@ use std::time::Duration;
 const WINDOW: u32 = 8 << 20;
 /// Maximum size of the headers of a request or an answer, in bytes.
 const MAX_HEADERS: u32 = 16 << 10;
+/// Port of a URL that names none.
+const HTTPS_PORT: u16 = 443;
 /// Protocol name of HTTP/2 in the TLS handshake.
 const ALPN: &[u8] = b"h2";
 
@@ -34,7 +37,7 @@ const ALPN: &[u8] = b"h2";
 #[non_exhaustive]
 pub enum RpmError {
     /// The server cannot be reached.
-    #[error("connecting to {to}: {source}")]
+    #[error("connecting to {to}: {source}{}", remedy(*.to, .source))]
     Connect {
         /// Address of the server.
         to: SocketAddr,
@@ -133,6 +136,20 @@ pub enum RpmError {
     /// The user stopped the test before anything was measured.
     #[error("stopped before anything was measured")]
     Stopped,
+}
+
+/// Returns what to try after a failed connection; empty if nothing is known.
+fn remedy(to: SocketAddr, error: &io::Error) -> String {
+    match (error.kind(), to.port()) {
+        (io::ErrorKind::ConnectionRefused, HTTPS_PORT) => {
+            format!("; `jitlat serve --rpm` listens on port {PORT}: jitlat rpm HOST:{PORT}")
+        }
+        (io::ErrorKind::ConnectionRefused, _) => {
+            "; is a responsiveness server, such as `jitlat serve --rpm`, running on that host and port?"
+                .to_owned()
+        }
+        _ => String::new(),
+    }
 }
 
 impl RpmError {
