@@ -153,6 +153,8 @@ fn sample(
     let (mut history, mut raw) = (InterfaceHistory { name, samples: Vec::new() }, RawCounters::default());
     let mut due = clock::steady();
     loop {
+        // Asked before the sample: a stop that comes during the sample still has a last one after it.
+        let is_last = stop.is_requested();
         let mut sample = InterfaceSample::at(clock::wall());
         sources.iter_mut().for_each(|source| source.read(&mut sample));
         // A clock that was set back would put samples in the wrong order.
@@ -162,7 +164,7 @@ fn sample(
         if history.thin() {
             interval = interval + interval;
         }
-        if stop.is_requested() {
+        if is_last {
             return history;
         }
         // A host that was suspended does not make up for the samples it missed.
