@@ -67,6 +67,7 @@ pub mod clock;
 pub mod comparable;
 pub mod distribution;
 pub mod evidence;
+pub mod far_host;
 pub mod gaps;
 pub mod helpers;
 pub mod interface;

@@ -148,13 +148,13 @@ impl SendingRate {
     }
 }
 
-/// Parses a rate: `50`, `50/s`, `1k/s` in packets per second, or `64kbit`, `1.5Mbit` in payload bits per
-/// second.
+/// Parses a rate: `50`, `50/s`, `1k/s`, `1/min` in packets, or `64kbit`, `1.5Mbit` in payload bits per second. A number without a
+/// unit is in packets per second.
 ///
 /// # Errors
 /// [`QuantityError`] if the text has another form.
 pub fn rate(text: &str) -> Result<SendingRate, QuantityError> {
-    let bad = || QuantityError::new(format!("'{text}' is not a rate: write 50, 50/s, 2k/s or 64kbit"));
+    let bad = || QuantityError::new(format!("'{text}' is not a rate: write 50, 50/s, 2k/s, 1/min or 64kbit"));
     let (value, bits) = scaled(text).ok_or_else(bad)?;
     if bits {
         return Ok(SendingRate::Bits(value));
@@ -168,11 +168,14 @@ pub fn rate(text: &str) -> Result<SendingRate, QuantityError> {
     Ok(SendingRate::Packets(Span(ns.round() as i64)))
 }
 
-/// Parses a number above 0 with an optional decimal scale (k, M, G) and an optional unit per second. Returns the
-/// number, and true if the unit is bits; `None` if the text has another form.
+/// Parses a number above 0 with an optional decimal scale (k, M, G) and an optional unit per second, minute or hour. Returns the
+/// number per second, and true if the unit is bits; `None` if the text has another form.
 fn scaled(text: &str) -> Option<(f64, bool)> {
+    const PER: [(&str, f64); 6] =
+        [("/sec", 1.0), ("/s", 1.0), ("pps", 1.0), ("/min", 60.0), ("/hour", 3600.0), ("/h", 3600.0)];
     let lower = text.trim().to_ascii_lowercase();
-    let lower = ["/sec", "/s", "pps"].iter().find_map(|s| lower.strip_suffix(s)).unwrap_or(&lower);
+    let per = PER.iter().find_map(|(unit, seconds)| Some((lower.strip_suffix(unit)?, *seconds)));
+    let (lower, seconds) = per.unwrap_or((&lower, 1.0));
     let (body, bits) = match ["bits", "bit", "bps"].iter().find_map(|s| lower.strip_suffix(s)) {
         Some(body) => (body, true),
         None => (lower, false),
@@ -184,7 +187,7 @@ fn scaled(text: &str) -> Option<(f64, bool)> {
         Some('g') => (&body[..body.len() - 1], 1e9),
         _ => (body, 1.0),
     };
-    let value = number.trim().parse::<f64>().ok().filter(|v| v.is_finite()).map(|v| v * scale);
+    let value = number.trim().parse::<f64>().ok().filter(|v| v.is_finite()).map(|v| v * scale / seconds);
     value.filter(|v| *v > 0.0).map(|v| (v, bits))
 }
 
@@ -209,6 +212,24 @@ pub fn packet_rate(text: &str) -> Result<u32, QuantityError> {
     value
         .map(|v| v as u32)
         .ok_or_else(|| QuantityError::new(format!("'{text}' is not a packet rate: write 1000, 200k or 2k/s")))
+}
+
+/// Parses a number of packets: `1000`, `10k`, `1.5M` (powers of 1000).
+///
+/// # Errors
+/// [`QuantityError`] if the text has another form, and for 0.
+pub fn count(text: &str) -> Result<u64, QuantityError> {
+    let bad = || QuantityError::new(format!("'{text}' is not a number of packets: write 1000, 10k or 1M"));
+    let text = text.trim();
+    let (number, scale) = match text.chars().last().map(|c| c.to_ascii_lowercase()) {
+        Some('k') => (&text[..text.len() - 1], 1_000),
+        Some('m') => (&text[..text.len() - 1], 1_000_000),
+        _ => (text, 1),
+    };
+    if scale == 1 {
+        return number.parse().ok().filter(|n| *n > 0).ok_or_else(bad);
+    }
+    decimal(number, scale).ok().and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0).ok_or_else(bad)
 }
 
 /// Parses a range of ports such as `18760-19960`, or a single port.
@@ -315,7 +336,17 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_packets_take_units() {
+        assert_eq!((count("1000"), count("1k"), count("1.5M")), (Ok(1000), Ok(1000), Ok(1_500_000)));
+        for bad in ["", "0", "-1", "1.5", "k", "1g", "ten", "0.0001k"] {
+            assert!(count(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn limits_of_rates_take_units() {
+        assert_eq!(rate("1/min"), Ok(SendingRate::Packets(Span::seconds(60))));
+        assert_eq!(rate("6/h"), Ok(SendingRate::Packets(Span::seconds(600))));
         for (text, bits) in [("64kbit", 64_000), ("1.5Mbit/s", 1_500_000), ("10G", 10_000_000_000), ("8", 8)]
         {
             assert_eq!(bit_rate(text), Ok(bits), "{text}");

@@ -2,10 +2,11 @@
 
 use crate::passive::PassiveError;
 use jitlat_core::spec::SpecError;
-use jitlat_net::client::{AddressFamily, ClientError};
+use jitlat_net::client::ClientError;
 use jitlat_net::digest::ExporterError;
 use jitlat_net::emulator::RelayError;
 use jitlat_net::push::PushServiceError;
+use jitlat_net::resolve::ResolveError;
 use jitlat_net::server::ServerError;
 use jitlat_net::twoway;
 use std::io;
@@ -21,26 +22,9 @@ pub enum Error {
     /// The specification of a stream is impossible.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// The name of the far host could not be resolved.
-    #[error("looking up {host}: {source}")]
-    Lookup {
-        /// Name of the host.
-        host: String,
-        /// Error of the resolver.
-        source: io::Error,
-    },
-    /// The far host has no address of the requested family.
-    #[error("{host} has no {}", match .family {
-        Some(AddressFamily::V4) => "IPv4 address, which -4 requires",
-        Some(AddressFamily::V6) => "IPv6 address, which -6 requires",
-        None => "address",
-    })]
-    Address {
-        /// Name of the host.
-        host: String,
-        /// Requested address family; `None`: any.
-        family: Option<AddressFamily>,
-    },
+    /// The far host has no usable address.
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
     /// The operating system refused an operation.
     #[error("{doing}: {source}")]
     System {

@@ -57,7 +57,6 @@ pub mod one_way;
 pub mod passive;
 pub mod path;
 pub mod ping;
-mod resolve;
 pub mod rpm;
 pub mod serve;
 mod size_limit;

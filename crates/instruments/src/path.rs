@@ -1,12 +1,11 @@
 //! [`PathTest`]: probes the routers between this host and another, and how they treat packets.
 
 use crate::error::Error;
-use crate::resolve::resolve;
 use crate::stop::Stop;
 use jitlat_core::path::Path;
 use jitlat_core::{Dscp, Span, Transport};
 use jitlat_net::client::AddressFamily;
-use jitlat_net::path;
+use jitlat_net::{path, resolve};
 use jitlat_proto::path::{MAX_PROBES, TracePlan};
 use std::net::{IpAddr, SocketAddr};
 
@@ -64,7 +63,9 @@ impl PathTest {
     pub fn run(&self, stop: &Stop, progress: &mut dyn FnMut(u32)) -> Result<Path, Error> {
         let to = self.resolve()?;
         let source = path::source_address(to, self.bind)?;
+        let scope = if let SocketAddr::V6(v6) = to { v6.scope_id() } else { 0 };
         let plan = TracePlan {
+            scope,
             transport: self.transport,
             port: to.port(),
             dscp: self.dscp,
@@ -85,6 +86,6 @@ impl PathTest {
             Transport::Udp => UDP_PORT,
             Transport::Tcp => TCP_PORT,
         });
-        resolve(&self.host, port, self.family)
+        Ok(resolve::addresses(&self.host, port, self.family, None)?[0])
     }
 }

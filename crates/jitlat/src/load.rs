@@ -35,7 +35,7 @@ pub fn two_way(args: &PingArgs) -> Result<ExitStatus> {
     args.protocol.check()?;
     args.report.outputs.check_protocol(None)?;
     let test = args.settings()?;
-    let load = args.load.settings(&args.host, None, vec![Direction::Up])?;
+    let load = args.load.settings(&test.host, None, vec![Direction::Up])?;
     let logs = (&args.log, ping::rows(&test));
     run(&test, 1, &load, logs, &args.report)
 }

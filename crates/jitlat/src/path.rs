@@ -2,10 +2,11 @@
 
 use crate::exit::ExitStatus;
 use crate::interrupt;
-use crate::options::family;
 use crate::options::outputs::Outputs;
-use anyhow::Result;
+use crate::options::{LocalAddresses, family};
+use anyhow::{Result, bail};
 use clap::Args;
+use jitlat_core::far_host::FarHost;
 use jitlat_core::path::Path;
 use jitlat_core::spec::Dscp;
 use jitlat_core::{Span, Transport, quantity};
@@ -15,7 +16,6 @@ use jitlat_output::terminal;
 use jitlat_output::{Report, ReportParts};
 use jitlat_report::text;
 use serde_json::Value;
-use std::net::IpAddr;
 use tracing::warn;
 
 /// Examine the routers to a host: delay, DSCP rewriting and MPLS labels per hop
@@ -49,9 +49,9 @@ pub struct PathArgs {
     /// Use IPv6 only
     #[arg(short = '6')]
     pub ipv6: bool,
-    /// Local address of the probes
+    /// Local address or interface of the probes
     #[arg(long, value_name = "ADDR")]
-    pub bind: Option<IpAddr>,
+    pub bind: Option<LocalAddresses>,
     /// Maximum number of hops
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u8).range(1..))]
     pub hops: u8,
@@ -66,17 +66,22 @@ pub struct PathArgs {
 pub fn run(args: &PathArgs) -> Result<ExitStatus> {
     args.outputs.check(0, &[])?;
     let stop = interrupt::stop()?;
+    let FarHost { name: host, port } = args.host.parse()?;
+    if let (Some(port), Some(_)) = (port, args.port) {
+        bail!("the port is given twice: leave out :{port} or -d");
+    }
+    let family = family(args.ipv4, args.ipv6);
     let test = PathTest {
-        family: family(args.ipv4, args.ipv6),
-        bind: args.bind,
+        family,
+        bind: args.bind.as_ref().and_then(|bind| bind.towards(&host, family)),
         transport: if args.tcp { Transport::Tcp } else { Transport::Udp },
-        port: args.port,
+        port: args.port.or(port),
         dscp: args.dscp,
         probes: args.probes,
         period: args.period,
         hops: args.hops,
         timeout: args.timeout,
-        ..PathTest::new(&args.host)
+        ..PathTest::new(host)
     };
     let path = test.run(&stop, &mut |_| ())?;
     let options = text::TextOptions { style: terminal::style(), ..text::TextOptions::default() };

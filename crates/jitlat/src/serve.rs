@@ -3,6 +3,7 @@
 use crate::confinement::ConfinementArgs;
 use crate::exit::ExitStatus;
 use crate::interrupt::Signals;
+use crate::options::LocalAddresses;
 use crate::options::priority::PriorityArgs;
 use crate::options::protocol::{GivenArgs, add_options};
 use crate::policy::AccessArgs;
@@ -21,6 +22,7 @@ use jitlat_instruments::serve::{
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::confine::Confining;
 use jitlat_net::pace::Pacing;
+use jitlat_net::resolve::reachable_at;
 use jitlat_output::late_folder::TestFolder;
 use jitlat_output::terminal;
 use jitlat_proto::digest;
@@ -28,16 +30,16 @@ use jitlat_proto::jitlat::{PresharedKeys, ServerLimits};
 use jitlat_proto::policy::file::PolicyFile;
 use jitlat_proto::policy::{self, DIGESTS, ONE_WAY, RPM};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use tracing::warn;
 
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
-    /// Addresses to answer on (default: every IPv4 and IPv6 address)
+    /// Addresses or interfaces to answer on (default: every address)
     #[arg(long, value_name = "ADDR", num_args = 1..)]
-    pub bind: Vec<IpAddr>,
+    pub bind: Vec<LocalAddresses>,
     /// Port of control connections
     #[arg(long, value_name = "PORT", default_value_t = CONTROL_PORT)]
     pub control_port: u16,
@@ -285,7 +287,8 @@ impl ServeArgs {
             },
         };
         let protocols = &self.reflect.protocols;
-        let ips = if self.bind.is_empty() { every_address() } else { self.bind.clone() };
+        let bound = self.bind.iter().flat_map(|bind| bind.0.clone());
+        let ips = if self.bind.is_empty() { every_address() } else { bound.collect() };
         let mut reflectors = protocols.reflectors(&access.key_files)?;
         reflectors.extend(self.rpm.reflector(&ips)?);
         Ok(Serve {
@@ -367,6 +370,8 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     let keep = folder.map(TestFolder::start).transpose()?;
     serve.one_way_packets = keep.as_ref().map(|(packets, _)| packets.clone());
     let serving = serve.start()?;
+    // Read before confinement, which may hide the interfaces.
+    let hints: String = serving.one_way().iter().copied().map(hint).collect();
     let confined = confining.map(Confining::complete).transpose()?;
     serving.failure_lines().iter().for_each(|line| warn!("{line}"));
     let mut lines = match &confined {
@@ -380,6 +385,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     for address in serving.one_way() {
         lines += &format!("jitlat serve: listening on TCP {address}, test port {}\n", args.test_port);
     }
+    lines += &hints;
     for (name, address) in serving.reflected() {
         lines += &format!("jitlat serve: answering {name} on {address}\n");
     }
@@ -403,9 +409,27 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     Ok(ExitStatus::Measured)
 }
 
+/// Returns what to type on another host to test against the listener at `at`, one line for each of its addresses.
+fn hint(at: SocketAddr) -> String {
+    let host = |ip: IpAddr| match (at.port(), ip) {
+        (CONTROL_PORT, ip) => ip.to_string(),
+        (port, ip) => SocketAddr::new(ip, port).to_string(),
+    };
+    let line = |ip| format!("jitlat serve: on the other host: jitlat {}\n", host(ip));
+    reachable_at(at.ip()).into_iter().map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_to_type_on_the_other_host_is_said() {
+        let said = |at: &str| hint(at.parse().unwrap());
+        assert_eq!(said("192.0.2.7:2666"), "jitlat serve: on the other host: jitlat 192.0.2.7\n");
+        assert_eq!(said("[2001:db8::7]:9"), "jitlat serve: on the other host: jitlat [2001:db8::7]:9\n");
+        assert_eq!(said("127.0.0.1:2666"), "");
+    }
 
     fn arguments(options: &[&str]) -> Result<ServeArgs, clap::Error> {
         let command = ServeArgs::augment_args(Command::new("serve"));

@@ -9,8 +9,9 @@ use crate::interface::InterfaceCounters;
 use crate::launch::ThisHost;
 use crate::pace::SendSettings;
 use crate::random;
-use crate::sockets;
-use jitlat_core::observer::{Event, Observer, StreamProgress, Unobserved};
+use crate::resolve::{self, ResolveError};
+use crate::sockets::{self, NotConnected};
+use jitlat_core::observer::{Event, Observer, StreamProgress};
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::spec::CONTROL_PORT;
 use jitlat_core::{Session, Span, TestSpec};
@@ -20,8 +21,9 @@ use jitlat_proto::jitlat::{
     FlowReport, Recording, SessionId, TestTerms,
 };
 use jitlat_proto::policy::{Gate, Policy};
+use std::cell::{Cell, RefCell};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -93,25 +95,9 @@ pub struct Measured {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The name could not be resolved.
-    #[error("cannot find an address of {host}: {source}; {}", name_advice(.host))]
-    Resolve {
-        /// Host name.
-        host: String,
-        /// Error of the resolver.
-        source: io::Error,
-    },
-    /// The name has no address of the requested family.
-    #[error("{host} has no {}", match .family {
-        AddressFamily::V4 => "IPv4 address, which -4 or --bind requires",
-        AddressFamily::V6 => "IPv6 address, which -6 or --bind requires",
-    })]
-    NoAddress {
-        /// Host name.
-        host: String,
-        /// Requested family.
-        family: AddressFamily,
-    },
+    /// The host has no usable address.
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
     /// The connection failed.
     #[error("cannot connect to {host} ({address}): {source}; {}", advice(.source, server))]
     Connect {
@@ -143,16 +129,6 @@ pub enum ClientError {
         /// Reason for the failure.
         failure: ConversationFailure,
     },
-}
-
-/// Returns advice if `host` cannot be resolved because it contains a port.
-fn name_advice(host: &str) -> String {
-    match host.rsplit_once(':') {
-        Some((name, port)) if !name.contains(':') && port.parse::<u16>().is_ok() => {
-            format!("to choose the control port: {name} --control-port {port}")
-        }
-        _ => "is the name right?".to_owned(),
-    }
 }
 
 fn advice(error: &io::Error, server: &str) -> String {
@@ -252,48 +228,37 @@ pub(crate) fn connect(
     observer: &mut dyn Observer,
 ) -> Result<(TcpStream, SocketAddr), ClientError> {
     let host = server.host;
-    let found = (host, server.port).to_socket_addrs();
-    let found = found.map_err(|source| ClientError::Resolve { host: host.to_owned(), source })?;
     let bound = server.bind.map(|ip| if ip.is_ipv4() { AddressFamily::V4 } else { AddressFamily::V6 });
-    let family = server.family.or(bound);
-    let addresses: Vec<SocketAddr> = found.filter(|a| family.is_none_or(|f| f.has(a))).collect();
-    let mut failure = None;
-    for address in addresses {
-        observer.event(&Event::Connecting(address));
-        match connect_to(address, server.bind, stop, observer) {
-            Ok(stream) => {
-                observer.event(&Event::Connected(address));
-                return Ok((stream, address));
+    let addresses = resolve::addresses(host, server.port, server.family.or(bound), None)?;
+    // The address that was tried last, and when; `None` for the time once it was reported as unanswered.
+    let trying = Cell::new((addresses[0], None));
+    let observer = RefCell::new(observer);
+    let connected = sockets::connect_first(
+        server.bind,
+        &addresses,
+        CONNECT_TIMEOUT,
+        |address| {
+            trying.set((address, Some(Instant::now())));
+            observer.borrow_mut().event(&Event::Connecting(address));
+        },
+        || {
+            let (address, begun) = trying.get();
+            if begun.is_some_and(|begun| begun.elapsed() > NOTICE_DELAY) {
+                trying.set((address, None));
+                observer.borrow_mut().event(&Event::Unanswered(address));
             }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {
-                return Err(ClientError::Interrupted { host: host.to_owned(), address });
-            }
-            Err(source) => {
-                let (host, server) = (host.to_owned(), server.programs);
-                failure = Some(ClientError::Connect { host, address, server, source });
-            }
+            stop.load(Ordering::Acquire)
+        },
+    );
+    let (stream, address) = connected.map_err(|NotConnected { address, source }| {
+        let host = host.to_owned();
+        match source.kind() {
+            io::ErrorKind::Interrupted => ClientError::Interrupted { host, address },
+            _ => ClientError::Connect { host, address, server: server.programs, source },
         }
-    }
-    Err(failure.unwrap_or(ClientError::NoAddress {
-        host: host.to_owned(),
-        family: family.unwrap_or(AddressFamily::V4),
-    }))
-}
-
-fn connect_to(
-    address: SocketAddr,
-    bind: Option<IpAddr>,
-    stop: &AtomicBool,
-    observer: &mut dyn Observer,
-) -> io::Result<TcpStream> {
-    let (begun, mut notified) = (Instant::now(), false);
-    sockets::connect_tcp(bind, address, CONNECT_TIMEOUT, || {
-        if !notified && begun.elapsed() > NOTICE_DELAY {
-            notified = true;
-            observer.event(&Event::Unanswered(address));
-        }
-        stop.load(Ordering::Acquire)
-    })
+    })?;
+    observer.into_inner().event(&Event::Connected(address));
+    Ok((stream, address))
 }
 
 fn entropy() -> io::Result<[u8; 32]> {
@@ -471,7 +436,8 @@ impl<'a> ClientConversation<'a> {
         {
             tracing::warn!("{reason}; the results are fetched over a new connection");
         }
-        let again = connect_to(self.remote, self.request.bind, stop, &mut Unobserved)
+        let stopped = || stop.load(Ordering::Acquire);
+        let again = sockets::connect_tcp(self.request.bind, self.remote, CONNECT_TIMEOUT, stopped)
             .and_then(|stream| self.driver.reconnect(stream))
             .and_then(|()| entropy());
         match again {

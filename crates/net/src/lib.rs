@@ -84,6 +84,7 @@ pub mod privilege;
 pub mod push;
 pub mod random;
 pub mod reflect;
+pub mod resolve;
 mod ring;
 #[cfg(feature = "rpm")]
 pub mod rpm;

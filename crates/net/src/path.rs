@@ -16,7 +16,7 @@ use jitlat_proto::path::{DueProbe, IcmpFamily, ProbeAnswer, Quotation, TracePlan
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -236,7 +236,7 @@ impl Probes {
     }
 
     fn send(&mut self, plan: &TracePlan, due: DueProbe) -> io::Result<()> {
-        let to = SocketAddr::new(plan.destination, plan.port);
+        let to = at(plan, plan.destination, plan.port);
         match &mut self.sockets {
             ProbeSockets::Udp(socket) => {
                 set_ttl(socket, plan, due.ttl)?;
@@ -314,8 +314,16 @@ impl Probes {
     }
 }
 
+/// Returns a socket address on the link of `plan`.
+fn at(plan: &TracePlan, ip: IpAddr, port: u16) -> SocketAddr {
+    match ip {
+        IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, plan.scope).into(),
+        IpAddr::V4(_) => SocketAddr::new(ip, port),
+    }
+}
+
 fn bound(plan: &TracePlan, kind: Type, protocol: Protocol) -> io::Result<Socket> {
-    let local = SocketAddr::new(plan.source, 0);
+    let local = at(plan, plan.source, 0);
     let socket = Socket::new(Domain::for_address(local), kind, Some(protocol))?;
     socket.bind(&local.into())?;
     Ok(socket)

@@ -1,12 +1,13 @@
 //! Opens sockets, in the same way for every listener and connection of the program.
 
 use crate::privilege::{Capability, needs};
+use crate::resolve;
 use jitlat_core::Dscp;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -54,19 +55,13 @@ pub(crate) fn notice_absence(connection: &TcpStream) {
     let _ = SockRef::from(connection).set_tcp_keepalive(&probes);
 }
 
-/// Connects to `host`. Tries its addresses one after another, each for `timeout`.
+/// Connects to `host`, as [`connect_first`] does.
 ///
 /// # Errors
 /// Error for the last address.
 pub(crate) fn connect_host(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(ErrorKind::NotFound, "no such host");
-    for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, timeout) {
-            Ok(stream) => return Ok(stream),
-            Err(e) => last = e,
-        }
-    }
-    Err(last)
+    let addresses = resolve::addresses(host, port, None, None).map_err(io::Error::other)?;
+    connect_first(None, &addresses, timeout, |_| (), || false).map(|(stream, _)| stream).map_err(|e| e.source)
 }
 
 /// Connects to `peer`, from `local` if given, within `timeout`.
@@ -79,11 +74,7 @@ pub(crate) fn connect_tcp(
     timeout: Duration,
     stopped: impl FnMut() -> bool,
 ) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP))?;
-    if let Some(ip) = local {
-        socket.bind(&SocketAddr::new(ip, 0).into())?;
-    }
-    connect(socket, peer, timeout, stopped)
+    connect_first(local, &[peer], timeout, |_| (), stopped).map(|(stream, _)| stream).map_err(|e| e.source)
 }
 
 /// Connects `socket` to `peer` within `timeout`; gives up soon after `stopped` returns true.
@@ -104,6 +95,111 @@ pub(crate) fn connect(
     }
     socket.set_nonblocking(false)?;
     Ok(socket.into())
+}
+
+/// Time after which the next address is tried as well (RFC 8305, "Connection Attempt Delay").
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+/// Error: none of a host's addresses accepted a connection.
+#[derive(Debug)]
+pub(crate) struct NotConnected {
+    /// Address that failed last.
+    pub address: SocketAddr,
+    /// Its error.
+    pub source: io::Error,
+}
+
+/// Connects to the first of `peers` that accepts. Each is tried for `timeout`, and an address that has not answered after
+/// 250 ms does not keep the next one from being tried (RFC 8305). `begun` is called with each address before it is tried.
+///
+/// # Errors
+/// The error of the address that failed last: errors of the operating system; `TimedOut` after `timeout`, `Interrupted` if
+/// stopped.
+pub(crate) fn connect_first(
+    local: Option<IpAddr>,
+    peers: &[SocketAddr],
+    timeout: Duration,
+    mut begun: impl FnMut(SocketAddr),
+    mut stopped: impl FnMut() -> bool,
+) -> Result<(TcpStream, SocketAddr), NotConnected> {
+    struct Attempt {
+        socket: Socket,
+        address: SocketAddr,
+        until: Instant,
+    }
+    let mut attempts: Vec<Attempt> = Vec::new();
+    let mut waiting = peers.iter().copied();
+    let mut next_at = Instant::now();
+    let mut failure: Option<NotConnected> = None;
+    let blocking = |socket: Socket, address| {
+        let set = socket.set_nonblocking(false);
+        set.map(|()| (socket.into(), address)).map_err(|source| NotConnected { address, source })
+    };
+    loop {
+        if (attempts.is_empty() || Instant::now() >= next_at)
+            && let Some(address) = waiting.next()
+        {
+            begun(address);
+            next_at = Instant::now() + ATTEMPT_DELAY;
+            match begin(local, address) {
+                Ok((socket, true)) => return blocking(socket, address),
+                Ok((socket, false)) => {
+                    attempts.push(Attempt { socket, address, until: Instant::now() + timeout })
+                }
+                Err(source) => failure = Some(NotConnected { address, source }),
+            }
+            continue;
+        }
+        if attempts.is_empty() {
+            let none = || NotConnected {
+                address: (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
+                source: io::Error::new(ErrorKind::NotFound, "there is no address to connect to"),
+            };
+            return Err(failure.unwrap_or_else(none));
+        }
+        let mut ready: Vec<PollFd<'_>> =
+            attempts.iter().map(|a| PollFd::new(a.socket.as_fd(), PollFlags::POLLOUT)).collect();
+        let waited = poll(&mut ready, PollTimeout::from(MAX_WAIT.as_millis() as u16));
+        let is_ready: Vec<bool> = ready.iter().map(|fd| fd.any().unwrap_or(false)).collect();
+        if let Err(e) = waited
+            && e != nix::errno::Errno::EINTR
+        {
+            return Err(NotConnected { address: attempts[0].address, source: e.into() });
+        }
+        let now = Instant::now();
+        for (k, is_ready) in is_ready.into_iter().enumerate().rev() {
+            // A writable socket means that connecting has succeeded or failed; SO_ERROR shows which.
+            let error = match is_ready {
+                true => attempts[k].socket.take_error().unwrap_or_else(Some),
+                false if now >= attempts[k].until => Some(ErrorKind::TimedOut.into()),
+                false => continue,
+            };
+            let Attempt { socket, address, .. } = attempts.remove(k);
+            match error {
+                None => return blocking(socket, address),
+                Some(source) => failure = Some(NotConnected { address, source }),
+            }
+        }
+        if stopped() {
+            let address = attempts.first().map(|a| a.address).or(failure.map(|f| f.address));
+            let address = address.unwrap_or_else(|| (std::net::Ipv4Addr::UNSPECIFIED, 0).into());
+            return Err(NotConnected { address, source: ErrorKind::Interrupted.into() });
+        }
+    }
+}
+
+/// Begins to connect a non-blocking socket to `address`; returns true if it is connected already.
+fn begin(local: Option<IpAddr>, address: SocketAddr) -> io::Result<(Socket, bool)> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if let Some(ip) = local {
+        socket.bind(&SocketAddr::new(ip, 0).into())?;
+    }
+    socket.set_nonblocking(true)?;
+    match socket.connect(&address.into()) {
+        Ok(()) => Ok((socket, true)),
+        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => Ok((socket, false)),
+        Err(e) => Err(e),
+    }
 }
 
 fn wait_connected(socket: &Socket, timeout: Duration, mut stopped: impl FnMut() -> bool) -> io::Result<()> {
@@ -344,6 +440,34 @@ mod tests {
         assert_eq!(connect(0, false), ErrorKind::TimedOut);
         assert_eq!(connect(60, true), ErrorKind::Interrupted);
         assert!(began.elapsed() < Duration::from_secs(10), "neither waits for its whole timeout");
+    }
+
+    #[test]
+    fn an_address_that_does_not_answer_delays_the_next_one_little() {
+        let (_listener, _filling, silent) = unresponsive();
+        let listener = listen_tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let (answers, refuses) = (listener.local_addr().unwrap(), closed_port());
+        let mut begun = Vec::new();
+        let connected = connect_first(
+            None,
+            &[silent, refuses, answers],
+            Duration::from_secs(60),
+            |address| begun.push(address),
+            || false,
+        );
+        let (stream, address) = connected.unwrap();
+        assert_eq!((address, stream.peer_addr().unwrap()), (answers, answers));
+        assert_eq!(begun, [silent, refuses, answers]);
+        let failed = connect_first(None, &[refuses, silent], Duration::ZERO, |_| (), || false).unwrap_err();
+        assert_eq!((failed.address, failed.source.kind()), (silent, ErrorKind::TimedOut));
+        let none = connect_first(None, &[], Duration::ZERO, |_| (), || false).unwrap_err();
+        assert_eq!(none.source.kind(), ErrorKind::NotFound);
+    }
+
+    /// Returns a local address at which nothing listens.
+    fn closed_port() -> SocketAddr {
+        let socket = bind_tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        socket.local_addr().unwrap().as_socket().unwrap()
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use super::{LoadResult, LoadRunner, LoadSpec};
 use crate::error::Error;
-use crate::resolve::resolve;
 use crate::stop::Stop;
 use jitlat_core::load::ArrivedBytes;
 use jitlat_core::{Direction, Span, Transport};
 use jitlat_net::client::AddressFamily;
 use jitlat_net::iperf3::{self, Iperf3Progress};
+use jitlat_net::resolve;
 use jitlat_proto::iperf3::Iperf3Params;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,7 +62,7 @@ impl Iperf3Server {
             block: block(rate),
             dscp: load.dscp(),
         };
-        let to = resolve(&self.host, self.port, self.family)?;
+        let to = resolve::addresses(&self.host, self.port, self.family, None)?[0];
         Ok(vec![Box::new(Runner { load, params, to })])
     }
 }

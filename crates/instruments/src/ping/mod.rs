@@ -14,7 +14,6 @@ pub use test::{PingResult, PingTest};
 
 use crate::error::Error;
 use crate::instrument::{Annotations, Instrument, TestOutcome, ip_header};
-use crate::resolve::resolve;
 use crate::size_limit::{self, ShortTest};
 use crate::stop::Stop;
 use jitlat_core::observer::{Event, Observer, StreamProgress};
@@ -25,6 +24,7 @@ use jitlat_core::{Direction, Schedule, Span, TestSpec};
 use jitlat_net::client::AddressFamily;
 use jitlat_net::interface::{InterfaceWatch, WatchSettings};
 use jitlat_net::pace::{PaceMode, Pacing};
+use jitlat_net::resolve;
 use jitlat_net::stamp::StampMode;
 use jitlat_net::twoway::client::{PingEvent, TwoWayLink, TwoWayProgress};
 use jitlat_net::twoway::socket::{Carrier, Marking};
@@ -89,6 +89,11 @@ const EVENT_QUEUE: usize = 1 << 16;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum timeout of an answer in a short test with packets of another length.
 const SHORT_TEST_TIMEOUT: Span = Span::seconds(2);
+/// Number of requests, their period, and the time to wait for answers, in the short test that shows whether an address
+/// answers.
+const FAMILY_PACKETS: u64 = 4;
+const FAMILY_PERIOD: Span = Span::millis(100);
+const FAMILY_TIMEOUT: Span = Span::seconds(1);
 /// Assumed round-trip time, for estimating the duration of a stop-and-wait test.
 const USUAL_ANSWER: Span = Span::millis(200);
 
@@ -154,16 +159,52 @@ impl Ping {
         Ok(PingPlan { spec, wait: self.wait, timeout: self.timeout, overdue: self.overdue })
     }
 
-    /// Resolves the far host's address and port.
+    /// Returns the address and port of the far host. If it has addresses of several families, the first one that answers
+    /// a short test is chosen, and those before it are returned too; if none answers, the first one is chosen.
     ///
     /// # Errors
-    /// [`Error::Address`] if it has no address of the requested family.
-    pub fn resolve(&self) -> Result<SocketAddr, Error> {
-        resolve(&self.host, self.client.port(), self.family)
+    /// [`Error::Resolve`] if it has no address of the requested family.
+    fn far_address(&self, stop: &Stop) -> Result<(SocketAddr, Vec<SocketAddr>), Error> {
+        let bound = self.bind.map(|ip| if ip.is_ipv4() { AddressFamily::V4 } else { AddressFamily::V6 });
+        let family = self.family.or(bound);
+        let addresses =
+            resolve::addresses(&self.host, self.client.port(), family, self.interface.as_deref())?;
+        let first = addresses[0];
+        let other = addresses.iter().copied().find(|address| address.is_ipv4() != first.is_ipv4());
+        let Some(other) = other.filter(|_| self.client.expects_answers()) else {
+            return Ok((first, Vec::new()));
+        };
+        let answers = |to| {
+            let test = self.short(FAMILY_PACKETS, FAMILY_PERIOD, FAMILY_TIMEOUT);
+            let own = Stop::new();
+            let mut observer = FirstAnswer { stop: &own, user: stop, answered: false };
+            let done = test.measure(to, Vec::new(), &own, &mut observer);
+            done.is_ok() && observer.answered
+        };
+        match [first, other].into_iter().find(|to| answers(*to)) {
+            Some(to) if to == other => Ok((other, vec![first])),
+            _ => Ok((first, Vec::new())),
+        }
+    }
+
+    /// Returns the settings of a short test like this one, which is not recorded.
+    fn short(&self, packets: u64, period: Span, timeout: Span) -> Ping {
+        Ping {
+            packets,
+            period,
+            schedule: Schedule::Periodic,
+            wait: None,
+            timeout: self.timeout.min(timeout),
+            src_port: 0,
+            annotations: Annotations::default(),
+            finds_size_limit: false,
+            watch: WatchSettings::off(),
+            ..self.clone()
+        }
     }
 
     /// Returns the size limit of the path in both directions; `None` unless packets were lost because of their length.
-    fn size_limit(&self, session: &Session, stop: &Stop) -> Option<SizeLimit> {
+    fn size_limit(&self, session: &Session, to: SocketAddr, stop: &Stop) -> Option<SizeLimit> {
         let is_complete = session.ending == Ending::Complete && session.sent.is_some_and(|sent| sent > 0);
         let is_possible = self.client.expects_answers()
             && session.two_way.as_ref().is_some_and(|facts| facts.expects_answers());
@@ -173,52 +214,23 @@ impl Ping {
         let payload = self.size().ok()?.checked_sub(self.client.sizes().header)?;
         let overhead = session.ip_length()?.checked_sub(u32::try_from(payload).ok()?)?;
         let passes = |payload: u32| {
-            let test = Ping {
-                packets: size_limit::PACKETS,
-                payload: Some(payload.into()),
-                period: size_limit::PERIOD,
-                schedule: Schedule::Periodic,
-                wait: None,
-                timeout: self.timeout.min(SHORT_TEST_TIMEOUT),
-                src_port: 0,
-                annotations: Annotations::default(),
-                finds_size_limit: false,
-                watch: WatchSettings::off(),
-                ..self.clone()
-            };
+            let short = self.short(size_limit::PACKETS, size_limit::PERIOD, SHORT_TEST_TIMEOUT);
+            let test = Ping { payload: Some(payload.into()), ..short };
             let own = Stop::new();
             let mut observer = ShortTest::new(own.clone(), stop, None);
-            test.run(&own, &mut observer).ok().map(|_| observer.arrived > 0)
+            test.measure(to, Vec::new(), &own, &mut observer).ok().map(|_| observer.arrived > 0)
         };
         size_limit::search(session, overhead, stop, &passes)
     }
 
-    fn link(&self, to: SocketAddr) -> TwoWayLink {
-        let mut link = TwoWayLink {
-            to,
-            carrier: Carrier::Udp,
-            marking: Marking {
-                bind: self.bind,
-                port: self.src_port,
-                interface: self.interface.clone(),
-                dscp: self.dscp,
-                priority: self.priority,
-                ttl: Some(255),
-                broadcast: false,
-                any_port: false,
-            },
-            stamps: self.stamps,
-            pacing: Pacing { mode: self.pace, ..Pacing::default() },
-            live: None,
-        };
-        self.client.adapt(&mut link);
-        link
-    }
-}
-
-impl Instrument for Ping {
-    fn run(&self, stop: &Stop, observer: &mut dyn Observer) -> Result<TestOutcome, Error> {
-        let to = self.resolve()?;
+    /// Runs the test against the address `to`. `silent` are addresses of the far host that did not answer.
+    fn measure(
+        &self,
+        to: SocketAddr,
+        silent: Vec<SocketAddr>,
+        stop: &Stop,
+        observer: &mut dyn Observer,
+    ) -> Result<TestOutcome, Error> {
         let plan = self.plan()?;
         let mut random_bytes = [0; 10];
         random::fill(&mut random_bytes).map_err(|source| Error::System {
@@ -255,10 +267,15 @@ impl Instrument for Ping {
         })?;
         let PingResult { records, mut session, tcp, .. } = found;
         self.annotations.add_to(&mut session);
+        session.client.notes.extend(
+            silent
+                .iter()
+                .map(|address| format!("{} did not answer: the test uses {}", address.ip(), to.ip())),
+        );
         watch.end();
         watch.add_to(&mut session.client);
         if records.is_empty() {
-            session.size_limit = self.size_limit(&session, stop);
+            session.size_limit = self.size_limit(&session, to, stop);
         }
         let sessions = vec![session];
         observer.event(&Event::Concluding(&sessions));
@@ -271,6 +288,35 @@ impl Instrument for Ping {
             sessions,
             texts: Vec::new(),
         })
+    }
+
+    fn link(&self, to: SocketAddr) -> TwoWayLink {
+        let mut link = TwoWayLink {
+            to,
+            carrier: Carrier::Udp,
+            marking: Marking {
+                bind: self.bind,
+                port: self.src_port,
+                interface: self.interface.clone(),
+                dscp: self.dscp,
+                priority: self.priority,
+                ttl: Some(255),
+                broadcast: false,
+                any_port: false,
+            },
+            stamps: self.stamps,
+            pacing: Pacing { mode: self.pace, ..Pacing::default() },
+            live: None,
+        };
+        self.client.adapt(&mut link);
+        link
+    }
+}
+
+impl Instrument for Ping {
+    fn run(&self, stop: &Stop, observer: &mut dyn Observer) -> Result<TestOutcome, Error> {
+        let (to, silent) = self.far_address(stop)?;
+        self.measure(to, silent, stop, observer)
     }
 
     fn duration(&self) -> Result<Span, Error> {
@@ -287,6 +333,27 @@ impl Instrument for Ping {
     fn ip_length(&self, summary: &Summary) -> Option<u64> {
         let beneath = self.client.sizes().beneath?;
         Some(summary.header.pktlen + beneath + ip_header(summary))
+    }
+}
+
+/// Observer of a short test that ends with the first answer.
+struct FirstAnswer<'a> {
+    stop: &'a Stop,
+    user: &'a Stop,
+    answered: bool,
+}
+
+impl Observer for FirstAnswer<'_> {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Arrived { records, .. } | Event::Records { records, .. } => {
+                self.answered |= !records.is_empty()
+            }
+            _ => {}
+        }
+        if self.answered || self.user.is_requested() {
+            self.stop.request();
+        }
     }
 }
 

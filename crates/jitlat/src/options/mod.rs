@@ -18,8 +18,12 @@ pub mod report;
 pub mod shape;
 pub mod unread;
 
+use jitlat_core::far_host::FarHost;
 pub use jitlat_instruments::access::{key, read_key_file};
 use jitlat_net::client::AddressFamily;
+use jitlat_net::resolve::local_addresses;
+use std::net::IpAddr;
+use std::str::FromStr;
 
 /// Returns the address family requested by `-4` and `-6`; `None`: either.
 pub fn family(ipv4: bool, ipv6: bool) -> Option<AddressFamily> {
@@ -27,5 +31,48 @@ pub fn family(ipv4: bool, ipv6: bool) -> Option<AddressFamily> {
         (true, _) => Some(AddressFamily::V4),
         (_, true) => Some(AddressFamily::V6),
         _ => None,
+    }
+}
+
+/// Value of `--bind`: a local address, or an interface, which stands for its addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalAddresses(pub Vec<IpAddr>);
+
+impl FromStr for LocalAddresses {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LocalAddresses, String> {
+        local_addresses(text).map(LocalAddresses)
+    }
+}
+
+impl LocalAddresses {
+    /// Returns the address from which packets to `host` are sent: the first one in `family`, or in that of `host` if it is an
+    /// address; otherwise the first one.
+    pub fn towards(&self, host: &str, family: Option<AddressFamily>) -> Option<IpAddr> {
+        let of_host = FarHost::name_in(host).split('%').next().and_then(|host| host.parse::<IpAddr>().ok());
+        let family = family.or(of_host.map(|host| family_of(&host)));
+        let fits = |address: &&IpAddr| family.is_none_or(|family| family_of(address) == family);
+        self.0.iter().find(fits).or(self.0.first()).copied()
+    }
+}
+
+fn family_of(address: &IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::V4 } else { AddressFamily::V6 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_leave_from_an_address_of_the_right_family() {
+        let [v4, v6] = ["192.0.2.7", "2001:db8::7"].map(|text| text.parse::<IpAddr>().unwrap());
+        let both = LocalAddresses(vec![v4, v6]);
+        assert_eq!(both.towards("example.org", None), Some(v4));
+        assert_eq!(both.towards("example.org", Some(AddressFamily::V6)), Some(v6));
+        assert_eq!(both.towards("[2001:db8::1]:80", None), Some(v6));
+        assert_eq!(both.towards("fe80::1%eth0", None), Some(v6));
+        assert_eq!(LocalAddresses(vec![v4]).towards("2001:db8::1", None), Some(v4));
     }
 }

@@ -6,9 +6,10 @@ use super::one_way_protocol::OneWayProtocolArgs;
 use super::pace::PaceArg;
 use super::priority::PriorityArgs;
 use super::report::ReportArgs;
-use super::{family, key};
+use super::{LocalAddresses, family, key};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
+use jitlat_core::far_host::FarHost;
 use jitlat_core::quantity;
 use jitlat_core::spec::{CONTROL_PORT, Dscp, HEADER_LEN, SpecError, TEST_PORT};
 use jitlat_core::time::Span;
@@ -20,7 +21,6 @@ use jitlat_net::interface::WatchSettings;
 use jitlat_net::pace::{Pacing, SendSettings};
 use jitlat_net::random;
 use jitlat_proto::jitlat::{Dialect, TestTerms};
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Value of `--capture` without a file.
@@ -50,8 +50,9 @@ pub struct OneWayArgs {
 }
 
 impl OneWayArgs {
-    /// Creates the settings of a test of `host`.
+    /// Creates the settings of a test of `host`, a name or an address that a port may follow.
     pub fn settings(&self, host: &str) -> Result<OneWay> {
+        let FarHost { name: host, port } = host.parse()?;
         let mut seed = [0; 8];
         random::fill(&mut seed).context("drawing a seed from the system's random numbers")?;
         let mut streams: Vec<TestSpec> =
@@ -76,10 +77,14 @@ impl OneWayArgs {
         {
             bail!("--capture explains the delays of TCP: leave it out with --proto {name}");
         }
+        let own_port = port.filter(|_| self.protocol.foreign().is_none());
+        if let (Some(port), Some(_)) = (own_port, link.control_port) {
+            bail!("the control port is given twice: leave out :{port} or --control-port");
+        }
         let settings = TestRequest {
-            control_port: link.control_port.unwrap_or(CONTROL_PORT),
+            control_port: link.control_port.or(own_port).unwrap_or(CONTROL_PORT),
             family: family(link.ipv4, link.ipv6),
-            bind: link.bind,
+            bind: link.bind.as_ref().and_then(|b| b.towards(&host, family(link.ipv4, link.ipv6))),
             terms: TestTerms {
                 dialect: if link.classic { Dialect::Classic } else { Dialect::V3 },
                 key: link.key_file.as_deref().map(key).transpose()?,
@@ -92,11 +97,11 @@ impl OneWayArgs {
             },
             sending: SendSettings { pacing: link.pacing(), priority, segmented: false },
             limit: self.stream.duration.map(|duration| duration + Span(duration.0 / 10).max(MIN_OVERRUN)),
-            ..TestRequest::new(host, Vec::new())
+            ..TestRequest::new(&host, Vec::new())
         };
         Ok(OneWay {
             settings,
-            client: self.protocol.client()?.into(),
+            client: self.protocol.client(port.filter(|_| own_port.is_none()))?.into(),
             annotations: self.log.annotations(),
             finds_size_limit: false,
             watch: WatchSettings { gpsd: self.host_args.gpsd.clone(), ..WatchSettings::default() },
@@ -107,9 +112,10 @@ impl OneWayArgs {
 impl OneWayArgs {
     /// Returns the settings for examining the path to `host` before the test.
     pub fn path(&self, host: &str) -> PathTest {
+        let family = family(self.host_args.ipv4, self.host_args.ipv6);
         PathTest {
-            family: family(self.host_args.ipv4, self.host_args.ipv6),
-            bind: self.host_args.bind,
+            family,
+            bind: self.host_args.bind.as_ref().and_then(|b| b.towards(host, family)),
             transport: if self.stream.tcp { Transport::Tcp } else { Transport::Udp },
             dscp: self.stream.dscp,
             ..PathTest::new(host)
@@ -133,7 +139,7 @@ impl HostArgs {
 #[derive(Clone, Debug, Args)]
 pub struct StreamArgs {
     /// Number of packets to send
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 1000, conflicts_with = "duration")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = quantity::count, default_value = "1000", conflicts_with = "duration")]
     pub packets: u64,
     /// Send for this long instead of -n (30s, 10m; bare number: seconds)
     ///
@@ -142,7 +148,7 @@ pub struct StreamArgs {
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub duration: Option<Span>,
     /// Payload bytes per packet, 12 to 65507
-    #[arg(short = 'l', long, value_name = "BYTES", default_value_t = 80)]
+    #[arg(short = 'l', long, value_name = "BYTES", value_parser = quantity::bytes, default_value = "80")]
     pub payload: u64,
     /// Time between packets (20ms; a bare number is ns)
     #[arg(short = 'p', long, value_name = "PERIOD", value_parser = quantity::period, default_value = "20ms", conflicts_with = "rate")]
@@ -240,9 +246,9 @@ pub struct HostArgs {
     /// Control port of the server [default: 2666; with --collect that of the log]
     #[arg(long, value_name = "PORT")]
     pub control_port: Option<u16>,
-    /// Local address of the control connection and the test stream
+    /// Local address or interface of control connection and stream
     #[arg(long, value_name = "ADDR")]
-    pub bind: Option<IpAddr>,
+    pub bind: Option<LocalAddresses>,
     /// File with the key shared with the server
     ///
     /// Both sides prove that they know the key.

@@ -14,8 +14,9 @@ pub struct OneWayProtocolArgs {
 }
 
 impl OneWayProtocolArgs {
-    /// Creates the client.
-    pub fn client(&self) -> Result<Box<dyn OneWayClient>> {
+    /// Creates the client. `port` is the port that was written after the host; `None` if there was none, or for jitlat's own
+    /// protocol.
+    pub fn client(&self, port: Option<u16>) -> Result<Box<dyn OneWayClient>> {
         for name in self.given.names() {
             let knows = |p: &&&OneWayProtocol| p.arguments.iter().any(|a| a.name == name);
             if !knows(&&self.protocol) {
@@ -23,7 +24,9 @@ impl OneWayProtocolArgs {
                 bail!("--{name} is for --proto {}", others.join(" or "));
             }
         }
-        Ok(self.protocol.client(&self.given.read()?.of(self.protocol.arguments))?)
+        let OneWayProtocol { name, arguments, .. } = self.protocol;
+        let given = self.given.with_port(port, name, arguments)?;
+        Ok(self.protocol.client(&given.read()?.of(arguments))?)
     }
 
     /// Selects the protocol called `name`.

@@ -1,6 +1,5 @@
 //! Options of a two-way test.
 
-use super::family;
 use super::late::LateArgs;
 use super::live::LiveArgs;
 use super::load::LoadArgs;
@@ -9,8 +8,10 @@ use super::pace::PaceArg;
 use super::priority::PriorityArgs;
 use super::protocol::ProtocolArgs;
 use super::report::{QuietArgs, ReportArgs};
+use super::{LocalAddresses, family};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use jitlat_core::far_host::FarHost;
 use jitlat_core::gaps::Gaps;
 use jitlat_core::quantity;
 use jitlat_core::spec::{Dscp, SpecError};
@@ -51,8 +52,8 @@ pub struct PingArgs {
     pub others: Vec<String>,
     #[command(flatten)]
     pub protocol: ProtocolArgs,
-    /// Number of requests to send
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 1000, conflicts_with = "duration")]
+    /// Number of requests to send (1000, 10k)
+    #[arg(short = 'n', long, visible_short_alias = 'c', value_name = "N", value_parser = quantity::count, default_value = "1000", conflicts_with = "duration")]
     pub packets: u64,
     /// Send for this long instead of -n (30s, 10m; bare number: seconds)
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
@@ -60,7 +61,10 @@ pub struct PingArgs {
     /// Time between requests (20ms; a bare number is ns)
     #[arg(short = 'p', long, value_name = "PERIOD", value_parser = quantity::period, default_value = "20ms", conflicts_with = "rate")]
     pub period: Span,
-    /// Rate instead of -p: packets (50/s, 2k/s) or payload bits (64kbit)
+    /// Time between requests, as in ping: a bare number is in seconds (0.2)
+    #[arg(short = 'i', value_name = "T", value_parser = quantity::duration, conflicts_with_all = ["period", "rate", "wait"])]
+    pub interval_of_ping: Option<Span>,
+    /// Rate instead of -p: packets (50/s, 2k/s, 1/min) or payload bits (64kbit)
     ///
     /// A bare number is requests per second.
     #[arg(short = 'r', long, value_name = "RATE", value_parser = quantity::rate)]
@@ -71,7 +75,7 @@ pub struct PingArgs {
     #[arg(long, value_name = "T", value_parser = quantity::pause, conflicts_with_all = ["rate", "duration"])]
     pub wait: Option<Span>,
     /// Time after which a missing answer counts as lost
-    #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "2s")]
+    #[arg(short = 'W', long, value_name = "T", value_parser = quantity::duration, default_value = "2s")]
     pub timeout: Span,
     /// Handling of overdue requests after a stall of this host: space, skip or send
     ///
@@ -104,9 +108,9 @@ pub struct PingArgs {
     /// Use IPv6 only
     #[arg(short = '6', long)]
     pub ipv6: bool,
-    /// Local address to send from
+    /// Local address or interface to send from
     #[arg(long, value_name = "ADDR")]
-    pub bind: Option<IpAddr>,
+    pub bind: Option<LocalAddresses>,
     /// Interface to send through
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
@@ -216,19 +220,25 @@ fn stamps(text: &str) -> Result<StampMode, UnknownStamps> {
 }
 
 impl PingArgs {
+    /// Returns the local address of the test.
+    fn bind(&self) -> Option<IpAddr> {
+        self.bind.as_ref().and_then(|b| b.towards(&self.host, family(self.ipv4, self.ipv6)))
+    }
+
     /// Returns the settings for examining the path before the test, with probes of this transport.
     pub fn path(&self, transport: Transport) -> PathTest {
         PathTest {
             family: family(self.ipv4, self.ipv6),
-            bind: self.bind,
+            bind: self.bind(),
             transport,
             dscp: self.dscp,
-            ..PathTest::new(&self.host)
+            ..PathTest::new(FarHost::name_in(&self.host))
         }
     }
 
     /// Creates the settings of the test.
     pub fn settings(&self) -> Result<Ping> {
+        let FarHost { name: host, port } = self.host.parse()?;
         let mut ping = Ping {
             packets: self.packets,
             payload: self.protocol.payload,
@@ -238,13 +248,13 @@ impl PingArgs {
             priority: self.priority.priority(),
             src_port: self.src_port,
             family: family(self.ipv4, self.ipv6),
-            bind: self.bind,
+            bind: self.bind(),
             interface: self.interface.clone(),
             pace: self.pace.into(),
             stamps: self.stamps,
             annotations: self.log.annotations(),
             watch: WatchSettings { gpsd: self.gpsd.clone(), ..WatchSettings::default() },
-            ..Ping::boxed(&self.host, self.protocol.client()?)
+            ..Ping::boxed(&host, self.protocol.client(port)?)
         };
         ping.period = match (self.rate, self.schedule) {
             (Some(_), ScheduleArg::Random(..)) => {
@@ -252,7 +262,7 @@ impl PingArgs {
             }
             (Some(rate), _) => rate.period(ping.size()?).map_err(|e| anyhow!(e))?,
             (None, ScheduleArg::Random(gaps, _)) => gaps.mean(),
-            (None, _) => self.period,
+            (None, _) => self.interval_of_ping.unwrap_or(self.period),
         };
         ping.overdue = match (self.overdue, self.duration) {
             (Some(how), _) => how.into(),

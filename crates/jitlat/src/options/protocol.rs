@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use jitlat_core::quantity;
 use jitlat_instruments::arguments::{Argument, ArgumentKind, Arguments};
 use jitlat_instruments::ping::{PROTOCOLS, PingClient, PingProtocol};
 use std::path::{Path, PathBuf};
@@ -21,9 +22,11 @@ pub struct ProtocolArgs {
 }
 
 impl ProtocolArgs {
-    /// Creates the client.
-    pub fn client(&self) -> Result<Box<dyn PingClient>> {
-        Ok(self.protocol.client(&self.given.read()?.of(self.protocol.arguments))?)
+    /// Creates the client. `port` is the port that was written after the host; `None` if there was none.
+    pub fn client(&self, port: Option<u16>) -> Result<Box<dyn PingClient>> {
+        let PingProtocol { name, arguments, .. } = self.protocol;
+        let given = self.given.with_port(port, name, arguments)?;
+        Ok(self.protocol.client(&given.read()?.of(arguments))?)
     }
 
     /// Turns on the protocol's `switch`.
@@ -88,6 +91,26 @@ impl GivenArgs {
             given.extend(value.map(|value| (name, value)));
         }
         GivenArgs(given)
+    }
+
+    /// Adds the `port` that was written after the host, as the port argument among `arguments`, those of the protocol
+    /// `name`.
+    pub fn with_port(
+        &self,
+        port: Option<u16>,
+        name: &str,
+        arguments: &'static [Argument],
+    ) -> Result<GivenArgs> {
+        let mut given = self.clone();
+        let Some(port) = port else { return Ok(given) };
+        let Some(argument) = arguments.iter().find(|a| a.name.strip_suffix("-port") == Some(name)) else {
+            bail!("{name} has no ports: write the host without :{port}, or choose another --proto");
+        };
+        if self.names().any(|given| given == argument.name) {
+            bail!("the port is given twice: leave out :{port} or --{}", argument.name);
+        }
+        given.0.push((argument.name, OptionInput::Text(port.to_string())));
+        Ok(given)
     }
 
     /// Returns the names of the arguments.
@@ -186,7 +209,7 @@ impl Args for ProtocolArgs {
                     .short('l')
                     .long("payload")
                     .value_name("BYTES")
-                    .value_parser(value_parser!(u64))
+                    .value_parser(quantity::bytes)
                     .help("Payload bytes per request (default: depends on the protocol)")
                     .long_help(format!(
                         "Payload bytes per request; defaults by protocol:\n{}",

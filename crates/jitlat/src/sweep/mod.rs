@@ -75,7 +75,7 @@ pub struct SweepArgs {
     #[arg(long, hide = true, help = "Run one-way tests (the default)")]
     pub one_way: bool,
     /// Packets per run
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = quantity::count, default_value = "100")]
     pub packets: u64,
     /// Runs per combination
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]

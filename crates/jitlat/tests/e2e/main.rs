@@ -23,6 +23,7 @@ mod ends;
 mod failures;
 mod from_page;
 mod harness;
+mod hosts;
 mod idle;
 mod live;
 mod load;

@@ -58,8 +58,7 @@ fn kind(error: &Error) -> SlotFailure {
         Error::OneWay(ClientError::Start(_)) => SlotFailure::Other,
         Error::OneWay(_)
         | Error::Conversation(_)
-        | Error::Lookup { .. }
-        | Error::Address { .. }
+        | Error::Resolve(_)
         | Error::Ping(_)
         | Error::TwampControl(_) => SlotFailure::Unreachable,
         Error::While { source, .. } => kind(source),

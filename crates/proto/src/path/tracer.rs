@@ -23,6 +23,8 @@ pub struct TracePlan {
     pub source: IpAddr,
     /// Address of the destination.
     pub destination: IpAddr,
+    /// Index of the interface through which a link-local destination is reached; 0 for all others.
+    pub scope: u32,
     /// Transport protocol of the probes.
     pub transport: Transport,
     /// Destination port of the probes.
@@ -47,6 +49,7 @@ impl TracePlan {
         TracePlan {
             source,
             destination,
+            scope: 0,
             transport: Transport::Udp,
             port: 33_434,
             dscp: Dscp::default(),

@@ -1,0 +1,145 @@
+//! [`FarHost`]: the host of a test, as people write it.
+
+use crate::quantity::QuantityError;
+use core::fmt;
+use core::net::{IpAddr, Ipv6Addr};
+use core::str::FromStr;
+
+/// Name or address of a far host, and its port if one was given: `example.org`, `example.org:2666`, `192.0.2.7`, `2001:db8::7`,
+/// `[2001:db8::7]:2666`, `fe80::1%eth0`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FarHost {
+    /// Name or address, without brackets. An address of the form `::ffff:192.0.2.7` is written as IPv4.
+    pub name: String,
+    /// Port; `None` if none was given.
+    pub port: Option<u16>,
+}
+
+impl FarHost {
+    /// Returns the name in `text`, without its port; `text` itself if it is not a host.
+    pub fn name_in(text: &str) -> String {
+        text.parse().map_or_else(|_| text.to_owned(), |host: FarHost| host.name)
+    }
+}
+
+impl fmt::Display for FarHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            None => f.write_str(&self.name),
+            Some(port) if self.name.contains(':') => write!(f, "[{}]:{port}", self.name),
+            Some(port) => write!(f, "{}:{port}", self.name),
+        }
+    }
+}
+
+impl FromStr for FarHost {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<FarHost, QuantityError> {
+        let text = text.trim();
+        let wrong = |why: String| Err(QuantityError::new(why));
+        if let Some((_, rest)) = text.split_once("://") {
+            let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+            return wrong(format!("'{text}' is the address of a page: write the host alone, {host}"));
+        }
+        if text.is_empty() || text.contains(char::is_whitespace) {
+            return wrong("write the name or address of a host: example.org or 192.0.2.7".to_owned());
+        }
+        if text.contains('/') {
+            return wrong(format!("'{text}' is a network or a file: write the name or address of one host"));
+        }
+        if let Some(rest) = text.strip_prefix('[') {
+            let Some((address, port)) = rest.split_once(']') else {
+                return wrong(format!(
+                    "'{text}' lacks the closing bracket: write [2001:db8::7] or [2001:db8::7]:2666"
+                ));
+            };
+            let port = match port.strip_prefix(':') {
+                Some(port) => Some(self::port(text, port)?),
+                None if port.is_empty() => None,
+                None => return wrong(format!("'{text}': write a colon and a port after the bracket")),
+            };
+            return Ok(FarHost { name: name(text, address)?, port });
+        }
+        match text.split_once(':') {
+            Some((host, rest)) if !rest.contains(':') => {
+                if host.is_empty() {
+                    return wrong(format!("'{text}' has no host before the port: write example.org{text}"));
+                }
+                Ok(FarHost { name: host.to_owned(), port: Some(port(text, rest)?) })
+            }
+            _ => Ok(FarHost { name: name(text, text)?, port: None }),
+        }
+    }
+}
+
+fn port(text: &str, port: &str) -> Result<u16, QuantityError> {
+    port.parse().ok().filter(|port| *port > 0).ok_or_else(|| {
+        QuantityError::new(format!("'{port}' in '{text}' is not a port: write a number from 1 to 65535"))
+    })
+}
+
+/// Returns the name for `host` in `text`: IPv4 for a mapped address. Only addresses may contain colons.
+fn name(text: &str, host: &str) -> Result<String, QuantityError> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(address.to_canonical().to_string());
+    }
+    let (address, interface) = host.split_once('%').unwrap_or((host, ""));
+    let scoped = host.contains('%');
+    if host.contains(':') && address.parse::<Ipv6Addr>().is_err() || scoped && interface.is_empty() {
+        return Err(QuantityError::new(format!(
+            "'{text}' is not an address: write IPv6 as 2001:db8::7, with a port as [2001:db8::7]:2666, and with an \
+             interface as fe80::1%eth0"
+        )));
+    }
+    Ok(host.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_read_as_people_write_them() {
+        for (text, name, port) in [
+            ("example.org", "example.org", None),
+            ("example.org:2666", "example.org", Some(2666)),
+            ("192.0.2.7:80", "192.0.2.7", Some(80)),
+            ("2001:db8::7", "2001:db8::7", None),
+            ("2001:0DB8::0007", "2001:db8::7", None),
+            ("[2001:db8::7]", "2001:db8::7", None),
+            ("[2001:db8::7]:80", "2001:db8::7", Some(80)),
+            ("::ffff:192.0.2.7", "192.0.2.7", None),
+            ("[::ffff:192.0.2.7]:80", "192.0.2.7", Some(80)),
+            ("fe80::1%eth0", "fe80::1%eth0", None),
+            ("[fe80::1%eth0]:80", "fe80::1%eth0", Some(80)),
+            (" router ", "router", None),
+        ] {
+            let host: FarHost = text.parse().unwrap();
+            assert_eq!((host.name.as_str(), host.port), (name, port), "{text}");
+            assert_eq!(host.to_string().parse(), Ok(host), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_host_is_named() {
+        for (text, said) in [
+            ("http://user@example.org:80/x", "write the host alone, example.org:80"),
+            ("", "write the name or address of a host"),
+            ("a b", "write the name or address of a host"),
+            ("192.0.2.0/24", "is a network"),
+            ("example.org:0", "'0' in 'example.org:0' is not a port"),
+            ("example.org:http", "'http' in 'example.org:http' is not a port"),
+            (":2666", "no host before the port: write example.org:2666"),
+            ("[::1", "lacks the closing bracket"),
+            ("[::1]80", "write a colon and a port after the bracket"),
+            ("2001:db8:::7", "is not an address"),
+            ("fe80::1%", "is not an address"),
+            ("a:b:c", "is not an address"),
+        ] {
+            let error = text.parse::<FarHost>().unwrap_err().to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}
