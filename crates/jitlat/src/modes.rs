@@ -1,6 +1,5 @@
 //! Refuses options that the chosen mode of a command would ignore.
 
-use crate::options::analysis::AnalysisArgs;
 use crate::options::late::LateArgs;
 use crate::options::live::LiveArgs;
 use crate::options::load::LoadArgs;
@@ -41,23 +40,9 @@ pub fn check(name: &str, command: &Command, given: &ArgMatches) -> Result<()> {
             none(unread, "the demonstration has a server and a path of its own")
         }
         "ping" if with("others") => {
-            let mut unread =
-                [ids::<AnalysisArgs>(), ids::<LoadArgs>(), ids::<LateArgs>(), outputs()].concat();
-            unread.extend(named(&[
-                "output",
-                "archive",
-                "doctor",
-                "path",
-                "fail_if",
-                "corrected",
-                "plot_corrected",
-                "verbose",
-                "text_plots",
-                "quiet",
-            ]));
-            let of_table = ["late_after", "percentiles", "names", "profiles"];
-            unread.retain(|id| !of_table.contains(&id.as_str()));
-            none(unread, "several hosts are shown in one table")
+            let own = named(&["output", "doctor", "path", "corrected", "plot_corrected", "text_plots"]);
+            let unread = [ids::<LoadArgs>(), ids::<LateArgs>(), own].concat();
+            none(unread, "several hosts are tested at once")
         }
         "ping" if with("load") => {
             let unread = [ids::<LateArgs>(), ids::<LiveArgs>(), named(&["doctor", "path"])].concat();

@@ -108,18 +108,25 @@ fn plots(run: &AnalysedStream, canvas: PlotCanvas) -> String {
     .collect()
 }
 
-/// Describes the `thresholds` that `runs` violate; empty if none is violated.
+/// Describes the `thresholds` that `runs` violate, with the label of the run if there are several; empty if none is violated.
 pub fn violations(runs: &[AnalysedStream], thresholds: &[ScalarCondition]) -> Vec<String> {
-    let of =
-        |run: &AnalysedStream| thresholds.iter().filter_map(|c| c.violated(&run.summary)).collect::<Vec<_>>();
-    let mut found: Vec<String> = runs.iter().flat_map(of).collect();
+    let mut found = of_each(runs, |run| thresholds.iter().filter_map(|c| c.violated(&run.summary)).collect());
     if !thresholds.is_empty() && runs.iter().any(AnalysedStream::is_cut_off) {
         found.push("a part of the test is unknown and may violate the thresholds".to_owned());
     }
     found
 }
 
-/// Returns messages about the `conditions` that need a grade which is unknown in one of `runs`.
+/// Returns messages about the `conditions` that need a grade which is unknown in one of `runs`, with the label of the run if
+/// there are several.
 pub fn undecided(runs: &[AnalysedStream], conditions: &[ScalarCondition]) -> Vec<String> {
-    runs.iter().flat_map(|run| conditions.iter().filter_map(|c| c.undecided(&run.summary))).collect()
+    of_each(runs, |run| conditions.iter().filter_map(|c| c.undecided(&run.summary)).collect())
+}
+
+fn of_each(runs: &[AnalysedStream], messages: impl Fn(&AnalysedStream) -> Vec<String>) -> Vec<String> {
+    let labelled = |run: &AnalysedStream| {
+        let label = if runs.len() > 1 { format!("{}: ", run.label) } else { String::new() };
+        messages(run).into_iter().map(|message| label.clone() + &message).collect::<Vec<_>>()
+    };
+    runs.iter().flat_map(labelled).collect()
 }

@@ -103,6 +103,19 @@ impl WantedOutputs {
         self.outputs.iter().for_each(|(output, _)| (output.asks)(options));
     }
 
+    /// Checks that every output can contain this number of tests.
+    pub fn check_tests(&self, tests: usize) -> Result<()> {
+        match self.outputs.iter().find(|(output, _)| output.two_way && tests > 1) {
+            Some((output, _)) => {
+                bail!(
+                    "{} can only contain one two-way test: analyse the logs one at a time",
+                    output.spelling()
+                )
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Checks, before the measurement, that every output can be written: the build supports its format, its path is
     /// usable, and no two files have the same path. `streams` is the number of streams in the report, `others` are
     /// other files that will be written.
@@ -115,6 +128,7 @@ impl WantedOutputs {
         if self.outputs.iter().filter(|(_, path)| is_stdout(path)).count() > 1 {
             bail!("only one format can be written to standard output: give files for the others");
         }
+        self.check_tests(streams)?;
         let mut taken: Vec<&Path> = others.to_vec();
         for (output, path) in &self.outputs {
             if is_stdout(path) {
@@ -125,12 +139,6 @@ impl WantedOutputs {
             }
             if output.place == Destination::FileEach && streams > 2 {
                 bail!("{} writes one stream: analyse the logs one at a time", output.spelling());
-            }
-            if output.two_way && streams > 1 {
-                bail!(
-                    "{} can only contain one two-way test: analyse the logs one at a time",
-                    output.spelling()
-                );
             }
             if taken.contains(&path.as_path()) && fs::metadata(path).map_or(true, |m| m.is_file()) {
                 bail!(

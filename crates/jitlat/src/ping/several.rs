@@ -1,20 +1,27 @@
 //! Round trips to several hosts at the same time: a table while the tests run (with `--live`), and a table at the end.
 
 use super::rows;
-use crate::exit::{ExitStatus, explain};
+use crate::archive;
+use crate::exit::{ExitStatus, explain, thresholds};
 use crate::interrupt;
 use crate::live::{self, Board, View};
 use crate::logs::TestLogs;
 use crate::options::ping::PingArgs;
-use anyhow::{Error, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use jitlat_core::Summary;
-use jitlat_core::scalars::Scalar;
-use jitlat_instruments::{Analyses, Instrument, Observer, Ping, Stop};
-use jitlat_output::terminal::{self, progress::ProgressLine};
-use jitlat_report::text::logged;
+use jitlat_core::scalars::{SCALARS, Scalar};
+use jitlat_instruments::{Analysed, Analyses, Instrument, Observer, Ping, RecordCollector, Stop};
+
+use jitlat_output::screen::StreamOrigin;
+use jitlat_output::terminal::progress::ProgressLine;
+use jitlat_output::{AnalysedStream, Report, ReportTable};
+use jitlat_report::text::{asking, logged};
 use jitlat_store::log::{Closed, Journals};
+use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
+use tempfile::TempDir;
 use tracing::{error, info};
 
 /// Time between two checks for a stop.
@@ -31,36 +38,95 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     if hosts.len() > MAX_HOSTS {
         bail!("{} hosts are too many: give at most {MAX_HOSTS}", hosts.len());
     }
+    args.report.outputs.check_protocol(None)?;
+    // Tables and documents contain all hosts: they are one report.
+    args.report.check(1, &[])?;
+    args.report.outputs.check_tests(hosts.len())?;
+    archive::check(args.log.archive.as_deref(), false)?;
     let tests = hosts.iter().map(|host| {
         let args = PingArgs { host: (*host).to_owned(), others: Vec::new(), ..args.clone() };
         args.settings()
     });
     let tests: Vec<Ping> = tests.collect::<Result<_>>()?;
     let drawn = args.live.live && live::is_possible()?;
-    let logs = tests.iter().map(|test| Ok(Journals::new(TestLogs::two_way(&args.log, rows(test))?.files)));
-    let logs: Vec<Journals> = logs.collect::<Result<_>>()?;
+    let (mut logs, mut scratch) = (Vec::new(), Vec::new());
+    for test in &tests {
+        let TestLogs { files, scratch: folder } = TestLogs::two_way(&args.log, rows(test))?;
+        logs.push(Journals::new(files));
+        scratch.extend(folder);
+    }
     let stop = interrupt::stop()?;
     let view = if drawn { Some(live::start(Board::of_hosts(hosts.iter().copied()), &stop)?) } else { None };
     let (found, logs) = measure(&tests, logs, args, &stop, view.as_ref());
     drop(view);
-    terminal::print(&table(&hosts, &found))?;
-    let mut status = ExitStatus::Measured;
-    for (host, log) in hosts.iter().zip(&logs) {
-        if let Some(path) = &log.log {
+    conclude(args, &hosts, found, &logs, &scratch)
+}
+
+/// Writes the logs into the archive, prints the table and writes the outputs. `scratch` are the temporary folders of logs that
+/// only the archive needs.
+fn conclude(
+    args: &PingArgs,
+    hosts: &[&str],
+    found: Vec<Result<Measured>>,
+    logs: &[Closed],
+    scratch: &[TempDir],
+) -> Result<ExitStatus> {
+    let stored = logs.iter().filter_map(|log| log.log.as_deref());
+    let mut complete = archive::add_logs(args.log.archive.as_deref(), stored);
+    let mut report = HostsReport { runs: Vec::new(), of_host: Vec::new() };
+    for ((host, found), log) in hosts.iter().zip(found).zip(logs) {
+        let log = log.log.as_ref().filter(|_| scratch.is_empty());
+        let found = found.map(|measured| {
+            report.runs.push(stream(args, host, measured, log));
+            report.runs.len() - 1
+        });
+        report.of_host.push(((*host).to_owned(), found));
+    }
+    let text = || match (args.report.quiet, args.report.is_full()) {
+        (true, _) => report.lines(),
+        (_, true) => args.report.page(&report.runs, StreamOrigin::Test(""), ""),
+        _ => report.table(),
+    };
+    complete &= args.report.write(&report, text);
+    for (host, log) in hosts.iter().zip(logs) {
+        if let Some(path) = log.log.as_ref().filter(|_| scratch.is_empty() && !args.report.is_silent()) {
             info!("{host}: {}", logged(path));
         }
-        for trouble in &log.troubles {
-            error!("{host}: {trouble}");
-            status = ExitStatus::NotMeasured;
-        }
+        log.troubles.iter().for_each(|trouble| error!("{host}: {trouble}"));
+        complete &= log.troubles.is_empty();
     }
-    for (host, found) in hosts.iter().zip(&found) {
+    for (host, found) in &report.of_host {
         if let Err(e) = found {
             error!("{host}: {}", explain(e));
-            status = ExitStatus::NotMeasured;
+            complete = false;
         }
     }
-    Ok(status)
+    let status = thresholds(&report.runs, &args.report.fail_if);
+    Ok(if complete { status } else { ExitStatus::NotMeasured })
+}
+
+/// Result of the test of one host.
+struct Measured {
+    analysed: Analysed,
+    records: RecordCollector,
+}
+
+fn stream(args: &PingArgs, host: &str, measured: Measured, log: Option<&PathBuf>) -> AnalysedStream {
+    let Measured { analysed, mut records } = measured;
+    AnalysedStream {
+        heading: format!("{}\n", asking(&analysed.session)),
+        label: host.to_owned(),
+        corrected: false,
+        summary: analysed.summary,
+        session: analysed.session,
+        samples: if args.report.keeps_packets() { analysed.samples } else { Default::default() },
+        log: log.cloned(),
+        records: records.records.pop().unwrap_or_default(),
+        tcp: records.tcp.pop().unwrap_or_default(),
+        shown_windows: Vec::new(),
+        file_ending: host.replace([':', '%', '[', ']'], "-"),
+        late: None,
+    }
 }
 
 /// Runs all tests at the same time; returns the result and the log of each.
@@ -70,7 +136,7 @@ fn measure(
     args: &PingArgs,
     stop: &Stop,
     view: Option<&View>,
-) -> (Vec<Result<Summary>>, Vec<Closed>) {
+) -> (Vec<Result<Measured>>, Vec<Closed>) {
     let stops: Vec<Stop> = tests.iter().map(|_| Stop::new()).collect();
     let mut line = if view.is_some() { ProgressLine::off() } else { ProgressLine::new() };
     let found = thread::scope(|scope| {
@@ -83,11 +149,13 @@ fn measure(
                 let mut shown = view.map(|view| view.follow(k));
                 let options = args.report.options();
                 thread::Builder::new().name(format!("target {k}")).spawn_scoped(scope, move || {
-                    let mut analyses = Analyses::new(options);
-                    let outcome = test.run(stop, &mut [log as &mut dyn Observer, &mut analyses, &mut shown]);
+                    let (mut analyses, mut records) = (Analyses::new(options), RecordCollector::default());
+                    let mut observers: [&mut dyn Observer; 4] =
+                        [log, &mut analyses, &mut records, &mut shown];
+                    let outcome = test.run(stop, &mut observers);
                     let found = outcome.map_err(Error::from).and_then(|_| {
-                        let analysed = analyses.finish().pop();
-                        analysed.map(|a| a.summary).ok_or_else(|| Error::msg("nothing was measured"))
+                        let analysed = analyses.finish().pop().context("nothing was measured")?;
+                        Ok(Measured { analysed, records })
                     });
                     if let (Err(e), Some(view)) = (&found, view) {
                         view.failed(k, explain(e));
@@ -122,25 +190,81 @@ fn measure(
     (found, closed.collect())
 }
 
-/// Formats a row for each host.
-fn table(hosts: &[&str], found: &[Result<Summary>]) -> String {
-    let figures: Vec<&Scalar> = SHOWN.iter().filter_map(|key| Scalar::named(key)).collect();
-    let names = hosts.iter().map(|host| host.chars().count()).max().unwrap_or(0).clamp(12, 40);
-    let mut text = format!("{:<names$}", "");
-    figures.iter().for_each(|figure| text += &format!(" {:>11}", figure.key));
-    text.push('\n');
-    for (host, found) in hosts.iter().zip(found) {
-        text += &format!("{host:<names$}");
-        match found {
-            Ok(summary) => {
-                for figure in &figures {
-                    let value = figure.of(summary).map_or_else(|| "-".to_owned(), |x| figure.show(x));
-                    text += &format!(" {value:>11}");
-                }
-            }
-            Err(_) => text += " not measured",
-        }
-        text.push('\n');
+/// Report on several hosts.
+struct HostsReport {
+    /// The tests of the hosts that were measured.
+    runs: Vec<AnalysedStream>,
+    /// Every host, with the index of its test, or the reason why it was not measured.
+    of_host: Vec<(String, Result<usize>)>,
+}
+
+impl Report for HostsReport {
+    /// Returns a list with one object for each host, in the order of the command line: that of a test of this host alone with
+    /// the key `host`, or only `host` and `error`.
+    fn json(&self) -> jitlat_output::Result<Value> {
+        let documents = self.of_host.iter().map(|(host, found)| {
+            let mut document = match found {
+                Ok(k) => jitlat_store::json::document(&[self.runs[*k].summary.clone()])?,
+                Err(e) => json!({ "error": explain(e) }),
+            };
+            document["host"] = host.as_str().into();
+            Ok(document)
+        });
+        documents.collect()
     }
-    text
+
+    fn streams(&self) -> &[AnalysedStream] {
+        &self.runs
+    }
+
+    /// Returns a line for each host with every figure in its base unit; empty where it is unknown.
+    fn table(&self) -> Option<ReportTable> {
+        let line = |(host, found): &(String, Result<usize>)| {
+            let measured = found.as_ref().ok().map(|k| &self.runs[*k].summary);
+            let error = found.as_ref().err().map(explain).unwrap_or_default();
+            let mut line = vec![("host".to_owned(), host.clone()), ("error".to_owned(), error)];
+            line.extend(SCALARS.iter().map(|scalar| {
+                let value = measured.and_then(|s| scalar.of(s)).map(|x| x.to_string());
+                (scalar.key.to_owned(), value.unwrap_or_default())
+            }));
+            line
+        };
+        Some(self.of_host.iter().map(line).collect())
+    }
+}
+
+impl HostsReport {
+    /// Formats the verdict of each host in a line.
+    fn lines(&self) -> String {
+        let line = |(host, found): &(String, Result<usize>)| match found {
+            Ok(k) => format!("{host}: {}", jitlat_output::text::line(&self.runs[*k..=*k])),
+            Err(_) => format!("{host}: not measured\n"),
+        };
+        self.of_host.iter().map(line).collect()
+    }
+
+    /// Formats a row for each host.
+    fn table(&self) -> String {
+        let figures: Vec<&Scalar> = SHOWN.iter().filter_map(|key| Scalar::named(key)).collect();
+        let names =
+            self.of_host.iter().map(|(host, _)| host.chars().count()).max().unwrap_or(0).clamp(12, 40);
+        let mut text = format!("{:<names$}", "");
+        figures.iter().for_each(|figure| text += &format!(" {:>11}", figure.key));
+        text.push('\n');
+        for (host, found) in &self.of_host {
+            text += &format!("{host:<names$}");
+            match found {
+                Ok(k) => {
+                    let summary: &Summary = &self.runs[*k].summary;
+                    for figure in &figures {
+                        let value = figure.of(summary).map_or_else(|| "-".to_owned(), |x| figure.show(x));
+                        text += &format!(" {value:>11}");
+                    }
+                }
+                Err(_) => text += " not measured",
+            }
+            text.push('\n');
+        }
+        text
+    }
 }

@@ -295,3 +295,40 @@ fn a_test_records_what_its_host_adds() {
     assert_eq!(again.count("/noise/floor/pdv_p99"), floor);
     assert_eq!(again.at("/noise"), report.at("/noise"));
 }
+
+#[test]
+fn several_hosts_have_one_report_and_one_failure_loses_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let hosts = [own_address(), own_address()];
+    let _servers = hosts.map(|host| Server::start(Place::Here, folder.path(), host, "--stamp-port 4862"));
+    let run = |rest: &str| {
+        let line =
+            format!("ping {}:4862 no.invalid {}:4862 --proto stamp -n 50 -p 2ms {rest}", hosts[0], hosts[1]);
+        Running::start(Place::Here.jitlat(folder.path(), &line)).finish(LIMIT)
+    };
+    let finished = run("--json - --no-log");
+    assert_eq!(finished.code(), 2, "one host was not measured");
+    let reports: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
+    let of = |k: usize| &reports[k];
+    assert_eq!(of(0)["host"], format!("{}:4862", hosts[0]));
+    assert_eq!([0, 2].map(|k| of(k)["counts"]["received"].as_u64()), [Some(50), Some(50)]);
+    assert_eq!(of(1)["host"], "no.invalid");
+    assert!(of(1)["error"].as_str().unwrap().contains("cannot find an address"), "{}", of(1));
+    // Each host has a row, a test in the archive and a line; conditions apply to each.
+    let finished = run("--csv rows.csv --fail-if latency-max>1ns -q --archive kept");
+    assert_eq!(finished.stdout.lines().count(), 3, "{}", finished.stdout);
+    for host in hosts {
+        assert!(
+            finished.stderr.contains(&format!("failed: {host}:4862: latency-max>1ns")),
+            "{}",
+            finished.stderr
+        );
+    }
+    let rows = std::fs::read_to_string(folder.path().join("rows.csv")).unwrap();
+    assert_eq!(rows.lines().count(), 4, "{rows}");
+    assert!(rows.starts_with("host,error,sent,received,"), "{rows}");
+    assert!(rows.lines().nth(1).unwrap().starts_with(&format!("{}:4862,,50,50,", hosts[0])), "{rows}");
+    let ls = Running::start(Place::Here.jitlat(folder.path(), "archive ls kept --json")).finish(LIMIT);
+    let kept: serde_json::Value = serde_json::from_str(&ls.stdout).unwrap();
+    assert_eq!(kept["tests"].as_array().unwrap().len(), 2, "{kept:#}");
+}
