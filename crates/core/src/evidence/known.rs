@@ -2,6 +2,7 @@
 
 use crate::metrics::seqset::{SeqSet, absent};
 use crate::session::{Ending, Session};
+use crate::spec::MAX_PACKETS;
 
 /// The packets of a test that are known to be received or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,8 @@ impl KnownPackets {
                 KnownPackets::below(sent.max(met), asked.saturating_sub(sent.max(met)), false)
             }
             (None, Ending::Complete) => all(asked),
+            // No test has so many packets, so the header does not state what was sent.
+            (None, Ending::Unknown) if asked > MAX_PACKETS.into() => cut,
             (sent, Ending::Unknown) if !session.has_end_lines() => {
                 let sent = sent.map_or(asked, |sent| sent.min(asked)).max(met);
                 KnownPackets { doubtful: doubtful_tail(sent - met, longest(met)), ..all(sent) }
@@ -172,6 +175,8 @@ mod tests {
         assert_eq!(of(500, 0, 106), KnownPackets { doubtful: 106, ..WHOLE(500) });
         assert_eq!(of(500, 0, 10), WHOLE(500));
         assert_eq!(of(5, 0, 5), WHOLE(5), "a header alone: all are lost");
+        let impossible = Session { declared: Some(4_000_000_000), ..session(1, None, Ending::Unknown) };
+        assert_eq!(KnownPackets::up_to(&impossible, Some(9), |_| 0), CUT(10, 3_999_999_990));
         assert_eq!(of(20, 0, 20), KnownPackets { doubtful: 20, ..WHOLE(20) });
     }
 
