@@ -30,13 +30,15 @@ of_sweep() { f=$1 s=$2 w=$3; shift 3; draw "$f" "$s" "$w" -f $(sweep ref) -F $(s
 of_payload() { f=$1 s=$2 w=$3; shift 3; draw "$f" "$s" "$w" -f "$spp/atm_udp40.ref.pcap" -F "$spp/atm_udp40.mon.pcap" "$@"; }
 of_upload() { f=$1 s=$2 w=$3; shift 3; draw "$f" "$s" "$w" -f "$spp/atm_tcp_up.ref.pcap" -F "$spp/atm_tcp_up.mon.pcap" --link "$link" "$@"; }
 of_download() { f=$1 s=$2 w=$3; shift 3; draw "$f" "$s" "$w" -f "$data/download.ref.pcap.gz" -F "$data/download.mon.pcap.gz" --link "$tunnel" "$@"; }
+of_x11() { f=$1 s=$2 w=$3; shift 3; draw "$f" "$s" "$w" -f "$data/x11.ref.pcap.gz" -F "$data/x11.mon.pcap.gz" --link "$tunnel" $songs "$@"; }
 of_session() { f=$1 s=$2 w=$3; shift 3; draw "$f" "$s" "$w" -f "$data/priority.ref.pcap.gz" -F "$data/priority.mon.pcap.gz" "$@"; }
 
 path='the path beyond the line is not theirs: 2.5 ms each way here, about 4 ms with OpenVPN there; beyond that, the same'
 queue='the queue here holds 30 packets, as theirs seems to; less data, so less of the sawtooth'
 simulated='a simulated line and hosts (examples/seeds/004/simulate.py): the queue is shorter, others use the upstream more, and nothing disturbs the bands'
 session='keys typed to a remote shell through the kernel HTB, which lets a packet through at once after a pause: 20 ms of serialisation are missing'
-x11='no capture of a music player over X11: the same shell session stands for it, with quiet and busy periods'
+x11='no capture of a music player over X11: simulated (examples/seeds/004/simulate.py x11), with songs skipped around 40, 160 and 250 s'
+songs="--mark 30s-50s=skips --mark 152s-168s=skips --mark 240s-260s=skips"
 cross='15s-40s=cross traffic'
 
 case $figure in
@@ -51,7 +53,7 @@ II | 7) of_sweep rtt-by-size 'model 12.42 41.41 66.25 115.94, min 17.84 46.99 72
     'the kernel HTB has no propagation delay and no cell clock: the steps are where the document has them, lower by what its path adds' \
     -f "$data/stairs_llc.ref.pcap.gz" "$data/stairs_vc.ref.pcap.gz" \
     -F "$data/stairs_llc.mon.pcap.gz" "$data/stairs_vc.mon.pcap.gz" --label LLC,VC --link fit,tunnel=28 ;;
-9) of_upload rtt 'a sawtooth of 20 to 30 queued packets, 2 to 3 s' "$queue" ;;
+9) of_upload rtt 'a sawtooth of approximately 20 to 30 queued packets, 2 to 3 s' "$queue" ;;
 10) of_upload packet-sizes '1450 bytes up, 52 down' 'the same' ;;
 11) of_upload rtt 'a closer look: single estimates step down as the queue drains' "$queue" --from 20s --to 45s ;;
 12) of_upload rtt-histogram 'peaks 106 ms apart, around 2610 ms' "$queue" ;;
@@ -64,9 +66,10 @@ II | 7) of_sweep rtt-by-size 'model 12.42 41.41 66.25 115.94, min 17.84 46.99 72
 19) of_download rtt-cdf 'most at 105.8 ms; ping spread wider' "$simulated; no ping" ;;
 20 | 21) of_session 'rtt rtt-ping' 'an idle session from 80 to 120 s; SPP shows more than ping' "$session" --to 14s ;;
 22) of_session rtt-cdf 'ping reports less delay than the session has' "$session" --to 14s ;;
-23 | 24) of_session 'rtt rtt-ping' '25 to 800 ms; low around 40, 160 and 250 s, when songs were skipped' "$x11" --mark '0s-14s=quiet' ;;
-25) of_session rtt-cdf 'SPP far below ping' "$x11" ;;
-26) of_session pair-rate 'pair rate above average around 40, 160 and 250 s' "$x11" --mark '0s-14s=quiet' ;;
+23) of_x11 rtt-ping 'ping from around 25 to over 800 ms, without a trend' "$x11" ;;
+24) of_x11 rtt '25 to over 800 ms; low around 40, 160 and 250 s, when songs were skipped' "$x11" ;;
+25) of_x11 rtt-cdf 'many packets have less delay than ping suggests' "$x11" ;;
+26) of_x11 pair-rate 'pair rate above average around 40, 160 and 250 s' "$x11" ;;
 27) of_session rtt 'the session at 25 ms, smeared upwards while cross traffic is present' "$session" --rtt-max 100ms --mark "$cross" --mark '55s-75s=cross traffic' ;;
 28) of_session rtt-ping 'ping at 8 s while cross traffic is present' "$session; ping, without priority, waits as long as theirs" --mark "$cross" --mark '55s-75s=cross traffic' ;;
 *) echo "no figure $figure: give 1 to 28, I or II" >&2; exit 2 ;;

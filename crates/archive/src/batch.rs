@@ -16,7 +16,7 @@ use crate::tidy::MIN_SHARED_ROWS;
 use crate::{Archive, TestId, collected, rollup};
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session};
-use jitlat_store::log::{CanonicalLog, LogReader, LogRow};
+use jitlat_store::log::{CanonicalLog, LogReader, LogRow, is_part};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{Cursor, Read, Seek, SeekFrom};
@@ -38,6 +38,16 @@ pub struct PreparedTest {
     host: Option<String>,
 }
 
+/// Returns `log`, or an error if it is the log of version 1 or 2 of a test that did not end: only the name of such a log
+/// shows this, and the archive stores its content.
+fn ended<'a>(log: &'a LogReader, path: &Path) -> Result<&'a LogReader, ArchiveError> {
+    if is_part(path) && !log.session().has_end_lines() {
+        let problem = "the log of a test that is running or did not end (jitlat -f reads it)";
+        return Err(ArchiveError::Unsuitable { path: path.to_owned(), problem });
+    }
+    Ok(log)
+}
+
 impl PreparedTest {
     /// Reads the log `text` named `source`, with `tags` in addition to the log's own.
     ///
@@ -52,7 +62,8 @@ impl PreparedTest {
         let origin = LogOrigin { sum: XxHash3_128::oneshot(text), bytes: text.len() as u64, source, tags };
         let end = &mut |header| Ok(text[text.len().saturating_sub(TAIL_BYTES).max(header)..].to_vec());
         let mut intake = TestIntake::new(number(origin.sum), source, RowOverflow::Memory, end);
-        let columns = LogReader::from_reader(source, Box::new(Cursor::new(text.to_vec())))?.row_text();
+        let reader = LogReader::from_reader(source, Box::new(Cursor::new(text.to_vec())))?;
+        let columns = ended(&reader, path)?.row_text();
         take_rows(&mut &*text, path, columns, &mut intake)?;
         PreparedTest::taken(intake, &origin)
     }
@@ -113,7 +124,7 @@ impl PreparedTest {
             &mut |header| end_of_file(path, header as u64).map_err(ArchiveError::io("reading the log", path));
         let long = archive.root.join("tmp").join(format!("{}.parquet", TestId(id)));
         let mut intake = TestIntake::new(id, &name, RowOverflow::File(archive, long), end);
-        let columns = LogReader::open(path)?.row_text();
+        let columns = ended(&LogReader::open(path)?, path)?.row_text();
         let mut log = ChecksumReader::open(path)?;
         take_rows(&mut log, path, columns, &mut intake)?;
         if log.sum() != origin.sum {

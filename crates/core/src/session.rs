@@ -170,7 +170,8 @@ pub struct Session {
     /// Changes of the schedule after stalls of the sending host, ascending by `seq`.
     #[serde(default)]
     pub schedule_shifts: Vec<ScheduleShift>,
-    /// True if the log is truncated: it ends within a line or before its closing lines.
+    /// True if the log is truncated: it ends before its closing lines or, if it has none because of its version, was not
+    /// renamed to its final name.
     pub truncated: bool,
     /// Sequence numbers that the log does not cover although it continues after them, because rows are unreadable or
     /// were never written. They count neither as sent nor as lost. The runs ascend and do not overlap.

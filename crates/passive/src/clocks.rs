@@ -12,6 +12,10 @@ use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 use serde::Serialize;
 
+/// Minimum number of packets in a direction whose delays show a skew. Below it, a difference between two delays is more
+/// likely a queue.
+const MIN_SKEW_PACKETS: u64 = 10;
+
 /// Maximum number of vertices of a hull.
 const MAX_POINTS: usize = 1 << 16;
 
@@ -19,10 +23,13 @@ const MAX_POINTS: usize = 1 << 16;
 #[derive(Clone, Debug, Default)]
 struct DelayHull {
     points: Vec<(i64, i64)>,
+    /// Number of packets added.
+    packets: u64,
 }
 
 impl DelayHull {
     fn push(&mut self, t: i64, y: i64) {
+        self.packets += 1;
         match self.points.last().map(|p| (t.cmp(&p.0), y.cmp(&p.1))) {
             // Reordered at the source: the hull needs ascending times.
             Some((Ordering::Less, _)) | Some((Ordering::Equal, Ordering::Equal | Ordering::Greater)) => {
@@ -96,7 +103,7 @@ pub struct ClockDifference {
     /// Skew of the monitor's clock in parts per million, positive if it runs fast. 0 if the two directions
     /// disagree even about the sign, for example because packets become larger during the capture.
     pub skew_ppm: Option<f64>,
-    /// Skew estimated from OUT packets alone and from IN packets alone, in parts per million.
+    /// Skew estimated from OUT packets alone and from IN packets alone, in parts per million; `None` below ten packets.
     pub skew_ppm_by_way: [Option<f64>; 2],
     /// Time on the reference clock for which the offset is given.
     pub at: Option<WallTime>,
@@ -135,7 +142,7 @@ impl ClockComparison {
             _ => None,
         };
         let by_direction = [0, 1].map(|w| {
-            let (from, to) = spans[w]?;
+            let (from, to) = spans[w].filter(|_| self.hulls[w].packets >= MIN_SKEW_PACKETS)?;
             let slope = self.hulls[w].slope(middle(from, to))?;
             Some(if w == 0 { slope } else { -slope } * 1e6)
         });
@@ -171,6 +178,29 @@ impl ClockComparison {
 mod tests {
     use super::*;
     use jitlat_core::time::SECOND;
+
+    /// The first packets of a calm path, alternately out and back, with clocks that agree.
+    fn few(packets: i64) -> ClockDifference {
+        let mut c = ClockComparison::default();
+        for i in 0..packets {
+            let (direction, sent) = if i % 2 == 0 { (Direction::Up, 0) } else { (Direction::Down, 1) };
+            let start = 1_700_000_000 * SECOND + i * 20_000_000;
+            let times = [start, start + 5_000_000 + i * 1000];
+            let (reference, monitor) = (WallTime(times[sent]), WallTime(times[1 - sent]));
+            c.push(&Record { direction, reference, monitor, length: 1, flow: 0 });
+        }
+        c.difference()
+    }
+
+    #[test]
+    fn a_skew_needs_ten_packets_in_a_direction() {
+        let of_two = few(2);
+        assert_eq!((of_two.skew_ppm, of_two.skew_ppm_by_way), (None, [None, None]));
+        assert_eq!(few(4).skew_ppm, None, "two packets each way: two delays that differ");
+        assert_eq!(few(18).skew_ppm, None);
+        assert!(few(20).skew_ppm_by_way.iter().all(Option::is_some));
+        assert!(few(4).offset_ns.is_some(), "the offset does not need it");
+    }
 
     fn clocks(ppm: i64, offset: i64, queue: impl Fn(i64) -> i64) -> ClockDifference {
         let mut c = ClockComparison::default();

@@ -3,13 +3,14 @@
 
 use super::capture_point::CapturePoint;
 use super::clocks::{ClockComparison, ClockDifference};
-use super::levels::{BandSpacing, ThinnedTimes};
+use super::levels::{BandSpacing, QueueLength, ThinnedTimes, explain_levels};
 use super::matcher::{MatchCounts, MatchObserver};
 use super::pairing::{Pairer, Record, SyntheticPair};
 use super::part::CapturePart;
 use super::serialisation::{Lengths, Serialisation};
 use super::sizes::SizeFigures;
 use super::spread::{SpanSpread, SpreadFigures};
+use jitlat_core::link::AccessLink;
 use jitlat_core::time::{SECOND, Span, WallTime};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
@@ -72,6 +73,8 @@ pub struct PassiveSummary {
     pub turnaround_ns: Option<SpreadFigures>,
     /// Spacings of the bands in which round trips lie, largest first.
     pub levels: Vec<BandSpacing>,
+    /// Length of the queue that explains the bands; `None` if no link is given, or its queue does not explain them.
+    pub queue: Option<QueueLength>,
     /// Comparison of the two clocks.
     pub clocks: ClockDifference,
     /// Results for packets from the reference to the monitor point.
@@ -79,6 +82,14 @@ pub struct PassiveSummary {
     /// Results for packets from the monitor to the reference point.
     #[serde(rename = "in")]
     pub back: MatchedFigures,
+}
+
+impl PassiveSummary {
+    /// Explains the bands by `link`, on which the round trips have these sizes.
+    pub fn explain(&mut self, link: &AccessLink, sizes: &[SizeFigures]) {
+        let packet = explain_levels(&mut self.levels, link, sizes);
+        self.queue = packet.and_then(|packet| QueueLength::of(packet, sizes));
+    }
 }
 
 /// Maximum number of size combinations.
@@ -292,6 +303,7 @@ impl PairEstimator {
             per_time_interval_ns: Span(self.per_time.interval),
             turnaround_ns: self.turnaround.figures(0),
             levels: self.levels.find(),
+            queue: None,
             clocks,
             out,
             back,

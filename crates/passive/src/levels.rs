@@ -7,6 +7,7 @@
 
 use super::sizes::SizeFigures;
 use core::cmp::Reverse;
+use core::fmt;
 use jitlat_core::link::AccessLink;
 use jitlat_core::metrics::bands::{spacing, steps_per_step};
 use jitlat_core::time::Span;
@@ -21,6 +22,12 @@ const MAX_BAND_WIDTH: f64 = 1.0 / 400.0;
 const MAX_LENGTHS: usize = 8;
 /// Maximum relative difference between a spacing and a model that explains it.
 const MAX_DEVIATION: f64 = 0.02;
+
+/// Minimum strength of bands to whose multiples coarser spacings are set.
+const MIN_LATTICE_STRENGTH: f64 = 0.9;
+/// Maximum number of fine bands in a coarse one for which neighbouring multiples are compared. Above it, they differ by
+/// less than the error of the estimate.
+const MAX_COMPARED_STEPS: f64 = 16.0;
 
 /// A thinned series of times, each with its difference from the previous value.
 #[derive(Clone, Debug)]
@@ -114,12 +121,52 @@ impl ThinnedTimes {
         {
             found.push(pitch);
         }
-        found.sort_by(|a, b| b.spacing_ns.total_cmp(&a.spacing_ns));
+        set_to_multiples(&mut found, &moves);
+        found.sort_by(|a, b| {
+            b.spacing_ns.total_cmp(&a.spacing_ns).then(a.of_differences.cmp(&b.of_differences))
+        });
         found.dedup_by(|b, a| is_same(a.spacing_ns, b.spacing_ns));
-        for i in 1..found.len() {
-            found[i].steps_per_coarser = steps_per_step(found[i - 1].spacing_ns, found[i].spacing_ns);
-        }
+        count_steps(&mut found);
         found
+    }
+}
+
+/// Returns the spacings of a whole series, and the finer ones of a part of it, largest first. A part shows finer bands,
+/// because its range is smaller; its other spacings are those of the whole, estimated from fewer values.
+pub fn with_finer(of_all: &[BandSpacing], of_part: Vec<BandSpacing>) -> Vec<BandSpacing> {
+    let finest = of_all.iter().map(|l| l.spacing_ns).fold(f64::INFINITY, f64::min);
+    let finer = of_part.into_iter().filter(|l| l.spacing_ns < finest && !is_same(l.spacing_ns, finest));
+    let mut found: Vec<BandSpacing> = of_all.iter().cloned().chain(finer).collect();
+    count_steps(&mut found);
+    found
+}
+
+/// Counts the steps of each of the descending spacings in the one before.
+fn count_steps(found: &mut [BandSpacing]) {
+    for i in 1..found.len() {
+        found[i].steps_per_coarser = steps_per_step(found[i - 1].spacing_ns, found[i].spacing_ns);
+    }
+}
+
+/// Sets coarser spacings to multiples of the finest one, if nearly all values are multiples of that: the distance between
+/// two coarse bands then is one as well. The estimate itself is biased by the fine bands (metrics §21, V27), so of the
+/// nearest multiples the one that is most frequent among the ascending `moves` is the spacing.
+fn set_to_multiples(found: &mut [BandSpacing], moves: &[f64]) {
+    let fine = found.iter().filter(|l| !l.of_differences && l.strength >= MIN_LATTICE_STRENGTH);
+    let Some(fine) = fine.map(|l| l.spacing_ns).reduce(f64::min) else { return };
+    let within = |k: f64| {
+        let (low, high) = ((k - 0.25) * fine, (k + 0.25) * fine);
+        moves.partition_point(|m| *m <= high) - moves.partition_point(|m| *m < low)
+    };
+    for level in found.iter_mut().filter(|l| l.spacing_ns > 1.5 * fine) {
+        let steps = level.spacing_ns / fine;
+        let nearest = steps.round();
+        let compared = if steps <= MAX_COMPARED_STEPS { 1 } else { 0 };
+        let multiples = (-compared..=compared).map(|by| nearest + f64::from(by)).filter(|k| *k >= 2.0);
+        let distance = |k: f64| (k - steps).abs();
+        let best =
+            multiples.max_by(|a, b| within(*a).cmp(&within(*b)).then(distance(*b).total_cmp(&distance(*a))));
+        level.spacing_ns = best.unwrap_or(nearest) * fine;
     }
 }
 
@@ -168,9 +215,72 @@ fn middle_range(values: &mut Vec<f64>) -> Option<f64> {
     (high > low).then_some(high - low)
 }
 
+/// A packet that waits before a link while others are queued: its length and the time that it adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuedPacket {
+    /// True for a packet from the reference point (OUT), false for one to it (IN).
+    pub out: bool,
+    /// Length of the IP packet, in bytes.
+    pub length: u32,
+    /// Serialisation time on the link.
+    pub time: Span,
+}
+
+/// Length of the queue before a link as packets met it, counted in bands: each band above the lowest is one queued packet.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct QueueLength {
+    /// True for the queue of packets from the reference point (OUT), false for that of packets to it (IN).
+    pub out: bool,
+    /// Length of the queued IP packets, in bytes.
+    pub packet_bytes: u32,
+    /// Number of packets, 5th percentile.
+    pub p05: f64,
+    /// Number of packets, median.
+    pub median: f64,
+    /// Number of packets, 95th percentile.
+    pub p95: f64,
+    /// Largest number of packets.
+    pub max: f64,
+}
+
+impl QueueLength {
+    /// Counts the packets that were queued when the pairs of the most frequent sizes met the queue of `packet`. Their
+    /// smallest round trip counts as an empty queue, so the numbers are too small if it never was empty. `None` if the
+    /// queue holds less than one packet.
+    pub fn of(packet: QueuedPacket, sizes: &[SizeFigures]) -> Option<QueueLength> {
+        let length = |s: &SizeFigures| if packet.out { s.out_length } else { s.in_length };
+        let usual = sizes.iter().filter(|s| length(s) == packet.length).max_by_key(|s| s.pairs)?;
+        let last = usual.percentiles.len().checked_sub(1)?;
+        let queued = |percent: usize| {
+            let rtt = usual.percentiles[last * percent / 100];
+            rtt.saturating_sub(usual.min_rtt_ns) as f64 / packet.time.0.max(1) as f64
+        };
+        let [p05, median, p95, max] = [5, 50, 95, 100].map(queued);
+        let QueuedPacket { out, length, .. } = packet;
+        (max >= 1.0).then_some(QueueLength { out, packet_bytes: length, p05, median, p95, max })
+    }
+}
+
+impl fmt::Display for QueueLength {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let QueueLength { out, packet_bytes, p05, median, p95, max } = self;
+        let name = if *out { "OUT" } else { "IN" };
+        write!(
+            f,
+            "{p05:.0} to {p95:.0} {name} packets of {packet_bytes} bytes (5 to 95 % of the pairs), median {median:.0}, \
+             most {max:.0}"
+        )
+    }
+}
+
 /// Adds explanations by `link` to bands found in round trips of these sizes: serialisation of a queued packet
-/// of one of the most frequent lengths, or of an ATM cell.
-pub fn explain_levels(levels: &mut [BandSpacing], link: &AccessLink, sizes: &[SizeFigures]) {
+/// of one of the most frequent lengths, or of an ATM cell. Returns the packet that explains the widest bands.
+pub fn explain_levels(
+    levels: &mut [BandSpacing],
+    link: &AccessLink,
+    sizes: &[SizeFigures],
+) -> Option<QueuedPacket> {
     let common = |length: fn(&SizeFigures) -> u32| {
         let mut counts = BTreeMap::new();
         for s in sizes {
@@ -181,7 +291,8 @@ pub fn explain_levels(levels: &mut [BandSpacing], link: &AccessLink, sizes: &[Si
         list.into_iter().take(MAX_LENGTHS).map(|(l, _)| l).collect::<Vec<_>>()
     };
     let (out, back) = (common(|s| s.out_length), common(|s| s.in_length));
-    levels.iter_mut().for_each(|l| l.explain(link, &out, &back));
+    let explained: Vec<_> = levels.iter_mut().map(|l| l.explain(link, &out, &back)).collect();
+    explained.into_iter().flatten().next()
 }
 
 impl BandSpacing {
@@ -197,12 +308,20 @@ impl BandSpacing {
     }
 
     /// Adds explanations by `link`: serialisation of a packet of one of the lengths seen in each direction, or
-    /// of an ATM cell.
-    pub fn explain(&mut self, link: &AccessLink, out_lengths: &[u32], in_lengths: &[u32]) {
+    /// of an ATM cell. Returns the first packet that explains the spacing.
+    pub fn explain(
+        &mut self,
+        link: &AccessLink,
+        out_lengths: &[u32],
+        in_lengths: &[u32],
+    ) -> Option<QueuedPacket> {
+        let mut queued = None;
         let mut try_it = |model: Span, what: String| {
-            if (self.spacing_ns / model.0 as f64 - 1.0).abs() < MAX_DEVIATION {
+            let fits = (self.spacing_ns / model.0 as f64 - 1.0).abs() < MAX_DEVIATION;
+            if fits {
                 self.explained.push(what);
             }
+            fits
         };
         for (lengths, up) in [(out_lengths, true), (in_lengths, false)] {
             for length in lengths {
@@ -211,19 +330,23 @@ impl BandSpacing {
                 let cells = link.cells((*length).into()).map_or(String::new(), |c| format!(", {c} cells"));
                 let (name, direction) =
                     if up { ("OUT", "from the reference") } else { ("IN", "to the reference") };
-                try_it(
+                let fits = try_it(
                     model,
                     format!(
                         "one queued {name} packet of {length} bytes{cells}: {} on the link {direction}",
                         jitlat_core::units::eng4(model.0)
                     ),
                 );
+                if fits {
+                    queued.get_or_insert(QueuedPacket { out: up, length: *length, time: model });
+                }
             }
         }
         if let Some((up, down)) = link.cell() {
             try_it(up, format!("one ATM cell from the reference: {}", jitlat_core::units::eng4(up.0)));
             try_it(down, format!("one ATM cell to the reference: {}", jitlat_core::units::eng4(down.0)));
         }
+        queued
     }
 }
 
@@ -283,9 +406,76 @@ mod tests {
         }
         let found = l.find();
         assert!(found.len() == 2 && found[1].steps_per_coarser == Some(8), "{found:?}");
+        // Only the fine bands are biased by nothing; the coarse ones are eight of them apart.
         assert!(
-            (found[0].spacing_ns - 26.5e6).abs() < 0.4e6 && (found[1].spacing_ns - 3.3125e6).abs() < 0.02e6
+            (found[0].spacing_ns - 26.5e6).abs() < 0.02e6 && (found[1].spacing_ns - 3.3125e6).abs() < 0.002e6,
+            "{found:?}"
         );
+    }
+
+    #[test]
+    fn coarse_bands_are_the_most_frequent_multiple_of_the_fine_ones() {
+        let fine = BandSpacing::new(10.0, 0.95, None);
+        let set = |coarse: f64, moves: &[f64]| {
+            let mut found = [BandSpacing::new(coarse, 0.5, None), fine.clone()];
+            set_to_multiples(&mut found, moves);
+            found[0].spacing_ns
+        };
+        let moves = [[70.0; 3].as_slice(), &[80.0; 9]].concat();
+        assert_eq!([set(74.0, &moves), set(68.0, &moves), set(84.0, &moves)], [80.0; 3]);
+        // Only neighbouring multiples are compared, and without moves the nearest one is taken.
+        assert_eq!((set(62.0, &moves), set(74.0, &[])), (70.0, 70.0));
+        // Many fine bands in a coarse one: the estimate is better than the differences.
+        assert_eq!(set(212.0, &[220.0; 9]), 210.0);
+        // Weak fine bands are no lattice.
+        let mut found = [BandSpacing::new(74.0, 0.5, None), BandSpacing::new(10.0, 0.5, None)];
+        set_to_multiples(&mut found, &moves);
+        assert_eq!(found[0].spacing_ns, 74.0);
+    }
+
+    #[test]
+    fn a_part_adds_only_finer_bands() {
+        let of_all = [level(26.5e6), level(3.3125e6)];
+        let spacings = |of_part: &[f64]| -> Vec<f64> {
+            let part = of_part.iter().map(|ns| level(*ns)).collect();
+            with_finer(&of_all, part).iter().map(|l| l.spacing_ns).collect()
+        };
+        assert_eq!(spacings(&[23.49e6, 3.3e6]), [26.5e6, 3.3125e6]);
+        assert_eq!(spacings(&[25.69e6, 3.2e6, 0.8e6, 15e3]), [26.5e6, 3.3125e6, 0.8e6, 15e3]);
+        let all = with_finer(&of_all, vec![level(0.828125e6)]);
+        assert_eq!(all.iter().map(|l| l.steps_per_coarser).collect::<Vec<_>>(), [None, Some(8), Some(4)]);
+        assert_eq!(with_finer(&[], vec![level(5.0)]).len(), 1, "bands of the part alone");
+    }
+
+    #[test]
+    fn the_queue_is_counted_in_packets_that_explain_the_bands() {
+        let link: AccessLink = "pppoe-llc,up=128k,down=512k".parse().unwrap();
+        let size = |out_length, pairs, rtt_ms: &[i64]| SizeFigures {
+            out_length,
+            in_length: 52,
+            pairs,
+            min_rtt_ns: 126_000_000,
+            median_rtt_ns: 2,
+            mean_rtt_ns: 2.0,
+            percentiles: rtt_ms.iter().map(|ms| ms * 1_000_000).collect(),
+        };
+        // One value for every 5 %: 126 ms without a queue, 20 packets more at 5 %, 25 at 50 %, 30 at 95 %.
+        let mut rtts = vec![126, 126 + 20 * 106];
+        rtts.extend(vec![126 + 25 * 106; 17]);
+        rtts.extend([126 + 30 * 106, 126 + 31 * 106]);
+        let sizes = [size(1450, 600, &rtts), size(76, 900, &[126; 21]), size(1450, 3, &[126; 21])];
+        let mut levels = [level(106e6), level(3.3125e6)];
+        let packet = explain_levels(&mut levels, &link, &sizes).unwrap();
+        assert_eq!((packet.out, packet.length, packet.time), (true, 1450, Span(106_000_000)));
+        let queue = QueueLength::of(packet, &sizes).unwrap();
+        assert_eq!((queue.p05, queue.median, queue.p95, queue.max), (20.0, 25.0, 30.0, 31.0));
+        assert_eq!(
+            queue.to_string(),
+            "20 to 30 OUT packets of 1450 bytes (5 to 95 % of the pairs), median 25, most 31"
+        );
+        assert_eq!(QueueLength::of(packet, &sizes[1..]), None, "never a packet in the queue");
+        assert_eq!(QueueLength::of(packet, &[]), None);
+        assert_eq!(explain_levels(&mut [level(3.3125e6)], &link, &sizes), None, "a cell is no packet");
     }
 
     fn level(spacing_ns: f64) -> BandSpacing {

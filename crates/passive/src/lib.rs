@@ -59,7 +59,7 @@ pub use echo::{Echoes, PingFigures, PingSource};
 pub use estimate::{MatchedFigures, PairEstimator, PassiveSummary, RatedPair, Resampler};
 pub use flows::{FlowAnalyzer, FlowDirection, FlowFigures, FlowKey, FlowNumbers, FlowRtt, Grouping};
 pub use identity::{Identity, IdentityFields, IdentityRule};
-pub use levels::{BandSpacing, ThinnedTimes, explain_levels};
+pub use levels::{BandSpacing, QueueLength, QueuedPacket, ThinnedTimes, explain_levels, with_finer};
 pub use link::{LinkQuestion, ModelFigures, NotALinkQuestion, fit_sizes};
 pub use link_layer::{LinkType, Skip};
 pub use matcher::{MatchCounts, MatchObserver, Matcher};

@@ -105,6 +105,32 @@ fn apart(levels: &[BandSpacing], ns: f64) -> Option<&BandSpacing> {
     levels.iter().find(|l| (l.spacing_ns / ns - 1.0).abs() < 0.02)
 }
 
+/// Bands among the round trips that `range` contains, in ms.
+fn bands_within(round_trips: &[i64], range: core::ops::Range<i64>) -> Vec<BandSpacing> {
+    let mut times = ThinnedTimes::default();
+    round_trips.iter().filter(|rtt| range.contains(&(*rtt / 1_000_000))).for_each(|rtt| times.push(*rtt));
+    times.find()
+}
+
+#[test]
+fn a_part_of_the_round_trips_has_the_bands_of_all() {
+    let mut coarse = 0;
+    for tick in [1, 15_000] {
+        let (_, _, round_trips) = download(4000, tick);
+        for range in [0..1000, 0..140, 70..140, 70..120] {
+            let found = bands_within(&round_trips, range.clone());
+            let cell = apart(&found, 3_312_500.0).unwrap();
+            // Too few packets may be queued to show their bands, but other bands are never shown.
+            for level in found.iter().filter(|l| l.spacing_ns > 7e6) {
+                assert!((level.spacing_ns / 26.5e6 - 1.0).abs() < 0.001, "{range:?} {found:#?}");
+                assert_eq!(cell.steps_per_coarser, Some(8), "{range:?} {found:#?}");
+                coarse += 1;
+            }
+        }
+    }
+    assert!(coarse > 0);
+}
+
 #[test]
 fn a_cell_apart() {
     let (mut summary, sizes, round_trips) = download(4000, 1);

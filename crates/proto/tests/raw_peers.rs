@@ -160,6 +160,29 @@ fn a_raw_classic_client_receives() {
 }
 
 #[test]
+fn an_unknown_command_is_answered_with_nak() {
+    for command in [3, 4, 8, 99, 65_535] {
+        for probed in [false, true] {
+            let mut s = server(None);
+            if probed {
+                s.handle(tick(0), ServerInput::Received(&workorder(7, 0, 0, 0)));
+                take(&mut s, tick(0));
+            }
+            let order = workorder(command, 3, 33101, 2667);
+            s.handle(tick(1), ServerInput::Received(&order[..43]));
+            assert!(
+                take(&mut s, tick(1)).0.is_empty(),
+                "nothing is answered before the workorder is complete"
+            );
+            s.handle(tick(1), ServerInput::Received(&order[43..]));
+            let (answer, events) = take(&mut s, tick(1));
+            assert_eq!((answer.len(), u32_at(&answer, 0)), (44, 6), "NAK for command {command}");
+            assert!(matches!(events[..], [ServerEvent::Done(Some(_))]), "{command}: {events:?}");
+        }
+    }
+}
+
+#[test]
 fn a_stream_to_somebody_else_is_refused() {
     let mut s = server(None);
     let mut order = workorder(1, 3, 0, 9000);

@@ -115,16 +115,15 @@ pub fn connecting(host: &str) -> String {
     format!("Connecting to {}. ... ", printable(host))
 }
 
-/// Returns `sending 10000 UDP pkts of 80 bytes from 192.0.2.1:34519 to 192.0.2.2:2667`, from the sender's point of view;
-/// `receiving …` in reverse.
+/// Returns `sending 10000 UDP pkts from 192.0.2.1:34519 to 192.0.2.2:2667`, from the sender's point of view; `receiving …`
+/// in reverse. The payload is on a line of the report (DRDC TM 2011-047, A.1).
 pub fn sending(session: &Session) -> String {
     let spec = &session.spec;
     format!(
-        "{} {} {} pkts of {} bytes from {} to {}",
+        "{} {} {} pkts from {} to {}",
         if spec.direction() == Direction::Up { "sending" } else { "receiving" },
         session.packets(),
         spec.transport(),
-        spec.payload(),
         endpoint(session.src, spec.src_port),
         endpoint(session.dst, spec.dst_port),
     )
@@ -180,10 +179,7 @@ mod tests {
         session.dst = Some("2001:db8::2".parse().unwrap());
         session.date = Some("Tue Dec 8 15:06:22 UTC 2009".into());
         assert_eq!(connecting("janus"), "Connecting to janus. ... ");
-        assert_eq!(
-            sending(&session),
-            "sending 1000 UDP pkts of 80 bytes from 192.0.2.1:0 to [2001:db8::2]:2667"
-        );
+        assert_eq!(sending(&session), "sending 1000 UDP pkts from 192.0.2.1:0 to [2001:db8::2]:2667");
         assert_eq!(
             analysing(&session),
             "Analysing 1000 UDP pkts from 192.0.2.1:0 to [2001:db8::2]:2667\n# Tue Dec 8 15:06:22 UTC 2009\n"

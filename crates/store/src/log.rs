@@ -30,7 +30,7 @@ pub use canonical::CanonicalLog;
 pub use compat::LogVersion;
 pub use date::parse_date;
 pub use exact::{LogRow, RowText};
-pub use file::{CreateError, LogFile, Naming, RowKind, STDOUT};
+pub use file::{CreateError, LogFile, Naming, RowKind, STDOUT, is_part};
 pub use journal::{Closed, Journals};
 pub use read::{LogReadError, LogReader, LogReading};
 pub use write::{LogOutput, LogWriter, WriteError, WrittenLog};

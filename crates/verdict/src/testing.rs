@@ -50,7 +50,7 @@ pub fn first(range: core::ops::RangeInclusive<i64>, holds: impl Fn(i64) -> bool)
 /// Known packets of a test: the first `sent` packets are known to be received or lost, the next `unknown` packets are
 /// not.
 pub const fn known(sent: u64, unknown: u64, complete: bool) -> KnownPackets {
-    KnownPackets { sent, end: sent, unknown, tail: unknown, complete }
+    KnownPackets { sent, end: sent, unknown, tail: unknown, complete, doubtful: 0 }
 }
 
 /// Run of lost packets.

@@ -48,6 +48,36 @@ fn made() -> Made {
     Made { folder, packets, parquet, catalogue }
 }
 
+/// A log of version 1 or 2 does not mark its end, and the archive does not store its name.
+#[test]
+fn a_log_of_an_old_version_whose_test_did_not_end_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::make(&folder.path().join("a")).unwrap();
+    let text = format!(
+        "{}\n0 1764288000000000000 0 1764288000001000000 0\n",
+        [
+            "# Fri Nov 28 00:00:00 UTC 2025",
+            "# command SENDING",
+            "# npkts 5",
+            "# pktlen 80",
+            "# proto 17",
+            "# period 20000000",
+            "# src_ip 192.0.2.1",
+            "# dst_ip 192.0.2.2",
+            "# src_port 1",
+            "# dst_port 2667",
+            "# dscp 0",
+        ]
+        .join("\n")
+    );
+    let path = folder.path().join("v1.log.part");
+    fs::write(&path, &text).unwrap();
+    let error = archive.add(&path, &[]).unwrap_err().to_string();
+    assert!(error.contains("the log of a test that is running or did not end"), "{error}");
+    fs::rename(&path, folder.path().join("v1.log")).unwrap();
+    assert!(matches!(archive.add(&folder.path().join("v1.log"), &[]), Ok(AddOutcome::New(_))));
+}
+
 fn changed(bytes: &[u8], changes: &[(prop::sample::Index, u8)], cut: Option<prop::sample::Index>) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for (at, value) in changes {

@@ -56,6 +56,8 @@ impl Engine {
         if test.kind == DelayKind::Direction {
             clock.allow_for_stamps(least);
         }
+        let doubtful = self.extent(test.session).doubtful;
+        notes.extend((doubtful > 0).then(|| notes::tail_without_rows(doubtful)));
         let late = self.drop_late(&clock, test.options, &mut notes);
         match &self.samples {
             Packets::All(packets) => {

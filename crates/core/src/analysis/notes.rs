@@ -24,6 +24,12 @@ pub(super) fn constant_memory(error: u32) -> Warning {
     Warning::new("streaming", text)
 }
 
+/// Returns the warning that the last `packets` packets of a log that does not mark its end have no rows.
+pub(super) fn tail_without_rows(packets: u64) -> Warning {
+    let text = format!("no rows for the last {packets} packets: lost, or the file was cut");
+    Warning::new("tail_without_rows", text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

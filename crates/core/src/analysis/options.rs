@@ -18,7 +18,7 @@ pub struct Options {
     pub percents: Vec<Percent>,
     /// Percentile definition for the limit of the histogram and for the text report.
     pub method: Method,
-    /// Number of histogram bins.
+    /// Number of histogram bins, in the summary and in figures.
     pub bins: Bins,
     /// Waiting time: a packet whose corrected delay exceeds it counts as lost (RFC 7680). Ignored with a warning if the
     /// clocks are neither corrected nor synchronised.

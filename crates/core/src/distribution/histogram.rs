@@ -1,5 +1,6 @@
 //! Histogram up to a percentile, with its mode (metrics §4).
 
+use core::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 /// Equal integer-ns bins from the minimum to the 99th percentile; larger values are counted as overflow.
@@ -26,16 +27,42 @@ pub struct Histogram {
 }
 
 /// The number of bins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bins {
-    /// A fixed number. The default of 70 reproduces the published UDP examples.
+    /// 70 in the summary, which reproduces the published UDP examples; [`Bins::Auto`] in figures and for the mode, which
+    /// reproduces the TCP examples as well.
+    #[default]
+    Standard,
+    /// A fixed number.
     Fixed(usize),
     /// The Freedman–Diaconis rule, clamped to 70…500.
     Auto,
 }
 
-impl Default for Bins {
-    fn default() -> Bins {
-        Bins::Fixed(70)
+/// Smallest and largest number of bins that are chosen automatically.
+const AUTOMATIC_BINS: RangeInclusive<usize> = 70..=500;
+
+impl Bins {
+    /// Returns the number of bins of the summary's histogram for `n` values, or of the figures' if `drawn` is true. `range`
+    /// is the distance between the limits of the histogram, `iqr` returns the interquartile range of the values.
+    pub(super) fn count(self, drawn: bool, n: u64, range: u64, iqr: impl FnOnce() -> f64) -> usize {
+        match self {
+            Bins::Fixed(bins) => bins.max(1),
+            Bins::Standard if !drawn => *AUTOMATIC_BINS.start(),
+            Bins::Standard | Bins::Auto => freedman_diaconis(n, range, iqr()),
+        }
     }
+}
+
+/// Returns range/(2·IQR·n^(−1/3)), clamped. If half of the values are equal, the width would be 0.
+fn freedman_diaconis(n: u64, range: u64, iqr: f64) -> usize {
+    let (least, most) = AUTOMATIC_BINS.into_inner();
+    if n < 2 || range == 0 {
+        return least;
+    }
+    if iqr <= 0.0 {
+        return most;
+    }
+    let width = 2.0 * iqr / (n as f64).cbrt();
+    ((range as f64 / width).ceil() as usize).clamp(least, most)
 }

@@ -161,12 +161,29 @@ impl Sample {
 
     /// Returns the histogram from the minimum to the 99th percentile (metrics §4); `None` without values.
     pub fn histogram(&self, bins: Bins, method: Method) -> Option<Histogram> {
+        self.histogram_of(bins, method, false)
+    }
+
+    /// Returns the histogram of figures; `None` without values, or if it has as many bins as [`Sample::histogram`].
+    pub fn drawn_histogram(&self, bins: Bins, method: Method) -> Option<Histogram> {
+        let range = self.histogram_range(method)?;
+        let count = |drawn| self.bin_count(bins, drawn, range);
+        (count(true) != count(false)).then(|| self.histogram_of(bins, method, true)).flatten()
+    }
+
+    fn histogram_range(&self, method: Method) -> Option<u64> {
+        Some(self.percentile(Percent(99_000), method)?.wrapping_sub(self.min()?) as u64)
+    }
+
+    fn bin_count(&self, bins: Bins, drawn: bool, range: u64) -> usize {
+        let quartile = |p| self.linear(Percent(p)).unwrap_or(0.0);
+        bins.count(drawn, self.len() as u64, range, || quartile(75_000) - quartile(25_000))
+    }
+
+    fn histogram_of(&self, bins: Bins, method: Method, drawn: bool) -> Option<Histogram> {
+        let range = self.histogram_range(method)?;
         let (lo, hi) = (self.min()?, self.percentile(Percent(99_000), method)?);
-        let range = hi.wrapping_sub(lo) as u64;
-        let nbins = match bins {
-            Bins::Fixed(n) => n.max(1),
-            Bins::Auto => self.freedman_diaconis(range),
-        };
+        let nbins = self.bin_count(bins, drawn, range);
         let binsize = (range / nbins as u64).saturating_add(1);
         let inside = self.count_at_most(hi);
         let mut counts = Vec::with_capacity(nbins);
@@ -194,19 +211,6 @@ impl Sample {
             mode: self.halved((2 * mode_bin as u128 + 1) * u128::from(binsize)),
             counts,
         })
-    }
-
-    fn freedman_diaconis(&self, range: u64) -> usize {
-        let quartile = |p| self.linear(Percent(p)).unwrap_or(0.0);
-        let iqr = quartile(75_000) - quartile(25_000);
-        if self.len() < 2 || range == 0 {
-            return 70;
-        }
-        if iqr <= 0.0 {
-            return 500;
-        }
-        let width = 2.0 * iqr / (self.len() as f64).cbrt();
-        ((range as f64 / width).ceil() as usize).clamp(70, 500)
     }
 }
 

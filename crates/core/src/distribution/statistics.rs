@@ -37,6 +37,12 @@ pub struct Distribution {
     pub percentiles_resolution: Percentiles<PercentileResolution>,
     /// Histogram up to the 99th percentile.
     pub histogram: Option<Histogram>,
+    /// Histogram that figures show, if it has other bins than `histogram`; `None` if figures show `histogram`.
+    #[serde(skip)]
+    pub drawn_histogram: Option<Histogram>,
+    /// Mode: the centre of the fullest bin of the histogram that figures show. If the median is in the same bin, the bins
+    /// are too wide to distinguish the two, and the mode is `half_sample_mode`.
+    pub mode: Option<f64>,
     /// Half-sample mode (Bickel–Frühwirth), a robust mode.
     pub half_sample_mode: Option<f64>,
     /// True if percentiles come from a logarithmic histogram. They are then too high by at most 1/1024 of their
@@ -88,9 +94,27 @@ impl Distribution {
                 wanted.percents.iter().map(|p| (*p, (n > 0).then(|| resolution(n, *p)))).collect(),
             ),
             histogram: sample.histogram(wanted.bins, wanted.method),
+            drawn_histogram: sample.drawn_histogram(wanted.bins, wanted.method),
+            mode: None,
             half_sample_mode: sample.half_sample_mode(),
             approx: false,
         }
+        .with_mode()
+    }
+
+    /// Returns the histogram that figures show.
+    pub fn shown_histogram(&self) -> Option<&Histogram> {
+        self.drawn_histogram.as_ref().or(self.histogram.as_ref())
+    }
+
+    /// Computes the mode from the other fields.
+    fn with_mode(self) -> Distribution {
+        let mode = self.shown_histogram().map(|h| {
+            let half = h.binsize as f64 / 2.0;
+            let too_wide = self.median.is_some_and(|median| (median - h.mode).abs() <= half);
+            self.half_sample_mode.filter(|_| too_wide).unwrap_or(h.mode)
+        });
+        Distribution { mode, ..self }
     }
 
     /// Returns the statistics of the values minus the minimum: PDV (RFC 5481 §4.2). The standard deviation does not
@@ -98,22 +122,25 @@ impl Distribution {
     pub fn above_minimum(&self, moments: &Moments, sample: Option<&Sample>) -> Distribution {
         let Some(min) = self.min else { return self.clone() };
         let above = self.less(min);
+        let exact = |h: Histogram| Histogram { mode: (h.mode_bin as f64 + 0.5) * h.binsize as f64, ..h };
         Distribution {
             min: Some(0),
             mean: moments.mean_above(min),
             median: sample.map_or(above.median, Sample::median_above),
-            histogram: above
-                .histogram
-                .map(|h| Histogram { mode: (h.mode_bin as f64 + 0.5) * h.binsize as f64, ..h }),
+            histogram: above.histogram.map(exact),
+            drawn_histogram: above.drawn_histogram.map(exact),
             half_sample_mode: sample.map_or(above.half_sample_mode, Sample::half_sample_mode_above),
             ..above
         }
+        .with_mode()
     }
 
     /// Returns the statistics with `by` subtracted from each value.
     pub fn less(&self, by: i64) -> Distribution {
         let less = |x: i64| x.saturating_sub(by);
         let less_f64 = |x: f64| x - by as f64;
+        let moved =
+            |h: &Histogram| Histogram { lo: less(h.lo), hi: less(h.hi), mode: less_f64(h.mode), ..h.clone() };
         let column = |p: &Percentiles<i64>| Percentiles(p.0.iter().map(|(p, x)| (*p, x.map(less))).collect());
         Distribution {
             min: self.min.map(less),
@@ -126,12 +153,9 @@ impl Distribution {
                 .percentiles_linear
                 .as_ref()
                 .map(|p| Percentiles(p.0.iter().map(|(p, x)| (*p, x.map(less_f64))).collect())),
-            histogram: self.histogram.as_ref().map(|h| Histogram {
-                lo: less(h.lo),
-                hi: less(h.hi),
-                mode: less_f64(h.mode),
-                ..h.clone()
-            }),
+            histogram: self.histogram.as_ref().map(moved),
+            drawn_histogram: self.drawn_histogram.as_ref().map(moved),
+            mode: self.mode.map(less_f64),
             half_sample_mode: self.half_sample_mode.map(less_f64),
             ..self.clone()
         }
@@ -170,19 +194,30 @@ impl LogHistogram {
             percentiles_resolution: Percentiles(
                 wanted.percents.iter().map(|p| (*p, (n > 0).then(|| resolution(n, *p)))).collect(),
             ),
-            histogram: self.histogram(&quantiles, wanted),
+            histogram: self.histogram(&quantiles, wanted, false),
+            drawn_histogram: self.histogram(&quantiles, wanted, true),
+            mode: None,
             half_sample_mode: None,
             approx: true,
         }
+        .with_mode()
     }
 
-    fn histogram(&self, quantiles: &Quantiles<'_>, wanted: DistributionRequest<'_>) -> Option<Histogram> {
+    fn histogram(
+        &self,
+        quantiles: &Quantiles<'_>,
+        wanted: DistributionRequest<'_>,
+        drawn: bool,
+    ) -> Option<Histogram> {
         let lo = self.min()?;
         let hi = quantiles.percentile(Percent(99_000), wanted.method)?;
-        let nbins = match wanted.bins {
-            Bins::Fixed(n) => n.max(1),
-            Bins::Auto => 70,
-        };
+        let quartile = |p| quantiles.percentile(Percent(p), Method::Edf).unwrap_or(lo);
+        let iqr = || quartile(75_000).abs_diff(quartile(25_000)) as f64;
+        let count = |drawn| wanted.bins.count(drawn, self.len(), hi.abs_diff(lo), iqr);
+        let nbins = count(drawn);
+        if drawn && nbins == count(false) {
+            return None;
+        }
         let binsize = (hi.abs_diff(lo) / nbins as u64).saturating_add(1);
         let (mut counts, mut overflow) = (vec![0; nbins], 0);
         for (x, count) in quantiles.values() {
@@ -197,5 +232,102 @@ impl LogHistogram {
         let binsize = i64::try_from(binsize).unwrap_or(i64::MAX);
         let mode = lo as f64 + (mode_bin as f64 + 0.5) * binsize as f64;
         Some(Histogram { lo, hi, nbins, binsize, overflow, mode_bin, mode, counts })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(values: &[i64], bins: Bins) -> Distribution {
+        let mut moments = Moments::default();
+        moments.add_all(values);
+        let sample = Sample::new(values.iter().copied());
+        Distribution::new(
+            &sample,
+            &moments,
+            DistributionRequest { percents: &DEFAULT_PERCENTS, method: Method::Edf, bins },
+        )
+    }
+
+    fn bins(d: &Distribution) -> [usize; 2] {
+        [d.histogram.as_ref(), d.shown_histogram()].map(|h| h.unwrap().nbins)
+    }
+
+    /// Latencies like those of the second example of DRDC TM 2011-047: up to 4.897 s above the smallest at 99 %, with half
+    /// of the packets within 132 ms, and the most within 26 ms of the smallest.
+    fn example_2() -> Vec<i64> {
+        const MS: i64 = 1_000_000;
+        let first = (0..120).map(|k| k * 26 * MS / 119);
+        let below = (0..125).map(|k| 30 * MS + k * 15 * MS);
+        let middle = (0..510).map(|k| 1_930_746_000 + k * 264_260);
+        let above = (0..234).map(|k| 2_066 * MS + k * 12 * MS);
+        let last = [0].into_iter().chain(0..10).map(|k| (4897 + 20 * k) * MS);
+        first.chain(below).chain(middle).chain(above).chain(last).map(|above| 1_615 * MS + above).collect()
+    }
+
+    #[test]
+    fn figures_have_the_bins_of_the_published_examples() {
+        let d = of(&example_2(), Bins::default());
+        assert_eq!(bins(&d), [70, 186]);
+        let shown = d.shown_histogram().unwrap();
+        assert_eq!((shown.binsize, d.mode), (26_327_957, Some(1_628_163_978.5)));
+        assert_ne!(d.histogram.as_ref().map(|h| h.mode), d.mode);
+        // Example 3: nearly all at the smallest, a few up to 102.2 ms above it.
+        let values: Vec<i64> =
+            (0..1000).map(|k| 1_614_700_000 + k * 290 + (k - 880).max(0) * 858_000).collect();
+        assert_eq!(bins(&of(&values, Bins::default())), [70, 500]);
+        // The UDP examples have 70, and a number that is asked for is used everywhere.
+        let udp: Vec<i64> = (0..1000).map(|k| 42_000 + k * 200).collect();
+        assert_eq!(bins(&of(&udp, Bins::default())), [70, 70]);
+        assert_eq!(bins(&of(&example_2(), Bins::Fixed(7))), [7, 7]);
+        assert_eq!(bins(&of(&example_2(), Bins::Auto)), [186, 186]);
+    }
+
+    #[test]
+    fn the_mode_is_no_centre_of_a_bin_that_holds_the_median() {
+        // 13 µs, except for 5 % of up to 30 ms: bins of 60 µs even in figures.
+        let wide: Vec<i64> =
+            (0..1000).map(|k| if k % 20 == 7 { k * 30_000 } else { 13_000 + k % 100 }).collect();
+        let d = of(&wide, Bins::default());
+        assert!(d.shown_histogram().unwrap().mode > 30_000.0 && d.median.unwrap() < 13_100.0);
+        assert!((13_000.0..13_100.0).contains(&d.mode.unwrap()), "{:?}", d.mode);
+        assert_eq!(d.mode, d.half_sample_mode);
+        // Bins narrow enough to distinguish them.
+        let narrow: Vec<i64> = (0..1000).map(|k| if k % 2 == 0 { 13_000 } else { 14_000 + k }).collect();
+        let d = of(&narrow, Bins::default());
+        assert_eq!(d.mode, d.shown_histogram().map(|h| h.mode));
+    }
+
+    #[test]
+    fn the_mode_moves_with_the_values() {
+        let values = example_2();
+        let mut moments = Moments::default();
+        moments.add_all(&values);
+        let d = of(&values, Bins::default());
+        let less = d.less(1_000);
+        assert_eq!(less.mode, d.mode.map(|mode| mode - 1000.0));
+        let above = d.above_minimum(&moments, Some(&Sample::new(values.iter().copied())));
+        assert_eq!((bins(&above), above.mode), ([70, 186], Some(13_163_978.5)));
+    }
+
+    #[test]
+    fn constant_memory_has_the_same_bins() {
+        let values = example_2();
+        let mut moments = Moments::default();
+        moments.add_all(&values);
+        let mut log = LogHistogram::new(super::super::Precision::STREAM);
+        values.iter().for_each(|v| log.add(*v));
+        (0..20_000).for_each(|k| {
+            let v = values[k % values.len()];
+            log.add(v);
+            moments.add_all(&[v]);
+        });
+        let request =
+            DistributionRequest { percents: &DEFAULT_PERCENTS, method: Method::Edf, bins: Bins::default() };
+        let d = log.distribution(&moments, request);
+        assert!(d.approx && bins(&d)[0] == 70, "{:?}", bins(&d));
+        // There are 21 times as many values, so the bins are narrower.
+        assert_eq!(bins(&d)[1], 500);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::metrics::seqset::{SeqSet, absent};
 use crate::session::{Ending, Session};
+use crate::spec::MAX_PACKETS;
 
 /// The packets of a test that are known to be received or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,9 @@ pub struct KnownPackets {
     pub tail: u64,
     /// True if each packet sent is known to be received or lost.
     pub complete: bool,
+    /// Number of packets without a row at the end of a log of version 1 or 2, if there are so many that the file may have
+    /// been cut; otherwise 0. They count as lost.
+    pub doubtful: u64,
 }
 
 impl KnownPackets {
@@ -30,7 +34,7 @@ impl KnownPackets {
     /// Like [`KnownPackets::of`], given the highest sequence number received. `longest` returns the length of the
     /// longest loss burst below a sequence number.
     pub fn up_to(session: &Session, highest: Option<u32>, longest: impl FnOnce(u64) -> u64) -> KnownPackets {
-        let KnownPackets { end, tail, complete, .. } =
+        let KnownPackets { end, tail, complete, doubtful, .. } =
             KnownPackets::ignoring_unrecorded(session, highest, longest);
         let unrecorded: u64 = session.unrecorded_in(0, end).map(|run| run.len).sum();
         KnownPackets {
@@ -39,6 +43,7 @@ impl KnownPackets {
             unknown: tail + unrecorded,
             tail,
             complete: complete && unrecorded == 0,
+            doubtful,
         }
     }
 
@@ -66,35 +71,28 @@ impl KnownPackets {
             (Some(sent), Ending::PeerLost | Ending::ServerStopped) => {
                 KnownPackets::below(sent.max(met), asked.saturating_sub(sent.max(met)), false)
             }
-            (Some(sent), Ending::Unknown) if !session.has_end_lines() => all(sent.min(asked)),
             (None, Ending::Complete) => all(asked),
-            (None, Ending::Unknown) if !session.has_end_lines() => {
-                KnownPackets::classic(session, asked, met, longest(met))
+            // No test has so many packets, so the header does not state what was sent.
+            (None, Ending::Unknown) if asked > MAX_PACKETS.into() => cut,
+            (sent, Ending::Unknown) if !session.has_end_lines() => {
+                let sent = sent.map_or(asked, |sent| sent.min(asked)).max(met);
+                KnownPackets { doubtful: doubtful_tail(sent - met, longest(met)), ..all(sent) }
             }
             _ => cut,
         }
     }
 
-    /// Returns the known packets of a log of version 1 or 2, which does not mark its end. If far more packets are
-    /// missing at the end than elsewhere, the end was not recorded.
-    fn classic(session: &Session, asked: u64, met: u64, longest: u64) -> KnownPackets {
-        let missing = asked.saturating_sub(met);
-        let time =
-            session.period().map_or(0, |p| p.0).saturating_mul(i64::try_from(missing).unwrap_or(i64::MAX));
-        // A few missing packets at the end are ordinary loss; half a second or 1 % is more than that.
-        let much = time >= 500_000_000 || missing >= asked / 100;
-        // A test that is killed before its first rows leaves only a header.
-        if met == 0 || (missing >= 10 && missing > 3 * longest && much) {
-            KnownPackets::below(met, missing, false)
-        } else {
-            KnownPackets::below(asked, 0, true)
-        }
-    }
-
     /// Returns a value for which all packets below `end` are known, and the `tail` packets after them are unknown.
     fn below(end: u64, tail: u64, complete: bool) -> KnownPackets {
-        KnownPackets { sent: end, end, unknown: tail, tail, complete }
+        KnownPackets { sent: end, end, unknown: tail, tail, complete, doubtful: 0 }
     }
+}
+
+/// Returns `missing`, the number of packets missing at the end of a log of version 1 or 2, if it is far larger than
+/// elsewhere; otherwise 0. Such a log has its final name only if it is whole, but does not mark its end, so that a cut
+/// looks like loss.
+fn doubtful_tail(missing: u64, longest: u64) -> u64 {
+    if missing > 10 && missing > longest.saturating_mul(3) { missing } else { 0 }
 }
 
 #[cfg(test)]
@@ -107,7 +105,7 @@ mod tests {
 
     /// The first `sent` packets are known; the `unknown` packets after them are not.
     const fn known(sent: u64, unknown: u64, complete: bool) -> KnownPackets {
-        KnownPackets { sent, end: sent, unknown, tail: unknown, complete }
+        KnownPackets { sent, end: sent, unknown, tail: unknown, complete, doubtful: 0 }
     }
 
     /// A run of loss.
@@ -161,26 +159,25 @@ mod tests {
     }
 
     #[test]
-    fn an_old_log_is_cut_where_far_more_is_missing_at_its_end_than_elsewhere() {
-        let of = |packets: u64, period: i64, longest: u64, missing: u64| {
+    fn what_is_missing_at_the_end_of_an_old_log_is_lost_and_noted_if_it_is_much() {
+        let of = |packets: u64, longest: u64, missing: u64| {
             let direction = (Direction::Up, Transport::Udp);
-            let spec = TestSpec::new(direction.0, direction.1, packets, 80, Span(period), Schedule::Periodic)
-                .unwrap();
-            let session = Session { version: 2, declared: None, ..Session::new(spec) };
+            let spec = TestSpec::new(direction.0, direction.1, packets, 80, Span(MS), Schedule::Periodic);
+            let session = Session { version: 2, declared: None, ..Session::new(spec.unwrap()) };
             KnownPackets::up_to(&session, (packets - missing).checked_sub(1).map(|seq| seq as u32), |_| {
                 longest
             })
         };
-        let fewest = |packets, period, longest| {
-            first(0..=packets as i64 - 1, |missing| !of(packets, period, longest, missing as u64).complete)
+        let fewest = |packets, longest| {
+            first(0..=packets as i64 - 1, |missing| of(packets, longest, missing as u64).doubtful > 0)
         };
-        assert_eq!(fewest(500, 100 * MS, 0), 10, "ten packets");
-        assert_eq!(fewest(100_000, 10 * MS, 0), 50, "half a second");
-        assert_eq!(fewest(5000, MS, 0), 50, "1 %");
-        assert_eq!(fewest(500, 100 * MS, 20), 61, "more than three times the longest loss");
-        assert_eq!(of(500, 100 * MS, 0, 10), CUT(490, 10));
-        assert_eq!(of(500, 100 * MS, 0, 9), WHOLE(500));
-        assert_eq!(of(5, MS, 0, 5), CUT(0, 5), "a header alone");
+        assert_eq!((fewest(500, 0), fewest(500, 3), fewest(500, 20)), (11, 11, 61));
+        assert_eq!(of(500, 0, 106), KnownPackets { doubtful: 106, ..WHOLE(500) });
+        assert_eq!(of(500, 0, 10), WHOLE(500));
+        assert_eq!(of(5, 0, 5), WHOLE(5), "a header alone: all are lost");
+        let impossible = Session { declared: Some(4_000_000_000), ..session(1, None, Ending::Unknown) };
+        assert_eq!(KnownPackets::up_to(&impossible, Some(9), |_| 0), CUT(10, 3_999_999_990));
+        assert_eq!(of(20, 0, 20), KnownPackets { doubtful: 20, ..WHOLE(20) });
     }
 
     #[test]
@@ -188,10 +185,11 @@ mod tests {
         let mut session = session(3, Some(100), Ending::Complete);
         session.unrecorded = vec![run(10, 5), run(90, 20)];
         let whole = KnownPackets::up_to(&session, Some(99), |_| 0);
-        assert_eq!(whole, KnownPackets { sent: 85, end: 100, unknown: 15, tail: 0, complete: false });
+        let of = |sent, end, unknown, tail| KnownPackets { sent, end, tail, ..known(end, unknown, false) };
+        assert_eq!(whole, of(85, 100, 15, 0));
         session.ending = Ending::StorageFailed;
         let cut = KnownPackets::up_to(&session, Some(49), |_| 0);
-        assert_eq!(cut, KnownPackets { sent: 45, end: 50, unknown: 55, tail: 50, complete: false });
+        assert_eq!(cut, of(45, 50, 55, 50));
     }
 
     #[test]
@@ -205,10 +203,10 @@ mod tests {
         assert_eq!(uncounted, [run(11, 1), run(12, 8), run(80, 2)]);
         session.unrecorded.clear();
         let whole = KnownPackets::up_to(&session, Some(87), |_| 0);
-        assert_eq!(whole, KnownPackets { sent: 80, end: 88, unknown: 0, tail: 0, complete: true });
+        assert_eq!(whole, KnownPackets { sent: 80, ..known(88, 0, true) });
         session.unreported = 12;
         let late = KnownPackets::up_to(&session, Some(87), |_| 0);
-        assert_eq!(late, KnownPackets { sent: 80, end: 88, unknown: 12, tail: 12, complete: false });
+        assert_eq!(late, KnownPackets { sent: 80, ..known(88, 12, false) });
     }
 
     #[test]
@@ -218,7 +216,8 @@ mod tests {
         (0..300).chain(320..439).for_each(|seq| assert!(accepted.insert(seq)));
         let spec = TestSpec::new(Direction::Up, Transport::Udp, 500, 80, Span(100 * MS), Schedule::Periodic);
         let session = Session { version: 2, ..Session::new(spec.unwrap()) };
-        assert_eq!(KnownPackets::of(&session, &accepted), CUT(439, 61));
+        let cut = KnownPackets { doubtful: 61, ..WHOLE(500) };
+        assert_eq!(KnownPackets::of(&session, &accepted), cut);
         accepted.insert(439);
         assert_eq!(KnownPackets::of(&session, &accepted), WHOLE(500));
     }

@@ -13,8 +13,11 @@ pub struct LinkFit {
     pub fixed_ns: f64,
     /// Increase of the round trip, in ns: per cell if there are steps, otherwise per byte.
     pub slope_ns: f64,
-    /// Bytes per step (48 on ATM), and overhead modulo that number; `None` if there are no steps.
+    /// Bytes per step (48 on ATM), and the overhead modulo that number that fits best; `None` if there are no steps.
     pub steps: Option<(u64, u64)>,
+    /// Overheads modulo the step that fit as well as the best one, ascending: the sizes between those measured, and the
+    /// errors of the round trips, leave them open. Empty if there are no steps.
+    pub overheads: Vec<u64>,
     /// True if ATM cells were assumed rather than detected: the sizes are too few or too far apart to show steps, but
     /// cells explain the times far better than a straight line.
     pub cells_assumed: bool,
@@ -22,7 +25,7 @@ pub struct LinkFit {
     pub coarse: bool,
     /// Root mean square of the residuals, in ns.
     pub residual_ns: f64,
-    /// ATM encapsulations whose overhead fits the steps; empty if the steps are not ATM cells.
+    /// ATM encapsulations with one of these overheads; empty if the steps are not ATM cells.
     pub encapsulations: Vec<String>,
     /// Rate of both directions in series, 1/(1/up + 1/down), in bits per second.
     pub series_rate: f64,
@@ -33,6 +36,10 @@ const MAX_CHANCE: f64 = 1e-3;
 
 /// Limit below which a sum of squares is a rounding error, in ns².
 const ROUNDING: f64 = 1e-9;
+
+/// Root mean square of the residuals, as a fraction of a step, below which overheads are not told apart: round trips have
+/// other small parts that depend on the size, such as further links.
+const MIN_TELLING: f64 = 0.02;
 
 /// Factor by which the sum of squared residuals of a straight line must exceed that of ATM cells for cells to be
 /// assumed.
@@ -83,6 +90,7 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
                 fixed_ns: line[0],
                 slope_ns: line[1],
                 steps: None,
+                overheads: Vec::new(),
                 cells_assumed: false,
                 coarse,
                 residual_ns: (line[2] / n as f64).sqrt(),
@@ -91,12 +99,8 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
             });
         }
     };
-    // The sizes between those measured leave the edge of a step uncertain: every overhead that puts the steps
-    // between the same two sizes fits.
-    let shift =
-        |p: &(u64, f64), other: u64| (p.0 + h).div_ceil(step) as i64 - (p.0 + other).div_ceil(step) as i64;
-    let same = |other: u64| points.iter().all(|p| shift(p, other) == shift(&points[0], other));
-    let matches = |e: &Encapsulation| same(e.overhead() + tunnel);
+    let overheads = as_good(points, step, stairs);
+    let matches = |e: &Encapsulation| overheads.contains(&((e.overhead() + tunnel) % step));
     let encapsulations = if step == CELL_BYTES.0 {
         Encapsulation::of_atm().filter(matches).map(|e| e.to_string()).collect()
     } else {
@@ -107,12 +111,23 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
         fixed_ns: stairs[0],
         slope_ns: stairs[1],
         steps: Some((step, h)),
+        overheads,
         cells_assumed: assumed.is_some(),
         coarse,
         residual_ns: (stairs[2] / n as f64).sqrt(),
         encapsulations,
         series_rate: bits as f64 * 1e9 / stairs[1],
     })
+}
+
+/// Returns the overheads modulo `step` whose fit is not distinguishable from the best one, `stairs`: the likelihood ratio
+/// has a probability of 5 %, or more, by chance, or the residuals are too small to mean anything.
+fn as_good(points: &[(u64, f64)], step: u64, stairs: [f64; 3]) -> Vec<u64> {
+    let n = points.len() as f64;
+    let by_chance = stairs[2] * (1.0 + 4.0 / (n - 4.0).max(1.0));
+    let limit = by_chance.max(n * (MIN_TELLING * stairs[1]).powi(2));
+    let rest = |h: u64| regress(points.iter().map(|p| ((p.0 + h).div_ceil(step) as f64, p.1))).map(|r| r[2]);
+    (0..step).filter(|h| rest(*h).is_some_and(|rest| rest <= limit)).collect()
 }
 
 /// Returns the overhead modulo the cell size that fits best among the ATM encapsulations, with its regression; `None`

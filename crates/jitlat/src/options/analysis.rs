@@ -21,9 +21,12 @@ pub struct AnalysisArgs {
     /// Additional percentile in the JSON, such as 99.99; may be repeated
     #[arg(long, value_name = "P")]
     pub percentile: Vec<Percent>,
-    /// Number of histogram bins, or auto
-    #[arg(long, value_name = "N", default_value = "70", value_parser = bins)]
-    pub bins: Bins,
+    /// Number of histogram bins, or auto; without it, 70 in the JSON and auto in figures
+    ///
+    /// auto is the Freedman-Diaconis rule, at least 70 and at most 500. The mode is the centre of the fullest bin of the
+    /// figures, in every output.
+    #[arg(long, value_name = "N", value_parser = bins)]
+    pub bins: Option<Bins>,
     /// Also analyse windows of this length (1s, 10s; bare number: seconds)
     ///
     /// The windows are in the report, in the JSON (`intervals`), and one per line in `--as intervals`.
@@ -118,7 +121,7 @@ impl AnalysisArgs {
         Options {
             method,
             percents: self.percentile.clone(),
-            bins: self.bins,
+            bins: self.bins.unwrap_or_default(),
             interval: self.interval,
             wait: self.late_after,
             trust_clocks: self.trust_clocks,

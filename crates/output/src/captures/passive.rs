@@ -5,7 +5,8 @@ use crate::error::{Error, Result};
 use crate::report::{AnalysedStream, Report, shell_word};
 use crate::screen;
 use jitlat_core::{Span, Summary, WallTime};
-use jitlat_passive::{LinkQuestion, PassiveResult, PingFigures, PingSource, SpanSpread, explain_levels};
+use jitlat_passive::{BandSpacing, LinkQuestion, PassiveResult, PingFigures, PingSource, SpanSpread};
+use jitlat_passive::{explain_levels, with_finer};
 use jitlat_report::figure::{MarkedPeriod, PassiveRun, PassiveTrace};
 use jitlat_report::text::screen::{Screen, Timeline};
 use jitlat_report::text::{PassiveExtras, TextOptions, TextStyle};
@@ -55,10 +56,11 @@ impl<'a> PassiveReport<'a> {
         shown: ShownCaptures<'a>,
     ) -> (PassiveReport<'a>, Vec<Error>) {
         let mut failures: Vec<Error> = Vec::new();
-        let mut levels_of_range = trace.as_ref().and_then(PassiveTrace::levels_of_range);
+        let of_range = trace.as_ref().and_then(PassiveTrace::levels_of_range).unwrap_or_default();
+        let mut drawn_levels = with_finer(&result.summary.levels, of_range);
         if let Some(link) = shown.link.and_then(LinkQuestion::link) {
-            let levels = levels_of_range.iter_mut().flatten().chain(&mut result.summary.levels);
-            levels.for_each(|level| explain_levels(std::slice::from_mut(level), link, &result.sizes));
+            result.summary.explain(link, &result.sizes);
+            explain_levels(&mut drawn_levels, link, &result.sizes);
         }
         let mut figures = PingFigures::default();
         for (source, round_trips) in pings(ping, &result, &mut failures) {
@@ -72,11 +74,9 @@ impl<'a> PassiveReport<'a> {
         let PointAnalyses { mut runs, failures: unsaved, scratch } = recorded;
         runs.iter_mut().for_each(|run| run.corrected = shown.corrected);
         failures.extend(unsaved);
-        let mut notes: Vec<String> = levels_of_range
-            .iter()
-            .flatten()
-            .map(|l| format!("bands in the figures: {}", text::describe_band(l)))
-            .collect();
+        let finer: &[BandSpacing] = &drawn_levels[result.summary.levels.len()..];
+        let mut notes: Vec<String> =
+            finer.iter().map(|l| format!("bands in the figures: {}", text::describe_band(l))).collect();
         for run in runs.iter().filter(|r| r.summary.intervals.is_empty()) {
             if shown.interval.is_some() && result.is_measured() {
                 notes.push(format!(
@@ -93,8 +93,7 @@ impl<'a> PassiveReport<'a> {
         let screen = Screen::of_captures(&result, judged, course, &notes);
         let section = trace.as_ref().map(|trace| {
             let run = PassiveRun::of(trace, &result, shown.link);
-            let levels = levels_of_range.as_deref().unwrap_or(run.levels);
-            let run = PassiveRun { periods: shown.marks, levels, ..run };
+            let run = PassiveRun { periods: shown.marks, levels: &drawn_levels, ..run };
             let section = passive_section(&result, figures, &notes, &run);
             Section { screen: Some(screen.clone()), ..section }
         });

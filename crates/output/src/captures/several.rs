@@ -3,7 +3,7 @@
 use super::passive::ShownCaptures;
 use crate::error::Result;
 use crate::report::{Drawings, Report, ReportTable, slug};
-use jitlat_passive::{LinkQuestion, PassiveResult, PingFigures, explain_levels};
+use jitlat_passive::{LinkQuestion, PassiveResult, PingFigures};
 use jitlat_report::Section;
 use jitlat_report::figure::{PassiveRun, PassiveTrace, of_captures, of_passive};
 use jitlat_report::text::{self, PassiveExtras};
@@ -39,7 +39,7 @@ impl<'a> SeveralCaptures<'a> {
     pub fn new(mut runs: Vec<FollowedCapture<'a>>, shown: ShownCaptures<'a>) -> SeveralCaptures<'a> {
         if let Some(link) = shown.link.and_then(LinkQuestion::link) {
             for PassiveResult { summary, sizes, .. } in runs.iter_mut().map(|run| &mut run.result) {
-                explain_levels(&mut summary.levels, link, sizes);
+                summary.explain(link, sizes);
             }
         }
         SeveralCaptures { shown, section: section(&shown, &runs), runs }

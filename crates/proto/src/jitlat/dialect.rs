@@ -23,13 +23,13 @@ impl fmt::Display for Dialect {
     }
 }
 
-/// Detects the dialect from the first bytes of a connection: the preface `JLT3`, or a workorder's command
-/// 1…7. Returns `None` while both are possible.
+/// Detects the dialect from the first bytes of a connection: the preface `JLT3`, or a number from 1 to 65535, a
+/// workorder's command. Unknown commands are answered in the dialect, with NAK. Returns `None` while both are possible.
 pub(crate) fn sniff(first: &[u8]) -> Result<Option<Dialect>, DecodeError> {
     let head = &first[..first.len().min(4)];
     let v3 = PREFACE.starts_with(head);
     let classic = match head {
-        [0, 0, 0, command] => (1..=7).contains(command),
+        [0, 0, high, low] => *high != 0 || *low != 0,
         _ => head.iter().all(|b| *b == 0),
     };
     match (head.len(), v3, classic) {
@@ -52,10 +52,13 @@ mod tests {
     fn four_bytes_tell() {
         assert_eq!(sniff(b"JLT3\0\0"), Ok(Some(Dialect::V3)));
         assert_eq!(sniff(&[0, 0, 0, 7, 9]), Ok(Some(Dialect::Classic)));
+        // Commands that do not exist.
+        assert_eq!(sniff(&[0, 0, 0, 8]), Ok(Some(Dialect::Classic)));
+        assert_eq!(sniff(&[0, 0, 255, 0]), Ok(Some(Dialect::Classic)));
         for early in [&b""[..], b"J", b"JLT", &[0], &[0, 0, 0]] {
             assert_eq!(sniff(early), Ok(None));
         }
-        for wrong in [&b"GET "[..], b"JLT4", b"X", &[0, 0, 0, 0], &[0, 0, 0, 8], &[0, 1]] {
+        for wrong in [&b"GET "[..], b"JLT4", b"X", &[0, 0, 0, 0], &[0, 1, 0, 0], &[0, 1]] {
             assert!(sniff(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -46,7 +46,7 @@ pub fn jitter(run: &DrawnRun<'_>) -> Option<Figure> {
 }
 
 fn distribution(subject: &HistogramText, d: &Distribution, shift: i64) -> Option<Figure> {
-    let h = d.histogram.as_ref()?;
+    let h = d.shown_histogram()?;
     let (start, width) = (h.lo.checked_sub(shift)? as f64, h.binsize as f64);
     let heights: Vec<f64> = h.counts.iter().map(|c| *c as f64).collect();
     // The last bins may lie completely above p99: end the axis with the counted range.

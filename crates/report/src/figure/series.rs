@@ -346,12 +346,7 @@ pub(super) fn extent(cloud: &Cloud) -> Option<(f64, f64)> {
     Some((d.x0, d.x0 + d.dx * d.columns as f64))
 }
 
-/// Formats a slope in seconds per second, or in ppm if it is small.
+/// Formats a slope in seconds per second, with the digits of the report (DRDC TM 2011-047).
 fn slope(m: f64) -> String {
-    if m.abs() < 1e-3 { ppm(m) } else { format!("{m:.4}").replace('-', "−") }
-}
-
-fn ppm(m: f64) -> String {
-    // Round first: adding zero then turns −0.00 into 0.00.
-    format!("{:.2} ppm", (m * 1e8).round() / 100.0 + 0.0).replace('-', "−")
+    format!("{m:.6}").replace('-', "−")
 }

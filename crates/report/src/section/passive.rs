@@ -70,6 +70,7 @@ fn remarks(r: &PassiveResult, notes: &[String]) -> Vec<String> {
         ));
     }
     list.extend(s.levels.iter().map(|l| format!("Bands: {}.", describe_band(l))));
+    list.extend(s.queue.iter().map(|q| format!("Queue: {q}.")));
     list.extend(r.notes().iter().chain(notes).map(|n| format!("Note: {n}.")));
     list
 }

@@ -91,16 +91,7 @@ fn latency(page: &mut Page, s: &Summary) {
 fn spread(page: &mut Page, d: &Distribution) {
     page.line(&format!("std dev = {}", dash(d.stddev.map(eng4_f64))));
     page.line(&format!("median = {}", dash(d.median.map(eng4_f64))));
-    page.line(&format!("mode at {}", dash(mode(d).map(eng4_f64))));
-}
-
-/// Returns the mode: the centre of the fullest bin. If the median is in the same bin, the bins are too wide to
-/// distinguish the two; the mode is then the value found by repeatedly taking the densest half of the sample.
-fn mode(d: &Distribution) -> Option<f64> {
-    let h = d.histogram.as_ref()?;
-    let half = h.binsize as f64 / 2.0;
-    let too_wide = d.median.is_some_and(|median| (median - h.mode).abs() <= half);
-    d.half_sample_mode.filter(|_| too_wide).or(Some(h.mode))
+    page.line(&format!("mode at {}", dash(d.mode.map(eng4_f64))));
 }
 
 fn corrected_latency(page: &mut Page, s: &Summary) {
@@ -150,28 +141,4 @@ fn clock(page: &mut Page, s: &Summary) {
     let six = |v: Option<f64>| v.map_or_else(|| "-".to_owned(), |v| format!("{v:.6}"));
     let (m, r) = (six(slope.map(|r| r.m)), six(slope.and_then(|r| r.r)));
     page.line(&format!("burstiness plot linear regression, m = {m}, r = {r}"));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use jitlat_core::{Options, PacketRecord, Session, TestSpec, WallTime, analysis};
-
-    fn delays(of: impl Fn(i64) -> i64) -> Distribution {
-        let session = Session::new(TestSpec::default());
-        let record = |seq| PacketRecord::one_way(seq, WallTime(seq), WallTime(seq + of(seq)));
-        analysis::analyze(&session, (0..1000).map(record), &Options::default()).latency
-    }
-
-    #[test]
-    fn the_mode_is_no_centre_of_a_bin_that_holds_the_median() {
-        // 13 µs, except for 5 % of up to 30 ms: bins of 0.4 ms.
-        let of = delays(|seq| if seq % 20 == 7 { seq * 30_000 } else { 13_000 + seq % 100 });
-        let histogram = of.histogram.as_ref().unwrap();
-        assert!(histogram.mode > 100_000.0 && of.median.unwrap() < 13_100.0);
-        assert!((13_000.0..13_100.0).contains(&mode(&of).unwrap()), "{:?}", mode(&of));
-        // Bins narrow enough to distinguish them.
-        let of = delays(|seq| if seq % 2 == 0 { 13_000 } else { 14_000 + seq });
-        assert_eq!(mode(&of), of.histogram.as_ref().map(|h| h.mode));
-    }
 }

@@ -1,7 +1,7 @@
 //! Round trips compared with an access link, or the link that fits the results of a sweep.
 
 use jitlat_core::link::AccessLink;
-use jitlat_core::link::{Layer, LinkFit, milliseconds};
+use jitlat_core::link::{Encapsulation, Layer, LinkFit, milliseconds};
 use jitlat_core::time::Span;
 use jitlat_core::units;
 use jitlat_passive::fit_sizes;
@@ -22,7 +22,7 @@ pub fn answer(question: &LinkQuestion, sizes: &[SizeFigures]) -> String {
     let mut t = String::from("\n");
     match question {
         LinkQuestion::Compare(link) => compare(&mut t, link, sizes),
-        LinkQuestion::Fit { tunnel } => describe(&mut t, fit_sizes(sizes, *tunnel).as_ref(), sizes),
+        LinkQuestion::Fit { tunnel } => describe(&mut t, fit_sizes(sizes, *tunnel).as_ref(), sizes, *tunnel),
     }
     t
 }
@@ -82,7 +82,7 @@ fn compare(t: &mut String, link: &AccessLink, sizes: &[SizeFigures]) {
     }
 }
 
-fn describe(t: &mut String, fit: Option<&LinkFit>, sizes: &[SizeFigures]) {
+fn describe(t: &mut String, fit: Option<&LinkFit>, sizes: &[SizeFigures], tunnel: u64) {
     let Some(f) = fit else {
         let same = sizes.iter().filter(|s| s.out_length == s.in_length).count();
         let _ = writeln!(
@@ -96,9 +96,13 @@ fn describe(t: &mut String, fit: Option<&LinkFit>, sizes: &[SizeFigures]) {
     let rate = units::bit_rate(f.series_rate);
     let _ = match f.steps {
         None => writeln!(t, "Link: no steps; min RTT = {fixed} + {slope} per byte"),
-        Some((step, h)) => {
+        Some((step, _)) => {
             let atm = if step == 48 { " (ATM cells)" } else { "" };
-            writeln!(t, "Link: steps of {step} bytes{atm}, overhead {h} modulo {step}; {slope} per step")
+            let overhead = list_runs(&f.overheads);
+            writeln!(
+                t,
+                "Link: steps of {step} bytes{atm}, overhead {overhead} modulo {step}; {slope} per step"
+            )
         }
     };
     if f.cells_assumed {
@@ -116,10 +120,27 @@ fn describe(t: &mut String, fit: Option<&LinkFit>, sizes: &[SizeFigures]) {
         units::eng4_f64(f.residual_ns)
     );
     if f.steps.is_some_and(|s| s.0 == 48) {
-        let names =
-            if f.encapsulations.is_empty() { "none known".to_owned() } else { f.encapsulations.join(", ") };
+        let named = |name: &String| match name.parse::<Encapsulation>() {
+            Ok(e) if tunnel > 0 => format!("{name} ({} B, {tunnel} B of tunnel)", e.overhead()),
+            Ok(e) => format!("{name} ({} B)", e.overhead()),
+            Err(_) => name.clone(),
+        };
+        let names: Vec<String> = f.encapsulations.iter().map(named).collect();
+        let names = if names.is_empty() { "none known".to_owned() } else { names.join(", ") };
         let _ = writeln!(t, "  encapsulations with that overhead: {names}");
     }
+    if f.overheads.len() > 1 {
+        t.push_str("  the measured sizes do not tell these overheads apart: sweep 48 sizes one byte apart\n");
+    }
+}
+
+/// Lists ascending numbers; neighbours are joined: `0, 17 to 20`.
+fn list_runs(numbers: &[u64]) -> String {
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
+        [first, .., last] => format!("{first} to {last}"),
+        other => other.iter().map(u64::to_string).collect(),
+    });
+    runs.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns tables of the sizes in each layer and the delays on the link, for UDP payloads of the given sizes.

@@ -90,9 +90,7 @@ pub fn passive(r: &PassiveResult, extras: &PassiveExtras<'_>) -> String {
     }
     t.push('\n');
     spreads(&mut t, s, extras.ping);
-    for l in &s.levels {
-        let _ = writeln!(t, "{:<22}{}", "bands", describe_band(l));
-    }
+    bands(&mut t, s);
     clocks(&mut t, s);
     t.push_str(&asked(r, extras));
     for line in r.notes().iter().chain(extras.notes) {
@@ -108,9 +106,8 @@ pub fn asked_tables(r: &PassiveResult, extras: &PassiveExtras<'_>) -> String {
     if extras.ping[PingSource::File as usize].is_some() {
         spreads(&mut t, &r.summary, extras.ping);
     }
-    for l in r.summary.levels.iter().filter(|_| extras.link.is_some()) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(t, "{:<22}{}", "bands", describe_band(l));
+    if extras.link.is_some() {
+        bands(&mut t, &r.summary);
     }
     t += &asked(r, extras);
     t.trim_start_matches('\n').to_owned()
@@ -164,6 +161,16 @@ pub fn captures(runs: &[(&str, &PassiveResult)]) -> String {
     line(CAPTURE_COLUMNS);
     runs.iter().for_each(|(label, r)| line(capture_row(label, r).each_ref().map(String::as_str)));
     t
+}
+
+fn bands(t: &mut String, s: &PassiveSummary) {
+    // Writing to a string cannot fail.
+    for l in &s.levels {
+        let _ = writeln!(t, "{:<22}{}", "bands", describe_band(l));
+    }
+    if let Some(queue) = &s.queue {
+        let _ = writeln!(t, "{:<22}{queue}", "queue");
+    }
 }
 
 /// Describes a band.

@@ -3,6 +3,7 @@
 use super::LogVersion;
 use super::write::{LogOutput, LogWriter, WriteError, WrittenLog};
 use crate::platform;
+use jitlat_core::evidence::KnownPackets;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session};
 use std::fs::{self, File, OpenOptions};
@@ -20,11 +21,27 @@ pub enum Naming {
 }
 
 impl Naming {
-    fn file(&self) -> Result<(PathBuf, UnusedFileGuard), CreateError> {
+    /// Creates the file. If `part` is true, its name ends with `.part` until it is complete.
+    fn file(&self, part: bool) -> Result<CreatedFile, CreateError> {
         match self {
-            Naming::Given(path) => exclusive(path),
-            Naming::Random(dir) => random(dir, ""),
+            Naming::Given(path) => exclusive(path, part),
+            Naming::Random(dir) => random(dir, "", part),
         }
+    }
+}
+
+/// A new file.
+struct CreatedFile {
+    path: PathBuf,
+    /// Name that the file gets when it is complete; `None` if it has it from the beginning.
+    published: Option<PathBuf>,
+    output: UnusedFileGuard,
+}
+
+impl CreatedFile {
+    fn log(self, writer: impl FnOnce(UnusedFileGuard) -> LogWriter<UnusedFileGuard>) -> LogFile {
+        let CreatedFile { path, published, output } = self;
+        LogFile { path, published, is_whole: false, writer: writer(output) }
     }
 }
 
@@ -40,6 +57,11 @@ pub enum RowKind {
 }
 
 impl RowKind {
+    /// True if the log does not mark its end, so that only its name shows whether it is complete.
+    fn is_unmarked(self) -> bool {
+        matches!(self, RowKind::OneWay(version) if !version.has_all_facts())
+    }
+
     fn writer(self, output: UnusedFileGuard) -> LogWriter<UnusedFileGuard> {
         match self {
             RowKind::OneWay(version) => LogWriter::new(output, version),
@@ -78,12 +100,28 @@ pub enum CreateError {
 /// is sent. The file is removed if this value is dropped before [`LogFile::begin`].
 #[derive(Debug)]
 pub struct LogFile {
+    /// Current path.
     path: PathBuf,
+    /// Path that the log gets when it is complete; `None` if it has it from the beginning.
+    published: Option<PathBuf>,
+    /// True if the log contains everything about its test.
+    is_whole: bool,
     writer: LogWriter<UnusedFileGuard>,
+}
+
+/// Suffix of a log of version 1 or 2 until it is complete.
+const PART: &str = ".part";
+
+/// True if `path` is the name of a log of version 1 or 2 whose test is running or did not end.
+pub fn is_part(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(PART.as_bytes())
 }
 
 /// Suffix of the temporary file with the final form of a log, which replaces the log.
 const FINAL: &str = ".final";
+
+/// Suffix of the temporary file with the final header of a log. Its successor, which has another suffix, may exist.
+const HEADER: &str = ".header";
 
 /// Name of standard output.
 pub const STDOUT: &str = "-";
@@ -101,8 +139,7 @@ impl LogFile {
     /// # Errors
     /// [`CreateError`], most often because the name is in use.
     pub fn create(naming: &Naming, version: LogVersion) -> Result<LogFile, CreateError> {
-        let (path, output) = naming.file()?;
-        Ok(LogFile { path, writer: LogWriter::new(output, version) })
+        LogFile::create_for(naming, RowKind::OneWay(version))
     }
 
     /// Creates the file for rows of any kind.
@@ -110,8 +147,7 @@ impl LogFile {
     /// # Errors
     /// Same as [`LogFile::create`].
     pub fn create_for(naming: &Naming, rows: RowKind) -> Result<LogFile, CreateError> {
-        let (path, output) = naming.file()?;
-        Ok(LogFile { path, writer: rows.writer(output) })
+        Ok(naming.file(rows.is_unmarked())?.log(|output| rows.writer(output)))
     }
 
     /// Creates a file of version 3, for records with up to four timestamps.
@@ -152,32 +188,39 @@ impl LogFile {
         // Another process may create a name between the calls; a new random name is then tried.
         const ATTEMPTS: usize = 16;
         let Some((first, others)) = endings.split_first() else { return Ok(Vec::new()) };
+        let part = rows.is_unmarked();
         let mut attempt = 0;
         let all = loop {
             let (one, base) = match naming {
-                Naming::Given(base) => (exclusive(&suffixed(base, first))?, base.clone()),
+                Naming::Given(base) => (exclusive(&suffixed(base, first), part)?, base.clone()),
                 Naming::Random(dir) => {
-                    let one = random(dir, first)?;
+                    let one = random(dir, first, part)?;
+                    let path = one.published.as_ref().unwrap_or(&one.path);
                     // The file's own name is ASCII, that of its folder may not be.
-                    let name = one.0.file_name().unwrap_or_default().to_string_lossy();
-                    let base = one.0.with_file_name(name.strip_suffix(first).unwrap_or(&name));
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    let base = path.with_file_name(name.strip_suffix(first).unwrap_or(&name));
                     (one, base)
                 }
             };
             attempt += 1;
             let rest: Result<Vec<_>, _> =
-                others.iter().map(|ending| exclusive(&suffixed(&base, ending))).collect();
+                others.iter().map(|ending| exclusive(&suffixed(&base, ending), part)).collect();
             match rest {
                 Ok(rest) => break std::iter::once(one).chain(rest),
                 Err(CreateError::Exists(_)) if matches!(naming, Naming::Random(_)) && attempt < ATTEMPTS => {}
                 Err(e) => return Err(e),
             }
         };
-        Ok(all.map(|(path, output)| LogFile { path, writer: rows.writer(output) }).collect())
+        Ok(all.map(|file| file.log(|output| rows.writer(output))).collect())
     }
 
-    /// Name of the file.
+    /// Name that the file has when it is complete.
     pub fn path(&self) -> &Path {
+        self.published.as_deref().unwrap_or(&self.path)
+    }
+
+    /// Name that the file has now.
+    pub fn current_path(&self) -> &Path {
         &self.path
     }
 
@@ -197,8 +240,7 @@ impl LogFile {
     pub fn successor(&self) -> Result<LogFile, CreateError> {
         let mut name = self.path.clone().into_os_string();
         name.push(FINAL);
-        let (path, output) = exclusive(Path::new(&name))?;
-        Ok(LogFile { path, writer: self.writer.another(output) })
+        Ok(exclusive(Path::new(&name), false)?.log(|output| self.writer.another(output)))
     }
 
     /// True if the path still refers to this log. False if the file was removed, or another file has its name.
@@ -250,16 +292,21 @@ impl LogFile {
 
     /// See [`LogWriter::finish`].
     pub fn finish(&mut self, session: &Session) {
+        // The end lines of the log state the rest; here, only what the session says about the end of the test counts.
+        let ended = Session { version: LogVersion::V3.number(), ..session.clone() };
+        self.is_whole = KnownPackets::up_to(&ended, None, |_| 0).complete;
         self.writer.finish(session);
     }
 
-    /// Closes the log; returns the file's name and a description of its contents.
+    /// Closes the log; returns the file's name and a description of its contents. A log of version 1 or 2 gets its final
+    /// name if it is complete and no other file has that name.
     ///
     /// # Errors [`WriteError`] with the first failure; rows that could be written stay in the file. It is also an error
     /// if the path no longer refers to the log, because the rows are lost with the removed file.
     pub fn close(mut self) -> Result<(PathBuf, WrittenLog), WriteError> {
         let is_there = self.is_there();
         let better = self.writer.better_header().filter(|_| self.is_own());
+        let published = self.published.take().filter(|_| self.is_whole);
         let path = self.path;
         match self.writer.close().1 {
             Ok(WrittenLog { rows: lost, .. }) | Err(WriteError { rows: lost, .. }) if !is_there => {
@@ -267,7 +314,7 @@ impl LogFile {
                 Err(WriteError { path: Some(path), rows: 0, lost, source })
             }
             Ok(written) => match better.map(|(old, text)| change_header(&path, old, &text)).transpose() {
-                Ok(_) => Ok((path, written)),
+                Ok(_) => Ok((publish(path, published), written)),
                 Err(source) => Err(WriteError { path: Some(path), rows: written.rows, lost: 0, source }),
             },
             Err(e) => Err(WriteError { path: Some(path), ..e }),
@@ -309,9 +356,7 @@ impl Drop for UnusedFileGuard {
 /// Replaces the first `old` bytes of the log at `path` by `text`. A new file is written and renamed, so that the log is
 /// complete at every moment.
 fn change_header(path: &Path, old: u64, text: &str) -> io::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(FINAL);
-    let name = PathBuf::from(name);
+    let name = suffixed(path, HEADER);
     let mut rows = File::open(path)?;
     io::Seek::seek(&mut rows, io::SeekFrom::Start(old))?;
     let permissions = rows.metadata()?.permissions();
@@ -323,6 +368,18 @@ fn change_header(path: &Path, old: u64, text: &str) -> io::Result<()> {
         .and_then(|()| file.sync_data())
         .and_then(|()| fs::rename(&name, path));
     written.inspect_err(|_| drop(fs::remove_file(&name)))
+}
+
+/// Renames the log at `path` to its final name, unless a file has that name. Returns the name of the log.
+fn publish(path: PathBuf, published: Option<PathBuf>) -> PathBuf {
+    let Some(published) = published else { return path };
+    let renamed = match fs::hard_link(&path, &published) {
+        Ok(()) => fs::remove_file(&path),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(e),
+        // Not every file system has links.
+        Err(_) => fs::rename(&path, &published),
+    };
+    if renamed.is_ok() { published } else { path }
 }
 
 /// Describes the folder of `path` for a message.
@@ -339,31 +396,42 @@ fn suffixed(base: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-fn exclusive(path: &Path) -> Result<(PathBuf, UnusedFileGuard), CreateError> {
+fn exclusive(path: &Path, part: bool) -> Result<CreatedFile, CreateError> {
     let fail = |source| CreateError::Create { path: path.to_owned(), source };
+    let created = |file, unused| {
+        let output = UnusedFileGuard { file, unused };
+        CreatedFile { path: path.to_owned(), published: None, output }
+    };
     if path.as_os_str() == STDOUT {
-        let file = platform::stdout().map_err(fail)?;
-        return Ok((path.to_owned(), UnusedFileGuard { file, unused: None }));
+        return Ok(created(platform::stdout().map_err(fail)?, None));
+    }
+    if part {
+        let Err(e) = fs::symlink_metadata(path) else { return exclusive(path, false) };
+        if e.kind() != io::ErrorKind::NotFound {
+            return Err(fail(e));
+        }
+        let file = exclusive(&suffixed(path, PART), false)?;
+        return Ok(CreatedFile { published: Some(path.to_owned()), ..file });
     }
     match OpenOptions::new().write(true).create_new(true).open(path) {
-        Ok(file) => Ok((path.to_owned(), UnusedFileGuard { file, unused: Some(path.to_owned()) })),
+        Ok(file) => Ok(created(file, Some(path.to_owned()))),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
             let kind = fs::metadata(path).map(|m| m.file_type());
             if !kind.is_ok_and(platform::is_stream) {
                 return Err(CreateError::Exists(path.to_owned()));
             }
-            let file = OpenOptions::new().write(true).open(path).map_err(fail)?;
-            Ok((path.to_owned(), UnusedFileGuard { file, unused: None }))
+            Ok(created(OpenOptions::new().write(true).open(path).map_err(fail)?, None))
         }
         Err(e) => Err(fail(e)),
     }
 }
 
-fn random(dir: &Path, suffix: &str) -> Result<(PathBuf, UnusedFileGuard), CreateError> {
+fn random(dir: &Path, suffix: &str, part: bool) -> Result<CreatedFile, CreateError> {
+    let ending = if part { format!("{suffix}{PART}") } else { suffix.to_owned() };
     // The error names a random file, which does not exist.
     let fail = |e: io::Error| CreateError::Folder { path: dir.to_owned(), source: e.kind().into() };
     let mut builder = tempfile::Builder::new();
-    builder.prefix("jitlat.").suffix(suffix).rand_bytes(6);
+    builder.prefix("jitlat.").suffix(&ending).rand_bytes(6);
     if let Some(permissions) = platform::of_a_new_file() {
         builder.permissions(permissions);
     }
@@ -374,7 +442,9 @@ fn random(dir: &Path, suffix: &str) -> Result<(PathBuf, UnusedFileGuard), Create
     } else {
         path
     };
-    Ok((path.clone(), UnusedFileGuard { file, unused: Some(path) }))
+    let published = part.then(|| path.with_extension(""));
+    let output = UnusedFileGuard { file, unused: Some(path.clone()) };
+    Ok(CreatedFile { path, published, output })
 }
 
 #[cfg(test)]

@@ -303,6 +303,11 @@ impl LogHeader {
 }
 
 impl LogHeader {
+    /// True if each of the classic lines was found.
+    pub(super) fn is_whole(&self) -> bool {
+        self.seen.iter().all(|seen| *seen)
+    }
+
     /// True if the stated ending is the actual one, rather than an expectation written at the start. If a log states
     /// its ending before the rows, the ending only counts if the closing lines contain facts that are known only after
     /// a test.
@@ -618,8 +623,12 @@ pub(super) fn header_text(
     let reverse = session.direction_known && session.spec.direction() == Direction::Down;
     for Fact { key, values } in &all[..shown] {
         for value in values {
-            let value =
-                if version.has_clock_error() && reverse && key == "command" { "SEND_ME" } else { value };
+            let value = match key.as_str() {
+                "command" if version.has_clock_error() && reverse => "SEND_ME",
+                // Logs of these versions state nothing else about what was sent: rows less than this are losses.
+                "npkts" if !version.has_all_facts() => &session.packets().to_string(),
+                _ => value,
+            };
             out += &format!("# {key} {value}\n");
         }
     }

@@ -2,7 +2,7 @@
 //! nothing. If the records are completed at the end (by the sender's stamps), a final log replaces the one that was
 //! written during the test.
 
-use super::file::{LogFile, STDOUT};
+use super::file::{LogFile, STDOUT, is_part};
 use super::write::WriteError;
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::session::Ending;
@@ -209,8 +209,14 @@ impl Journal {
         } else {
             self.log.finish(session);
         }
+        let current = self.log.current_path().to_owned();
         // Close the log first: once it is replaced, its name refers to another file.
         let closed = self.log.close().map_err(|e| WriteError { lost: e.lost.max(self.unwritten), ..e });
+        // A log of version 1 or 2 whose test did not end keeps its preliminary name.
+        let public = path;
+        let path =
+            closed.as_ref().map_or_else(|_| current.strip_prefix(".").unwrap_or(&current), |(path, _)| path);
+        let path = path.strip_prefix(".").unwrap_or(path).to_owned();
         let replaced = self.successor.map(|mut log| {
             log.finish(session);
             if is_there || !path.exists() {
@@ -219,6 +225,13 @@ impl Journal {
             log.close().map(|(path, _)| path)
         });
         let mut troubles = self.troubles;
+        if path != public && is_part(&path) && closed.is_ok() {
+            let (public, part) = (public.display(), path.display());
+            troubles.push(format!(
+                "the log is {part}, not {public}: the test did not end as agreed, so rows may be missing, or another file \
+                 has that name"
+            ));
+        }
         let (log, broken) = match (closed, replaced) {
             (_, Some(Ok(whole))) => {
                 if whole != path {
@@ -249,6 +262,85 @@ mod tests {
     use crate::log::{LogReader, LogVersion, Naming};
     use jitlat_core::analysis::analyze;
     use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport, WallTime};
+
+    fn spec_of(packets: u64) -> TestSpec {
+        let period = Span::millis(20);
+        TestSpec::new(Direction::Down, Transport::Udp, packets, 80, period, Schedule::Periodic).unwrap()
+    }
+
+    /// Files in `folder`, with their contents.
+    fn files(folder: &std::path::Path) -> Vec<(String, String)> {
+        let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+        let mut files: Vec<_> = entries
+            .map(|e| (e.file_name().into_string().unwrap(), std::fs::read_to_string(e.path()).unwrap()))
+            .collect();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn a_log_of_an_old_version_gets_its_name_when_it_is_whole() {
+        for version in [LogVersion::V1, LogVersion::V2] {
+            for (ending, sent, name, npkts) in [
+                (Ending::Complete, Some(400), "old.log", 400),
+                (Ending::Interrupted, Some(60), "old.log", 60),
+                (Ending::Interrupted, None, "old.log.part", 400),
+                (Ending::PeerLost, Some(60), "old.log.part", 60),
+            ] {
+                let folder = tempfile::tempdir().unwrap();
+                let path = folder.path().join("old.log");
+                let mut journals =
+                    Journals::new([LogFile::create(&Naming::Given(path.clone()), version).unwrap()]);
+                let session = Session::new(spec_of(400));
+                journals.event(&Event::Started(std::slice::from_ref(&session)));
+                let start = 1_763_697_001_000_000_000;
+                let records: Vec<PacketRecord> = (0..50)
+                    .map(|seq| PacketRecord::one_way(seq, WallTime(start), WallTime(start + seq)))
+                    .collect();
+                journals.event(&Event::Arrived { stream: 0, records: &records });
+                let running = files(folder.path());
+                assert_eq!(running.len(), 1);
+                assert_eq!(running[0].0, "old.log.part");
+                assert_eq!(running[0].1.lines().filter(|l| !l.starts_with('#')).count(), 50);
+                journals.event(&Event::Records { stream: 0, records: &records, tcp: &[] });
+                journals.event(&Event::Finished(&[Session { ending, sent, ..session }]));
+                let closed = journals.close().pop().unwrap();
+                let ended = files(folder.path());
+                assert_eq!(ended.len(), 1, "{ending:?}: {ended:?}");
+                assert_eq!(ended[0].0, name, "{ending:?} {version:?}");
+                assert!(ended[0].1.contains(&format!("# npkts {npkts}\n")), "{ending:?} {version:?}");
+                assert_eq!(closed.log, Some(folder.path().join(name)));
+                assert_eq!(
+                    closed.troubles.len(),
+                    usize::from(name.ends_with(".part")),
+                    "{:?}",
+                    closed.troubles
+                );
+                assert_eq!(closed.broken, None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_that_was_taken_during_the_test_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old.log");
+        let log = LogFile::create(&Naming::Given(path.clone()), LogVersion::V1).unwrap();
+        let mut journals = Journals::new([log]);
+        let session = Session::new(spec_of(1));
+        journals.event(&Event::Started(std::slice::from_ref(&session)));
+        std::fs::write(&path, "precious").unwrap();
+        let record = PacketRecord::one_way(0, WallTime(1), WallTime(2));
+        journals.event(&Event::Records { stream: 0, records: &[record], tcp: &[] });
+        journals.event(&Event::Finished(&[Session { ending: Ending::Complete, sent: Some(1), ..session }]));
+        let closed = journals.close().pop().unwrap();
+        assert_eq!(closed.log, Some(folder.path().join("old.log.part")));
+        assert!(closed.troubles[0].contains("another file has that name"), "{:?}", closed.troubles);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+        // The name of a part is protected as well.
+        std::fs::remove_file(&path).unwrap();
+        assert!(LogFile::create(&Naming::Given(path), LogVersion::V1).is_err());
+    }
 
     /// The program is killed after the disk was too slow for some packets.
     #[test]

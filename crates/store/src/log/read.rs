@@ -1,6 +1,7 @@
 //! [`LogReader`]: reads a log of any version as a [`Session`] and a stream of records.
 
 use super::exact::{LogRow, RowText};
+use super::file::is_part;
 use super::header::LogHeader;
 use super::row::{self, PADDING, Scanner};
 use super::unrecorded::Unrecorded;
@@ -20,6 +21,9 @@ const RECORDS_PER_BATCH: usize = 512;
 const MAX_HEADER_LINES: u64 = 10_000;
 /// Number of bytes at the end of a file that are searched for closing lines.
 const TAIL_BYTES: u64 = 64 * 1024;
+/// Number of packets without a row at the end of a cut log of version 1 or 2 up to which the analysis says nothing about
+/// them.
+const MOST_ROWLESS_UNSAID: u64 = 10;
 /// Start of a line that stands for rows that were not written. The number of rows follows.
 pub(super) const UNRECORDED: &str = "# unrecorded ";
 /// Maximum number of warnings of one kind that are listed individually.
@@ -115,6 +119,8 @@ pub struct LogReader {
     pub(super) header: LogHeader,
     scanner: Scanner,
     session: Session,
+    /// True if the name of the log is that of a test which is running or did not end.
+    is_part: bool,
     /// True if the closing lines have already been parsed.
     tail_known: bool,
     /// True while closing lines are read: some of them change facts of the header.
@@ -160,6 +166,7 @@ impl LogReader {
         }
         let tail = if size.is_file() { file.try_clone().ok().map(|f| (f, size.len())) } else { None };
         let mut log = LogReader::from_reader(&name, Box::new(file))?;
+        log.is_part = is_part(path);
         if let Some((file, size)) = tail {
             log.parse_end_of_file(&file, size);
         }
@@ -184,6 +191,7 @@ impl LogReader {
             header: LogHeader::new(),
             scanner: Scanner::default(),
             session: Session::new(jitlat_core::TestSpec::default()),
+            is_part: false,
             tail_known: false,
             after_rows: false,
             first_unreadable: None,
@@ -674,6 +682,14 @@ impl LogReader {
                 "the log is truncated in line {}: that line is lost, and perhaps more",
                 self.line
             ));
+            let rowless = self.unrecorded.after_last();
+            if !self.session.has_end_lines() && !self.is_part && (1..=MOST_ROWLESS_UNSAID).contains(&rowless)
+            {
+                warnings.push(format!(
+                    "no rows for the last {}: lost, or the file was cut",
+                    count(rowless, "packet")
+                ));
+            }
         } else if self.session.has_end_lines() && self.header.rows.is_none() {
             self.reading.truncated = true;
             warnings.push(
@@ -684,7 +700,17 @@ impl LogReader {
         // Rows that are missing according to their numbering are not missing at the end.
         let within = self.skipped.max(self.reading.unreadable);
         let all_there = self.header.rows.is_none_or(|n| n <= self.reading.rows.saturating_add(within));
-        self.session.truncated = self.reading.truncated || !all_there;
+        self.session.truncated = match self.session.has_end_lines() {
+            true => self.reading.truncated || !all_there,
+            // A log of version 1 or 2 has its final name if it is whole, unless even its header is cut.
+            false => self.is_part || (self.reading.rows == 0 && !self.header.is_whole()),
+        };
+        if self.is_part && !self.session.has_end_lines() {
+            warnings.push(
+                "the name of the log ends with .part: its test is running or did not end, so rows may be missing at the end"
+                    .to_owned(),
+            );
+        }
         let proven = self.header.rows.is_some_and(|n| n == self.reading.rows.saturating_add(self.skipped));
         self.session.unrecorded = self.unrecorded.finish(proven);
         warnings.append(&mut self.reading.warnings);

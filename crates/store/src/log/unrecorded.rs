@@ -34,6 +34,11 @@ impl Unrecorded {
         self.missing = Some(certain || self.missing == Some(true));
     }
 
+    /// Returns the number of packets after the highest sequence number so far.
+    pub(super) fn after_last(&self) -> u64 {
+        self.end.saturating_sub(self.next)
+    }
+
     /// Accepts the next row.
     #[inline]
     pub(super) fn row(&mut self, record: &PacketRecord) {

@@ -113,7 +113,8 @@ pub struct LogWriter<W: LogOutput> {
     written_facts: Vec<Fact>,
     /// Header as it was written.
     header: String,
-    /// Header of a version 2 log that contains the clock estimates, which are only known at the end.
+    /// Header of a version 1 or 2 log with the number of packets sent and the clock estimates, which are only known at the
+    /// end.
     better_header: Option<String>,
     /// Times of the first and the last row on the client's clock; `None` before the first row.
     stream: Option<(WallTime, WallTime)>,
@@ -273,7 +274,7 @@ impl<W: LogOutput> LogWriter<W> {
             let text = header::trailer_text(self.rows, &self.written_facts, &now);
             self.buf.extend_from_slice(text.as_bytes());
         }
-        if self.version.has_clock_error() {
+        if !self.version.has_all_facts() {
             let stream = self.stream.map(|(a, b)| (a.min(b), a.max(b)));
             let text = header::header_text(session, self.version, self.layout, stream);
             self.better_header = (text != self.header).then_some(text);
@@ -291,7 +292,7 @@ impl<W: LogOutput> LogWriter<W> {
         }
     }
 
-    /// For a finished version 2 log, returns the length of its header in bytes and the text that should replace it;
+    /// For a finished version 1 or 2 log, returns the length of its header in bytes and the text that should replace it;
     /// otherwise `None`.
     pub fn better_header(&mut self) -> Option<(u64, String)> {
         Some((self.header.len() as u64, self.better_header.take()?))

@@ -157,3 +157,37 @@ fn of_steps_that_are_no_cells_there_are_their_rate_and_what_they_leave() {
     assert!((f.slope_ns - 1e6).abs() < 1e-3 && (f.residual_ns - 1e3).abs() < 1e-3, "{f:?}");
     assert!((f.series_rate - 320e3).abs() < 1e-3, "320 bits a millisecond: {f:?}");
 }
+
+/// Round trips over steps of 4.14 ms with this overhead, of these sizes, with errors of up to ±`error` ns.
+fn measured(sizes: impl Iterator<Item = u64>, overhead: u64, error: f64) -> Vec<(u64, f64)> {
+    let mut state = 12_345u64;
+    let mut unit = || {
+        state = state * 48_271 % 2_147_483_647;
+        state as f64 / 2_147_483_647.0
+    };
+    let rtt = |l: u64| 7.5e6 + 4_140_625.0 * (l + overhead).div_ceil(48) as f64;
+    sizes.map(|l| (l, rtt(l) + error * (2.0 * unit() - 1.0))).collect()
+}
+
+#[test]
+fn the_true_overhead_is_found_or_named_among_those_that_fit() {
+    for overhead in [20, 12, 24, 0, 47] {
+        for error in [0.0, 100_000.0, 600_000.0] {
+            let found = |sizes: &mut dyn Iterator<Item = u64>| {
+                fit(&measured(sizes, overhead, error), 28).unwrap().overheads
+            };
+            assert_eq!(found(&mut (60..204)), [overhead], "every size, error {error}");
+            let fours = found(&mut (60..444).step_by(4));
+            assert!(fours.contains(&overhead) && fours.len() == 4, "{overhead} in {fours:?}, error {error}");
+            let eights = found(&mut (60..700).step_by(8));
+            assert!(
+                eights.contains(&overhead) && eights.len() == 8,
+                "{overhead} in {eights:?}, error {error}"
+            );
+        }
+        let four_sizes = fit(&measured([68, 368, 668, 1268].into_iter(), overhead, 30_000.0), 28).unwrap();
+        if four_sizes.steps.is_some() {
+            assert!(four_sizes.overheads.contains(&overhead), "{overhead} in {:?}", four_sizes.overheads);
+        }
+    }
+}

@@ -69,9 +69,9 @@ impl Metric for Pdv {
             "pdv-mode",
             "jitter mode",
             ScalarUnit::Time,
-            ScalarGetter::Real(|s| Some(s.pdv().histogram.as_ref()?.mode)),
+            ScalarGetter::Real(|s| s.pdv().mode),
         )
-        .about("centre of the fullest bin of the histogram of PDV")
+        .about("mode of PDV: centre of the fullest bin, or half-sample mode if the median is in the same bin")
         .lower_is_better(),
     ];
 
@@ -146,9 +146,9 @@ impl Metric for Latency {
             "latency-mode",
             "latency mode",
             ScalarUnit::Time,
-            ScalarGetter::Real(|s| Some(s.latency().histogram.as_ref()?.mode)),
+            ScalarGetter::Real(|s| s.latency().mode),
         )
-        .about("centre of the fullest bin of the histogram of raw delay")
+        .about("mode of raw delay: centre of the fullest bin, or half-sample mode if the median is in the same bin")
         .lower_is_better(),
         Scalar::new(
             "latency-densest",

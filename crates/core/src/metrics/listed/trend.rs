@@ -17,10 +17,10 @@ impl Metric for Slopes {
         Scalar::new(
             "slope",
             "slope of delay",
-            ScalarUnit::Ppm,
-            ScalarGetter::Real(|s| s.test()?.regression_send.map(|r| r.m * 1e6)),
+            ScalarUnit::Plain { decimals: 6 },
+            ScalarGetter::Real(|s| s.test()?.regression_send.map(|r| r.m)),
         )
-        .about("slope of delay over send time by least squares")
+        .about("slope of delay over send time by least squares, in seconds per second")
         .only(Applies::WHOLE),
         Scalar::new(
             "slope-r",
@@ -33,10 +33,10 @@ impl Metric for Slopes {
         Scalar::new(
             "slope-arrival",
             "slope over arrival",
-            ScalarUnit::Ppm,
-            ScalarGetter::Real(|s| s.test()?.regression_arrival.map(|r| r.m * 1e6)),
+            ScalarUnit::Plain { decimals: 6 },
+            ScalarGetter::Real(|s| s.test()?.regression_arrival.map(|r| r.m)),
         )
-        .about("slope of delay over arrival time: m of the burstiness plot")
+        .about("slope of delay over arrival time, in seconds per second: m of the burstiness plot")
         .only(Applies::WHOLE),
         Scalar::new(
             "slope-arrival-r",

@@ -8,8 +8,10 @@ use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use crate::figure::series::drawn;
 use jitlat_passive::BandSpacing;
 
-/// Maximum number of bands drawn as lines.
-const MAX_BAND_LINES: usize = 40;
+/// Numbers of bands that are marked: one mark shows no distance, and too many merge.
+const MARKED_BANDS: std::ops::RangeInclusive<usize> = 2..=40;
+/// Width of the margin for marks of bands beside the data, as a fraction of the time axis.
+const BAND_MARGIN: f64 = 0.03;
 
 /// Draws round trips over time, with their bands; `None` without pairs.
 pub(super) fn round_trips(run: &PassiveRun<'_>) -> Option<Figure> {
@@ -30,28 +32,38 @@ pub(super) fn round_trips(run: &PassiveRun<'_>) -> Option<Figure> {
                queued before a slow link; a sawtooth is TCP filling that queue; gaps are times when the \
                application sent nothing."
             .into();
-    // Bands that the link explains are more certain than others.
-    let bands = || levels.iter().filter(|l| !l.of_differences);
-    if let Some(level) = bands().find(|l| !l.explained.is_empty()).or_else(|| bands().next()) {
-        let q = level.spacing_ns;
-        let first = band_phase(trace, q, low);
-        let lines = ((high - first) / q + 0.25).floor().max(0.0) as usize + 1;
-        if lines <= MAX_BAND_LINES {
-            for k in 0..lines {
-                let y = first + q * k as f64;
-                let name = if k == 0 { format!("bands, {} apart", time(q)) } else { String::new() };
-                f.series.push(MarkSeries::new(
-                    name,
-                    Tone::Bound,
-                    Mark::Line { points: vec![(from, y), (to, y)], dashed: true },
-                ));
-            }
-        }
-    }
+    mark_bands(&mut f, run, (from, to), (low, high));
     f.notes.extend(levels.iter().map(band_note));
+    let queue = run.result.and_then(|r| r.summary.queue.as_ref());
+    f.notes.extend(queue.map(|queue| format!("Queue: {queue}.")));
     f.notes.extend(trace.left_out_note());
     f.series.push(MarkSeries::new("pairs", Tone::Data, mark));
     Some(f)
+}
+
+/// Marks the bands beside the data, because lines across would hide the dots on them: the widest bands on the left, the
+/// next ones on the right. Widens the time axis for the marks.
+fn mark_bands(f: &mut Figure, run: &PassiveRun<'_>, (from, to): (f64, f64), (low, high): (f64, f64)) {
+    let mut marked = Vec::new();
+    for level in run.levels.iter().filter(|l| !l.of_differences) {
+        let q = level.spacing_ns;
+        let first = band_phase(run.trace, q, low);
+        let count = ((high - first) / q + 0.25).floor().max(0.0) as usize + 1;
+        if MARKED_BANDS.contains(&count) {
+            marked.push((q, first, count));
+        }
+    }
+    let margin = (to - from).max(1.0) * BAND_MARGIN;
+    let sides = [("left", from - margin, from - 0.2 * margin), ("right", to + 0.2 * margin, to + margin)];
+    for (&(q, first, count), (side, start, end)) in marked.iter().zip(sides) {
+        for k in 0..count {
+            let y = first + q * k as f64;
+            let name = if k == 0 { format!("bands, {} apart ({side})", time(q)) } else { String::new() };
+            let line = Mark::Line { points: vec![(start, y), (end, y)], dashed: false };
+            f.series.push(MarkSeries::new(name, Tone::Bound, line));
+        }
+        (f.x.lo, f.x.hi) = (f.x.lo.min(start), f.x.hi.max(end));
+    }
 }
 
 pub(super) fn band_note(l: &BandSpacing) -> String {

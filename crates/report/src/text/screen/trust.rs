@@ -25,8 +25,9 @@ const SAID: [&str; 9] = [
 
 /// Codes of warnings that come first, because the figures do not cover the whole test, a firewall explains losses, or
 /// the figures are those of another class of service.
-const FIRST: [&str; 8] = [
+const FIRST: [&str; 9] = [
     "incomplete",
+    "tail_without_rows",
     "requests_prohibited",
     "log_not_stored",
     "schedule_stretched",
