@@ -36,7 +36,7 @@ use crate::load::TestLoad;
 use crate::session::{Ending, Session, SizeLimit};
 use crate::spec::{Direction, Schedule, Transport};
 use crate::time::WallTime;
-use crate::twoway::TwoWayFigures;
+use crate::twoway::{TwoWay, TwoWayFigures};
 use crate::units::{eng4, eng4_f64, full, full_f64};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -452,9 +452,16 @@ impl Summary {
         (!known.is_empty()).then(|| known.join(", "))
     }
 
-    /// Returns true if loss and reordering are observable; TCP hides both.
+    /// Returns true if loss and reordering are observable: TCP hides both, and requests to all hosts of a segment need no
+    /// answer.
     pub fn loss_observable(&self) -> bool {
-        self.header.proto != Transport::Tcp.number()
+        self.header.proto != Transport::Tcp.number() && self.expects_answers()
+    }
+
+    /// Returns true unless requests went to a broadcast address, which no host is obliged to answer.
+    pub fn expects_answers(&self) -> bool {
+        let broadcast = |remark: &String| remark == TwoWay::BROADCAST_REMARK;
+        !self.two_way.as_ref().is_some_and(|figures| figures.remarks.iter().any(broadcast))
     }
 
     /// Returns the best mean opinion score over the buffer sizes of the de-jitter curve; `None` if there is no curve.
