@@ -36,7 +36,7 @@ use crate::load::TestLoad;
 use crate::session::{Ending, Session, SizeLimit};
 use crate::spec::{Direction, Schedule, Transport};
 use crate::time::WallTime;
-use crate::twoway::{TwoWay, TwoWayFigures};
+use crate::twoway::TwoWayFigures;
 use crate::units::{eng4, eng4_f64, full, full_f64};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -460,8 +460,7 @@ impl Summary {
 
     /// Returns true unless requests went to a broadcast address, which no host is obliged to answer.
     pub fn expects_answers(&self) -> bool {
-        let broadcast = |remark: &String| remark == TwoWay::BROADCAST_REMARK;
-        !self.two_way.as_ref().is_some_and(|figures| figures.remarks.iter().any(broadcast))
+        self.two_way.as_ref().is_none_or(|figures| figures.expects_answers())
     }
 
     /// Returns the best mean opinion score over the buffer sizes of the de-jitter curve; `None` if there is no curve.

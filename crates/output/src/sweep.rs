@@ -150,7 +150,7 @@ fn section(sweep: &Contents, points: &[SweepPoint], laws: &[SizeLaw]) -> Section
     let packets = |p: &SweepPoint| {
         let kept = sweep.outcomes.iter().zip(&sweep.packets);
         let runs: Vec<&Samples> = kept.filter(|(o, _)| o.run.cell == p.cell).map(|(_, p)| p).collect();
-        CellPackets::new(p.cell, &runs)
+        CellPackets::new(p, &runs)
     };
     let packets: Vec<CellPackets> = points.iter().filter_map(packets).collect();
     let mut figures = of_sweep(&Sweep {

@@ -53,6 +53,16 @@ impl TwoWay {
     /// answers as losses.
     pub const BROADCAST_REMARK: &str = "requests to the broadcast address of the local segment: most hosts do not answer \
                                         them, so a missing answer is not a loss";
+
+    /// Returns true unless requests went to a broadcast address, which no host is obliged to answer.
+    pub fn expects_answers(&self) -> bool {
+        answers_expected(&self.remarks)
+    }
+}
+
+/// Returns true unless `remarks` of a test say that its requests went to a broadcast address.
+pub(super) fn answers_expected(remarks: &[String]) -> bool {
+    !remarks.iter().any(|remark| remark == TwoWay::BROADCAST_REMARK)
 }
 
 /// A change of the schedule after a stall of this host. Requests that became overdue are postponed rather than sent in
