@@ -423,7 +423,7 @@ fn lamp_in_wave_short_messages_is_answered_for_one_service() {
             seen.split_whitespace().skip_while(|w| *w != "packets").nth(1).unwrap().parse().unwrap();
         assert!(packets < 30, "{seen}");
         // Another service, and LaMP without WSMP, are not answered.
-        for other in ["--lamp-wsmp", "--lamp-wsmp 0x1235", "--ethernet"] {
+        for other in ["--lamp-wsmp 0x7f", "--lamp-wsmp 0x1235", "--ethernet"] {
             let refused = run(&format!("{other} --timeout 200ms -n 3"));
             assert_ne!(refused.code(), 0, "{other}: {refused:?}");
         }

@@ -65,10 +65,9 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             "PSID",
             "Send LaMP in wave short messages (WSMP) of this service, without IP and UDP\n\nIEEE 1609.3 version 3, \
              type 0x88DC, as vehicles do over 802.11p, to a host on the same link that runs serve --lamp-wsmp and is \
-             found by its IP address. PSID is a number, 0x7f without a value.",
+             found by its IP address. PSID is a number, for example 0x7f, which is for tests.",
             parses_as::<Psid>,
-        )
-        .bare("0x7f"),
+        ),
         Argument::switch(
             "broadcast",
             "Send only requests, to a broadcast address of the local segment\n\nFor example 10.0.0.255. \
