@@ -47,7 +47,7 @@ pub struct CompareArgs {
     /// Column to compare the others with (default: the first)
     #[arg(long, value_name = "COLUMN")]
     pub baseline: Option<String>,
-    /// Show means and intervals over a numeric key (tag:distance) instead of comparing
+    /// Show means over a numeric key (tag:distance) instead of comparing
     ///
     /// Runs with the same number are combined: one curve, or one for each --group-by.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["rows", "baseline", "basis", "statistic", "margin", "loss_margin", "seed", "fail_if"])]

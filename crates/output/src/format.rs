@@ -75,7 +75,7 @@ impl Output {
     }
 }
 
-/// Where an output is written, and how its figures are drawn. It can be used as its path.
+/// Destination of an output, and the formats of its figures. It can be used as its path.
 #[derive(Clone, Copy, Debug)]
 pub struct OutputPlace<'a> {
     /// File or folder.

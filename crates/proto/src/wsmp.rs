@@ -1,7 +1,7 @@
 //! WSMP version 3 (IEEE 1609.3): the header of a wave short message, which vehicles send over 802.11p without IP.
 //!
 //! Only messages for one service are read: networking without routing, any extensions, no extension of the transport
-//! header. Everything else, and every length that does not fit, is no message.
+//! header. Everything else is rejected, and so is every length that does not fit.
 //!
 //! ```
 //! use jitlat_proto::wsmp::{self, Psid};
@@ -94,7 +94,7 @@ impl FromStr for Psid {
         };
         let psid = number.ok().and_then(Psid::new);
         let psid =
-            psid.ok_or_else(|| format!("'{text}' is no PSID: give a number up to {:#x}", Psid::MAX))?;
+            psid.ok_or_else(|| format!("'{text}' is not a PSID: give a number up to {:#x}", Psid::MAX))?;
         if SIGNED.contains(&psid.0) {
             return Err(format!(
                 "messages of PSID {psid} are signed, and LaMP is not: use another, for example {}",
@@ -214,9 +214,9 @@ mod tests {
         for (text, why) in [
             ("0x20", "signed"),
             ("130", "signed"),
-            ("0x10204080", "no PSID"),
-            ("x", "no PSID"),
-            ("", "no PSID"),
+            ("0x10204080", "not a PSID"),
+            ("x", "not a PSID"),
+            ("", "not a PSID"),
         ] {
             assert!(read(text).unwrap_err().contains(why), "{text}");
         }

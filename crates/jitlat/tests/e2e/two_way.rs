@@ -434,6 +434,8 @@ fn lamp_in_wave_short_messages_is_answered_for_one_service() {
             ("--lamp-wsmp 5 --raw", "--raw"),
             ("--lamp-wsmp 5 --ethernet", "--ethernet"),
             ("--lamp-wsmp 5 --broadcast", "--lamp-wsmp"),
+            ("--lamp-wsmp 5 -D EF", "leave out -D"),
+            ("--ethernet -D EF", "leave out -D"),
         ] {
             run(arguments).refused(&[why]);
         }

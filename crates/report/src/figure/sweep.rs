@@ -119,6 +119,10 @@ fn of_loads(sweep: &Sweep<'_>) -> Vec<Figure> {
         Some(Figure {
             id: format!("{IPDV}-{}", load.text),
             title: format!("{}: load {}", figure.title, load.text),
+            subtitle: match figure.series.len() {
+                1 => figure.subtitle,
+                n => format!("{n} combinations"),
+            },
             ..figure
         })
     };
@@ -537,6 +541,7 @@ mod tests {
             ]
         );
         for (graph, cells) in graphs.iter().zip([[0, 1], [2, 3]]) {
+            assert_eq!(graph.subtitle, "2 combinations");
             let names: Vec<&str> = graph.series.iter().map(|s| s.name.as_str()).collect();
             assert_eq!(names, ["BE (n = 78)", "EF (n = 78)"], "the packets of both runs");
             for (class, cell) in ["BE", "EF"].iter().zip(cells) {

@@ -315,6 +315,11 @@ impl PingClient for LampClient {
             let why = "--mode unidir has no answers to wait for: leave out --wait";
             return Err(Error::Settings(why.to_owned()));
         }
+        if self.link.is_some() && test.link.marking.dscp.value() != 0 {
+            let why =
+                "a DSCP is part of an IP header, and --ethernet and --lamp-wsmp send none: leave out -D";
+            return Err(Error::Settings(why.to_owned()));
+        }
         let options = LampOptions {
             id: test.id,
             mode: self.mode,
