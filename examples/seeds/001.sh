@@ -32,7 +32,7 @@ ping) columns 1tcp '' 'EF: mean -0.07 us, std dev 89 us idle, 9 to 32 us under 2
 tcpmon) columns '1tcp 20tcp' '' '1 TCP: EF std dev 266 us, IQR 93 us; BE 2778 us, 413 us; scavenger 240 us, 84 us. 20 TCP: EF 327 us, 114 us; BE 12816 us, 354 us; scavenger 299 us, 102 us' \
     "$model; as there, EF and scavenger keep their IQR, and BE has the tails (std dev) of its load" ;;
 graphs) columns '1tcp 20tcp' '1-compare-ipdv-cdf 2-compare-ipdv-cdf' 'a curve for each class, for each load: BE flatter than EF and scavenger' "$model" ;;
-routes) echo 'jitlat path HOST -D EF: routers, DSCP where it is rewritten, MPLS labels (as root)'
+routes) echo 'jitlat path HOST --classes BE,EF,CS1: routers of each class, DSCP where it is rewritten, MPLS labels (as root)'
     echo 'in the document: 12 routers in 70 ms; TOS=0 from hop 7 or 11 on; labels from hop 5'
     echo 'why it differs: that path is not here; docs/guide/path.md has one through namespaces' ;;
 *) echo "no table $table: give ping, tcpmon, graphs or routes" >&2; exit 2 ;;

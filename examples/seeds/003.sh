@@ -2,20 +2,23 @@
 # Reproduces a figure of document 003 (A Flexible, Protocol-agnostic Latency Measurement Platform, VTC2019-Fall):
 #
 #   examples/seeds/003.sh FIGURE [DIR]     FIGURE is 1 … 6 as in the document
+#   examples/seeds/003.sh LAYER            what is below LaMP: raw, ethernet or wsmp, between two network namespaces (as root)
 #
 # draws into DIR (default: figures), and prints what the document shows and the reason for differences. Figures 2, 3 and 5 are of simulated links
 # (003/simulate.py, Python 3.10); 4 and 6 are measured now, towards HOST, a host with `jitlat serve`, or if none is given towards this one.
 # JITLAT names the binary (default: jitlat); PACKETS and REPETITIONS make 4 and 6 shorter than in the document.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-figure=${1:?which figure: 1 … 6}
+figure=${1:?which figure: 1 … 6, or raw, ethernet, wsmp}
 dir=${2:-figures}
 jitlat=${JITLAT:-jitlat}
 packets=${PACKETS:-600}
 work=$(mktemp -d)
 server=
+near=lamp-$$-near far=lamp-$$-far
 clean() {
     if [ -n "$server" ]; then kill "$server" && wait "$server" || true; fi
+    for name in $near $far; do ip netns delete $name 2>/dev/null || true; done
     rm -rf "$work"
 }
 trap clean EXIT
@@ -54,6 +57,20 @@ sweep() {
     echo "drawn: $dir/sweep-latency-mean.svg"
 }
 
+# layer SERVER CLIENT: LaMP without the host's own IP and UDP, over a cable between two network namespaces
+layer() {
+    ip netns add $near
+    ip netns add $far
+    ip -n $near link add path type veth peer name path netns $far
+    ip -n $near address add 10.9.0.1/24 dev path
+    ip -n $far address add 10.9.0.2/24 dev path
+    for name in $near $far; do ip -n $name link set path up; done
+    ip netns exec $far "$jitlat" serve --bind 10.9.0.2 --only lamp $1 >"$work/serve" 2>&1 &
+    server=$!
+    for _ in 1 2 3 4 5 6 7 8 9 10; do grep -qs 'LaMP' "$work/serve" && break; sleep 0.3; done
+    ip netns exec $near "$jitlat" ping 10.9.0.2 --proto lamp $2 -n 50 -p 5ms -v -o "$work/log"
+}
+
 printed='curves; no values are printed'
 simulated='simulated links with the nominal rates, not the hardware of the authors'
 
@@ -73,5 +90,8 @@ case $figure in
 6) sweep "$printed: ping below LaTe; with kernel stamps (KRT) less than user to user; TWAMP as LaTe with KRT; 95 % over 20 tests" \
     'a wired path, faster than 802.11p at 3 Mbit/s' \
     --proto icmp,lamp:user,lamp:krt,twamp -l 1000 -p 100ms --repetitions "${REPETITIONS:-20}" ;;
-*) echo "no figure $figure: give 1 to 6" >&2; exit 2 ;;
+raw) layer '--lamp-raw path' --raw ;;
+ethernet) layer '--lamp-ethernet path' --ethernet ;;
+wsmp) layer '--lamp-wsmp path,0x1d' '--lamp-wsmp 0x1d' ;;
+*) echo "no figure or layer $figure: give 1 to 6, raw, ethernet or wsmp" >&2; exit 2 ;;
 esac

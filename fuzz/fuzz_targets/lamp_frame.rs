@@ -1,12 +1,13 @@
 #![no_main]
-// Aims at: crates/net/src/lamp_frame.rs crates/proto/src/lamp/server.rs
+// Aims at: crates/net/src/lamp_frame.rs crates/proto/src/lamp/server.rs crates/proto/src/wsmp.rs
 // Longest input: 8192
 
 use jitlat_core::{Span, SteadyTime, WallTime};
-use jitlat_net::lamp_frame::{address_of, fill, is_unicast, parse};
+use jitlat_net::lamp_frame::{LampLink, address_of, fill, is_unicast, parse};
 use jitlat_proto::lamp::{LampReaction, Server, ServerRules};
 use jitlat_proto::machine::Tick;
 use jitlat_proto::twoway::RequestArrival;
+use jitlat_proto::wsmp::Psid;
 use std::net::IpAddr;
 
 /// Length of an Ethernet header in bytes.
@@ -22,14 +23,17 @@ libfuzzer_sys::fuzz_target!(|frames: Vec<(u16, Vec<u8>)>| {
         steady = steady + Span::millis((*wait).into());
         let now = Tick { wall: WallTime(1_000_000_000 + steady.0), steady };
         balance = (balance.0 + 1, balance.1 + bytes.len() as i64);
-        if let Some(frame) = parse(bytes) {
-            fill(&mut again, frame.source, frame.destination, frame.packet);
-            assert_eq!(again, bytes[..HEADER + frame.packet.len()]);
+        for link in [LampLink::Ethernet, LampLink::Wsmp(Psid::TESTING)] {
+            let Some(frame) = parse(link, bytes) else { continue };
+            fill(link, &mut again, frame.source, frame.destination, frame.packet);
+            let length = HEADER + link.overhead(frame.packet.len()) + frame.packet.len();
+            // Extensions of WSMP and bytes after the packet in its message are not written again.
+            assert!(again.len() == length && (link != LampLink::Ethernet || again == bytes[..length]));
             again.resize(again.len() + 46, 0);
-            let padded = parse(&again).expect("padding is no part of the packet");
+            let padded = parse(link, &again).expect("padding is no part of the packet");
             assert_eq!((padded.source, padded.packet), (frame.source, frame.packet));
 
-            let from = address_of(frame.source);
+            let from = address_of(link, frame.source);
             let IpAddr::V6(ip) = from.ip() else { panic!("not link-local") };
             let o = ip.octets();
             assert!(ip.is_unicast_link_local());
@@ -45,8 +49,8 @@ libfuzzer_sys::fuzz_target!(|frames: Vec<(u16, Vec<u8>)>| {
                 );
             }
             if !out.is_empty() {
-                fill(&mut again, frame.destination, frame.source, &out);
-                assert!(parse(&again).is_some_and(|answer| answer.packet == out));
+                fill(link, &mut again, frame.destination, frame.source, &out);
+                assert!(parse(link, &again).is_some_and(|answer| answer.packet == out));
                 balance = (balance.0 - 1, balance.1 - again.len() as i64);
             }
         }

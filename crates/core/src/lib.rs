@@ -34,7 +34,7 @@
 //! * [`comparable`] – [`Comparable`](comparable::Comparable): the part of a test that is stored for later
 //!   comparisons
 //! * [`twoway`] – two-way records viewed as one-way ones
-//! * [`path`] – the routers between two hosts
+//! * [`path`] – the routers between two hosts; [`class_paths`] – those of several traffic classes
 //! * [`quantity`] – parsing quantities such as `20ms` and `64kbit`
 //! * [`units`] – numbers as text
 //!
@@ -63,6 +63,7 @@
 
 pub mod analysis;
 pub mod answer;
+pub mod class_paths;
 pub mod clock;
 pub mod comparable;
 pub mod distribution;

@@ -452,9 +452,15 @@ impl Summary {
         (!known.is_empty()).then(|| known.join(", "))
     }
 
-    /// Returns true if loss and reordering are observable; TCP hides both.
+    /// Returns true if loss and reordering are observable: TCP hides both, and requests to all hosts of a segment need no
+    /// answer.
     pub fn loss_observable(&self) -> bool {
-        self.header.proto != Transport::Tcp.number()
+        self.header.proto != Transport::Tcp.number() && self.expects_answers()
+    }
+
+    /// Returns true unless requests went to a broadcast address, which no host is obliged to answer.
+    pub fn expects_answers(&self) -> bool {
+        self.two_way.as_ref().is_none_or(|figures| figures.expects_answers())
     }
 
     /// Returns the best mean opinion score over the buffer sizes of the de-jitter curve; `None` if there is no curve.

@@ -9,7 +9,9 @@ use jitlat_core::sweep::ConfidenceLevel;
 use jitlat_output::along::CurveReport;
 use jitlat_output::attenuation::SegmentsReport;
 use jitlat_output::comparison::GridReport;
+use jitlat_output::joined::JoinedSweeps;
 use jitlat_output::runs;
+use jitlat_output::sweep::SweepReport;
 use jitlat_output::terminal;
 use jitlat_output::{ReportParts, screen};
 use jitlat_report::text::screen::Screen;
@@ -28,9 +30,10 @@ use tracing::error;
                   status: 0 compared; 1 a --fail-if condition holds; 2 nothing could be compared."
 )]
 pub struct CompareArgs {
-    /// Logs, or summaries written with --json; LABEL=FILE sets a label
+    /// Logs, summaries written with --json, or sweeps; LABEL=FILE sets a label
     ///
-    /// Tests of any instrument; - is standard input.
+    /// Tests of any instrument; - is standard input. Sweeps of the same conditions are shown as one, in which the sweep is a further
+    /// condition: a curve for each link, if each sweep is of one link.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<String>,
     /// Columns of the table (default: one per file)
@@ -44,7 +47,7 @@ pub struct CompareArgs {
     /// Column to compare the others with (default: the first)
     #[arg(long, value_name = "COLUMN")]
     pub baseline: Option<String>,
-    /// Show means and intervals over a numeric key (tag:distance) instead of comparing
+    /// Show means over a numeric key (tag:distance) instead of comparing
     ///
     /// Runs with the same number are combined: one curve, or one for each --group-by.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["rows", "baseline", "basis", "statistic", "margin", "loss_margin", "seed", "fail_if"])]
@@ -112,6 +115,9 @@ pub fn run(args: &CompareArgs) -> Result<ExitStatus> {
     if args.attenuation {
         return show_attenuation(args);
     }
+    if let Some(joined) = JoinedSweeps::read(&args.files)? {
+        return show_sweeps(args, &joined);
+    }
     let runs = runs::read(&args.files)?;
     if let Some(along) = &args.along {
         return show_along(args, &runs, along);
@@ -164,6 +170,31 @@ fn show_along(args: &CompareArgs, runs: &[LabelledRun], along: &RunKey) -> Resul
         args.length.choose(report.answer(), || report.page(), one_screen)
     });
     Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
+}
+
+/// Shows sweeps that were joined, like one sweep.
+fn show_sweeps(args: &CompareArgs, joined: &JoinedSweeps) -> Result<ExitStatus> {
+    let for_tests = [
+        (args.group_by.is_some(), "--group-by"),
+        (args.rows.is_some(), "--rows"),
+        (args.baseline.is_some(), "--baseline"),
+        (args.along.is_some(), "--along"),
+        (args.basis != By::Pdv, "--basis"),
+        (args.statistic != StatisticArg::Median, "--statistic"),
+        (args.margin.is_some(), "--margin"),
+        (!args.fail_if.is_empty(), "--fail-if"),
+    ];
+    if let Some((_, option)) = for_tests.iter().find(|(given, _)| *given) {
+        bail!(
+            "{option} is for tests, and these files are sweeps, which are joined by their conditions: leave it out"
+        );
+    }
+    let report = SweepReport::of_joined(joined);
+    let whole = args.outputs.write(&report, || {
+        let one_screen = || screen::finished(report.screen(), &args.outputs);
+        args.length.choose(report.answer(), || report.table_page(), one_screen)
+    });
+    Ok(if whole && !report.is_empty() { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
 /// Shows the attenuation of segments and of the path that they form.

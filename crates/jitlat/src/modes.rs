@@ -5,6 +5,7 @@ use crate::options::live::LiveArgs;
 use crate::options::load::LoadArgs;
 use crate::options::one_way::StreamArgs;
 use crate::options::one_way_protocol::OneWayProtocolArgs;
+use crate::options::outputs::FORMAT;
 use crate::options::report::{LengthArgs, QuietArgs, ReportArgs};
 use crate::options::unread::{ids, is_given, read_only, refuse_all};
 use crate::spp;
@@ -87,7 +88,7 @@ fn outputs() -> Vec<String> {
         OwnOption::Former(name) => Some(name.to_owned()),
         OwnOption::None => None,
     });
-    own.chain(["as".to_owned()]).collect()
+    own.chain(["as".to_owned(), FORMAT.to_owned()]).collect()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::options::outputs::Outputs;
 use crate::options::{LocalAddresses, family};
 use anyhow::{Result, bail};
 use clap::Args;
+use jitlat_core::class_paths::ClassPaths;
 use jitlat_core::far_host::FarHost;
 use jitlat_core::path::Path;
 use jitlat_core::spec::Dscp;
@@ -15,7 +16,9 @@ use jitlat_instruments::path::PathTest;
 use jitlat_output::terminal;
 use jitlat_output::{Report, ReportParts};
 use jitlat_report::text;
+use serde::Serialize;
 use serde_json::Value;
+use std::net::IpAddr;
 use tracing::warn;
 
 /// Examine the routers to a host: delay, DSCP rewriting and MPLS labels per hop
@@ -40,6 +43,11 @@ pub struct PathArgs {
     /// DSCP of the probes: 0 to 63, or a name (EF, AF41)
     #[arg(short = 'D', value_name = "DSCP", default_value = "0")]
     pub dscp: Dscp,
+    /// Examine the path of each class, side by side: BE,EF or numbers
+    ///
+    /// One class after the other, to the same address. The table has a line for each router and a column for each class.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "dscp")]
+    pub classes: Vec<Dscp>,
     /// Destination port of the probes (default: UDP 33434, TCP 80)
     #[arg(short = 'd', value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
@@ -83,10 +91,38 @@ pub fn run(args: &PathArgs) -> Result<ExitStatus> {
         timeout: args.timeout,
         ..PathTest::new(host)
     };
-    let path = test.run(&stop, &mut |_| ())?;
     let options = text::TextOptions { style: terminal::style(), ..text::TextOptions::default() };
-    let whole = args.outputs.write(&PathReport(&path), || text::path(&path, &options));
-    Ok(if whole && !path.hops.is_empty() { ExitStatus::Measured } else { ExitStatus::NotMeasured })
+    let whole = match &args.classes[..] {
+        [] => {
+            let path = test.run(&stop, &mut |_| ())?;
+            let whole = args.outputs.write(&PathReport(&path), || text::path(&path, &options));
+            whole && !path.hops.is_empty()
+        }
+        classes => {
+            let found = of_classes(test, classes, &stop)?;
+            let whole = args.outputs.write(&PathReport(&found), || text::class_paths(&found, &options));
+            whole && found.hops() > 0
+        }
+    };
+    Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
+}
+
+/// Examines the path of each class.
+fn of_classes(mut test: PathTest, classes: &[Dscp], stop: &Stop) -> Result<ClassPaths> {
+    let mut paths: Vec<Path> = Vec::new();
+    for dscp in classes.iter().filter(|_| !stop.is_requested()) {
+        // A name may have several addresses, and their paths would differ. (A link-local address needs its interface.)
+        if let Some(first) = paths.first().filter(|first| !is_link_local(&first.destination)) {
+            test.host = first.destination.to_string();
+        }
+        test.dscp = *dscp;
+        paths.push(test.run(stop, &mut |_| ())?);
+    }
+    Ok(ClassPaths::new(paths))
+}
+
+fn is_link_local(address: &IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
 /// Examines the path with three probes per hop before a test, and returns the hops as tags. If that fails, the reason
@@ -101,9 +137,9 @@ pub fn tags(test: PathTest, stop: &Stop) -> Vec<(String, String)> {
         .map_or(Vec::new(), |p| p.tags())
 }
 
-struct PathReport<'a>(&'a Path);
+struct PathReport<'a, T>(&'a T);
 
-impl Report for PathReport<'_> {
+impl<T: Serialize> Report for PathReport<'_, T> {
     fn json(&self) -> jitlat_output::Result<Value> {
         Ok(serde_json::to_value(self.0)?)
     }

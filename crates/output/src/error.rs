@@ -44,6 +44,9 @@ pub enum Error {
     /// A log could not be written completely.
     #[error(transparent)]
     WriteLog(#[from] jitlat_store::log::WriteError),
+    /// A sweep could not be read or joined with others.
+    #[error(transparent)]
+    Sweep(#[from] jitlat_store::sweep::SweepError),
     /// A value could not be converted to JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),

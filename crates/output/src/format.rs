@@ -3,9 +3,11 @@
 use crate::error::{Result, bail};
 use crate::report::{AnalysedStream, Report};
 use jitlat_core::analysis::Options;
+use jitlat_report::PictureFormat;
 use jitlat_store::output as file;
 use std::fmt;
 use std::io::{self, Write};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
@@ -36,7 +38,7 @@ pub struct Output {
     /// Sets the analysis options that the format requires.
     pub asks: fn(&mut Options),
     /// Writes the report to the path.
-    pub write: fn(&dyn Report, &Path) -> Result<()>,
+    pub write: fn(&dyn Report, &OutputPlace<'_>) -> Result<()>,
 }
 
 impl Output {
@@ -45,7 +47,7 @@ impl Output {
         name: &'static str,
         help: &'static str,
         place: Destination,
-        write: fn(&dyn Report, &Path) -> Result<()>,
+        write: fn(&dyn Report, &OutputPlace<'_>) -> Result<()>,
     ) -> Output {
         Output {
             name,
@@ -70,6 +72,23 @@ impl Output {
             OwnOption::Shown => format!("--{}", self.name),
             OwnOption::Former(_) | OwnOption::None => format!("--as {}", self.name),
         }
+    }
+}
+
+/// Destination of an output, and the formats of its figures. It can be used as its path.
+#[derive(Clone, Copy, Debug)]
+pub struct OutputPlace<'a> {
+    /// File or folder.
+    pub path: &'a Path,
+    /// Formats of figures in a folder.
+    pub pictures: &'a [PictureFormat],
+}
+
+impl Deref for OutputPlace<'_> {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        self.path
     }
 }
 

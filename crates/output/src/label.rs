@@ -31,7 +31,7 @@ pub fn rename(labels: &mut [String], other: impl Fn(usize, &str) -> String) {
 /// Returns the name of a file, without its folder and the usual extensions.
 pub fn stem(path: &str) -> String {
     let name = path.rsplit('/').next().filter(|n| !n.is_empty()).unwrap_or(path);
-    match name.strip_suffix(".log").or_else(|| name.strip_suffix(".json")) {
+    match [".log", ".json", ".sweep"].iter().find_map(|ending| name.strip_suffix(ending)) {
         Some(short) if !short.is_empty() => short.to_owned(),
         _ => name.to_owned(),
     }

@@ -9,7 +9,7 @@
 //!   progress line
 //! * [`running`] – the windows of a test while it runs
 //! * [`input`] – opening logs; [`runs`] – reading saved tests for comparisons
-//! * [`sweep`], [`along`], [`comparison`], [`phases`], [`checkup`], [`rpm`], [`captures`] – reports other than those of a single test
+//! * [`sweep`], [`joined`], [`along`], [`comparison`], [`phases`], [`checkup`], [`rpm`], [`captures`] – reports other than those of a single test
 //! * [`late`], [`late_folder`] – LaTe's formats, after a test and while it runs
 //!
 //! A format is a source file of this crate that exports its entry, and a line in the list. `--as NAME` of every
@@ -34,6 +34,7 @@ mod html;
 pub mod input;
 mod intervals;
 mod irtt;
+pub mod joined;
 mod json;
 pub mod label;
 pub mod late;
@@ -64,7 +65,8 @@ mod without_draw;
 use without_draw as pages;
 
 pub use error::{Error, Result, explain};
-pub use format::{Destination, Output, OwnOption, ReportParts, write_file};
+pub use format::{Destination, Output, OutputPlace, OwnOption, ReportParts, write_file};
+pub use jitlat_report::PictureFormat;
 pub use report::{
     AnalysedStream, Drawings, Report, ReportExtra, ReportStreams, ReportTable, command_line, file_ending,
     shell_word, slug,

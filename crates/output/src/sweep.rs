@@ -1,6 +1,7 @@
 //! Results of a sweep as a table, CSV, JSON and figures.
 
 use crate::error::Result;
+use crate::joined::JoinedSweeps;
 use crate::report::{Report, ReportTable, shell_word};
 use crate::terminal;
 use jitlat_core::Span;
@@ -16,7 +17,7 @@ use jitlat_report::Section;
 use jitlat_report::figure::{CellPackets, Sweep, label_measured, of_sweep};
 use jitlat_report::text::screen::{Screen, Swept};
 use jitlat_report::text::{Page, TextOptions, count};
-use jitlat_store::sweep::{FORMAT, SweepError, SweepPlan, SweepState};
+use jitlat_store::sweep::{Contents, FORMAT, SweepError, SweepPlan, SweepState};
 use jitlat_verdict::sweep::answer;
 use serde::Serialize;
 use serde_json::Value;
@@ -46,7 +47,9 @@ pub fn begin(state: &SweepState, least: Option<Span>) -> Result<String, SweepErr
 
 /// Report of a sweep, finished or unfinished.
 pub struct SweepReport<'a> {
-    state: &'a SweepState,
+    sweep: &'a Contents,
+    /// Files of the sweep, as words of a shell.
+    files: Vec<String>,
     points: Vec<SweepPoint>,
     laws: Vec<SizeLaw>,
     answer: Answer,
@@ -56,13 +59,22 @@ pub struct SweepReport<'a> {
 impl<'a> SweepReport<'a> {
     /// Creates the report of the runs in `state`.
     pub fn new(state: &'a SweepState) -> SweepReport<'a> {
-        let plan = state.plan();
-        let points = points(&plan.grid, state.outcomes(), plan.confidence);
-        let laws = size_laws(&plan.grid, state.outcomes());
-        let section = section(state, &points, &laws);
-        let complete = plan.runs().is_ok_and(|runs| runs.len() == state.outcomes().len());
+        SweepReport::of(state.contents(), vec![shell_word(state.path())], state.contents().is_complete())
+    }
+
+    /// Creates the report of sweeps that were joined.
+    pub fn of_joined(joined: &'a JoinedSweeps) -> SweepReport<'a> {
+        let files = joined.files.iter().map(|path| shell_word(path)).collect();
+        SweepReport::of(&joined.contents, files, joined.complete)
+    }
+
+    fn of(sweep: &'a Contents, files: Vec<String>, complete: bool) -> SweepReport<'a> {
+        let plan = &sweep.plan;
+        let points = points(&plan.grid, &sweep.outcomes, plan.confidence);
+        let laws = size_laws(&plan.grid, &sweep.outcomes);
+        let section = section(sweep, &points, &laws);
         let answer = answer(&plan.grid, &points, complete);
-        let mut report = SweepReport { state, points, laws, answer, section };
+        let mut report = SweepReport { sweep, files, points, laws, answer, section };
         report.section.screen = Some(report.screen());
         report
     }
@@ -74,13 +86,13 @@ impl<'a> SweepReport<'a> {
 
     /// Returns the screen report.
     pub fn screen(&self) -> Screen {
-        let plan = self.state.plan();
+        let plan = &self.sweep.plan;
         let notes: Vec<String> = self.laws.iter().map(law).collect();
         let title = format!(
             "{} to {}, {} made",
             plan.quantity(),
             plan.host,
-            count(self.state.outcomes().len() as u64, "run")
+            count(self.sweep.outcomes.len() as u64, "run")
         );
         let screen = Screen::of_sweep(Swept {
             title: &title,
@@ -90,7 +102,7 @@ impl<'a> SweepReport<'a> {
             answer: &self.answer,
             notes: &notes,
         });
-        screen.logged_to(&[shell_word(self.state.path())])
+        screen.logged_to(&self.files)
     }
 
     /// True if no combination has been measured.
@@ -101,7 +113,7 @@ impl<'a> SweepReport<'a> {
     /// Returns the table for the console.
     pub fn table_page(&self) -> String {
         let options = TextOptions { style: terminal::style(), ..TextOptions::default() };
-        let plan = self.state.plan();
+        let plan = &self.sweep.plan;
         let mut page = table(&plan.grid, plan.confidence, &self.points, &options);
         if plan.repetitions == 1 {
             page.item("One run each: the repeatability is unknown. Use --repetitions.");
@@ -123,7 +135,7 @@ impl Report for SweepReport<'_> {
     }
 
     fn table(&self) -> Option<ReportTable> {
-        Some(lines(&self.state.plan().grid, &self.points))
+        Some(lines(&self.sweep.plan.grid, &self.points))
     }
 
     fn section(&self) -> Option<&Section> {
@@ -132,13 +144,13 @@ impl Report for SweepReport<'_> {
 }
 
 /// Returns the section of the page that contains the tables and the figures.
-fn section(state: &SweepState, points: &[SweepPoint], laws: &[SizeLaw]) -> Section {
-    let plan = state.plan();
+fn section(sweep: &Contents, points: &[SweepPoint], laws: &[SizeLaw]) -> Section {
+    let plan = &sweep.plan;
     let notes: Vec<String> = laws.iter().map(law).collect();
     let packets = |p: &SweepPoint| {
-        let kept = state.outcomes().iter().zip(state.packets());
+        let kept = sweep.outcomes.iter().zip(&sweep.packets);
         let runs: Vec<&Samples> = kept.filter(|(o, _)| o.run.cell == p.cell).map(|(_, p)| p).collect();
-        CellPackets::new(p.cell, &runs)
+        CellPackets::new(p, &runs)
     };
     let packets: Vec<CellPackets> = points.iter().filter_map(packets).collect();
     let mut figures = of_sweep(&Sweep {
@@ -149,7 +161,7 @@ fn section(state: &SweepState, points: &[SweepPoint], laws: &[SizeLaw]) -> Secti
         notes: &notes,
         packets: &packets,
     });
-    let begun = state.outcomes().iter().map(|outcome| outcome.at).min();
+    let begun = sweep.outcomes.iter().map(|outcome| outcome.at).min();
     let when = begun.map_or(String::new(), |at| format!(", {}", utc_date(at)));
     label_measured(&mut figures, &format!("to {}{when}", plan.host));
     let (columns, rows) = Classes::of(plan, points).map_or_else(|| of_points(plan, points), Classes::in_rows);
@@ -159,7 +171,7 @@ fn section(state: &SweepState, points: &[SweepPoint], laws: &[SizeLaw]) -> Secti
         what: format!(
             "{}, {} made",
             count(points.len() as u64, "combination"),
-            count(state.outcomes().len() as u64, "run")
+            count(sweep.outcomes.len() as u64, "run")
         ),
         screen: None,
         remarks: notes.iter().cloned().chain([mean]).collect(),
@@ -440,7 +452,7 @@ enum FactorValue<'a> {
 
 impl<'a> SweepDocument<'a> {
     fn new(report: &'a SweepReport<'_>) -> Result<SweepDocument<'a>> {
-        let (state, plan) = (report.state, report.state.plan());
+        let plan = &report.sweep.plan;
         Ok(SweepDocument {
             format: FORMAT,
             quantity: plan.quantity(),
@@ -449,7 +461,7 @@ impl<'a> SweepDocument<'a> {
             answer: &report.answer,
             points: report.points.iter().map(|p| PointDocument::new(&plan.grid, p)).collect(),
             size_laws: &report.laws,
-            runs: state.outcomes(),
+            runs: &report.sweep.outcomes,
         })
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::STDOUT;
 use crate::error::{Context, Error, Result, bail, explain};
-use crate::format::{Destination, Output, ReportParts, with_ending};
+use crate::format::{Destination, Output, OutputPlace, ReportParts, with_ending};
 use crate::report::Report;
 use crate::terminal;
 use jitlat_core::analysis::Options;
+use jitlat_report::PictureFormat;
 use jitlat_store::output as file;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,14 +18,21 @@ use tracing::error;
 pub struct WantedOutputs {
     /// Requested formats, each with the path that it is written to.
     pub outputs: Vec<(&'static Output, PathBuf)>,
+    /// Formats of figures in a folder.
+    pub pictures: Vec<PictureFormat>,
     /// Names of the formats that could not be written; not set until all formats have been written.
     failed: OnceLock<Vec<&'static str>>,
 }
 
 impl WantedOutputs {
-    /// Creates the list of `outputs`.
+    /// Creates the list of `outputs`, with figures as SVG and PNG.
     pub fn new(outputs: Vec<(&'static Output, PathBuf)>) -> WantedOutputs {
-        WantedOutputs { outputs, failed: OnceLock::new() }
+        WantedOutputs { outputs, pictures: PictureFormat::DEFAULT.to_vec(), failed: OnceLock::new() }
+    }
+
+    /// Returns the same outputs with figures in the formats `pictures`.
+    pub fn drawn_as(self, pictures: Vec<PictureFormat>) -> WantedOutputs {
+        WantedOutputs { pictures, ..self }
     }
 
     /// Returns the path of the output `name`; `None` if it is not requested, could not be written, or is written to
@@ -194,7 +202,8 @@ impl WantedOutputs {
     /// Writes every format, even if others fail. Returns the errors.
     pub fn write_files(&self, report: &dyn Report) -> Vec<Error> {
         let write = |(output, path): &(&'static Output, PathBuf)| {
-            Some((output.name, (output.write)(report, path).context(output.spelling()).err()?))
+            let place = OutputPlace { path, pictures: &self.pictures };
+            Some((output.name, (output.write)(report, &place).context(output.spelling()).err()?))
         };
         let (failed, failures) = self.outputs.iter().filter_map(write).unzip();
         // Formats are written once.

@@ -4,7 +4,7 @@ use crate::report::AnalysedStream;
 use jitlat_core::Span;
 use jitlat_core::analysis::Samples;
 use jitlat_report::figure::Figure;
-use jitlat_report::{FirstScreen, Section};
+use jitlat_report::{FirstScreen, PictureFormat, Section};
 use jitlat_verdict::compare::ComparisonGrid;
 use std::io::{self, Write};
 
@@ -28,11 +28,17 @@ pub fn first_screen_of(_: &ComparisonGrid) -> Option<FirstScreen> {
     None
 }
 
-pub fn files(_: &[Figure]) -> impl Iterator<Item = Result<(String, Vec<u8>), DrawError>> {
+pub fn files(
+    _: &[Figure],
+    _: &[PictureFormat],
+) -> impl Iterator<Item = Result<(String, Vec<u8>), DrawError>> + use<> {
     std::iter::empty()
 }
 
-pub fn card_files(_: &FirstScreen) -> impl Iterator<Item = Result<(String, Vec<u8>), DrawError>> + use<> {
+pub fn card_files(
+    _: &FirstScreen,
+    _: &[PictureFormat],
+) -> impl Iterator<Item = Result<(String, Vec<u8>), DrawError>> + use<> {
     std::iter::empty()
 }
 

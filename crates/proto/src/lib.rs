@@ -8,7 +8,7 @@
 //! * [`access`] – sources that are answered, and the client to which an address belongs; [`accounts`] –
 //!   packets and bytes of each client
 //! * [`twoway`] – code shared by all two-way protocols
-//! * [`stamp`], [`twamp`], [`irtt`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols
+//! * [`stamp`], [`twamp`], [`irtt`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols; [`wsmp`] – messages that may carry LaMP
 //! * [`rpm`] – responsiveness under working conditions, over HTTP/2
 //! * [`owamp`] – the standard one-way protocol; [`amp`] – code that it shares with TWAMP
 //! * [`jitlat`] – the one-way protocol: control conversation (two dialects) and test stream
@@ -73,5 +73,6 @@ pub mod stamp;
 pub mod twamp;
 pub mod twoway;
 pub mod wire;
+pub mod wsmp;
 
 pub use machine::{Machine, Tick};

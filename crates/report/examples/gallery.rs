@@ -1,10 +1,10 @@
 //! Draws the pictures of the guide: `cargo run -p jitlat-report --example gallery -- docs/guide/figures`. With `all` as a
-//! second argument, draws every figure of every example run, as SVG and PNG.
+//! second argument, draws every figure of every example run in every format.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use jitlat_report::draw;
+use jitlat_report::{PictureFormat, draw};
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,8 +19,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     for (name, figure) in common::everything() {
         let stem = dir.join(name.replace([' ', ':'], "-"));
-        std::fs::write(stem.with_extension("svg"), draw::svg(&figure))?;
-        std::fs::write(stem.with_extension("png"), draw::png(&figure, 1.5)?)?;
+        for format in PictureFormat::ALL {
+            let content = draw::encode(&draw::layout(&figure), format)?;
+            std::fs::write(stem.with_extension(format.name()), content)?;
+        }
     }
     Ok(())
 }

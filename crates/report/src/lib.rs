@@ -2,7 +2,7 @@
 //!
 //! * [`text`] – the console report, and messages before and after a run
 //! * [`figure`] – figures as data, independent of how they are drawn
-//! * [`draw`] – a figure as SVG or PNG
+//! * [`draw`] – a figure as a file: SVG, PNG, PDF, EPS ([`PictureFormat`])
 //! * [`html`] – the report as one HTML document
 //! * [`FirstScreen`] – beginning of a page, which can also be drawn as one card
 //! * [`Section`] – an instrument's part of a report
@@ -35,6 +35,7 @@ mod first;
 pub mod html;
 mod interface;
 mod mean;
+mod picture;
 mod section;
 pub mod text;
 mod typography;
@@ -42,6 +43,7 @@ mod typography;
 #[cfg(feature = "draw")]
 pub use escape::{escape, script_safe};
 pub use first::{FirstScreen, ShownUse};
+pub use picture::PictureFormat;
 pub use section::{Section, passive_section, tcp_section};
 pub use typography::micro_unit;
 

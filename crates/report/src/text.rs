@@ -15,6 +15,7 @@
 
 mod answer;
 mod bars;
+mod class_paths;
 mod classic;
 pub mod comparison;
 mod evidence;
@@ -35,6 +36,7 @@ pub use two_way::{asking, is_one_host, two_way_remarks};
 pub use windows::{window_head, window_line};
 
 pub use answer::{answers, why};
+pub use class_paths::class_paths;
 pub use comparison::comparison;
 pub use link::tables as link_tables;
 pub use one_point::one_point;

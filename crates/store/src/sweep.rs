@@ -13,9 +13,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod join;
 mod state;
 
-pub use state::SweepState;
+pub use join::join;
+pub use state::{SweepState, is_sweep, open};
 
 use jitlat_core::Span;
 use jitlat_core::analysis::Samples;
@@ -134,6 +136,9 @@ pub enum SweepError {
         /// Reason.
         source: Box<SweepError>,
     },
+    /// Sweeps that cannot be joined.
+    #[error("sweeps of different kinds cannot be joined: {0}")]
+    Join(String),
     /// A plan or a run could not be converted to JSON. This does not happen in practice.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
@@ -198,6 +203,13 @@ pub struct Contents {
     pub packets: Vec<Samples>,
     /// Total size of the complete lines, in bytes. A truncated line may follow.
     pub whole: usize,
+}
+
+impl Contents {
+    /// True if all runs of the plan are finished.
+    pub fn is_complete(&self) -> bool {
+        self.plan.runs().is_ok_and(|runs| runs.len() == self.outcomes.len())
+    }
 }
 
 /// A finished run as a line of the file.

@@ -7,7 +7,7 @@ use super::outcome;
 use super::profiles::{Interruption, Profile, SentTraffic};
 use super::sentences::coincidence::coincides;
 use super::sentences::headline::{
-    broadcast, effect_of_delay, effect_of_jitter, effect_of_missing, headline, not_as_asked, too_few_packets,
+    effect_of_delay, effect_of_jitter, effect_of_missing, headline, not_as_asked, too_few_packets,
 };
 use super::sentences::profiles::with_the_hosts;
 use super::severity::{Experience, Played, Waits, of_outage};
@@ -120,11 +120,6 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
         // Unlike other causes, these do not depend on statistics.
         found.retain(|f| matches!(f.cause.id, CauseId::IncompleteLog | CauseId::SendFailure | CauseId::Mtu));
     }
-    // No host is obliged to answer broadcast requests, so missing answers are not losses.
-    let no_answers_expected = session.two_way.as_ref().is_some_and(|two_way| !two_way.expects_answers());
-    if no_answers_expected {
-        found.retain(|f| !is_loss(f.cause.id));
-    }
     let played = lived.best();
     let outages: Vec<f64> = found
         .iter()
@@ -146,8 +141,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
         touched == 0 || rest >= MIN_PACKETS as u64 && rest as f64 >= MIN_UNTOUCHED * planned as f64;
     let severity = match &played {
         // If nothing arrives, any number of sent packets is enough for a verdict.
-        _ if received == 0 && known.complete && known.sent > 0 && !no_answers_expected => Severity::Bad,
-        _ if no_answers_expected => Severity::Unknown,
+        _ if received == 0 && known.complete && known.sent > 0 => Severity::Bad,
         _ if !enough || received == 0 || !measured => Severity::Unknown,
         Some(p) => p.severity.max(gone).max(gaps).max(standing(&found)),
         None => Severity::Unknown,
@@ -157,7 +151,6 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     }
     sort(&mut found);
     let felt = match severity {
-        _ if no_answers_expected => Some(broadcast(known.sent, received)),
         Severity::Unknown if enough && !measured => Some(not_as_asked(touched, planned)),
         Severity::Unknown => None,
         _ => played.and_then(|p| strongest_effect(&p, &lived)),
@@ -174,7 +167,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     let of_use = |p: &Profile| {
         let suits = match &with_hosts {
             // A host may have touched so many packets that the path has no grade.
-            Some(lived) if enough && received > 0 && !no_answers_expected => {
+            Some(lived) if enough && received > 0 => {
                 let mut suits = p.judge(lived, lived.best().as_ref(), interrupted, sent)?;
                 suits.because = with_the_hosts(&suits.because);
                 suits
@@ -221,20 +214,6 @@ fn without_clock_step(
         max_ns: max_ns?,
         shifts,
     })
-}
-
-/// Returns true for causes that are losses of packets.
-fn is_loss(id: CauseId) -> bool {
-    matches!(
-        id,
-        CauseId::Outage
-            | CauseId::RandomLoss
-            | CauseId::BurstyLoss
-            | CauseId::Policing
-            | CauseId::PeriodicLoss
-            | CauseId::SizeDependent
-            | CauseId::Mtu
-    )
 }
 
 /// Describes the effect that users notice most with the play-out buffer of `played`; `None` if they notice none.

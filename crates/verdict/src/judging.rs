@@ -1,6 +1,7 @@
 //! [`judge`]: returns the judge that adds this project's verdicts to analyses of `jitlat-core`.
 
 use crate::counts::of_counts;
+use crate::flood::of_flood;
 use crate::judge::into_answer;
 use crate::profiles::{PROFILES, Profile};
 use crate::sentences::headline::{RateReached, at_rate, rate_reached};
@@ -102,7 +103,9 @@ impl Judge for PathJudge {
         let far_report = summary.two_way.as_ref().and_then(|figures| figures.far_report);
         let losses = summary.loss.events;
         summary.coincidences = judgement.iter().flat_map(|judged| judged.coincidences.clone()).collect();
+        let flooded = !summary.expects_answers();
         let mut answer = judgement.map(|judgement| match (far_report, both_ways) {
+            _ if flooded => of_flood(judgement, session),
             (Some(report), _) => of_counts(summary.counts.sent, report.received),
             (None, Some(TwoWayEvidence { judgements, losses: lost })) => {
                 let runs = RequestLosses { runs: lost };
@@ -115,7 +118,9 @@ impl Judge for PathJudge {
         if let Some((answer, stretched)) = answer.as_mut().zip(stretched) {
             at_reached_rate(answer, stretched, summary, session, &self.profiles);
         }
-        if let Some((answer, quality)) = answer.as_mut().zip(quality.filter(|_| far_report.is_none())) {
+        if let Some((answer, quality)) =
+            answer.as_mut().zip(quality.filter(|_| far_report.is_none() && !flooded))
+        {
             answer.qoo = outcome::scores(quality, &self.profiles, summary, session, round_trips);
         }
         summary.answer = answer;

@@ -45,6 +45,7 @@ mod counts;
 mod delays;
 mod episodes;
 mod findings;
+mod flood;
 mod judge;
 mod judging;
 mod law;

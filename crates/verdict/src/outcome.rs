@@ -100,9 +100,6 @@ fn loss(case: &Case<'_>) -> Result<MeasuredLoss, Refusal> {
     if !material.shows_loss() {
         return Err(Refusal::new(RefusalReason::LossUnknown, sentences::TCP_HIDES_LOSS));
     }
-    if material.session.two_way.as_ref().is_some_and(|two_way| !two_way.expects_answers()) {
-        return Err(Refusal::new(RefusalReason::LossUnknown, sentences::NO_ANSWERS_EXPECTED));
-    }
     let mut runs: Vec<SeqRun> = case.losses.runs.clone();
     runs.extend(&case.lost_at_steps);
     runs.extend(case.lost_to_discovery);

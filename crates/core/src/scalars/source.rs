@@ -79,7 +79,7 @@ impl<'a> ScalarSource<'a> {
     /// Returns lost packets divided by packets sent; `None` if either number is unknown or nothing was sent.
     pub fn loss_ratio(&self) -> Option<f64> {
         match *self {
-            ScalarSource::Test(summary) => summary.loss.ratio,
+            ScalarSource::Test(summary) => summary.loss.ratio.filter(|_| summary.expects_answers()),
             ScalarSource::Direction(one) => one.lost_pct.map(|p| p / 100.0),
         }
     }
@@ -87,7 +87,7 @@ impl<'a> ScalarSource<'a> {
     /// Returns the loss figures; `None` if unknown.
     pub fn loss(&self) -> Option<&'a Loss> {
         match *self {
-            ScalarSource::Test(summary) => Some(&summary.loss),
+            ScalarSource::Test(summary) => summary.expects_answers().then_some(&summary.loss),
             ScalarSource::Direction(one) => one.loss.as_ref(),
         }
     }

@@ -56,8 +56,13 @@ impl TwoWay {
 
     /// Returns true unless requests went to a broadcast address, which no host is obliged to answer.
     pub fn expects_answers(&self) -> bool {
-        !self.remarks.iter().any(|remark| remark == TwoWay::BROADCAST_REMARK)
+        answers_expected(&self.remarks)
     }
+}
+
+/// Returns true unless `remarks` of a test say that its requests went to a broadcast address.
+pub(super) fn answers_expected(remarks: &[String]) -> bool {
+    !remarks.iter().any(|remark| remark == TwoWay::BROADCAST_REMARK)
 }
 
 /// A change of the schedule after a stall of this host. Requests that became overdue are postponed rather than sent in

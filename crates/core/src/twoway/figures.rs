@@ -1,5 +1,6 @@
 //! [`TwoWayFigures`]: results of a two-way test other than its round trips.
 
+use super::facts::answers_expected;
 use super::{Directions, FarReport, NotAnswers, TcpStats};
 use crate::answer::JitterWithoutStep;
 use crate::metrics::qoo::QualityOfOutcome;
@@ -64,6 +65,13 @@ pub struct TwoWayFigures {
     pub tcp: Option<TcpStats>,
     /// Remarks by the protocol, as sentences.
     pub remarks: Vec<String>,
+}
+
+impl TwoWayFigures {
+    /// Returns true unless requests went to a broadcast address, which no host is obliged to answer.
+    pub fn expects_answers(&self) -> bool {
+        answers_expected(&self.remarks)
+    }
 }
 
 /// Rule by which requests are sent.

@@ -1,16 +1,21 @@
-//! Options for [`OUTPUTS`]: `--json FILE` and similar ones, and `--as NAME[=FILE]` for every format.
+//! Options for [`OUTPUTS`]: `--json FILE` and similar ones, `--as NAME[=FILE]` for every format, and `--format` of figures.
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
-use jitlat_output::{Destination, OUTPUTS, Output, OwnOption, ReportParts, STDOUT, WantedOutputs};
+use jitlat_output::{
+    Destination, OUTPUTS, Output, OwnOption, PictureFormat, ReportParts, STDOUT, WantedOutputs,
+};
 use std::ffi::{OsStr, OsString};
 use std::ops::Deref;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// Id of `--as`.
 const AS: &str = "as";
+/// Id of `--format`.
+pub const FORMAT: &str = "format";
 /// Value of `--as` that lists the formats.
 const HELP: &str = "help";
 /// Heading of the output options in help texts.
@@ -117,32 +122,48 @@ pub fn option(parts: ReportParts) -> Arg {
         ))
 }
 
+/// Defines `--format LIST`, the formats of figures.
+fn format_option() -> Arg {
+    Arg::new(FORMAT)
+        .long(FORMAT)
+        .value_name("LIST")
+        .value_parser(PictureFormat::from_str)
+        .value_delimiter(',')
+        .action(ArgAction::Append)
+        .help_heading(HEADING)
+        .help("Draw the figures of --plots as svg, png, pdf or eps: a list")
+        .long_help(
+            "Draw the figures of --plots as svg, png, pdf or eps: a list, as in --format pdf,eps. Default: svg,png.\n\npdf and \
+             eps are for papers: they contain their font. eps has no transparency; colours are mixed with white.",
+        )
+}
+
 /// Formats requested from `jitlat export`, at least one.
 #[derive(Clone, Debug, Default)]
-pub struct Exports(Vec<OutputPath>);
+pub struct Exports(WantedOutputs);
 
 impl Exports {
     /// Returns the formats with their files.
     pub fn named(&self) -> &[OutputPath] {
-        &self.0
+        &self.0.outputs
     }
 
     /// Returns the same formats, each written to `file`.
     pub fn to(mut self, file: &Path) -> Exports {
-        self.0.iter_mut().for_each(|(_, path)| *path = file.to_owned());
+        self.0.outputs.iter_mut().for_each(|(_, path)| *path = file.to_owned());
         self
     }
 }
 
 impl<const PARTS: u8> From<Exports> for Outputs<PARTS> {
     fn from(exports: Exports) -> Outputs<PARTS> {
-        Outputs(WantedOutputs::new(exports.0))
+        Outputs(exports.0)
     }
 }
 
 impl Args for Exports {
     fn augment_args(command: Command) -> Command {
-        command.arg(option(ReportParts::ALL).required(true))
+        command.arg(option(ReportParts::ALL).required(true)).arg(format_option())
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -152,7 +173,7 @@ impl Args for Exports {
 
 impl FromArgMatches for Exports {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Exports, clap::Error> {
-        Ok(Exports(named(matches)))
+        Ok(Exports(wanted(named(matches), matches)?))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -164,6 +185,25 @@ impl FromArgMatches for Exports {
 /// Returns the values of `--as`.
 fn named(matches: &ArgMatches) -> Vec<OutputPath> {
     matches.try_get_many::<OutputPath>(AS).ok().flatten().into_iter().flatten().cloned().collect()
+}
+
+/// Returns `outputs` with figures in the formats of `--format`.
+fn wanted(outputs: Vec<OutputPath>, matches: &ArgMatches) -> Result<WantedOutputs, clap::Error> {
+    let given = matches.try_get_many::<PictureFormat>(FORMAT).ok().flatten();
+    let draws = outputs.iter().any(|(output, _)| output.place == Destination::Folder);
+    let wanted = WantedOutputs::new(outputs);
+    let Some(given) = given else { return Ok(wanted) };
+    if !draws {
+        let why = "--format is for figures in a folder: add --plots DIR\n";
+        return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, why));
+    }
+    let mut pictures: Vec<PictureFormat> = Vec::new();
+    for format in given {
+        if !pictures.contains(format) {
+            pictures.push(*format);
+        }
+    }
+    Ok(wanted.drawn_as(pictures))
 }
 
 impl<const PARTS: u8> Args for Outputs<PARTS> {
@@ -190,7 +230,8 @@ impl<const PARTS: u8> Args for Outputs<PARTS> {
                     .long_help(format!("{}.\n\nWritten{where_to}.", output.help)),
             );
         }
-        command.arg(option(ReportParts(PARTS)))
+        command = command.arg(option(ReportParts(PARTS)));
+        if ReportParts(PARTS).has(ReportParts::FIGURES) { command.arg(format_option()) } else { command }
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -209,7 +250,7 @@ impl<const PARTS: u8> FromArgMatches for Outputs<PARTS> {
             let path = matches.try_get_one::<PathBuf>(id).ok().flatten()?;
             Some((*output, path.clone()))
         });
-        Ok(Outputs(WantedOutputs::new(own.chain(named(matches)).collect())))
+        Ok(Outputs(wanted(own.chain(named(matches)).collect(), matches)?))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

@@ -27,6 +27,8 @@ fn a_segment_is_flooded_only_on_request_and_nobody_answers() {
     let after = Interface::of(&lab.server);
     assert_eq!((flood.count("/counts/sent"), flood.count("/counts/received")), (20, 0));
     assert!(flood.text("/two_way/remarks/0").contains("broadcast address of the local segment"));
+    assert!(flood.text("/answer/headline").starts_with("Flood: 20 requests to all hosts of the segment, "));
+    assert!(flood.text("/answer/headline").ends_with("; no host answered, and none has to."));
     assert!(after.received >= before.received + 20, "{before:?} {after:?}: they have arrived");
     // Neighbour discovery and other protocols may send a few packets; twenty answers would be noticed.
     assert!(after.sent < before.sent + 20, "{before:?} {after:?}: nothing was answered");

@@ -162,6 +162,66 @@ fn three_routers_are_reported_with_what_they_do() {
 }
 
 #[test]
+fn routes_of_classes_are_shown_side_by_side() {
+    let Some(chain) = Chain::new("routes_of_classes_are_shown_side_by_side") else { return };
+    // A second link between the first two routers, which the packets of one class take.
+    let [near, far] = [&chain.0[1], &chain.0[2]];
+    run(&format!("ip -n {near} link add other type veth peer name other netns {far}"));
+    for (name, end) in [(near, 1), (far, 2)] {
+        run(&format!("ip -n {name} address add 10.78.1.{end}/24 dev other"));
+        run(&format!("ip -n {name} link set other up"));
+    }
+    run(&format!("ip -n {near} route add default via 10.78.1.2 table 100"));
+    run(&format!("ip -n {near} rule add fwmark 1 table 100"));
+    for setting in ["icmp_errors_use_inbound_ifaddr=1", "conf.all.rp_filter=0", "conf.other.rp_filter=0"] {
+        run(&format!("ip netns exec {far} sysctl -qw net.ipv4.{setting}"));
+    }
+    chain.rules(
+        1,
+        "table ip classes { chain in { type filter hook prerouting priority mangle; ip dscp ef meta mark set 1\n }\n }",
+    );
+    let line = "10.77.3.2 --classes BE,CS1,EF -n 3 -p 100ms --timeout 1s";
+    let done = chain.path(&format!("{line} --json -"));
+    assert_eq!(done.code(), 0, "{}", done.stderr);
+    let found = Report(serde_json::from_str(&done.stdout).unwrap());
+    schema::assert_valid("paths", &found.0);
+    for (k, (dscp, router)) in [(0, "10.77.1.2"), (8, "10.77.1.2"), (46, "10.78.1.2")].into_iter().enumerate()
+    {
+        assert_eq!(found.count(&format!("/paths/{k}/dscp")), dscp);
+        assert_eq!(found.text(&format!("/paths/{k}/hops/1/responders/0/address")), router);
+        assert_eq!(found.at(&format!("/paths/{k}/reached")), &Value::Bool(true));
+    }
+    let different: Vec<u64> = [0, 1]
+        .map(|k| found.at(&format!("/differences/{k}/routers")).as_array().unwrap().len() as u64)
+        .into();
+    assert_eq!((different, found.count("/differences/1/compared")), (vec![0, 1], 3));
+    let text = chain.path(line).stdout;
+    let line = |start: &str| -> Vec<String> {
+        let found = text.lines().find(|line| line.trim_start().starts_with(start));
+        found
+            .unwrap_or_else(|| panic!("{start} is not in\n{text}"))
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(line("hop"), ["hop", "address", "BE", "CS1", "EF"]);
+    let [both, other] = ["2  10.77.1.2", "10.78.1.2"].map(line);
+    assert_eq!(
+        (&both[both.len() - 1], &other[1], &other[2]),
+        (&"-".to_owned(), &"-".to_owned(), &"-".to_owned())
+    );
+    for phrase in [
+        "Paths from 10.77.0.1 to 10.77.3.2",
+        "BE and CS1 pass the same routers, as far as hops answer",
+        "BE and EF pass different routers at hop 2",
+        "EF: DSCP 46 (EF) leaves hop 2 and reaches hop 4 as 8 (CS1)",
+    ] {
+        assert!(text.contains(phrase), "{phrase} is not in\n{text}");
+    }
+    chain.path("10.77.3.2 --classes BE,EF -D EF").refused(&["--classes", "cannot be used with"]);
+}
+
+#[test]
 fn the_path_is_kept_with_a_test() {
     let Some(chain) = Chain::new("the_path_is_kept_with_a_test") else { return };
     let folder = tempfile::tempdir().unwrap();

@@ -387,6 +387,63 @@ fn lamp_in_ethernet_frames_of_its_own_needs_no_ip_and_answers_hosts_only() {
 }
 
 #[test]
+fn lamp_in_wave_short_messages_is_answered_for_one_service() {
+    undisturbed(|| {
+        let Some(lab) = lab("lamp_in_wave_short_messages_is_answered_for_one_service") else { return };
+        lab.cable().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let host = lab.server.v4;
+        let server = Server::start(Place::In(&lab.server), folder.path(), host, "--lamp-wsmp path,0x1234");
+        let run = |arguments: &str| {
+            let line = format!("ping {host} --proto lamp --json - -n 50 -p 5ms {arguments}");
+            Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT)
+        };
+        // Without IP in either direction: the counters of the interface see the frames, the filter no datagrams.
+        let rules = "table inet seen { counter datagrams {}\n chain in { type filter hook input priority 0;\n \
+                 ip protocol udp counter name datagrams\n }\n }\n";
+        std::fs::write(folder.path().join("rules"), rules).unwrap();
+        let done = lab.server.command("nft").arg("-f").arg(folder.path().join("rules")).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        // 100 and 200 bytes have lengths of one and of two bytes; 1470 is the largest payload of this service.
+        for arguments in ["-l 0", "-l 100", "-l 200", "-l 1470", "--follow-up=krt --stamps krt", "--timeless"]
+        {
+            let report = run(&format!("--lamp-wsmp 0x1234 {arguments}")).report();
+            assert_eq!(
+                (report.count("/counts/lost"), report.count("/counts/received")),
+                (0, 50),
+                "{arguments}"
+            );
+            assert!(report.number("/latency/min") > 0.0, "{arguments}");
+        }
+        let report = run("--lamp-wsmp 4660 --mode unidir").report();
+        assert_eq!(report.count("/two_way/far_report/received"), 50);
+        let seen = lab.server.command("nft").args(["list", "counter", "inet", "seen", "datagrams"]).output();
+        let seen = String::from_utf8_lossy(&seen.unwrap().stdout).into_owned();
+        let packets: u64 =
+            seen.split_whitespace().skip_while(|w| *w != "packets").nth(1).unwrap().parse().unwrap();
+        assert!(packets < 30, "{seen}");
+        // Another service, and LaMP without WSMP, are not answered.
+        for other in ["--lamp-wsmp 0x7f", "--lamp-wsmp 0x1235", "--ethernet"] {
+            let refused = run(&format!("{other} --timeout 200ms -n 3"));
+            assert_ne!(refused.code(), 0, "{other}: {refused:?}");
+        }
+        run("--lamp-wsmp 0x1234 -l 1471").refused(&["do not fit"]);
+        for (arguments, why) in [
+            ("--lamp-wsmp 0x20", "signed"),
+            ("--lamp-wsmp 0x10204080", "PSID"),
+            ("--lamp-wsmp 5 --raw", "--raw"),
+            ("--lamp-wsmp 5 --ethernet", "--ethernet"),
+            ("--lamp-wsmp 5 --broadcast", "--lamp-wsmp"),
+            ("--lamp-wsmp 5 -D EF", "leave out -D"),
+            ("--ethernet -D EF", "leave out -D"),
+        ] {
+            run(arguments).refused(&[why]);
+        }
+        drop(server);
+    });
+}
+
+#[test]
 fn requests_shorter_than_an_answer_are_answered_in_their_size_or_whole_where_nobody_forges() {
     let Some(lab) =
         lab("requests_shorter_than_an_answer_are_answered_in_their_size_or_whole_where_nobody_forges")

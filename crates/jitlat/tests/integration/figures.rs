@@ -34,3 +34,46 @@ fn a_page_on_standard_output_stands_alone() {
     assert_eq!(both.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&both.stderr).contains("standard output"));
 }
+
+#[test]
+fn every_figure_is_drawn_in_each_format_asked_for() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let drawn = |name: &str, arguments: &[&str]| -> Vec<String> {
+        let folder = dir.path().join(name);
+        let out = jitlat(&[arguments, &["--plots", &folder.to_string_lossy()]].concat());
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let mut names: Vec<String> = std::fs::read_dir(folder)
+            .expect("the folder")
+            .map(|file| file.expect("a file").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    };
+    let (a, b) = (golden("a_loopback_v1"), golden("b_wan_lossy_v1"));
+    for (name, arguments) in [("analyze", vec!["-f", &b]), ("compare", vec!["compare", &a, &b])] {
+        let usual = drawn(&format!("{name}-usual"), &arguments);
+        let stems: Vec<&str> = usual.iter().filter_map(|file| file.strip_suffix(".svg")).collect();
+        assert!(stems.len() > 3 && stems.contains(&"card"), "{name}: {usual:?}");
+        let each: Vec<String> =
+            stems.iter().flat_map(|stem| [format!("{stem}.png"), format!("{stem}.svg")]).collect();
+        assert_eq!(usual, each, "{name}");
+        let papers = drawn(&format!("{name}-papers"), &[&arguments[..], &["--format", "pdf,eps"]].concat());
+        let each: Vec<String> =
+            stems.iter().flat_map(|stem| [format!("{stem}.eps"), format!("{stem}.pdf")]).collect();
+        assert_eq!(papers, each, "{name}");
+        let start =
+            |file: &str| std::fs::read(dir.path().join(format!("{name}-papers/{file}"))).expect("a file");
+        assert!(
+            start("card.pdf").starts_with(b"%PDF-")
+                && start("card.eps").starts_with(b"%!PS-Adobe-3.0 EPSF-3.0")
+        );
+    }
+    for (arguments, says) in [
+        (vec!["-f", &a, "--format", "pdf"], "add --plots DIR"),
+        (vec!["-f", &a, "--plots", "x", "--format", "pdf,gif"], "choose from svg, png, pdf, eps"),
+    ] {
+        let out = jitlat(&arguments);
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.code() == Some(2) && said.contains(says), "{said}");
+    }
+}

@@ -3,6 +3,7 @@
 //! `UPDATE_SCHEMAS=1 cargo test -p jitlat schemas` rewrites them.
 
 use jitlat_archive::show::{DatasetDocument, ListDocument, PushesDocument, QueryDocument};
+use jitlat_core::class_paths::ClassPaths;
 use jitlat_core::path::Path as NetworkPath;
 use jitlat_output::along::CurveDocument;
 use jitlat_output::attenuation::{PartsDocument, SegmentsReport};
@@ -28,7 +29,7 @@ struct Published {
     schema: fn() -> Schema,
 }
 
-const PUBLISHED: [Published; 17] = [
+const PUBLISHED: [Published; 18] = [
     Published {
         name: "summary",
         about: "What --json of a test or an analysis writes: the summary of one direction, of both, or of several runs. See \
@@ -84,6 +85,11 @@ const PUBLISHED: [Published; 17] = [
         name: "path",
         about: "What jitlat path --json writes. See path.md.",
         schema: schema_of::<NetworkPath>,
+    },
+    Published {
+        name: "paths",
+        about: "What jitlat path --classes --json writes. See path.md.",
+        schema: schema_of::<ClassPaths>,
     },
     Published {
         name: "phases",

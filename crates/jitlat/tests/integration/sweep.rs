@@ -50,6 +50,62 @@ impl Far {
 }
 
 #[test]
+fn sweeps_of_several_links_are_joined() {
+    let (server, folder) = (serve(), tempfile::tempdir().unwrap());
+    for (link, payloads) in [("cable", "32,400"), ("hub", "32,400,1448")] {
+        let line = format!(
+            "sweep HOST -l {payloads} --proto lamp -p 1ms -n 20 --repetitions 2 --pause 0 -o {link}.sweep"
+        );
+        server.run(folder.path(), &format!("{line} -q -- PORTS"));
+    }
+    let line =
+        "compare 100BASE=cable.sweep hub.sweep --csv j.csv --plots plots --format svg --html j.html --json -";
+    let v = server.json(folder.path(), line);
+    let points = v["points"].as_array().unwrap();
+    let of = |p: &Value| {
+        let conditions = &p["conditions"];
+        (
+            conditions["sweep"].as_str().unwrap().to_owned(),
+            conditions["payload"].as_f64().unwrap(),
+            p["sent"].as_u64(),
+        )
+    };
+    let sent = Some(40);
+    let expected = [("100BASE", 32.0), ("100BASE", 400.0), ("hub", 32.0), ("hub", 400.0), ("hub", 1448.0)];
+    assert_eq!(
+        points.iter().map(of).collect::<Vec<_>>(),
+        expected.map(|(link, payload)| (link.to_owned(), payload, sent))
+    );
+    assert_eq!((v["complete"].as_bool(), v["runs"].as_array().unwrap().len()), (Some(true), 10));
+    // The means are those of the sweeps alone.
+    for (link, shown) in [("cable", &points[..2]), ("hub", &points[2..])] {
+        let alone = server.json(folder.path(), &format!("sweep --resume {link}.sweep --json -"));
+        let means = |points: &[Value]| -> Vec<Value> {
+            points.iter().map(|p| p["figures"]["latency-mean"].clone()).collect()
+        };
+        assert_eq!(means(alone["points"].as_array().unwrap()), means(shown), "{link}");
+    }
+    let svg = std::fs::read_to_string(folder.path().join("plots/sweep-latency-mean.svg")).unwrap();
+    for words in [">Round trip, mean, by payload<", ">100BASE<", ">hub<", ">payload, bytes<"] {
+        assert!(svg.contains(words), "{words}");
+    }
+    assert!(folder.path().join("plots/sweep-distributions.svg").exists());
+    assert!(std::fs::read_to_string(folder.path().join("j.html")).unwrap().contains("hub, 1448 bytes"));
+    assert!(std::fs::read_to_string(folder.path().join("j.csv")).unwrap().starts_with("sweep,payload,"));
+    server.run(folder.path(), "sweep HOST -l 100 --proto lamp,stamp --waits 0,1ms -n 5 --repetitions 1 --pause 0 -o other -q -- PORTS");
+    for (line, why) in [
+        ("compare cable.sweep other", "joined: cable states the period, other does not"),
+        ("compare cable.sweep hub.sweep --group-by dscp", "--group-by is for tests"),
+        ("compare cable.sweep j.csv", "cable.sweep is a sweep, j.csv is not"),
+        ("compare cable.sweep", "only sweep: give at least two"),
+    ] {
+        let output = server.jitlat(folder.path(), line).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(why), "{line}: {said}");
+    }
+}
+
+#[test]
 fn every_combination_is_repeated_and_shown_in_every_form() {
     let (server, folder) = (serve(), tempfile::tempdir().unwrap());
     let line = "sweep HOST -l 100..500:200 --proto stamp,lamp:user,lamp:krt -p 1ms -n 20 --repetitions 2 --pause 0 \
@@ -81,6 +137,10 @@ fn every_combination_is_repeated_and_shown_in_every_form() {
         folder.path().join("plots/sweep-latency-mean.svg").exists()
             && folder.path().join("plots/sweep-latency-p99.png").exists()
     );
+    server.run(folder.path(), "sweep --resume s --plots papers --format eps,pdf");
+    let papers = ["sweep-latency-mean.eps", "sweep-distributions.pdf", "compare-latency-cdf.eps"];
+    assert!(papers.iter().all(|name| folder.path().join("papers").join(name).exists()));
+    assert!(!folder.path().join("papers/sweep-latency-mean.svg").exists());
     // A complete sweep is shown again without sending a packet.
     let again = server.json(folder.path(), "sweep --resume s --json -");
     assert_eq!(again["points"], v["points"]);

@@ -8,7 +8,7 @@ use crate::audit::BegunTests;
 use crate::clock;
 use crate::cmsg::ReceivedInfo;
 use crate::frame::{self, Ends, Mac};
-use crate::lamp_frame;
+use crate::lamp_frame::{self, LampLink};
 use crate::sockets::enlarge;
 use crate::stamp::StampMode;
 use crate::sys::{Inbox, MAX_BATCH};
@@ -60,9 +60,11 @@ impl Reflector for LampFrameReflector {
     }
 }
 
-/// Reflector for LaMP directly in Ethernet frames, on one interface.
+/// Reflector for LaMP in Ethernet frames without IP and UDP, on one interface.
 #[derive(Clone, Debug)]
 pub struct LampEthernetReflector {
+    /// Protocol between Ethernet and LaMP.
+    pub link: LampLink,
     /// Interface name.
     pub interface: String,
     /// See [`super::LampReflector::trusted`].
@@ -71,7 +73,10 @@ pub struct LampEthernetReflector {
 
 impl Reflector for LampEthernetReflector {
     fn name(&self) -> &'static str {
-        "LaMP (Ethernet)"
+        match self.link {
+            LampLink::Ethernet => "LaMP (Ethernet)",
+            LampLink::Wsmp(_) => "LaMP (WSMP)",
+        }
     }
 
     fn service(&self) -> Service {
@@ -84,7 +89,7 @@ impl Reflector for LampEthernetReflector {
 
     /// Returns a single address: that of the interface.
     fn addresses(&self, _ips: &[IpAddr]) -> Vec<SocketAddr> {
-        vec![(Ipv6Addr::UNSPECIFIED, lamp_frame::ETHERTYPE).into()]
+        vec![(Ipv6Addr::UNSPECIFIED, self.link.ethertype()).into()]
     }
 
     fn open(&self, _at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector> {
@@ -93,12 +98,12 @@ impl Reflector for LampEthernetReflector {
             let why = format!("{} is not an Ethernet interface", self.interface);
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
-        let socket = raw::packet_socket(&self.interface, &lamp_frame::only_to(mac))?;
+        let socket = raw::packet_socket(&self.interface, &lamp_frame::only_to(self.link, mac))?;
         let ip = addresses.first().copied().unwrap_or(Ipv4Addr::UNSPECIFIED.into());
-        let frames = Frames::new(socket, ip, Ethernet { mac }, shared)?;
+        let frames = Frames::new(socket, ip, Ethernet { link: self.link, mac }, shared)?;
         let (secret, trusted) = (lamp_secret()?, self.trusted.clone());
         Ok(OpenReflector {
-            address: lamp_frame::address_of(mac),
+            address: lamp_frame::address_of(self.link, mac),
             run: Box::new(move || frames.serve(secret, trusted)),
         })
     }
@@ -173,8 +178,9 @@ impl LowerLayer for Datagrams {
     }
 }
 
-/// LaMP directly in Ethernet frames.
+/// LaMP in Ethernet frames without IP and UDP.
 struct Ethernet {
+    link: LampLink,
     mac: Mac,
 }
 
@@ -183,9 +189,9 @@ impl LowerLayer for Ethernet {
 
     fn parse<'a>(&self, frame: &'a [u8]) -> Option<LampFrameRequest<'a, Mac>> {
         // Packets sent to a broadcast address, or claiming to come from one, are never answered.
-        let found = lamp_frame::parse(frame)
+        let found = lamp_frame::parse(self.link, frame)
             .filter(|f| f.destination == self.mac && lamp_frame::is_unicast(f.source))?;
-        let from = lamp_frame::address_of(found.source);
+        let from = lamp_frame::address_of(self.link, found.source);
         Some(LampFrameRequest {
             from,
             route: found.source,
@@ -196,7 +202,7 @@ impl LowerLayer for Ethernet {
     }
 
     fn fill(&self, frame: &mut Vec<u8>, route: &Mac, payload: &[u8]) {
-        lamp_frame::fill(frame, self.mac, *route, payload);
+        lamp_frame::fill(self.link, frame, self.mac, *route, payload);
     }
 }
 
@@ -352,6 +358,7 @@ impl<B: LowerLayer> Frames<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jitlat_proto::wsmp::Psid;
 
     #[test]
     fn frames_to_or_from_groups_are_no_requests() {
@@ -373,5 +380,26 @@ mod tests {
         assert!(!request(there, [0xff; 6], 2) && !request(there, [1, 0, 0x5e, 0, 0, 1], 2));
         assert!(!request([0xff; 6], here, 2), "an answer would reach everybody");
         assert!(!request(there, here, 255) && !request(there, here, 3));
+    }
+
+    #[test]
+    fn wave_short_messages_to_or_from_groups_or_of_other_services_are_no_requests() {
+        let (here, there) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+        let link = LampLink::Wsmp(Psid::TESTING);
+        let reflector = Ethernet { link, mac: here };
+        let request = |link: LampLink, from: Mac, to: Mac| {
+            let mut frame = Vec::new();
+            let packet = LampHeader::new(lamp::LampKind::Init, 7, 0, 1).to_bytes();
+            lamp_frame::fill(link, &mut frame, from, to, &packet);
+            reflector.parse(&frame).map(|found| found.from.to_string())
+        };
+        assert_eq!(request(link, there, here).as_deref(), Some("[fe80::ff:fe00:2]:35036"));
+        for (from, to) in
+            [(there, [0xff; 6]), (there, [1, 0, 0x5e, 0, 0, 1]), ([0xff; 6], here), (there, there)]
+        {
+            assert_eq!(request(link, from, to), None, "{from:?} {to:?}");
+        }
+        assert_eq!(request(LampLink::Wsmp(Psid::new(5).unwrap()), there, here), None);
+        assert_eq!(request(LampLink::Ethernet, there, here), None);
     }
 }

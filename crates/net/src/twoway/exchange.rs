@@ -390,7 +390,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let path_mtu = match link.carrier {
             Carrier::Udp => exceeded_mtu(&wire.socket, link.to.is_ipv6(), length + 8),
             Carrier::Icmp => exceeded_mtu(&wire.socket, link.to.is_ipv6(), length),
-            Carrier::Raw | Carrier::Ethernet => None,
+            Carrier::Raw | Carrier::Ethernet(_) => None,
         };
         // Packets dropped in this host's queue were never sent, so their stamps do not count as lost.
         let dropped = outcome.sent.dropped_in_queue(outcome.records.iter().map(|r| r.seq));

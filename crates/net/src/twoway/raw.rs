@@ -5,7 +5,7 @@
 //! reserves the port, so that it does not report the port as unreachable.
 
 use crate::frame::{self, Ends, HEADERS, Headers, Mac};
-use crate::lamp_frame;
+use crate::lamp_frame::{self, LampLink};
 use crate::privilege::{Capability, needs};
 use crate::sockets;
 use crate::stamp::StampMode;
@@ -41,8 +41,8 @@ pub struct PacketFraming {
 enum FrameAddressing {
     /// Ethernet, IP and UDP.
     Datagrams { headers: Headers, from: SocketAddr, to: SocketAddr },
-    /// Ethernet only.
-    Ethernet { from: Mac, to: Mac },
+    /// Ethernet, and for LaMP perhaps WSMP.
+    Ethernet { link: LampLink, from: Mac, to: Mac },
 }
 
 /// A packet extracted from a frame.
@@ -59,7 +59,9 @@ impl PacketFraming {
     pub fn wrap(&mut self, payload: &[u8]) -> &[u8] {
         match &self.beneath {
             FrameAddressing::Datagrams { headers, .. } => frame::fill(&mut self.frame, headers, payload),
-            FrameAddressing::Ethernet { from, to } => lamp_frame::fill(&mut self.frame, *from, *to, payload),
+            FrameAddressing::Ethernet { link, from, to } => {
+                lamp_frame::fill(*link, &mut self.frame, *from, *to, payload);
+            }
         }
         &self.frame
     }
@@ -72,8 +74,9 @@ impl PacketFraming {
                 let (ttl, traffic_class) = (Some(found.ttl), Some(found.traffic_class));
                 Some(Unwrapped { payload: found.payload, ttl, traffic_class })
             }
-            FrameAddressing::Ethernet { from, to } => {
-                let found = lamp_frame::parse(frame).filter(|f| f.source == *to && f.destination == *from)?;
+            FrameAddressing::Ethernet { link, from, to } => {
+                let found =
+                    lamp_frame::parse(*link, frame).filter(|f| f.source == *to && f.destination == *from)?;
                 Some(Unwrapped { payload: found.packet, ttl: None, traffic_class: None })
             }
         }
@@ -119,12 +122,13 @@ pub fn open(
     prepared(packets, framing, from, marking, stamps, notes)
 }
 
-/// Opens a packet socket for a test without IP against the neighbour `to`, whose IP address is used only to find the
+/// Opens a packet socket for a test without IP over `link` against the neighbour `to`, whose IP address is used only to find the
 /// interface.
 ///
 /// # Errors
 /// Like [`open`]; also if the host is behind a router.
 pub fn open_ethernet(
+    link: LampLink,
     to: SocketAddr,
     marking: &Marking,
     stamps: StampMode,
@@ -135,22 +139,23 @@ pub fn open_ethernet(
     let (interface, mac) = interface(from.ip(), marking)?;
     if let Some(router) = gateway(to.ip(), &interface)? {
         return Err(unsupported(format!(
-            "{} is behind the router {router}: LaMP directly in Ethernet frames does not cross routers",
+            "{} is behind the router {router}: LaMP in Ethernet frames without IP does not cross routers",
             to.ip()
         )));
     }
     // If the kernel does not know the path MTU, that of Ethernet applies.
-    let largest = sys::path_mtu(owner.as_fd(), to.is_ipv6()).map_or(1500, |mtu| mtu as usize);
+    let mtu = sys::path_mtu(owner.as_fd(), to.is_ipv6()).map_or(1500, |mtu| mtu as usize);
+    let largest = mtu.saturating_sub(link.overhead(mtu));
     if payload > largest {
         return Err(unsupported(format!(
             "{payload} bytes do not fit into a frame: the maximum is {largest}"
         )));
     }
-    let packets = packet_socket(&interface, &lamp_frame::only_to(mac))?;
+    let packets = packet_socket(&interface, &lamp_frame::only_to(link, mac))?;
     let owner: UdpSocket = owner.into();
     let to_mac = next_hop(&owner, to.ip(), &interface)?;
     let framing = PacketFraming {
-        beneath: FrameAddressing::Ethernet { from: mac, to: to_mac },
+        beneath: FrameAddressing::Ethernet { link, from: mac, to: to_mac },
         frame: Vec::with_capacity(HEADERS + payload),
         _owner: owner,
     };

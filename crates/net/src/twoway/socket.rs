@@ -1,5 +1,6 @@
 //! Sockets of two-way tests: UDP and ICMP, connected to the far host, with timestamps in both directions.
 
+use crate::lamp_frame::LampLink;
 use crate::sockets::{self, enlarge, observe};
 use crate::stamp::{self, StampMode, StampedPackets};
 use crate::sys;
@@ -20,8 +21,8 @@ pub enum Carrier {
     Icmp,
     /// UDP datagrams in Ethernet frames built by this program, through a packet socket.
     Raw,
-    /// LaMP packets directly in Ethernet frames, without IP, through a packet socket.
-    Ethernet,
+    /// LaMP packets in Ethernet frames without IP, through a packet socket.
+    Ethernet(LampLink),
 }
 
 /// Error message if round trips to a broadcast address are requested.
@@ -84,13 +85,13 @@ pub fn open(
 ) -> io::Result<PreparedSocket> {
     match carrier {
         Carrier::Raw => return raw::open(to, marking, stamps, payload),
-        Carrier::Ethernet => return raw::open_ethernet(to, marking, stamps, payload),
+        Carrier::Ethernet(link) => return raw::open_ethernet(link, to, marking, stamps, payload),
         Carrier::Udp | Carrier::Icmp => {}
     }
     let domain = Domain::for_address(to);
     let mut notes = Vec::new();
     let (socket, raw) = match carrier {
-        Carrier::Udp | Carrier::Raw | Carrier::Ethernet => {
+        Carrier::Udp | Carrier::Raw | Carrier::Ethernet(_) => {
             (Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?, false)
         }
         Carrier::Icmp => {

@@ -1,22 +1,40 @@
-//! The embedded font: widths for layout, outlines for PNG.
+//! The embedded font: widths for layout, outlines for PNG, its file and glyphs for PDF and EPS.
 
 use std::sync::LazyLock;
 
 /// A subset of DejaVu Sans: Latin, Greek, digits, punctuation (its licence is in the same folder).
-const DEJAVU: &[u8] = include_bytes!("../../assets/DejaVuSans-subset.ttf");
+pub const FILE: &[u8] = include_bytes!("../../assets/DejaVuSans-subset.ttf");
+
+/// Edges of the font's bounding box: left, bottom, right, top, in thousandths of the font size.
+pub const BOUNDS: [f32; 4] = [-1021.0, -463.0, 1793.0, 1232.0];
 
 /// Font families for SVG viewers: the same font, then one with the same widths.
 pub const FAMILY: &str = "DejaVu Sans,Verdana,sans-serif";
 
 // Parsed font; `None` cannot occur, because the font is part of the program and a test parses it. Without it,
 // text would have a width but no outline.
-static FACE: LazyLock<Option<Face>> = LazyLock::new(|| Face::parse(DEJAVU));
+static FACE: LazyLock<Option<Face>> = LazyLock::new(|| Face::parse(FILE));
 
 /// Width of `text` in font size `size`.
 pub fn width(text: &str, size: f32) -> f32 {
     let Some(face) = FACE.as_ref() else { return text.chars().count() as f32 * size * 0.6 };
     let units: u32 = text.chars().map(|c| u32::from(face.advance(face.glyph(c)))).sum();
     units as f32 * size / face.units_per_em
+}
+
+/// Returns the number of the glyph of `c`; 0, which is an empty box, if the font lacks the character.
+pub fn glyph(c: char) -> u16 {
+    FACE.as_ref().map_or(0, |face| face.glyph(c))
+}
+
+/// Returns the width of each glyph, in units of the font.
+pub fn advances() -> &'static [u16] {
+    FACE.as_ref().map_or(&[], |face| &face.advances)
+}
+
+/// Returns how many units of the font make its size.
+pub fn units_per_em() -> f32 {
+    FACE.as_ref().map_or(1000.0, |face| face.units_per_em)
 }
 
 /// Returns the glyph outlines of `text` in font size `size`. Coordinates are relative to the start of the text line,

@@ -77,14 +77,19 @@ impl TextBox {
         font::width(&self.text, self.size)
     }
 
+    /// Returns where the text starts, from the anchor along the line.
+    pub fn shift(&self) -> f32 {
+        match self.anchor {
+            Anchor::Start => 0.0,
+            Anchor::Middle => -self.width() / 2.0,
+            Anchor::End => -self.width(),
+        }
+    }
+
     /// Returns the rectangle that the text covers.
     pub fn bounds(&self) -> Rect {
         let (w, up, down) = (self.width(), self.size * 0.76, self.size * 0.24);
-        let before = match self.anchor {
-            Anchor::Start => 0.0,
-            Anchor::Middle => w / 2.0,
-            Anchor::End => w,
-        };
+        let before = -self.shift();
         match self.upright {
             false => Rect { x: self.x - before, y: self.y - up, w, h: up + down },
             true => Rect { x: self.x - up, y: self.y - (w - before), w: up + down, h: w },
@@ -175,6 +180,14 @@ pub struct Drawing {
     pub data: Vec<Shape>,
     /// Shapes in front of the data: tick labels, titles, legend, notes.
     pub labels: Vec<Shape>,
+}
+
+impl Drawing {
+    /// Returns the white shape behind a drawing on paper.
+    pub(super) fn background(&self) -> Shape {
+        let whole = Rect { x: 0.0, y: 0.0, w: self.width, h: self.height };
+        Shape::Rects { rects: vec![whole], fill: paint(Ink::Fixed(0xff_ffff), 1.0) }
+    }
 }
 
 /// Computes the layout of `figure`.

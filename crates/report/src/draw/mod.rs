@@ -1,13 +1,15 @@
-//! Draws figures as SVG and PNG.
+//! Draws figures as SVG, PNG, PDF and EPS.
 //!
-//! [`layout`] turns a [`Figure`] into a list of shapes once; SVG and PNG are written from the same list, so
-//! they cannot differ. Text is measured, and in PNG drawn, with an embedded subset of DejaVu Sans, so nothing
-//! depends on the fonts of the machine.
+//! [`layout`] turns a [`Figure`] into a list of shapes once; every format is written from the same list, so
+//! they cannot differ. Text is measured with an embedded subset of DejaVu Sans. PNG draws text with it, and PDF and EPS
+//! contain it, so nothing depends on the fonts of the machine.
 
 mod card;
+mod eps;
 mod font;
 mod layout;
 mod palette;
+mod pdf;
 mod png;
 mod svg;
 
@@ -15,8 +17,8 @@ pub use card::card;
 pub use layout::{Anchor, Drawing, Shape, TextBox, layout};
 pub use palette::{Ink, Paint};
 
-use crate::FirstScreen;
 use crate::figure::Figure;
+use crate::{FirstScreen, PictureFormat};
 
 /// Colours of everything except the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,23 +47,34 @@ pub fn png(figure: &Figure, scale: f32) -> Result<Vec<u8>, DrawError> {
     png::write(&layout(figure), scale)
 }
 
-/// Returns name and content of the files that `--plots DIR` writes: an SVG and a PNG of each figure, generated
-/// one at a time.
-pub fn files(figures: &[Figure]) -> impl Iterator<Item = Result<(String, Vec<u8>), DrawError>> + '_ {
-    figures.iter().flat_map(|figure| {
-        let stem = layout(figure).id;
-        let vector = Ok((format!("{stem}.svg"), svg(figure).into_bytes()));
-        let pixels = png(figure, 2.0).map(|bytes| (format!("{stem}.png"), bytes));
-        [vector, pixels]
-    })
+/// Returns the file of `drawing` in `format`, dark on white.
+///
+/// # Errors
+/// If the picture cannot be encoded.
+pub fn encode(drawing: &Drawing, format: PictureFormat) -> Result<Vec<u8>, DrawError> {
+    match format {
+        PictureFormat::Svg => Ok(svg::write(drawing, Theme::Paper).into_bytes()),
+        PictureFormat::Png => png::write(drawing, 2.0),
+        PictureFormat::Pdf => pdf::write(drawing),
+        PictureFormat::Eps => Ok(eps::write(drawing).into_bytes()),
+    }
 }
 
-/// Returns the files of the card, `card.svg` and `card.png`: name and content.
-pub fn card_files(first: &FirstScreen) -> impl Iterator<Item = Result<(String, Vec<u8>), DrawError>> {
-    let drawing = card::card(first);
-    let vector = Ok(("card.svg".to_owned(), svg::write(&drawing, Theme::Paper).into_bytes()));
-    let pixels = png::write(&drawing, 2.0).map(|bytes| ("card.png".to_owned(), bytes));
-    [vector, pixels].into_iter()
+/// A file of `--plots DIR`: name and content.
+pub type PictureFile = Result<(String, Vec<u8>), DrawError>;
+
+/// Returns the files that `--plots DIR` writes: each figure in each of `formats`, generated one at a time.
+pub fn files(figures: &[Figure], formats: &[PictureFormat]) -> impl Iterator<Item = PictureFile> {
+    figures.iter().flat_map(move |figure| files_of(layout(figure), formats))
+}
+
+/// Returns the files of the card in each of `formats`, `card.svg` and so on.
+pub fn card_files(first: &FirstScreen, formats: &[PictureFormat]) -> impl Iterator<Item = PictureFile> {
+    files_of(card::card(first), formats)
+}
+
+fn files_of(drawing: Drawing, formats: &[PictureFormat]) -> impl Iterator<Item = PictureFile> {
+    formats.iter().map(move |format| Ok((format!("{}.{format}", drawing.id), encode(&drawing, *format)?)))
 }
 
 /// Reason why a figure could not be drawn.
@@ -71,7 +84,12 @@ pub enum DrawError {
     /// The scale is outside the supported range.
     #[error("cannot draw the figure: the scale {0} is out of range (0.1 to 16)")]
     Scale(String),
-    /// The PNG encoder failed.
-    #[error("cannot draw the figure: PNG encoding failed: {0}")]
-    Encode(String),
+    /// The encoder failed.
+    #[error("cannot draw the figure: encoding as {format} failed: {why}")]
+    Encode {
+        /// Name of the format.
+        format: &'static str,
+        /// The reason.
+        why: String,
+    },
 }

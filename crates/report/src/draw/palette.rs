@@ -60,6 +60,16 @@ pub fn ink(tone: Tone) -> Ink {
     }
 }
 
+/// Returns red, green and blue of an ink on paper, from 0 to 1.
+pub fn rgb(ink: Ink) -> [f32; 3] {
+    let rgb = match ink {
+        Ink::Text => PAPER_TEXT,
+        Ink::Fixed(rgb) => rgb,
+    };
+    let [_, r, g, b] = rgb.to_be_bytes();
+    [r, g, b].map(|c| f32::from(c) / 255.0)
+}
+
 /// Colour of a level, dark enough for text on white.
 pub fn level(level: Level) -> Ink {
     Ink::Fixed(match level {

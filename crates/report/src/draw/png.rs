@@ -2,7 +2,7 @@
 
 use super::DrawError;
 use super::font::{self, Contour, ContourPoint};
-use super::layout::{Anchor, Drawing, Rect, Shape, TextBox};
+use super::layout::{Drawing, Rect, Shape, TextBox};
 use super::palette::{Ink, PAPER_TEXT, Paint as Tint};
 use tiny_skia::{
     Color, FillRule, FilterQuality, LineCap, LineJoin, Mask, Paint, PathBuilder, Pixmap, PixmapPaint,
@@ -27,7 +27,7 @@ pub fn write(drawing: &Drawing, scale: f32) -> Result<Vec<u8>, DrawError> {
     drawing.data.iter().for_each(|s| canvas.shape(s));
     canvas.clip = None;
     drawing.labels.iter().for_each(|s| canvas.shape(s));
-    canvas.pixels.encode_png().map_err(|e| DrawError::Encode(e.to_string()))
+    canvas.pixels.encode_png().map_err(|e| DrawError::Encode { format: "PNG", why: e.to_string() })
 }
 
 /// Returns a PNG in one colour; `levels` are the opacities of its pixels, in rows from the top. `None` if the image is
@@ -126,11 +126,7 @@ impl PixelCanvas {
     }
 
     fn text(&mut self, t: &TextBox) {
-        let shift = match t.anchor {
-            Anchor::Start => 0.0,
-            Anchor::Middle => -t.width() / 2.0,
-            Anchor::End => -t.width(),
-        };
+        let shift = t.shift();
         let mut path = PathBuilder::new();
         for contour in font::outlines(&t.text, t.size) {
             trace(&mut path, &contour, shift);

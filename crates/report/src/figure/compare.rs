@@ -209,9 +209,14 @@ fn first_runs_only(runs: usize) -> Option<String> {
 
 /// Cumulative distributions of signed IPDV in one plot; `None` if the packets of fewer than two runs are available.
 pub fn ipdv_cdfs(runs: &[ComparedRun<'_>]) -> Option<Figure> {
+    ipdv_graph(runs).filter(|figure| figure.series.len() > 1)
+}
+
+/// Cumulative distributions of signed IPDV of one or more runs; `None` if the packets of none are available.
+pub fn ipdv_graph(runs: &[ComparedRun<'_>]) -> Option<Figure> {
     let known = runs.iter().filter_map(|r| r.ipdv.map(|(figures, sample)| (r.name, figures, sample)));
     let known: Vec<(&str, &Ipdv, &Sample)> = known.filter(|(.., sample)| !sample.is_empty()).collect();
-    if known.len() < 2 {
+    if known.is_empty() {
         return None;
     }
     // The tails of one run may be thousands of times wider than the bulk of another. The axis shows the bulk; the height at
@@ -244,7 +249,10 @@ pub fn ipdv_cdfs(runs: &[ComparedRun<'_>]) -> Option<Figure> {
     Some(Figure {
         id: "compare-ipdv-cdf".into(),
         title: "IPDV, cumulative distributions".into(),
-        subtitle: format!("{} runs", runs.len()),
+        subtitle: match &known[..] {
+            [(_, figures, _)] => format!("n = {} pairs of packets", group_thousands(&figures.n.to_string())),
+            several => format!("{} runs", several.len()),
+        },
         measured: String::new(),
         about:
             "Difference in delay between consecutive packets. The steeper a curve at 0, the steadier the run; \

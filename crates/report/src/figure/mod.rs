@@ -26,7 +26,7 @@ mod tcp;
 mod trace;
 
 pub use axis::{Axis, AxisScale, AxisTick, AxisUnit, group_thousands, value_label};
-pub use compare::{ComparedQuantity, ComparedRun, cdfs, ipdv_cdfs, spreads};
+pub use compare::{ComparedQuantity, ComparedRun, cdfs, ipdv_cdfs, ipdv_graph, spreads};
 pub use course::{DrawnStream, delay_over_time};
 pub use density::DensityCells;
 pub use grid::PointGrid;

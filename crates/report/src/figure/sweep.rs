@@ -2,13 +2,13 @@
 
 use super::{
     Axis, AxisUnit, Bound, ComparedRun, Figure, HistogramRow, Mark, MarkSeries, MeanRow, Tone,
-    group_thousands, of_runs, value_label,
+    group_thousands, ipdv_graph, of_runs, value_label,
 };
 use jitlat_core::analysis::Samples;
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::metrics::ipdv;
 use jitlat_core::summary::{Distribution, Ipdv, Percent};
-use jitlat_core::sweep::{ConfidenceLevel, Estimate, Factor, SweepAxis, SweepGrid, SweepPoint};
+use jitlat_core::sweep::{ConfidenceLevel, Estimate, Factor, FactorLevel, SweepAxis, SweepGrid, SweepPoint};
 
 /// Maximum number of curves in a figure; more cannot be distinguished.
 const MAX_CURVES: usize = 7;
@@ -42,8 +42,9 @@ pub struct CellPackets {
 }
 
 impl CellPackets {
-    /// Pools the packets of the combination `cell` from its runs; `None` if none has packets.
-    pub fn new(cell: usize, runs: &[&Samples]) -> Option<CellPackets> {
+    /// Pools the packets of the combination of `point` from its runs; `None` if none has packets. Means, standard
+    /// deviations and interquartile ranges are those of `point`, means over the runs, so that figures and tables agree.
+    pub fn new(point: &SweepPoint, runs: &[&Samples]) -> Option<CellPackets> {
         let delays: Vec<i64> = runs.iter().flat_map(|run| &run.delay).copied().collect();
         let above = |run: &&Samples| {
             let least = run.delay.iter().copied().min().unwrap_or(0);
@@ -51,12 +52,18 @@ impl CellPackets {
         };
         let pdv: Vec<i64> = runs.iter().flat_map(above).collect();
         let possible = runs.iter().map(|run| run.len().saturating_sub(1) as u64).sum();
-        (!delays.is_empty()).then(|| CellPackets {
-            cell,
-            delay: Distribution::of_values(&delays),
-            pdv: Distribution::of_values(&pdv),
-            ipdv: ipdv::of_steps(runs.iter().flat_map(|run| ipdv::steps(run)).collect(), possible),
-        })
+        if delays.is_empty() {
+            return None;
+        }
+        let mut delay = Distribution::of_values(&delays);
+        let mut ipdv = ipdv::of_steps(runs.iter().flat_map(|run| ipdv::steps(run)).collect(), possible);
+        let of_runs = |key: &str, pooled: Option<f64>| point.get(key).map(|e| e.mean).or(pooled);
+        delay.0.mean = of_runs("latency-mean", delay.0.mean);
+        delay.0.stddev = of_runs("latency-stddev", delay.0.stddev);
+        ipdv.0.mean = of_runs("ipdv-mean", ipdv.0.mean);
+        ipdv.0.stddev = of_runs("ipdv-stddev", ipdv.0.stddev);
+        ipdv.0.iqr = of_runs("ipdv-iqr", ipdv.0.iqr.map(|iqr| iqr as f64)).map(|iqr| iqr.round() as i64);
+        Some(CellPackets { cell: point.cell, delay, pdv: Distribution::of_values(&pdv), ipdv })
     }
 }
 
@@ -74,12 +81,52 @@ pub fn of_sweep(sweep: &Sweep<'_>) -> Vec<Figure> {
         .collect()
 }
 
-/// Draws the distributions of the combinations, in one plot and as rows.
+/// Draws the distributions of the combinations, in one plot and as rows, and IPDV in a graph for each load.
 fn distributions(sweep: &Sweep<'_>) -> Vec<Figure> {
     let names: Vec<String> = sweep.packets.iter().map(|p| sweep.grid.name(p.cell, None)).collect();
     let runs: Vec<ComparedRun<'_>> =
         sweep.packets.iter().zip(&names).map(|(p, name)| p.compared(name, sweep.is_one_way())).collect();
-    histograms(sweep, &names).into_iter().chain(of_runs(&runs)).collect()
+    let mut drawn = of_runs(&runs);
+    drawn.extend(of_loads(sweep));
+    if sweep.points.iter().any(|p| p.runs > 1) {
+        let pooled = "Curves are of the packets of all runs; the numbers are means over the runs.";
+        let numbered = drawn.iter_mut().filter(|figure| figure.id.starts_with(IPDV));
+        numbered.for_each(|figure| figure.notes.push(pooled.to_owned()));
+    }
+    histograms(sweep, &names).into_iter().chain(drawn).collect()
+}
+
+/// Beginning of the ids of graphs of IPDV.
+const IPDV: &str = "compare-ipdv-cdf";
+
+/// Draws a graph of IPDV for each load, with a curve for each combination of the other conditions. Empty unless the load
+/// is varied.
+fn of_loads(sweep: &Sweep<'_>) -> Vec<Figure> {
+    let Some(loads) = sweep.grid.axes.iter().find(|a| a.factor == Factor::Load && a.levels.len() > 1) else {
+        return Vec::new();
+    };
+    let during = |load: &FactorLevel| {
+        let with = |p: &&CellPackets| sweep.grid.level(p.cell, Factor::Load) == Some(load);
+        let packets: Vec<&CellPackets> = sweep.packets.iter().filter(with).collect();
+        let name = |p: &&CellPackets| match sweep.grid.name(p.cell, Some(Factor::Load)) {
+            nothing if nothing.is_empty() => format!("load {}", load.text),
+            others => others,
+        };
+        let names: Vec<String> = packets.iter().map(name).collect();
+        let runs: Vec<ComparedRun<'_>> =
+            packets.iter().zip(&names).map(|(p, name)| p.compared(name, sweep.is_one_way())).collect();
+        let figure = ipdv_graph(&runs)?;
+        Some(Figure {
+            id: format!("{IPDV}-{}", load.text),
+            title: format!("{}: load {}", figure.title, load.text),
+            subtitle: match figure.series.len() {
+                1 => figure.subtitle,
+                n => format!("{n} combinations"),
+            },
+            ..figure
+        })
+    };
+    loads.levels.iter().filter_map(during).collect()
 }
 
 fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
@@ -345,7 +392,7 @@ fn rows(sweep: &Sweep<'_>, found: &[(&SweepPoint, &Estimate)], unit: AxisUnit) -
 mod tests {
     use super::*;
     use jitlat_core::WallTime;
-    use jitlat_core::sweep::{FactorLevel, RunFigures, RunOutcome, SweepRun, points};
+    use jitlat_core::sweep::{RunFigures, RunOutcome, SweepRun, points};
 
     fn sweep(texts: &[&str]) -> (SweepGrid, Vec<RunOutcome>) {
         let level = |t: &&str| FactorLevel { text: (*t).to_owned(), number: t.parse().ok() };
@@ -406,7 +453,7 @@ mod tests {
         let packets: Vec<CellPackets> = (0..texts.len())
             .filter_map(|c| {
                 let run = column((0..9).map(|k| 1_000_000 * (c as i64 + 1) + k * k * 1000).collect());
-                CellPackets::new(c, &[&run, &run])
+                CellPackets::new(&points[c], &[&run, &run])
             })
             .collect();
         let confidence = ConfidenceLevel::default();
@@ -436,5 +483,75 @@ mod tests {
             let svg = crate::draw::svg(figure);
             assert!(svg.contains("95 % confidence") && !svg.contains("NaN"), "{svg}");
         }
+    }
+
+    #[test]
+    fn each_load_has_a_graph_of_ipdv_whose_numbers_are_those_of_the_table() {
+        let named = |factor, texts: [&str; 2]| {
+            SweepAxis::new(factor, texts.map(|t| FactorLevel { text: t.to_owned(), number: None }).into())
+        };
+        let axes =
+            vec![named(Factor::Load, ["none", "udp:4Mbit+tcp,streams=4"]), named(Factor::Dscp, ["BE", "EF"])];
+        let grid = SweepGrid { axes };
+        // Two runs of each combination, of which the second varies three times as much.
+        let samples = |cell: usize, repetition: u32| {
+            let by = 1000 * (cell as i64 + 1) * (1 + 2 * i64::from(repetition));
+            let delay = (0..40).map(|k| 1_000_000 + by * (k * 7 % 5)).collect();
+            Samples { seq: (0..40).collect(), sent: vec![0; 40], delay, ..Samples::default() }
+        };
+        let figures_of = |run: &Samples| {
+            let (found, _) = ipdv::of_steps(ipdv::steps(run), 39);
+            RunFigures::default()
+                .with("latency-mean", 1e6)
+                .with("ipdv-mean", found.mean.unwrap())
+                .with("ipdv-stddev", found.stddev.unwrap())
+                .with("ipdv-iqr", found.iqr.unwrap() as f64)
+        };
+        let outcome = |cell: usize, repetition: u32| RunOutcome {
+            run: SweepRun { cell, repetition },
+            at: WallTime(0),
+            sent: 40,
+            received: 40,
+            ip_length: None,
+            figures: figures_of(&samples(cell, repetition)),
+        };
+        let outcomes: Vec<RunOutcome> = (0..4).flat_map(|c| [outcome(c, 0), outcome(c, 1)]).collect();
+        let confidence = ConfidenceLevel::default();
+        let points = points(&grid, &outcomes, confidence);
+        let packets: Vec<CellPackets> = points
+            .iter()
+            .filter_map(|p| CellPackets::new(p, &[&samples(p.cell, 0), &samples(p.cell, 1)]))
+            .collect();
+        let quantity = "round trip";
+        let drawn = of_sweep(&Sweep {
+            grid: &grid,
+            points: &points,
+            confidence,
+            quantity,
+            notes: &[],
+            packets: &packets,
+        });
+        let graphs: Vec<&Figure> = drawn.iter().filter(|f| f.id.starts_with("compare-ipdv-cdf-")).collect();
+        let titles: Vec<&str> = graphs.iter().map(|f| f.title.as_str()).collect();
+        assert_eq!(
+            titles,
+            [
+                "IPDV, cumulative distributions: load none",
+                "IPDV, cumulative distributions: load udp:4Mbit+tcp,streams=4"
+            ]
+        );
+        for (graph, cells) in graphs.iter().zip([[0, 1], [2, 3]]) {
+            assert_eq!(graph.subtitle, "2 combinations");
+            let names: Vec<&str> = graph.series.iter().map(|s| s.name.as_str()).collect();
+            assert_eq!(names, ["BE (n = 78)", "EF (n = 78)"], "the packets of both runs");
+            for (class, cell) in ["BE", "EF"].iter().zip(cells) {
+                let table = points[cell].get("ipdv-stddev").unwrap().mean;
+                let says = format!("std dev {}, ", value_label(AxisUnit::Time, table));
+                let note = graph.notes.iter().find(|note| note.starts_with(&format!("{class}: ")));
+                assert!(note.is_some_and(|note| note.contains(&says)), "{says}: {:?}", graph.notes);
+            }
+            assert!(graph.notes.iter().any(|note| note.ends_with("the numbers are means over the runs.")));
+        }
+        assert_eq!(crate::draw::layout(graphs[1]).id, "compare-ipdv-cdf-udp-4Mbit-tcp-streams-4");
     }
 }

@@ -68,6 +68,8 @@ fn packets(page: &mut Page, s: &Summary) {
                 percent(c.lost_pct)
             ));
         }
+    } else if !s.expects_answers() {
+        page.line("    lost packets: unknown, because no host has to answer a broadcast");
     } else {
         page.line(&format!("    {} lost packets ({})", c.lost, percent(c.lost_pct)));
     }

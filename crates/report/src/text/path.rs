@@ -1,7 +1,7 @@
 //! Table of the routers of a path.
 
 use super::{Page, TextOptions, count};
-use jitlat_core::path::{Hop, Path, PathEnd};
+use jitlat_core::path::{Hop, Path, PathEnd, Rewrite};
 use jitlat_core::spec::Dscp;
 use jitlat_core::summary::Percent;
 use jitlat_core::units::{eng4, eng4_f64};
@@ -57,17 +57,8 @@ pub fn path(path: &Path, options: &TextOptions) -> String {
         }
     }
     page.blank();
-    for rewrite in &path.rewrites {
-        let whose = match rewrite.after_ttl {
-            0 => "this host".to_owned(),
-            ttl => format!("hop {ttl}"),
-        };
-        page.item(&format!(
-            "DSCP {} leaves {whose} and reaches hop {} as {}",
-            dscp(rewrite.from),
-            rewrite.at_ttl,
-            dscp(rewrite.to)
-        ));
+    for rewrite in rewrites(path) {
+        page.item(&rewrite);
     }
     if path.rewrites.is_empty() && path.hops.iter().any(|h| !h.dscp.is_empty()) {
         page.item(&format!("DSCP {} is unchanged, as far as hops report it", dscp(path.dscp)));
@@ -85,7 +76,20 @@ pub fn path(path: &Path, options: &TextOptions) -> String {
     page.text
 }
 
+/// Describes each change of the DSCP along `path`.
+pub(super) fn rewrites(path: &Path) -> Vec<String> {
+    let in_words = |rewrite: &Rewrite| {
+        let whose = match rewrite.after_ttl {
+            0 => "this host".to_owned(),
+            ttl => format!("hop {ttl}"),
+        };
+        let (from, to) = (dscp(rewrite.from), dscp(rewrite.to));
+        format!("DSCP {from} leaves {whose} and reaches hop {} as {to}", rewrite.at_ttl)
+    };
+    path.rewrites.iter().map(in_words).collect()
+}
+
 /// Formats a DSCP: `46 (EF)`, `7`.
-fn dscp(value: u8) -> String {
+pub(super) fn dscp(value: u8) -> String {
     Dscp::new(value.into()).map_or_else(|| value.to_string(), |d| d.to_string())
 }

@@ -4,6 +4,7 @@ use crate::common;
 use crate::common::{GOLDEN, Measured, everything, figures, golden, made_up, run};
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
+use jitlat_report::PictureFormat;
 use jitlat_report::draw::{self, Drawing, Shape, layout};
 use jitlat_report::figure::{self, AxisScale, AxisUnit, ComparedRun, DrawnRun, Figure, Mark};
 use jitlat_report::html::{self, HtmlReport, ReportPart};
@@ -198,8 +199,9 @@ fn a_card_can_be_read_without_its_page() {
     let first = card(&[("", &empty)]);
     assert!(first.figure.is_none() && first.leads[0].1.contains("no packets are known"), "{:?}", first.leads);
     assert_readable("nothing received", &draw::card(&first));
-    let names: Vec<_> = draw::card_files(&first).map(|file| file.expect("it is drawn").0).collect();
-    assert_eq!(names, ["card.svg", "card.png"]);
+    let names: Vec<_> =
+        draw::card_files(&first, &PictureFormat::ALL).map(|file| file.expect("it is drawn").0).collect();
+    assert_eq!(names, ["card.svg", "card.png", "card.pdf", "card.eps"]);
 }
 
 #[test]
@@ -279,12 +281,16 @@ fn a_png_is_drawn_in_the_size_asked_for() {
 }
 
 #[test]
-fn every_figure_has_two_files_of_its_own() {
+fn every_figure_has_a_file_of_its_own_in_each_format() {
     let figures = figures(&golden("b_wan_lossy_v1"));
-    let names: Vec<String> = draw::files(&figures).map(|f| f.unwrap().0).collect();
+    let names: Vec<String> = draw::files(&figures, &PictureFormat::ALL).map(|f| f.unwrap().0).collect();
     let distinct: std::collections::BTreeSet<_> = names.iter().collect();
-    assert_eq!((names.len(), distinct.len()), (figures.len() * 2, figures.len() * 2));
-    assert!(names.contains(&"jitter.svg".into()) && names.contains(&"jitter.png".into()));
+    assert_eq!((names.len(), distinct.len()), (figures.len() * 4, figures.len() * 4));
+    for format in PictureFormat::ALL {
+        assert!(names.contains(&format!("jitter.{format}")), "{format}");
+    }
+    let only: Vec<String> = draw::files(&figures[..1], &[PictureFormat::Eps]).map(|f| f.unwrap().0).collect();
+    assert_eq!(only, ["jitter.eps"]);
 }
 
 #[test]
@@ -377,6 +383,10 @@ mod any_log {
                 let svg = draw::svg(&figure);
                 prop_assert!(!svg.contains("NaN") && !svg.contains("inf\"") && !svg.contains("inf "), "{}", figure.id);
                 prop_assert!(draw::png(&figure, 0.3).is_ok());
+                let drawing = layout(&figure);
+                prop_assert!(draw::encode(&drawing, PictureFormat::Pdf).is_ok());
+                let eps = String::from_utf8(draw::encode(&drawing, PictureFormat::Eps).unwrap()).unwrap();
+                prop_assert!(!eps.contains("NaN") && !eps.contains("inf "), "{}", figure.id);
             }
             let part = ReportPart { label: "", session: Some(&m.session), summary: &m.summary, trace: Some(&m.trace) };
             let html = page(&HtmlReport {

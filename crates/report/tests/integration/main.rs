@@ -8,4 +8,5 @@ mod common;
 mod console;
 mod figures;
 mod html;
+mod print;
 mod screen;

@@ -6,7 +6,7 @@ use crate::platform;
 use jitlat_core::analysis::Samples;
 use jitlat_core::sweep::{RunOutcome, SweepRun};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// The state file of a sweep, and its finished runs.
@@ -19,6 +19,8 @@ pub struct SweepState {
 
 /// Maximum size of a file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 30;
+/// Maximum size of the first line of a file that may be a sweep, in bytes.
+const MAX_PLAN_BYTES: u64 = 1 << 20;
 
 impl SweepState {
     /// Creates a file with the given name, or named `sweep.` and six random characters. An existing file is never
@@ -45,16 +47,10 @@ impl SweepState {
     /// # Errors
     /// [`SweepError`] if the file cannot be read and written, or is not a sweep.
     pub fn resume(path: &Path) -> Result<SweepState, SweepError> {
-        let opening = |e| SweepError::file("opening the sweep", path, e);
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        let mut file = file.map_err(|e| SweepError::file("opening the sweep", path, e))?;
+        let contents = contents_of(&mut file, path)?;
         let reading = |e| SweepError::file("reading the sweep", path, e);
-        let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(opening)?;
-        if file.metadata().map_err(reading)?.len() > MAX_FILE_BYTES {
-            return Err(SweepError::TooLong(path.to_owned()));
-        }
-        let mut text = String::new();
-        file.read_to_string(&mut text).map_err(reading)?;
-        let contents =
-            read(&text).map_err(|e| SweepError::Read { path: path.to_owned(), source: Box::new(e) })?;
         file.set_len(contents.whole as u64).map_err(reading)?;
         file.seek(SeekFrom::End(0)).map_err(reading)?;
         Ok(SweepState { path: path.to_owned(), file, contents })
@@ -89,6 +85,11 @@ impl SweepState {
         self.contents.outcomes.iter().any(|o| o.run == run)
     }
 
+    /// Returns everything that is in the file.
+    pub fn contents(&self) -> &Contents {
+        &self.contents
+    }
+
     /// Returns the plan of the sweep.
     pub fn plan(&self) -> &SweepPlan {
         &self.contents.plan
@@ -99,16 +100,40 @@ impl SweepState {
         &self.contents.outcomes
     }
 
-    /// Accepted packets of each run, in the order of the outcomes; empty for runs written by older versions, which did
-    /// not store packets.
-    pub fn packets(&self) -> &[Samples] {
-        &self.contents.packets
-    }
-
     /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Reads the sweep in a file, which stays as it is.
+///
+/// # Errors
+/// [`SweepError`] if the file cannot be read, or is not a sweep.
+pub fn open(path: &Path) -> Result<Contents, SweepError> {
+    let mut file = File::open(path).map_err(|e| SweepError::file("opening the sweep", path, e))?;
+    contents_of(&mut file, path)
+}
+
+/// True if `path` is a file whose first line is the plan of a sweep.
+pub fn is_sweep(path: &Path) -> bool {
+    let first_line = || -> io::Result<String> {
+        let mut line = String::new();
+        BufReader::new(File::open(path)?).take(MAX_PLAN_BYTES).read_line(&mut line)?;
+        Ok(line)
+    };
+    // A pipe could not be read again.
+    path.is_file() && first_line().is_ok_and(|line| serde_json::from_str::<SweepPlan>(&line).is_ok())
+}
+
+fn contents_of(file: &mut File, path: &Path) -> Result<Contents, SweepError> {
+    let reading = |e| SweepError::file("reading the sweep", path, e);
+    if file.metadata().map_err(reading)?.len() > MAX_FILE_BYTES {
+        return Err(SweepError::TooLong(path.to_owned()));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(reading)?;
+    read(&text).map_err(|e| SweepError::Read { path: path.to_owned(), source: Box::new(e) })
 }
 
 fn create(path: &Path) -> io::Result<File> {
@@ -177,7 +202,7 @@ mod tests {
         std::fs::write(&path, &text[..text.len() - 5]).unwrap();
         let mut state = SweepState::resume(&path).unwrap();
         assert_eq!((state.plan(), state.outcomes().len()), (&plan(), 1));
-        assert_eq!(state.packets(), [packets()]);
+        assert_eq!(state.contents().packets, [packets()]);
         assert!(
             state.has(SweepRun { cell: 1, repetition: 0 }) && !state.has(SweepRun { cell: 0, repetition: 0 })
         );

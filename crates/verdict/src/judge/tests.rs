@@ -3,7 +3,6 @@ use crate::severity::{MIN_BUFFER_NS, Waits};
 use crate::testing::{MS, SECOND, Test, cause, every, first};
 use jitlat_core::metrics::classify::AcceptedPacket;
 use jitlat_core::spec::{Direction, Schedule, Transport};
-use jitlat_core::twoway::TwoWay;
 
 fn judge(evidence: &Evidence<'_>) -> Judgement {
     super::judge(evidence, &crate::PROFILES, false)
@@ -158,26 +157,4 @@ fn the_strongest_effect_is_the_one_that_gives_the_severity() {
         felt(ms * MS, 0.0, Severity::Poor, Some(0.0)).unwrap().starts_with("the delay varies")
     });
     assert_eq!(by_delay, 101, "more than 100 ms of buffer are poor by themselves");
-}
-
-#[test]
-fn silence_after_a_broadcast_is_not_a_loss() {
-    let of = |received: u32| {
-        let mut test = Test::new(200, PERIOD, &every(PERIOD, received, |_| Some(MS)));
-        let remarks = vec![TwoWay::BROADCAST_REMARK.to_owned()];
-        test.session.two_way = Some(Box::new(TwoWay { remarks, ..TwoWay::default() }));
-        into_answer(
-            judge(&test.material()),
-            test.session.ending,
-            &jitlat_core::summary::ShareInterval::default(),
-        )
-    };
-    let silent = of(0);
-    assert_eq!((silent.severity, silent.causes), (Severity::Unknown, vec![]));
-    assert_eq!(
-        silent.headline,
-        "No verdict: 200 requests were broadcast and no host answered; missing answers are not losses."
-    );
-    assert_eq!((of(50).severity, of(50).causes.len()), (Severity::Unknown, 0));
-    assert!(of(50).headline.starts_with("No verdict: 200 requests were broadcast and 50 were answered"));
 }

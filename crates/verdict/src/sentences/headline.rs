@@ -2,6 +2,7 @@
 
 use super::causes::{direction, lost_size, tcp_limit};
 use super::numbers::{buffer_size, count, moment, percent, rate, time};
+use jitlat_core::Span;
 use jitlat_core::answer::{Answer, Cause, CauseId, Fault, Severity};
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::session::Ending;
@@ -158,15 +159,39 @@ pub fn at_rate(headline: &str, reached: RateReached) -> String {
     }
 }
 
-/// Describes a test of `sent` broadcast requests, `received` of which were answered.
-pub fn broadcast(sent: u64, received: u64) -> String {
-    let were = if sent == 1 { "was" } else { "were" };
-    let answers = match received {
-        0 => "no host answered".to_owned(),
-        1 => "1 was answered".to_owned(),
-        n => format!("{n} were answered"),
+/// A flood: requests to all hosts of a segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Flood {
+    /// Number of requests that left this host.
+    pub sent: u64,
+    /// Number of requests that this host did not send: its system refused them, or it was too late for them.
+    pub unsent: u64,
+    /// Number of requests that at least one host answered.
+    pub answered: u64,
+    /// Time between requests; `None` if it varies.
+    pub period: Option<Span>,
+}
+
+/// Returns the headline of a flood: what was sent, and that silence means nothing.
+pub fn of_flood(flood: Flood) -> String {
+    let Flood { sent, unsent, answered, period } = flood;
+    if sent == 0 {
+        return format!("No flood: this host sent none of {}.", count(unsent, "request"));
+    }
+    let pace = period.filter(|period| period.0 > 0 && sent > 1);
+    let pace = pace.map_or_else(String::new, |p| format!(", {} per second", rate(1e9 / p.0 as f64)));
+    let unsent = match unsent {
+        0 => String::new(),
+        n => format!("; this host did not send {n} more"),
     };
-    format!("{} {were} broadcast and {answers}; missing answers are not losses", count(sent, "request"))
+    let answers = match answered {
+        0 => "no host answered, and none has to".to_owned(),
+        n => {
+            let share = percent(n as f64 / sent as f64);
+            format!("{n} ({share}) were answered, and none has to be, so loss is unknown")
+        }
+    };
+    format!("Flood: {} to all hosts of the segment{pace}{unsent}; {answers}.", count(sent, "request"))
 }
 
 /// Describes the effect of lost and late packets.

@@ -19,8 +19,5 @@ pub const CLOCKS_CONTRADICT: &str =
 /// TCP hides loss.
 pub const TCP_HIDES_LOSS: &str = "TCP hides the packets that the path loses";
 
-/// Broadcast requests.
-pub const NO_ANSWERS_EXPECTED: &str = "hosts need not answer broadcast requests, so that loss is unknown";
-
 /// The direction of losses is unknown.
 pub const SIDE_OF_LOSS_UNKNOWN: &str = "it is unknown in which direction packets were lost";

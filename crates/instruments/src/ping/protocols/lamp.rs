@@ -1,18 +1,20 @@
 //! The LaMP protocol, compatible with LaTe.
 
 use super::{ANY_PORT, networks};
-use crate::arguments::{Argument, Arguments};
+use crate::arguments::{Argument, Arguments, parses_as};
 use crate::error::Error;
 use crate::ping::protocol::{PingClient, PingProtocol, ProtocolServer, RequestSizes};
 use crate::ping::test::{PingResult, PingTest};
 use jitlat_core::Transport;
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::twoway::{FarReport, TwoWay};
+use jitlat_net::lamp_frame::LampLink;
 use jitlat_net::reflect::{LampEthernetReflector, LampFrameReflector, LampReflector, Reflector};
 use jitlat_net::stamp::StampMode;
 use jitlat_net::twoway::{self, TwoWayLink, socket::Carrier};
 use jitlat_proto::lamp::client::{FollowUpState, LampOptions};
 use jitlat_proto::lamp::{self, LampFollowUp, LampMode, packet::HEADER_LEN};
+use jitlat_proto::wsmp::Psid;
 
 /// Entry of LaMP in the list of protocols.
 pub static PROTOCOL: PingProtocol = PingProtocol {
@@ -58,6 +60,14 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             "Send LaMP directly in Ethernet frames, without IP and UDP\n\nType 0x88B5, to a host on the same \
              link that runs serve --lamp-ethernet and is found by its IP address.",
         ),
+        Argument::value(
+            WSMP,
+            "PSID",
+            "Send LaMP in wave short messages (WSMP) of this service, without IP and UDP\n\nIEEE 1609.3 version 3, \
+             type 0x88DC, as vehicles do over 802.11p, to a host on the same link that runs serve --lamp-wsmp and is \
+             found by its IP address. PSID is a number, for example 0x7f, which is for tests.",
+            parses_as::<Psid>,
+        ),
         Argument::switch(
             "broadcast",
             "Send only requests, to a broadcast address of the local segment\n\nFor example 10.0.0.255. \
@@ -83,6 +93,14 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
                 |_| Ok(()),
             ),
             Argument::value(
+                WSMP,
+                "IFACE[,PSID]",
+                "Also answer LaMP in wave short messages (WSMP) at this interface\n\nIEEE 1609.3 version 3, type \
+                 0x88DC, of the service PSID (0x7f). --allow identifies these clients by their link-local IPv6 address. \
+                 Needs CAP_NET_RAW.",
+                |text| service(text).map(drop),
+            ),
+            Argument::value(
                 "lamp-trust",
                 "NETWORKS",
                 "Networks, separated by commas, whose source addresses cannot be forged\n\nLaTe's clients \
@@ -99,10 +117,19 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
                 interface: interface.to_owned(),
                 trusted: trusted.clone(),
             });
-            let ethernet = arguments.text("lamp-ethernet").map(|interface| {
-                let (interface, trusted) = (interface.to_owned(), trusted.clone());
-                Box::new(LampEthernetReflector { interface, trusted }) as Box<dyn Reflector>
-            });
+            let wsmp = arguments.text(WSMP).map(service).transpose().map_err(Error::Settings)?;
+            let links = [
+                arguments.text("lamp-ethernet").map(|interface| (interface, LampLink::Ethernet)),
+                wsmp.map(|(interface, psid)| (interface, LampLink::Wsmp(psid))),
+            ];
+            let ethernet: Vec<Box<dyn Reflector>> = links
+                .into_iter()
+                .flatten()
+                .map(|(interface, link)| {
+                    let (interface, trusted) = (interface.to_owned(), trusted.clone());
+                    Box::new(LampEthernetReflector { link, interface, trusted }) as Box<dyn Reflector>
+                })
+                .collect();
             let ip: Box<dyn Reflector> = match frames {
                 Some(frames) => Box::new(frames),
                 None => Box::new(LampReflector { port, trusted }),
@@ -113,6 +140,17 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
 };
 
 const PORT: Argument = Argument::port("lamp-port", "UDP port of the LaMP server", || lamp::PORT.to_string());
+
+/// Name of the argument for WSMP, of clients and servers.
+const WSMP: &str = "lamp-wsmp";
+
+/// Parses an interface and the service that is answered there: `wlan0`, or `wlan0,0x7f`.
+fn service(text: &str) -> Result<(&str, Psid), String> {
+    match text.split_once(',') {
+        Some((interface, psid)) => Ok((interface, psid.trim().parse()?)),
+        None => Ok((text, Psid::TESTING)),
+    }
+}
 
 /// Sends requests to a LaMP server.
 #[derive(Clone, Copy, Debug)]
@@ -127,8 +165,8 @@ pub struct LampClient {
     pub timeless: bool,
     /// True to send whole Ethernet frames, including IP and UDP headers, through a packet socket.
     pub raw: bool,
-    /// True to send LaMP directly in Ethernet frames, without IP and UDP.
-    pub ethernet: bool,
+    /// Protocol between Ethernet and LaMP, to send LaMP without IP and UDP; `None`: over UDP.
+    pub link: Option<LampLink>,
     /// True to send to the broadcast address of the local segment; no answers are expected.
     pub broadcast: bool,
     /// True to accept answers from any UDP port of the server.
@@ -167,7 +205,7 @@ impl Default for LampClient {
             follow_up: None,
             timeless: false,
             raw: false,
-            ethernet: false,
+            link: None,
             broadcast: false,
             any_port: false,
         }
@@ -176,6 +214,12 @@ impl Default for LampClient {
 
 impl LampClient {
     fn new(arguments: &Arguments) -> Result<LampClient, Error> {
+        let wsmp = arguments.text(WSMP).map(str::parse).transpose().map_err(Error::Settings)?;
+        let ethernet = arguments.has("ethernet").then_some(LampLink::Ethernet);
+        if wsmp.is_some() && ethernet.is_some() {
+            let why = "--lamp-wsmp sends LaMP in WSMP, --ethernet without it: give one of them";
+            return Err(Error::Settings(why.to_owned()));
+        }
         let client = LampClient {
             port: arguments.value(PORT.name)?,
             mode: if arguments.text("mode") == Some("unidir") {
@@ -192,7 +236,7 @@ impl LampClient {
             }),
             timeless: arguments.has("timeless"),
             raw: arguments.has("raw"),
-            ethernet: arguments.has("ethernet"),
+            link: wsmp.map(LampLink::Wsmp).or(ethernet),
             broadcast: arguments.has("broadcast"),
             any_port: arguments.has(ANY_PORT.name),
         };
@@ -203,23 +247,24 @@ impl LampClient {
                     .to_owned(),
             ));
         }
-        if client.any_port && (client.raw || client.ethernet || client.broadcast) {
-            let why = "--any-port is for datagrams to one host: leave out --raw, --ethernet and --broadcast";
+        if client.any_port && (client.raw || client.link.is_some() || client.broadcast) {
+            let why = "--any-port is for datagrams to one host: leave out --raw, --ethernet, --lamp-wsmp and --broadcast";
             return Err(Error::Settings(why.to_owned()));
         }
-        if client.raw && client.ethernet {
+        if client.raw && client.link.is_some() {
             return Err(Error::Settings(
-                "--raw sends IP in whole frames, --ethernet sends no IP: give one of them".to_owned(),
+                "--raw sends IP in whole frames, --ethernet and --lamp-wsmp send no IP: give one of them"
+                    .to_owned(),
             ));
         }
         if client.broadcast
             && (client.mode == LampMode::Unidirectional
                 || client.follow_up.is_some()
                 || client.raw
-                || client.ethernet)
+                || client.link.is_some())
         {
             return Err(Error::Settings(
-                "--broadcast only sends requests over UDP: leave out --mode, --follow-up, --raw and --ethernet"
+                "--broadcast only sends requests over UDP: leave out --mode, --follow-up, --raw, --ethernet and --lamp-wsmp"
                     .to_owned(),
             ));
         }
@@ -250,8 +295,8 @@ impl PingClient for LampClient {
         if self.raw {
             link.carrier = Carrier::Raw;
         }
-        if self.ethernet {
-            link.carrier = Carrier::Ethernet;
+        if let Some(beneath) = self.link {
+            link.carrier = Carrier::Ethernet(beneath);
         }
         if self.broadcast {
             // A TTL of 1 is sufficient: routers do not forward broadcasts.
@@ -268,6 +313,11 @@ impl PingClient for LampClient {
         }
         if unidirectional && test.plan.wait.is_some() {
             let why = "--mode unidir has no answers to wait for: leave out --wait";
+            return Err(Error::Settings(why.to_owned()));
+        }
+        if self.link.is_some() && test.link.marking.dscp.value() != 0 {
+            let why =
+                "a DSCP is part of an IP header, and --ethernet and --lamp-wsmp send none: leave out -D";
             return Err(Error::Settings(why.to_owned()));
         }
         let options = LampOptions {

@@ -1,0 +1,54 @@
+//! [`PictureFormat`]: file formats in which figures are drawn.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A file format of figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PictureFormat {
+    /// Scalable Vector Graphics, for pages.
+    Svg,
+    /// Pixels, two for each unit of the SVG.
+    Png,
+    /// A page of the figure's size, with its font, for papers.
+    Pdf,
+    /// Encapsulated PostScript with its font, for papers. Without transparency: colours are mixed with white.
+    Eps,
+}
+
+impl PictureFormat {
+    /// All formats.
+    pub const ALL: [PictureFormat; 4] =
+        [PictureFormat::Svg, PictureFormat::Png, PictureFormat::Pdf, PictureFormat::Eps];
+
+    /// The formats that are drawn if none is requested.
+    pub const DEFAULT: [PictureFormat; 2] = [PictureFormat::Svg, PictureFormat::Png];
+
+    /// Returns the name, which is also the ending of the files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PictureFormat::Svg => "svg",
+            PictureFormat::Png => "png",
+            PictureFormat::Pdf => "pdf",
+            PictureFormat::Eps => "eps",
+        }
+    }
+}
+
+impl fmt::Display for PictureFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for PictureFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PictureFormat, String> {
+        let of_name = |format: &PictureFormat| format.name() == text;
+        PictureFormat::ALL.into_iter().find(of_name).ok_or_else(|| {
+            let names: Vec<&str> = PictureFormat::ALL.iter().map(|format| format.name()).collect();
+            format!("figures are not drawn as {text}: choose from {}", names.join(", "))
+        })
+    }
+}
