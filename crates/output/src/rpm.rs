@@ -13,7 +13,7 @@ use jitlat_core::analysis::Options;
 use jitlat_core::answer::Severity;
 use jitlat_core::distribution::Percent;
 use jitlat_core::distribution::sample::Sample;
-use jitlat_core::units::{bit_rate, eng3, eng4, eng4_f64};
+use jitlat_core::units::{bit_rate3, eng3, eng4, eng4_f64};
 use jitlat_core::{Direction, Span};
 use jitlat_instruments::rpm::RpmResult;
 use jitlat_instruments::rpm::method::score::{RpmClass, TrimmedMeans};
@@ -298,8 +298,8 @@ fn failure(stage: &StageOutcome) -> String {
 
 fn goodput(all: &[Goodput]) -> String {
     let of = |g: &Goodput| match all.len() {
-        1 => bit_rate(g.average_bps),
-        _ => format!("{} {}", direction(g.direction), bit_rate(g.average_bps)),
+        1 => bit_rate3(g.average_bps),
+        _ => format!("{} {}", direction(g.direction), bit_rate3(g.average_bps)),
     };
     all.iter().map(of).collect::<Vec<_>>().join(", ")
 }
@@ -418,7 +418,7 @@ fn terms(page: &mut Page, probes: &[&AnsweredProbe], means: &TrimmedMeans) {
 fn intervals(page: &mut Page, stage: &StageOutcome) {
     page.line(&format!("    {:>8} {:>6} {:>24} {:>8}", "until", "conn.", "goodput", "RPM"));
     for interval in &stage.intervals {
-        let rates: Vec<String> = interval.goodput.iter().map(|g| bit_rate(g.bps)).collect();
+        let rates: Vec<String> = interval.goodput.iter().map(|g| bit_rate3(g.bps)).collect();
         page.line(&format!(
             "    {:>8} {:>6} {:>24} {:>8}{}",
             eng3((interval.start + interval.duration).0 as f64),

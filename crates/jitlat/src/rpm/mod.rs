@@ -16,7 +16,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use condition::RpmCondition;
 use jitlat_core::quantity;
-use jitlat_core::units::{bit_rate, eng3};
+use jitlat_core::units::{bit_rate3, eng3};
 use jitlat_core::{Span, units};
 use jitlat_instruments::rpm::method::measured::RpmProgress;
 use jitlat_instruments::rpm::method::stage::StageEnd;
@@ -171,7 +171,7 @@ fn describe(progress: &RpmProgress<'_>) -> String {
         RpmProgress::Idle(server) => format!("{server}: measuring the idle path"),
         RpmProgress::Loaded { load, elapsed, limit, connections, interval } => {
             let now = interval.map_or_else(String::new, |interval| {
-                let rates: Vec<String> = interval.goodput.iter().map(|g| bit_rate(g.bps)).collect();
+                let rates: Vec<String> = interval.goodput.iter().map(|g| bit_rate3(g.bps)).collect();
                 let rpm = interval.rpm.map_or_else(String::new, |rpm| format!(", {rpm:.0} RPM"));
                 format!(", {}{rpm}", rates.join(" and "))
             });

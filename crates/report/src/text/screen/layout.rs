@@ -398,10 +398,6 @@ fn scores(
     [why, uses, trust]: [&Vec<Statement>; 3],
 ) -> Vec<TextRow> {
     let known = screen.uses.iter().filter_map(|of| Some((of.name.as_str(), of.score.as_ref()?)));
-    // Most short tests have no score. `-v` has the reason, and the rows are needed for what is known.
-    if known.clone().all(|(_, score)| score.is_err()) {
-        return Vec::new();
-    }
     let text = outcome::joined(known);
     let rows = |of: &[Statement], most: usize| of.iter().map(Vec::len).sum::<usize>().min(most);
     let (of_uses, rest) = (rows(uses, usize::MAX), rows(why, 4) + rows(trust, 2));
