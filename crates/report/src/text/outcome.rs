@@ -163,7 +163,7 @@ pub fn terms(of: &OutcomeScore) -> Option<String> {
 }
 
 /// Formats a share in percent, without trailing zeros: `1 %`, `0.33 %`.
-fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     let text = format!("{:.2}", 100.0 * share);
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }

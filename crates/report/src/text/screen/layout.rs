@@ -398,6 +398,9 @@ fn scores(
     [why, uses, trust]: [&Vec<Statement>; 3],
 ) -> Vec<TextRow> {
     let known = screen.uses.iter().filter_map(|of| Some((of.name.as_str(), of.score.as_ref()?)));
+    if known.clone().next().is_none() {
+        return Vec::new();
+    }
     let text = outcome::joined(known);
     let rows = |of: &[Statement], most: usize| of.iter().map(Vec::len).sum::<usize>().min(most);
     let (of_uses, rest) = (rows(uses, usize::MAX), rows(why, 4) + rows(trust, 2));
