@@ -122,7 +122,7 @@ fn probes_are_logs_that_an_archive_lists_and_the_page_has_one_section() {
         .filter(|name| name.ends_with(".svg"))
         .collect();
     figures.sort();
-    assert_eq!(figures, ["rpm-down.svg", "rpm-requests.svg"]);
+    assert_eq!(figures, ["card.svg", "rpm-down.svg", "rpm-requests.svg"]);
     // A name in use is refused before anything is measured.
     let again = run(port, &host, &format!("--insecure --load down -o {log}"));
     assert!(again.code == Some(2) && again.stderr.contains("test.idle.self"), "{}", again.stderr);

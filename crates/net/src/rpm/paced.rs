@@ -9,7 +9,7 @@
 //! limit exactly, so [`PacedStream`] asks before it writes.
 //!
 //! HTTP/2 sends a frame of each stream in turn, and the answer to a probe has two frames, so that up to three frames of the
-//! load are sent before its end. A frame therefore has only a part of the data that may wait. The library copies frames
+//! load are sent before its end. A frame therefore has only half of the data that may wait. The library copies frames
 //! that are shorter than 1024 bytes into a buffer of 16 KiB, unless the connection accepts several buffers in one write.
 
 use crate::wake;
@@ -34,8 +34,9 @@ const LIMITS: (usize, usize) = (1500, 4 << 20);
 const FIRST: usize = 8 << 10;
 /// Range of the size of a TLS record and of an HTTP/2 frame, in bytes. The library copies shorter frames into its buffer.
 const SIZES: (usize, usize) = (256, 64 << 10);
-/// Number of frames in which the data that may wait are sent.
-const FRAMES: usize = 4;
+/// Number of frames in which the data that may wait are sent. With more of them, fast connections are slower, because each frame
+/// costs this host time.
+const FRAMES: usize = 2;
 /// Length of the head of an HTTP/2 frame, in bytes.
 const FRAME_HEAD: usize = 9;
 /// Time in which the data that may wait would be sent.

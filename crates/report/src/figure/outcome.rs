@@ -6,7 +6,7 @@ use crate::text::outcome;
 use jitlat_core::metrics::qoo::{DelayTerm, OutcomeScore};
 
 /// Maximum number of points of the distribution.
-const POINTS: usize = 300;
+const POINTS: usize = 100;
 
 /// Draws one figure for each profile that has a score.
 pub fn of_profiles(run: &DrawnRun<'_>) -> Vec<Figure> {
@@ -28,11 +28,22 @@ fn of_profile(run: &DrawnRun<'_>, name: &str, of: &OutcomeScore) -> Option<Figur
     let bars = rebinned(&trace.delays, min, max.min(end + correction).max(min), POINTS);
     let n = trace.n() as f64;
     let mut sum = bars.before as f64;
-    let mut points = vec![(corrected(min), 0.0)];
-    points.extend(bars.heights.iter().zip(1u32..).map(|(height, k)| {
+    // Few digits: a page has this curve once for each profile.
+    let point = |raw: f64, sum: f64| (corrected(raw).round(), (1e4 * sum / n).round() / 1e4);
+    let mut points = vec![point(min, 0.0)];
+    for (height, k) in bars.heights.iter().zip(1u32..) {
         sum += height;
-        (corrected(bars.start + bars.width * f64::from(k)), sum / n)
-    }));
+        let next = point(bars.start + bars.width * f64::from(k), sum);
+        // A level part has two points.
+        if let [.., before, last] = &mut points[..]
+            && before.1 == next.1
+            && last.1 == next.1
+        {
+            *last = next;
+        } else {
+            points.push(next);
+        }
+    }
     let curve = format!("share of packets (n = {})", group_thousands(&trace.n().to_string()));
     let mut series = vec![MarkSeries::new(curve, Tone::Cumulative, Mark::Line { points, dashed: false })];
     let share = |percentile: f64| percentile / 100.0;

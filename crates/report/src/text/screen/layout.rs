@@ -401,9 +401,11 @@ fn scores(
     if known.clone().next().is_none() {
         return Vec::new();
     }
+    // Most short tests have no score. What is known comes first.
+    let trusted = if known.clone().any(|(_, score)| score.is_ok()) { 2 } else { usize::MAX };
     let text = outcome::joined(known);
     let rows = |of: &[Statement], most: usize| of.iter().map(Vec::len).sum::<usize>().min(most);
-    let (of_uses, rest) = (rows(uses, usize::MAX), rows(why, 4) + rows(trust, 2));
+    let (of_uses, rest) = (rows(uses, usize::MAX), rows(why, 4) + rows(trust, trusted));
     // Profiles that do not fit one by one are grouped.
     let grouped = || rows(&grouped(screen, width), usize::MAX).min(of_uses);
     let others = rest + if rest + of_uses <= room { of_uses } else { grouped() };
