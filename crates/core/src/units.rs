@@ -83,6 +83,31 @@ pub fn rate_line(period_ns: f64, pps: f64, bps: Option<f64>) -> String {
     format!("{} ({pps:.2} pkts/Sec = {bps})", eng4_f64(period_ns))
 }
 
+/// Formats bits per second with three significant digits in bps, kbps, Mbps or Gbps, depending on magnitude: `959 Mbps`.
+pub fn bit_rate3(bps: f64) -> String {
+    let (unit, name) = match bps.abs() {
+        ..999.5 => (1.0, "bps"),
+        ..999.5e3 => (1e3, "kbps"),
+        ..999.5e6 => (1e6, "Mbps"),
+        _ => (1e9, "Gbps"),
+    };
+    let value = bps / unit;
+    match value.abs() {
+        ..9.995 => format!("{value:.2} {name}"),
+        ..99.95 => format!("{value:.1} {name}"),
+        _ => format!("{value:.0} {name}"),
+    }
+}
+
+/// Formats seconds that something takes approximately, rounded up: `48 s`, `12 min`, `7 h`.
+pub fn about(seconds: f64) -> String {
+    match seconds {
+        ..100.0 => format!("{:.0} s", seconds.ceil()),
+        ..6000.0 => format!("{:.0} min", (seconds / 60.0).ceil()),
+        _ => format!("{:.0} h", (seconds / 3600.0).ceil()),
+    }
+}
+
 /// Formats bits per second with two decimals in bps, kbps, Mbps or Gbps, depending on magnitude.
 pub fn bit_rate(bps: f64) -> String {
     let (unit, name) = match bps.abs() {
@@ -235,6 +260,23 @@ mod tests {
         for (ns, text) in table {
             assert_eq!(full(*ns), *text);
         }
+    }
+
+    #[test]
+    fn bit_rates_of_screens_have_three_digits() {
+        let rates = [0.0, 7.5, 959.4, 999.6, 18.034e6, 959.08e6, 999.6e6, 1e9, 12.345e9];
+        let text = [
+            "0.00 bps",
+            "7.50 bps",
+            "959 bps",
+            "1.00 kbps",
+            "18.0 Mbps",
+            "959 Mbps",
+            "1.00 Gbps",
+            "1.00 Gbps",
+        ];
+        assert_eq!(rates.map(bit_rate3)[..8], text);
+        assert_eq!([47.2, 130.0, 7000.0].map(about), ["48 s", "3 min", "2 h"]);
     }
 
     #[test]

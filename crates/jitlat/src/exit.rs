@@ -1,7 +1,8 @@
 //! End of a command: exit status, and an error in one line.
 
-use jitlat_core::scalars::ScalarCondition;
+use crate::options::condition::{self, TestCondition};
 use jitlat_output::{AnalysedStream, text};
+use jitlat_verdict::load::LoadDecision;
 use std::process::ExitCode;
 use tracing::error;
 
@@ -38,10 +39,15 @@ pub fn log_failures(failures: &[anyhow::Error]) -> bool {
 }
 
 /// Logs which conditions of `--fail-if` are violated by `runs`, and which cannot be decided; returns the exit status.
-pub fn thresholds(runs: &[AnalysedStream], thresholds: &[ScalarCondition]) -> ExitStatus {
-    let violations = text::violations(runs, thresholds);
+pub fn thresholds(runs: &[AnalysedStream], conditions: &[TestCondition]) -> ExitStatus {
+    let figures = condition::figures(conditions);
+    let violations = text::violations(runs, &figures);
     violations.iter().for_each(|violation| error!("failed: {violation}"));
-    let undecided = text::undecided(runs, thresholds);
+    let mut undecided = text::undecided(runs, &figures);
+    undecided.extend(condition::on_load(conditions).filter_map(|load| match load.decide(&[]) {
+        LoadDecision::Undecided(why) => Some(why),
+        LoadDecision::Met | LoadDecision::Violated(_) => None,
+    }));
     undecided.iter().for_each(|condition| error!("--fail-if {condition}"));
     match (violations.is_empty(), undecided.is_empty()) {
         (false, _) => ExitStatus::ThresholdViolated,

@@ -2,6 +2,7 @@
 
 use crate::exit::ExitStatus;
 use crate::logs::TestLogs;
+use crate::options::condition;
 use crate::options::log::LogArgs;
 use crate::options::one_way::OneWayArgs;
 use crate::options::ping::PingArgs;
@@ -16,6 +17,7 @@ use jitlat_instruments::{Instrument, OneWay};
 use jitlat_output::phases::PhasesReport;
 use jitlat_output::text;
 use jitlat_store::log::{Closed, Journals, LogVersion, RowKind};
+use jitlat_verdict::load::LoadDecision;
 use std::path::{Path, PathBuf};
 use tracing::error;
 
@@ -103,13 +105,22 @@ fn status(report: &PhasesReport, args: &ReportArgs) -> ExitStatus {
     if runs.iter().all(|run| run.summary.counts.received == 0) {
         return ExitStatus::NotMeasured;
     }
+    let figures = condition::figures(&args.fail_if);
     let loaded = || runs.iter().skip(1).step_by(2);
     let of = |check: fn(&ScalarCondition, &Summary) -> Option<String>| -> Vec<String> {
-        loaded().flat_map(|run| args.fail_if.iter().filter_map(move |c| check(c, &run.summary))).collect()
+        loaded().flat_map(|run| figures.iter().filter_map(move |c| check(c, &run.summary))).collect()
     };
-    let violations = of(ScalarCondition::violated);
+    let mut violations = of(ScalarCondition::violated);
+    let mut undecided = of(ScalarCondition::undecided);
+    let effects = report.effects();
+    for condition in condition::on_load(&args.fail_if) {
+        match condition.decide(&effects) {
+            LoadDecision::Met => {}
+            LoadDecision::Violated(violation) => violations.push(violation),
+            LoadDecision::Undecided(why) => undecided.push(why),
+        }
+    }
     violations.iter().for_each(|v| error!("failed under load: {v}"));
-    let undecided = of(ScalarCondition::undecided);
     undecided.iter().for_each(|condition| error!("--fail-if {condition}"));
     match (violations.is_empty(), undecided.is_empty()) {
         (false, _) => ExitStatus::ThresholdViolated,

@@ -46,6 +46,17 @@ impl TestLogs {
         TestLogs::create(args, rows, if streams == 2 { &PHASES_OF_TWO } else { &PHASES })
     }
 
+    /// Creates the logs of several round-trip streams, with these endings.
+    pub fn of_streams(args: &LogArgs, endings: &[&str]) -> Result<TestLogs> {
+        check_two_way(args)?;
+        if args.output.as_ref().is_some_and(|path| path.as_os_str() == STDOUT) {
+            bail!(
+                "-o - writes one stream to standard output, but this test has several: give -o a file name"
+            );
+        }
+        TestLogs::create(args, RowKind::TwoWay, endings)
+    }
+
     /// Creates one file, or several files with these endings.
     fn create(args: &LogArgs, rows: RowKind, endings: &[&str]) -> Result<TestLogs> {
         if args.no_log && args.archive.is_none() {

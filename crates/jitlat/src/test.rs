@@ -125,6 +125,7 @@ pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
     let others: Vec<&Path> = args.log.output.iter().map(PathBuf::as_path).collect();
     args.report.outputs.check_one_way(args.protocol.name())?;
     args.report.check(streams, &others)?;
+    args.report.check_without_load()?;
     archive::check(args.log.archive.as_deref(), args.report.log_on_stdout)
 }
 

@@ -9,7 +9,7 @@ use jitlat_core::metrics::objectives::responsiveness;
 use jitlat_core::scalars::SCALARS;
 use jitlat_core::spec::Direction;
 use jitlat_core::summary::Summary;
-use jitlat_core::units::{bit_rate, eng4_f64};
+use jitlat_core::units::{bit_rate3, eng4_f64};
 use jitlat_instruments::load::Phases;
 use jitlat_report::Section;
 use jitlat_report::figure::{Figure, PhaseDrawing, Trace, label_measured, under_load};
@@ -140,6 +140,15 @@ impl PhasesReport {
     fn streams(&self) -> impl Iterator<Item = ([&AnalysedStream; 2], &LoadEffect)> {
         let pairs = self.runs.as_chunks::<2>().0.iter();
         pairs.zip(&self.effects).map(|([idle, loaded], effect)| ([idle, loaded], effect))
+    }
+
+    /// Returns the effects of the load, with the direction of each one-way stream; round trips have none.
+    pub fn effects(&self) -> Vec<(Option<Direction>, &LoadEffect)> {
+        let of = |(runs, effect): ([&AnalysedStream; 2], _)| {
+            let direction = runs[0].session.spec.direction();
+            (Some(direction).filter(|_| !runs[0].summary.is_round_trip()), effect)
+        };
+        self.streams().map(of).collect()
     }
 
     /// Returns the direction to name: `None` if the test has only one.
@@ -420,12 +429,12 @@ fn describe(load: &TestLoad) -> Vec<String> {
         let arrived = match arrived {
             None => "unknown how much arrived".to_owned(),
             Some(0.0) => "nothing arrived".to_owned(),
-            Some(bps) => format!("{} arrived", bit_rate(bps)),
+            Some(bps) => format!("{} arrived", bit_rate3(bps)),
         };
         format!(
             "{name}{}: {arrived}{}{}{early}",
             if both { format!(" {}", in_short(*direction)) } else { String::new() },
-            offered.map_or_else(String::new, |offered| format!(" of {}", bit_rate(offered))),
+            offered.map_or_else(String::new, |offered| format!(" of {}", bit_rate3(offered))),
             if loss > 0.0 { format!(", {:.2} % lost", loss * 100.0) } else { String::new() }
         )
     };

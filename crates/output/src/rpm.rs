@@ -7,13 +7,15 @@ mod document;
 pub use document::RpmDocument;
 
 use crate::error::Result;
-use crate::report::{AnalysedStream, Report, ReportTable};
+use crate::pages;
+use crate::report::{AnalysedStream, Drawings, Report, ReportTable};
 use crate::screen;
 use jitlat_core::analysis::Options;
 use jitlat_core::answer::Severity;
 use jitlat_core::distribution::Percent;
 use jitlat_core::distribution::sample::Sample;
-use jitlat_core::units::{bit_rate, eng3, eng4, eng4_f64};
+use jitlat_core::metrics::qoo::QualityOfOutcome;
+use jitlat_core::units::{bit_rate3, eng3, eng4, eng4_f64};
 use jitlat_core::{Direction, Span};
 use jitlat_instruments::rpm::RpmResult;
 use jitlat_instruments::rpm::method::score::{RpmClass, TrimmedMeans};
@@ -23,10 +25,13 @@ use jitlat_instruments::rpm::method::stage::{
 use jitlat_instruments::rpm::method::{DRAFT, LoadDirections};
 use jitlat_instruments::{Analyses, RecordCollector};
 use jitlat_report::figure::{Axis, AxisUnit, Figure, Mark, MarkSeries, Tone};
+use jitlat_report::figure::{ComparedQuantity, ComparedRun, cdfs};
+use jitlat_report::text::outcome;
 use jitlat_report::text::screen::Screen;
 use jitlat_report::text::{Page, TextOptions};
-use jitlat_report::{Section, micro_unit};
+use jitlat_report::{FirstScreen, Section, micro_unit};
 use serde_json::Value;
+use std::path::PathBuf;
 
 /// Report of a measurement of responsiveness: the score of each stage, and the probes as streams of round trips.
 pub struct RpmReport {
@@ -37,11 +42,13 @@ pub struct RpmReport {
 
 impl RpmReport {
     /// Creates the report of `result`, whose streams are analysed with `options`.
-    pub fn new(result: RpmResult, options: Options) -> RpmReport {
+    /// `logs` are those of the streams, if any.
+    pub fn new(result: RpmResult, logs: Vec<Option<PathBuf>>, options: Options) -> RpmReport {
         let (mut analyses, mut collected) = (Analyses::new(options), RecordCollector::default());
         let mut observers: [&mut dyn jitlat_instruments::Observer; 2] = [&mut analyses, &mut collected];
         result.replay(&mut observers);
         let labels = result.streams.iter().map(|stream| stream.label.clone());
+        let mut logs = logs.into_iter();
         let mut records = collected.records.into_iter();
         let runs: Vec<AnalysedStream> = analyses
             .finish()
@@ -50,6 +57,7 @@ impl RpmReport {
             .map(|(analysed, label)| AnalysedStream {
                 label,
                 records: records.next().unwrap_or_default(),
+                log: logs.next().flatten(),
                 ..analysed.into()
             })
             .collect();
@@ -112,11 +120,48 @@ impl RpmReport {
                 page.line(&format!("load {}{}", stage.load.name(), failure(stage)));
             }
         }
+        if let Some(logs) = self.logged() {
+            page.line(&format!("Logs   {logs}"));
+        }
         let next = format!("Next   {}  # measures again, prints every figure", screen::again());
         let is_short = next.chars().count() <= options.width;
         let next = if is_short { next } else { format!("Next   {}  # every figure", screen::REPEATED) };
         page.line(&next);
         page.finish()
+    }
+
+    /// Returns the names of the logs: `jitlat.abc.idle.self and 5 more`; `None` without logs.
+    fn logged(&self) -> Option<String> {
+        let mut logs = self.runs.iter().filter_map(|run| run.log.as_deref());
+        let first = logs.next()?.display().to_string();
+        Some(match logs.count() {
+            0 => first,
+            more => format!("{first} and {more} more"),
+        })
+    }
+
+    /// Returns the scores of Quality of Outcome for the probes of one kind, with a row for each profile: idle, then each
+    /// stage. Empty if there is none.
+    fn scores(&self, kind: &str) -> Vec<Vec<String>> {
+        let loads: Vec<&str> =
+            std::iter::once(IDLE).chain(self.stages().iter().map(|stage| stage.load.name())).collect();
+        let scores = |load: &str| {
+            let run = self.runs.iter().find(|run| run.label == format!("{load} {kind}"))?;
+            run.summary.answer.as_ref()?.qoo.as_ref()
+        };
+        let of_all: Vec<_> = loads.iter().map(|load| scores(load)).collect();
+        let Some(any) = of_all.iter().flatten().next() else { return Vec::new() };
+        let row = |(name, _): (&str, _)| {
+            let of = |qoo: &Option<&QualityOfOutcome>| {
+                qoo.and_then(|qoo| outcome::score(qoo.profiles.get(name)?).ok())
+            };
+            let cells: Vec<Option<String>> = of_all.iter().map(of).collect();
+            cells.iter().any(Option::is_some).then(|| {
+                let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(dash));
+                std::iter::once(name.to_owned()).chain(cells).collect()
+            })
+        };
+        outcome::in_order(any).into_iter().filter_map(row).collect()
     }
 
     /// Returns the table of the screen: a column for the idle path, and one for each stage.
@@ -156,7 +201,14 @@ impl RpmReport {
         let result = &self.result;
         let mut rows = self.rows();
         let columns = rows.remove(0);
-        let figures = result.measured.stages.iter().filter_map(course).collect();
+        for (kind, requests) in PROBES {
+            for mut row in self.scores(kind) {
+                row[0] = format!("QoO, {}, {requests}", row[0]);
+                rows.push(row);
+            }
+        }
+        let mut figures: Vec<Figure> = result.measured.stages.iter().filter_map(course).collect();
+        figures.extend(self.distributions());
         Section {
             title: "Responsiveness under load".to_owned(),
             what: format!(
@@ -169,6 +221,37 @@ impl RpmReport {
             rows,
             figures,
         }
+    }
+
+    /// Draws the distributions of the requests of all kinds in one figure.
+    fn distributions(&self) -> Option<Figure> {
+        let samples: Vec<[Sample; 2]> = self
+            .runs
+            .iter()
+            .map(|run| {
+                let fastest = run.samples.delay.iter().min().copied().unwrap_or(0);
+                let above = run.samples.delay.iter().map(|delay| delay.saturating_sub(fastest));
+                [Sample::new(run.samples.delay.iter().copied()), Sample::new(above)]
+            })
+            .collect();
+        let runs: Vec<ComparedRun<'_>> = self
+            .runs
+            .iter()
+            .zip(&samples)
+            .map(|(run, [latency, above])| ComparedRun {
+                samples: Some((latency, above)),
+                ..ComparedRun::new(&run.label, &run.summary)
+            })
+            .collect();
+        let figure = cdfs(ComparedQuantity::Latency, &runs)?;
+        Some(Figure {
+            id: "rpm-requests".to_owned(),
+            title: "Time of a request, cumulative distributions".to_owned(),
+            about: "Self probes share a connection with the load, foreign probes have a new one. The distance from the idle \
+                    curves is the queue; the distance of self from foreign probes is in the connection of the load."
+                .to_owned(),
+            ..figure
+        })
     }
 
     /// Returns the full report.
@@ -195,6 +278,23 @@ impl RpmReport {
             terms(&mut page, &counted, &stage.means);
             page.item(&format!("probes: foreign {}; self {}", counts(&stage.foreign), counts(&stage.own)));
             intervals(&mut page, stage);
+        }
+        for (kind, requests) in PROBES {
+            let rows = self.scores(kind);
+            if rows.is_empty() {
+                continue;
+            }
+            page.heading(&format!("Quality of Outcome, {requests}"));
+            let line = |name: &str, cells: &[String]| {
+                let cells: String = cells.iter().map(|cell| format!("{cell:>16}")).collect();
+                format!("    {name:<14}{cells}").trim_end().to_owned()
+            };
+            let columns: Vec<String> = std::iter::once(IDLE)
+                .chain(self.stages().iter().map(|stage| stage.load.name()))
+                .map(str::to_owned)
+                .collect();
+            page.line(&line("", &columns));
+            rows.iter().for_each(|row| page.line(&line(&row[0], &row[1..])));
         }
         page.heading("Method");
         for remark in remarks(result) {
@@ -245,10 +345,26 @@ impl Report for RpmReport {
     fn section(&self) -> Option<&Section> {
         Some(&self.section)
     }
+
+    /// Renders the page of the section: the figures of single streams would only repeat it.
+    fn page(&self) -> Result<String> {
+        Ok(pages::page(&[], self.section()))
+    }
+
+    fn first_screen(&self) -> Option<FirstScreen> {
+        pages::first_screen(&[], self.section())
+    }
+
+    fn draw(&self, each: &mut Drawings<'_>) -> Result<()> {
+        each("", &self.section.figures)
+    }
 }
 
 /// Name of the streams without load.
 const IDLE: &str = "idle";
+/// Kinds of probes, with descriptions of their requests.
+const PROBES: [(&str, &str); 2] =
+    [("self", "requests with the load"), ("foreign", "requests on new connections")];
 
 fn dash() -> String {
     "-".to_owned()
@@ -298,8 +414,8 @@ fn failure(stage: &StageOutcome) -> String {
 
 fn goodput(all: &[Goodput]) -> String {
     let of = |g: &Goodput| match all.len() {
-        1 => bit_rate(g.average_bps),
-        _ => format!("{} {}", direction(g.direction), bit_rate(g.average_bps)),
+        1 => bit_rate3(g.average_bps),
+        _ => format!("{} {}", direction(g.direction), bit_rate3(g.average_bps)),
     };
     all.iter().map(of).collect::<Vec<_>>().join(", ")
 }
@@ -418,7 +534,7 @@ fn terms(page: &mut Page, probes: &[&AnsweredProbe], means: &TrimmedMeans) {
 fn intervals(page: &mut Page, stage: &StageOutcome) {
     page.line(&format!("    {:>8} {:>6} {:>24} {:>8}", "until", "conn.", "goodput", "RPM"));
     for interval in &stage.intervals {
-        let rates: Vec<String> = interval.goodput.iter().map(|g| bit_rate(g.bps)).collect();
+        let rates: Vec<String> = interval.goodput.iter().map(|g| bit_rate3(g.bps)).collect();
         page.line(&format!(
             "    {:>8} {:>6} {:>24} {:>8}{}",
             eng3((interval.start + interval.duration).0 as f64),

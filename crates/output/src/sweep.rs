@@ -12,7 +12,7 @@ use jitlat_core::sweep::{
     ConfidenceLevel, Estimate, Factor, FactorLevel, RunOutcome, SizeLaw, SweepGrid, SweepPoint, points,
     size_laws,
 };
-use jitlat_core::units::{bit_rate, eng3, eng4_f64, utc_date};
+use jitlat_core::units::{bit_rate3, eng3, eng4_f64, utc_date};
 use jitlat_report::Section;
 use jitlat_report::figure::{CellPackets, Sweep, label_measured, of_sweep};
 use jitlat_report::text::screen::{Screen, Swept};
@@ -335,7 +335,7 @@ fn law(l: &SizeLaw) -> String {
              {} in series",
             eng4_f64(fit.slope_ns),
             eng4_f64(fit.fixed_ns),
-            bit_rate(fit.series_rate)
+            bit_rate3(fit.series_rate)
         );
     }
     match l.rate {
@@ -343,7 +343,7 @@ fn law(l: &SizeLaw) -> String {
             "{name}{} plus {} per 100 bytes of IP packet: {} in series{}",
             eng4_f64(l.line.fixed_robust),
             eng4_f64(l.line.per_byte_robust * 100.0),
-            bit_rate(rate),
+            bit_rate3(rate),
             l.line.r.map_or_else(String::new, |r| format!(" (r = {r:.4})"))
         ),
         None => format!("{name}does not grow with size"),

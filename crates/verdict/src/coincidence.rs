@@ -11,6 +11,8 @@ use jitlat_core::answer::{Coincidence, PacketEffect};
 use jitlat_core::interface::{InterfaceHistory, InterfaceQuantity};
 use jitlat_core::session::Session;
 use jitlat_core::spec::Direction;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
 
 /// Minimum number of intervals, and of changes of each of the two series.
 const MIN_INTERVALS: usize = 20;
@@ -222,14 +224,15 @@ pub fn coincide(values: &[f64], others: &[f64]) -> bool {
     if agreement <= 0.0 || (MIN_SHIFT..n / 2).any(|k| shifted(k) >= MAX_SHIFTED * each) {
         return false;
     }
-    let mut orders = Orders(0x9e37_79b9_7f4a_7c15);
+    // The same orders in every run, so that a report can be repeated.
+    let mut orders = ChaCha8Rng::seed_from_u64(0);
     let mut as_good = 0;
     let mut blocks: Vec<usize> = (0..n).step_by(BLOCK).collect();
     for _ in 0..ORDERS {
-        let offset = orders.below(n);
+        let offset = below(n, &mut orders);
         let at = |k: usize| b[(k + offset) % n];
         for k in (1..blocks.len()).rev() {
-            blocks.swap(k, orders.below(k + 1));
+            blocks.swap(k, below(k + 1, &mut orders));
         }
         let order = blocks.iter().flat_map(|from| *from..(from + BLOCK).min(n));
         let sum: f64 = a.iter().zip(order).map(|(a, k)| a * at(k)).sum();
@@ -260,18 +263,9 @@ fn changes(values: &[f64]) -> Option<Vec<f64>> {
     Some(ranks)
 }
 
-/// Random numbers that are the same in every run (SplitMix64), so that a report can be repeated.
-struct Orders(u64);
-
-impl Orders {
-    /// Returns a number below `n`, which is small.
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((((z ^ (z >> 31)) >> 32) * n as u64) >> 32) as usize
-    }
+/// Returns a random number below `n`, which is small.
+fn below(n: usize, random: &mut ChaCha8Rng) -> usize {
+    ((u64::from(random.next_u32()) * n as u64) >> 32) as usize
 }
 
 #[cfg(test)]

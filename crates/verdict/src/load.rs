@@ -1,5 +1,7 @@
 //! [`LoadEffect`]: delay that a load adds to a path, and its grade.
 
+mod condition;
+
 use crate::compare::{Basis, Comparison, ComparisonSettings, ComparisonSide, Difference, compare};
 use crate::sentences::load::NoGrade;
 use jitlat_core::analysis::Samples;
@@ -11,6 +13,7 @@ use jitlat_core::summary::Summary;
 use serde::Serialize;
 
 pub use crate::sentences::load::{headline, ungraded};
+pub use condition::{LoadCondition, LoadConditionError, LoadDecision};
 
 /// Grade of the delay that a load adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -45,6 +48,16 @@ const LIMITS: [(f64, BufferbloatGrade); 5] = [
 ];
 
 impl BufferbloatGrade {
+    /// The grades, best first.
+    pub const ALL: [BufferbloatGrade; 6] = [
+        BufferbloatGrade::APlus,
+        BufferbloatGrade::A,
+        BufferbloatGrade::B,
+        BufferbloatGrade::C,
+        BufferbloatGrade::D,
+        BufferbloatGrade::F,
+    ];
+
     /// Returns the grade of a mean added delay in ns.
     pub fn of(added_ns: f64) -> BufferbloatGrade {
         let limit = LIMITS.iter().find(|(limit, _)| added_ns < limit * 1e6);

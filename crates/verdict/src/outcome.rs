@@ -16,6 +16,7 @@ use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::session::PASSIVE;
 use jitlat_core::spec::{Direction, Schedule, ip_protocol_name};
 use jitlat_core::summary::{Loss, MeanRate, Summary};
+use jitlat_core::twoway::HTTP_REQUESTS;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -97,7 +98,10 @@ fn clock(case: &Case<'_>) -> Result<BoundedClock, Refusal> {
 
 fn loss(case: &Case<'_>) -> Result<MeasuredLoss, Refusal> {
     let material = case.material;
-    if !material.shows_loss() {
+    // Requests over HTTP that failed are lost; the time of repeated segments is in the delay of the others.
+    let of_requests =
+        material.session.two_way.as_ref().is_some_and(|two_way| two_way.protocol == HTTP_REQUESTS);
+    if !material.shows_loss() && !of_requests {
         return Err(Refusal::new(RefusalReason::LossUnknown, sentences::TCP_HIDES_LOSS));
     }
     let mut runs: Vec<SeqRun> = case.losses.runs.clone();

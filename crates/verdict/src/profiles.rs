@@ -46,6 +46,15 @@ pub struct Profile {
     pub qoo: Option<Requirements>,
 }
 
+/// Largest number of packets that is recommended.
+const MAX_PACKETS: f64 = 1e7;
+
+/// Rounds up to two significant digits.
+fn two_digits(number: f64) -> f64 {
+    let unit = 10f64.powi(libm::log10(number.max(1.0)).floor() as i32 - 1).max(1.0);
+    (number / unit).ceil() * unit
+}
+
 fn half_a_minute() -> f64 {
     30.0
 }
@@ -79,37 +88,34 @@ const VOICE_DELAY: &[DelayRequirement] = &[delay(
     DIMENSIONED,
     130.0,
     380.0,
-    "ITU-T G.114 (150 and 400 ms, less 20 ms in the devices); TS 23.203 (98 %)",
+    "3GPP TS 22.105, ITU-T G.114 (150 and 400 ms, less 20 ms in the devices); TS 23.203 (98 %)",
 )];
 const VIDEO_DELAY: &[DelayRequirement] = &[delay(
     DIMENSIONED,
     110.0,
     360.0,
-    "ITU-T G.1010 (150 and 400 ms, less 40 ms in the devices); TS 23.203 (98 %)",
+    "3GPP TS 22.105 (videophone: 150 and 400 ms, less 40 ms in the devices); TS 23.203 (98 %)",
 )];
-const GAMING_DELAY: &[DelayRequirement] = &[delay(
-    DIMENSIONED,
-    50.0,
-    200.0,
-    "Claypool and Claypool 2006 (100 ms round trip); ITU-T G.1010 (200 ms); TS 23.203 (98 %)",
-)];
+const GAMING_DELAY: &[DelayRequirement] =
+    &[delay(DIMENSIONED, 50.0, 200.0, "choice of this project (50 and 200 ms); TS 23.203 (98 %)")];
 const DESKTOP_DELAY: &[DelayRequirement] = &[delay(
     DIMENSIONED,
     75.0,
     500.0,
-    "Tolia, Andersen and Satyanarayanan 2006 (150 ms and 1 s round trip); TS 23.203 (98 %)",
+    "choice of this project (75 ms); ITU-T Y.3503 (users interrupt after 1 s, half of it for a direction); TS 23.203 (98 %)",
 )];
 const TELEMETRY_DELAY: &[DelayRequirement] = &[delay(
     95.0,
     250.0,
     5000.0,
-    "ITU-T G.1010 (250 ms); limit of this profile (5 s); 95 %, the highest percentile that its two minutes resolve",
+    "3GPP TS 22.105 (telemetry with control: 250 ms); choice of this project (5 s; 95 %, the highest percentile that its \
+     two minutes resolve)",
 )];
 const V2X_DELAY: &[DelayRequirement] = &[delay(
     90.0,
     20.0,
     100.0,
-    "3GPP TS 22.185 (20 ms before a crash, 100 ms); TS 22.186 (90 %, its lowest reliability)",
+    "3GPP TS 22.186 (platooning: 20 ms; 90 %, its lowest reliability); choice of this project (100 ms)",
 )];
 
 /// Default profiles. DSCPs are those that RFC 4594 assigns to the traffic class; it does not assign one to vehicles.
@@ -125,10 +131,12 @@ pub static PROFILES: [Profile; 6] = [
         own_ms: 20.0,
         missing: [0.01, 0.03, 0.10],
         speech: true,
-        source: Cow::Borrowed("ITU-T G.114 (150 and 400 ms), G.1010 (3 %), G.107 and G.109 (rating)"),
+        source: Cow::Borrowed(
+            "3GPP TS 22.105 and ITU-T G.114 (150 and 400 ms), TS 22.105 (3 %), G.107 and G.109 (rating)",
+        ),
         qoo: Some(Requirements {
             delay: Cow::Borrowed(VOICE_DELAY),
-            loss: loss(0.01, 0.10, "3GPP TS 23.203 QCI 1 (10^-2); ITU-T G.1020 (10 %)"),
+            loss: loss(0.01, 0.10, "3GPP TS 23.203 QCI 1 (10^-2); choice of this project (10 %)"),
             throughput: Some(throughput(64e3, "ITU-T G.711 (64 kbit/s)")),
         }),
     },
@@ -143,11 +151,11 @@ pub static PROFILES: [Profile; 6] = [
         own_ms: 40.0,
         missing: [0.003, 0.01, 0.03],
         speech: false,
-        source: Cow::Borrowed("ITU-T G.1010 (videophone: 150 and 400 ms, 1 %)"),
+        source: Cow::Borrowed("3GPP TS 22.105 (videophone: 150 and 400 ms, 1 %)"),
         qoo: Some(Requirements {
             delay: Cow::Borrowed(VIDEO_DELAY),
-            loss: loss(0.001, 0.03, "3GPP TS 23.203 QCI 2 (10^-3); limit of this profile (3 %)"),
-            throughput: Some(throughput(384e3, "ITU-T G.1010 (videophone: 16 to 384 kbit/s)")),
+            loss: loss(0.001, 0.03, "3GPP TS 23.203 QCI 2 (10^-3); choice of this project (3 %)"),
+            throughput: Some(throughput(384e3, "choice of this project (384 kbit/s)")),
         }),
     },
     Profile {
@@ -161,10 +169,10 @@ pub static PROFILES: [Profile; 6] = [
         own_ms: 0.0,
         missing: [0.005, 0.02, 0.05],
         speech: false,
-        source: Cow::Borrowed("ITU-T G.1010 (games: 200 ms), Claypool and Claypool 2006 (100 ms round trip)"),
+        source: Cow::Borrowed("choice of this project"),
         qoo: Some(Requirements {
             delay: Cow::Borrowed(GAMING_DELAY),
-            loss: loss(0.001, 0.05, "3GPP TS 23.203 QCI 3 (10^-3); limit of this profile (5 %)"),
+            loss: loss(0.001, 0.05, "3GPP TS 23.203 QCI 3 (10^-3); choice of this project (5 %)"),
             throughput: None,
         }),
     },
@@ -179,12 +187,10 @@ pub static PROFILES: [Profile; 6] = [
         own_ms: 0.0,
         missing: [0.005, 0.02, 0.05],
         speech: false,
-        source: Cow::Borrowed(
-            "Tolia, Andersen and Satyanarayanan 2006 (150 ms round trip crisp, 1 s annoying), ITU-T G.1010",
-        ),
+        source: Cow::Borrowed("choice of this project, ITU-T Y.3503 (users interrupt after 1 s)"),
         qoo: Some(Requirements {
             delay: Cow::Borrowed(DESKTOP_DELAY),
-            loss: loss(0.001, 0.05, "3GPP TS 23.203 QCI 7 (10^-3); limit of this profile (5 %)"),
+            loss: loss(0.001, 0.05, "3GPP TS 23.203 QCI 7 (10^-3); choice of this project (5 %)"),
             throughput: None,
         }),
     },
@@ -199,10 +205,10 @@ pub static PROFILES: [Profile; 6] = [
         own_ms: 0.0,
         missing: [0.001, 0.01, 0.05],
         speech: false,
-        source: Cow::Borrowed("ITU-T G.1010 (telemetry and control: 250 ms, no loss)"),
+        source: Cow::Borrowed("3GPP TS 22.105 (telemetry with control: 250 ms, no loss)"),
         qoo: Some(Requirements {
             delay: Cow::Borrowed(TELEMETRY_DELAY),
-            loss: loss(0.0, 0.05, "ITU-T G.1010 (no loss); limit of this profile (5 %)"),
+            loss: loss(0.0, 0.05, "3GPP TS 22.105 (no loss); choice of this project (5 %)"),
             throughput: None,
         }),
     },
@@ -217,7 +223,9 @@ pub static PROFILES: [Profile; 6] = [
         own_ms: 0.0,
         missing: [0.001, 0.01, 0.10],
         speech: false,
-        source: Cow::Borrowed("3GPP TS 22.185 (100 ms, 20 ms before a crash), TS 22.186 (90 to 99.99 %)"),
+        source: Cow::Borrowed(
+            "3GPP TS 22.186 (20 ms, 90 to 99.99 %), choice of this project (50 and 100 ms)",
+        ),
         qoo: Some(Requirements {
             delay: Cow::Borrowed(V2X_DELAY),
             loss: loss(0.01, 0.10, "3GPP TS 23.501 5QI 79 (10^-2); TS 22.186 (reliability of 90 %)"),
@@ -325,7 +333,11 @@ impl Profile {
         let limit = |limits: [f64; 3]| limits[(severity as usize).saturating_sub(2).min(2)];
         let because = match path {
             _ if judged == Severity::Unknown && !known => sentences::delay_unknown(missing),
-            _ if judged == Severity::Unknown => sentences::too_few_packets(lived.sent, self.missing[1]),
+            _ if judged == Severity::Unknown => {
+                let enough = self.enough_packets(missing, lived);
+                let enough = enough.map(|n| (n, sent.period_ms.map(|period| n * period / 1e3)));
+                sentences::too_few_packets(lived.sent, self.missing[1], enough)
+            }
             Severity::Good => sentences::suits(known.then_some(delay), buffer, missing),
             s if s == interrupted.severity && s > severity => interrupted.because.to_owned(),
             _ if gone == severity => sentences::missing(missing, limit(self.missing)),
@@ -356,12 +368,29 @@ impl Profile {
     /// Returns true if a measured share `missing` excludes, with 95 % confidence, that the true share exceeds the limit
     /// of fair. Losses in bursts exclude less than independent ones.
     fn is_shown(&self, missing: f64, lived: &Experience) -> bool {
-        let sent = lived.sent.max(1) as f64;
-        let most = match (missing * sent).round() {
+        self.would_show(missing, lived, lived.sent.max(1) as f64)
+    }
+
+    /// Returns true if a test of `sent` packets on the same path excludes that.
+    fn would_show(&self, missing: f64, lived: &Experience, sent: f64) -> bool {
+        let most = match (missing * lived.sent.max(1) as f64).round() {
             0.0 => 3.0 / sent,
             _ => beta_interval(missing, sent / lived.loss_effect).map_or(1.0, |[_, high]| high),
         };
         most <= self.missing[1]
+    }
+
+    /// Returns the number of packets, with two significant digits, that would exclude it; `None` if it is larger than
+    /// any test has.
+    fn enough_packets(&self, missing: f64, lived: &Experience) -> Option<f64> {
+        let mut enough = lived.sent.max(1) as f64;
+        while !self.would_show(missing, lived, enough) {
+            enough = two_digits(1.02 * enough);
+            if enough > MAX_PACKETS {
+                return None;
+            }
+        }
+        Some(enough)
     }
 
     fn limits(&self, known: bool, sent: SentTraffic) -> Option<String> {
@@ -574,7 +603,7 @@ mod tests {
         let of = |n: usize| telemetry.judge(&lived(Some(0.0), &vec![0; n], 0), None, NOT, AS_SENT).unwrap();
         // 3 of 300 are 1 %, the limit of fair.
         assert_eq!([of(299), of(300)].map(|suits| suits.severity), [Severity::Unknown, Severity::Good]);
-        assert_eq!(of(100).because, "100 packets cannot show less than 1 % missing");
+        assert_eq!(of(100).because, "needs 300 packets (5 s) to exclude 1 % missing");
     }
 
     #[test]

@@ -12,8 +12,8 @@ type GradeLimits = [f64; 3];
 /// Minimum speech ratings R for good, fair and poor: ITU-T G.109 calls 80 and above *high* or *best*, 70 *medium*, 60
 /// *low*.
 const RATING_LIMITS: GradeLimits = [80.0, 70.0, 60.0];
-/// Limits of the share of packets that are lost or late. ITU-T G.1010 allows 1 % for conversational video and 3 % for
-/// speech; at 10 % and above, no concealment helps (G.1020).
+/// Limits of the share of packets that are lost or late. 3GPP TS 22.105 allows 1 % for a videophone and 3 % for
+/// speech; 10 % is a choice of this project.
 const MISSING_LIMITS: GradeLimits = [0.01, 0.03, 0.10];
 /// Limits of the play-out buffer, in ns. ITU-T Y.1541 allows a delay variation of 50 ms. G.114 recommends at most 150
 /// ms from mouth to ear in total, and never more than 400 ms.

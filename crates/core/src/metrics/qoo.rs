@@ -6,6 +6,7 @@
 
 use super::dependence::{NoInterval, QuantileInterval, ShareInterval};
 use crate::distribution::percentile::Percent;
+use crate::units::{about, bit_rate3};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -94,7 +95,7 @@ impl Requirements {
         if self.delay.is_empty() {
             Some("qoo.delay needs one percentile at least")
         } else if !self.delay.iter().all(precise) {
-            Some("qoo.delay: percentile is between 50 and 99.99, with at most three decimals")
+            Some("qoo.delay: percentile must be between 50 and 99.99, with at most three decimals")
         } else if self.delay.iter().enumerate().any(twice) {
             Some("qoo.delay names a percentile twice")
         } else if !self.delay.iter().all(scaled) {
@@ -196,13 +197,16 @@ impl MeasuredQuality {
 }
 
 /// Reason why there is no score.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Refusal {
     /// Kind of reason.
     pub reason: RefusalReason,
     /// The reason in a sentence, without a full stop.
     pub text: String,
+    /// Duration of a test on the same path that would probably have a score, in seconds; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enough_s: Option<f64>,
 }
 
 /// Kind of reason why there is no score.
@@ -225,7 +229,7 @@ pub enum RefusalReason {
 impl Refusal {
     /// Creates a refusal for this reason, explained by `text`.
     pub fn new(reason: RefusalReason, text: impl Into<String>) -> Refusal {
-        Refusal { reason, text: text.into() }
+        Refusal { reason, text: text.into(), enough_s: None }
     }
 }
 
@@ -361,6 +365,7 @@ impl OutcomeScore {
         let mut refuse = |refusal: Refusal| refused = refused.take().or(Some(refusal));
         let mut terms: Vec<(f64, Option<[f64; 2]>)> = Vec::new();
         let mut delay = Vec::new();
+        let lasted_s = measured.sent_ns.map(|[first, last]| last.saturating_sub(first) as f64 / 1e9);
         match &measured.delay {
             Err(refusal) => refuse(refusal.clone()),
             Ok(measured) => {
@@ -374,7 +379,7 @@ impl OutcomeScore {
                         continue;
                     };
                     if found.interval.ci95.is_none() {
-                        refuse(not_resolved(found));
+                        refuse(not_resolved(found, lasted_s));
                     }
                     let term = DelayTerm::new(required, found, named(&required.source));
                     terms.push((term.score, term.scores()));
@@ -467,10 +472,10 @@ impl ThroughputTerm {
         source: String,
     ) -> (Option<ThroughputTerm>, Option<String>) {
         let needed = required.min_bps;
-        let text = |why: &str| format!("throughput of {}: {why}", crate::units::bit_rate(needed));
+        let text = |why: &str| format!("throughput of {}: {why}", bit_rate3(needed));
         let Some(found) = found else { return (None, Some(text("not measured"))) };
         if found.received_bps < needed && found.sent_bps < needed {
-            let why = format!("not measured, the test sent {}", crate::units::bit_rate(found.sent_bps));
+            let why = format!("not measured, the test sent {}", bit_rate3(found.sent_bps));
             return (None, Some(text(&why)));
         }
         let is_met = found.received_bps >= needed;
@@ -484,25 +489,34 @@ impl ThroughputTerm {
     }
 }
 
-/// Returns the refusal for a percentile without an interval.
-fn not_resolved(found: &MeasuredDelay) -> Refusal {
+/// Returns the refusal for a percentile without an interval, of a test that lasted for `lasted_s`.
+fn not_resolved(found: &MeasuredDelay, lasted_s: Option<f64>) -> Refusal {
     let QuantileInterval { effective_n, required_n, .. } = found.interval;
     let what = ordinal(found.percent);
     let has = effective_n.map_or("too few".to_owned(), |n| format!("{:.0}", n.floor()));
-    Refusal::new(
-        RefusalReason::PercentileNotResolved,
-        format!("the {what} needs {required_n:.0} independent packets, and this test has {has}"),
-    )
+    // Independent packets become more in proportion to time.
+    let enough_s = effective_n
+        .filter(|n| *n >= 1.0)
+        .and_then(|n| Some(lasted_s? * required_n / n))
+        .filter(|seconds| (1.0..=MAX_ESTIMATE_S).contains(seconds));
+    let advice = enough_s.map_or(String::new(), |s| format!("; about {} would be enough", about(s)));
+    let text =
+        format!("the {what} needs {required_n:.0} independent packets, and this test has {has}{advice}");
+    Refusal { enough_s, ..Refusal::new(RefusalReason::PercentileNotResolved, text) }
 }
 
-/// Formats a percentile: `98th percentile`, `99.9th percentile`.
+/// Longest duration that is recommended, in seconds: one day. Beyond it, another path is measured.
+const MAX_ESTIMATE_S: f64 = 86_400.0;
+
+/// Formats a percentile: `98th percentile`, `99.3rd percentile`.
 fn ordinal(percent: Percent) -> String {
     let text = percent.to_string();
-    let ending = match text.as_str() {
-        text if text.contains('.') => "th",
-        text if text.ends_with('1') => "st",
-        text if text.ends_with('2') => "nd",
-        text if text.ends_with('3') => "rd",
+    let digits = text.rsplit('.').next().unwrap_or_default();
+    let ending = match digits {
+        teen if teen.ends_with("11") || teen.ends_with("12") || teen.ends_with("13") => "th",
+        one if one.ends_with('1') => "st",
+        two if two.ends_with('2') => "nd",
+        three if three.ends_with('3') => "rd",
         _ => "th",
     };
     format!("{text}{ending} percentile")
@@ -625,7 +639,8 @@ mod tests {
     #[test]
     fn throughput_counts_where_the_test_measured_it() {
         let mut video = requirements();
-        video.throughput = Some(ThroughputRequirement { min_bps: 384e3, source: Cow::Borrowed("G.1010") });
+        video.throughput =
+            Some(ThroughputRequirement { min_bps: 384e3, source: Cow::Borrowed("a standard") });
         let of = |throughput| {
             OutcomeScore::new(&video, "", &MeasuredQuality { throughput, ..measured(1.0, 1.0, 0.0) })
         };
@@ -634,10 +649,7 @@ mod tests {
         assert_eq!((of(rates(2e6, 383e3)).score, of(rates(2e6, 383e3)).ci95), (Some(0.0), Some([0.0, 0.0])));
         let slow = of(rates(32e3, 32e3));
         assert_eq!((slow.score, slow.throughput.is_none()), (Some(100.0), true));
-        assert_eq!(
-            slow.left_out.unwrap(),
-            "throughput of 384.00 kbps: not measured, the test sent 32.00 kbps"
-        );
+        assert_eq!(slow.left_out.unwrap(), "throughput of 384 kbps: not measured, the test sent 32.0 kbps");
         assert!(of(None).left_out.unwrap().ends_with("not measured"));
     }
 
@@ -677,9 +689,32 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_says_how_long_a_test_would_be_long_enough() {
+        let mut short = measured(350.0, 300.0, 0.0);
+        short.sent_ns = Some([0, 20_000_000_000]);
+        let few = |n| QuantileInterval { effective_n: n, required_n: 300.0, ci95: None, absent: None };
+        let refused = |n: Option<f64>| {
+            let mut measured = short.clone();
+            measured.delay.as_mut().unwrap()[0].interval = few(n);
+            scored(&measured).refused.unwrap()
+        };
+        let of = refused(Some(40.0));
+        assert_eq!(
+            of.text,
+            "the 99th percentile needs 300 independent packets, and this test has 40; about 3 min would be enough"
+        );
+        assert_eq!(of.enough_s, Some(150.0));
+        for unknown in [None, Some(0.3), Some(1.0001e-3)] {
+            let of = refused(unknown);
+            assert!(of.enough_s.is_none() && !of.text.contains("about"), "{}", of.text);
+        }
+    }
+
+    #[test]
     fn percentiles_have_their_ordinal() {
-        let text = [98_000, 99_900, 91_000, 92_000, 93_000].map(|p| ordinal(Percent(p)));
-        let ends = ["98th", "99.9th", "91st", "92nd", "93rd"].map(|p| format!("{p} percentile"));
+        let text = [98_000, 99_900, 91_000, 92_000, 93_000, 99_300, 99_120].map(|p| ordinal(Percent(p)));
+        let ends = ["98th", "99.9th", "91st", "92nd", "93rd", "99.3rd", "99.12th"];
+        let ends = ends.map(|p| format!("{p} percentile"));
         assert_eq!(text, ends);
     }
 

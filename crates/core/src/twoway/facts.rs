@@ -4,6 +4,9 @@ use crate::time::{Span, StampSource};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// [`TwoWay::protocol`] of HTTP requests: each is answered or fails, and lost segments only delay it.
+pub const HTTP_REQUESTS: &str = "rpm";
+
 /// Facts about a two-way test that supplement the common fields of a [`Session`](crate::Session).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -4,7 +4,7 @@
 use super::checkup::Checkup;
 use jitlat_core::Span;
 use jitlat_core::summary::Level;
-use jitlat_core::units::{bit_rate, eng4};
+use jitlat_core::units::{bit_rate3, eng4};
 use jitlat_net::doctor::clock::MIN_STALL;
 use jitlat_net::doctor::interfaces::LaunchTimes;
 use jitlat_net::pace::PaceMode;
@@ -272,7 +272,7 @@ impl FindingList {
 
     fn interfaces(&mut self, c: &Checkup) {
         for i in c.interfaces.iter().filter(|i| !i.addresses.iter().all(IpAddr::is_loopback)) {
-            let speed = i.speed.map(|s| format!(", {}", bit_rate(s as f64 * 1e6))).unwrap_or_default();
+            let speed = i.speed.map(|s| format!(", {}", bit_rate3(s as f64 * 1e6))).unwrap_or_default();
             match i.stamps {
                 Some(s) if s.hardware_send && s.hardware_receive => {
                     let text = format!("{}{speed}: the adapter stamps every packet.", i.name);

@@ -3,6 +3,7 @@
 
 use super::FilterArgs;
 use crate::exit::ExitStatus;
+use crate::options::condition;
 use crate::options::live::LiveArgs;
 use crate::options::report::ReportArgs;
 use anyhow::{Context, Result, bail};
@@ -69,8 +70,9 @@ pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs)
         let text = serde_json::to_string_pretty(&document)? + "\n";
         write_file(path, |out| out.write_all(text.as_bytes())).context("--json")?;
     }
+    let conditions = condition::figures(&report.fail_if);
     let violations: Vec<String> =
-        report.fail_if.iter().flat_map(|c| show::violations(c, &found.groups)).collect();
+        conditions.iter().flat_map(|c| show::violations(c, &found.groups)).collect();
     violations.iter().for_each(|violation| error!("failed: {violation}"));
     Ok(match () {
         () if failed > 0 || found.groups.is_empty() => ExitStatus::NotMeasured,
@@ -95,7 +97,12 @@ fn check(report: &ReportArgs, live: LiveArgs) -> Result<()> {
             "--{name} applies to a single test, but --dataset writes figures of groups of tests: use --json FILE"
         );
     }
-    for condition in &report.fail_if {
+    if let Some(condition) = condition::on_load(&report.fail_if).next() {
+        bail!(
+            "--fail-if {condition}: groups of tests have no effect of a load: `jitlat analyze LOG.idle LOG.loaded`"
+        );
+    }
+    for condition in condition::figures(&report.fail_if) {
         let Some(selector) = condition.selector() else {
             bail!(
                 "--fail-if {condition}: groups of tests have neither a grade nor a score, single tests do: `jitlat analyze LOG`"

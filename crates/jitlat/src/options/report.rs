@@ -1,12 +1,13 @@
 //! Options of reports.
 
 use super::analysis::AnalysisArgs;
+use super::condition::{self, TestCondition};
 use crate::options::outputs::Outputs;
 use anyhow::{Result, bail};
 use clap::Args;
 use jitlat_core::analysis::Options;
 use jitlat_core::answer::Answer;
-use jitlat_core::scalars::{self, ScalarCondition};
+use jitlat_core::scalars;
 use jitlat_output::running::RunningWindows;
 use jitlat_output::screen::{self, StreamOrigin};
 use jitlat_output::terminal;
@@ -30,7 +31,7 @@ pub struct ReportArgs {
     pub outputs: Outputs<{ ReportParts::ALL.0 }>,
     /// Exit with status 1 on a figure or grade: loss>1%, jitter-p99>30ms, host>=fair
     #[arg(long, value_name = "CONDITION", long_help = figures_help())]
-    pub fail_if: Vec<ScalarCondition>,
+    pub fail_if: Vec<TestCondition>,
     /// Print the classic report and the full report
     #[arg(short = 'v', long, visible_alias = "classic-report")]
     pub verbose: bool,
@@ -176,6 +177,16 @@ impl ReportArgs {
         Ok(self.outputs.check(streams, others)?)
     }
 
+    /// Rejects, before the measurement, conditions on a load for a test without one.
+    pub fn check_without_load(&self) -> Result<()> {
+        match condition::on_load(&self.fail_if).next() {
+            Some(condition) => {
+                bail!("--fail-if {condition}: this test has no load; such conditions need --load")
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Prints the report of `text` and writes every format, like
     /// [`WantedOutputs::write`](jitlat_output::WantedOutputs::write). If a log goes to standard output, the report goes
     /// to standard error. Failures are logged; returns true if there are none.
@@ -202,7 +213,10 @@ fn figures_help() -> String {
          round-trip test: up-loss>1%, down-pdv-p99>30ms. Grades are path, the verdict, and host, the effect of \
          the hosts themselves (stalls, their own queues, packets that they refused), which the verdict leaves out: \
          path>=poor, host>=fair. Scores of Quality of Outcome are from 0 to 100, for any profile that was judged: \
-         qoo.voice<80. The status is 2 if the grade or the score is unknown. Figures:\n{}",
+         qoo.voice<80. With --load a condition can be load.grade>B, a bufferbloat grade (A+, A, B, C, D, F) worse than B, \
+         load.added-mean>30ms, load.added-median and load.added-p99 for the delay that the load adds, and \
+         up-load.grade>B for one direction of a test in both; all other conditions hold for the phase under load. The \
+         status is 2 if the grade, the score or the effect of the load is unknown. Figures:\n{}",
         scalars::help()
     )
 }

@@ -45,6 +45,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     let others: Vec<&Path> = args.log.output.iter().map(PathBuf::as_path).collect();
     args.report.outputs.check_protocol(None)?;
     args.report.check(1, &others)?;
+    args.report.check_without_load()?;
     archive::check(args.log.archive.as_deref(), args.report.log_on_stdout)?;
     let mut ping = args.settings()?;
     let drawn = args.live.live && live::is_possible()?;

@@ -8,25 +8,28 @@ mod serve;
 pub use serve::RpmServeArgs;
 
 use crate::exit::ExitStatus;
-use crate::interrupt;
+use crate::logs::TestLogs;
 use crate::options::family;
+use crate::options::log::LogArgs;
 use crate::options::outputs::Outputs;
 use crate::options::report::LengthArgs;
+use crate::{archive, interrupt};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use condition::RpmCondition;
 use jitlat_core::quantity;
-use jitlat_core::units::{bit_rate, eng3};
+use jitlat_core::units::{bit_rate3, eng3};
 use jitlat_core::{Span, units};
 use jitlat_instruments::rpm::method::measured::RpmProgress;
 use jitlat_instruments::rpm::method::stage::StageEnd;
 use jitlat_instruments::rpm::method::{LoadDirections, RpmParameters};
-use jitlat_instruments::rpm::{Rpm, Trust};
+use jitlat_instruments::rpm::{Rpm, RpmResult, Trust};
 use jitlat_output::ReportParts;
 use jitlat_output::rpm::RpmReport;
 use jitlat_output::screen;
 use jitlat_output::terminal::progress::ProgressLine;
-use std::path::PathBuf;
+use jitlat_store::log::Journals;
+use std::path::{Path, PathBuf};
 use tracing::error;
 
 /// Parts of the report.
@@ -76,6 +79,8 @@ pub struct RpmArgs {
     /// figures of the requests on load-generating connections. The status is 2 if the figure is unknown.
     #[arg(long, value_name = "CONDITION", help_heading = "Output")]
     pub fail_if: Vec<RpmCondition>,
+    #[command(flatten)]
+    pub log: LogArgs,
     #[command(flatten)]
     pub length: LengthArgs,
     #[command(flatten)]
@@ -138,15 +143,37 @@ impl RpmArgs {
 /// Measures and reports.
 pub fn run(args: &RpmArgs) -> Result<ExitStatus> {
     args.outputs.check_protocol(None)?;
-    args.outputs.check(1, &[])?;
+    let others: Vec<&Path> = args.log.output.iter().map(PathBuf::as_path).collect();
+    args.outputs.check(1, &others)?;
+    archive::check(args.log.archive.as_deref(), false)?;
     let test = args.settings()?;
+    // Logs of streams without probes are removed.
+    let labels = RpmResult::labels(&test.stages);
+    let endings: Vec<String> = labels.iter().map(|label| format!(".{}", label.replace(' ', "."))).collect();
+    let endings: Vec<&str> = endings.iter().map(String::as_str).collect();
+    let TestLogs { files, scratch } = TestLogs::of_streams(&args.log, &endings)?;
     let stop = interrupt::stop()?;
     let mut line = ProgressLine::new();
     let result = test.run(&stop, &mut |progress| line.show(&describe(progress)));
     line.clear();
     let mut options = jitlat_verdict::options();
     args.outputs.ask(&mut options);
-    let report = RpmReport::new(result?, options);
+    let mut result = result?;
+    result.annotate(args.log.name.as_deref(), &args.log.tags);
+    let files =
+        labels.iter().zip(files).filter(|(label, _)| result.streams.iter().any(|of| of.label == **label));
+    let mut journals = Journals::new(files.map(|(_, file)| file));
+    result.replay(&mut journals);
+    let closed = journals.close();
+    let written: Vec<Option<PathBuf>> = closed.iter().map(|closed| closed.log.clone()).collect();
+    let archived =
+        archive::add_logs(args.log.archive.as_deref(), written.iter().flatten().map(PathBuf::as_path));
+    for trouble in closed.iter().flat_map(|closed| &closed.troubles) {
+        error!("{trouble}");
+    }
+    let saved = archived && closed.iter().all(|closed| closed.troubles.is_empty());
+    let logs = written.into_iter().map(|log| log.filter(|_| scratch.is_none())).collect();
+    let report = RpmReport::new(result, logs, options);
     let whole = args.outputs.write(&report, || match (args.length.quiet, args.length.verbose) {
         (true, _) => report.line(),
         (_, true) => report.page(&screen::options()),
@@ -154,7 +181,7 @@ pub fn run(args: &RpmArgs) -> Result<ExitStatus> {
     });
     let failed = |end: &StageEnd| matches!(end, StageEnd::Failed(_));
     let is_whole = report.stages().iter().all(|stage| !failed(&stage.end) && stage.rpm().is_some());
-    if !whole || !is_whole {
+    if !whole || !is_whole || !saved {
         for stage in report.stages() {
             if let StageEnd::Failed(why) = &stage.end {
                 error!("load {}: {why}", stage.load.name());
@@ -171,7 +198,7 @@ fn describe(progress: &RpmProgress<'_>) -> String {
         RpmProgress::Idle(server) => format!("{server}: measuring the idle path"),
         RpmProgress::Loaded { load, elapsed, limit, connections, interval } => {
             let now = interval.map_or_else(String::new, |interval| {
-                let rates: Vec<String> = interval.goodput.iter().map(|g| bit_rate(g.bps)).collect();
+                let rates: Vec<String> = interval.goodput.iter().map(|g| bit_rate3(g.bps)).collect();
                 let rpm = interval.rpm.map_or_else(String::new, |rpm| format!(", {rpm:.0} RPM"));
                 format!(", {}{rpm}", rates.join(" and "))
             });

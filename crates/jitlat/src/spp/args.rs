@@ -353,6 +353,7 @@ impl SppArgs {
 
     /// Rejects contradictory options before anything is read.
     pub fn check(&self) -> anyhow::Result<()> {
+        self.report.check_without_load()?;
         let parts = &self.parts;
         let apart = self.log.is_some()
             || self.ping.is_some()

@@ -61,6 +61,43 @@ fn captured(left: &Path, arrived: &Path) -> [f64; 2] {
     })
 }
 
+/// A STAMP packet in a capture: phase and number, with true for a reply, and its time.
+type Stamped = std::collections::BTreeMap<(usize, u32, bool), i64>;
+
+/// Reads the requests and replies of STAMP. A phase begins when the requests begin again.
+fn stamped(file: &Path) -> Stamped {
+    let number =
+        |frame: &[u8], at: usize| Some(u32::from_be_bytes(frame.get(at..at + 4)?.try_into().unwrap()));
+    let port = |frame: &[u8], at: usize| Some(u16::from_be_bytes(frame.get(at..at + 2)?.try_into().unwrap()));
+    let mut capture = Capture::open(&[file.to_owned()]).unwrap();
+    let (mut found, mut phase, mut last) = (Stamped::new(), 0, 0);
+    while let Some(frame) = capture.next_frame() {
+        // Ethernet, IPv4, UDP: ports from 34 on, payload from 42 on; a reply has the number of its request at 24.
+        let is_reply = port(frame.data, 34) == Some(862);
+        let Some(seq) = number(frame.data, if is_reply { 42 + 24 } else { 42 }) else { continue };
+        if !is_reply && seq + 100 < last {
+            (phase, last) = (phase + 1, 0);
+        }
+        last = last.max(seq);
+        // Replies of the idle phase have arrived before the load begins.
+        found.entry((phase, seq, is_reply)).or_insert(frame.at.0);
+    }
+    found
+}
+
+/// Mean round trips on the path in ms, of the idle and of the loaded phase: those at the client, without the time in the server.
+fn captured_round_trips(client: &Path, server: &Path) -> [f64; 2] {
+    let [client, server] = [client, server].map(stamped);
+    [0, 1].map(|phase| {
+        let took = |at: &Stamped, seq| Some(at.get(&(phase, seq, true))? - at.get(&(phase, seq, false))?);
+        let round_trips: Vec<f64> = (0..1000)
+            .filter_map(|seq| Some((took(&client, seq)? - took(&server, seq)?) as f64 / 1e6))
+            .collect();
+        assert!(round_trips.len() > 200, "phase {phase}: {} packets", round_trips.len());
+        round_trips.iter().sum::<f64>() / round_trips.len() as f64
+    })
+}
+
 #[track_caller]
 fn agrees(report: &Report, captured: f64) {
     let added = report.ms("/added_delay/mean_ns");
@@ -114,6 +151,66 @@ fn added_delay_is_that_of_the_captures() {
         assert_eq!(again.at("/session/load/throughput"), report.at("/throughput"));
         assert_eq!((again.text("/session/load/phase"), again.text("/session/tags/load")), ("loaded", "tcp"));
     });
+}
+
+/// The queues of both directions are in a round trip, and in the captures at both ends.
+#[test]
+fn added_round_trips_are_those_of_the_captures() {
+    let Some(lab) = lab("added_round_trips_are_those_of_the_captures") else { return };
+    if !has_tcpdump("added_round_trips_are_those_of_the_captures") {
+        return;
+    }
+    let _switch = narrow(&lab);
+    let folder = tempfile::tempdir().unwrap();
+    let _server = Server::start(Place::In(&lab.server), folder.path(), lab.server.v4, "");
+    undisturbed(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["client.pcap", "server.pcap"].map(|name| folder.path().join(name));
+        let captures = [
+            capture(&lab.client, "path", &files[0], "udp and port 862"),
+            capture(&lab.server, "path", &files[1], "udp and port 862"),
+        ];
+        let line = "ping HOST --proto stamp -n 300 -p 10ms --load tcp,both --json - --no-log";
+        let report = run(&lab, folder.path(), line).report();
+        end_captures(captures, [&files[0], &files[1]]);
+        let [idle, loaded] = captured_round_trips(&files[0], &files[1]);
+        assert!(loaded - idle > 25.0, "the queues are there: {idle} and {loaded} ms");
+        agrees(&report, loaded - idle);
+        assert_eq!(report.number("/added_delay/clock_error_ns"), 0.0);
+    });
+}
+
+#[test]
+fn a_command_fails_on_the_grade_and_on_the_added_delay_of_a_direction() {
+    let Some(lab) = lab("a_command_fails_on_the_grade_and_on_the_added_delay_of_a_direction") else { return };
+    let _switch = narrow(&lab);
+    let folder = tempfile::tempdir().unwrap();
+    let _server = Server::start(Place::In(&lab.server), folder.path(), lab.server.v4, "");
+    // The queue of the upload is full, and that of the download empty.
+    let line = "HOST -b -n 200 -p 10ms --load tcp,up -q -o test";
+    let status = |conditions: &str| {
+        let line =
+            format!("analyze test.idle.up test.loaded.up test.idle.down test.loaded.down -q {conditions}");
+        let finished = Running::start(Place::Here.jitlat(folder.path(), &line)).finish(TIMEOUT);
+        (finished.code(), finished.stderr)
+    };
+    let test =
+        run(&lab, folder.path(), &format!("{line} --fail-if load.grade>A+ --fail-if load.added-mean>5ms"));
+    assert_eq!(test.code(), 1);
+    for violation in ["load.grade>A+ (up-load.grade is ", "load.added-mean>5ms (up-load.added-mean is "] {
+        assert!(test.stderr.contains(violation), "{}", test.stderr);
+    }
+    assert_eq!(status("--fail-if load.grade>D --fail-if up-load.added-p99>5s").0, 0);
+    let (code, why) = status("--fail-if down-load.grade>D");
+    assert!(
+        code == 2 && why.contains("cannot be decided: the load was in the other direction"),
+        "{code}: {why}"
+    );
+    let (code, why) = status("--fail-if up-load.added-p99>5ms --fail-if down-load.grade>D");
+    assert!(code == 1 && why.contains("up-load.added-p99 is "), "{code}: {why}");
+    // Without a load nothing is measured in vain.
+    let no_load = run(&lab, folder.path(), "HOST -n 5 --no-log --fail-if load.grade>B");
+    no_load.refused(&["--fail-if load.grade>B", "this test has no load"]);
 }
 
 #[test]

@@ -14,6 +14,11 @@ struct Ran {
 fn run(port: &str, host: &str, arguments: &str) -> Ran {
     let output = Command::new(env!("CARGO_BIN_EXE_jitlat"))
         .args(["rpm", &format!("{host}:{port}"), "--interval", "300ms", "--time-limit", "3s"])
+        .args(if arguments.contains("-o ") || arguments.contains("--no-log") {
+            &[][..]
+        } else {
+            &["--no-log"]
+        })
         .args(arguments.split_whitespace())
         .env("COLUMNS", "80")
         .output()
@@ -65,4 +70,60 @@ fn responsiveness_is_printed_and_written() {
     assert_eq!(undecided.code, Some(2), "{}", undecided.stderr);
     let refused = run(port, &host, "");
     assert!(refused.code == Some(2) && refused.stderr.contains("--ca FILE"), "{}", refused.stderr);
+}
+
+#[test]
+fn probes_are_logs_that_an_archive_lists_and_the_page_has_one_section() {
+    let host = network::own_address().to_string();
+    let server = Server::start(&host, "stamp", &["--rpm", "--rpm-port", "0"]);
+    let port = server.port(1);
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let [log, archive, html, plots] = ["test", "archive", "page.html", "plots"].map(path);
+    let arguments = format!(
+        "--insecure --load down -o {log} --archive {archive} --html {html} --plots {plots} --tag site=here --name office"
+    );
+    let ran = run(port, &host, &arguments);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(
+        ran.stdout.contains("Logs   ") && ran.stdout.contains("test.idle.self and 3 more"),
+        "{}",
+        ran.stdout
+    );
+    let jitlat = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_jitlat")).args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    // A log is a round-trip test with the result of its load.
+    let (code, text) = jitlat(&["analyze", &format!("{log}.down.self"), "--json", "-"]);
+    assert_eq!(code, Some(0));
+    let test: Value = serde_json::from_str(&text).unwrap();
+    let tags = &test["session"]["tags"];
+    assert_eq!(
+        (&tags["load"], &tags["probe"], &tags["site"]),
+        (&"down".into(), &"self".into(), &"here".into())
+    );
+    let rpm: f64 = tags["rpm"].as_str().unwrap().parse().unwrap();
+    assert!(rpm > 0.0 && tags["goodput-down"].as_str().is_some_and(|bps| bps.parse::<f64>().unwrap() > 0.0));
+    assert_eq!(test["session"]["name"], "office down self");
+    // A request that fails is lost; lost segments only delay it. So there is a score, or too few requests for one.
+    let scores = test["answer"]["qoo"]["profiles"].as_object().unwrap();
+    for (name, of) in scores {
+        let refused = of["refused"]["reason"].as_str();
+        assert!(of["score"].is_number() || refused == Some("percentile-not-resolved"), "{name}: {of}");
+    }
+    let (code, listed) = jitlat(&["archive", "ls", &archive]);
+    assert_eq!((code, listed.matches("office ").count()), (Some(0), 4), "{listed}");
+    let page = std::fs::read_to_string(html).unwrap();
+    assert!(page.contains("Responsiveness under load") && !page.contains("TCP records"));
+    let mut figures: Vec<String> = std::fs::read_dir(plots)
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".svg"))
+        .collect();
+    figures.sort();
+    assert_eq!(figures, ["card.svg", "rpm-down.svg", "rpm-requests.svg"]);
+    // A name in use is refused before anything is measured.
+    let again = run(port, &host, &format!("--insecure --load down -o {log}"));
+    assert!(again.code == Some(2) && again.stderr.contains("test.idle.self"), "{}", again.stderr);
 }

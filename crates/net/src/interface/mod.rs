@@ -2,18 +2,21 @@
 //! runs.
 //!
 //! * [`InterfaceWatch`] – samples once per second, on a thread that handles no packets
-//! * [`SampleSource`] – a source of values of a sample: [`Radio`], [`LinkErrors`], [`DriverRetries`], [`Gpsd`]
+//! * [`SampleSource`] – a source of values of a sample: [`Radio`], [`Modem`], [`LinkErrors`], [`DriverRetries`],
+//!   [`Gpsd`]
 //! * [`InterfaceCounters`] – every counter of the driver that has to do with retries, failures, errors and drops
 
 mod driver_counters;
 mod gpsd;
 mod link_errors;
+mod modem;
 mod radio;
 mod watch;
 
 pub(crate) use driver_counters::{DriverRetries, InterfaceCounters};
 pub use gpsd::{Gpsd, GpsdError};
 pub(crate) use link_errors::LinkErrors;
+pub(crate) use modem::Modem;
 pub(crate) use radio::Radio;
 pub use watch::{InterfaceWatch, SampleSource, WatchSettings};
 

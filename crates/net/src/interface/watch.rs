@@ -1,6 +1,6 @@
 //! [`InterfaceWatch`]: samples the interface of a test once per second while the test runs.
 
-use super::{DriverRetries, Gpsd, Interface, LinkErrors, Radio};
+use super::{DriverRetries, Gpsd, Interface, LinkErrors, Modem, Radio};
 use crate::clock;
 use crate::pace::yield_to_others;
 use crate::wake::{StopSignal, wait};
@@ -79,6 +79,9 @@ impl InterfaceWatch {
             }
             if let Ok(Some(radio)) = Radio::of(interface.index) {
                 sources.push(Box::new(radio));
+            }
+            if let Some(modem) = Modem::of(&interface.name) {
+                sources.push(Box::new(modem));
             }
         }
         let mut notes = Vec::new();

@@ -14,6 +14,8 @@ use jitlat_proto::rpm::measured::{RpmMeasured, RpmProgress};
 use jitlat_proto::rpm::resources::{MAX_DOCUMENT, TestResources, WebUrl};
 use jitlat_proto::rpm::stage::{AnsweredProbe, LoadStage, ProbeKind, StageCommand, StageOutcome};
 use jitlat_proto::rpm::{LoadDirections, RpmParameters};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
 use rustls::{ClientConfig, ProtocolVersion};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -169,7 +171,7 @@ impl RpmClient {
         let (reports, mut reported) = mpsc::unbounded_channel();
         let mut stage = LoadStage::new(self.parameters, load, steady());
         let mut loaded: Vec<SendRequest<Bytes>> = Vec::new();
-        let mut choice = Choice::new();
+        let mut random = random();
         let began = steady();
         let mut shown = began;
         loop {
@@ -186,7 +188,8 @@ impl RpmClient {
                         thread.add(target.clone(), direction, url.clone(), counter, reports.clone());
                     }
                     StageCommand::Probe(kind) => {
-                        let chosen = loaded.get(choice.below(loaded.len())).cloned();
+                        let choice = (u64::from(random.next_u32()) * loaded.len() as u64) >> 32;
+                        let chosen = loaded.get(choice as usize).cloned();
                         spawn_probe(kind, targets, chosen, reports.clone());
                     }
                 }
@@ -304,22 +307,10 @@ fn spawn_probe(
     });
 }
 
-/// Random choices (xorshift64), of the connections for self probes.
-struct Choice(u64);
-
-impl Choice {
-    fn new() -> Choice {
-        let mut seed = [0; 8];
-        // Without random bytes, the sequence is always the same, which does no harm.
-        let _ = crate::random::fill(&mut seed);
-        Choice(u64::from_ne_bytes(seed) | 1)
-    }
-
-    /// Returns a number below `n`; 0 if `n` is 0.
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n.max(1) as u64) as usize
-    }
+/// Random numbers, which choose the connections for self probes.
+fn random() -> ChaCha8Rng {
+    let mut seed = [0; 32];
+    // Without random bytes, the sequence is always the same, which does no harm.
+    let _ = crate::random::fill(&mut seed);
+    ChaCha8Rng::from_seed(seed)
 }

@@ -7,12 +7,16 @@
 //! When data is written, the kernel enforces its limit (`TCP_NOTSENT_LOWAT`) only where it begins a new buffer of up to
 //! 64 KiB, which is a quarter of a second at 2 Mbit/s. When it is asked whether the socket is writable, it enforces the
 //! limit exactly, so [`PacedStream`] asks before it writes.
+//!
+//! HTTP/2 sends a frame of each stream in turn, and the answer to a probe has two frames, so that up to three frames of the
+//! load are sent before its end. A frame therefore has only half of the data that may wait. The library copies frames
+//! that are shorter than 1024 bytes into a buffer of 16 KiB, unless the connection accepts several buffers in one write.
 
 use crate::wake;
 use jitlat_core::SteadyTime;
 use nix::poll::{PollFd, PollFlags};
 use socket2::SockRef;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,12 +27,18 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
-/// Range of the amount of data that may wait, in bytes.
-const LIMITS: (usize, usize) = (1 << 10, 4 << 20);
+/// Range of the amount of data that may wait, in bytes; at least a full segment, because many short ones would fill the path
+/// with headers.
+const LIMITS: (usize, usize) = (1500, 4 << 20);
 /// Amount before the throughput is known.
 const FIRST: usize = 8 << 10;
-/// Maximum size of a TLS record and of an HTTP/2 frame, in bytes.
-const MAX_SIZE: usize = 64 << 10;
+/// Range of the size of a TLS record and of an HTTP/2 frame, in bytes. The library copies shorter frames into its buffer.
+const SIZES: (usize, usize) = (256, 64 << 10);
+/// Number of frames in which the data that may wait are sent. With more of them, fast connections are slower, because each frame
+/// costs this host time.
+const FRAMES: usize = 2;
+/// Length of the head of an HTTP/2 frame, in bytes.
+const FRAME_HEAD: usize = 9;
 /// Time in which the data that may wait would be sent.
 const WAITING_TIME: Duration = Duration::from_millis(5);
 /// Time over which throughput is measured.
@@ -59,7 +69,7 @@ pub(super) struct PacedStream {
 
 impl PacedStream {
     pub fn new(tls: TlsStream<TcpStream>) -> PacedStream {
-        let size = SendSize(Arc::new(AtomicUsize::new(FIRST)));
+        let size = SendSize(Arc::new(AtomicUsize::new(FIRST / FRAMES)));
         let mut stream =
             PacedStream { tls, waiting: FIRST, size, since: Instant::now(), written: 0, was_blocked: false };
         stream.apply();
@@ -72,11 +82,12 @@ impl PacedStream {
     }
 
     fn apply(&mut self) {
-        let size = self.waiting.min(MAX_SIZE);
+        let size = (self.waiting / FRAMES).clamp(SIZES.0, SIZES.1);
+        let record = Some(size + FRAME_HEAD);
         self.size.0.store(size, Ordering::Relaxed);
         match &mut self.tls {
-            TlsStream::Client(tls) => tls.get_mut().1.set_buffer_limit(Some(size)),
-            TlsStream::Server(tls) => tls.get_mut().1.set_buffer_limit(Some(size)),
+            TlsStream::Client(tls) => tls.get_mut().1.set_buffer_limit(record),
+            TlsStream::Server(tls) => tls.get_mut().1.set_buffer_limit(record),
         }
         // The kernel calls a socket writable at half of this limit.
         let _ = SockRef::from(self.tls.get_ref().0).set_tcp_notsent_lowat(2 * self.waiting as u32);
@@ -87,7 +98,7 @@ impl PacedStream {
         let socket = self.tls.get_ref().0;
         loop {
             ready!(socket.poll_write_ready(cx))?;
-            if self.waiting >= MAX_SIZE || is_writable(socket) {
+            if self.waiting >= SIZES.1 || is_writable(socket) {
                 return Poll::Ready(Ok(()));
             }
             // The kernel reports when that changes.
@@ -131,7 +142,19 @@ impl AsyncRead for PacedStream {
 }
 
 impl AsyncWrite for PacedStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(data)])
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         self.adapt();
         match self.poll_room(cx)? {
             Poll::Ready(()) => {}
@@ -140,8 +163,15 @@ impl AsyncWrite for PacedStream {
                 return Poll::Pending;
             }
         }
-        let length = data.len().min(self.size.get());
-        let written = Pin::new(&mut self.tls).poll_write(cx, &data[..length]);
+        // The head of a frame and its data are one TLS record.
+        let mut left = self.size.get() + FRAME_HEAD;
+        let mut record = Vec::new();
+        for part in data {
+            let length = part.len().min(left);
+            left -= length;
+            record.extend((length > 0).then(|| IoSlice::new(&part[..length])));
+        }
+        let written = Pin::new(&mut self.tls).poll_write_vectored(cx, &record);
         match &written {
             Poll::Ready(Ok(n)) => self.written += n,
             Poll::Ready(Err(_)) => {}

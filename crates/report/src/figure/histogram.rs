@@ -217,7 +217,7 @@ fn frame(subject: &HistogramText, start: f64, end: f64, n: u64, width: f64, heig
 /// Bars of equal width over a part of a distribution.
 pub(super) struct Bars {
     /// Number of values below the bars.
-    before: u64,
+    pub(super) before: u64,
     pub(super) start: f64,
     pub(super) width: f64,
     pub(super) heights: Vec<f64>,

@@ -16,6 +16,7 @@ mod lengths;
 mod live;
 mod load;
 mod measured;
+mod outcome;
 mod parts;
 mod passive;
 mod run;
@@ -64,6 +65,7 @@ pub fn of_run(run: &DrawnRun<'_>) -> Vec<Figure> {
         histogram::latency_full(run),
     ];
     let mut figures: Vec<Figure> = figures.into_iter().flatten().collect();
+    figures.extend(outcome::of_profiles(run));
     figures.extend(interface::over_time(run));
     label_measured(&mut figures, &run.summary.measured().unwrap_or_default());
     figures

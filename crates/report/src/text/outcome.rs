@@ -4,7 +4,7 @@ use super::{Page, printable};
 use jitlat_core::metrics::qoo::{OutcomeScore, QualityOfOutcome, RefusalReason};
 use jitlat_core::spec::Direction;
 use jitlat_core::summary::Summary;
-use jitlat_core::units::{bit_rate, eng3};
+use jitlat_core::units::{about, bit_rate3, eng3};
 use jitlat_verdict::PROFILES;
 
 /// Returns the score with its interval, `93 (88-97)`; the reason if there is none.
@@ -19,12 +19,25 @@ pub fn score(of: &OutcomeScore) -> Result<String, String> {
     })
 }
 
-/// Like [`score`], with a reason that is short and the same for all profiles.
-pub fn in_short(of: &OutcomeScore) -> Result<String, String> {
+/// Like [`score`], with a reason that is short and the same for all profiles. `enough_s` is the [duration](enough) in
+/// which all of them would have a score.
+pub fn in_short(of: &OutcomeScore, enough_s: Option<f64>) -> Result<String, String> {
     score(of).map_err(|why| match of.refused.as_ref().map(|refused| refused.reason) {
-        Some(RefusalReason::PercentileNotResolved) => "too few independent packets".to_owned(),
+        Some(RefusalReason::PercentileNotResolved) => {
+            let needs = enough_s.map_or(String::new(), |s| format!(", needs about {}", about(s)));
+            format!("too few independent packets{needs}")
+        }
         _ => why,
     })
+}
+
+/// Returns the duration, in seconds, in which all `scores` that have too few packets would probably be known; `None` if it
+/// is unknown for one of them.
+pub fn enough<'a>(scores: impl Iterator<Item = &'a OutcomeScore>) -> Option<f64> {
+    let refused = scores.filter_map(|of| of.refused.as_ref());
+    let few = refused.filter(|refused| refused.reason == RefusalReason::PercentileNotResolved);
+    let all: Option<Vec<f64>> = few.map(|refused| refused.enough_s).collect();
+    all?.into_iter().reduce(f64::max)
 }
 
 /// Returns the score that decides for several streams that an application needs: an unknown one, otherwise the lowest.
@@ -139,8 +152,8 @@ pub fn terms(of: &OutcomeScore) -> Option<String> {
     let throughput = of.throughput.iter().map(|term| {
         format!(
             "throughput {} ({}): {:.0}",
-            bit_rate(term.measured_bps),
-            bit_rate(term.required_bps),
+            bit_rate3(term.measured_bps),
+            bit_rate3(term.required_bps),
             term.score
         )
     });
@@ -150,7 +163,7 @@ pub fn terms(of: &OutcomeScore) -> Option<String> {
 }
 
 /// Formats a share in percent, without trailing zeros: `1 %`, `0.33 %`.
-fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     let text = format!("{:.2}", 100.0 * share);
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }

@@ -230,7 +230,7 @@ pub fn pictures() -> Vec<(String, Figure)> {
         "reorder-density",
     ];
     let mut all = from(&wan, &wan_ids);
-    all.extend(from(&loopback, &["ipdv", "send-error", "send-error-course"]));
+    all.extend(from(&loopback, &["ipdv", "send-error", "send-error-course", "qoo-voice"]));
     let corrected = figure::of_run(&DrawnRun { corrected: true, ..run(&unsynchronised) });
     let corrected = corrected.into_iter().find(|f| f.id == "latency");
     all.extend(corrected.map(|f| Figure { id: "latency-corrected".into(), ..f }));

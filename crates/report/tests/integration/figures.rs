@@ -448,3 +448,40 @@ fn every_figure_of_latency_is_corrected_or_says_that_it_is_not() {
     let latency = unknown.iter().find(|f| f.id == "latency").unwrap();
     assert!(latency.notes.iter().any(|n| n.contains("not corrected")));
 }
+
+#[test]
+fn each_score_has_a_figure_with_the_points_from_which_it_follows() {
+    let m = golden("a_loopback_v1");
+    let drawn = figures(&m);
+    let scores = &m.summary.answer.as_ref().unwrap().qoo.as_ref().unwrap().profiles;
+    let scored: Vec<&String> =
+        scores.iter().filter(|(_, of)| of.score.is_some()).map(|(name, _)| name).collect();
+    let shown = drawn.iter().filter(|figure| figure.id.starts_with("qoo-")).count();
+    assert!(shown > 0 && shown == scored.len(), "{scored:?}");
+    let voice = drawn.iter().find(|figure| figure.id == "qoo-voice").unwrap();
+    let point = |name: &str| {
+        let series = voice.series.iter().find(|series| series.name.starts_with(name)).unwrap();
+        match &series.mark {
+            Mark::Points { points } => points[0],
+            mark => panic!("{mark:?}"),
+        }
+    };
+    let term = &scores["voice"].delay[0];
+    assert_eq!(point("optimal"), (term.optimal_ns, 0.98));
+    assert_eq!(point("unacceptable"), (term.unacceptable_ns, 0.98));
+    let (measured, share) = point("measured");
+    assert_eq!((measured, share), (term.measured_ns, 0.98));
+    // The curve passes the measured point.
+    let Mark::Line { points: curve, .. } = &voice.series[0].mark else { panic!() };
+    let k = curve.iter().position(|(_, reached)| *reached >= share).unwrap();
+    let width = curve[1].0 - curve[0].0;
+    assert!(
+        (curve[k].0 - measured).abs() <= 2.0 * width.max(curve[2].0 - curve[1].0),
+        "{} {measured}",
+        curve[k].0
+    );
+    assert!(voice.x.lo <= 0.0 && voice.x.hi > term.unacceptable_ns);
+    // A test without scores has no such figure.
+    let lossy = golden("d_edge_small_v1");
+    assert!(figures(&lossy).iter().all(|figure| !figure.id.starts_with("qoo-")));
+}

@@ -278,8 +278,9 @@ fn golden_reports_say_what_was_found() {
         for heading in HEADINGS {
             rest = rest.split_once(heading).unwrap_or_else(|| panic!("{name}: {heading}: {said}")).1;
         }
-        let drawn: Vec<&str> =
-            html.split("<figure id=\"figure-").skip(1).map(|f| f.split('"').next().unwrap()).collect();
+        let figures = html.split("<figure id=\"figure-").skip(1).map(|f| f.split('"').next().unwrap());
+        // Another test looks at the figures of the scores.
+        let drawn: Vec<&str> = figures.filter(|id| !id.starts_with("qoo-")).collect();
         assert_eq!(drawn, [&DRAWINGS, drawings].concat(), "{name}");
         let Measured { summary, .. } = &measured;
         let answer = summary.answer.as_ref().expect("golden logs have an answer");

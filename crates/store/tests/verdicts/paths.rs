@@ -32,7 +32,7 @@ pub fn tolerance(c: &Context, length: f64) -> f64 {
     (2.5 * c.period).max(0.02 * c.duration()).max(0.1 * length)
 }
 
-/// Returns the severities allowed for a share `p` of lost and late packets, according to speech ratings and G.1010.
+/// Returns the severities allowed for a share `p` of lost and late packets, according to speech ratings and 3GPP TS 22.105.
 pub fn by_loss(p: f64) -> &'static [&'static str] {
     match 100.0 * p {
         ..0.7 => &["good"],

@@ -13,7 +13,7 @@ pub const RANDOM: CauseRule = CauseRule {
     id: CauseId::RandomLoss,
     threshold: "four losses and more than 0.1 % with 95 % confidence, without outages and drops of full queues; no other \
                 pattern is found",
-    source: "ITU-T Y.1541 (0.1 %), G.1010 (1 and 3 %), Wald and Wolfowitz",
+    source: "ITU-T Y.1541 (0.1 %), 3GPP TS 22.105 (1 and 3 %), Wald and Wolfowitz",
     find: |case| find(case, CauseId::RandomLoss),
 };
 

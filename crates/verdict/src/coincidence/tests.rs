@@ -39,39 +39,39 @@ const KINDS: [Kind; 9] = [
     Kind::Steps,
 ];
 
-fn uniform(random: &mut Orders) -> f64 {
-    random.below(1 << 30) as f64 / f64::from(1 << 30)
+fn uniform(random: &mut ChaCha8Rng) -> f64 {
+    below(1 << 30, random) as f64 / f64::from(1 << 30)
 }
 
 /// Returns a value with mean 0 and deviation 1, about normal.
-fn normal(random: &mut Orders) -> f64 {
+fn normal(random: &mut ChaCha8Rng) -> f64 {
     (0..12).map(|_| uniform(random)).sum::<f64>() - 6.0
 }
 
-fn made(kind: Kind, n: usize, random: &mut Orders) -> Vec<f64> {
+fn made(kind: Kind, n: usize, random: &mut ChaCha8Rng) -> Vec<f64> {
     let mut last = 0.0;
-    let phase = random.below(10);
+    let phase = below(10, random);
     let mut values: Vec<f64> = (0..n)
         .map(|k| {
             last = match kind {
                 Kind::Rare if uniform(random) < 0.08 => uniform(random),
                 Kind::Rare | Kind::Bursts => 0.0,
-                Kind::Counts => (0..50).filter(|_| random.below(50) == 0).count() as f64,
+                Kind::Counts => (0..50).filter(|_| below(50, random) == 0).count() as f64,
                 Kind::White => normal(random),
                 Kind::Slow => 0.8 * last + normal(random),
                 Kind::Walk => last + normal(random),
                 Kind::Trend => 0.1 * k as f64 + normal(random),
                 Kind::Periodic => f64::from(u8::from((k + phase) % 10 < 2)),
-                Kind::Steps if uniform(random) < 0.15 => [6.0, 12.0, 24.0, 48.0][random.below(4)],
+                Kind::Steps if uniform(random) < 0.15 => [6.0, 12.0, 24.0, 48.0][below(4, random)],
                 Kind::Steps => last,
             };
             last
         })
         .collect();
     if kind == Kind::Bursts {
-        for _ in 0..3 + random.below(6) {
-            let from = random.below(n);
-            let to = n.min(from + 1 + random.below(6));
+        for _ in 0..3 + below(6, random) {
+            let from = below(n, random);
+            let to = n.min(from + 1 + below(6, random));
             values[from..to].iter_mut().for_each(|value| *value = uniform(random));
         }
     }
@@ -80,7 +80,7 @@ fn made(kind: Kind, n: usize, random: &mut Orders) -> Vec<f64> {
 
 #[test]
 fn unrelated_series_coincide_in_less_than_one_of_a_thousand_comparisons() {
-    let mut random = Orders(1);
+    let mut random = ChaCha8Rng::seed_from_u64(1);
     let (mut alarms, mut all) = (0, 0);
     for n in [30, 60, 300] {
         for a in KINDS {
@@ -98,8 +98,8 @@ fn unrelated_series_coincide_in_less_than_one_of_a_thousand_comparisons() {
 
 #[test]
 fn series_of_which_one_causes_the_other_coincide() {
-    let share = |kind: Kind, n: usize, effect: &dyn Fn(f64, &mut Orders) -> f64| {
-        let mut random = Orders(7);
+    let share = |kind: Kind, n: usize, effect: &dyn Fn(f64, &mut ChaCha8Rng) -> f64| {
+        let mut random = ChaCha8Rng::seed_from_u64(7);
         let found = (0..100).filter(|_| {
             let cause = made(kind, n, &mut random);
             let values: Vec<f64> = cause.iter().map(|value| effect(*value, &mut random)).collect();
@@ -107,14 +107,14 @@ fn series_of_which_one_causes_the_other_coincide() {
         });
         found.count()
     };
-    let lost = |value: f64, random: &mut Orders| {
+    let lost = |value: f64, random: &mut ChaCha8Rng| {
         if value > 0.0 {
             0.3 * value + 0.02 * uniform(random)
         } else {
-            f64::from(u8::from(random.below(10) == 0)) * 0.02
+            f64::from(u8::from(below(10, random) == 0)) * 0.02
         }
     };
-    let noisy = |value: f64, random: &mut Orders| value + 0.7 * normal(random);
+    let noisy = |value: f64, random: &mut ChaCha8Rng| value + 0.7 * normal(random);
     let found = [
         share(Kind::Bursts, 30, &lost),
         share(Kind::Bursts, 60, &lost),
@@ -137,10 +137,10 @@ fn the_same_period_is_no_coincidence() {
 
 /// Two minutes with a packet every 20 ms; in some seconds there are retries, loss and delay.
 fn radio_test(seed: u64, is_related: bool) -> Test {
-    let mut random = Orders(seed);
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
     let bad = made(Kind::Bursts, 120, &mut random);
     let retried = if is_related { bad.clone() } else { made(Kind::Bursts, 120, &mut random) };
-    let mut draws = Orders(seed + 1);
+    let mut draws = ChaCha8Rng::seed_from_u64(seed + 1);
     let fates: Vec<Option<i64>> = (0..6000)
         .map(|k| {
             let bad = bad[k / 50];

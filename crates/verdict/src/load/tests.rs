@@ -153,3 +153,75 @@ fn grades_are_those_of_their_source() {
     assert_eq!(BufferbloatGrade::of(-3e6).name(), "A+");
     assert_eq!(serde_json::to_value(BufferbloatGrade::APlus).unwrap(), "A+");
 }
+
+fn decided(text: &str, effects: &[(Option<Direction>, &LoadEffect)]) -> LoadDecision {
+    text.parse::<LoadCondition>().unwrap().decide(effects)
+}
+
+#[test]
+fn conditions_hold_for_grades_and_added_delays_of_each_direction() {
+    let loaded = |ms: i64| phase(25 * SECOND, move |k| quiet(k) + ms * MS);
+    let filled = load(vec![stream(9e6, true)]);
+    let [b, c] = [45, 90].map(|ms| effect(&phase(0, quiet), &loaded(ms), &filled));
+    let both = [(Some(Direction::Up), &c), (Some(Direction::Down), &b)];
+    let violated = |text: &str| LoadDecision::Violated(text.to_owned());
+    assert_eq!(decided("load.grade>B", &both), violated("load.grade>B (up-load.grade is C)"));
+    assert_eq!(decided("load.grade>=C", &both[..1]), violated("load.grade>=C (load.grade is C)"));
+    assert_eq!(decided("load.grade>C", &both), LoadDecision::Met);
+    assert_eq!(decided("down-load.grade>B", &both), LoadDecision::Met);
+    assert_eq!(decided("down-load.grade>=B", &both), violated("down-load.grade>=B (down-load.grade is B)"));
+    assert_eq!(
+        decided("load.added-mean > 50ms", &both),
+        violated("load.added-mean > 50ms (up-load.added-mean is 90.00 ms)")
+    );
+    assert_eq!(decided("load.added-median>91ms", &both), LoadDecision::Met);
+    assert_eq!(
+        decided("down-load.added-p99<46ms", &both),
+        violated("down-load.added-p99<46ms (down-load.added-p99 is 45.00 ms)")
+    );
+    let LoadDecision::Undecided(why) = decided("up-load.grade>B", &[(None, &c)]) else { panic!() };
+    assert_eq!(why, "up-load.grade>B cannot be decided: a round trip has both directions");
+    let LoadDecision::Undecided(why) = decided("load.grade>B", &[]) else { panic!() };
+    assert_eq!(why, "load.grade>B cannot be decided: the test had no load");
+}
+
+#[test]
+fn a_condition_without_a_direction_is_about_the_directions_that_had_a_load() {
+    let loaded = phase(25 * SECOND, |k| quiet(k) + 10 * MS);
+    let a = effect(&phase(0, quiet), &loaded, &load(vec![stream(9e6, true)]));
+    let down = LoadStream { direction: Direction::Down, ..stream(9e6, true) };
+    let other = effect(&phase(0, quiet), &loaded, &load(vec![down]));
+    let both = [(Some(Direction::Up), &other), (Some(Direction::Down), &a)];
+    assert_eq!(decided("load.grade>A", &both), LoadDecision::Met);
+    let LoadDecision::Undecided(why) = decided("up-load.grade>A", &both) else { panic!() };
+    assert!(why.ends_with("the load was in the other direction"), "{why}");
+    // A load that did not fill the path has an added delay, but no grade.
+    let part = effect(&phase(0, quiet), &loaded, &load(vec![stream(1e6, false)]));
+    assert_eq!(decided("load.added-p99>30ms", &[(None, &part)]), LoadDecision::Met);
+    let LoadDecision::Undecided(why) = decided("load.grade>B", &[(None, &part)]) else { panic!() };
+    assert!(why.contains("all of the load arrived"), "{why}");
+}
+
+#[test]
+fn conditions_on_a_load_are_parsed_exactly() {
+    for about_load in ["load.grade>B", " up-load.added-mean>1ms", "load.speed>1"] {
+        assert!(LoadCondition::is_meant(about_load), "{about_load}");
+    }
+    for other in ["loss>1%", "up-loss>1%", "host>=fair"] {
+        assert!(!LoadCondition::is_meant(other), "{other}");
+    }
+    for bad in [
+        "load.grade",
+        "load.grade>F",
+        "load.grade<B",
+        "load.grade>=A+",
+        "load.grade>E",
+        "load.grade>",
+        "load.added>1ms",
+        "load.added-p99>fast",
+        "load.added-p99",
+        "load.speed>1",
+    ] {
+        assert!(bad.parse::<LoadCondition>().is_err(), "{bad}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::numbers::{percent, rate, time};
 use jitlat_core::answer::{Answer, Severity};
+use jitlat_core::units::about;
 
 /// Describes a path that suits a profile: by its delay including the buffer if the delay is known, otherwise by the
 /// buffer.
@@ -51,8 +52,17 @@ pub fn delay_unknown(missing: f64) -> String {
 }
 
 /// Describes a test with too few packets to exclude a share of lost and late packets above `limit`.
-pub fn too_few_packets(packets: u64, limit: f64) -> String {
-    format!("{packets} packets cannot show less than {} missing", short_percent(limit))
+///
+/// `enough`: number of packets that would, if it is known, and their time in seconds.
+pub fn too_few_packets(packets: u64, limit: f64, enough: Option<(f64, Option<f64>)>) -> String {
+    let limit = short_percent(limit);
+    match enough {
+        None => format!("{packets} packets cannot show less than {limit} missing"),
+        Some((enough, None)) => format!("needs {enough:.0} packets to exclude {limit} missing"),
+        Some((enough, Some(seconds))) => {
+            format!("needs {enough:.0} packets ({}) to exclude {limit} missing", about(seconds))
+        }
+    }
 }
 
 /// Formats a limit without trailing zeros: `1 %`, `0.3 %`.

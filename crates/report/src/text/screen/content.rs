@@ -158,6 +158,8 @@ pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<Pr
         (PROFILES.iter().position(|p| p.name == name.as_str()).unwrap_or(usize::MAX), *name)
     });
     names.dedup();
+    let scores = answers.iter().filter_map(|(_, answer)| answer.qoo.as_ref());
+    let enough_s = outcome::enough(scores.flat_map(|qoo| qoo.profiles.values()));
     let one = |name: &String| {
         let of = answers.iter().filter_map(|(label, a)| Some((*label, a.profiles.get(name)?)));
         let each: Vec<_> = of.collect();
@@ -189,7 +191,7 @@ pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<Pr
         }
         let scores = answers.iter().filter_map(|(_, a)| a.qoo.as_ref()?.profiles.get(name));
         let is_one = relation != Relation::Separate || answers.len() == 1;
-        let score = outcome::worst(scores).filter(|_| is_one).map(outcome::in_short);
+        let score = outcome::worst(scores).filter(|_| is_one).map(|of| outcome::in_short(of, enough_s));
         Some(ProfileLine { name: name.clone(), severity: worst.severity, because, score })
     };
     names.into_iter().filter_map(one).collect()

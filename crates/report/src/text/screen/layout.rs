@@ -398,13 +398,14 @@ fn scores(
     [why, uses, trust]: [&Vec<Statement>; 3],
 ) -> Vec<TextRow> {
     let known = screen.uses.iter().filter_map(|of| Some((of.name.as_str(), of.score.as_ref()?)));
-    // Most short tests have no score. `-v` has the reason, and the rows are needed for what is known.
-    if known.clone().all(|(_, score)| score.is_err()) {
+    if known.clone().next().is_none() {
         return Vec::new();
     }
+    // Most short tests have no score. What is known comes first.
+    let trusted = if known.clone().any(|(_, score)| score.is_ok()) { 2 } else { usize::MAX };
     let text = outcome::joined(known);
     let rows = |of: &[Statement], most: usize| of.iter().map(Vec::len).sum::<usize>().min(most);
-    let (of_uses, rest) = (rows(uses, usize::MAX), rows(why, 4) + rows(trust, 2));
+    let (of_uses, rest) = (rows(uses, usize::MAX), rows(why, 4) + rows(trust, trusted));
     // Profiles that do not fit one by one are grouped.
     let grouped = || rows(&grouped(screen, width), usize::MAX).min(of_uses);
     let others = rest + if rest + of_uses <= room { of_uses } else { grouped() };
