@@ -22,7 +22,7 @@ example2() {
 made() { remade "$1" "$2" "$3" -v -f "$work/example2.log" --plots "$dir"; }
 
 loopback='the log of another test, of 2000 packets in place of 10000, on a host with other stalls'
-figures10='latencies made for these figures (examples/seeds/000/example2.py): the course over time is not printed'
+figures10='latencies made for these figures (examples/seeds/000/example2.py): their order is not printed'
 tcp1='a simulation of what the text describes: the window of TCP grows on a path of 1.6 s. The same smallest delay and pauses; the course depends on when acknowledgements came'
 tcp2='modelled on the text: two times at which the proxy had buffered too little, of 121 ms at most'
 sync='no log of synchronised clocks is kept: that of Figure 17, corrected by its own estimate (-C), as the text does by hand'

@@ -427,7 +427,7 @@ mod tests {
         assert_eq!((set(62.0, &moves), set(74.0, &[])), (70.0, 70.0));
         // Many fine bands in a coarse one: the estimate is better than the differences.
         assert_eq!(set(212.0, &[220.0; 9]), 210.0);
-        // Weak fine bands are no lattice.
+        // Weak fine bands are not a lattice.
         let mut found = [BandSpacing::new(74.0, 0.5, None), BandSpacing::new(10.0, 0.5, None)];
         set_to_multiples(&mut found, &moves);
         assert_eq!(found[0].spacing_ns, 74.0);

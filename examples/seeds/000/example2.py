@@ -3,7 +3,7 @@
 
 1000 TCP packets with the printed smallest, mean and largest latency, standard deviation, median, mode and percentiles of
 jitter (by the floor index, which the first version used), and with the interquartile range for which the
-Freedman-Diaconis rule gives the 186 bins of the printed bin size. The course over time is not printed: packets are in the
+Freedman-Diaconis rule gives the 186 bins of the printed bin size. The order is not printed: packets are in the
 order of their latency. The numbers are the same in every run."""
 import sys
 

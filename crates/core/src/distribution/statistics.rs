@@ -38,7 +38,7 @@ pub struct Distribution {
     /// Histogram up to the 99th percentile.
     pub histogram: Option<Histogram>,
     /// Histogram that figures show, if it has other bins than `histogram`; `None` if figures show `histogram`.
-    #[serde(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub drawn_histogram: Option<Histogram>,
     /// Mode: the centre of the fullest bin of the histogram that figures show. If the median is in the same bin, the bins
     /// are too wide to distinguish the two, and the mode is `half_sample_mode`.

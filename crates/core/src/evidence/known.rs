@@ -19,8 +19,8 @@ pub struct KnownPackets {
     pub tail: u64,
     /// True if each packet sent is known to be received or lost.
     pub complete: bool,
-    /// Number of packets without a row at the end of a log of version 1 or 2, if there are so many that the file may have
-    /// been cut; otherwise 0. They count as lost.
+    /// Number of packets without a row at the end of a log of version 1 or 2 if it is large enough for the file to have been
+    /// cut; otherwise 0. They count as lost.
     pub doubtful: u64,
 }
 
@@ -72,7 +72,7 @@ impl KnownPackets {
                 KnownPackets::below(sent.max(met), asked.saturating_sub(sent.max(met)), false)
             }
             (None, Ending::Complete) => all(asked),
-            // No test has so many packets, so the header does not state what was sent.
+            // Above the limit of a test, the header does not state what was sent.
             (None, Ending::Unknown) if asked > MAX_PACKETS.into() => cut,
             (sent, Ending::Unknown) if !session.has_end_lines() => {
                 let sent = sent.map_or(asked, |sent| sent.min(asked)).max(met);

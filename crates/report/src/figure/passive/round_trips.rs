@@ -10,7 +10,7 @@ use jitlat_passive::BandSpacing;
 
 /// Numbers of bands that are marked: one mark shows no distance, and too many merge.
 const MARKED_BANDS: std::ops::RangeInclusive<usize> = 2..=40;
-/// Width of the margin for marks of bands beside the data, as a fraction of the time axis.
+/// Width of the margins for marks of bands, as a fraction of the time axis.
 const BAND_MARGIN: f64 = 0.03;
 
 /// Draws round trips over time, with their bands; `None` without pairs.
@@ -41,8 +41,8 @@ pub(super) fn round_trips(run: &PassiveRun<'_>) -> Option<Figure> {
     Some(f)
 }
 
-/// Marks the bands beside the data, because lines across would hide the dots on them: the widest bands on the left, the
-/// next ones on the right. Widens the time axis for the marks.
+/// Marks the bands in margins, because lines across the data would hide the dots: the widest bands on the left, the next
+/// ones on the right. Widens the time axis for the marks.
 fn mark_bands(f: &mut Figure, run: &PassiveRun<'_>, (from, to): (f64, f64), (low, high): (f64, f64)) {
     let mut marked = Vec::new();
     for level in run.levels.iter().filter(|l| !l.of_differences) {
