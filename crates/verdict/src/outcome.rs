@@ -98,10 +98,7 @@ fn clock(case: &Case<'_>) -> Result<BoundedClock, Refusal> {
 
 fn loss(case: &Case<'_>) -> Result<MeasuredLoss, Refusal> {
     let material = case.material;
-    // Requests over HTTP that failed are lost; the time of repeated segments is in the delay of the others.
-    let of_requests =
-        material.session.two_way.as_ref().is_some_and(|two_way| two_way.protocol == HTTP_REQUESTS);
-    if !material.shows_loss() && !of_requests {
+    if !material.shows_loss() {
         return Err(Refusal::new(RefusalReason::LossUnknown, sentences::TCP_HIDES_LOSS));
     }
     let mut runs: Vec<SeqRun> = case.losses.runs.clone();
@@ -135,9 +132,23 @@ pub fn scores(
     let rate = |mean: Option<MeanRate>| mean.and_then(|mean| mean.throughput_bps);
     let rates = rate(summary.periods.tx).zip(rate(summary.periods.rx));
     quality.throughput = rates.map(|(sent_bps, received_bps)| MeasuredThroughput { sent_bps, received_bps });
+    let of_requests = summary.two_way.as_ref().is_some_and(|two_way| two_way.protocol == HTTP_REQUESTS);
+    if of_requests && quality.delay.is_ok() {
+        quality.loss = Ok(failed_requests(summary));
+    }
     let mut measurement = described(&quality, summary, session, direction);
     measurement.samples = summary.latency.n;
     scored(&quality, profiles, measurement, round_trips)
+}
+
+/// Returns the loss of requests over HTTP: those that failed. The time of repeated segments is in the delay of the others.
+fn failed_requests(summary: &Summary) -> MeasuredLoss {
+    let (sent, lost) = (summary.counts.sent, summary.counts.lost);
+    let mut events = EventCounts::default();
+    if lost > 0 {
+        events.push(sent.saturating_sub(lost), lost);
+    }
+    MeasuredLoss { ratio: lost as f64 / sent.max(1) as f64, sent, interval: events.share(sent, sent) }
 }
 
 /// Adds the scores of one direction of a round-trip test to `summary`.

@@ -603,7 +603,7 @@ mod tests {
         let of = |n: usize| telemetry.judge(&lived(Some(0.0), &vec![0; n], 0), None, NOT, AS_SENT).unwrap();
         // 3 of 300 are 1 %, the limit of fair.
         assert_eq!([of(299), of(300)].map(|suits| suits.severity), [Severity::Unknown, Severity::Good]);
-        assert_eq!(of(100).because, "needs 300 packets (5 s) to exclude 1 % missing");
+        assert_eq!(of(100).because, "300 packets (5 s) would exclude 1 % missing");
     }
 
     #[test]

@@ -213,7 +213,7 @@ fn figures_help() -> String {
          round-trip test: up-loss>1%, down-pdv-p99>30ms. Grades are path, the verdict, and host, the effect of \
          the hosts themselves (stalls, their own queues, packets that they refused), which the verdict leaves out: \
          path>=poor, host>=fair. Scores of Quality of Outcome are from 0 to 100, for any profile that was judged: \
-         qoo.voice<80. With --load a condition can be load.grade>B, a bufferbloat grade (A+, A, B, C, D, F) worse than B, \
+         qoo.voice<80. Of a test under load: load.grade>B, a bufferbloat grade (A+, A, B, C, D, F) worse than B, \
          load.added-mean>30ms, load.added-median and load.added-p99 for the delay that the load adds, and \
          up-load.grade>B for one direction of a test in both; all other conditions hold for the phase under load. The \
          status is 2 if the grade, the score or the effect of the load is unknown. Figures:\n{}",

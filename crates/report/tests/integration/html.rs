@@ -32,7 +32,8 @@ fn report(runs: &[(&str, &Measured)]) -> String {
 fn a_report_is_one_small_file_that_fetches_nothing() {
     for name in ["a_loopback_v1", "b_wan_lossy_v1", "c_unsync_v2", "d_edge_small_v1"] {
         let html = report(&[("", &golden(name))]);
-        assert!(html.len() < 400_000, "{name}: {} bytes", html.len());
+        // The figures of six scores are a tenth of it.
+        assert!(html.len() < 440_000, "{name}: {} bytes", html.len());
         assert_self_contained(&html);
     }
     let html = report(&[("", &made_up(200_000))]);

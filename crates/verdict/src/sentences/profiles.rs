@@ -58,9 +58,9 @@ pub fn too_few_packets(packets: u64, limit: f64, enough: Option<(f64, Option<f64
     let limit = short_percent(limit);
     match enough {
         None => format!("{packets} packets cannot show less than {limit} missing"),
-        Some((enough, None)) => format!("needs {enough:.0} packets to exclude {limit} missing"),
+        Some((enough, None)) => format!("{enough:.0} packets would exclude {limit} missing"),
         Some((enough, Some(seconds))) => {
-            format!("needs {enough:.0} packets ({}) to exclude {limit} missing", about(seconds))
+            format!("{enough:.0} packets ({}) would exclude {limit} missing", about(seconds))
         }
     }
 }
