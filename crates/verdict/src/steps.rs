@@ -223,11 +223,16 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
 /// Returns true if clock skew can explain a linear drift of the smallest delay by `skew`: the clock probes agree with
 /// it, or the offset was not probed before and after the test.
 pub fn may_be_skew(skew: f64, delays: &Delays<'_>, material: &Evidence<'_>) -> bool {
+    may_be_drift(skew * delays.time(delays.len() - 1) as f64, material)
+}
+
+/// Returns true if the clocks can have drifted apart by `drift` ns during the test: the clock probes agree with it, or
+/// the offset was not probed before and after the test.
+pub fn may_be_drift(drift: f64, material: &Evidence<'_>) -> bool {
     let clock = material.clock;
     let (Some(before), Some(after)) = (clock.offset_before_ns, clock.offset_after_ns) else { return true };
     let moved =
         if material.session.spec.direction() == Direction::Up { after - before } else { before - after };
-    let drift = skew * delays.time(delays.len() - 1) as f64;
     let precision = clock.rtt_spread_ns.unwrap_or(0.0) + 50_000.0;
     (moved - drift).abs() <= 0.5 * drift.abs() + 2.0 * precision
 }

@@ -309,6 +309,23 @@ pub fn clock_skew(ppm: f64, error: f64, drift_ns: i64) -> String {
     )
 }
 
+/// Describes a slow change of the delay by `change_ns` between two times, at `ppm` at most, like that of a clock which is
+/// adjusted. `is_confirmed` is true if the clock probes show the same change.
+pub fn clock_adjusted(ppm: f64, change_ns: i64, [from_s, to_s]: [f64; 2], is_confirmed: bool) -> String {
+    let by = time(change_ns.saturating_abs() as f64);
+    let span = format!("from {} to {}", moment(from_s), moment(to_s));
+    if is_confirmed {
+        format!(
+            "a clock was adjusted by {by}, at up to {ppm:.0} ppm, {span}; the path's delay did not change"
+        )
+    } else {
+        format!(
+            "the delay changed by {by} {span}, at no time faster than a clock that is adjusted ({ppm:.0} ppm), and no jitter \
+             shows a queue"
+        )
+    }
+}
+
 /// Describes a stall of the sending program, after which `packets` left late and `lost` others were lost; it skipped
 /// `skipped` others, which would have left too late.
 pub fn sender_stall(from_s: f64, length_ns: i64, packets: u64, skipped: u64, lost: u64) -> String {
