@@ -141,6 +141,7 @@ impl<'a> Case<'a> {
             }
             found.retain(|step| {
                 slot.is_none_or(|slot| step.change.saturating_abs() > slot + slot / 4)
+                    && !slew.as_ref().is_some_and(|slew| slew.explains(step.place, step.change))
                     && !is_of_a_stall(step, &late, &delays)
                     && !tcp_limits::is_held_at(&session.tcp, delays.seconds(step.place))
             });

@@ -42,10 +42,19 @@ pub struct LossLaw {
     pub clusters: [f64; 2],
     /// Period; `None` unless the losses are periodic.
     pub period: Option<LossPeriod>,
-    /// True if the losses are confined to a part of the test.
-    pub is_part: bool,
+    /// Part of the test to which the losses are confined, if they are.
+    pub part: Option<ConfinedLoss>,
     /// Confidence in the pattern, 0…1.
     pub confidence: f64,
+}
+
+/// Losses in the part of a test to which nearly all of them are confined.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ConfinedLoss {
+    /// Loss ratio in the part.
+    pub ratio: f64,
+    /// True if there are no losses elsewhere.
+    pub is_all: bool,
 }
 
 /// A kind of pattern and the statistics that indicate it.
@@ -125,8 +134,9 @@ impl LossLaw {
             None if begins_late => [first, end],
             None => [0, end],
         };
-        let (ratio, is_part) = (all.ratio(), stretch.is_some());
-        Some(LossLaw { manner, ratio, lost, packets, pattern, clusters, period, is_part, confidence })
+        let ratio = all.ratio();
+        let part = stretch.map(|_| ConfinedLoss { ratio: part.ratio(), is_all: part.lost() == lost });
+        Some(LossLaw { manner, ratio, lost, packets, pattern, clusters, period, part, confidence })
     }
 }
 

@@ -20,7 +20,9 @@ const MIN_RATE: f64 = 10e-6;
 /// nothing.
 const MAX_GROUPS: [usize; 2] = [2000, 200];
 /// Minimum number of groups of packets during the adjustment. A change within fewer groups may be sudden.
-const MIN_GROUPS: usize = 8;
+const MIN_GROUPS: usize = KNOTS;
+/// Number of parts of the adjustment, in each of which the rate is constant.
+const KNOTS: usize = 12;
 /// Maximum share of the whole change from one group to the next.
 const MAX_CHANGE_SHARE: f64 = 0.25;
 /// Minimum change, in ns. A smaller one is no queue either.
@@ -62,10 +64,12 @@ impl Slew {
             return None;
         }
         // The first and the last packets of the adjustment still look like those before and after it.
-        let calm = (2.0 * scatter).max(total.abs() / 100.0);
+        let calm = (2.0 * scatter).max(total.abs() / 20.0);
         let is_before = |g: &usize| (min[*g] - from) * total.signum() <= calm;
         let is_after = |g: &usize| (to - min[*g]) * total.signum() <= calm;
-        let (begin, end) = ((0..k).rev().find(is_before)?, (0..k).find(is_after)?);
+        let (last, first) = ((0..k).rev().find(is_before)?, (0..k).find(is_after)?);
+        let unseen = first.saturating_sub(last) as f64 * calm / (total.abs() - 2.0 * calm);
+        let (begin, end) = (last.saturating_sub(unseen as usize), (first + unseen as usize).min(k - 1));
         let is_apart = end >= begin + MIN_GROUPS && (begin >= k / MIN_CALM || k - end >= k / MIN_CALM);
         if !is_apart || !is_one_way(&min, total, scatter) {
             return None;
@@ -87,18 +91,32 @@ impl Slew {
         {
             return None;
         }
-        let at = |g: usize| time[g] as i64;
-        let change = |g: usize| match g {
-            g if g == begin => 0,
-            g if g == end => total as i64,
-            g => (min[g] - from).clamp(total.min(0.0), total.max(0.0)) as i64,
+        let knot = |k: usize| begin + (end - begin) * k / KNOTS;
+        let change = |k: usize| match k {
+            0 => 0,
+            KNOTS => total as i64,
+            _ => {
+                let half = ((end - begin) / KNOTS / 2).max(1);
+                (median(min[knot(k) - half..=knot(k) + half].to_vec()) - from) as i64
+            }
         };
-        let inside = (begin..=end).map(|g| (at(g), change(g)));
-        Some(Slew {
-            points: inside.collect(),
+        let slew = Slew {
+            points: (0..=KNOTS).map(|k| (time[knot(k)] as i64, change(k))).collect(),
             places: [begin, end].map(|g| groups.place(g, blocks, n)),
             rate,
-        })
+        };
+        // A drift during the whole test is a straight line.
+        let mean = |of: &[f64]| of.iter().sum::<f64>() / k as f64;
+        let (mean_t, mean_m) = (mean(&time), mean(&min));
+        let sxx: f64 = time.iter().map(|t| (t - mean_t).powi(2)).sum();
+        let slope =
+            time.iter().zip(&min).map(|(t, m)| (t - mean_t) * (m - mean_m)).sum::<f64>() / sxx.max(1.0);
+        let rest = |of: &dyn Fn(f64) -> f64| {
+            median(time.iter().zip(&min).map(|(t, m)| (m - of(*t)).abs()).collect())
+        };
+        let [of_line, of_slew] =
+            [rest(&|t| mean_m + slope * (t - mean_t)), rest(&|t| from + slew.at(t as i64) as f64)];
+        (2.0 * of_slew < of_line).then_some(slew)
     }
 
     /// Returns the change of the delays of packets sent `since` ns after the first one, in ns.
@@ -112,6 +130,14 @@ impl Slew {
         };
         let part = (since - before.0) as f64 / (next.0 - before.0).max(1) as f64;
         before.1 + ((next.1 - before.1) as f64 * part) as i64
+    }
+
+    /// Returns true if a step of `change` ns at index `place` is a remainder of this adjustment.
+    pub fn explains(&self, place: usize, change: i64) -> bool {
+        let [from, to] = self.places;
+        let near = (to - from) / 4;
+        let is_near = (from.saturating_sub(near)..to + near).contains(&place);
+        is_near && change.saturating_abs() < self.change().saturating_abs() / 10
     }
 
     /// Returns the whole change of the delays, in ns.
@@ -148,6 +174,11 @@ fn spread(blocks: &Blocks, range: core::ops::Range<usize>) -> Option<i64> {
     let mut all: Vec<i64> = range.map(|b| blocks.max[b].saturating_sub(blocks.min[b])).collect();
     let at = all.len() / 2;
     (all.len() >= 8).then(|| *all.select_nth_unstable(at).1)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 fn middle(values: &[i64]) -> f64 {
