@@ -302,6 +302,12 @@ impl<'a> Delays<'a> {
         self.slew = Some(slew);
     }
 
+    /// Returns the time by which the clocks drift apart during the test, in ns.
+    pub fn drift(&self) -> f64 {
+        let last = self.len().checked_sub(1).map_or(0, |last| self.time(last));
+        self.skew * last as f64 + self.slew.as_ref().map_or(0, Slew::change) as f64
+    }
+
     /// Returns true if the rates of the clocks differ at any time.
     #[inline]
     fn drifts(&self) -> bool {
