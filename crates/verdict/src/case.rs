@@ -115,8 +115,13 @@ impl<'a> Case<'a> {
         if series.len() >= MIN_PACKETS {
             slew = Slew::of(&delays, &blocks, noise)
                 .filter(|slew| steps::may_be_drift(slew.change() as f64, material));
-            let drift = levels::drift(&delays, &blocks, noise)
-                .filter(|drift| slew.is_none() && steps::may_be_skew(drift.rate, &delays, material));
+            let line = levels::drift(&delays, &blocks, noise).filter(|_| slew.is_none());
+            let drift = line.filter(|drift| steps::may_be_skew(drift.rate, &delays, material));
+            if let (Some(line), None) = (line, drift) {
+                // The clocks do not drift, so that packets slide through the slots of a link.
+                let slid = (line.rate * delays.time(series.len() - 1) as f64).abs();
+                slot = slots::may_slide(line.rate, slid).then_some(slid as i64);
+            }
             skew = drift.map(|drift| drift.rate);
             skew_error = drift.map_or(0.0, |drift| drift.error);
             if let Some(rate) = skew {

@@ -152,7 +152,7 @@ fn manner(
         return FoundManner::new(LossManner::BySize(size), 0.95);
     }
     let departures = LossTimes::new(delays, material.session);
-    let period = LossPeriod::of(part, &departures).filter(|p| !is_of_a_bucket(p, part));
+    let period = LossPeriod::of(part, &departures).filter(|p| !is_of_a_bucket(p, part, delays.together()));
     if period.is_some() {
         return FoundManner { period, ..FoundManner::new(LossManner::Periodic, 0.95) };
     }
@@ -184,16 +184,20 @@ fn manner(
 }
 
 /// Returns true if a token bucket explains losses with this `period`. A bucket also drops packets at equal distances,
-/// but only after it is empty, and then it drops a large share.
-fn is_of_a_bucket(period: &LossPeriod, part: &Scattered) -> bool {
+/// but only after it is empty, and then it drops a large share, or the same packets of each burst of `burst` packets.
+fn is_of_a_bucket(period: &LossPeriod, part: &Scattered, burst: usize) -> bool {
     let share = part.ratio();
+    if period.exact && period.events >= 10 && burst > 1 && period.packets == burst as f64 {
+        return true;
+    }
     if period.exact && period.events >= 10 && period.length <= 1.0 && share <= MAX_EXACT_SHARE {
         return false;
     }
+    let begins_late = period.first as f64 > 1.25 * period.packets + 1.0;
     if share > MAX_PERIODIC_SHARE {
-        return share > MAX_LONG_PERIODIC_SHARE || period.ns < MIN_LONG_PERIOD_NS;
+        return begins_late || share > MAX_LONG_PERIODIC_SHARE || period.ns < MIN_LONG_PERIOD_NS;
     }
-    share >= MIN_BUCKET_SHARE && period.first as f64 > 1.25 * period.packets + 1.0
+    share >= MIN_BUCKET_SHARE && begins_late
 }
 
 /// Number of equal parts into which the test is divided for comparing rates. On average, a part needs
