@@ -150,7 +150,8 @@ def compare(
     *,
     basis: Literal["pdv", "ipdv", "delay"] = "pdv",
     statistic: Literal["median", "p99"] = "median",
-    seed: int = 1,
+    margin: str | None = None,
+    loss_margin: str | None = None,
 ) -> Comparison: ...
 def verdict(summary: Summary) -> dict[str, Any]: ...
 def figure(summary: Summary, name: str) -> Figure: ...

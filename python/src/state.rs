@@ -44,7 +44,7 @@ impl Wanted {
     pub fn options(&self) -> Options {
         Options {
             streaming: self.streaming,
-            comparable: (!self.bulk).then_some(1),
+            comparable: !self.bulk,
             interval: self.interval,
             wait: self.late_after,
             ..jitlat_verdict::options()

@@ -11,7 +11,10 @@ use jitlat_report::text::TextOptions;
 use jitlat_report::text::screen::shown_shift;
 use jitlat_report::{draw, html, text};
 use jitlat_store::json;
-use jitlat_verdict::compare::{Basis, ComparisonGrid, ComparisonSettings, LabelledRun, RunKey, Statistic};
+use jitlat_verdict::compare::{
+    Basis, ComparisonGrid, ComparisonSettings, LabelledRun, LossMargin, Margins, RunKey, Statistic,
+    TimeMargin,
+};
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -303,15 +306,17 @@ impl Comparison {
 }
 
 /// Compares the first summary with each of the others; a dictionary gives them names. `basis`: pdv, ipdv or delay;
-/// `statistic`: median or p99.
+/// `statistic`: median or p99. Differences of times up to `margin` ("10%", "2ms") and of loss up to `loss_margin` ("0.5%")
+/// count as the same.
 #[pyfunction]
-#[pyo3(signature = (summaries, *, basis = "pdv", statistic = "median", seed = 1))]
+#[pyo3(signature = (summaries, *, basis = "pdv", statistic = "median", margin = None, loss_margin = None))]
 pub fn compare(
     py: Python<'_>,
     summaries: Bound<'_, PyAny>,
     basis: &str,
     statistic: &str,
-    seed: u64,
+    margin: Option<&str>,
+    loss_margin: Option<&str>,
 ) -> PyResult<Comparison> {
     let basis = match basis {
         "pdv" => Basis::Pdv,
@@ -324,6 +329,15 @@ pub fn compare(
         "p99" => Statistic::P99,
         other => return Err(invalid(format!("statistic={other}: give median or p99"))),
     };
+    let mut margins = Margins::default();
+    if let Some(text) = margin {
+        margins.time =
+            Some(text.parse::<TimeMargin>().map_err(|why| invalid(format!("margin={text}: {why}")))?);
+    }
+    if let Some(text) = loss_margin {
+        margins.loss =
+            text.parse::<LossMargin>().map_err(|why| invalid(format!("loss_margin={text}: {why}")))?;
+    }
     let named: Vec<(String, Py<Summary>)> = match summaries.cast::<PyDict>() {
         Ok(named) => named.iter().map(|(k, v)| Ok((k.extract()?, v.extract()?))).collect::<PyResult<_>>()?,
         Err(_) => {
@@ -340,7 +354,7 @@ pub fn compare(
         LabelledRun { label: label.clone(), source: s.name.clone(), summary, samples }
     };
     let runs: Vec<LabelledRun> = named.iter().map(run).collect();
-    let question = ComparisonSettings { basis, statistic, seed, ..ComparisonSettings::default() };
+    let question = ComparisonSettings { basis, statistic, margins, ..ComparisonSettings::default() };
     let grid = py.detach(|| ComparisonGrid::new(&runs, &RunKey::Label, None, None, &question));
     if grid.comparisons().next().is_none() {
         return Err(Error::new_err("nothing could be compared"));

@@ -115,3 +115,20 @@ def test_comparisons(logs):
 
     theirs = json.loads(conftest.run("compare", f"a={a}", f"b={b}", "--json", "-"))
     assert mine["rows"][0]["comparisons"] == theirs["rows"][0]["comparisons"]
+
+
+def test_margins(logs):
+    import json
+
+    import pytest
+
+    a, b = logs[:2]
+    runs = {"a": jitlat.analyze(a), "b": jitlat.analyze(b)}
+    of = lambda compared: compared["rows"][0]["comparisons"]
+    wide = of(jitlat.compare(runs, margin="1s", loss_margin="50%").to_dict())
+    given = ("--margin", "1s", "--loss-margin", "50%")
+    assert wide == of(json.loads(conftest.run("compare", f"a={a}", f"b={b}", *given, "--json", "-")))
+    assert wide != of(jitlat.compare(runs).to_dict())
+    for wrong in ({"margin": "wide"}, {"loss_margin": "5ms"}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            jitlat.compare(runs, **wrong)

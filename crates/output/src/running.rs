@@ -64,7 +64,7 @@ impl RunningWindows {
         });
         RunningWindows {
             length,
-            options: Options { bootstrap: None, comparable: None, wait: None, ..options },
+            options: Options { bootstrap: None, comparable: false, wait: None, ..options },
             file,
             printed,
             line: ProgressLine::new(),

@@ -8,6 +8,7 @@ use super::levels::{self, LevelStep};
 use super::losses::{LossTimes, PathLosses, Scattered};
 use super::schedule::{self, SenderDelays, Stall};
 use super::severity::{Experience, Waits, of_outage};
+use super::slew::Slew;
 use super::slots;
 use super::steps::{self, StepReason};
 use super::tcp_limits::{self, TcpHold};
@@ -39,6 +40,8 @@ pub struct Case<'a> {
     pub skew: Option<f64>,
     /// Half of the width of the 95 % interval of `skew`.
     pub skew_error: f64,
+    /// Adjustment of a clock during the test.
+    pub slew: Option<Slew>,
     /// Queues, and packets that were held and released together.
     pub episodes: Episodes,
     /// Delays that the sending host added.
@@ -108,14 +111,21 @@ impl<'a> Case<'a> {
         delays.set_aside(late.stalls.iter().map(|stall| stall.from..stall.to).collect());
         let (mut skew, mut skew_error) = (None, 0.0);
         let mut blocks = delays.blocks();
-        let mut slot = None;
+        let (mut slot, mut slew) = (None, None);
         if series.len() >= MIN_PACKETS {
-            let drift = levels::drift(&delays, &blocks, noise)
-                .filter(|drift| steps::may_be_skew(drift.rate, &delays, material));
+            slew = Slew::of(&delays, &blocks, noise)
+                .filter(|slew| steps::may_be_drift(slew.change() as f64, material));
+            let line = levels::drift(&delays, &blocks, noise).filter(|_| slew.is_none());
+            let drift = line.filter(|drift| steps::may_be_skew(drift.rate, &delays, material));
+            if let (Some(line), None) = (line, drift) {
+                // The clocks do not drift, so that packets slide through the slots of a link.
+                let slid = (line.rate * delays.time(series.len() - 1) as f64).abs();
+                slot = slots::may_slide(line.rate, slid).then_some(slid as i64);
+            }
             skew = drift.map(|drift| drift.rate);
             skew_error = drift.map_or(0.0, |drift| drift.error);
             if let Some(rate) = skew {
-                slot = find_slot(&delays, &blocks, material);
+                slot = find_slot(&delays, &blocks, noise, material);
                 // Slots that follow a clock other than the sender's look like clock skew until the packets reach the
                 // next slot.
                 let drift = (rate * delays.time(series.len() - 1) as f64) as i64;
@@ -126,12 +136,17 @@ impl<'a> Case<'a> {
                 noise = delays.noise();
                 blocks = delays.blocks();
             }
+            if let Some(slew) = &slew {
+                delays.set_slew(slew.clone());
+                blocks = delays.blocks();
+            }
             let mut found = levels::steps(&delays, &blocks, noise);
             if found.iter().any(|step| step.change.saturating_abs() <= slots::MAX_SLOT_NS) {
-                slot = slot.or_else(|| find_slot(&delays, &blocks, material));
+                slot = slot.or_else(|| find_slot(&delays, &blocks, noise, material));
             }
             found.retain(|step| {
                 slot.is_none_or(|slot| step.change.saturating_abs() > slot + slot / 4)
+                    && !slew.as_ref().is_some_and(|slew| slew.explains(step.place, step.change))
                     && !is_of_a_stall(step, &late, &delays)
                     && !tcp_limits::is_held_at(&session.tcp, delays.seconds(step.place))
             });
@@ -165,7 +180,7 @@ impl<'a> Case<'a> {
             episodes = Episodes::new(&delays, &delays.blocks(), noise);
         }
         if !episodes.queues.is_empty() {
-            slot = slot.or_else(|| find_slot(&delays, &blocks, material));
+            slot = slot.or_else(|| find_slot(&delays, &blocks, noise, material));
             if let Some(slot) = slot {
                 // A packet that misses its slot waits for the next slot, but not for other packets.
                 let least = slot + slot / 4 + 2 * noise.median;
@@ -233,6 +248,7 @@ impl<'a> Case<'a> {
             steps,
             skew,
             skew_error,
+            slew,
             episodes,
             late,
             scattered: Scattered::default(),
@@ -290,6 +306,12 @@ impl<'a> Case<'a> {
         self.dropped_by_queue = inside;
         self.scattered =
             others.filtered(if elsewhere > 0.0 { 0 } else { packets.min(others.sent / 2) }, |o| !full(o));
+    }
+
+    /// Returns the time by which the clocks drift apart during the test, in ns; 0 if they run at the same rate.
+    pub fn clock_drift(&self) -> i64 {
+        let slewed = self.slew.as_ref().map_or(0, Slew::change);
+        self.skew.map_or(slewed, |skew| (skew * self.duration * 1e9) as i64)
     }
 
     /// Returns the time from the first packet to packet `seq`, in seconds. It is estimated if the packet was lost.
@@ -574,8 +596,13 @@ const MAX_PROBE_SCATTER: f64 = 0.5;
 pub const MIN_PACKETS: usize = 100;
 
 /// Returns the length of the slots in which a link of the path forwards packets, in ns; `None` if delays show no slots.
-fn find_slot(delays: &Delays<'_>, blocks: &Blocks, material: &Evidence<'_>) -> Option<i64> {
-    slots::slot(delays, material.period()?).or_else(|| levels::slipped_slot(delays, blocks))
+fn find_slot(
+    delays: &Delays<'_>,
+    blocks: &Blocks,
+    noise: DelayNoise,
+    material: &Evidence<'_>,
+) -> Option<i64> {
+    slots::slot(delays, material.period()?).or_else(|| levels::slipped_slot(delays, blocks, noise))
 }
 
 /// Returns true if `step` is at the start or the end of a stall, and the smallest delay is the same before and after
@@ -601,13 +628,14 @@ const MIN_STALL_NEIGHBOURS: usize = 8;
 /// path stored packets while it changed, and delivered them afterwards.
 fn handed_over_to(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) {
     for (step, reason) in steps.iter_mut().filter(|(_, reason)| *reason == StepReason::Route) {
-        let meets = |from: usize, to: usize, size: i64| {
-            let near = |place: usize| step.place.abs_diff(place) <= MAX_STEP_DISTANCE;
-            size >= 3 * step.change.saturating_abs()
-                && (near(from) || near(to) || (from..to).contains(&step.place))
-        };
-        let hold = episodes.holds.iter().any(|h| h.length >= MIN_HOLD_NS && meets(h.from, h.to, h.length));
-        if hold || episodes.queues.iter().any(|q| meets(q.from, q.to, q.height)) {
+        let least = 3 * step.change.saturating_abs();
+        let is_near = |from: usize| from <= step.place + MAX_STEP_DISTANCE;
+        let is_before = |to: usize| to + MAX_STEP_DISTANCE < step.place;
+        let holds = &episodes.holds[episodes.holds.partition_point(|h| is_before(h.to))..];
+        let queues = &episodes.queues[episodes.queues.partition_point(|q| is_before(q.to))..];
+        let mut holds = holds.iter().take_while(|h| is_near(h.from));
+        let mut queues = queues.iter().take_while(|q| is_near(q.from));
+        if holds.any(|h| h.length >= least.max(MIN_HOLD_NS)) || queues.any(|q| q.height >= least) {
             *reason = StepReason::HandOver;
         }
     }
@@ -662,9 +690,8 @@ fn set_levels(delays: &mut Delays<'_>, steps: &[(LevelStep, StepReason)]) {
 fn within_queues(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) -> bool {
     let mut any = false;
     for (step, reason) in steps.iter_mut().filter(|(_, r)| *r == StepReason::Route) {
-        let of_queue =
-            |q: &Episode| (q.from + 1..q.to).contains(&step.place) && step.change.saturating_abs() < q.height;
-        if episodes.queues.iter().any(of_queue) {
+        let of_queue = |q: &Episode| q.from < step.place && step.change.saturating_abs() < q.height;
+        if episodes.queue_at(step.place).is_some_and(of_queue) {
             *reason = StepReason::Queue;
             any = true;
         }
@@ -691,9 +718,8 @@ fn lost_at_steps(
         // either side.
         let (from, to) =
             (delays.seq(step.place.saturating_sub(2)), delays.seq((step.place + 1).min(delays.len() - 1)));
-        let here = |r: &SeqRun| (from..to).contains(&r.start) && departures.length(r) < MAX_CONVERGENCE_NS;
-        out.extend(runs.iter().filter(|r| here(r)).copied());
-        runs.retain(|r| !here(r));
+        let near = runs.partition_point(|run| run.start < from)..runs.partition_point(|run| run.start < to);
+        out.extend(runs.extract_if(near, |run| departures.length(run) < MAX_CONVERGENCE_NS));
     }
     out
 }

@@ -1,6 +1,7 @@
 //! [`Delays`]: the delays of one direction in send order, corrected for clocks and route changes. [`Blocks`]: groups of
 //! consecutive packets.
 
+use super::slew::Slew;
 use jitlat_core::evidence::bounded;
 use jitlat_core::metrics::classify::AcceptedPacket;
 use jitlat_core::metrics::series::Series;
@@ -25,6 +26,8 @@ pub struct Delays<'a> {
     shifts: Vec<ClockShift>,
     /// Rate of the receiving clock relative to the sending one, minus 1.
     skew: f64,
+    /// Adjustment of a clock during the test.
+    slew: Option<Slew>,
     /// Lasting changes of the smallest delay, ascending: index of the packet and the new smallest delay in ns.
     levels: Vec<(usize, i64)>,
     /// Packets that a host sent or read late, as ascending, disjoint ranges of indices. They do not count in the
@@ -85,6 +88,7 @@ impl<'a> Delays<'a> {
             first_delay,
             shifts: Vec::new(),
             skew: 0.0,
+            slew: None,
             levels: Vec::new(),
             aside: Vec::new(),
             pace: SendPattern::Even,
@@ -230,9 +234,10 @@ impl<'a> Delays<'a> {
     #[inline]
     fn adjusted(&self, sent: i64, delay: i64, shift: (i64, i64)) -> i64 {
         let mut delay = delay.saturating_sub(self.first_delay).saturating_sub(shift.0);
-        if self.skew != 0.0 {
+        if self.drifts() {
             let since = sent.saturating_sub(self.first_sent).saturating_sub(shift.1);
-            delay = delay.saturating_sub((self.skew * since as f64) as i64);
+            let slewed = self.slew.as_ref().map_or(0, |slew| slew.at(since));
+            delay = delay.saturating_sub((self.skew * since as f64) as i64).saturating_sub(slewed);
         }
         bounded(delay)
     }
@@ -268,7 +273,7 @@ impl<'a> Delays<'a> {
 
     /// Returns true if different packets are corrected by different amounts.
     pub fn is_adjusted(&self) -> bool {
-        !self.shifts.is_empty() || self.skew != 0.0 || self.levels.len() > 1
+        !self.shifts.is_empty() || self.drifts() || self.levels.len() > 1
     }
 
     /// Returns true if a clock was set.
@@ -290,6 +295,23 @@ impl<'a> Delays<'a> {
     /// Sets the rate at which the clocks drift apart.
     pub fn set_skew(&mut self, skew: f64) {
         self.skew = skew;
+    }
+
+    /// Sets the adjustment of a clock.
+    pub fn set_slew(&mut self, slew: Slew) {
+        self.slew = Some(slew);
+    }
+
+    /// Returns the time by which the clocks drift apart during the test, in ns.
+    pub fn drift(&self) -> f64 {
+        let last = self.len().checked_sub(1).map_or(0, |last| self.time(last));
+        self.skew * last as f64 + self.slew.as_ref().map_or(0, Slew::change) as f64
+    }
+
+    /// Returns true if the rates of the clocks differ at any time.
+    #[inline]
+    fn drifts(&self) -> bool {
+        self.skew != 0.0 || self.slew.is_some()
     }
 
     /// Sets aside packets that do not count in the verdict on the path: ascending, disjoint ranges of indices.
@@ -358,7 +380,7 @@ impl<'a> Delays<'a> {
 
     /// Returns the smallest and the largest excess of the packets in `range`; `None` without packets.
     fn extremes(&self, range: Range<usize>) -> Option<(i64, i64)> {
-        if self.skew != 0.0 {
+        if self.drifts() {
             let (mut low, mut high) = (i64::MAX, i64::MIN);
             self.each_excess(range, |_, x| (low, high) = (low.min(x), high.max(x)));
             return (low <= high).then_some((low, high));

@@ -249,7 +249,7 @@ fn merge(delays: &Delays<'_>, all: Vec<Episode>) -> Vec<Episode> {
 fn holds(delays: &Delays<'_>, blocks: &Blocks, threshold: i64, base: i64) -> Vec<Hold> {
     let n = delays.len();
     let mut found: Vec<Hold> = Vec::new();
-    let mut k = 1;
+    let mut k = 0;
     while k + 1 < n {
         let block = (k / blocks.size).min(blocks.len() - 1);
         if blocks.max[block] <= threshold {
@@ -258,7 +258,8 @@ fn holds(delays: &Delays<'_>, blocks: &Blocks, threshold: i64, base: i64) -> Vec
         }
         let height = delays.excess(k);
         // A hold begins with a sudden rise by at least half of the waiting time.
-        if height <= threshold || height.saturating_sub(delays.excess(k - 1)) < (height - base) / 2 {
+        let before = if k == 0 { base } else { delays.excess(k - 1) };
+        if height <= threshold || height.saturating_sub(before) < (height - base) / 2 {
             k += 1;
             continue;
         }
@@ -281,8 +282,16 @@ fn holds(delays: &Delays<'_>, blocks: &Blocks, threshold: i64, base: i64) -> Vec
         }
         k = end;
     }
+    // A link that delivers nearly all packets in groups, like one that sleeps between beacons, always does so.
+    let held: usize = found.iter().map(|hold| hold.to - hold.from).sum();
+    if found.len() >= MIN_USUAL_HOLDS && held * 2 > n {
+        found.clear();
+    }
     found
 }
+
+/// Minimum number of holds that are the way in which a link works.
+const MIN_USUAL_HOLDS: usize = 20;
 
 /// Returns the 90th percentile of the spread of delays within blocks without waits, in ns. If fewer than a tenth of the
 /// blocks are without waits, returns the median of all blocks. Blocks are short, so slow changes have no effect.

@@ -42,10 +42,19 @@ pub struct LossLaw {
     pub clusters: [f64; 2],
     /// Period; `None` unless the losses are periodic.
     pub period: Option<LossPeriod>,
-    /// True if the losses are confined to a part of the test.
-    pub is_part: bool,
+    /// Part of the test to which the losses are confined, if they are.
+    pub part: Option<ConfinedLoss>,
     /// Confidence in the pattern, 0…1.
     pub confidence: f64,
+}
+
+/// Losses in the part of a test to which nearly all of them are confined.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ConfinedLoss {
+    /// Loss ratio in the part.
+    pub ratio: f64,
+    /// True if there are no losses elsewhere.
+    pub is_all: bool,
 }
 
 /// A kind of pattern and the statistics that indicate it.
@@ -125,8 +134,9 @@ impl LossLaw {
             None if begins_late => [first, end],
             None => [0, end],
         };
-        let (ratio, is_part) = (all.ratio(), stretch.is_some());
-        Some(LossLaw { manner, ratio, lost, packets, pattern, clusters, period, is_part, confidence })
+        let ratio = all.ratio();
+        let part = stretch.map(|_| ConfinedLoss { ratio: part.ratio(), is_all: part.lost() == lost });
+        Some(LossLaw { manner, ratio, lost, packets, pattern, clusters, period, part, confidence })
     }
 }
 
@@ -142,7 +152,7 @@ fn manner(
         return FoundManner::new(LossManner::BySize(size), 0.95);
     }
     let departures = LossTimes::new(delays, material.session);
-    let period = LossPeriod::of(part, &departures).filter(|p| !is_of_a_bucket(p, part));
+    let period = LossPeriod::of(part, &departures).filter(|p| !is_of_a_bucket(p, part, delays.together()));
     if period.is_some() {
         return FoundManner { period, ..FoundManner::new(LossManner::Periodic, 0.95) };
     }
@@ -174,16 +184,20 @@ fn manner(
 }
 
 /// Returns true if a token bucket explains losses with this `period`. A bucket also drops packets at equal distances,
-/// but only after it is empty, and then it drops a large share.
-fn is_of_a_bucket(period: &LossPeriod, part: &Scattered) -> bool {
+/// but only after it is empty, and then it drops a large share, or the same packets of each burst of `burst` packets.
+fn is_of_a_bucket(period: &LossPeriod, part: &Scattered, burst: usize) -> bool {
     let share = part.ratio();
+    if period.exact && period.events >= 10 && burst > 1 && period.packets == burst as f64 {
+        return true;
+    }
     if period.exact && period.events >= 10 && period.length <= 1.0 && share <= MAX_EXACT_SHARE {
         return false;
     }
+    let begins_late = period.first as f64 > 1.25 * period.packets + 1.0;
     if share > MAX_PERIODIC_SHARE {
-        return share > MAX_LONG_PERIODIC_SHARE || period.ns < MIN_LONG_PERIOD_NS;
+        return begins_late || share > MAX_LONG_PERIODIC_SHARE || period.ns < MIN_LONG_PERIOD_NS;
     }
-    share >= MIN_BUCKET_SHARE && period.first as f64 > 1.25 * period.packets + 1.0
+    share >= MIN_BUCKET_SHARE && begins_late
 }
 
 /// Number of equal parts into which the test is divided for comparing rates. On average, a part needs

@@ -30,16 +30,21 @@ pub struct LevelStep {
 }
 
 /// A series divided into groups of packets.
-struct Groups {
+pub(super) struct Groups {
     /// Smallest delay of each group, in ns; the lower quartile for wide groups.
-    min: Vec<i64>,
+    pub min: Vec<i64>,
     /// Number of blocks per group.
     each: usize,
 }
 
 impl Groups {
-    fn of(blocks: &Blocks, packets: usize) -> Option<Groups> {
-        let wanted = (packets / MIN_GROUP_PACKETS).min(MAX_GROUPS);
+    pub fn of(blocks: &Blocks, packets: usize) -> Option<Groups> {
+        Groups::at_most(MAX_GROUPS, blocks, packets)
+    }
+
+    /// Divides a series of `packets` into at most `most` groups; `None` if there are too few packets.
+    pub fn at_most(most: usize, blocks: &Blocks, packets: usize) -> Option<Groups> {
+        let wanted = (packets / MIN_GROUP_PACKETS).min(most);
         let (min, each) = blocks.grouped(wanted.max(1));
         // With fewer groups, there are not enough on either side of a step.
         (min.len() >= 12).then_some(Groups { min, each })
@@ -56,7 +61,7 @@ impl Groups {
         (each * blocks.size >= 2 * MIN_GROUP_PACKETS).then_some(Groups { min, each })
     }
 
-    fn place(&self, group: usize, blocks: &Blocks, packets: usize) -> usize {
+    pub fn place(&self, group: usize, blocks: &Blocks, packets: usize) -> usize {
         blocks.place(group * self.each, packets)
     }
 }
@@ -238,12 +243,16 @@ const LEVEL_PACKETS: usize = 30;
 
 /// Returns the length of the slots in which a link forwards packets, in ns; `None` unless the smallest delays slide
 /// along a line and then slip by one slot.
-pub fn slipped_slot(delays: &Delays<'_>, blocks: &Blocks) -> Option<i64> {
+pub fn slipped_slot(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<i64> {
     let n = delays.len();
     let groups = Groups::of(blocks, n)?;
     let time: Vec<f64> =
         (0..groups.min.len()).map(|g| delays.time(groups.place(g, blocks, n)) as f64).collect();
-    slots::slipped(&time, &groups.min)
+    slots::slipped(&time, &groups.min).or_else(|| {
+        let min: Vec<f64> = groups.min.iter().map(|m| *m as f64).collect();
+        let line = broken_line(&time, &min, noise).filter(BrokenLine::may_be_slip)?;
+        Some(line.range as i64)
+    })
 }
 
 /// Returns the drift of the smallest delay; `None` unless the smallest delay follows one straight line during the whole
@@ -262,7 +271,85 @@ pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<
     }
     // The median slope fails if queues cover most of the test, the lower slope if one covers an end.
     let slopes = [median_slope(&time, &min, k / 4), lower_slope(&time, &min)];
-    slopes.into_iter().flatten().find_map(|slope| line(slope, &time, &min, noise))
+    // One line fits two parallel lines badly, but not always too badly.
+    let broken = broken_line(&time, &min, noise).filter(|line| !line.may_be_slip());
+    broken
+        .map(|line| line.drift)
+        .or_else(|| slopes.into_iter().flatten().find_map(|slope| line(slope, &time, &min, noise)))
+}
+
+/// Minimum size of the step between two parallel lines, relative to the scatter around them.
+const MIN_BREAK: f64 = 8.0;
+/// Minimum share of the smallest delays that must be near one of two parallel lines.
+const MIN_NEAR: f64 = 0.9;
+
+/// Two parallel lines with one step between them.
+struct BrokenLine {
+    drift: Drift,
+    step: f64,
+    /// Difference between the largest and the smallest value.
+    range: f64,
+}
+
+impl BrokenLine {
+    /// Returns true if the slots of a link, which slide and slip once, may look like this.
+    fn may_be_slip(&self) -> bool {
+        self.drift.rate * self.step < 0.0
+            && self.range < 1.5 * self.step.abs()
+            && slots::may_slip(self.drift.rate, self.step.abs())
+    }
+}
+
+/// Returns the two parallel lines that the smallest delays `min` follow: for example, the route changed once while the
+/// clocks drifted apart. `None` if they do not follow such lines.
+fn broken_line(time: &[f64], min: &[f64], noise: DelayNoise) -> Option<BrokenLine> {
+    let k = min.len();
+    let edge = (k / 8).max(4);
+    let first = median_slope(time, min, (k / 6).max(2))?;
+    let residual = |slope: f64, i: usize| min[i] - slope * time[i];
+    let middle =
+        |slope: f64, part: core::ops::Range<usize>| median(part.map(|i| residual(slope, i)).collect());
+    let step_at =
+        |slope: f64, at: usize| Some(middle(slope, at..(at + edge).min(k))? - middle(slope, at - edge..at)?);
+    let at = (edge..=k - edge).max_by(|a, b| {
+        let size = |at: usize| step_at(first, at).map_or(0.0, f64::abs);
+        size(*a).total_cmp(&size(*b))
+    })?;
+    // The slope that both lines have in common, without the groups around the step.
+    let parts = [0..at.saturating_sub(1), (at + 1).min(k)..k];
+    let slope_of = |part: &core::ops::Range<usize>| {
+        median_slope(&time[part.clone()], &min[part.clone()], (part.len() / 2).max(1))
+    };
+    let [before, after] = [slope_of(&parts[0])?, slope_of(&parts[1])?];
+    let lengths = parts.each_ref().map(|part| (part.len() as f64).powi(3));
+    let slope = (before * lengths[0] + after * lengths[1]) / (lengths[0] + lengths[1]);
+    let levels = [middle(slope, parts[0].clone())?, middle(slope, parts[1].clone())?];
+    let step = levels[1] - levels[0];
+    let level = |i: usize| if i < at { levels[0] } else { levels[1] };
+    let rest: Vec<f64> = (0..k).map(|i| residual(slope, i) - level(i)).collect();
+    let scatter = spread(&rest).max(1000.0);
+    let duration = time[k - 1] - time[0];
+    let total = (slope * duration).abs();
+    let range = {
+        let [low, high] = [f64::min, f64::max].map(|of| min.iter().copied().reduce(of).unwrap_or(0.0));
+        high - low
+    };
+    let agree = |of: f64, part: &core::ops::Range<usize>| {
+        let lasts = time[part.end - 1] - time[part.start];
+        (of - slope).abs() <= 0.25 * slope.abs() + 3.0 * scatter / lasts
+    };
+    let near = rest.iter().filter(|rest| rest.abs() <= 2.0 * scatter).count();
+    let is_clear = step.abs() >= (MIN_BREAK * scatter).max(MIN_STEP_NS as f64)
+        && total >= (4.0 * scatter).max(20_000.0).max(0.5 * noise.median as f64)
+        && near as f64 >= MIN_NEAR * k as f64;
+    if !is_clear || slope.abs() > MAX_DRIFT || !agree(before, &parts[0]) || !agree(after, &parts[1]) {
+        return None;
+    }
+    let points: Vec<(f64, f64)> = (0..k)
+        .filter(|i| rest[*i].abs() <= 2.0 * scatter && (*i + 1 < at || *i > at))
+        .map(|i| (time[i], min[i] - level(i)))
+        .collect();
+    Some(BrokenLine { drift: Drift { rate: slope, error: error(&points, slope) }, step, range })
 }
 
 /// Returns the drift of the smallest delays `min` along a line with about this `slope`; `None` unless nearly all of

@@ -60,6 +60,7 @@ mod schedule;
 mod sentences;
 pub mod severity;
 mod skips;
+mod slew;
 mod slots;
 mod steps;
 pub mod sweep;

@@ -87,7 +87,7 @@ fn clock(case: &Case<'_>) -> Result<BoundedClock, Refusal> {
     let least = material.min().unwrap_or(0);
     let found = bounded_clock(least, material.clock).ok_or_else(|| unbounded(sentences::CLOCK_UNBOUNDED))?;
     // The offset applies to one time of the test, from which the clocks drift apart.
-    let drift = 1e9 * case.duration * case.skew.map_or(0.0, f64::abs);
+    let drift = case.clock_drift().unsigned_abs() as f64;
     let bound_ns = found.bound_ns + drift;
     // No packet arrives before it was sent.
     if least.saturating_sub(found.correction_ns) as f64 + bound_ns < 0.0 {

@@ -4,6 +4,10 @@ use super::losses::{LossTimes, Scattered};
 
 /// Minimum number of events from which a period is derived.
 const MIN_EVENTS: usize = 6;
+/// Minimum number of events from which a period is derived, if there are losses between them.
+const MIN_EVENTS_AMONG_OTHERS: u64 = 10;
+/// Minimum share of the lost packets that are lost in the events, if there are losses between them.
+const MIN_LONG_SHARE: f64 = 0.7;
 /// Divisor of the longest distance between losses: losses closer to each other than the quotient belong to one event.
 const SAME_EVENT: u64 = 4;
 /// Maximum deviation of a distance from the nearest multiple of the period, as a share of the period.
@@ -37,7 +41,22 @@ pub struct LossPeriod {
 
 impl LossPeriod {
     /// Returns the period of the losses in `part`, with send times from `departures`; `None` if there is none.
+    ///
+    /// Losses at regular times may be among others, if they are longer.
     pub fn of(part: &Scattered, departures: &LossTimes<'_, '_>) -> Option<LossPeriod> {
+        LossPeriod::of_all(part, departures).or_else(|| {
+            let longest = part.runs.iter().map(|(run, _)| run.len).max()?;
+            let long = Scattered {
+                sent: part.sent,
+                runs: part.runs.iter().filter(|(run, _)| 2 * run.len > longest).copied().collect(),
+            };
+            let most = long.lost() as f64 >= MIN_LONG_SHARE * part.lost() as f64;
+            let found = LossPeriod::of_all(&long, departures).filter(|_| most && longest > 1)?;
+            (found.events >= MIN_EVENTS_AMONG_OTHERS).then_some(found)
+        })
+    }
+
+    fn of_all(part: &Scattered, departures: &LossTimes<'_, '_>) -> Option<LossPeriod> {
         let distances = part.runs.windows(2).map(|w| w[1].1.start - w[0].1.start);
         let longest = distances.max()?;
         let mut starts: Vec<u64> = Vec::new();

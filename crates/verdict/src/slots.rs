@@ -46,6 +46,16 @@ pub fn slipped(time: &[f64], min: &[i64]) -> Option<i64> {
     (is_slide && is_staircase && SLIPPED_SLOT_RANGE.contains(&slot)).then_some(slot as i64)
 }
 
+/// Returns true if slots of `length` ns may slide at this `rate`.
+pub fn may_slip(rate: f64, length: f64) -> bool {
+    SLIDE_RANGE.contains(&rate.abs()) && SLIPPED_SLOT_RANGE.contains(&length)
+}
+
+/// Returns true if packets may slide by `change` ns within slots at this `rate`, without missing one.
+pub fn may_slide(rate: f64, change: f64) -> bool {
+    SLIDE_RANGE.contains(&rate.abs()) && change <= *SLIPPED_SLOT_RANGE.end()
+}
+
 /// Range of the rate at which the slots' clock drifts relative to the sender's. Free-running clocks differ by less than
 /// 100 ppm, synchronised ones by less than 6 ppm: a step with a rate outside this range is a route change.
 const SLIDE_RANGE: RangeInclusive<f64> = 6e-6..=1e-4;

@@ -187,7 +187,8 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
     let offset = change_of(clock.offset_before_ns, clock.offset_after_ns);
     let trip = change_of(clock.min_rtt_before_ns.map(|r| r as f64), clock.min_rtt_after_ns.map(|r| r as f64));
     if let Some((moved, longer)) = offset.zip(trip) {
-        let (moved, by) = (if up { moved } else { -moved }, change as f64);
+        // What the clocks drifted apart during the test is no step.
+        let (moved, by) = (if up { moved } else { -moved } - delays.drift(), change as f64);
         let misfit = |offset: f64, trip: f64| (moved - offset).abs() + (longer - trip).abs() / 2.0;
         let (set, route) =
             (misfit(by, 0.0), misfit(by / 2.0, by).min(misfit(0.0, 2.0 * by)).min(misfit(0.0, 0.0)));
@@ -223,11 +224,16 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
 /// Returns true if clock skew can explain a linear drift of the smallest delay by `skew`: the clock probes agree with
 /// it, or the offset was not probed before and after the test.
 pub fn may_be_skew(skew: f64, delays: &Delays<'_>, material: &Evidence<'_>) -> bool {
+    may_be_drift(skew * delays.time(delays.len() - 1) as f64, material)
+}
+
+/// Returns true if the clocks can have drifted apart by `drift` ns during the test: the clock probes agree with it, or
+/// the offset was not probed before and after the test.
+pub fn may_be_drift(drift: f64, material: &Evidence<'_>) -> bool {
     let clock = material.clock;
     let (Some(before), Some(after)) = (clock.offset_before_ns, clock.offset_after_ns) else { return true };
     let moved =
         if material.session.spec.direction() == Direction::Up { after - before } else { before - after };
-    let drift = skew * delays.time(delays.len() - 1) as f64;
     let precision = clock.rtt_spread_ns.unwrap_or(0.0) + 50_000.0;
     (moved - drift).abs() <= 0.5 * drift.abs() + 2.0 * precision
 }

@@ -171,8 +171,9 @@ impl Findings for Exact<'_> {
     }
 
     fn comparable(&self) -> Option<Comparable> {
-        let seed = self.stream.known.options.comparable?;
         let delays = || self.all.series.iter().map(|p| p.delay).collect();
-        Some(self.comparable.get_or_init(|| Comparable::new(delays(), self.all.sample(), seed)).clone())
+        let is_wanted = self.stream.known.options.comparable;
+        is_wanted
+            .then(|| self.comparable.get_or_init(|| Comparable::new(delays(), self.all.sample())).clone())
     }
 }

@@ -47,9 +47,8 @@ pub struct Options {
     pub streaming: bool,
     /// Seed of the block bootstrap; `None` = no bootstrap.
     pub bootstrap: Option<u64>,
-    /// Seed of the bootstrap for the data that later comparisons of the test need instead of its packets; `None` = do
-    /// not compute these data.
-    pub comparable: Option<u64>,
+    /// True to compute the data that later comparisons of the test need instead of its packets.
+    pub comparable: bool,
     /// True to fit the Gilbert–Elliott model.
     pub gilbert_elliott: bool,
     /// Judge of the test; `None` = the summary has no answer and no verdicts.
@@ -74,7 +73,7 @@ impl Default for Options {
             memory: 200 << 20,
             streaming: false,
             bootstrap: None,
-            comparable: None,
+            comparable: false,
             gilbert_elliott: false,
             judge: None,
         }

@@ -181,7 +181,7 @@ impl BothWays {
         round_trip.tally.rx_time_regressions = self.returned.back;
         up.tally.rx_time_regressions = 0;
         let BothWays { far_clock, fastest, processing, processing_sum, .. } = self;
-        let direction_options = Options { comparable: None, ..options.clone() };
+        let direction_options = Options { comparable: false, ..options.clone() };
         let facts = session.two_way.as_deref().cloned().unwrap_or_default();
         let mut seen = session.clone();
         seen.probes = fastest.iter().flatten().copied().collect();

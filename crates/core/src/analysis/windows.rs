@@ -40,7 +40,7 @@ pub(super) fn of(
 
 /// Returns the options for analysing a single window.
 pub(super) fn options(options: &Options) -> Options {
-    Options { interval: None, bootstrap: None, comparable: None, wait: None, ..options.clone() }
+    Options { interval: None, bootstrap: None, comparable: false, wait: None, ..options.clone() }
 }
 
 /// Adds the delays of each window to `windows`, and, unless there are too many, the summary that `summarise`

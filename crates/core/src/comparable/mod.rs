@@ -1,10 +1,8 @@
 //! [`Comparable`]: the part of a run that is stored so that it can be compared without its packets.
 
 mod precision;
-mod spread;
 
 pub use precision::{median_bounds, minimum_error};
-pub use spread::{ResampledSpread, SpreadMethod, interval};
 
 use crate::distribution::sample::Sample;
 use serde::{Deserialize, Serialize};
@@ -12,8 +10,8 @@ use serde::{Deserialize, Serialize};
 /// Number of ranks stored for a long run.
 const MAX_RANKS: u64 = 257;
 
-/// Delay above the minimum (PDV) at evenly spaced ranks, and the uncertainty of the median and the 99th
-/// percentile. This is enough for the comparison of jitter in metrics §20 and, with the minimum, of delay.
+/// Delay above the minimum (PDV) at evenly spaced ranks. This is enough for the comparison of jitter in metrics §20 and,
+/// with the minimum, of delay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!try_from))]
 #[serde(try_from = "UncheckedComparable")]
@@ -23,8 +21,6 @@ pub struct Comparable {
     /// PDV in ns, ascending. Value j of k has rank ⌊j(n − 1)/(k − 1)⌋, counted from 0. Contains all values
     /// if there are at most 257.
     pdv: Vec<i64>,
-    /// Uncertainty of the median and the 99th percentile; `None` below 20 packets.
-    spread: Option<ResampledSpread>,
     /// Half-width of the 95 % interval of the smallest delay, to which PDV refers, in ns; `None` below 20 packets and
     /// in summaries of older versions.
     minimum_error: Option<f64>,
@@ -37,7 +33,6 @@ pub struct Comparable {
 struct UncheckedComparable {
     n: u64,
     pdv: Vec<i64>,
-    spread: Option<ResampledSpread>,
     #[serde(default)]
     minimum_error: Option<f64>,
     #[serde(default)]
@@ -53,14 +48,13 @@ impl TryFrom<UncheckedComparable> for Comparable {
     type Error = Damaged;
 
     fn try_from(unchecked: UncheckedComparable) -> Result<Comparable, Damaged> {
-        let UncheckedComparable { n, pdv, spread, minimum_error, median_bounds } = unchecked;
+        let UncheckedComparable { n, pdv, minimum_error, median_bounds } = unchecked;
         let whole = pdv.len() as u64 == n.min(MAX_RANKS)
             && pdv.first().is_none_or(|x| *x >= 0)
             && pdv.is_sorted()
-            && spread.as_ref().is_none_or(ResampledSpread::is_sound)
             && minimum_error.is_none_or(|error| error.is_finite() && error >= 0.0)
             && median_bounds.is_none_or(|bounds| bounds[0] <= bounds[1]);
-        if whole { Ok(Comparable { n, pdv, spread, minimum_error, median_bounds }) } else { Err(Damaged) }
+        if whole { Ok(Comparable { n, pdv, minimum_error, median_bounds }) } else { Err(Damaged) }
     }
 }
 
@@ -68,14 +62,12 @@ impl TryFrom<UncheckedComparable> for Comparable {
 pub type Weighted = Vec<(i64, u64)>;
 
 impl Comparable {
-    /// Summarises the delays of one run. `delays` are in send order, `all` are the same delays sorted. `seed` is for
-    /// the bootstrap.
-    pub fn new(mut delays: Vec<i64>, all: &Sample, seed: u64) -> Comparable {
+    /// Summarises the delays of one run. `delays` are in send order, `all` are the same delays sorted.
+    pub fn new(mut delays: Vec<i64>, all: &Sample) -> Comparable {
         let least = all.min().unwrap_or_default();
         delays.iter_mut().for_each(|d| *d = d.saturating_sub(least));
-        let spread = ResampledSpread::of(&[&delays], all, seed);
         let median_bounds = median_bounds(&delays, &Sample::new(delays.iter().copied()));
-        Comparable { spread, minimum_error: minimum_error(&delays), median_bounds, ..Comparable::ranks(all) }
+        Comparable { minimum_error: minimum_error(&delays), median_bounds, ..Comparable::ranks(all) }
     }
 
     fn ranks(all: &Sample) -> Comparable {
@@ -84,7 +76,6 @@ impl Comparable {
         Comparable {
             n,
             pdv: (0..n.min(MAX_RANKS)).filter_map(above).collect(),
-            spread: None,
             minimum_error: None,
             median_bounds: None,
         }
@@ -93,11 +84,6 @@ impl Comparable {
     /// Returns the number of accepted packets.
     pub fn n(&self) -> u64 {
         self.n
-    }
-
-    /// Returns the uncertainty of the median and the 99th percentile; `None` below 20 packets.
-    pub fn spread(&self) -> Option<&ResampledSpread> {
-        self.spread.as_ref()
     }
 
     /// Returns the half-width of the 95 % interval of the smallest delay, in ns; `None` below 20 packets and in
@@ -149,13 +135,15 @@ mod tests {
     #[test]
     fn survives_json_and_refuses_damage() {
         let delays: Vec<i64> = (0..1000).map(|k| 5_000_000 + k * 7919 % 1000).collect();
-        let c = Comparable::new(delays.clone(), &Sample::new(delays.iter().copied()), 1);
+        let c = Comparable::new(delays.clone(), &Sample::new(delays.iter().copied()));
         let text = serde_json::to_string(&c).unwrap();
         let read: Comparable = serde_json::from_str(&text).unwrap();
         assert_eq!((read.n, &read.pdv, read.pdv.len()), (1000, &c.pdv, 257));
-        for (from, to) in
-            [("\"n\":1000", "\"n\":9"), ("\"pdv\":[0,", "\"pdv\":[5000,"), ("\"median\":[", "\"median\":[1,")]
-        {
+        for (from, to) in [
+            ("\"n\":1000", "\"n\":9"),
+            ("\"pdv\":[0,", "\"pdv\":[5000,"),
+            ("\"minimum_error\":", "\"minimum_error\":-"),
+        ] {
             let damaged = text.replace(from, to);
             assert_ne!(damaged, text);
             assert!(serde_json::from_str::<Comparable>(&damaged).is_err(), "{from}");

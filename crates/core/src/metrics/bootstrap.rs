@@ -56,11 +56,11 @@ fn widening(n: usize, block: usize) -> f64 {
 }
 
 /// Minimum number of values. Fewer values do not reveal their variation.
-pub const MIN_VALUES: usize = 20;
+const MIN_VALUES: usize = 20;
 
 /// Returns mean, median and 99th percentile of each of `resamples` series drawn from `runs` in blocks. If there are
 /// several runs, whole runs are drawn first, then blocks of each, so that the variation between runs is included.
-pub fn resample(runs: &[&[i64]], block: usize, resamples: u32, seed: u64) -> [Vec<f64>; 3] {
+fn resample(runs: &[&[i64]], block: usize, resamples: u32, seed: u64) -> [Vec<f64>; 3] {
     let most = runs.iter().map(|r| r.len()).max().unwrap_or(0) * runs.len();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut drawn = Vec::with_capacity(most + block);
@@ -116,7 +116,7 @@ fn draw(values: &[i64], block: usize, rng: &mut ChaCha8Rng, drawn: &mut Vec<i64>
 /// Returns the block length: ⌈n^⅓⌉, or three times the lag at which the correlation has become insignificant if that is
 /// larger, but at most an eighth of the series. Shorter blocks separate correlated values, which makes the intervals
 /// too narrow.
-pub fn block_length(delays: &[i64], correlated: bool) -> usize {
+fn block_length(delays: &[i64], correlated: bool) -> usize {
     let n = delays.len();
     let least = ((n as f64).cbrt().ceil() as usize).clamp(1, (n / 2).max(1));
     if !correlated {

@@ -72,7 +72,7 @@ proptest! {
     /// completely.
     #[test]
     fn a_summary_reads_itself_back((n, rows) in rows()) {
-        let options = Options { interval: Some(Span(40 * PERIOD)), comparable: Some(1), unconditional: true, bootstrap: Some(1), gilbert_elliott: true, ..Options::default() };
+        let options = Options { interval: Some(Span(40 * PERIOD)), comparable: true, unconditional: true, bootstrap: Some(1), gilbert_elliott: true, ..Options::default() };
         let summary = analyze(&session(n), rows.iter().copied(), &options);
         let text = serde_json::to_string(&summary).unwrap();
         let read: Summary = serde_json::from_str(&text).unwrap();

@@ -131,7 +131,7 @@ impl AnalysisArgs {
             delay_model,
             buffers: if self.buffers.is_empty() { defaults.buffers } else { self.buffers.clone() },
             bootstrap: self.bootstrap,
-            comparable: None,
+            comparable: false,
             gilbert_elliott: self.gilbert_elliott,
             memory: self.memory,
             streaming: self.streaming,

@@ -3,8 +3,11 @@
 use crate::browser::{accessibility, axe, browse, browser, driven, folder, printed, result, shown};
 use crate::common::{Measured, golden, made_up};
 use jitlat_core::record::Moment;
+use jitlat_core::session::Ending;
 use jitlat_core::twoway::TwoWay;
-use jitlat_core::{Direction, PacketRecord, Session, Stamp, StampSource, TestSpec, WallTime};
+use jitlat_core::{
+    Direction, PacketRecord, Schedule, Session, Span, Stamp, StampSource, TestSpec, Transport, WallTime,
+};
 use jitlat_report::html::{HtmlReport, ReportPart, comparison, page};
 use jitlat_verdict::compare::{ComparisonGrid, ComparisonSettings, LabelledRun, RunKey};
 
@@ -81,6 +84,38 @@ fn round_trips_are_called_so() {
     for wrong in ["latency, as measured", "receive_time_went_back", "client to server</dd>"] {
         assert!(!html.contains(wrong), "{wrong}");
     }
+}
+
+#[test]
+fn tables_and_figures_are_without_a_clock_step_and_say_so() {
+    // The sender's clock is set back by 2 s in the middle, or not.
+    let measured = |set: i64| {
+        let spec =
+            TestSpec::new(Direction::Up, Transport::Udp, 1000, 160, Span(20_000_000), Schedule::Periodic);
+        let mut session = Session::new(spec.unwrap());
+        (session.sent, session.ending) = (Some(1000), Ending::Complete);
+        let record = |seq: i64| {
+            let sent = 1_700_000_000_000_000_000 + seq * 20_000_000;
+            let shown = if seq < 500 { sent } else { sent - set };
+            PacketRecord::one_way(seq, WallTime(shown), WallTime(sent + 9_000_000 + seq * 7919 % 90_000))
+        };
+        Measured::new(session, (0..1000).map(record))
+    };
+    let said = |set: i64| {
+        let html = report(&[("", &measured(set))]);
+        let words = words(&html);
+        let has = |text: &str| words.contains(text);
+        [
+            has("jitter, without the clock step"),
+            has("Raw delays contain the clock step at 10.0 s"),
+            // Part of a drawing.
+            html.contains("Delays are without the clock step at 10.0 s"),
+            has("jitter (PDV)"),
+            has("between consecutive packets (IPDV)"),
+        ]
+    };
+    assert_eq!(said(2_000_000_000), [true, true, true, false, false]);
+    assert_eq!(said(0), [false, false, false, true, true]);
 }
 
 #[test]

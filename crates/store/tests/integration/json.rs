@@ -23,7 +23,7 @@ fn golden(name: &str) -> jitlat_core::summary::Summary {
     let options = Options {
         interval: Some(Span::millis(5000)),
         bootstrap,
-        comparable: Some(1),
+        comparable: true,
         ..jitlat_verdict::options()
     };
     analyze(&session, log.by_ref().map(Result::unwrap), &options)

@@ -128,3 +128,32 @@ pub fn spells(draw: &mut Draw) -> Variant {
     truth.main.push("periodic-loss");
     variant(c, truth)
 }
+
+/// Several packets lost at regular times, and isolated losses at any time.
+pub fn periodic_among_others(draw: &mut Draw) -> Variant {
+    let wanted = Requirements {
+        packets: (3000, 12_000),
+        duration: 30.0,
+        period: 0.02,
+        periodic: true,
+        ..Requirements::default()
+    };
+    let mut c = context(draw, wanted);
+    let every = draw.between(1.0, 2.0).min(c.duration() / 12.0) / c.period;
+    let count = draw.whole(3, 6);
+    let every = every.max(20.0 * count as f64);
+    let first = draw.unit() * every;
+    let starts = (0..).map(|k| (first + every * f64::from(k)) as u64).take_while(|seq| *seq < c.packets);
+    let mut lost: Vec<u64> = starts.flat_map(|seq| seq..seq + count).filter(|seq| *seq < c.packets).collect();
+    let others = draw.between(0.03, 0.3) * count as f64 / every;
+    lost.extend((0..c.packets).filter(|_| draw.chance(others)));
+    lost.sort_unstable();
+    lost.dedup();
+    let share = lost.len() as f64 / c.packets as f64;
+    c.path().loss = Choice::indices(lost);
+    let mut truth = Truth::of("periodic-loss", by_loss(share)).magnitude(share, 1.3);
+    truth.severity.extend(by_loss(0.8 * share));
+    truth.severity.extend(by_loss(1.2 * share));
+    truth.period_s = Some(every * c.period);
+    variant(c, truth)
+}

@@ -28,7 +28,7 @@ use variant::Variant;
 type Family = (&'static str, fn(&mut Draw) -> Variant);
 
 /// All kinds of tests.
-const FAMILIES: [Family; 45] = [
+const FAMILIES: [Family; 48] = [
     ("clean", paths::clean),
     ("nearly clean", paths::nearly_clean),
     ("outage", paths::outage),
@@ -74,6 +74,9 @@ const FAMILIES: [Family; 45] = [
     ("few gaps", losses::gaps),
     ("loss ramp", losses::ramp),
     ("loss in spells", losses::spells),
+    ("clock adjusted", unusual::clock_adjusted),
+    ("route change and drift", unusual::route_and_drift),
+    ("periodic among others", losses::periodic_among_others),
 ];
 
 /// Returns the verdict on a log.

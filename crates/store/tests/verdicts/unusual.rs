@@ -241,3 +241,53 @@ pub fn radio_skew(draw: &mut Draw) -> Variant {
     truth.ppm = Some(ppm.abs());
     variant(c, truth)
 }
+
+/// The clock of either host is adjusted during the test, at the rates of NTP and of adjtime.
+pub fn clock_adjusted(draw: &mut Draw) -> Variant {
+    let wanted =
+        Requirements { packets: (1500, 12_000), duration: 60.0, period: 0.1, periodic: true, kinds: &CALM };
+    let mut c = context(draw, wanted);
+    let ppm = draw.between(100.0, 500.0);
+    let least = (2.0 * MS).max(12.0 * c.jitter);
+    let over = draw.scale((least / ppm / 1e3).max(0.1 * c.duration()), 0.6 * c.duration());
+    let size = over * ppm * 1e3;
+    // A longer adjustment of a noisy path takes longer than the test.
+    if over > 0.6 * c.duration() {
+        return clock_adjusted(draw);
+    }
+    let from = draw.between(0.15, 0.85) * (c.duration() - over);
+    let by = if draw.chance(0.5) { size } else { -size };
+    let shift = ClockChange { at: seconds(from), by: span(by), over: seconds(over) };
+    if draw.chance(0.5) {
+        c.sender().clock.shifts.push(shift);
+    } else {
+        c.receiver().clock.shifts.push(shift);
+    }
+    let mut truth = Truth::of("clock-skew", &["good"]).magnitude(size, 1.25);
+    truth.times = vec![(from, from + over, 0.12 * c.duration())];
+    variant(c, truth)
+}
+
+/// The route changes once while the clocks drift apart.
+pub fn route_and_drift(draw: &mut Draw) -> Variant {
+    let wanted =
+        Requirements { packets: (1500, 12_000), duration: 60.0, period: 0.1, periodic: true, kinds: &CALM };
+    let mut c = context(draw, wanted);
+    let duration = c.duration();
+    let ppm = draw.between(30.0, 150.0).max(12.0 * c.jitter / duration / 1e3);
+    let drift = ppm * duration * 1e3;
+    if ppm > 500.0 {
+        return route_and_drift(draw);
+    }
+    let ppm = ppm * draw.pick(&[1.0, -1.0]);
+    c.trial.server.clock.skew_ppb = (1000.0 * ppm) as i64;
+    let (at, by) = (draw.between(0.25, 0.75) * duration, draw.between(2.0, 9.0).max(12.0 * c.jitter / MS));
+    let points = [(0.0, 0.0), (at, 0.0), (at, by)];
+    c.path().added =
+        points.iter().map(|(at, d)| DelayPoint { at: seconds(*at), delay: span(d * MS) }).collect();
+    let mut truth = Truth::of("route-change", &["good"]).also(&["clock-skew"]);
+    // Either may be first. A longer path during a drift in the opposite direction looks like slots.
+    truth.main.push("clock-skew");
+    truth.or_nothing = drift < 3.0 * by * MS;
+    variant(c, truth)
+}

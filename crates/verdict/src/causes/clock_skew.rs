@@ -2,13 +2,16 @@
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
-use crate::sentences::causes::clock_skew;
+use crate::sentences::causes::{clock_adjusted, clock_skew};
+use crate::slew::Slew;
 use jitlat_core::answer::{CauseId, Severity};
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::ClockSkew,
     threshold: "the smallest delays follow one straight line of 10 to 1000 ppm over the whole test, which adds up \
-                to 0.5 ms and exceeds the jitter of 99 % of the packets",
+                to 0.5 ms and exceeds the jitter of 99 % of the packets outside queues, also along two parallel lines with \
+                one step between them; or they change once from one level to another by 1 ms or more, at no time faster \
+                than 1000 ppm and never back, and the jitter does not rise (a clock is adjusted)",
     source: "Moon, Skelly and Towsley 1999; RFC 5905 (500 ppm)",
     find,
 };
@@ -18,11 +21,18 @@ const MIN_RATE: f64 = 10e-6;
 /// Minimum drift during the test, in ns. Hosts alone cause less variation.
 const MIN_DRIFT_NS: i64 = 500_000;
 
+/// Confidence that a slow change is that of a clock which was adjusted, if no clock probes confirm it.
+const UNCONFIRMED: f64 = 0.85;
+/// Maximum number of packets whose waits are sampled.
+const MAX_PACKETS: usize = 4096;
+
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
+    if let Some(slew) = &case.slew {
+        return vec![adjusted(case, slew)];
+    }
     let Some(skew) = case.skew else { return Vec::new() };
-    let drift = (skew * case.duration * 1e9) as i64;
-    let varies = case.delays.quantile(0, case.delays.len(), 0.99).unwrap_or(0);
-    if drift.saturating_abs() < varies.max(MIN_DRIFT_NS) || skew.abs() < MIN_RATE {
+    let drift = case.clock_drift();
+    if drift.saturating_abs() < usual_variation(case).max(MIN_DRIFT_NS) || skew.abs() < MIN_RATE {
         return Vec::new();
     }
     let why = clock_skew(1e6 * skew.abs(), 1e6 * case.skew_error, drift);
@@ -30,6 +40,32 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         FoundCause::of(CauseId::ClockSkew, Severity::Good, 1e-4, 0.95).whole(case).ns(drift).because(why);
     found.cause.magnitude = Some(1e6 * skew.abs());
     vec![found]
+}
+
+/// Returns the wait that 99 of 100 packets outside queues do not exceed, in ns.
+fn usual_variation(case: &Case<'_>) -> i64 {
+    let n = case.delays.len();
+    let outside = (0..n).step_by(n / MAX_PACKETS + 1).filter(|k| case.episodes.queue_at(*k).is_none());
+    let mut waits: Vec<i64> = outside.map(|k| case.delays.excess(k)).collect();
+    let at = waits.len() * 99 / 100;
+    if waits.is_empty() { 0 } else { *waits.select_nth_unstable(at).1 }
+}
+
+/// Returns the cause for a clock that was adjusted during the test.
+fn adjusted(case: &Case<'_>, slew: &Slew) -> FoundCause {
+    let clock = case.material.clock;
+    let is_confirmed = clock.offset_before_ns.is_some() && clock.offset_after_ns.is_some();
+    let confidence = if is_confirmed { 0.95 } else { UNCONFIRMED };
+    let [from, to] = slew.places;
+    let times = [from, to].map(|place| case.stream_seconds_at(place));
+    let ppm = 1e6 * slew.rate;
+    let why = clock_adjusted(ppm, slew.change(), times, is_confirmed);
+    let mut found = FoundCause::of(CauseId::ClockSkew, Severity::Good, 1e-4, confidence)
+        .places(case, from, to)
+        .ns(slew.change())
+        .because(why);
+    found.cause.magnitude = Some(ppm);
+    found
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
-use crate::law::{LossLaw, LossManner};
+use crate::law::{ConfinedLoss, LossLaw, LossManner};
 use crate::sentences::causes::{
-    LossSpan, WorstPart, bursty_loss, periodic_loss, policing, random_loss, size_dependent,
+    LossPart, LossSpan, WorstPart, bursty_loss, periodic_loss, policing, random_loss, size_dependent,
 };
 use crate::severity::of_missing;
 use jitlat_core::answer::{CauseId, Severity};
@@ -39,7 +39,8 @@ pub const POLICING: CauseRule = CauseRule {
 pub const PERIODIC: CauseRule = CauseRule {
     id: CauseId::PeriodicLoss,
     threshold: "as random loss, in six events or more, of which nine in ten are a multiple of one period apart, within 6 % or \
-                a packet; a token bucket would lose a larger share, or nothing at first",
+                a packet; a token bucket would lose a larger share, or nothing at first, or the same packets of each burst; \
+                regular losses of several packets may be among others",
     source: "definition: loss at regular intervals is a separate cause; RFC 2697 (token bucket)",
     find: |case| find(case, CauseId::PeriodicLoss),
 };
@@ -69,12 +70,13 @@ fn find(case: &Case<'_>, wanted: CauseId) -> Vec<FoundCause> {
         .packets(case, law.packets[0], law.packets[1])
         .share(law.ratio);
     found.cause.period_s = law.period.map(|period| period.ns / 1e9);
-    let span = law.is_part.then(|| [found.cause.from_s, found.cause.to_s].map(|s| case.begin.of(s)));
-    vec![found.because(why(case, law, span))]
+    let times_s = [found.cause.from_s, found.cause.to_s].map(|s| case.begin.of(s));
+    let of_part = |part: ConfinedLoss| LossPart { times_s, share: Some(part.ratio), is_all: part.is_all };
+    vec![found.because(why(case, law, law.part.map(of_part)))]
 }
 
-fn why(case: &Case<'_>, law: &LossLaw, part_s: Option<[f64; 2]>) -> String {
-    let span = LossSpan { part_s, worst: worst(case, law) };
+fn why(case: &Case<'_>, law: &LossLaw, part: Option<LossPart>) -> String {
+    let span = LossSpan { part, worst: worst(case, law) };
     let [clusters, mean] = law.clusters;
     match law.manner {
         LossManner::Random => random_loss(law.ratio, span),
@@ -104,7 +106,7 @@ const MIN_LOSSES_OF_PART: u64 = 10;
 /// example at the peak of a load ramp; otherwise `None`.
 fn worst(case: &Case<'_>, law: &LossLaw) -> Option<WorstPart> {
     let end = case.known.end;
-    if law.manner != LossManner::Random || law.is_part || end < 100 * PARTS {
+    if law.manner != LossManner::Random || law.part.is_some() || end < 100 * PARTS {
         return None;
     }
     let mut lost = [0u64; PARTS as usize];
@@ -141,7 +143,7 @@ mod tests {
             pattern,
             clusters: [4.0, 5.0],
             period: Some(period),
-            is_part: false,
+            part: None,
             confidence: 0.8,
         };
         let found = found_in(&quiet(), rule, |case| {

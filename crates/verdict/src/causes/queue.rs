@@ -131,7 +131,7 @@ fn standing(case: &Case<'_>) -> Option<FoundCause> {
     let usual = case.delays.quantile(0, case.delays.len(), 0.5)? - case.delays.excess(0);
     let first = case.material.series.times(0).1;
     // The first packet was sent soon after the first probes, so their offset applies to it.
-    let before = clock.offset_before_ns.filter(|_| clock.interval_ns.is_none() || case.skew.is_some());
+    let before = clock.offset_before_ns.filter(|_| clock.interval_ns.is_none() || case.clock_drift() != 0);
     let offset = before.map(|ns| ns as i64).or(clock.offset_ns)?;
     let height =
         first.saturating_add(usual).saturating_sub(if up { offset } else { offset.saturating_neg() });
@@ -146,7 +146,7 @@ fn standing(case: &Case<'_>) -> Option<FoundCause> {
 /// after it.
 fn offsets(case: &Case<'_>) -> Option<[i64; 2]> {
     let clock = case.material.clock;
-    if let Some(interval) = clock.interval_ns.filter(|_| case.skew.is_none()) {
+    if let Some(interval) = clock.interval_ns.filter(|_| case.clock_drift() == 0) {
         return Some(interval);
     }
     let at = |offset: Option<f64>, rtt: Option<i64>| {

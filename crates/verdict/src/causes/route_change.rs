@@ -25,11 +25,11 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let next = routes.get(k + 1);
         // A change and its reversal are one cause.
         let back = next.is_some_and(|s| (s.change + step.change).abs() <= step.change.abs() / 4);
-        let end = if back { next.map_or(n, |s| s.place) } else { n };
+        let end = next.map_or(n, |s| s.place);
         let place = case.delays.seq(step.place);
         let meanwhile =
             case.lost_at_steps.iter().filter(|r| r.start <= place && place <= r.start + r.len + 1);
-        let until = back.then(|| case.stream_seconds_at(end));
+        let until = next.map(|_| case.stream_seconds_at(end));
         let from = case.stream_seconds_at(step.place);
         let why = route_change(from, until, step.change, meanwhile.map(|r| r.len).sum());
         let severity = if step.change > 150_000_000 { Severity::Fair } else { Severity::Good };
@@ -93,6 +93,14 @@ mod tests {
         for by in [-6 * MS + 1, -10 * MS - 1, 8 * MS] {
             assert_eq!(said(&[(300, 8 * MS), (500, by)]).len(), 2);
         }
+        // A change lasts to the next one.
+        assert_eq!(
+            said(&[(300, 8 * MS), (500, 8 * MS)]),
+            [
+                "the path was 8.0 ms longer, from 3.0 s to 5.0 s",
+                "the path was 8.0 ms longer, from 5.0 s to the end of the test"
+            ]
+        );
         assert_eq!(said(&[(100, 8 * MS), (300, -8 * MS), (500, 8 * MS), (700, -8 * MS)]).len(), 2);
         assert_eq!(said(&[(100, MS), (300, 8 * MS), (500, -8 * MS)]).len(), 2);
     }

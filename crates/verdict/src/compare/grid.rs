@@ -284,8 +284,8 @@ fn comparisons(
     };
     let mut sides = columns.iter().zip(groups).filter_map(side);
     let Some(first) = sides.next() else { return Vec::new() };
-    let first = Ready::new(&first, question.seed);
-    sides.map(|other| compare_ready(&first, &Ready::new(&other, question.seed), question)).collect()
+    let first = Ready::new(&first);
+    sides.map(|other| compare_ready(&first, &Ready::new(&other), question)).collect()
 }
 
 impl Cell {

@@ -32,7 +32,7 @@ use pairs::{OrderedPairs, hodges_lehmann};
 
 /// Compares run `b` with run `a`.
 pub fn compare(a: &ComparisonSide, b: &ComparisonSide, question: &ComparisonSettings) -> Comparison {
-    compare_ready(&Ready::new(a, question.seed), &Ready::new(b, question.seed), question)
+    compare_ready(&Ready::new(a), &Ready::new(b), question)
 }
 
 /// A side of a comparison, with results that are computed once for any number of comparisons.
@@ -43,11 +43,10 @@ struct Ready<'a> {
     estimates: [Option<Estimate>; 2],
     /// Median of delay and the error of the clocks, for a side of PDV.
     delay: Option<(Estimate, f64)>,
-    seed: u64,
 }
 
 impl Ready<'_> {
-    fn new(side: &ComparisonSide, seed: u64) -> Ready<'_> {
+    fn new(side: &ComparisonSide) -> Ready<'_> {
         let all = Sample::new(side.values.iter().copied());
         let estimates = side.estimates(&all);
         let single = side.runs.is_empty().then_some(estimates[0]).flatten();
@@ -59,7 +58,7 @@ impl Ready<'_> {
             };
             Some((estimate, delays.floor))
         });
-        Ready { side, estimates, delay, all, seed }
+        Ready { side, estimates, delay, all }
     }
 }
 
@@ -101,7 +100,7 @@ fn compare_ready(ready_a: &Ready<'_>, ready_b: &Ready<'_>, question: &Comparison
     });
     // A delay counts where the clocks can show that it is the same, and where they show that it is not.
     let counts = |d: &ComparedFigure| d.outcome == ComparisonOutcome::Different || d.floor < d.margin;
-    let pairs = AllPairs::of((a, sa), (b, sb), ready_a.seed);
+    let pairs = AllPairs::of((a, sa), (b, sb));
     let mut result = Comparison {
         a: a.label.clone(),
         b: b.label.clone(),
@@ -151,11 +150,7 @@ struct AllPairs {
 
 impl AllPairs {
     /// Computes the statistics from the packets if both sides have them, otherwise from their stored distributions.
-    fn of(
-        (a, sa): (&ComparisonSide, &Sample),
-        (b, sb): (&ComparisonSide, &Sample),
-        seed: u64,
-    ) -> Option<AllPairs> {
+    fn of((a, sa): (&ComparisonSide, &Sample), (b, sb): (&ComparisonSide, &Sample)) -> Option<AllPairs> {
         if !sa.is_empty() && !sb.is_empty() {
             let pairs = OrderedPairs::count(sa, sb);
             return Some(AllPairs {
@@ -167,8 +162,8 @@ impl AllPairs {
             });
         }
         let above = |bound| moved(bound, b.least().saturating_sub(a.least()));
-        let [a_low, a_high] = a.known(sa, seed)?.bounds();
-        let [b_low, b_high] = b.known(sb, seed)?.bounds().map(above);
+        let [a_low, a_high] = a.known(sa)?.bounds();
+        let [b_low, b_high] = b.known(sb)?.bounds().map(above);
         let (low, high) =
             (-OrderedPairs::count(&a_high, &b_low).delta(), -OrderedPairs::count(&a_low, &b_high).delta());
         let shift = (hodges_lehmann(&b_low, &a_high) + hodges_lehmann(&b_high, &a_low)) / 2.0;

@@ -267,11 +267,11 @@ impl ComparisonSide {
     }
 
     /// Returns the stored distribution, or one computed from the packets; `None` for several runs.
-    pub(super) fn known(&self, all: &Sample, seed: u64) -> Option<Comparable> {
+    pub(super) fn known(&self, all: &Sample) -> Option<Comparable> {
         if self.values.is_empty() {
             return self.comparable.clone().filter(|c| c.n() > 0);
         }
-        self.runs.is_empty().then(|| Comparable::new(self.values.clone(), all, seed))
+        self.runs.is_empty().then(|| Comparable::new(self.values.clone(), all))
     }
 
     /// Returns the number of packets from which the figures were computed.
@@ -339,7 +339,7 @@ fn is_the_same(a: &ComparisonSide, b: &ComparisonSide) -> bool {
     if !a.values.is_empty() && !b.values.is_empty() {
         return a.values == b.values;
     }
-    let known = |side: &ComparisonSide| side.known(&Sample::new(side.values.iter().copied()), 1);
+    let known = |side: &ComparisonSide| side.known(&Sample::new(side.values.iter().copied()));
     known(a).zip(known(b)).is_some_and(|(x, y)| a.least() == b.least() && x.is_the_same(&y))
 }
 

@@ -162,10 +162,21 @@ pub fn standing_queue(least_ns: i64, rtt_ns: i64) -> String {
 /// The part of a test in which losses occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LossSpan {
-    /// Times between which all losses occur, in seconds; `None` for the whole test.
-    pub part_s: Option<[f64; 2]>,
+    /// Part that has all or nearly all losses; `None` for the whole test.
+    pub part: Option<LossPart>,
     /// Part with the highest loss ratio, if that ratio is much higher than on average.
     pub worst: Option<WorstPart>,
+}
+
+/// The part of a test to which losses are confined.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossPart {
+    /// Start and end of the part, in seconds.
+    pub times_s: [f64; 2],
+    /// Loss ratio in this part, 0…1; `None` for packets that are not lost.
+    pub share: Option<f64>,
+    /// True if there are no losses elsewhere.
+    pub is_all: bool,
 }
 
 /// The part of a test with the highest loss ratio.
@@ -182,9 +193,11 @@ pub struct WorstPart {
 impl LossSpan {
     /// Returns the part as the end of a sentence; empty for the whole test.
     fn text(self) -> String {
-        let part = self
-            .part_s
-            .map_or_else(String::new, |[from, to]| format!(", all from {} to {}", moment(from), moment(to)));
+        let part = self.part.map_or_else(String::new, |LossPart { times_s: [from, to], share, is_all }| {
+            let all = if is_all { "all" } else { "nearly all" };
+            let there = share.map_or_else(String::new, |share| format!(" ({} there)", percent(share)));
+            format!(", {all} from {} to {}{there}", moment(from), moment(to))
+        });
         let worst = self.worst.map_or_else(String::new, |worst| {
             format!(
                 ", rising to {} from {} to {}",
@@ -250,7 +263,8 @@ pub(super) fn lost_size(because: &str) -> &str {
 /// Describes reordered packets, half of which were late by `late_ns` or more. `part_s` is the part of the test that
 /// contains them, in seconds.
 pub fn reordering(share: f64, late_ns: i64, part_s: Option<[f64; 2]>) -> String {
-    let span = LossSpan { part_s, worst: None }.text();
+    let part = part_s.map(|times_s| LossPart { times_s, share: None, is_all: true });
+    let span = LossSpan { part, worst: None }.text();
     format!(
         "{} reordered, half of them late by {} or more{span}",
         percent(share),
@@ -307,6 +321,23 @@ pub fn clock_skew(ppm: f64, error: f64, drift_ns: i64) -> String {
         "the clocks drift apart by {ppm:.1} ppm{interval}, {} over the test; the path's delay did not change",
         time(drift_ns.saturating_abs() as f64)
     )
+}
+
+/// Describes a slow change of the delay by `change_ns` between two times, at `ppm` at most, like that of a clock which is
+/// adjusted. `is_confirmed` is true if the clock probes show the same change.
+pub fn clock_adjusted(ppm: f64, change_ns: i64, [from_s, to_s]: [f64; 2], is_confirmed: bool) -> String {
+    let by = time(change_ns.saturating_abs() as f64);
+    let span = format!("from {} to {}", moment(from_s), moment(to_s));
+    if is_confirmed {
+        format!(
+            "a clock was adjusted by {by}, at up to {ppm:.0} ppm, {span}; the path's delay did not change"
+        )
+    } else {
+        format!(
+            "the delay changed by {by} {span}, at no time faster than a clock that is adjusted ({ppm:.0} ppm), and no jitter \
+             shows a queue"
+        )
+    }
 }
 
 /// Describes a stall of the sending program, after which `packets` left late and `lost` others were lost; it skipped

@@ -285,6 +285,9 @@ fn sentence(c: &Cause, packets: u64) -> String {
             format!("the path{direction} became {ns} {how} at {from}: a route change")
         }
         CauseId::ClockStep => format!("nothing is wrong with the path; a clock was set by {ns} at {from}"),
+        CauseId::ClockSkew if c.confidence < 0.9 => {
+            format!("the delay changed by {ns}, as slowly as a clock that is adjusted, {}", span())
+        }
         CauseId::ClockSkew => format!("nothing is wrong with the path; the clocks drift apart by {ns}"),
         CauseId::SenderStall => stall("sender", c, &ns, &from),
         CauseId::ReceiverStall if c.magnitude_ns.is_none() => {

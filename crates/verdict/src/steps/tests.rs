@@ -378,3 +378,19 @@ fn a_route_lasts_however_many_packets_are_sent_at_once() {
     assert_eq!(first(0..=990 * MS, |time| reasons(time) == [StepReason::Route; 2]), MIN_ROUTE_TIME_NS);
     assert_eq!(reasons(0), [StepReason::Queue; 2]);
 }
+
+#[test]
+fn a_drift_that_the_probes_show_is_no_step_of_a_clock() {
+    // The path becomes 8 ms longer while the clocks drift apart by 8 ms.
+    let mut test = Test::new(1000, 10 * MS, &every(10 * MS, 1000, |k| Some(i64::from(k) * 8 * US)));
+    test.clock.offset_before_ns = Some(0.0);
+    test.clock.offset_after_ns = Some(8e6);
+    (test.clock.min_rtt_before_ns, test.clock.min_rtt_after_ns) = (Some(20 * MS), Some(20 * MS));
+    let reason = |skew: f64| {
+        let mut delays = test.delays();
+        delays.set_skew(skew);
+        let found = LevelStep { place: 500, change: 8 * MS, ramp: 0, spread: [0, 0] };
+        matches!(proof(&delays, &found, &test.material(), DelayNoise::default()), Proof::Clock)
+    };
+    assert!(reason(0.0) && !reason(8e-4));
+}

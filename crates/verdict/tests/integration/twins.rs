@@ -358,7 +358,7 @@ proptest! {
         let (session, rows) = repeated(n, &part, 25_000 / n + 1, seen, two_way);
         let options = Options {
             interval: interval.then_some(Span(PERIOD * 1500)),
-            comparable: Some(7),
+            comparable: true,
             ..jitlat_verdict::options()
         };
         let mut analyzer = Analyzer::new(&session, &options);
