@@ -1,0 +1,245 @@
+//! [`RtpCaptures`]: analyses RTP streams and calls at one capture point.
+
+use super::error::PassiveError;
+use crate::analysis::Analysed;
+use crate::stop::Stop;
+use jitlat_core::analysis::{Analyzer, Options};
+use jitlat_core::metrics::dejitter::VoiceCodec;
+use jitlat_core::prefix::Prefix;
+use jitlat_core::time::SteadyTime;
+use jitlat_core::{Direction, PacketRecord, Span};
+use jitlat_net::capture::interface::{InterfaceCapture, InterfaceSettings};
+use jitlat_net::capture::{Capture, FollowedFiles};
+use jitlat_net::clock;
+use jitlat_passive::rtp::{GivenFormat, RtpAnalyzer, RtpObserver, RtpResult, RtpStream, modelled_codec};
+use jitlat_passive::{Frame, IpPacket};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Number of frames of a followed capture that are read between two checks for its end.
+const FRAMES_PER_CHECK: usize = 4096;
+/// Pause when nothing new has been written.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Time that a capture at an interface waits for a packet before it checks for a stop.
+const READ_TIMEOUT: Duration = Duration::from_millis(20);
+/// Time limit for reading the remaining packets at the end.
+const FILE_END_TIMEOUT: Span = Span::seconds(30);
+/// Share of the memory for packets that one of many streams may use: up to 50 minutes of voice.
+const MEMORY_SHARE: u64 = 64;
+/// Number of packets of all streams that are retained for figures; later streams have none.
+const MAX_SAMPLES: usize = 4 << 20;
+
+/// Source of packets.
+#[derive(Clone, Debug)]
+pub enum RtpSource {
+    /// Captures in files, read one after the other.
+    Files(Vec<PathBuf>),
+    /// A folder or file that is still being written.
+    Followed(PathBuf),
+    /// An interface of this host.
+    Interface(String, InterfaceSettings),
+}
+
+/// Settings of an analysis of RTP streams.
+#[derive(Clone, Debug, Default)]
+pub struct RtpCaptures {
+    /// Address or prefix of the streams to analyse; `None`: all.
+    pub host: Option<Prefix>,
+    /// Port of the streams to analyse; `None`: all.
+    pub port: Option<u16>,
+    /// Formats of dynamic payload types, before those in session descriptions.
+    pub formats: Vec<GivenFormat>,
+    /// Time limit for a live capture or followed files; `None`: no limit.
+    pub duration: Option<Span>,
+    /// True if the codec in the options of the analysis applies to all streams. Otherwise a stream's own codec does, if
+    /// the model of voice quality has it.
+    pub one_codec: bool,
+}
+
+/// Streams and calls of a capture.
+#[derive(Clone, Debug, Default)]
+pub struct RtpOutcome {
+    /// Streams and calls.
+    pub result: RtpResult,
+    /// Analysis of each stream, in the same order.
+    pub streams: Vec<Analysed>,
+    /// Number of IP packets read.
+    pub packets: u64,
+    /// Number of frames that are not IP packets, or are unsupported.
+    pub skipped: u64,
+    /// Number of packets that the capture reported as dropped.
+    pub drops: u64,
+    /// Messages about errors in the files.
+    pub notes: Vec<String>,
+}
+
+impl RtpCaptures {
+    /// Analyses the packets of `source` until its end, until `stop` is requested or the time limit is reached. The
+    /// streams are analysed with `options`.
+    ///
+    /// # Errors
+    /// [`PassiveError`] if the source cannot be read, or contains no RTP stream.
+    pub fn analyse(
+        &self,
+        source: &RtpSource,
+        options: &Options,
+        stop: &Stop,
+    ) -> Result<RtpOutcome, PassiveError> {
+        let mut analyzer = RtpAnalyzer::new(self.formats.clone());
+        let mut analyses = StreamAnalyses::new(options, self.one_codec);
+        let mut outcome = RtpOutcome::default();
+        let (mut packets, mut skipped) = (0, 0);
+        let take = |f: &Frame<'_>| match f.packet() {
+            Ok(p) => {
+                packets += 1;
+                if self.wants(&p) {
+                    analyzer.push(f.at, &p, &mut analyses);
+                }
+            }
+            Err(_) => skipped += 1,
+        };
+        (outcome.drops, outcome.notes) = self.read(source, stop, take)?;
+        (outcome.packets, outcome.skipped) = (packets, skipped);
+        outcome.result = analyzer.finish(&mut analyses);
+        if outcome.result.streams.is_empty() {
+            return Err(PassiveError::NoRtp {
+                name: source.name(),
+                packets,
+                skipped,
+                udp: outcome.result.udp_packets,
+                filtered: self.host.is_some() || self.port.is_some(),
+            });
+        }
+        outcome.streams = analyses.finish(&outcome.result);
+        Ok(outcome)
+    }
+
+    fn wants(&self, p: &IpPacket<'_>) -> bool {
+        self.host.is_none_or(|h| h.contains(p.src()) || h.contains(p.dst()))
+            && self.port.is_none_or(|port| p.ports().is_some_and(|(a, b)| a == port || b == port))
+    }
+
+    /// Reads all packets. Returns the number that the capture dropped, and messages about errors.
+    fn read(
+        &self,
+        source: &RtpSource,
+        stop: &Stop,
+        mut take: impl FnMut(&Frame<'_>),
+    ) -> Result<(u64, Vec<String>), PassiveError> {
+        let began = clock::steady();
+        let is_over =
+            |now: SteadyTime| stop.is_requested() || self.duration.is_some_and(|d| now - began >= d);
+        match source {
+            RtpSource::Files(files) => {
+                let mut capture = Capture::open(files)?;
+                while let Some(f) = capture.next_frame()
+                    && !stop.is_requested()
+                {
+                    take(&f);
+                }
+                Ok((capture.drops(), capture.notes().to_vec()))
+            }
+            RtpSource::Followed(path) => {
+                let mut followed = FollowedFiles::open(path)?;
+                let mut over: Option<SteadyTime> = None;
+                loop {
+                    let now = clock::steady();
+                    if over.is_none() && is_over(now) {
+                        over = Some(now);
+                        followed.end();
+                    }
+                    let frames = followed.poll(FRAMES_PER_CHECK, &mut take);
+                    match over {
+                        Some(since) if frames == 0 || now - since >= FILE_END_TIMEOUT => break,
+                        None if frames == 0 => sleep(POLL_INTERVAL),
+                        _ => {}
+                    }
+                }
+                Ok((followed.drops(), followed.notes().to_vec()))
+            }
+            RtpSource::Interface(name, settings) => {
+                let mut capture = InterfaceCapture::open(name, *settings)?;
+                let mut notes = Vec::new();
+                while !is_over(clock::steady()) {
+                    if let Err(e) = capture.poll(READ_TIMEOUT, |f| take(&f)) {
+                        notes.push(e.to_string());
+                        break;
+                    }
+                }
+                capture.settle();
+                while notes.is_empty() && capture.poll(Duration::ZERO, |f| take(&f)).is_ok_and(|n| n > 0) {}
+                Ok((capture.drops(), notes))
+            }
+        }
+    }
+}
+
+impl RtpSource {
+    fn name(&self) -> String {
+        match self {
+            RtpSource::Files(files) => {
+                files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(", ")
+            }
+            RtpSource::Followed(path) => path.display().to_string(),
+            RtpSource::Interface(name, _) => name.clone(),
+        }
+    }
+}
+
+/// Analyses of all streams.
+struct StreamAnalyses<'a> {
+    options: &'a Options,
+    one_codec: bool,
+    running: HashMap<u64, Analyzer>,
+}
+
+impl<'a> StreamAnalyses<'a> {
+    fn new(options: &'a Options, one_codec: bool) -> StreamAnalyses<'a> {
+        StreamAnalyses { options, one_codec, running: HashMap::new() }
+    }
+
+    fn options_of(&self, stream: &RtpStream) -> Options {
+        let own = modelled_codec(&stream.codec()).filter(|_| !self.one_codec).and_then(VoiceCodec::named);
+        Options {
+            codec: own.unwrap_or_else(|| self.options.codec.clone()),
+            memory: self.options.memory / MEMORY_SHARE,
+            ..self.options.clone()
+        }
+    }
+
+    /// Ends the analyses of the streams in `result`, in their order.
+    fn finish(mut self, result: &RtpResult) -> Vec<Analysed> {
+        let mut room = MAX_SAMPLES;
+        let mut facts: Vec<(Direction, Option<Span>)> = vec![Default::default(); result.streams.len()];
+        for call in &result.calls {
+            call.streams.iter().for_each(|s| facts[s.stream] = (s.direction, call.round_trip_ns));
+        }
+        let analysed = |(stream, (direction, round_trip)): (&RtpStream, (Direction, Option<Span>))| {
+            let session = stream.session(direction, round_trip);
+            let analyzer = self.running.remove(&stream.number);
+            let analyzer = analyzer.unwrap_or_else(|| Analyzer::new(&session, self.options));
+            let (summary, mut samples) = analyzer.finish_with_samples(&session);
+            match room.checked_sub(samples.seq.len()) {
+                Some(left) => room = left,
+                None => samples = Default::default(),
+            }
+            Analysed { session, summary, samples }
+        };
+        result.streams.iter().zip(facts).map(analysed).collect()
+    }
+}
+
+impl RtpObserver for StreamAnalyses<'_> {
+    fn begun(&mut self, stream: &RtpStream) {
+        let session = stream.begun_session(Direction::Up);
+        self.running.insert(stream.number, Analyzer::new(&session, &self.options_of(stream)));
+    }
+
+    fn records(&mut self, number: u64, records: &[PacketRecord]) {
+        self.running.get_mut(&number).into_iter().for_each(|analyzer| analyzer.push_all(records));
+    }
+
+    fn ended(&mut self, _: &RtpStream) {}
+}
