@@ -13,6 +13,7 @@ use jitlat_net::capture::{Capture, FollowedFiles};
 use jitlat_net::clock;
 use jitlat_passive::rtp::{GivenFormat, RtpAnalyzer, RtpObserver, RtpResult, RtpStream, modelled_codec};
 use jitlat_passive::{Frame, IpPacket};
+use jitlat_verdict::{PROFILES, judge_for};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -26,6 +27,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 /// Time limit for reading the remaining packets at the end.
 const FILE_END_TIMEOUT: Span = Span::seconds(30);
+/// Clock rate of video formats, in Hz (RFC 3551 §5).
+const VIDEO_CLOCK: u32 = 90_000;
 /// Share of the memory for packets that one of many streams may use: up to 50 minutes of voice.
 const MEMORY_SHARE: u64 = 64;
 /// Number of packets of all streams that are retained for figures; later streams have none.
@@ -202,7 +205,15 @@ impl<'a> StreamAnalyses<'a> {
 
     fn options_of(&self, stream: &RtpStream) -> Options {
         let own = modelled_codec(&stream.codec()).filter(|_| !self.one_codec).and_then(VoiceCodec::named);
+        // Video has its own clock rate; without one, the stream may be either.
+        let is_profile = |name: &str| match (name, stream.clock_rate) {
+            ("voice", rate) => rate != Some(VIDEO_CLOCK),
+            ("video", rate) => rate.is_none_or(|rate| rate == VIDEO_CLOCK),
+            _ => false,
+        };
+        let profiles = PROFILES.iter().filter(|p| is_profile(&p.name)).cloned().collect::<Vec<_>>();
         Options {
+            judge: self.options.judge.as_ref().map(|_| judge_for(profiles)),
             codec: own.unwrap_or_else(|| self.options.codec.clone()),
             memory: self.options.memory / MEMORY_SHARE,
             ..self.options.clone()
@@ -241,5 +252,9 @@ impl RtpObserver for StreamAnalyses<'_> {
         self.running.get_mut(&number).into_iter().for_each(|analyzer| analyzer.push_all(records));
     }
 
-    fn ended(&mut self, _: &RtpStream) {}
+    fn ended(&mut self, stream: &RtpStream, kept: bool) {
+        if !kept {
+            self.running.remove(&stream.number);
+        }
+    }
 }

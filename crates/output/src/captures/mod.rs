@@ -3,15 +3,18 @@
 //! * [`DirectionRecorder`] – writes the records of both directions to logs and analyses them, one thread per direction
 //! * [`PassiveReport`], [`SeveralCaptures`] – packets matched between two points: one measurement, or several
 //! * [`ConnectionsReport`], [`OnePointReport`] – TCP connections; round trips from one point
+//! * [`CallsReport`] – RTP streams and calls
 //! * [`PairPrinter`], [`EventPrinter`] – a line on standard output per pair or per event, as soon as it is known
 
 mod analysis;
+mod calls;
 mod lines;
 mod passive;
 mod recorder;
 mod reports;
 mod several;
 
+pub use calls::CallsReport;
 pub use lines::{EventPrinter, PairPrinter};
 pub use passive::{PassiveReport, ShownCaptures};
 pub use recorder::{DirectionRecorder, PointAnalyses};

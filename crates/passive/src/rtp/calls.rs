@@ -50,7 +50,10 @@ pub(super) fn calls(streams: &[RtpStream], signalled: &SignalledCalls) -> Vec<Rt
         };
         let index = *known.entry(key).or_insert_with(|| {
             let signalling = media.and_then(|(call, _)| signalled.call(call).cloned());
-            calls.push((RtpCall { signalling, streams: Vec::new(), ssrc_changes: 0, round_trip_ns: None }, from));
+            calls.push((
+                RtpCall { signalling, streams: Vec::new(), ssrc_changes: 0, round_trip_ns: None },
+                from,
+            ));
             calls.len() - 1
         });
         let Some((call, first)) = calls.get_mut(index) else { continue };
@@ -77,7 +80,9 @@ fn complete(call: RtpCall, streams: &[RtpStream]) -> RtpCall {
         };
         of(direction).filter(replaced).count() as u64
     };
-    let least = |direction: Direction| of(direction).filter_map(|s| s.rtcp.round_trip_ns).map(|r| r.min).min();
-    let round_trip_ns = least(Direction::Up).zip(least(Direction::Down)).map(|(a, b)| Span(a.saturating_add(b)));
+    let least =
+        |direction: Direction| of(direction).filter_map(|s| s.rtcp.round_trip_ns).map(|r| r.min).min();
+    let round_trip_ns =
+        least(Direction::Up).zip(least(Direction::Down)).map(|(a, b)| Span(a.saturating_add(b)));
     RtpCall { ssrc_changes: changes(Direction::Up) + changes(Direction::Down), round_trip_ns, ..call }
 }

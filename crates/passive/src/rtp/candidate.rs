@@ -12,6 +12,8 @@ use std::collections::{HashMap, VecDeque};
 const PACKETS: usize = 8;
 /// Number of packets that decide if the call's signalling names one of the ends.
 const SIGNALLED_PACKETS: usize = 2;
+/// Maximum number of packets that wait for the decision.
+const MAX_EARLY: usize = 32;
 /// Minimum number of steps by exactly one among the steps between these packets.
 const MIN_STEPS_BY_ONE: usize = 5;
 /// Range of a step between two sequence numbers.
@@ -45,17 +47,27 @@ pub(super) struct Candidates {
 
 impl Candidates {
     /// Adds a packet. Returns all packets of its stream if it is recognised as one.
-    pub(super) fn push(&mut self, key: StreamKey, packet: EarlyPacket, signalled: bool) -> Option<Vec<EarlyPacket>> {
+    pub(super) fn push(
+        &mut self,
+        key: StreamKey,
+        packet: EarlyPacket,
+        signalled: bool,
+    ) -> Option<Vec<EarlyPacket>> {
         let wanted = if signalled { SIGNALLED_PACKETS } else { PACKETS };
         if let Some(early) = self.packets.get_mut(&key) {
-            if early.len() >= PACKETS {
+            if early.len() >= MAX_EARLY {
                 early.remove(0);
             }
             early.push(packet);
-            if early.len() < wanted || !is_stream(early) {
+            let latest = early.len().saturating_sub(PACKETS);
+            if early.len() < wanted || !is_stream(&early[latest..]) {
                 return None;
             }
-            return self.packets.remove(&key);
+            let mut early = self.packets.remove(&key)?;
+            // Earlier packets count if they are of the same numbering.
+            let steps = early.windows(2).rposition(|pair| !STEPS.contains(&step(pair)));
+            early.drain(..steps.map_or(0, |k| k + 1));
+            return Some(early);
         }
         while self.order.len() >= MAX_CANDIDATES {
             let Some(oldest) = self.order.pop_front() else { break };
@@ -67,9 +79,17 @@ impl Candidates {
     }
 }
 
+/// Step between the sequence numbers of two arrivals.
+fn step(pair: &[EarlyPacket]) -> i16 {
+    match pair {
+        [a, b] => b.packet.sequence.wrapping_sub(a.packet.sequence) as i16,
+        _ => 0,
+    }
+}
+
 /// True if consecutive arrivals are those of an RTP sender.
 fn is_stream(packets: &[EarlyPacket]) -> bool {
-    let steps = || packets.windows(2).map(|pair| pair[1].packet.sequence.wrapping_sub(pair[0].packet.sequence) as i16);
+    let steps = || packets.windows(2).map(step);
     let by_one = steps().filter(|step| *step == 1).count();
     if by_one < MIN_STEPS_BY_ONE.min(packets.len() - 1) || !steps().all(|step| STEPS.contains(&step)) {
         return false;
@@ -91,14 +111,8 @@ mod tests {
     use crate::testing::MS;
 
     fn packet(at: i64, sequence: u16, timestamp: u32, payload_type: u8) -> EarlyPacket {
-        let packet = RtpPacket {
-            marker: false,
-            payload_type,
-            sequence,
-            timestamp,
-            ssrc: 1,
-            payload_length: 160,
-        };
+        let packet =
+            RtpPacket { marker: false, payload_type, sequence, timestamp, ssrc: 1, payload_length: 160 };
         EarlyPacket { at: WallTime(at * MS), packet, ttl: 64, traffic_class: 0, length: 200 }
     }
 
@@ -111,7 +125,7 @@ mod tests {
         let mut candidates = Candidates::default();
         let found = packets.into_iter().enumerate().find_map(|(k, p)| {
             let early = candidates.push(key(1), p, signalled)?;
-            assert!(early.len() <= PACKETS);
+            assert!(early.len() <= MAX_EARLY && (early.len() == k + 1 || k >= MAX_EARLY));
             Some(k + 1)
         });
         assert!(found.is_none() || candidates.packets.is_empty());

@@ -5,6 +5,7 @@ use super::media_clock::ClockRateSource;
 use super::rtcp::VoipMetrics;
 use super::signalling::SignalledCall;
 use crate::SpreadFigures;
+use crate::numbers::count;
 use core::net::SocketAddr;
 use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
@@ -79,7 +80,9 @@ impl RtpStream {
     /// Returns the codec of most packets; otherwise the number of the payload type.
     pub fn codec(&self) -> String {
         let main = self.main_type().or(self.payload_types.first());
-        main.map_or_else(String::new, |t| t.codec.clone().unwrap_or_else(|| format!("type {}", t.payload_type)))
+        main.map_or_else(String::new, |t| {
+            t.codec.clone().unwrap_or_else(|| format!("type {}", t.payload_type))
+        })
     }
 }
 
@@ -143,6 +146,41 @@ pub struct RtpCall {
     pub round_trip_ns: Option<Span>,
 }
 
+impl RtpCall {
+    /// Names of the two ends, the caller first: as signalled, otherwise by their addresses.
+    pub fn ends(&self, streams: &[RtpStream]) -> [String; 2] {
+        if let Some(SignalledCall { caller, called, .. }) = &self.signalling {
+            return [caller.clone(), called.clone()];
+        }
+        let first = self.streams.first().and_then(|s| Some((streams.get(s.stream)?, s.direction)));
+        let ends = first.map(|(stream, direction)| match direction {
+            Direction::Up => [stream.from, stream.to],
+            Direction::Down => [stream.to, stream.from],
+        });
+        ends.map_or_else(Default::default, |ends| ends.map(|end| end.to_string()))
+    }
+
+    /// Name of the stream at `position` among the streams of the call: its direction, and its number if the direction has
+    /// several.
+    pub fn label(&self, position: usize) -> String {
+        let Some(own) = self.streams.get(position) else { return String::new() };
+        let name = match own.direction {
+            Direction::Up => "up",
+            Direction::Down => "down",
+        };
+        match self.streams[..position].iter().filter(|s| s.direction == own.direction).count() {
+            0 => name.to_owned(),
+            before => format!("{name} {}", before + 1),
+        }
+    }
+
+    /// Times of the first and the last packet; `None` without streams.
+    pub fn span(&self, streams: &[RtpStream]) -> Option<(WallTime, WallTime)> {
+        let of = || self.streams.iter().filter_map(|s| streams.get(s.stream));
+        Some((of().map(|s| s.first).min()?, of().map(|s| s.last).max()?))
+    }
+}
+
 /// A stream of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -170,4 +208,31 @@ pub struct RtpResult {
     pub not_kept: u64,
     /// Signalled calls that were forgotten to limit memory.
     pub calls_forgotten: u64,
+}
+
+impl RtpResult {
+    /// Describes limitations of the figures.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.unread_rtcp > 0 {
+            notes
+                .push(format!("{} encrypted or cut short: not read", count(self.unread_rtcp, "RTCP packet")));
+        }
+        if self.set_aside > 0 {
+            notes.push(format!(
+                "{} ended early, because more were sent at a time than can be followed",
+                count(self.set_aside, "stream")
+            ));
+        }
+        if self.not_kept > 0 {
+            notes.push(format!("{} left out, because there are too many", count(self.not_kept, "stream")));
+        }
+        if self.calls_forgotten > 0 {
+            notes.push(format!(
+                "signalling of {} forgotten, because there are too many",
+                count(self.calls_forgotten, "call")
+            ));
+        }
+        notes
+    }
 }

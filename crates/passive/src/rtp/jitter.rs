@@ -11,8 +11,8 @@ use serde::Serialize;
 pub struct RtpJitter {
     /// J after the last packet.
     pub last_ns: f64,
-    /// Mean of J over regular packets: without those that begin a talk spurt, comfort noise and the packet after it,
-    /// and packets with an earlier timestamp than the one before.
+    /// Mean of J over regular packets: without those that begin a talk spurt, comfort noise and the packet after it. Each
+    /// of these counts with the mean so far, as in tshark.
     pub mean_ns: f64,
     /// Largest J of a regular packet.
     pub max_ns: f64,
@@ -26,7 +26,8 @@ pub(super) struct JitterMeter {
     previous: Option<Arrival>,
     jitter: f64,
     scaled: u64,
-    sum: f64,
+    mean: f64,
+    packets: u64,
     regular: u64,
     max: f64,
     max_delta: Option<Span>,
@@ -57,11 +58,13 @@ impl JitterMeter {
         let difference = (delta.0.saturating_sub(ns(step, rate))).unsigned_abs();
         self.jitter += (difference as f64 - self.jitter) / 16.0;
         let [now, then] = [at, before.at].map(|t| units(t, rate));
-        let difference = u64::from(now.wrapping_sub(then).wrapping_sub(step as u32).cast_signed().unsigned_abs());
+        let difference =
+            u64::from(now.wrapping_sub(then).wrapping_sub(step as u32).cast_signed().unsigned_abs());
         self.scaled = self.scaled + difference - ((self.scaled + 8) >> 4);
-        if !(marker || comfort_noise || before.comfort_noise || step < 0) {
+        self.packets += 1;
+        if !(marker || comfort_noise || before.comfort_noise) {
             self.regular += 1;
-            self.sum += self.jitter;
+            self.mean += (self.jitter - self.mean) / self.packets as f64;
             self.max = self.max.max(self.jitter);
             self.max_delta = self.max_delta.max(Some(delta));
         }
@@ -81,7 +84,7 @@ impl JitterMeter {
     pub(super) fn figures(&self) -> Option<RtpJitter> {
         (self.regular > 0).then(|| RtpJitter {
             last_ns: self.jitter,
-            mean_ns: self.sum / self.regular as f64,
+            mean_ns: self.mean,
             max_ns: self.max,
             last_units: u32::try_from(self.scaled >> 4).unwrap_or(u32::MAX),
         })
@@ -128,7 +131,10 @@ mod tests {
         assert_eq!(push(5500, 4160, false, true).0, 20);
         assert_eq!(push(6000, 4320, false, false).0, 20, "follows comfort noise");
         assert_eq!(push(6040, 4480, false, false).0, 40);
-        assert_eq!(push(7000, 4000, false, false).0, 40, "an earlier timestamp");
+        // J is 20 ms / 16 after the irregular packets, so the mean is that of six packets, four of which count with
+        // the mean so far.
+        let (mean, jitter) = (meter.figures().unwrap().mean_ns, meter.jitter);
+        assert!(mean > 0.0 && mean < jitter, "{mean} {jitter}");
         assert!(of(&[(0, 0)]).figures().is_none());
     }
 
@@ -136,7 +142,8 @@ mod tests {
     fn a_clock_that_is_set_makes_no_jitter() {
         let mut meter = of(&[(0, 0), (20 * MS, 160)]);
         meter.forget_previous();
-        let at = |at, timestamp| TimedPacket { at: WallTime(at), timestamp, marker: false, comfort_noise: false };
+        let at =
+            |at, timestamp| TimedPacket { at: WallTime(at), timestamp, marker: false, comfort_noise: false };
         meter.push(at(40 * MS, 900_000), 8000);
         meter.push(at(60 * MS, 900_160), 8000);
         assert_eq!(meter.figures().unwrap().max_ns, 0.0);

@@ -68,7 +68,13 @@ impl MediaClock {
     /// Handles the next packet in arrival order. Returns its send time, and true if the sender has set its media clock
     /// anew: then the packet is taken to have had the delay of the previous one. `follows` is true if no packet is
     /// missing before it.
-    pub(super) fn push(&mut self, timestamp: u32, arrived: WallTime, marker: bool, follows: bool) -> (WallTime, bool) {
+    pub(super) fn push(
+        &mut self,
+        timestamp: u32,
+        arrived: WallTime,
+        marker: bool,
+        follows: bool,
+    ) -> (WallTime, bool) {
         let step = ticks_between(self.timestamp, timestamp);
         let (sending, arriving) = (Span(ns(step, self.rate)), arrived - self.arrived);
         let apart = Span(sending.0.saturating_sub(arriving.0).saturating_abs());
@@ -173,7 +179,13 @@ mod tests {
     #[test]
     fn silence_is_no_delay_and_a_stall_is_no_silence() {
         // Silence of 5 s, in which the timestamp advances, then a stall of 3 s after which two packets arrive together.
-        let talk = [(0, 0, false), (20, 160, false), (5020, 40_160, true), (8040, 40_320, false), (8041, 40_480, false)];
+        let talk = [
+            (0, 0, false),
+            (20, 160, false),
+            (5020, 40_160, true),
+            (8040, 40_320, false),
+            (8041, 40_480, false),
+        ];
         assert_eq!(clock(&talk), [(20, false), (5020, false), (5040, false), (5060, false)]);
     }
 

@@ -64,8 +64,9 @@ pub trait RtpObserver {
     /// Receives the records of packets of the stream with this number, in arrival order.
     fn records(&mut self, number: u64, records: &[PacketRecord]);
 
-    /// Receives the final figures of a stream. No more records follow.
-    fn ended(&mut self, stream: &RtpStream);
+    /// Receives the final figures of a stream. No more records follow. `kept` is false if the result will not contain the
+    /// stream.
+    fn ended(&mut self, stream: &RtpStream, kept: bool);
 }
 
 /// Analyses the RTP streams of one capture point.
@@ -172,8 +173,9 @@ impl RtpAnalyzer {
             }
         }
         let figures = stream.figures();
-        observer.ended(&figures);
-        match self.ended.len() < MAX_KEPT {
+        let kept = self.ended.len() < MAX_KEPT;
+        observer.ended(&figures, kept);
+        match kept {
             true => self.ended.push(figures),
             false => self.not_kept += 1,
         }
@@ -191,9 +193,13 @@ impl RtpAnalyzer {
             }
         };
         let whole = rtcp::read(data, length, |item| match item {
-            RtcpItem::Time { ssrc, ntp, is_sender } => each(ssrc, true, &mut |s| s.note_time(at, ntp, is_sender)),
+            RtcpItem::Time { ssrc, ntp, is_sender } => {
+                each(ssrc, true, &mut |s| s.note_time(at, ntp, is_sender))
+            }
             RtcpItem::Report(r) => each(r.ssrc, false, &mut |s| s.note_report(at, &r)),
-            RtcpItem::Answer { ssrc, last, delay } => each(ssrc, false, &mut |s| s.note_answer(at, last, delay)),
+            RtcpItem::Answer { ssrc, last, delay } => {
+                each(ssrc, false, &mut |s| s.note_answer(at, last, delay))
+            }
             RtcpItem::Voip(ssrc, metrics) => each(ssrc, false, &mut |s| s.note_voip(metrics)),
             RtcpItem::Bye(ssrc) => each(ssrc, true, &mut StreamState::note_end),
         });

@@ -97,7 +97,9 @@ impl FromStr for PayloadFormat {
         let rate = parts.next().and_then(|rate| rate.trim().parse::<u32>().ok());
         let rate = rate.filter(|rate| (1..=MAX_CLOCK_RATE).contains(rate));
         match rate {
-            Some(clock_rate) if !codec.is_empty() && codec.len() <= MAX_NAME && codec.chars().all(is_name) => {
+            Some(clock_rate)
+                if !codec.is_empty() && codec.len() <= MAX_NAME && codec.chars().all(is_name) =>
+            {
                 Ok(PayloadFormat { codec: codec.to_owned(), clock_rate })
             }
             _ => Err(format!("'{text}' is not a codec and its clock rate: write opus/48000")),
@@ -118,10 +120,12 @@ impl FromStr for GivenFormat {
     type Err = String;
 
     fn from_str(text: &str) -> Result<GivenFormat, String> {
-        let (number, format) =
-            text.split_once('=').ok_or_else(|| format!("'{text}': write TYPE=CODEC/RATE, as 111=opus/48000"))?;
+        let (number, format) = text
+            .split_once('=')
+            .ok_or_else(|| format!("'{text}': write TYPE=CODEC/RATE, as 111=opus/48000"))?;
         let payload_type = number.trim().parse().ok().filter(|n| *n < 128);
-        let payload_type = payload_type.ok_or_else(|| format!("'{number}' is not a payload type: give 0 to 127"))?;
+        let payload_type =
+            payload_type.ok_or_else(|| format!("'{number}' is not a payload type: give 0 to 127"))?;
         Ok(GivenFormat { payload_type, format: format.parse()? })
     }
 }
@@ -133,12 +137,17 @@ mod tests {
     #[test]
     fn formats_are_assigned_or_written_as_in_sdp() {
         let of = |n| PayloadFormat::assigned(n).map(|f| f.to_string());
-        assert_eq!([0, 8, 9, 18].map(of).map(Option::unwrap), ["PCMU/8000", "PCMA/8000", "G722/8000", "G729/8000"]);
+        assert_eq!(
+            [0, 8, 9, 18].map(of).map(Option::unwrap),
+            ["PCMU/8000", "PCMA/8000", "G722/8000", "G729/8000"]
+        );
         assert_eq!((of(34).unwrap(), of(96), of(2)), ("H263/90000".to_owned(), None, None));
         let given: GivenFormat = "111=opus/48000/2".parse().unwrap();
         assert_eq!((given.payload_type, given.format.to_string()), (111, "opus/48000".to_owned()));
         assert!("101=telephone-event/8000".parse::<GivenFormat>().unwrap().format.is_telephone_event());
-        for wrong in ["", "111", "128=a/8000", "-1=a/8000", "96=/8000", "96=a", "96=a/0", "96=a/2000000", "96=a b/1"] {
+        for wrong in
+            ["", "111", "128=a/8000", "-1=a/8000", "96=/8000", "96=a", "96=a/0", "96=a/2000000", "96=a b/1"]
+        {
             assert!(wrong.parse::<GivenFormat>().is_err(), "{wrong}");
         }
     }

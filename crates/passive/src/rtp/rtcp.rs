@@ -194,7 +194,9 @@ fn blocks(mut data: &[u8], ssrc: u32, each: &mut impl FnMut(RtcpItem)) {
             }
             block::DELAY_SINCE_RECEIVER_TIME => {
                 for answer in block[4..].chunks_exact(12) {
-                    if let (Some(ssrc), Some(last), Some(delay)) = (word(answer, 0), word(answer, 4), word(answer, 8)) {
+                    if let (Some(ssrc), Some(last), Some(delay)) =
+                        (word(answer, 0), word(answer, 4), word(answer, 8))
+                    {
                         each(RtcpItem::Answer { ssrc, last, delay });
                     }
                 }
@@ -250,8 +252,19 @@ mod tests {
     /// A sender report of source 1 with one block about source 2.
     fn sender_report() -> Vec<u8> {
         words(&[
-            0x81c8_000c, 1, 0xaaaa_1234, 0x5678_bbbb, 9, 10, 11, // times and counts of the sender
-            2, 0x40ff_fffe, 99, 80, 0x1234_5678, 0x0001_0000,
+            0x81c8_000c,
+            1,
+            0xaaaa_1234,
+            0x5678_bbbb,
+            9,
+            10,
+            11, // times and counts of the sender
+            2,
+            0x40ff_fffe,
+            99,
+            80,
+            0x1234_5678,
+            0x0001_0000,
         ])
     }
 
@@ -265,8 +278,14 @@ mod tests {
     fn a_compound_packet_is_read() {
         let mut data = sender_report();
         data.extend(words(&[0x81cb_0001, 1]));
-        let report =
-            ReportBlock { ssrc: 2, fraction_lost: 64, lost: -2, jitter: 80, last: 0x1234_5678, delay: 65_536 };
+        let report = ReportBlock {
+            ssrc: 2,
+            fraction_lost: 64,
+            lost: -2,
+            jitter: 80,
+            last: 0x1234_5678,
+            delay: 65_536,
+        };
         let expected = [
             RtcpItem::Time { ssrc: 1, ntp: 0x1234_5678, is_sender: true },
             RtcpItem::Report(report),

@@ -133,7 +133,9 @@ impl SignalledCalls {
     }
 
     fn forget_oldest(&mut self) {
-        let Some(oldest) = self.calls.iter().min_by_key(|(n, c)| (c.last, **n)).map(|(n, _)| *n) else { return };
+        let Some(oldest) = self.calls.iter().min_by_key(|(n, c)| (c.last, **n)).map(|(n, _)| *n) else {
+            return;
+        };
         if let Some(old) = self.calls.remove(&oldest) {
             old.ends.iter().for_each(|end| {
                 if self.ends.get(end).is_some_and(|e| e.call == oldest) {
@@ -187,7 +189,8 @@ impl<'a> SipMessage<'a> {
             // The beginning is text even if the end is cut within a character, or the body is binary.
             Err(e) => core::str::from_utf8(&data[..e.valid_up_to()]).ok()?,
         };
-        let (head, body) = text.split_once("\r\n\r\n").or_else(|| text.split_once("\n\n")).unwrap_or((text, ""));
+        let (head, body) =
+            text.split_once("\r\n\r\n").or_else(|| text.split_once("\n\n")).unwrap_or((text, ""));
         let mut lines = head.lines();
         let first = lines.next()?;
         let mut words = first.split(' ');
@@ -200,7 +203,8 @@ impl<'a> SipMessage<'a> {
         for line in lines {
             let Some((name, value)) = line.split_once(':') else { continue };
             let (name, value) = (name.trim(), value.trim());
-            let is = |long: &str, short: &str| name.eq_ignore_ascii_case(long) || name.eq_ignore_ascii_case(short);
+            let is =
+                |long: &str, short: &str| name.eq_ignore_ascii_case(long) || name.eq_ignore_ascii_case(short);
             if is("Call-ID", "i") {
                 call_id = value;
             } else if is("From", "f") {
@@ -220,7 +224,8 @@ impl<'a> SipMessage<'a> {
 /// Returns the address in a From or To: `"Alice" <sip:alice@example.com:5060>;tag=1` becomes `alice@example.com`.
 fn address_of_record(value: &str) -> String {
     let inner = value.split_once('<').map_or(value, |(_, rest)| rest.split('>').next().unwrap_or(rest));
-    let inner = ["sips:", "sip:", "tel:"].iter().find_map(|scheme| inner.strip_prefix(scheme)).unwrap_or(inner);
+    let inner =
+        ["sips:", "sip:", "tel:"].iter().find_map(|scheme| inner.strip_prefix(scheme)).unwrap_or(inner);
     printable(inner.split([';', '?']).next().unwrap_or(inner))
 }
 
@@ -254,7 +259,8 @@ fn descriptions(sdp: &str) -> Vec<(SocketAddr, Vec<(u8, PayloadFormat)>)> {
             "m" => break,
             "a" => {
                 let Some((_, _, formats)) = media.last_mut() else { continue };
-                let Some((number, format)) = value.strip_prefix("rtpmap:").and_then(|m| m.split_once(' ')) else {
+                let Some((number, format)) = value.strip_prefix("rtpmap:").and_then(|m| m.split_once(' '))
+                else {
                     continue;
                 };
                 if let (Ok(number), Ok(format)) = (number.parse::<u8>(), format.trim().parse())
@@ -310,8 +316,14 @@ mod tests {
         assert_eq!(format(111).as_deref(), Some("opus/48000"));
         assert_eq!((format(0).as_deref(), format(8)), (Some("PCMU/8000"), None));
         let call = calls.call(near.call).unwrap();
-        assert_eq!((&*call.call_id, &*call.caller, &*call.called), ("id1", "a@example.com", "b@example.com:5060"));
-        assert_eq!((call.began, call.answered, call.ended), (WallTime(1), Some(WallTime(3)), Some(WallTime(9))));
+        assert_eq!(
+            (&*call.call_id, &*call.caller, &*call.called),
+            ("id1", "a@example.com", "b@example.com:5060")
+        );
+        assert_eq!(
+            (call.began, call.answered, call.ended),
+            (WallTime(1), Some(WallTime(3)), Some(WallTime(9)))
+        );
         assert!(calls.end(end("192.0.2.1:0")).is_none(), "refused media");
     }
 

@@ -121,7 +121,8 @@ impl StreamState {
     pub(super) fn new(number: u64, key: StreamKey, early: &[EarlyPacket]) -> Option<StreamState> {
         let first = early.first()?;
         // Among the first packets, a later arrival may have an earlier number.
-        let before = early.iter().map(|p| p.packet.sequence.wrapping_sub(first.packet.sequence) as i16).min()?;
+        let before =
+            early.iter().map(|p| p.packet.sequence.wrapping_sub(first.packet.sequence) as i16).min()?;
         let lowest = first.packet.sequence.wrapping_add_signed(before);
         Some(StreamState {
             number,
@@ -225,7 +226,8 @@ impl StreamState {
     }
 
     fn rate_of(&self, payload_type: u8) -> Option<(u32, ClockRateSource)> {
-        let format = self.types.iter().find(|t| t.payload_type == payload_type).and_then(|t| t.format.as_ref());
+        let format =
+            self.types.iter().find(|t| t.payload_type == payload_type).and_then(|t| t.format.as_ref());
         let known = format.map(|(format, source)| (format.clock_rate, *source));
         known.or(self.estimated.map(|rate| (rate, ClockRateSource::Estimated)))
     }

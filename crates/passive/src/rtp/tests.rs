@@ -74,7 +74,7 @@ impl RtpObserver for Emitted {
         self.records.entry(number).or_default().extend(records);
     }
 
-    fn ended(&mut self, stream: &RtpStream) {
+    fn ended(&mut self, stream: &RtpStream, _: bool) {
         self.ended.push(stream.number);
     }
 }
@@ -118,7 +118,10 @@ fn the_common_analysis_finds_what_was_done_to_a_stream() {
     let [s] = &result.streams[..] else { panic!("{result:?}") };
     assert_eq!((s.packets, s.expected, s.lost, s.duplicates, s.reordered), (989, 1000, 12, 1, 1));
     assert_eq!((s.clock_rate, s.clock_rate_source), (Some(8000), Some(ClockRateSource::Assigned)));
-    assert_eq!((s.packet_time_ns, &*s.codec(), s.silences, s.clock_sets), (Some(Span::millis(20)), "PCMU", 0, 0));
+    assert_eq!(
+        (s.packet_time_ns, &*s.codec(), s.silences, s.clock_sets),
+        (Some(Span::millis(20)), "PCMU", 0, 0)
+    );
     let session = s.session(Direction::Up, None);
     let summary = analyze(&session, emitted.records[&0].iter().copied(), &Options::default());
     let c = &summary.counts;
@@ -156,10 +159,11 @@ fn an_unknown_clock_rate_is_estimated_and_said_to_be() {
 fn silence_and_telephone_events_are_neither_loss_nor_jitter() {
     let mut seen = Seen::default();
     let (mut number, mut timestamp, mut at) = (0i64, 0u32, 0i64);
-    let mut send = |seen: &mut Seen, at: i64, payload_type: u8, marker: bool, timestamp: u32, payload: usize| {
-        seen.rtp(at, Sent { payload_type, marker, timestamp, payload, ..voice(number) });
-        number += 1;
-    };
+    let mut send =
+        |seen: &mut Seen, at: i64, payload_type: u8, marker: bool, timestamp: u32, payload: usize| {
+            seen.rtp(at, Sent { payload_type, marker, timestamp, payload, ..voice(number) });
+            number += 1;
+        };
     for _ in 0..4 {
         for k in 0..50 {
             send(&mut seen, at, 0, k == 0, timestamp, 160);
@@ -184,7 +188,10 @@ fn silence_and_telephone_events_are_neither_loss_nor_jitter() {
     assert_eq!((s.lost, s.events, s.clock_sets, s.silences), (0, 1, 0, 3), "{s:?}");
     assert_eq!(s.silence_ns, Span::millis(3 * 2980));
     assert_eq!(s.jitter.unwrap().max_ns, 0.0);
-    assert_eq!(s.payload_types.iter().map(|t| (t.payload_type, t.is_event)).collect::<Vec<_>>(), [(0, false), (13, false), (101, true)]);
+    assert_eq!(
+        s.payload_types.iter().map(|t| (t.payload_type, t.is_event)).collect::<Vec<_>>(),
+        [(0, false), (13, false), (101, true)]
+    );
     let delays: Vec<_> = emitted.records[&0].iter().map(PacketRecord::delay).collect();
     assert_eq!(delays.iter().filter(|d| d.is_none()).count(), 5);
     assert!(delays.iter().flatten().all(|d| *d == Span::ZERO));
@@ -229,7 +236,12 @@ fn rtcp_gives_round_trips_on_both_sides_of_the_point() {
             seen.bytes(at + 5 * MS, a, b, &words(&[0x81c9_0007, 7, 9, 0, 0, 0, 0x1111_2223, 0]));
             seen.bytes(at + 5 * MS, a, b, &words(&[0x81c9_0007, 7, 10, 0, 0, 0, 0x1111_2222, 0]));
             // Encrypted reports cannot be read.
-            seen.bytes(at + 5 * MS, a, b, &[&words(&[0x81c9_0007, 7, 9, 0, 0, 0, 0, 0])[..], &[9; 14]].concat());
+            seen.bytes(
+                at + 5 * MS,
+                a,
+                b,
+                &[&words(&[0x81c9_0007, 7, 9, 0, 0, 0, 0, 0])[..], &[9; 14]].concat(),
+            );
         }
     }
     seen.bytes(2000 * MS, a, b, &words(&[0x81cb_0001, 7]));
@@ -283,7 +295,10 @@ fn signalling_names_the_call_and_the_formats() {
     let shown: Vec<_> = call.streams.iter().map(|s| (result.streams[s.stream].ssrc, s.direction)).collect();
     assert_eq!(shown, [(9, Direction::Down), (7, Direction::Up), (11, Direction::Up)]);
     let s = &result.streams[1];
-    assert_eq!((&*s.codec(), s.clock_rate, s.clock_rate_source), ("opus", Some(48_000), Some(ClockRateSource::Signalled)));
+    assert_eq!(
+        (&*s.codec(), s.clock_rate, s.clock_rate_source),
+        ("opus", Some(48_000), Some(ClockRateSource::Signalled))
+    );
     assert_eq!(result.streams[2].payload_types[0].is_event, true);
     // All 20 packets count: two were enough to recognise the stream.
     assert_eq!(s.packets, 20);

@@ -1,0 +1,139 @@
+//! `jitlat rtp`: analyses RTP streams and calls in captures, or at an interface.
+
+use crate::exit::{ExitStatus, thresholds};
+use crate::interrupt;
+use crate::options::analysis::codec;
+use crate::options::outputs::Outputs;
+use crate::options::report::{LengthArgs, figures_help};
+use anyhow::{Result, bail};
+use clap::Args;
+use jitlat_core::analysis::Options;
+use jitlat_core::metrics::dejitter::VoiceCodec;
+use jitlat_core::prefix::Prefix;
+use jitlat_core::quantity;
+use jitlat_core::scalars::ScalarCondition;
+use jitlat_core::time::Span;
+use jitlat_instruments::passive::{RtpCaptures, RtpSource};
+use jitlat_net::capture::interface::InterfaceSettings;
+use jitlat_net::capture::{STDIN, in_folders};
+use jitlat_output::captures::CallsReport;
+use jitlat_output::{ReportParts, screen};
+use jitlat_passive::rtp::GivenFormat;
+use std::path::PathBuf;
+
+/// Analyse captured calls (RTP): losses, jitter, voice quality, RTCP
+///
+/// Streams are recognised by their packets, and by SIP if the capture contains it. For each direction of a call: losses
+/// and their bursts, reordering, jitter, play-out buffer, mean opinion score, and the phones' own reports (RTCP). Times
+/// are those of the capture point: the path's delay is known only if RTCP gives its round trip.
+#[derive(Clone, Debug, Args)]
+pub struct RtpArgs {
+    /// Captures (pcap or pcapng), or a folder of them; - is standard input
+    ///
+    /// They may be compressed, and are read one after the other.
+    #[arg(value_name = "CAPTURE", required_unless_present = "interface")]
+    pub captures: Vec<PathBuf>,
+    /// Capture on this interface, until Ctrl-C
+    #[arg(short = 'i', long, value_name = "IFACE", conflicts_with_all = ["captures", "follow"])]
+    pub interface: Option<String>,
+    /// Also capture packets for other hosts, with -i
+    ///
+    /// Needed on a mirror port or a bridge.
+    #[arg(long, requires = "interface")]
+    pub promiscuous: bool,
+    /// Analyse only streams of this address or prefix
+    #[arg(long, value_name = "ADDR", value_parser = prefix)]
+    pub host: Option<Prefix>,
+    /// Analyse only streams of this port
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Show only call N, as numbered in the list of all calls
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub call: Option<u32>,
+    /// Codec of a dynamic payload type, as 111=opus/48000; may be repeated
+    ///
+    /// As the session description would give it. Without it, the clock rate is estimated.
+    #[arg(long, value_name = "TYPE=CODEC/RATE")]
+    pub payload_type: Vec<GivenFormat>,
+    /// Codec of the voice quality figures of all streams
+    ///
+    /// Default: the stream's own codec if its figures are published, otherwise G.711+PLC. Names and figures as for
+    /// other tests: G.711, G.711+PLC, G.729A+VAD, G.723.1-6.3+VAD, GSM-EFR, or NAME:IE:BPL:DELAY.
+    #[arg(long, value_name = "CODEC", value_parser = codec)]
+    pub codec: Option<VoiceCodec>,
+    /// Read a folder or file while it is written, until Ctrl-C
+    ///
+    /// For example, the files that tcpdump -C or -G creates.
+    #[arg(long)]
+    pub follow: bool,
+    /// Stop after this time, with -i or --follow (30s, 10m)
+    ///
+    /// A bare number is seconds.
+    #[arg(long, value_name = "T", value_parser = quantity::duration)]
+    pub duration: Option<Span>,
+    /// Exit with status 1 on a figure or grade: loss>1%, mos<3.8, path>=poor
+    #[arg(long, value_name = "CONDITION", long_help = figures_help(), help_heading = "Output")]
+    pub fail_if: Vec<ScalarCondition>,
+    #[command(flatten)]
+    pub outputs: Outputs<{ ReportParts::ALL.0 }>,
+    #[command(flatten)]
+    pub length: LengthArgs,
+}
+
+fn prefix(text: &str) -> Result<Prefix, String> {
+    text.parse().map_err(|()| format!("'{text}' is not an IP address or prefix"))
+}
+
+impl RtpArgs {
+    /// Returns the source of the packets.
+    fn source(&self) -> Result<RtpSource> {
+        if let Some(interface) = &self.interface {
+            let settings =
+                InterfaceSettings { promiscuous: self.promiscuous, ..InterfaceSettings::default() };
+            return Ok(RtpSource::Interface(interface.clone(), settings));
+        }
+        match &self.captures[..] {
+            [one] if self.follow && one.as_os_str() != STDIN => Ok(RtpSource::Followed(one.clone())),
+            _ if self.follow => bail!("--follow reads a single folder or file: leave out other captures"),
+            _ if self.duration.is_some() => bail!("--duration needs -i or --follow"),
+            captures => Ok(RtpSource::Files(in_folders(captures)?)),
+        }
+    }
+
+    /// Returns the options of the analysis.
+    fn options(&self) -> Options {
+        let defaults = jitlat_verdict::options();
+        let codec = self.codec.clone().unwrap_or_else(|| defaults.codec.clone());
+        let mut options = Options { codec, ..defaults };
+        self.outputs.ask(&mut options);
+        options
+    }
+}
+
+/// Runs `jitlat rtp`.
+pub fn run(args: &RtpArgs) -> Result<ExitStatus> {
+    args.outputs.check(0, &[])?;
+    let captures = RtpCaptures {
+        host: args.host,
+        port: args.port,
+        formats: args.payload_type.clone(),
+        duration: args.duration,
+        one_codec: args.codec.is_some(),
+    };
+    let outcome = captures.analyse(&args.source()?, &args.options(), &interrupt::stop()?)?;
+    let calls = outcome.result.calls.len();
+    let only = args.call.map(|n| n as usize - 1);
+    if only.is_some_and(|k| k >= calls) {
+        bail!("--call {}: the capture has {calls} calls", args.call.unwrap_or_default());
+    }
+    let report = CallsReport::new(outcome, only);
+    let printed = args.outputs.write(&report, || match (args.length.quiet, args.length.verbose) {
+        (true, _) => report.line(),
+        (_, true) => report.full_text(),
+        _ => screen::finished(report.screen(), &args.outputs),
+    });
+    if !printed {
+        return Ok(ExitStatus::NotMeasured);
+    }
+    Ok(thresholds(report.judged(), &args.fail_if))
+}
