@@ -1,11 +1,12 @@
 //! `jitlat rtp`: analyses RTP streams and calls in captures, or at an interface.
 
-use crate::exit::{ExitStatus, thresholds};
+use crate::archive;
+use crate::exit::{ExitStatus, log_failures, thresholds};
 use crate::interrupt;
 use crate::options::analysis::codec;
 use crate::options::outputs::Outputs;
 use crate::options::report::{LengthArgs, figures_help};
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use jitlat_core::analysis::Options;
 use jitlat_core::metrics::dejitter::VoiceCodec;
@@ -13,12 +14,13 @@ use jitlat_core::prefix::Prefix;
 use jitlat_core::quantity;
 use jitlat_core::scalars::ScalarCondition;
 use jitlat_core::time::Span;
+use jitlat_instruments::Unobserved;
 use jitlat_instruments::passive::{RtpCaptures, RtpSource};
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::capture::{STDIN, in_folders};
-use jitlat_output::captures::CallsReport;
+use jitlat_output::captures::{CallsReport, StreamLogs};
 use jitlat_output::{ReportParts, screen};
-use jitlat_passive::rtp::GivenFormat;
+use jitlat_passive::rtp::{GivenFormat, RtpObserver};
 use std::path::PathBuf;
 
 /// Analyse captured calls (RTP): losses, jitter, voice quality, RTCP
@@ -30,7 +32,8 @@ use std::path::PathBuf;
 pub struct RtpArgs {
     /// Captures (pcap or pcapng), or a folder of them; - is standard input
     ///
-    /// They may be compressed, and are read one after the other.
+    /// They may be compressed. Two captures of the same calls are two points, between which one-way delays are measured;
+    /// other captures are read one after the other.
     #[arg(value_name = "CAPTURE", required_unless_present = "interface")]
     pub captures: Vec<PathBuf>,
     /// Capture on this interface, until Ctrl-C
@@ -61,6 +64,9 @@ pub struct RtpArgs {
     /// other tests: G.711, G.711+PLC, G.729A+VAD, G.723.1-6.3+VAD, GSM-EFR, or NAME:IE:BPL:DELAY.
     #[arg(long, value_name = "CODEC", value_parser = codec)]
     pub codec: Option<VoiceCodec>,
+    /// Read two captures one after the other, even if they contain the same calls
+    #[arg(long)]
+    pub one_point: bool,
     /// Read a folder or file while it is written, until Ctrl-C
     ///
     /// For example, the files that tcpdump -C or -G creates.
@@ -71,6 +77,14 @@ pub struct RtpArgs {
     /// A bare number is seconds.
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub duration: Option<Span>,
+    /// Write the packets of the streams as logs LOG.1, LOG.2 and so on
+    ///
+    /// One per stream, in the order in which they were recognised, for analyze and compare.
+    #[arg(long, value_name = "LOG")]
+    pub log: Option<PathBuf>,
+    /// Add these logs to the archive in DIR, which is created if missing
+    #[arg(long, value_name = "DIR", requires = "log")]
+    pub archive: Option<PathBuf>,
     /// Exit with status 1 on a figure or grade: loss>1%, mos<3.8, path>=poor
     #[arg(long, value_name = "CONDITION", long_help = figures_help(), help_heading = "Output")]
     pub fail_if: Vec<ScalarCondition>,
@@ -118,9 +132,20 @@ pub fn run(args: &RtpArgs) -> Result<ExitStatus> {
         port: args.port,
         formats: args.payload_type.clone(),
         duration: args.duration,
+        one_point: args.one_point || args.log.is_some() || args.captures.iter().any(|p| p.is_dir()),
         one_codec: args.codec.is_some(),
     };
-    let outcome = captures.analyse(&args.source()?, &args.options(), &interrupt::stop()?)?;
+    let mut logs = args.log.as_deref().map(StreamLogs::new);
+    let observer: &mut dyn RtpObserver = match &mut logs {
+        Some(logs) => logs,
+        None => &mut Unobserved,
+    };
+    let outcome = captures.analyse(&args.source()?, &args.options(), &interrupt::stop()?, observer)?;
+    let (paths, unwritten) = logs.map(|logs| logs.finish(&outcome)).unwrap_or_default();
+    let mut failures: Vec<anyhow::Error> = unwritten.into_iter().map(anyhow::Error::from).collect();
+    if !archive::add_logs(args.archive.as_deref(), paths.iter().map(PathBuf::as_path)) {
+        failures.push(anyhow!("not all logs were archived"));
+    }
     let calls = outcome.result.calls.len();
     let only = args.call.map(|n| n as usize - 1);
     if only.is_some_and(|k| k >= calls) {
@@ -132,7 +157,7 @@ pub fn run(args: &RtpArgs) -> Result<ExitStatus> {
         (_, true) => report.full_text(),
         _ => screen::finished(report.screen(), &args.outputs),
     });
-    if !printed {
+    if !log_failures(&failures) || !printed {
         return Ok(ExitStatus::NotMeasured);
     }
     Ok(thresholds(report.judged(), &args.fail_if))

@@ -5,13 +5,16 @@ use crate::analysis::Analysed;
 use crate::stop::Stop;
 use jitlat_core::analysis::{Analyzer, Options};
 use jitlat_core::metrics::dejitter::VoiceCodec;
+use jitlat_core::observer::Unobserved;
 use jitlat_core::prefix::Prefix;
 use jitlat_core::time::SteadyTime;
 use jitlat_core::{Direction, PacketRecord, Span};
 use jitlat_net::capture::interface::{InterfaceCapture, InterfaceSettings};
-use jitlat_net::capture::{Capture, FollowedFiles};
+use jitlat_net::capture::{Capture, FollowedFiles, STDIN};
 use jitlat_net::clock;
-use jitlat_passive::rtp::{GivenFormat, RtpAnalyzer, RtpObserver, RtpResult, RtpStream, modelled_codec};
+use jitlat_passive::rtp::{
+    BetweenPoints, GivenFormat, RtpAnalyzer, RtpObserver, RtpResult, RtpStream, between, modelled_codec,
+};
 use jitlat_passive::{Frame, IpPacket};
 use jitlat_verdict::{PROFILES, judge_for};
 use std::collections::HashMap;
@@ -56,6 +59,8 @@ pub struct RtpCaptures {
     pub formats: Vec<GivenFormat>,
     /// Time limit for a live capture or followed files; `None`: no limit.
     pub duration: Option<Span>,
+    /// True to read two captures one after the other even if they contain the same streams.
+    pub one_point: bool,
     /// True if the codec in the options of the analysis applies to all streams. Otherwise a stream's own codec does, if
     /// the model of voice quality has it.
     pub one_codec: bool,
@@ -74,13 +79,17 @@ pub struct RtpOutcome {
     pub skipped: u64,
     /// Number of packets that the capture reported as dropped.
     pub drops: u64,
+    /// Analysis of each stream between two points, in the order of the streams; `None` where the second point did not see
+    /// the stream. Empty for one point.
+    pub between: Vec<Option<Analysed>>,
     /// Messages about errors in the files.
     pub notes: Vec<String>,
 }
 
 impl RtpCaptures {
     /// Analyses the packets of `source` until its end, until `stop` is requested or the time limit is reached. The
-    /// streams are analysed with `options`.
+    /// streams are analysed with `options`. Two captures of the same streams are two points; the result is then that of
+    /// the first one, and of the packets between them. `observer` receives the packets of one point.
     ///
     /// # Errors
     /// [`PassiveError`] if the source cannot be read, or contains no RTP stream.
@@ -89,9 +98,44 @@ impl RtpCaptures {
         source: &RtpSource,
         options: &Options,
         stop: &Stop,
+        observer: &mut dyn RtpObserver,
     ) -> Result<RtpOutcome, PassiveError> {
+        if let RtpSource::Files(files) = source
+            && let [first, second] = &files[..]
+            && !self.one_point
+            && ![first, second].iter().any(|path| path.as_os_str() == STDIN)
+        {
+            let [first, second] = [first, second].map(|path| RtpSource::Files(vec![path.clone()]));
+            let (other, _) = self.read_point(&second, options, stop, true, &mut Unobserved)?;
+            let (mut own, _) = self.read_point(&first, options, stop, true, &mut Unobserved)?;
+            if let Some(found) = between(&own.result, &other.result) {
+                own.add_between(&found, options, self.one_codec);
+                return Ok(own);
+            }
+        }
+        let (outcome, filtered) = self.read_point(source, options, stop, false, observer)?;
+        if outcome.result.streams.is_empty() {
+            let RtpOutcome { packets, skipped, result, .. } = outcome;
+            let (name, udp) = (source.name(), result.udp_packets);
+            return Err(PassiveError::NoRtp { name, packets, skipped, udp, filtered });
+        }
+        Ok(outcome)
+    }
+
+    /// Analyses one point. Also returns true if a filter selects some packets.
+    fn read_point(
+        &self,
+        source: &RtpSource,
+        options: &Options,
+        stop: &Stop,
+        keeps_packets: bool,
+        observer: &mut dyn RtpObserver,
+    ) -> Result<(RtpOutcome, bool), PassiveError> {
         let mut analyzer = RtpAnalyzer::new(self.formats.clone());
-        let mut analyses = StreamAnalyses::new(options, self.one_codec);
+        if keeps_packets {
+            analyzer = analyzer.keeping_packets();
+        }
+        let mut analyses = StreamAnalyses::new(options, self.one_codec, observer);
         let mut outcome = RtpOutcome::default();
         let (mut packets, mut skipped) = (0, 0);
         let take = |f: &Frame<'_>| match f.packet() {
@@ -106,17 +150,8 @@ impl RtpCaptures {
         (outcome.drops, outcome.notes) = self.read(source, stop, take)?;
         (outcome.packets, outcome.skipped) = (packets, skipped);
         outcome.result = analyzer.finish(&mut analyses);
-        if outcome.result.streams.is_empty() {
-            return Err(PassiveError::NoRtp {
-                name: source.name(),
-                packets,
-                skipped,
-                udp: outcome.result.udp_packets,
-                filtered: self.host.is_some() || self.port.is_some(),
-            });
-        }
         outcome.streams = analyses.finish(&outcome.result);
-        Ok(outcome)
+        Ok((outcome, self.host.is_some() || self.port.is_some()))
     }
 
     fn wants(&self, p: &IpPacket<'_>) -> bool {
@@ -179,6 +214,27 @@ impl RtpCaptures {
     }
 }
 
+impl RtpOutcome {
+    /// Analyses the streams between two points.
+    fn add_between(&mut self, found: &BetweenPoints, options: &Options, one_codec: bool) {
+        self.between = vec![None; self.result.streams.len()];
+        for stream in &found.streams {
+            let known = self.result.streams.get(stream.streams[0]);
+            let Some((place, known)) = self.between.get_mut(stream.streams[0]).zip(known) else { continue };
+            let mut analyzer = Analyzer::new(&stream.session, &options_of(options, one_codec, known));
+            analyzer.push_all(&stream.records);
+            let (summary, samples) = analyzer.finish_with_samples(&stream.session);
+            *place = Some(Analysed { session: stream.session.clone(), summary, samples });
+        }
+        if found.streams.iter().any(|s| s.near_assumed) {
+            self.notes.push(
+                "the packets have the same TTL at both points, so the first capture is taken to be nearer to the caller"
+                    .to_owned(),
+            );
+        }
+    }
+}
+
 impl RtpSource {
     fn name(&self) -> String {
         match self {
@@ -196,28 +252,12 @@ struct StreamAnalyses<'a> {
     options: &'a Options,
     one_codec: bool,
     running: HashMap<u64, Analyzer>,
+    observer: &'a mut dyn RtpObserver,
 }
 
 impl<'a> StreamAnalyses<'a> {
-    fn new(options: &'a Options, one_codec: bool) -> StreamAnalyses<'a> {
-        StreamAnalyses { options, one_codec, running: HashMap::new() }
-    }
-
-    fn options_of(&self, stream: &RtpStream) -> Options {
-        let own = modelled_codec(&stream.codec()).filter(|_| !self.one_codec).and_then(VoiceCodec::named);
-        // Video has its own clock rate; without one, the stream may be either.
-        let is_profile = |name: &str| match (name, stream.clock_rate) {
-            ("voice", rate) => rate != Some(VIDEO_CLOCK),
-            ("video", rate) => rate.is_none_or(|rate| rate == VIDEO_CLOCK),
-            _ => false,
-        };
-        let profiles = PROFILES.iter().filter(|p| is_profile(&p.name)).cloned().collect::<Vec<_>>();
-        Options {
-            judge: self.options.judge.as_ref().map(|_| judge_for(profiles)),
-            codec: own.unwrap_or_else(|| self.options.codec.clone()),
-            memory: self.options.memory / MEMORY_SHARE,
-            ..self.options.clone()
-        }
+    fn new(options: &'a Options, one_codec: bool, observer: &'a mut dyn RtpObserver) -> StreamAnalyses<'a> {
+        StreamAnalyses { options, one_codec, running: HashMap::new(), observer }
     }
 
     /// Ends the analyses of the streams in `result`, in their order.
@@ -242,17 +282,48 @@ impl<'a> StreamAnalyses<'a> {
     }
 }
 
+/// Returns the options for one stream: its own codec unless `one_codec`, and the profile of its medium.
+fn options_of(options: &Options, one_codec: bool, stream: &RtpStream) -> Options {
+    let own = modelled_codec(&stream.codec()).filter(|_| !one_codec).and_then(VoiceCodec::named);
+    // Video has its own clock rate; without one, the stream may be either.
+    let is_profile = |name: &str| match (name, stream.clock_rate) {
+        ("voice", rate) => rate != Some(VIDEO_CLOCK),
+        ("video", rate) => rate.is_none_or(|rate| rate == VIDEO_CLOCK),
+        _ => false,
+    };
+    let profiles = PROFILES.iter().filter(|p| is_profile(&p.name)).cloned().collect::<Vec<_>>();
+    Options {
+        judge: options.judge.as_ref().map(|_| judge_for(profiles)),
+        codec: own.unwrap_or_else(|| options.codec.clone()),
+        memory: options.memory / MEMORY_SHARE,
+        ..options.clone()
+    }
+}
+
 impl RtpObserver for StreamAnalyses<'_> {
     fn begun(&mut self, stream: &RtpStream) {
+        self.observer.begun(stream);
         let session = stream.begun_session(Direction::Up);
-        self.running.insert(stream.number, Analyzer::new(&session, &self.options_of(stream)));
+        self.running.insert(
+            stream.number,
+            Analyzer::new(&session, &options_of(self.options, self.one_codec, stream)),
+        );
     }
 
     fn records(&mut self, number: u64, records: &[PacketRecord]) {
-        self.running.get_mut(&number).into_iter().for_each(|analyzer| analyzer.push_all(records));
+        self.observer.records(number, records);
+        let Some(analyzer) = self.running.get_mut(&number) else { return };
+        // Without a clock rate, packets arrive although their send times are unknown.
+        for same in records.chunk_by(|a, b| a.sent().is_some() == b.sent().is_some()) {
+            match same.first().is_some_and(|r| r.sent().is_some()) {
+                true => analyzer.push_all(same),
+                false => same.iter().for_each(|r| analyzer.push_delayless(r)),
+            }
+        }
     }
 
     fn ended(&mut self, stream: &RtpStream, kept: bool) {
+        self.observer.ended(stream, kept);
         if !kept {
             self.running.remove(&stream.number);
         }

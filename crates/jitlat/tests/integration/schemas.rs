@@ -11,7 +11,7 @@ use jitlat_output::phases::PhasesDocument;
 use jitlat_output::rpm::RpmDocument;
 use jitlat_output::sweep::SweepDocument;
 use jitlat_store::json::SummaryDocument;
-use jitlat_store::passive::{CaptureDocument, OnePointDocument, SppDocument, TcpDocument};
+use jitlat_store::passive::{CaptureDocument, OnePointDocument, RtpDocument, SppDocument, TcpDocument};
 use jitlat_verdict::compare;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
@@ -104,6 +104,11 @@ const PUBLISHED: [Published; 17] = [
         name: "one-point",
         about: "What jitlat spp --one-point --json writes. See passive-json.md.",
         schema: schema_of::<OnePointDocument<'_>>,
+    },
+    Published {
+        name: "rtp",
+        about: "What jitlat rtp --json writes. See passive-json.md.",
+        schema: schema_of::<RtpDocument<'_>>,
     },
     Published {
         name: "spp",

@@ -21,6 +21,8 @@ pub struct CallsReport {
     runs: Vec<AnalysedStream>,
     /// Streams of the call that is drawn; their samples were moved from `runs`.
     drawn: Vec<AnalysedStream>,
+    /// Streams between two points, in the order of the result; empty for one point.
+    between: Vec<Option<AnalysedStream>>,
     /// Index of the call that is drawn.
     which: usize,
     /// True if the report is about one call only.
@@ -35,7 +37,7 @@ pub struct CallsReport {
 impl CallsReport {
     /// Creates the report of all calls, or of the call with the index `only`.
     pub fn new(outcome: RtpOutcome, only: Option<usize>) -> CallsReport {
-        let RtpOutcome { result, streams, packets, skipped, drops, notes } = outcome;
+        let RtpOutcome { result, streams, between, packets, skipped, drops, notes } = outcome;
         let mut runs: Vec<AnalysedStream> = streams.into_iter().map(AnalysedStream::from).collect();
         for (n, call) in result.calls.iter().enumerate() {
             for (k, stream) in call.streams.iter().enumerate() {
@@ -51,6 +53,7 @@ impl CallsReport {
             result,
             runs,
             drawn: Vec::new(),
+            between: between.into_iter().map(|of| of.map(AnalysedStream::from)).collect(),
             which: 0,
             section: None,
             packets,
@@ -97,8 +100,13 @@ impl CallsReport {
                 }
             }
         }
+        let between = self.summaries_between();
         let CallsReport { result, drops, notes, .. } = self;
-        show(&CapturedCalls { result, streams: &streams, drops: *drops, notes })
+        show(&CapturedCalls { result, streams: &streams, between: &between, drops: *drops, notes })
+    }
+
+    fn summaries_between(&self) -> Vec<Option<&Summary>> {
+        self.between.iter().map(|of| of.as_ref().map(|run| &run.summary)).collect()
     }
 
     /// Returns the screen report: of one call, or with a line for each stream.
@@ -137,9 +145,11 @@ impl CallsReport {
 impl Report for CallsReport {
     fn json(&self) -> Result<Value> {
         let CallsReport { result, packets, skipped, drops, .. } = self;
-        let of = CallInput { result, packets: *packets, skipped: *skipped, drops: *drops };
         let summaries: Vec<&Summary> = self.runs.iter().map(|run| &run.summary).collect();
-        Ok(serde_json::to_value(rtp_document(of, &summaries, &self.notes))?)
+        let between = self.summaries_between();
+        let (packets, skipped, drops) = (*packets, *skipped, *drops);
+        let of = CallInput { result, summaries: &summaries, between: &between, packets, skipped, drops };
+        Ok(serde_json::to_value(rtp_document(of, &self.notes))?)
     }
 
     fn streams(&self) -> &[AnalysedStream] {

@@ -3,10 +3,11 @@
 //! * [`DirectionRecorder`] – writes the records of both directions to logs and analyses them, one thread per direction
 //! * [`PassiveReport`], [`SeveralCaptures`] – packets matched between two points: one measurement, or several
 //! * [`ConnectionsReport`], [`OnePointReport`] – TCP connections; round trips from one point
-//! * [`CallsReport`] – RTP streams and calls
+//! * [`CallsReport`] – RTP streams and calls; [`StreamLogs`] – their packets in logs
 //! * [`PairPrinter`], [`EventPrinter`] – a line on standard output per pair or per event, as soon as it is known
 
 mod analysis;
+mod call_logs;
 mod calls;
 mod lines;
 mod passive;
@@ -14,6 +15,7 @@ mod recorder;
 mod reports;
 mod several;
 
+pub use call_logs::StreamLogs;
 pub use calls::CallsReport;
 pub use lines::{EventPrinter, PairPrinter};
 pub use passive::{PassiveReport, ShownCaptures};

@@ -1,5 +1,6 @@
 //! [`RtpStream`]: figures of one RTP stream. [`RtpCall`]: the streams of a call. [`RtpResult`]: all of a capture.
 
+use super::between::SeenPacket;
 use super::jitter::RtpJitter;
 use super::media_clock::ClockRateSource;
 use super::rtcp::VoipMetrics;
@@ -39,6 +40,8 @@ pub struct RtpStream {
     pub payload_bytes: u64,
     /// Length of these packets with IP header, in bytes.
     pub ip_bytes: u64,
+    /// DSCP of the first packet.
+    pub dscp: u8,
     /// Packets that the sequence numbers from the first to the highest stand for.
     pub expected: u64,
     /// Packets of these that were not seen.
@@ -198,6 +201,8 @@ pub struct RtpResult {
     pub streams: Vec<RtpStream>,
     /// Calls, in the order of their first packets.
     pub calls: Vec<RtpCall>,
+    /// Packets of each stream in arrival order, if the analyser keeps them; otherwise empty.
+    pub seen: Vec<Vec<SeenPacket>>,
     /// UDP packets seen.
     pub udp_packets: u64,
     /// RTCP packets that are encrypted or cut, and could not be read.

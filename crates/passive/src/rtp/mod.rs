@@ -6,6 +6,7 @@
 //! [`PacketRecord`] whose delay is relative to the stream's first packet. All figures of the records are those of any
 //! other test.
 
+mod between;
 mod calls;
 mod candidate;
 mod figures;
@@ -18,6 +19,7 @@ mod sequence;
 mod signalling;
 mod stream;
 
+pub use between::{BetweenPoints, SeenPacket, StreamBetween, between};
 pub use figures::{
     CallStream, PayloadTypeFigures, ReportedByReceiver, RtcpFigures, RtpCall, RtpResult, RtpStream,
 };
@@ -34,9 +36,10 @@ use crate::streams::session;
 use crate::tcp::TcpEndpoint as Endpoint;
 use candidate::{Candidates, EarlyPacket};
 use foldhash::fast::RandomState;
+use jitlat_core::observer::Unobserved;
 use jitlat_core::record::PacketRecord;
 use jitlat_core::session::Session;
-use jitlat_core::spec::{Direction, MAX_PACKETS};
+use jitlat_core::spec::{Direction, Dscp, MAX_PACKETS};
 use jitlat_core::time::{Span, WallTime};
 use rtcp::RtcpItem;
 use signalling::SignalledCalls;
@@ -69,6 +72,14 @@ pub trait RtpObserver {
     fn ended(&mut self, stream: &RtpStream, kept: bool);
 }
 
+impl RtpObserver for Unobserved {
+    fn begun(&mut self, _: &RtpStream) {}
+
+    fn records(&mut self, _: u64, _: &[PacketRecord]) {}
+
+    fn ended(&mut self, _: &RtpStream, _: bool) {}
+}
+
 /// Analyses the RTP streams of one capture point.
 #[derive(Debug, Default)]
 pub struct RtpAnalyzer {
@@ -78,7 +89,9 @@ pub struct RtpAnalyzer {
     /// Keys of the streams of a source, because RTCP names only the source.
     by_source: HashMap<u32, Vec<StreamKey>, RandomState>,
     signalled: SignalledCalls,
-    ended: Vec<RtpStream>,
+    ended: Vec<(RtpStream, Vec<SeenPacket>)>,
+    /// True if packets are remembered for a comparison with another point.
+    keeps_packets: bool,
     next: u64,
     udp_packets: u64,
     unread_rtcp: u64,
@@ -91,6 +104,12 @@ impl RtpAnalyzer {
     /// Creates an analyser that knows the formats `given` by the user, before those in session descriptions.
     pub fn new(given: Vec<GivenFormat>) -> RtpAnalyzer {
         RtpAnalyzer { given, ..RtpAnalyzer::default() }
+    }
+
+    /// Remembers the packets of each stream, 32 bytes each and at most 2^20, for [`between`].
+    #[must_use]
+    pub fn keeping_packets(self) -> RtpAnalyzer {
+        RtpAnalyzer { keeps_packets: true, ..self }
     }
 
     /// Handles the next captured packet.
@@ -149,7 +168,7 @@ impl RtpAnalyzer {
                 self.end(stream, observer);
             }
         }
-        let Some(mut stream) = StreamState::new(self.next, key, early) else { return };
+        let Some(mut stream) = StreamState::new(self.next, key, early, self.keeps_packets) else { return };
         self.next += 1;
         self.records.clear();
         let formats = Formats { given: &self.given, signalled: &self.signalled, key };
@@ -176,7 +195,7 @@ impl RtpAnalyzer {
         let kept = self.ended.len() < MAX_KEPT;
         observer.ended(&figures, kept);
         match kept {
-            true => self.ended.push(figures),
+            true => self.ended.push((figures, stream.take_seen())),
             false => self.not_kept += 1,
         }
     }
@@ -221,12 +240,13 @@ impl RtpAnalyzer {
         let mut rest: Vec<StreamState> = std::mem::take(&mut self.streams).into_values().collect();
         rest.sort_by_key(|s| s.number);
         rest.into_iter().for_each(|stream| self.end(stream, observer));
-        let mut streams = self.ended;
-        streams.sort_by_key(|s| (s.first, s.number));
+        self.ended.sort_by_key(|(s, _)| (s.first, s.number));
+        let (streams, seen): (Vec<RtpStream>, Vec<Vec<SeenPacket>>) = self.ended.into_iter().unzip();
         let calls = calls::calls(&streams, &self.signalled);
         RtpResult {
             calls,
             streams,
+            seen,
             udp_packets: self.udp_packets,
             unread_rtcp: self.unread_rtcp,
             set_aside: self.set_aside,
@@ -267,6 +287,8 @@ impl RtpStream {
         session.sent = u32::try_from(self.expected).ok();
         session.declared = Some(self.expected);
         session.classic_rtt = round_trip;
+        let tags = [("ssrc", format!("{:08x}", self.ssrc)), ("codec", self.codec())];
+        session.tags.extend(tags.map(|(key, value)| (key.to_owned(), value)));
         session
     }
 
@@ -278,6 +300,7 @@ impl RtpStream {
         session.created = Some(self.first);
         (session.src, session.dst) = (Some(self.from.ip()), Some(self.to.ip()));
         (session.spec.src_port, session.spec.dst_port) = (self.from.port(), self.to.port());
+        session.spec.dscp = Dscp::new(self.dscp.into()).unwrap_or_default();
         session
     }
 }

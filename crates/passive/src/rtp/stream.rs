@@ -1,6 +1,7 @@
 //! [`StreamState`]: one RTP stream packet by packet: records of its packets, and its figures.
 
 use super::StreamKey;
+use super::between::{MAX_SEEN, SeenPacket};
 use super::candidate::EarlyPacket;
 use super::figures::{PayloadTypeFigures, ReportedByReceiver, RtcpFigures, RtpStream};
 use super::jitter::{JitterMeter, TimedPacket};
@@ -60,6 +61,7 @@ pub(super) struct StreamState {
     packets: u64,
     payload_bytes: u64,
     ip_bytes: u64,
+    traffic_class: u8,
     sequence: SequenceCounter,
     types: Vec<TypeCount>,
     strays: u64,
@@ -79,6 +81,8 @@ pub(super) struct StreamState {
     events: u64,
     has_ended: bool,
     rtcp: RtcpState,
+    /// Packets for a comparison with another point; `None` if they are not needed.
+    seen: Option<Vec<SeenPacket>>,
 }
 
 #[derive(Debug, Default)]
@@ -118,7 +122,12 @@ impl UsualStep {
 
 impl StreamState {
     /// Starts a stream with the packets by which it was recognised, in arrival order.
-    pub(super) fn new(number: u64, key: StreamKey, early: &[EarlyPacket]) -> Option<StreamState> {
+    pub(super) fn new(
+        number: u64,
+        key: StreamKey,
+        early: &[EarlyPacket],
+        keeps_packets: bool,
+    ) -> Option<StreamState> {
         let first = early.first()?;
         // Among the first packets, a later arrival may have an earlier number.
         let before =
@@ -132,6 +141,7 @@ impl StreamState {
             packets: 0,
             payload_bytes: 0,
             ip_bytes: 0,
+            traffic_class: first.traffic_class,
             sequence: SequenceCounter::before(lowest),
             types: Vec::new(),
             strays: 0,
@@ -150,6 +160,7 @@ impl StreamState {
             events: 0,
             has_ended: false,
             rtcp: RtcpState::default(),
+            seen: keeps_packets.then(Vec::new),
         })
     }
 
@@ -169,6 +180,11 @@ impl StreamState {
         self.packets += 1;
         self.payload_bytes += u64::from(p.payload_length);
         self.ip_bytes += u64::from(early.length);
+        if let Some(seen) = self.seen.as_mut().filter(|seen| seen.len() < MAX_SEEN) {
+            let length = u16::try_from(early.length).unwrap_or(u16::MAX);
+            let (at, sequence, timestamp, ttl) = (early.at, p.sequence, p.timestamp, early.ttl);
+            seen.push(SeenPacket { at, number, sequence, timestamp, length, ttl });
+        }
         let is_event = self.count_type(&p, format);
         let follows = number == highest + 1;
         let numbered = Numbered { early, number, follows, is_event, is_restart };
@@ -243,6 +259,11 @@ impl StreamState {
         if n.is_event {
             if self.event.replace(p.timestamp) != Some(p.timestamp) {
                 self.events += 1;
+            }
+            // An event is sent as it happens, but repeats the timestamp of its beginning.
+            if let Some(clock) = self.clock {
+                let sent = at - clock.last_delay();
+                record.set(Moment::Sent, Stamp { at: sent, source: StampSource::Wire });
             }
             return record;
         }
@@ -331,6 +352,11 @@ impl StreamState {
         self.has_ended = true;
     }
 
+    /// Returns the packets for a comparison with another point.
+    pub(super) fn take_seen(&mut self) -> Vec<SeenPacket> {
+        self.seen.take().unwrap_or_default()
+    }
+
     /// Returns the figures so far.
     pub(super) fn figures(&self) -> RtpStream {
         let rate = self.clock_rate.map(|(rate, _)| rate);
@@ -361,6 +387,7 @@ impl StreamState {
             packets: self.packets,
             payload_bytes: self.payload_bytes,
             ip_bytes: self.ip_bytes,
+            dscp: self.traffic_class >> 2,
             expected: self.sequence.expected(),
             lost: self.sequence.expected().saturating_sub(self.sequence.unique()),
             duplicates: self.sequence.duplicates,

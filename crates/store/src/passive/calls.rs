@@ -50,6 +50,8 @@ pub struct RtpStreamDocument<'a> {
     /// Figures and verdict of its packets, as for a one-way test. Delays are relative to an unknown constant, because the
     /// capture point does not know when the first packet was sent.
     pub summary: &'a Summary,
+    /// Figures of the packets between two capture points, with their one-way delay; null for one point.
+    pub between: Option<&'a Summary>,
 }
 
 /// Streams of a capture, and counts of its packets.
@@ -57,6 +59,10 @@ pub struct RtpStreamDocument<'a> {
 pub struct CallInput<'a> {
     /// Streams and calls.
     pub result: &'a RtpResult,
+    /// Figures of each stream.
+    pub summaries: &'a [&'a Summary],
+    /// Figures of each stream between two points; empty for one point.
+    pub between: &'a [Option<&'a Summary>],
     /// Number of IP packets read.
     pub packets: u64,
     /// Number of frames that are not IP packets.
@@ -65,10 +71,9 @@ pub struct CallInput<'a> {
     pub drops: u64,
 }
 
-/// Creates the document of the RTP streams in captures. `summaries` are those of the streams, `notes` are added to the
-/// notes of the result.
-pub fn rtp_document<'a>(of: CallInput<'a>, summaries: &[&'a Summary], notes: &[String]) -> RtpDocument<'a> {
-    let CallInput { result, packets, skipped, drops } = of;
+/// Creates the document of the RTP streams in captures. `notes` are added to the notes of the result.
+pub fn rtp_document<'a>(of: CallInput<'a>, notes: &[String]) -> RtpDocument<'a> {
+    let CallInput { result, summaries, between, packets, skipped, drops } = of;
     let severity = |call: &RtpCall| {
         let answers = call.streams.iter().filter_map(|s| summaries.get(s.stream)?.answer.as_ref());
         answers.map(|a| a.severity).max_by_key(|s| s.doubt()).unwrap_or(Severity::Unknown)
@@ -86,7 +91,11 @@ pub fn rtp_document<'a>(of: CallInput<'a>, summaries: &[&'a Summary], notes: &[S
             .streams
             .iter()
             .zip(summaries)
-            .map(|(stream, summary)| RtpStreamDocument { stream, summary })
+            .enumerate()
+            .map(|(k, (stream, summary))| {
+                let between = between.get(k).copied().flatten();
+                RtpStreamDocument { stream, summary, between }
+            })
             .collect(),
     }
 }

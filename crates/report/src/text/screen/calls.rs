@@ -15,6 +15,8 @@ const MAX_NAME_COLUMNS: usize = 34;
 const MAX_LINES: usize = 8;
 /// Percentile of the jitter in the table.
 const P99: Percent = Percent(99_000);
+/// Median.
+const P50: Percent = Percent(50_000);
 
 /// Captured calls with the figures of their streams.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,8 @@ pub struct CapturedCalls<'a> {
     pub result: &'a RtpResult,
     /// Figures of each stream, in the order of the result.
     pub streams: &'a [ScreenStream<'a>],
+    /// Figures of each stream between two points; empty for one point.
+    pub between: &'a [Option<&'a Summary>],
     /// Number of packets that the capture missed.
     pub drops: u64,
     /// Notes about the capture.
@@ -47,6 +51,11 @@ impl<'a> CapturedCalls<'a> {
 
     fn summary(&self, stream: usize) -> Option<&'a Summary> {
         self.streams.get(stream).map(|s| s.summary)
+    }
+
+    /// Returns the figures of a stream between two points.
+    fn between(&self, stream: usize) -> Option<&'a Summary> {
+        self.between.get(stream).copied().flatten()
     }
 
     fn notes(&self) -> Vec<String> {
@@ -134,6 +143,8 @@ impl Screen {
         let relation = if both { content::Relation::Directions } else { content::Relation::Separate };
         let mut trust = calls.notes();
         trust.extend(shown.iter().zip(&labels).flat_map(|((stream, _), label)| facts(stream, label)));
+        let between = call.streams.iter().zip(&labels);
+        trust.extend(between.filter_map(|(s, label)| one_way_delay(calls.between(s.stream)?, label)));
         trust.push(delay(call));
         trust.extend(trust::warnings(&streams, &labels));
         Screen {
@@ -171,7 +182,16 @@ fn table(calls: &CapturedCalls<'_>, call: &RtpCall) -> ScreenTable {
         let (severity, figures) = figures(calls, s.stream)?;
         Some((call.label(k), cells(severity, figures)))
     };
-    let lines = call.streams.iter().enumerate().filter_map(line).collect();
+    let between = |(k, s): (usize, &CallStream)| {
+        let summary = calls.between(s.stream)?;
+        let severity = summary.answer.as_ref().map_or(Severity::Unknown, |a| a.severity);
+        let [packets, lost, jitter, buffer] = path_figures(summary);
+        let dash = || "-".to_owned();
+        let figures = [dash(), packets, lost, jitter, dash(), buffer, dash()];
+        Some((format!("{}, between", call.label(k)), cells(severity, figures)))
+    };
+    let streams = call.streams.iter().enumerate();
+    let lines = streams.clone().filter_map(line).chain(streams.filter_map(between)).collect();
     ScreenTable { heads: heads.to_vec(), lines, name: MAX_NAME_COLUMNS, most: MAX_LINES }
 }
 
@@ -185,21 +205,49 @@ fn cells<const N: usize>(severity: Severity, figures: [String; N]) -> StyledCell
 /// and MOS.
 fn figures(calls: &CapturedCalls<'_>, stream: usize) -> Option<(Severity, [String; 7])> {
     let (s, shown) = (calls.result.streams.get(stream)?, calls.streams.get(stream)?.summary);
-    let answer = shown.answer.as_ref();
-    let severity = answer.map_or(Severity::Unknown, |a| a.severity);
+    let severity = shown.answer.as_ref().map_or(Severity::Unknown, |a| a.severity);
     let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let lost = (shown.counts.sent > 0).then(|| describe_loss(shown.counts.lost, shown.counts.sent, None));
-    let jitter = shown.pdv_deskewed.as_ref().unwrap_or(&shown.pdv).percentiles.at(P99);
+    let [_, lost, jitter, buffer] = path_figures(shown);
     let figures = [
         s.codec(),
         s.packets.to_string(),
-        dash(lost),
-        dash(jitter.map(|ns| eng3(ns as f64))),
+        lost,
+        jitter,
         dash(s.jitter.map(|j| eng3(j.mean_ns))),
-        describe_buffer(answer.and_then(|a| a.buffer_ns)),
+        buffer,
         dash(shown.best_mos().filter(|_| is_speech(s)).map(|mos| format!("{mos:.2}"))),
     ];
     Some((severity, figures))
+}
+
+/// Returns the packets received, losses, jitter and buffer of packets on a path.
+fn path_figures(s: &Summary) -> [String; 4] {
+    let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let lost = (s.counts.sent > 0).then(|| describe_loss(s.counts.lost, s.counts.sent, None));
+    let jitter = s.pdv_deskewed.as_ref().unwrap_or(&s.pdv).percentiles.at(P99);
+    [
+        s.counts.received.to_string(),
+        dash(lost),
+        dash(jitter.map(|ns| eng3(ns as f64))),
+        describe_buffer(s.answer.as_ref().and_then(|a| a.buffer_ns)),
+    ]
+}
+
+/// Describes the one-way delay of a stream between two points.
+fn one_way_delay(s: &Summary, label: &str) -> Option<String> {
+    let [median, p99] = [P50, P99].map(|percent| s.latency.percentiles.at(percent));
+    let (median, p99) = median.zip(p99)?;
+    Some(match s.correction() {
+        Some((shift, error)) => format!(
+            "{label}, between the points: one-way delay {} at the median, {} at the 99th percentile, +/- {}",
+            eng3(median.saturating_sub(shift) as f64),
+            eng3(p99.saturating_sub(shift) as f64),
+            eng3(error)
+        ),
+        None => format!(
+            "{label}, between the points: the one-way delay is unknown, because the other direction is missing"
+        ),
+    })
 }
 
 /// True unless the stream's clock is that of video.
