@@ -6,7 +6,7 @@ use crate::interrupt;
 use crate::options::analysis::codec;
 use crate::options::outputs::Outputs;
 use crate::options::report::{LengthArgs, figures_help};
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use jitlat_core::analysis::Options;
 use jitlat_core::metrics::dejitter::VoiceCodec;
@@ -18,10 +18,17 @@ use jitlat_instruments::Unobserved;
 use jitlat_instruments::passive::{RtpCaptures, RtpSource};
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::capture::{STDIN, in_folders};
-use jitlat_output::captures::{CallsReport, StreamLogs};
+use jitlat_output::captures::{CallsReport, StreamLogs, WebRtcReport};
 use jitlat_output::{ReportParts, screen};
 use jitlat_passive::rtp::{GivenFormat, RtpObserver};
-use std::path::PathBuf;
+use jitlat_report::text::screen::Screen;
+use jitlat_store::webrtc;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Maximum size of a dump of statistics.
+const MAX_DUMP_BYTES: u64 = 256 << 20;
 
 /// Analyse captured calls (RTP): losses, jitter, voice quality, RTCP
 ///
@@ -32,7 +39,7 @@ use std::path::PathBuf;
 pub struct RtpArgs {
     /// Captures (pcap or pcapng), or a folder of them; - is standard input
     ///
-    /// They may be compressed. Two captures of the same calls are two points, between which one-way delays are measured;
+    /// They may be compressed, or one dump of chrome://webrtc-internals (JSON). Two captures of the same calls are two points, between which one-way delays are measured;
     /// other captures are read one after the other.
     #[arg(value_name = "CAPTURE", required_unless_present = "interface")]
     pub captures: Vec<PathBuf>,
@@ -89,7 +96,7 @@ pub struct RtpArgs {
     #[arg(long, value_name = "CONDITION", long_help = figures_help(), help_heading = "Output")]
     pub fail_if: Vec<ScalarCondition>,
     #[command(flatten)]
-    pub outputs: Outputs<{ ReportParts::ALL.0 }>,
+    pub outputs: Outputs<{ ReportParts::ROWS.and(ReportParts::FIGURES).and(ReportParts::PAGE).0 }>,
     #[command(flatten)]
     pub length: LengthArgs,
 }
@@ -127,6 +134,11 @@ impl RtpArgs {
 /// Runs `jitlat rtp`.
 pub fn run(args: &RtpArgs) -> Result<ExitStatus> {
     args.outputs.check(0, &[])?;
+    if let [one] = &args.captures[..]
+        && is_json(one)
+    {
+        return show_statistics(args, one);
+    }
     let captures = RtpCaptures {
         host: args.host,
         port: args.port,
@@ -161,4 +173,37 @@ pub fn run(args: &RtpArgs) -> Result<ExitStatus> {
         return Ok(ExitStatus::NotMeasured);
     }
     Ok(thresholds(report.judged(), &args.fail_if))
+}
+
+/// True if a file begins like JSON. No capture does.
+fn is_json(path: &Path) -> bool {
+    let mut first = [0; 1];
+    // Reading a pipe would take its first byte from the capture.
+    let is_file = fs::metadata(path).is_ok_and(|m| m.is_file());
+    is_file && File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == *b"{"
+}
+
+/// Shows the statistics of a browser.
+fn show_statistics(args: &RtpArgs, path: &Path) -> Result<ExitStatus> {
+    if args.outputs.draws() || !args.fail_if.is_empty() {
+        bail!(
+            "{}: statistics of a browser have no packets: only --json and --csv are possible",
+            path.display()
+        );
+    }
+    let reading = || format!("reading {}", path.display());
+    let size = fs::metadata(path).with_context(reading)?.len();
+    if size > MAX_DUMP_BYTES {
+        bail!("{} has {size} bytes: dumps of up to {MAX_DUMP_BYTES} are read", path.display());
+    }
+    let text = fs::read_to_string(path).with_context(reading)?;
+    let record = webrtc::read(&text).with_context(|| path.display().to_string())?;
+    let printed = args.outputs.write(&WebRtcReport(&record), || {
+        let shown = Screen::of_webrtc(&record);
+        match args.length.quiet {
+            true => shown.headline() + "\n",
+            false => screen::finished_without_figures(shown),
+        }
+    });
+    Ok(if printed { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }

@@ -52,6 +52,7 @@ pub mod tcp;
 mod testing;
 mod time_queue;
 pub mod verdict;
+pub mod webrtc;
 
 pub use capture_point::CapturePoint;
 pub use clocks::{ClockComparison, ClockDifference};

@@ -38,7 +38,7 @@ fn a_signalled_call_is_told_with_what_happened_to_both_directions() {
     assert_eq!(counts(up), [400, 400, 0, 1, 1]);
     assert_eq!(counts(down), [490, 500, 10, 0, 0]);
     assert_eq!(up["clock_rate_source"], "signalled");
-    assert_eq!(up["summary"]["counts"]["lost"], 0, "an event is no loss");
+    assert_eq!(up["summary"]["counts"]["lost"], 0, "an event counts as received");
     assert_eq!(down["summary"]["loss"]["run_length_hist"], serde_json::json!({ "5": 2 }));
     // The queue of 60 ms, and silence that is no jitter.
     let jitter = |s: &Value| s["summary"]["pdv"]["max"].as_i64().unwrap();
@@ -264,4 +264,31 @@ fn the_figures_are_those_of_tshark() {
             }
         }
     }
+}
+
+#[test]
+fn the_statistics_of_a_browser_are_read_as_a_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let dump = folder.path().join("dump.json");
+    let entry = |values: &str| serde_json::json!({ "statsType": "inbound-rtp", "values": values });
+    let stats = serde_json::json!({
+        "IT1-packetsReceived": entry("[100,950]"),
+        "IT1-packetsLost": entry("[0,50]"),
+        "IT1-kind": entry("[\"audio\"]"),
+        "IT1-jitter": entry("[0.004,0.012]"),
+    });
+    fs::write(&dump, serde_json::json!({ "PeerConnections": { "1-1": { "stats": stats } } }).to_string())
+        .unwrap();
+    let o = rtp(std::slice::from_ref(&dump), &["--json", "-"]);
+    let json: Value = serde_json::from_slice(&o.stdout).unwrap();
+    schema::assert_valid("webrtc", &json);
+    assert_eq!(
+        (&json["severity"], &json["connections"][0]["streams"][0]["lost"]),
+        (&"poor".into(), &50.into())
+    );
+    let screen = String::from_utf8(rtp(std::slice::from_ref(&dump), &[]).stdout).unwrap();
+    assert!(screen.contains("1 audio received") && screen.contains("5.0 %"), "{screen}");
+    fs::write(&dump, "{}").unwrap();
+    let refused = rtp(std::slice::from_ref(&dump), &[]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("PeerConnections"), "{refused:?}");
 }

@@ -6,6 +6,7 @@ use jitlat_archive::show::{DatasetDocument, ListDocument, PushesDocument, QueryD
 use jitlat_core::path::Path as NetworkPath;
 use jitlat_output::along::CurveDocument;
 use jitlat_output::attenuation::{PartsDocument, SegmentsReport};
+use jitlat_output::captures::WebRtcDocument;
 use jitlat_output::checkup::DoctorDocument;
 use jitlat_output::phases::PhasesDocument;
 use jitlat_output::rpm::RpmDocument;
@@ -109,6 +110,11 @@ const PUBLISHED: [Published; 17] = [
         name: "rtp",
         about: "What jitlat rtp --json writes. See passive-json.md.",
         schema: schema_of::<RtpDocument<'_>>,
+    },
+    Published {
+        name: "webrtc",
+        about: "What jitlat rtp --json writes for the dump of a browser. See passive-json.md.",
+        schema: schema_of::<WebRtcDocument<'_>>,
     },
     Published {
         name: "spp",

@@ -50,7 +50,7 @@ pub struct RtpStream {
     pub duplicates: u64,
     /// Packets seen after one with a higher number.
     pub reordered: u64,
-    /// Number of times the sender began to count its packets anew, which is no loss.
+    /// Number of times the sender began to count its packets from another number, which is not a loss.
     pub restarts: u64,
     /// Packets far from all other sequence numbers, which are in no other figure.
     pub strays: u64,
@@ -60,7 +60,7 @@ pub struct RtpStream {
     pub max_delta_ns: Option<Span>,
     /// Interarrival jitter (RFC 3550) in ns; null if the clock rate is unknown.
     pub jitter: Option<RtpJitter>,
-    /// Number of times the sender set its media clock anew.
+    /// Number of times the sender set its media clock to another time.
     pub clock_sets: u64,
     /// Number of silences, in which the sender sent nothing but its timestamps continued.
     pub silences: u64,

@@ -70,7 +70,7 @@ impl JitterMeter {
         }
     }
 
-    /// Begins anew after the sender has set its media clock.
+    /// Forgets the previous packet, after the sender has set its media clock.
     pub(super) fn forget_previous(&mut self) {
         self.previous = None;
     }

@@ -11,7 +11,7 @@ const MAX_RATE_ERROR: f64 = 0.01;
 const MIN_ESTIMATE_PACKETS: u64 = 32;
 /// Minimum time that the packets of an estimate cover.
 const MIN_ESTIMATE_SPAN: Span = Span::millis(500);
-/// Difference between the steps of timestamp and arrival above which the sender may have set its media clock anew.
+/// Difference between the steps of timestamp and arrival above which the sender may have set its media clock.
 const MAX_CLOCK_STEP: Span = Span::seconds(1);
 
 /// Source of a clock rate.
@@ -66,7 +66,7 @@ impl MediaClock {
     }
 
     /// Handles the next packet in arrival order. Returns its send time, and true if the sender has set its media clock
-    /// anew: then the packet is taken to have had the delay of the previous one. `follows` is true if no packet is
+    /// to another time: then the packet is taken to have had the delay of the previous one. `follows` is true if no packet is
     /// missing before it.
     pub(super) fn push(
         &mut self,
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_media_clock_that_is_set_anew_changes_no_delay() {
-        // The timestamp begins elsewhere; in the second talk it stood still during the silence.
+        // The timestamp begins elsewhere; in the second talk it did not advance during the silence.
         let leap = [(0, 0, false), (25, 160, false), (45, 3_000_000, false), (65, 3_000_160, false)];
         assert_eq!(clock(&leap), [(20, false), (40, true), (60, false)]);
         let stood = [(0, 0, false), (20, 160, false), (5020, 320, true), (5040, 480, false)];

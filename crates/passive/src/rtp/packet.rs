@@ -4,7 +4,7 @@
 const COMFORT_NOISE: u8 = 13;
 /// Payload type of comfort noise in older systems.
 const OLD_COMFORT_NOISE: u8 = 19;
-/// Payload types that cannot occur beside RTCP: with the marker bit they look like RTCP (RFC 5761 §4).
+/// Payload types that cannot occur on the port of RTCP: with the marker bit they look like RTCP (RFC 5761 §4).
 const RESERVED: core::ops::RangeInclusive<u8> = 64..=95;
 /// Length of the fixed header, in bytes.
 const HEADER: usize = 12;

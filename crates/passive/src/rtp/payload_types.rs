@@ -28,7 +28,7 @@ const ASSIGNED: [(u8, &str, u32); 24] = [
     (6, "DVI4", 16_000),
     (7, "LPC", 8000),
     (8, "PCMA", 8000),
-    // The timestamps of G.722 count half of its samples, by an error that was kept (RFC 3551 §4.5.2).
+    // The timestamps of G.722 count half of its samples, by an error that is now the standard (RFC 3551 §4.5.2).
     (9, "G722", 8000),
     (10, "L16", 44_100),
     (11, "L16", 44_100),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Smallest RTCP packet type in a datagram beside RTP (RFC 5761 §4).
+/// Smallest RTCP packet type in a datagram on the port of RTP (RFC 5761 §4).
 const TYPES: core::ops::RangeInclusive<u8> = 192..=223;
 /// Length of a report block, in bytes.
 const REPORT: usize = 24;

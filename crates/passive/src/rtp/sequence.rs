@@ -20,12 +20,12 @@ pub(super) enum Position {
         /// Extended number.
         number: i64,
     },
-    /// The sender began to count anew. The packet has the number after the highest.
+    /// The sender began to count from another number. The packet has the number after the highest.
     Restarted {
         /// Extended number.
         number: i64,
     },
-    /// The number is far from all others; if the next packet confirms it, the sender began to count anew.
+    /// The number is far from all others; if the next packet confirms it, the sender began to count from there.
     Stray,
 }
 

@@ -39,7 +39,7 @@ struct TypeCount {
     is_event: bool,
 }
 
-/// A packet with its place in the stream.
+/// A packet with its number in the stream.
 #[derive(Clone, Copy, Debug)]
 struct Numbered {
     early: EarlyPacket,
@@ -232,7 +232,7 @@ impl StreamState {
         let format = format(p.payload_type);
         let is_event = match &format {
             Some((format, _)) => format.is_telephone_event(),
-            // Without signalling, a dynamic type of four bytes beside another one.
+            // Without signalling, a dynamic type of four bytes in addition to another type.
             None => others && p.is_dynamic() && p.is_as_long_as_an_event(),
         };
         if self.types.len() < MAX_TYPES {

@@ -82,7 +82,7 @@ fn stream(t: &mut String, s: &RtpStream) {
     row("lost", Some(s.lost.to_string()));
     row("duplicates", some(s.duplicates));
     row("reordered", some(s.reordered));
-    row("numbered anew", some(s.restarts));
+    row("new numberings", some(s.restarts));
     row("far from all numbers", some(s.strays));
     row("media clock set", some(s.clock_sets));
     row(

@@ -289,10 +289,10 @@ fn facts(s: &RtpStream, label: &str) -> Vec<String> {
         more.push(count(s.events, "telephone event"));
     }
     if s.restarts > 0 {
-        more.push(format!("numbers its packets anew {}", count(s.restarts, "time")));
+        more.push(format!("begins a new numbering {}", count(s.restarts, "time")));
     }
     if s.clock_sets > 0 {
-        more.push(format!("sets its media clock anew {}", count(s.clock_sets, "time")));
+        more.push(format!("sets its media clock {}", count(s.clock_sets, "time")));
     }
     if !more.is_empty() {
         lines.push(format!("{label}: {}; none of this is loss or jitter", more.join(", ")));

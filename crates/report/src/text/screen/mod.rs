@@ -18,6 +18,7 @@ mod rows;
 mod shared;
 mod sweep;
 mod trust;
+mod webrtc;
 
 pub use calls::CapturedCalls;
 pub(crate) use calls::title as call_title;
