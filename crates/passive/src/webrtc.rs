@@ -30,19 +30,18 @@ pub struct WebRtcConnection {
 }
 
 /// Direction of a stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MediaDirection {
     /// The browser received the stream: its own figures.
-    #[default]
     Received,
     /// The browser sent the stream: figures of the far end's reports (RTCP).
     Sent,
 }
 
 /// A stream of a connection. Unknown figures are null.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WebRtcStream {
     /// Name of the statistics in the browser.
@@ -94,6 +93,28 @@ impl SeriesFigures {
         let count = known().count();
         let max = known().reduce(f64::max)?;
         Some(SeriesFigures { count, mean: known().sum::<f64>() / count as f64, max })
+    }
+}
+
+impl Default for WebRtcStream {
+    /// Creates a received stream of which nothing is known.
+    fn default() -> WebRtcStream {
+        WebRtcStream {
+            name: String::new(),
+            direction: MediaDirection::Received,
+            kind: String::new(),
+            ssrc: None,
+            packets: None,
+            lost: None,
+            discarded: None,
+            jitter_ms: None,
+            round_trip_ms: None,
+            buffer_ms: None,
+            concealed: None,
+            freezes: None,
+            mos: None,
+            severity: Severity::Unknown,
+        }
     }
 }
 

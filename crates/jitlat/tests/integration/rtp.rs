@@ -40,7 +40,7 @@ fn a_signalled_call_is_told_with_what_happened_to_both_directions() {
     assert_eq!(up["clock_rate_source"], "signalled");
     assert_eq!(up["summary"]["counts"]["lost"], 0, "an event counts as received");
     assert_eq!(down["summary"]["loss"]["run_length_hist"], serde_json::json!({ "5": 2 }));
-    // The queue of 60 ms, and silence that is no jitter.
+    // The queue of 60 ms, and silence that is not jitter.
     let jitter = |s: &Value| s["summary"]["pdv"]["max"].as_i64().unwrap();
     assert!((58_000_000..64_000_000).contains(&jitter(down)) && jitter(up) < 3_000_000);
     let causes: Vec<&str> = down["summary"]["answer"]["causes"]
