@@ -26,6 +26,7 @@ use jitlat_store::webrtc;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use tracing::info;
 
 /// Maximum size of a dump of statistics.
 const MAX_DUMP_BYTES: u64 = 256 << 20;
@@ -49,7 +50,7 @@ pub struct RtpArgs {
     /// Also capture packets for other hosts, with -i
     ///
     /// Needed on a mirror port or a bridge.
-    #[arg(long, requires = "interface")]
+    #[arg(long)]
     pub promiscuous: bool,
     /// Analyse only streams of this address or prefix
     #[arg(long, value_name = "ADDR", value_parser = prefix)]
@@ -116,6 +117,7 @@ impl RtpArgs {
         match &self.captures[..] {
             [one] if self.follow && one.as_os_str() != STDIN => Ok(RtpSource::Followed(one.clone())),
             _ if self.follow => bail!("--follow reads a single folder or file: leave out other captures"),
+            _ if self.promiscuous => bail!("--promiscuous is for a capture at an interface: give -i"),
             _ if self.duration.is_some() => bail!("--duration needs -i or --follow"),
             captures => Ok(RtpSource::Files(in_folders(captures)?)),
         }
@@ -144,6 +146,7 @@ pub fn run(args: &RtpArgs) -> Result<ExitStatus> {
         port: args.port,
         formats: args.payload_type.clone(),
         duration: args.duration,
+        listening: (!args.length.quiet).then_some(|name| info!("capturing on {name}, until Ctrl-C")),
         one_point: args.one_point || args.log.is_some() || args.captures.iter().any(|p| p.is_dir()),
         one_codec: args.codec.is_some(),
     };

@@ -34,6 +34,8 @@ const FILE_END_TIMEOUT: Span = Span::seconds(30);
 const VIDEO_CLOCK: u32 = 90_000;
 /// Share of the memory for packets that one of many streams may use: up to 50 minutes of voice.
 const MEMORY_SHARE: u64 = 64;
+/// Code of the warning about delays below 0.
+const NEGATIVE_DELAY: &str = "negative_delay";
 /// Number of packets of all streams that are retained for figures; later streams have none.
 const MAX_SAMPLES: usize = 4 << 20;
 
@@ -59,6 +61,8 @@ pub struct RtpCaptures {
     pub formats: Vec<GivenFormat>,
     /// Time limit for a live capture or followed files; `None`: no limit.
     pub duration: Option<Span>,
+    /// Function that is called with the name of an interface as soon as packets are captured there; `None`: none.
+    pub listening: Option<fn(&str)>,
     /// True to read two captures one after the other even if they contain the same streams.
     pub one_point: bool,
     /// True if the codec in the options of the analysis applies to all streams. Otherwise a stream's own codec does, if
@@ -199,6 +203,7 @@ impl RtpCaptures {
             }
             RtpSource::Interface(name, settings) => {
                 let mut capture = InterfaceCapture::open(name, *settings)?;
+                self.listening.iter().for_each(|listening| listening(name));
                 let mut notes = Vec::new();
                 while !is_over(clock::steady()) {
                     if let Err(e) = capture.poll(READ_TIMEOUT, |f| take(&f)) {
@@ -271,7 +276,9 @@ impl<'a> StreamAnalyses<'a> {
             let session = stream.session(direction, round_trip);
             let analyzer = self.running.remove(&stream.number);
             let analyzer = analyzer.unwrap_or_else(|| Analyzer::new(&session, self.options));
-            let (summary, mut samples) = analyzer.finish_with_samples(&session);
+            let (mut summary, mut samples) = analyzer.finish_with_samples(&session);
+            // Delays are relative to the first packet, which need not be the fastest: no clock is wrong.
+            summary.warnings.retain(|warning| warning.code != NEGATIVE_DELAY);
             match room.checked_sub(samples.seq.len()) {
                 Some(left) => room = left,
                 None => samples = Default::default(),

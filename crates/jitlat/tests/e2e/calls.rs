@@ -54,7 +54,7 @@ fn a_call_at_an_interface_has_the_losses_and_the_queue_of_its_path() {
     let receiver = lab.server.within(|| UdpSocket::bind((lab.server.v4, 5000)).unwrap()).unwrap();
     receiver.set_read_timeout(Some(TIMEOUT)).unwrap();
     let capture = Running::start(Place::In(&lab.server).jitlat(folder.path(), "rtp -i path --json -"));
-    wait_for_captures(&lab.server, 1);
+    capture.wait_for("capturing on path");
     let sent = std::thread::scope(|s| {
         let sender = s.spawn(|| talk(&lab.client, &lab.server));
         let all = PACKETS + AT_ONCE - 1;
