@@ -12,7 +12,7 @@ const MAX_OBJECTS: usize = 1024;
 /// Maximum length of a name, in characters.
 const MAX_NAME: usize = 128;
 
-/// Reason why a text is no dump.
+/// Reason why a text is not a dump.
 #[derive(Debug, thiserror::Error)]
 pub enum WebRtcError {
     /// The text is not JSON.

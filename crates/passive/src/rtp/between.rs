@@ -88,7 +88,9 @@ pub fn between(first: &RtpResult, second: &RtpResult) -> Option<BetweenPoints> {
         pairs.iter().zip(&near).flat_map(|(p, near)| records(first, second, p, *near)).collect();
     all.sort_by_key(|r| r.reference);
     all.iter().for_each(|r| clocks.push(r));
-    let clocks = clocks.difference();
+    // A round trip of 0 or less means that a clock was set between the packets: then the difference is unknown.
+    let is_possible = |c: &ClockDifference| c.offset_bound_ns.is_none_or(|bound| bound > 0.0);
+    let clocks = Some(clocks.difference()).filter(is_possible).unwrap_or_default();
     let streams =
         pairs.drain(..).zip(near).map(|(p, near)| stream(first, second, &p, near, &clocks)).collect();
     Some(BetweenPoints { streams, clocks })

@@ -387,3 +387,22 @@ fn two_points_give_the_delay_of_each_packet_through_translation() {
     assert!((round_trip - 50 * MS).abs() < MS, "{round_trip}");
     assert!(between(&near, &RtpResult::default()).is_none());
 }
+
+#[test]
+fn a_clock_that_is_set_between_two_points_gives_no_delay() {
+    let mut points =
+        [(); 2].map(|()| Seen { analyzer: RtpAnalyzer::default().keeping_packets(), ..Seen::default() });
+    for k in 0..200i64 {
+        // The clock of the second point is set forward by 100 ms in the middle; one direction is 20 ms, as is the other.
+        let (at, step) = (k * 20 * MS, if k < 100 { 0 } else { 100 * MS });
+        let (up, down) = (voice(k).bytes(), Sent { ssrc: 9, ..voice(k) }.bytes());
+        points[0].bytes(at, A, B, &up);
+        points[1].bytes(at + 20 * MS + step, A, B, &up);
+        points[1].bytes(at + 25 * MS + step, B, A, &down);
+        points[0].bytes(at + 45 * MS, B, A, &down);
+    }
+    let [near, far] = points.map(|seen| seen.finish().0);
+    let found = between(&near, &far).unwrap();
+    assert_eq!((found.clocks.offset_ns, found.streams.len()), (None, 2));
+    assert!(found.streams.iter().all(|s| s.session.probes.is_empty()));
+}

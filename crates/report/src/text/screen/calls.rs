@@ -237,6 +237,11 @@ fn path_figures(s: &Summary) -> [String; 4] {
 fn one_way_delay(s: &Summary, label: &str) -> Option<String> {
     let [median, p99] = [P50, P99].map(|percent| s.latency.percentiles.at(percent));
     let (median, p99) = median.zip(p99)?;
+    if s.answer.as_ref().is_some_and(|answer| answer.without_clock_step.is_some()) {
+        return Some(format!(
+            "{label}, between the points: the one-way delay is unknown, because a clock was set"
+        ));
+    }
     Some(match s.correction() {
         Some((shift, error)) => format!(
             "{label}, between the points: one-way delay {} at the median, {} at the 99th percentile, +/- {}",
@@ -245,7 +250,7 @@ fn one_way_delay(s: &Summary, label: &str) -> Option<String> {
             eng3(error)
         ),
         None => format!(
-            "{label}, between the points: the one-way delay is unknown, because the other direction is missing"
+            "{label}, between the points: the one-way delay is unknown, because the difference of the clocks is"
         ),
     })
 }
