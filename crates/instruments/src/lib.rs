@@ -70,7 +70,7 @@ pub use error::Error;
 pub use instrument::{Annotations, Instrument, ProtocolText, TestOutcome};
 pub use jitlat_core::observer::{Event, Observer, StreamProgress, Unobserved};
 pub use one_way::OneWay;
-pub use passive::{Passive, TcpCaptures};
+pub use passive::{Passive, RtpCaptures, TcpCaptures};
 pub use ping::Ping;
 pub use stop::Stop;
 

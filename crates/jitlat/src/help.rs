@@ -175,6 +175,27 @@ const SHORT: &[(&str, &[&str])] = &[
             "log_level",
         ],
     ),
+    (
+        "rtp",
+        &[
+            "captures",
+            "interface",
+            "host",
+            "port",
+            "call",
+            "payload_type",
+            "follow",
+            "duration",
+            "fail_if",
+            "verbose",
+            "quiet",
+            "json",
+            "csv",
+            "html",
+            "plots",
+            "log_level",
+        ],
+    ),
 ];
 
 /// Options of one-way tests that `-h` shows.

@@ -6,7 +6,7 @@
 //! * [`mod@test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], `rpm`, [`doctor`], [`demo`], [`serve`] – one command
 //!   or mode each
 //! * [`analyze`], [`mod@export`], [`compare`] – saved tests; [`mod@archive`] – archives of many tests; [`spp`],
-//!   [`tcp`] – captured traffic
+//!   [`tcp`], [`rtp`] – captured traffic
 //! * [`monitor`] – many paths, continuously
 //! * [`mod@web`] – the page of an archive
 //! * [`live`] – options of the full-screen view
@@ -46,6 +46,7 @@ mod policy;
 mod root;
 #[cfg(feature = "rpm")]
 mod rpm;
+mod rtp;
 mod serve;
 mod spp;
 mod sweep;
@@ -107,6 +108,7 @@ pub fn run() -> ExitCode {
         Some(Command::Sweep(args)) => sweep::run(&args),
         Some(Command::Spp(args)) => spp::run(&args),
         Some(Command::Tcp(args)) => tcp::run(&args),
+        Some(Command::Rtp(args)) => rtp::run(&args),
         Some(Command::Web(args)) => web::run(&args),
         Some(Command::Completions(args)) => manual::completions(&args, root::command()),
         Some(Command::Man(args)) => manual::pages(&args, root::command()),

@@ -6,8 +6,8 @@ use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
 use crate::{
-    archive, compare, demo, doctor, export, help, manual, modes, monitor, path, rpm, serve, spp, sweep, tcp,
-    test, web,
+    archive, compare, demo, doctor, export, help, manual, modes, monitor, path, rpm, rtp, serve, spp, sweep,
+    tcp, test, web,
 };
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -237,6 +237,7 @@ pub enum Command {
     Sweep(Box<sweep::SweepArgs>),
     Spp(Box<spp::SppArgs>),
     Tcp(Box<tcp::TcpArgs>),
+    Rtp(Box<rtp::RtpArgs>),
     Web(web::WebArgs),
     /// Print completions of commands and options for a shell
     #[command(

@@ -45,24 +45,24 @@ enum PacketFate {
 
 /// Summary of the packets in one direction.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct DirectionFacts {
+pub(crate) struct DirectionFacts {
     /// Number of packets that count.
-    pub(super) sent: u64,
+    pub(crate) sent: u64,
     /// Times of the first and the last packet that count, on the source's clock.
-    pub(super) span: Option<(i64, i64)>,
+    pub(crate) span: Option<(i64, i64)>,
     /// Number of received packets.
-    pub(super) arrived: u64,
-    pub(super) bytes: u64,
+    pub(crate) arrived: u64,
+    pub(crate) bytes: u64,
 }
 
 impl DirectionFacts {
-    pub(super) fn saw(&mut self, at: WallTime) {
+    pub(crate) fn saw(&mut self, at: WallTime) {
         let s = self.span.get_or_insert((at.0, at.0));
         *s = (s.0.min(at.0), s.1.max(at.0));
     }
 
     /// Builds the session of the packets in one direction. `sides` are the addresses as seen by each point.
-    pub(super) fn session(
+    pub(crate) fn session(
         &self,
         direction: Direction,
         sides: &[Sides; 2],

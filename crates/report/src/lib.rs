@@ -44,7 +44,7 @@ mod typography;
 pub use escape::{escape, script_safe};
 pub use first::{FirstScreen, ShownUse};
 pub use picture::PictureFormat;
-pub use section::{Section, passive_section, tcp_section};
+pub use section::{Section, call_section, passive_section, tcp_section};
 pub use typography::micro_unit;
 
 /// Compiles the example of the README.

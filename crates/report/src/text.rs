@@ -8,13 +8,14 @@
 //! * [`report`] – the whole report of one direction; [`both`] – figures that need both directions
 //! * [`connecting`], [`sending`], [`logged`], [`analysing`] – messages before and after a run
 //! * [`comparison()`] – several runs in one table
-//! * [`passive()`], [`tcp()`], [`stream_traffic()`] – captured traffic; [`link_tables`] – sizes and delays of packets
+//! * [`passive()`], [`tcp()`], [`calls()`], [`stream_traffic()`] – captured traffic; [`link_tables`] – sizes and delays of packets
 //!   on a link
 //! * [`outcome`] – scores of Quality of Outcome
 //! * [`plots`] – plots in characters
 
 mod answer;
 mod bars;
+mod calls;
 mod class_paths;
 mod classic;
 pub mod comparison;
@@ -36,6 +37,7 @@ pub use two_way::{asking, is_one_host, two_way_remarks};
 pub use windows::{window_head, window_line};
 
 pub use answer::{answers, why};
+pub use calls::calls;
 pub use class_paths::class_paths;
 pub use comparison::comparison;
 pub use link::tables as link_tables;

@@ -8,6 +8,7 @@
 //! * [`json`] – the summary as one object, or its intervals as JSON Lines
 //! * [`openmetrics`] – the summary for Prometheus
 //! * [`passive`] – analyses of captures, as JSON and as lines
+//! * [`webrtc`] – statistics of a browser's calls
 //! * [`sweep`] – the state file, from which an interrupted sweep continues
 //! * [`threads`] – number of threads that may read a log
 //! * [`output`] – files that are replaced completely or not at all
@@ -53,3 +54,4 @@ pub mod passive;
 mod platform;
 pub mod sweep;
 pub mod threads;
+pub mod webrtc;

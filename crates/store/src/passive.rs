@@ -1,16 +1,18 @@
 //! Analyses of captures, as JSON (`docs/formats/passive-json.md`) and as lines.
 //!
-//! * [`spp_document`], [`tcp_document`] – the whole analysis as one object; [`capture_document`] – the analysis of a
+//! * [`spp_document`], [`tcp_document`], [`rtp_document`] – the whole analysis as one object; [`capture_document`] – the analysis of a
 //!   test's own stream
 //! * [`write_sizes`] – round trips by packet size, one line each
 //! * [`PairLines`] – one line per pair, in the format of the CAIA tool
 //! * [`write_tcp_event`] – one line per event of a TCP connection
 //! * [`read_pings`] – round trips of ping, for comparison
 
+mod calls;
 mod lines;
 mod pings;
 mod sizes;
 
+pub use calls::{CallDocument, CallInput, RtpDocument, RtpStreamDocument, rtp_document};
 pub use lines::{PairColumns, PairLines, write_tcp_event};
 pub use pings::{PingsError, read_pings};
 pub use sizes::{SizeDocument, write_sizes};

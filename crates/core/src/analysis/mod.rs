@@ -141,6 +141,14 @@ impl Analyzer {
         }
     }
 
+    /// Adds the next record, in arrival order, of a packet of a one-way test that arrived although its send time is unknown.
+    /// [`Analyzer::push`] takes such a record for a damaged one.
+    pub fn push_delayless(&mut self, record: &PacketRecord) {
+        if self.both_ways.is_none() {
+            self.views.iter_mut().for_each(|view| view.push_delayless(record));
+        }
+    }
+
     /// Adds the analysis of the rows that follow, which must be of the same session. The result is exactly that of one
     /// analyzer of all rows, except for the figures listed in docs/metrics if either analysis is in constant memory;
     /// the result is then in constant memory, too. On an error this analysis is unchanged.

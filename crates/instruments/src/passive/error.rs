@@ -88,6 +88,29 @@ pub enum PassiveError {
         /// True if a filter excluded some packets.
         filtered: bool,
     },
+    /// A capture contains no RTP stream.
+    #[error("no RTP stream in {name}: {packets} IP packets, {skipped} frames without a known IP packet, {}",
+        none_recognised(*.udp, *.filtered))]
+    NoRtp {
+        /// Names of the captures or of the interface, in one text.
+        name: String,
+        /// Number of IP packets.
+        packets: u64,
+        /// Number of frames that are not IP packets.
+        skipped: u64,
+        /// Number of UDP packets.
+        udp: u64,
+        /// True if a filter excluded some packets.
+        filtered: bool,
+    },
+}
+
+fn none_recognised(udp: u64, filtered: bool) -> String {
+    let filter = if filtered { "; a filter selected only some hosts and ports" } else { "" };
+    match udp {
+        0 => format!("no UDP packet{filter}"),
+        _ => format!("{udp} UDP packets, but no 8 of them in sequence from one source{filter}"),
+    }
 }
 
 fn lines(notes: &[String]) -> String {

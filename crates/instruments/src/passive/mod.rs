@@ -1,5 +1,6 @@
 //! [`Passive`]: round trips, losses and delays of other programs' traffic, from two capture points; and
-//! [`TcpCaptures`]: an analysis of TCP connections from one point or two.
+//! [`TcpCaptures`]: an analysis of TCP connections from one point or two; and [`RtpCaptures`]: an analysis of RTP streams
+//! and calls.
 //!
 //! A point is a capture in files, or a live interface of this host or of another one that runs `jitlat serve
 //! --capture`. Only the two points have to be given: addresses, direction, translation and clock offset are found from
@@ -31,6 +32,7 @@ mod periods;
 mod points;
 mod reader;
 mod records;
+mod rtp;
 mod segments;
 mod settings;
 mod stream_capture;
@@ -44,6 +46,7 @@ pub use one_point::one_point;
 pub use outcome::PassiveOutcome;
 pub use periods::{CaptureEnd, EndedCapturePeriod, PeriodEvent};
 pub use points::LivePoint;
+pub use rtp::{RtpCaptures, RtpOutcome, RtpSource};
 pub use segments::SegmentCapture;
 pub use settings::{Matching, PartTime, Passive, TimePart, Translation};
 pub use stream_capture::{CapturedStream, EndedCapture, SaveTo, StreamCapture, StreamCaptureError};

@@ -149,7 +149,8 @@ fn bins(text: &str) -> Result<Bins, String> {
     }
 }
 
-fn codec(text: &str) -> Result<VoiceCodec, String> {
+/// Parses the name or the figures of a codec.
+pub fn codec(text: &str) -> Result<VoiceCodec, String> {
     if let Some(codec) = VoiceCodec::named(text) {
         return Ok(codec);
     }

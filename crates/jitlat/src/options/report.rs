@@ -206,7 +206,7 @@ impl ReportArgs {
 }
 
 /// Returns the help of `--fail-if`, with all figures.
-fn figures_help() -> String {
+pub fn figures_help() -> String {
     format!(
         "Exit with status 1 if a figure crosses a threshold, or a grade is as bad; may be repeated.\n\nA threshold \
          has the figure's unit: loss>1%, pdv-p99>30ms, latency-max>150ms, mos<3.8. For one direction of a \

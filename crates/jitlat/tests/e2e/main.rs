@@ -13,6 +13,7 @@ mod undisturbed;
 mod acceptance;
 mod alerts;
 mod broadcast;
+mod calls;
 mod captures;
 mod cells;
 mod clocks;

@@ -39,6 +39,7 @@ mod peers;
 mod ping;
 mod readme;
 mod rpm;
+mod rtp;
 mod same_answer;
 mod schemas;
 mod seeds;

@@ -7,12 +7,13 @@ use jitlat_core::class_paths::ClassPaths;
 use jitlat_core::path::Path as NetworkPath;
 use jitlat_output::along::CurveDocument;
 use jitlat_output::attenuation::{PartsDocument, SegmentsReport};
+use jitlat_output::captures::WebRtcDocument;
 use jitlat_output::checkup::DoctorDocument;
 use jitlat_output::phases::PhasesDocument;
 use jitlat_output::rpm::RpmDocument;
 use jitlat_output::sweep::SweepDocument;
 use jitlat_store::json::SummaryDocument;
-use jitlat_store::passive::{CaptureDocument, OnePointDocument, SppDocument, TcpDocument};
+use jitlat_store::passive::{CaptureDocument, OnePointDocument, RtpDocument, SppDocument, TcpDocument};
 use jitlat_verdict::compare;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
@@ -29,7 +30,7 @@ struct Published {
     schema: fn() -> Schema,
 }
 
-const PUBLISHED: [Published; 18] = [
+const PUBLISHED: [Published; 20] = [
     Published {
         name: "summary",
         about: "What --json of a test or an analysis writes: the summary of one direction, of both, or of several runs. See \
@@ -110,6 +111,16 @@ const PUBLISHED: [Published; 18] = [
         name: "one-point",
         about: "What jitlat spp --one-point --json writes. See passive-json.md.",
         schema: schema_of::<OnePointDocument<'_>>,
+    },
+    Published {
+        name: "rtp",
+        about: "What jitlat rtp --json writes. See passive-json.md.",
+        schema: schema_of::<RtpDocument<'_>>,
+    },
+    Published {
+        name: "webrtc",
+        about: "What jitlat rtp --json writes for the dump of a browser. See passive-json.md.",
+        schema: schema_of::<WebRtcDocument<'_>>,
     },
     Published {
         name: "spp",

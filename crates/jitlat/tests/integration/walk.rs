@@ -164,6 +164,7 @@ impl Scene {
             .replace("{MON}", &path("spp/atm_loss_udp340.mon.pcap"))
             .replace("{TCP}", &path("spp/atm_tcp_up.ref.pcap"))
             .replace("{TCP2}", &path("spp/atm_tcp_up.mon.pcap"))
+            .replace("{CALL}", &path("rtp/call.pcap"))
             .replace("{STAMP}", self.server.port(1))
             .replace("{TWAMP}", self.server.port(2))
             .replace("{LAMP}", self.server.port(3))

@@ -49,10 +49,10 @@ impl ObservedConnection {
 }
 
 /// Address, as IPv6, and port.
-pub(super) type TcpEndpoint = (u128, u16);
+pub(crate) type TcpEndpoint = (u128, u16);
 
 /// Converts an end to a socket address.
-pub(super) fn socket((address, port): TcpEndpoint) -> SocketAddr {
+pub(crate) fn socket((address, port): TcpEndpoint) -> SocketAddr {
     let a = Ipv6Addr::from_bits(address);
     SocketAddr::new(a.to_ipv4_mapped().map_or(IpAddr::V6(a), IpAddr::V4), port)
 }

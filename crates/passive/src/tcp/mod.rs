@@ -36,7 +36,8 @@ pub use segment::TcpSegment;
 pub use verdict::explain_delays;
 
 use super::packet::IpPacket;
-use connection::{ConnectionState, TcpEndpoint, socket};
+use connection::ConnectionState;
+pub(crate) use connection::{TcpEndpoint, socket};
 use core::net::SocketAddr;
 use foldhash::fast::RandomState;
 use jitlat_core::prefix::bits;

@@ -1,7 +1,9 @@
 //! [`Section`]: part of a report that an instrument adds to the parts of the streams.
 
+mod calls;
 mod passive;
 
+pub use calls::call_section;
 pub use passive::{passive_section, tcp_section};
 
 use crate::figure::Figure;

@@ -3,10 +3,11 @@
 //! * [`Screen`] – the content, created from summaries or captures
 //! * [`Timeline`] – delay and loss over time, in constant memory
 //! * `rows` – the table; `content` – causes and profiles; `trust` – clocks, senders, sample; `passive` – captures;
-//!   `comparison`, `connections`, `sweep` – the screens of `compare`, `tcp` and `sweep`
+//!   `comparison`, `connections`, `calls`, `sweep` – the screens of `compare`, `tcp`, `rtp` and `sweep`
 //! * `shared` – access to the content for pages
 //! * `layout` – the content on at most [`MAX_ROWS`] rows
 
+mod calls;
 mod comparison;
 mod connections;
 mod content;
@@ -17,7 +18,10 @@ mod rows;
 mod shared;
 mod sweep;
 mod trust;
+mod webrtc;
 
+pub use calls::CapturedCalls;
+pub(crate) use calls::title as call_title;
 pub use content::Relation;
 pub use course::Timeline;
 pub use layout::MAX_ROWS;
@@ -112,6 +116,11 @@ impl Screen {
             trust: trust::of(streams, &labels),
             ..Screen::default()
         }
+    }
+
+    /// Returns the first verdict as a sentence; empty if there is none.
+    pub fn headline(&self) -> String {
+        self.lead.first().map_or(String::new(), |(_, text)| text.clone())
     }
 
     /// Adds `text`, for example the result of a comparison of the streams, before the verdicts.

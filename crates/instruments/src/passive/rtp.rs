@@ -1,0 +1,338 @@
+//! [`RtpCaptures`]: analyses RTP streams and calls at one capture point.
+
+use super::error::PassiveError;
+use crate::analysis::Analysed;
+use crate::stop::Stop;
+use jitlat_core::analysis::{Analyzer, Options};
+use jitlat_core::metrics::dejitter::VoiceCodec;
+use jitlat_core::observer::Unobserved;
+use jitlat_core::prefix::Prefix;
+use jitlat_core::time::SteadyTime;
+use jitlat_core::{Direction, PacketRecord, Span};
+use jitlat_net::capture::interface::{InterfaceCapture, InterfaceSettings};
+use jitlat_net::capture::{Capture, FollowedFiles, STDIN};
+use jitlat_net::clock;
+use jitlat_passive::rtp::{
+    BetweenPoints, GivenFormat, RtpAnalyzer, RtpObserver, RtpResult, RtpStream, between, modelled_codec,
+};
+use jitlat_passive::{Frame, IpPacket};
+use jitlat_verdict::{PROFILES, judge_for};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Number of frames of a followed capture that are read between two checks for its end.
+const FRAMES_PER_CHECK: usize = 4096;
+/// Pause when nothing new has been written.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Time that a capture at an interface waits for a packet before it checks for a stop.
+const READ_TIMEOUT: Duration = Duration::from_millis(20);
+/// Time limit for reading the remaining packets at the end.
+const FILE_END_TIMEOUT: Span = Span::seconds(30);
+/// Clock rate of video formats, in Hz (RFC 3551 §5).
+const VIDEO_CLOCK: u32 = 90_000;
+/// Share of the memory for packets that one of many streams may use: up to 50 minutes of voice.
+const MEMORY_SHARE: u64 = 64;
+/// Code of the warning about delays below 0.
+const NEGATIVE_DELAY: &str = "negative_delay";
+/// Number of packets of all streams that are retained for figures; later streams have none.
+const MAX_SAMPLES: usize = 4 << 20;
+
+/// Source of packets.
+#[derive(Clone, Debug)]
+pub enum RtpSource {
+    /// Captures in files, read one after the other.
+    Files(Vec<PathBuf>),
+    /// A folder or file that is still being written.
+    Followed(PathBuf),
+    /// An interface of this host.
+    Interface(String, InterfaceSettings),
+}
+
+/// Settings of an analysis of RTP streams.
+#[derive(Clone, Debug, Default)]
+pub struct RtpCaptures {
+    /// Address or prefix of the streams to analyse; `None`: all.
+    pub host: Option<Prefix>,
+    /// Port of the streams to analyse; `None`: all.
+    pub port: Option<u16>,
+    /// Formats of dynamic payload types, before those in session descriptions.
+    pub formats: Vec<GivenFormat>,
+    /// Time limit for a live capture or followed files; `None`: no limit.
+    pub duration: Option<Span>,
+    /// Function that is called with the name of an interface as soon as packets are captured there; `None`: none.
+    pub listening: Option<fn(&str)>,
+    /// True to read two captures one after the other even if they contain the same streams.
+    pub one_point: bool,
+    /// True if the codec in the options of the analysis applies to all streams. Otherwise a stream's own codec does, if
+    /// the model of voice quality has it.
+    pub one_codec: bool,
+}
+
+/// Streams and calls of a capture.
+#[derive(Clone, Debug, Default)]
+pub struct RtpOutcome {
+    /// Streams and calls.
+    pub result: RtpResult,
+    /// Analysis of each stream, in the same order.
+    pub streams: Vec<Analysed>,
+    /// Number of IP packets read.
+    pub packets: u64,
+    /// Number of frames that are not IP packets, or are unsupported.
+    pub skipped: u64,
+    /// Number of packets that the capture reported as dropped.
+    pub drops: u64,
+    /// Analysis of each stream between two points, in the order of the streams; `None` where the second point did not see
+    /// the stream. Empty for one point.
+    pub between: Vec<Option<Analysed>>,
+    /// Messages about errors in the files.
+    pub notes: Vec<String>,
+}
+
+impl RtpCaptures {
+    /// Analyses the packets of `source` until its end, until `stop` is requested or the time limit is reached. The
+    /// streams are analysed with `options`. Two captures of the same streams are two points; the result is then that of
+    /// the first one, and of the packets between them. `observer` receives the packets of one point.
+    ///
+    /// # Errors
+    /// [`PassiveError`] if the source cannot be read, or contains no RTP stream.
+    pub fn analyse(
+        &self,
+        source: &RtpSource,
+        options: &Options,
+        stop: &Stop,
+        observer: &mut dyn RtpObserver,
+    ) -> Result<RtpOutcome, PassiveError> {
+        if let RtpSource::Files(files) = source
+            && let [first, second] = &files[..]
+            && !self.one_point
+            && ![first, second].iter().any(|path| path.as_os_str() == STDIN)
+        {
+            let [first, second] = [first, second].map(|path| RtpSource::Files(vec![path.clone()]));
+            let (other, _) = self.read_point(&second, options, stop, true, &mut Unobserved)?;
+            let (mut own, _) = self.read_point(&first, options, stop, true, &mut Unobserved)?;
+            if let Some(found) = between(&own.result, &other.result) {
+                own.add_between(&found, options, self.one_codec);
+                return Ok(own);
+            }
+        }
+        let (outcome, filtered) = self.read_point(source, options, stop, false, observer)?;
+        if outcome.result.streams.is_empty() {
+            let RtpOutcome { packets, skipped, result, .. } = outcome;
+            let (name, udp) = (source.name(), result.udp_packets);
+            return Err(PassiveError::NoRtp { name, packets, skipped, udp, filtered });
+        }
+        Ok(outcome)
+    }
+
+    /// Analyses one point. Also returns true if a filter selects some packets.
+    fn read_point(
+        &self,
+        source: &RtpSource,
+        options: &Options,
+        stop: &Stop,
+        keeps_packets: bool,
+        observer: &mut dyn RtpObserver,
+    ) -> Result<(RtpOutcome, bool), PassiveError> {
+        let mut analyzer = RtpAnalyzer::new(self.formats.clone());
+        if keeps_packets {
+            analyzer = analyzer.keeping_packets();
+        }
+        let mut analyses = StreamAnalyses::new(options, self.one_codec, observer);
+        let mut outcome = RtpOutcome::default();
+        let (mut packets, mut skipped) = (0, 0);
+        let take = |f: &Frame<'_>| match f.packet() {
+            Ok(p) => {
+                packets += 1;
+                if self.wants(&p) {
+                    analyzer.push(f.at, &p, &mut analyses);
+                }
+            }
+            Err(_) => skipped += 1,
+        };
+        (outcome.drops, outcome.notes) = self.read(source, stop, take)?;
+        (outcome.packets, outcome.skipped) = (packets, skipped);
+        outcome.result = analyzer.finish(&mut analyses);
+        outcome.streams = analyses.finish(&outcome.result);
+        Ok((outcome, self.host.is_some() || self.port.is_some()))
+    }
+
+    fn wants(&self, p: &IpPacket<'_>) -> bool {
+        self.host.is_none_or(|h| h.contains(p.src()) || h.contains(p.dst()))
+            && self.port.is_none_or(|port| p.ports().is_some_and(|(a, b)| a == port || b == port))
+    }
+
+    /// Reads all packets. Returns the number that the capture dropped, and messages about errors.
+    fn read(
+        &self,
+        source: &RtpSource,
+        stop: &Stop,
+        mut take: impl FnMut(&Frame<'_>),
+    ) -> Result<(u64, Vec<String>), PassiveError> {
+        let began = clock::steady();
+        let is_over =
+            |now: SteadyTime| stop.is_requested() || self.duration.is_some_and(|d| now - began >= d);
+        match source {
+            RtpSource::Files(files) => {
+                let mut capture = Capture::open(files)?;
+                while let Some(f) = capture.next_frame()
+                    && !stop.is_requested()
+                {
+                    take(&f);
+                }
+                Ok((capture.drops(), capture.notes().to_vec()))
+            }
+            RtpSource::Followed(path) => {
+                let mut followed = FollowedFiles::open(path)?;
+                let mut over: Option<SteadyTime> = None;
+                loop {
+                    let now = clock::steady();
+                    if over.is_none() && is_over(now) {
+                        over = Some(now);
+                        followed.end();
+                    }
+                    let frames = followed.poll(FRAMES_PER_CHECK, &mut take);
+                    match over {
+                        Some(since) if frames == 0 || now - since >= FILE_END_TIMEOUT => break,
+                        None if frames == 0 => sleep(POLL_INTERVAL),
+                        _ => {}
+                    }
+                }
+                Ok((followed.drops(), followed.notes().to_vec()))
+            }
+            RtpSource::Interface(name, settings) => {
+                let mut capture = InterfaceCapture::open(name, *settings)?;
+                self.listening.iter().for_each(|listening| listening(name));
+                let mut notes = Vec::new();
+                while !is_over(clock::steady()) {
+                    if let Err(e) = capture.poll(READ_TIMEOUT, |f| take(&f)) {
+                        notes.push(e.to_string());
+                        break;
+                    }
+                }
+                capture.settle();
+                while notes.is_empty() && capture.poll(Duration::ZERO, |f| take(&f)).is_ok_and(|n| n > 0) {}
+                Ok((capture.drops(), notes))
+            }
+        }
+    }
+}
+
+impl RtpOutcome {
+    /// Analyses the streams between two points.
+    fn add_between(&mut self, found: &BetweenPoints, options: &Options, one_codec: bool) {
+        self.between = vec![None; self.result.streams.len()];
+        for stream in &found.streams {
+            let known = self.result.streams.get(stream.streams[0]);
+            let Some((place, known)) = self.between.get_mut(stream.streams[0]).zip(known) else { continue };
+            let mut analyzer = Analyzer::new(&stream.session, &options_of(options, one_codec, known));
+            analyzer.push_all(&stream.records);
+            let (summary, samples) = analyzer.finish_with_samples(&stream.session);
+            *place = Some(Analysed { session: stream.session.clone(), summary, samples });
+        }
+        if found.streams.iter().any(|s| s.near_assumed) {
+            self.notes.push(
+                "the packets have the same TTL at both points, so the first capture is taken to be nearer to the caller"
+                    .to_owned(),
+            );
+        }
+    }
+}
+
+impl RtpSource {
+    fn name(&self) -> String {
+        match self {
+            RtpSource::Files(files) => {
+                files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(", ")
+            }
+            RtpSource::Followed(path) => path.display().to_string(),
+            RtpSource::Interface(name, _) => name.clone(),
+        }
+    }
+}
+
+/// Analyses of all streams.
+struct StreamAnalyses<'a> {
+    options: &'a Options,
+    one_codec: bool,
+    running: HashMap<u64, Analyzer>,
+    observer: &'a mut dyn RtpObserver,
+}
+
+impl<'a> StreamAnalyses<'a> {
+    fn new(options: &'a Options, one_codec: bool, observer: &'a mut dyn RtpObserver) -> StreamAnalyses<'a> {
+        StreamAnalyses { options, one_codec, running: HashMap::new(), observer }
+    }
+
+    /// Ends the analyses of the streams in `result`, in their order.
+    fn finish(mut self, result: &RtpResult) -> Vec<Analysed> {
+        let mut room = MAX_SAMPLES;
+        let mut facts: Vec<(Direction, Option<Span>)> = vec![Default::default(); result.streams.len()];
+        for call in &result.calls {
+            call.streams.iter().for_each(|s| facts[s.stream] = (s.direction, call.round_trip_ns));
+        }
+        let analysed = |(stream, (direction, round_trip)): (&RtpStream, (Direction, Option<Span>))| {
+            let session = stream.session(direction, round_trip);
+            let analyzer = self.running.remove(&stream.number);
+            let analyzer = analyzer.unwrap_or_else(|| Analyzer::new(&session, self.options));
+            let (mut summary, mut samples) = analyzer.finish_with_samples(&session);
+            // Delays are relative to the first packet, which need not be the fastest: no clock is wrong.
+            summary.warnings.retain(|warning| warning.code != NEGATIVE_DELAY);
+            match room.checked_sub(samples.seq.len()) {
+                Some(left) => room = left,
+                None => samples = Default::default(),
+            }
+            Analysed { session, summary, samples }
+        };
+        result.streams.iter().zip(facts).map(analysed).collect()
+    }
+}
+
+/// Returns the options for one stream: its own codec unless `one_codec`, and the profile of its medium.
+fn options_of(options: &Options, one_codec: bool, stream: &RtpStream) -> Options {
+    let own = modelled_codec(&stream.codec()).filter(|_| !one_codec).and_then(VoiceCodec::named);
+    // Video has its own clock rate; without one, the stream may be either.
+    let is_profile = |name: &str| match (name, stream.clock_rate) {
+        ("voice", rate) => rate != Some(VIDEO_CLOCK),
+        ("video", rate) => rate.is_none_or(|rate| rate == VIDEO_CLOCK),
+        _ => false,
+    };
+    let profiles = PROFILES.iter().filter(|p| is_profile(&p.name)).cloned().collect::<Vec<_>>();
+    Options {
+        judge: options.judge.as_ref().map(|_| judge_for(profiles)),
+        codec: own.unwrap_or_else(|| options.codec.clone()),
+        memory: options.memory / MEMORY_SHARE,
+        ..options.clone()
+    }
+}
+
+impl RtpObserver for StreamAnalyses<'_> {
+    fn begun(&mut self, stream: &RtpStream) {
+        self.observer.begun(stream);
+        let session = stream.begun_session(Direction::Up);
+        self.running.insert(
+            stream.number,
+            Analyzer::new(&session, &options_of(self.options, self.one_codec, stream)),
+        );
+    }
+
+    fn records(&mut self, number: u64, records: &[PacketRecord]) {
+        self.observer.records(number, records);
+        let Some(analyzer) = self.running.get_mut(&number) else { return };
+        // Without a clock rate, packets arrive although their send times are unknown.
+        for same in records.chunk_by(|a, b| a.sent().is_some() == b.sent().is_some()) {
+            match same.first().is_some_and(|r| r.sent().is_some()) {
+                true => analyzer.push_all(same),
+                false => same.iter().for_each(|r| analyzer.push_delayless(r)),
+            }
+        }
+    }
+
+    fn ended(&mut self, stream: &RtpStream, kept: bool) {
+        self.observer.ended(stream, kept);
+        if !kept {
+            self.running.remove(&stream.number);
+        }
+    }
+}

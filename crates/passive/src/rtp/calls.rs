@@ -1,0 +1,88 @@
+//! Grouping of streams to calls: by their signalling, otherwise by the two ports between which they are.
+
+use super::figures::{CallStream, RtpCall, RtpStream};
+use super::signalling::SignalledCalls;
+use crate::tcp::TcpEndpoint as Endpoint;
+use core::net::SocketAddr;
+use jitlat_core::prefix::bits;
+use jitlat_core::spec::Direction;
+use jitlat_core::time::{Span, WallTime};
+use std::collections::HashMap;
+
+/// Silence between two ports after which streams belong to another call, if the calls are not signalled.
+const MAX_PAUSE: Span = Span::seconds(30);
+
+/// Reason for which streams are one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum CallKey {
+    /// Number of the signalled call.
+    Signalled(u64),
+    /// The two ports, the smaller first, and the number of the call between them.
+    Between(Endpoint, Endpoint, u32),
+}
+
+fn end(a: SocketAddr) -> Endpoint {
+    (bits(a.ip()), a.port())
+}
+
+/// Groups `streams`, which are in the order of their first packets.
+pub(super) fn calls(streams: &[RtpStream], signalled: &SignalledCalls) -> Vec<RtpCall> {
+    let mut calls: Vec<(RtpCall, Endpoint)> = Vec::new();
+    let mut known: HashMap<CallKey, usize> = HashMap::new();
+    // Number of the latest call between two ports, and its last packet.
+    let mut pairs: HashMap<(Endpoint, Endpoint), (u32, WallTime)> = HashMap::new();
+    for (n, stream) in streams.iter().enumerate() {
+        let (from, to) = (end(stream.from), end(stream.to));
+        // The receiver's end is in its own session description; the sender usually sends from the same port.
+        let media = signalled.end(to).map(|m| (m.call, !m.is_callers));
+        let media = media.or_else(|| signalled.end(from).map(|m| (m.call, m.is_callers)));
+        let key = match media {
+            Some((call, _)) => CallKey::Signalled(call),
+            None => {
+                let pair = if from <= to { (from, to) } else { (to, from) };
+                let (number, last) = pairs.entry(pair).or_insert((0, stream.last));
+                if stream.first - *last > MAX_PAUSE {
+                    *number += 1;
+                }
+                *last = (*last).max(stream.last);
+                CallKey::Between(pair.0, pair.1, *number)
+            }
+        };
+        let index = *known.entry(key).or_insert_with(|| {
+            let signalling = media.and_then(|(call, _)| signalled.call(call).cloned());
+            calls.push((
+                RtpCall { signalling, streams: Vec::new(), ssrc_changes: 0, round_trip_ns: None },
+                from,
+            ));
+            calls.len() - 1
+        });
+        let Some((call, first)) = calls.get_mut(index) else { continue };
+        let is_up = media.map_or(from == *first, |(_, from_caller)| from_caller);
+        let direction = if is_up { Direction::Up } else { Direction::Down };
+        call.streams.push(CallStream { stream: n, direction });
+    }
+    calls.into_iter().map(|(call, _)| complete(call, streams)).collect()
+}
+
+/// Adds the figures that need all streams of the call.
+fn complete(call: RtpCall, streams: &[RtpStream]) -> RtpCall {
+    let of = |direction: Direction| {
+        call.streams.iter().filter(move |s| s.direction == direction).filter_map(|s| streams.get(s.stream))
+    };
+    // A source that begins after another one between the same ports has ended replaces it.
+    let changes = |direction: Direction| {
+        let replaced = |later: &&RtpStream| {
+            of(direction).any(|before| {
+                before.ssrc != later.ssrc
+                    && (before.from, before.to) == (later.from, later.to)
+                    && before.last <= later.first
+            })
+        };
+        of(direction).filter(replaced).count() as u64
+    };
+    let least =
+        |direction: Direction| of(direction).filter_map(|s| s.rtcp.round_trip_ns).map(|r| r.min).min();
+    let round_trip_ns =
+        least(Direction::Up).zip(least(Direction::Down)).map(|(a, b)| Span(a.saturating_add(b)));
+    RtpCall { ssrc_changes: changes(Direction::Up) + changes(Direction::Down), round_trip_ns, ..call }
+}

@@ -1,0 +1,309 @@
+//! Analysis of RTP streams and calls at one capture point (RFC 3550): losses, reordering, jitter, delay variation, and
+//! the contents of RTCP.
+//!
+//! A stream is recognised by its packets ([`candidate`]), earlier if SIP names its port ([`signalling`]). The media clock
+//! ([`media_clock`]) gives the send time of a packet except for a constant, so that each packet becomes a
+//! [`PacketRecord`] whose delay is relative to the stream's first packet. All figures of the records are those of any
+//! other test.
+
+mod between;
+mod calls;
+mod candidate;
+mod figures;
+mod jitter;
+mod media_clock;
+mod packet;
+mod payload_types;
+mod rtcp;
+mod sequence;
+mod signalling;
+mod stream;
+
+pub use between::{BetweenPoints, SeenPacket, StreamBetween, between};
+pub use figures::{
+    CallStream, PayloadTypeFigures, ReportedByReceiver, RtcpFigures, RtpCall, RtpResult, RtpStream,
+};
+pub use jitter::RtpJitter;
+pub use media_clock::ClockRateSource;
+pub use packet::RtpPacket;
+pub use payload_types::{GivenFormat, PayloadFormat, modelled_codec};
+pub use rtcp::VoipMetrics;
+pub use signalling::SignalledCall;
+
+use super::packet::{IpPacket, TCP, UDP, udp};
+use crate::Sides;
+use crate::streams::session;
+use crate::tcp::TcpEndpoint as Endpoint;
+use candidate::{Candidates, EarlyPacket};
+use foldhash::fast::RandomState;
+use jitlat_core::observer::Unobserved;
+use jitlat_core::record::PacketRecord;
+use jitlat_core::session::Session;
+use jitlat_core::spec::{Direction, Dscp, MAX_PACKETS};
+use jitlat_core::time::{Span, WallTime};
+use rtcp::RtcpItem;
+use signalling::SignalledCalls;
+use std::collections::HashMap;
+use stream::StreamState;
+
+/// Maximum number of streams followed at a time. Beyond it, the stream that has been idle for longest ends.
+const MAX_STREAMS: usize = if cfg!(test) { 8 } else { 1024 };
+/// Maximum number of streams in a result; later ones are only counted.
+const MAX_KEPT: usize = if cfg!(test) { 64 } else { 4096 };
+
+/// Identity of a stream at a capture point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct StreamKey {
+    from: Endpoint,
+    to: Endpoint,
+    ssrc: u32,
+}
+
+/// Receives the packets of the streams.
+pub trait RtpObserver {
+    /// Receives a new stream, as far as it is known.
+    fn begun(&mut self, stream: &RtpStream);
+
+    /// Receives the records of packets of the stream with this number, in arrival order.
+    fn records(&mut self, number: u64, records: &[PacketRecord]);
+
+    /// Receives the final figures of a stream. No more records follow. `kept` is false if the result will not contain the
+    /// stream.
+    fn ended(&mut self, stream: &RtpStream, kept: bool);
+}
+
+impl RtpObserver for Unobserved {
+    fn begun(&mut self, _: &RtpStream) {}
+
+    fn records(&mut self, _: u64, _: &[PacketRecord]) {}
+
+    fn ended(&mut self, _: &RtpStream, _: bool) {}
+}
+
+/// Analyses the RTP streams of one capture point.
+#[derive(Debug, Default)]
+pub struct RtpAnalyzer {
+    given: Vec<GivenFormat>,
+    candidates: Candidates,
+    streams: HashMap<StreamKey, StreamState, RandomState>,
+    /// Keys of the streams of a source, because RTCP names only the source.
+    by_source: HashMap<u32, Vec<StreamKey>, RandomState>,
+    signalled: SignalledCalls,
+    ended: Vec<(RtpStream, Vec<SeenPacket>)>,
+    /// True if packets are remembered for a comparison with another point.
+    keeps_packets: bool,
+    next: u64,
+    udp_packets: u64,
+    unread_rtcp: u64,
+    set_aside: u64,
+    not_kept: u64,
+    records: Vec<PacketRecord>,
+}
+
+impl RtpAnalyzer {
+    /// Creates an analyser that knows the formats `given` by the user, before those in session descriptions.
+    pub fn new(given: Vec<GivenFormat>) -> RtpAnalyzer {
+        RtpAnalyzer { given, ..RtpAnalyzer::default() }
+    }
+
+    /// Remembers the packets of each stream, 32 bytes each and at most 2^20, for [`between`].
+    #[must_use]
+    pub fn keeping_packets(self) -> RtpAnalyzer {
+        RtpAnalyzer { keeps_packets: true, ..self }
+    }
+
+    /// Handles the next captured packet.
+    #[inline]
+    pub fn push(&mut self, at: WallTime, p: &IpPacket<'_>, observer: &mut impl RtpObserver) {
+        match p.protocol {
+            UDP => self.datagram(at, p, observer),
+            TCP if !p.is_later_fragment() => {
+                let transport = p.transport();
+                let header = super::packet::tcp::header_length(transport);
+                self.signalled.push(at, transport.get(header..).unwrap_or_default());
+            }
+            _ => {}
+        }
+    }
+
+    fn datagram(&mut self, at: WallTime, p: &IpPacket<'_>, observer: &mut impl RtpObserver) {
+        let Some((src, dst)) = p.ports() else { return };
+        self.udp_packets += 1;
+        let transport = p.transport();
+        let Some(data) = transport.get(udp::PAYLOAD..) else { return };
+        let length = p.payload_length();
+        if data.first().is_none_or(|flags| flags >> 6 != 2) {
+            self.signalled.push(at, data);
+            return;
+        }
+        if rtcp::is_rtcp(data) {
+            self.report(at, p, data, length);
+            return;
+        }
+        let Some(packet) = RtpPacket::parse(data, length) else { return };
+        let (from, to) = p.ends();
+        let key = StreamKey { from: (from, src), to: (to, dst), ssrc: packet.ssrc };
+        let (ttl, traffic_class) = (p.ttl(), p.traffic_class());
+        let early = EarlyPacket { at, packet, ttl, traffic_class, length: p.length };
+        if let Some(stream) = self.streams.get_mut(&key) {
+            self.records.clear();
+            let formats = Formats { given: &self.given, signalled: &self.signalled, key };
+            stream.push(early, &|n| formats.of(n), &mut self.records);
+            if !self.records.is_empty() {
+                observer.records(stream.number, &self.records);
+            }
+            return;
+        }
+        let is_signalled = self.signalled.end(key.to).is_some() || self.signalled.end(key.from).is_some();
+        if let Some(early) = self.candidates.push(key, early, is_signalled) {
+            self.begin(key, &early, observer);
+        }
+    }
+
+    fn begin(&mut self, key: StreamKey, early: &[EarlyPacket], observer: &mut impl RtpObserver) {
+        if self.streams.len() >= MAX_STREAMS {
+            let idle = self.streams.values().min_by_key(|s| (s.last, s.number)).map(|s| s.key);
+            if let Some(stream) = idle.and_then(|key| self.streams.remove(&key)) {
+                self.set_aside += 1;
+                self.end(stream, observer);
+            }
+        }
+        let Some(mut stream) = StreamState::new(self.next, key, early, self.keeps_packets) else { return };
+        self.next += 1;
+        self.records.clear();
+        let formats = Formats { given: &self.given, signalled: &self.signalled, key };
+        early.iter().for_each(|p| stream.push(*p, &|n| formats.of(n), &mut self.records));
+        observer.begun(&stream.figures());
+        observer.records(stream.number, &self.records);
+        self.by_source.entry(key.ssrc).or_default().push(key);
+        self.streams.insert(key, stream);
+    }
+
+    fn end(&mut self, mut stream: StreamState, observer: &mut impl RtpObserver) {
+        self.records.clear();
+        stream.flush(&mut self.records);
+        if !self.records.is_empty() {
+            observer.records(stream.number, &self.records);
+        }
+        if let Some(keys) = self.by_source.get_mut(&stream.key.ssrc) {
+            keys.retain(|key| *key != stream.key);
+            if keys.is_empty() {
+                self.by_source.remove(&stream.key.ssrc);
+            }
+        }
+        let figures = stream.figures();
+        let kept = self.ended.len() < MAX_KEPT;
+        observer.ended(&figures, kept);
+        match kept {
+            true => self.ended.push((figures, stream.take_seen())),
+            false => self.not_kept += 1,
+        }
+    }
+
+    /// Reads an RTCP datagram.
+    fn report(&mut self, at: WallTime, p: &IpPacket<'_>, data: &[u8], length: u32) {
+        let (src, dst) = p.ends();
+        let RtpAnalyzer { streams, by_source, .. } = self;
+        // Streams of a source between the two hosts; `sends` is true if the packet goes in the direction of the stream.
+        let mut each = |ssrc: u32, sends: bool, apply: &mut dyn FnMut(&mut StreamState)| {
+            let hosts = if sends { (src, dst) } else { (dst, src) };
+            for key in by_source.get(&ssrc).into_iter().flatten().filter(|k| (k.from.0, k.to.0) == hosts) {
+                streams.get_mut(key).into_iter().for_each(&mut *apply);
+            }
+        };
+        let whole = rtcp::read(data, length, |item| match item {
+            RtcpItem::Time { ssrc, ntp, is_sender } => {
+                each(ssrc, true, &mut |s| s.note_time(at, ntp, is_sender))
+            }
+            RtcpItem::Report(r) => each(r.ssrc, false, &mut |s| s.note_report(at, &r)),
+            RtcpItem::Answer { ssrc, last, delay } => {
+                each(ssrc, false, &mut |s| s.note_answer(at, last, delay))
+            }
+            RtcpItem::Voip(ssrc, metrics) => each(ssrc, false, &mut |s| s.note_voip(metrics)),
+            RtcpItem::Bye(ssrc) => each(ssrc, true, &mut StreamState::note_end),
+        });
+        self.unread_rtcp += u64::from(!whole);
+    }
+
+    /// Number of streams recognised so far.
+    pub fn begun(&self) -> u64 {
+        self.next
+    }
+
+    /// Number of UDP packets seen so far.
+    pub fn udp_packets(&self) -> u64 {
+        self.udp_packets
+    }
+
+    /// Ends all streams and returns the result.
+    pub fn finish(mut self, observer: &mut impl RtpObserver) -> RtpResult {
+        let mut rest: Vec<StreamState> = std::mem::take(&mut self.streams).into_values().collect();
+        rest.sort_by_key(|s| s.number);
+        rest.into_iter().for_each(|stream| self.end(stream, observer));
+        self.ended.sort_by_key(|(s, _)| (s.first, s.number));
+        let (streams, seen): (Vec<RtpStream>, Vec<Vec<SeenPacket>>) = self.ended.into_iter().unzip();
+        let calls = calls::calls(&streams, &self.signalled);
+        RtpResult {
+            calls,
+            streams,
+            seen,
+            udp_packets: self.udp_packets,
+            unread_rtcp: self.unread_rtcp,
+            set_aside: self.set_aside,
+            not_kept: self.not_kept,
+            calls_forgotten: self.signalled.forgotten,
+        }
+    }
+}
+
+/// Formats of the payload types of one stream.
+struct Formats<'a> {
+    given: &'a [GivenFormat],
+    signalled: &'a SignalledCalls,
+    key: StreamKey,
+}
+
+impl Formats<'_> {
+    fn of(&self, payload_type: u8) -> Option<(PayloadFormat, ClockRateSource)> {
+        let given = self.given.iter().find(|g| g.payload_type == payload_type);
+        if let Some(given) = given {
+            return Some((given.format.clone(), ClockRateSource::Given));
+        }
+        // The receiver describes what it accepts; the sender's own description may be all that was captured.
+        let ends = [self.key.to, self.key.from];
+        let described = ends.iter().find_map(|end| self.signalled.end(*end)?.format(payload_type));
+        match described {
+            Some(format) => Some((format.clone(), ClockRateSource::Signalled)),
+            None => PayloadFormat::assigned(payload_type).map(|format| (format, ClockRateSource::Assigned)),
+        }
+    }
+}
+
+impl RtpStream {
+    /// Returns the session of the stream's records. `round_trip` is the smallest round trip between the ends, if known;
+    /// half of it stands for the path's delay, which one capture point does not see.
+    pub fn session(&self, direction: Direction, round_trip: Option<Span>) -> Session {
+        let mut session = self.begun_session(direction);
+        session.sent = u32::try_from(self.expected).ok();
+        session.declared = Some(self.expected);
+        session.classic_rtt = round_trip;
+        let tags = [("ssrc", format!("{:08x}", self.ssrc)), ("codec", self.codec())];
+        session.tags.extend(tags.map(|(key, value)| (key.to_owned(), value)));
+        session
+    }
+
+    /// Returns the session before the stream has ended.
+    pub fn begun_session(&self, direction: Direction) -> Session {
+        let length = self.ip_bytes / self.packets.max(1);
+        let mut session = session(direction, &<[Sides; 2]>::default(), MAX_PACKETS.into(), length, Span(1));
+        (session.declared, session.sent) = (None, None);
+        session.created = Some(self.first);
+        (session.src, session.dst) = (Some(self.from.ip()), Some(self.to.ip()));
+        (session.spec.src_port, session.spec.dst_port) = (self.from.port(), self.to.port());
+        session.spec.dscp = Dscp::new(self.dscp.into()).unwrap_or_default();
+        session
+    }
+}
+
+#[cfg(test)]
+mod tests;

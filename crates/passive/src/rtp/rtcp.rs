@@ -1,0 +1,328 @@
+//! [`RtcpItem`]: the parts of RTCP packets that describe a call (RFC 3550 §6, RFC 3611).
+
+use serde::Serialize;
+
+/// Smallest RTCP packet type in a datagram on the port of RTP (RFC 5761 §4).
+const TYPES: core::ops::RangeInclusive<u8> = 192..=223;
+/// Length of a report block, in bytes.
+const REPORT: usize = 24;
+/// Length of the fields of a VoIP metrics block after its header, in bytes.
+const VOIP_METRICS: usize = 32;
+
+/// Packet types (RFC 3550 §12.1, RFC 3611 §2).
+mod kind {
+    pub(super) const SENDER_REPORT: u8 = 200;
+    pub(super) const RECEIVER_REPORT: u8 = 201;
+    pub(super) const BYE: u8 = 203;
+    pub(super) const EXTENDED_REPORT: u8 = 207;
+}
+
+/// Block types of extended reports (RFC 3611 §4).
+mod block {
+    pub(super) const RECEIVER_TIME: u8 = 4;
+    pub(super) const DELAY_SINCE_RECEIVER_TIME: u8 = 5;
+    pub(super) const VOIP_METRICS: u8 = 7;
+}
+
+/// A part of an RTCP packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum RtcpItem {
+    /// A source sent its time: the middle 32 bits of an NTP timestamp. From a sender report, or a receiver's time in an
+    /// extended report.
+    Time {
+        ssrc: u32,
+        ntp: u32,
+        /// True for a sender report.
+        is_sender: bool,
+    },
+    /// A receiver's report about the packets of a source.
+    Report(ReportBlock),
+    /// A receiver's answer to the time of another receiver: the time, and the delay since it arrived.
+    Answer { ssrc: u32, last: u32, delay: u32 },
+    /// Figures of a call as computed by a phone.
+    Voip(u32, VoipMetrics),
+    /// A source has left.
+    Bye(u32),
+}
+
+/// A report block of a sender or receiver report (RFC 3550 §6.4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReportBlock {
+    /// Source that the report is about.
+    pub(super) ssrc: u32,
+    /// Share of packets lost since the last report, in 1/256.
+    pub(super) fraction_lost: u8,
+    /// Number of packets lost in total; negative with duplicates.
+    pub(super) lost: i32,
+    /// Interarrival jitter, in units of the media clock.
+    pub(super) jitter: u32,
+    /// Time in the last sender report that arrived; 0 if none did.
+    pub(super) last: u32,
+    /// Delay since that report arrived, in 1/65536 s.
+    pub(super) delay: u32,
+}
+
+/// Figures of a call as computed and reported by a phone (RFC 3611 §4.7); null where the phone reports none.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct VoipMetrics {
+    /// Share of packets lost by the network.
+    pub loss_rate: f64,
+    /// Share of packets that arrived too late or too early for the play-out buffer.
+    pub discard_rate: f64,
+    /// Share of packets missing within bursts.
+    pub burst_density: f64,
+    /// Share of packets missing between bursts.
+    pub gap_density: f64,
+    /// Mean duration of bursts, in ms.
+    pub burst_ms: u16,
+    /// Mean duration of gaps between bursts, in ms.
+    pub gap_ms: u16,
+    /// Round trip between the phones' RTP interfaces, in ms.
+    pub round_trip_ms: u16,
+    /// Delay within the phone that reports, in ms.
+    pub end_system_delay_ms: u16,
+    /// Level of the received speech, in dBm0.
+    pub signal_level_dbm: Option<i8>,
+    /// Level of the received noise, in dBm0.
+    pub noise_level_dbm: Option<i8>,
+    /// Transmission rating R.
+    pub r_factor: Option<u8>,
+    /// Mean opinion score of listening quality.
+    pub mos_lq: Option<f64>,
+    /// Mean opinion score of conversational quality.
+    pub mos_cq: Option<f64>,
+    /// Current size of the play-out buffer, in ms.
+    pub buffer_ms: u16,
+    /// Largest size that the play-out buffer has had, in ms.
+    pub buffer_max_ms: u16,
+    /// Largest size that the play-out buffer can have, in ms.
+    pub buffer_limit_ms: u16,
+}
+
+/// Returns true if a datagram looks like RTCP.
+#[inline]
+pub(super) fn is_rtcp(data: &[u8]) -> bool {
+    matches!(data, [flags, kind, _, _, ..] if flags >> 6 == 2 && TYPES.contains(kind))
+}
+
+/// Passes the parts of a compound packet to `each`. Returns false, without parts, if the lengths of the packets do not
+/// agree with that of the datagram, as in encrypted RTCP and in a capture that is cut short.
+pub(super) fn read(data: &[u8], length: u32, mut each: impl FnMut(RtcpItem)) -> bool {
+    if !is_whole(data, length) {
+        return false;
+    }
+    let mut rest = data;
+    while let Some((packet, after)) = split(rest) {
+        rest = after;
+        let (count, kind) = (usize::from(packet[0] & 31), packet[1]);
+        let Some(ssrc) = word(packet, 4) else { continue };
+        match kind {
+            kind::SENDER_REPORT => {
+                if let Some(ntp) = middle(packet, 8) {
+                    each(RtcpItem::Time { ssrc, ntp, is_sender: true });
+                }
+                reports(packet.get(28..), count).for_each(|r| each(RtcpItem::Report(r)));
+            }
+            kind::RECEIVER_REPORT => {
+                reports(packet.get(8..), count).for_each(|r| each(RtcpItem::Report(r)));
+            }
+            kind::BYE if count > 0 => each(RtcpItem::Bye(ssrc)),
+            kind::EXTENDED_REPORT => blocks(&packet[8..], ssrc, &mut each),
+            _ => {}
+        }
+    }
+    true
+}
+
+/// True if the packets fill the datagram exactly.
+fn is_whole(data: &[u8], length: u32) -> bool {
+    if data.len() as u64 != u64::from(length) {
+        return false;
+    }
+    let mut rest = data;
+    while let Some((_, after)) = split(rest) {
+        rest = after;
+    }
+    rest.is_empty()
+}
+
+/// Returns the first packet of at least 8 bytes, and the bytes after it.
+fn split(data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let [flags, kind, a, b, ..] = *data else { return None };
+    let length = 4 + 4 * usize::from(u16::from_be_bytes([a, b]));
+    let is_packet = flags >> 6 == 2 && TYPES.contains(&kind) && (8..=data.len()).contains(&length);
+    is_packet.then(|| data.split_at(length))
+}
+
+fn word(data: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(*data.get(at..)?.first_chunk()?))
+}
+
+/// Middle 32 bits of the NTP timestamp at `at`.
+fn middle(data: &[u8], at: usize) -> Option<u32> {
+    word(data, at + 2)
+}
+
+fn reports(blocks: Option<&[u8]>, count: usize) -> impl Iterator<Item = ReportBlock> + '_ {
+    let block = |b: &[u8]| {
+        let [f, l0, l1, l2] = *b.get(4..)?.first_chunk()?;
+        Some(ReportBlock {
+            ssrc: word(b, 0)?,
+            fraction_lost: f,
+            // Sign extension of 24 bits.
+            lost: i32::from_be_bytes([l0, l1, l2, 0]) >> 8,
+            jitter: word(b, 12)?,
+            last: word(b, 16)?,
+            delay: word(b, 20)?,
+        })
+    };
+    blocks.unwrap_or_default().chunks_exact(REPORT).take(count).filter_map(block)
+}
+
+/// Reads the blocks of an extended report from `ssrc`.
+fn blocks(mut data: &[u8], ssrc: u32, each: &mut impl FnMut(RtcpItem)) {
+    while let [kind, _, a, b, ..] = *data {
+        let length = 4 + 4 * usize::from(u16::from_be_bytes([a, b]));
+        let Some((block, rest)) = data.split_at_checked(length) else { return };
+        data = rest;
+        match kind {
+            block::RECEIVER_TIME => {
+                if let Some(ntp) = middle(block, 4) {
+                    each(RtcpItem::Time { ssrc, ntp, is_sender: false });
+                }
+            }
+            block::DELAY_SINCE_RECEIVER_TIME => {
+                for answer in block[4..].chunks_exact(12) {
+                    if let (Some(ssrc), Some(last), Some(delay)) =
+                        (word(answer, 0), word(answer, 4), word(answer, 8))
+                    {
+                        each(RtcpItem::Answer { ssrc, last, delay });
+                    }
+                }
+            }
+            block::VOIP_METRICS => {
+                if let Some((of, metrics)) = block.get(4..).and_then(voip_metrics) {
+                    each(RtcpItem::Voip(of, metrics));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn voip_metrics(b: &[u8]) -> Option<(u32, VoipMetrics)> {
+    let b = b.first_chunk::<VOIP_METRICS>()?;
+    let share = |at: usize| f64::from(b[at]) / 256.0;
+    let wide = |at: usize| u16::from_be_bytes([b[at], b[at + 1]]);
+    // 127 means unavailable.
+    let known = |at: usize| (b[at] != 127).then_some(b[at]);
+    let level = |at: usize| known(at).map(u8::cast_signed);
+    let mos = |at: usize| known(at).map(|tenths| f64::from(tenths) / 10.0);
+    let metrics = VoipMetrics {
+        loss_rate: share(4),
+        discard_rate: share(5),
+        burst_density: share(6),
+        gap_density: share(7),
+        burst_ms: wide(8),
+        gap_ms: wide(10),
+        round_trip_ms: wide(12),
+        end_system_delay_ms: wide(14),
+        signal_level_dbm: level(16),
+        noise_level_dbm: level(17),
+        r_factor: known(20),
+        mos_lq: mos(22),
+        mos_cq: mos(23),
+        buffer_ms: wide(26),
+        buffer_max_ms: wide(28),
+        buffer_limit_ms: wide(30),
+    };
+    Some((word(b, 0)?, metrics))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|w| w.to_be_bytes()).collect()
+    }
+
+    /// A sender report of source 1 with one block about source 2.
+    fn sender_report() -> Vec<u8> {
+        words(&[
+            0x81c8_000c,
+            1,
+            0xaaaa_1234,
+            0x5678_bbbb,
+            9,
+            10,
+            11, // times and counts of the sender
+            2,
+            0x40ff_fffe,
+            99,
+            80,
+            0x1234_5678,
+            0x0001_0000,
+        ])
+    }
+
+    fn items(data: &[u8]) -> (bool, Vec<RtcpItem>) {
+        let mut found = Vec::new();
+        let whole = read(data, data.len() as u32, |item| found.push(item));
+        (whole, found)
+    }
+
+    #[test]
+    fn a_compound_packet_is_read() {
+        let mut data = sender_report();
+        data.extend(words(&[0x81cb_0001, 1]));
+        let report = ReportBlock {
+            ssrc: 2,
+            fraction_lost: 64,
+            lost: -2,
+            jitter: 80,
+            last: 0x1234_5678,
+            delay: 65_536,
+        };
+        let expected = [
+            RtcpItem::Time { ssrc: 1, ntp: 0x1234_5678, is_sender: true },
+            RtcpItem::Report(report),
+            RtcpItem::Bye(1),
+        ];
+        assert_eq!(items(&data), (true, expected.to_vec()));
+        assert!(is_rtcp(&data));
+        // Encrypted RTCP is longer than its packets; so is one that is cut.
+        assert_eq!(items(&[&data[..], &[0; 14]].concat()), (false, Vec::new()));
+        assert_eq!(items(&data[..40]), (false, Vec::new()));
+    }
+
+    #[test]
+    fn extended_reports_are_read_as_the_phones_write_them() {
+        let mut data = words(&[0x80cf_0011, 7, 0x0400_0002, 0x0000_1111, 0x2222_0000, 0x0500_0003, 8, 3, 4]);
+        data.extend(words(&[0x0700_0008, 9, 0x0d1a_8000, 0x0064_03e8, 0x0032_0014]));
+        data.extend([0xec, 0xc4, 127, 16, 80, 127, 41, 127, 0xb0, 0, 0, 40, 0, 60, 0, 120]);
+        let (whole, found) = items(&data);
+        assert!(whole);
+        assert_eq!(found[0], RtcpItem::Time { ssrc: 7, ntp: 0x1111_2222, is_sender: false });
+        assert_eq!(found[1], RtcpItem::Answer { ssrc: 8, last: 3, delay: 4 });
+        let RtcpItem::Voip(of, m) = found[2] else { panic!("{found:?}") };
+        assert_eq!((of, m.loss_rate, m.discard_rate, m.burst_density), (9, 13.0 / 256.0, 26.0 / 256.0, 0.5));
+        assert_eq!((m.burst_ms, m.gap_ms, m.round_trip_ms, m.end_system_delay_ms), (100, 1000, 50, 20));
+        assert_eq!((m.signal_level_dbm, m.noise_level_dbm), (Some(-20), Some(-60)));
+        assert_eq!((m.r_factor, m.mos_lq, m.mos_cq), (Some(80), Some(4.1), None));
+        assert_eq!((m.buffer_ms, m.buffer_max_ms, m.buffer_limit_ms), (40, 60, 120));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(mut data in prop::collection::vec(any::<u8>(), 0..200), kind in 200u8..210) {
+            if let [flags, k, _, length, ..] = &mut data[..] {
+                (*flags, *k) = (0x81, kind);
+                *length &= 31;
+            }
+            read(&data, data.len() as u32, |_| ());
+        }
+    }
+}

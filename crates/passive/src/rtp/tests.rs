@@ -1,0 +1,408 @@
+use super::*;
+use crate::LinkType;
+use crate::packet::decode;
+use crate::testing::MS;
+use jitlat_core::analysis::{Options, analyze};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+const A: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 4000);
+const B: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, 2), 5000);
+
+/// Builds an IPv4 packet with a UDP datagram.
+fn datagram(from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
+    let length = |more: usize| ((payload.len() + more) as u16).to_be_bytes();
+    let mut ip = vec![0x45, 0xb8, length(28)[0], length(28)[1], 0, 0, 0, 0, 64, 17, 0, 0];
+    ip.extend(from.ip().octets());
+    ip.extend(to.ip().octets());
+    ip.extend(from.port().to_be_bytes());
+    ip.extend(to.port().to_be_bytes());
+    ip.extend(length(8));
+    ip.extend([0, 0]);
+    ip.extend(payload);
+    ip
+}
+
+/// One RTP packet of a test.
+#[derive(Clone, Copy)]
+struct Sent {
+    payload_type: u8,
+    marker: bool,
+    sequence: u16,
+    timestamp: u32,
+    ssrc: u32,
+    payload: usize,
+}
+
+/// Packet `k` of 20 ms of G.711.
+fn voice(k: i64) -> Sent {
+    let (sequence, timestamp) = ((65_000 + k) as u16, (k * 160) as u32);
+    Sent { payload_type: 0, marker: false, sequence, timestamp, ssrc: 7, payload: 160 }
+}
+
+impl Sent {
+    fn bytes(self) -> Vec<u8> {
+        let mut data = vec![0x80, self.payload_type | u8::from(self.marker) << 7];
+        data.extend(self.sequence.to_be_bytes());
+        data.extend(self.timestamp.to_be_bytes());
+        data.extend(self.ssrc.to_be_bytes());
+        data.resize(12 + self.payload, 0x55);
+        data
+    }
+}
+
+/// Collects what the analyser emits.
+#[derive(Default)]
+struct Seen {
+    analyzer: RtpAnalyzer,
+    emitted: Emitted,
+}
+
+#[derive(Default)]
+struct Emitted {
+    records: std::collections::BTreeMap<u64, Vec<PacketRecord>>,
+    begun: Vec<u64>,
+    ended: Vec<u64>,
+}
+
+impl RtpObserver for Emitted {
+    fn begun(&mut self, stream: &RtpStream) {
+        self.begun.push(stream.number);
+    }
+
+    fn records(&mut self, number: u64, records: &[PacketRecord]) {
+        assert!(self.begun.contains(&number) && !self.ended.contains(&number));
+        self.records.entry(number).or_default().extend(records);
+    }
+
+    fn ended(&mut self, stream: &RtpStream, _: bool) {
+        self.ended.push(stream.number);
+    }
+}
+
+impl Seen {
+    fn bytes(&mut self, at: i64, from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) {
+        let ip = datagram(from, to, payload);
+        let p = decode(LinkType::IPV4, &ip, ip.len() as u32).unwrap();
+        self.analyzer.push(WallTime(at), &p, &mut self.emitted);
+    }
+
+    fn rtp(&mut self, at: i64, sent: Sent) {
+        self.bytes(at, A, B, &sent.bytes());
+    }
+
+    fn finish(mut self) -> (RtpResult, Emitted) {
+        let result = std::mem::take(&mut self.analyzer).finish(&mut self.emitted);
+        assert_eq!(self.emitted.begun.len(), self.emitted.ended.len());
+        (result, self.emitted)
+    }
+}
+
+#[test]
+fn the_common_analysis_finds_what_was_done_to_a_stream() {
+    let mut seen = Seen::default();
+    let mut arrivals: Vec<(i64, i64)> = Vec::new();
+    for k in 0..1000i64 {
+        // Three bursts of four losses, a delay of up to 4 ms, one packet reordered, one duplicated.
+        if [200, 500, 800].iter().any(|burst| (0..4).contains(&(k - burst))) {
+            continue;
+        }
+        let late = if k == 300 { 25 * MS } else { k * 7919 % 5 * MS };
+        arrivals.push((k * 20 * MS + late, k));
+        if k == 600 {
+            arrivals.push((k * 20 * MS + late + MS, k));
+        }
+    }
+    arrivals.sort_unstable();
+    arrivals.iter().for_each(|(at, k)| seen.rtp(*at, voice(*k)));
+    let (result, emitted) = seen.finish();
+    let [s] = &result.streams[..] else { panic!("{result:?}") };
+    assert_eq!((s.packets, s.expected, s.lost, s.duplicates, s.reordered), (989, 1000, 12, 1, 1));
+    assert_eq!((s.clock_rate, s.clock_rate_source), (Some(8000), Some(ClockRateSource::Assigned)));
+    assert_eq!(
+        (s.packet_time_ns, &*s.codec(), s.silences, s.clock_sets),
+        (Some(Span::millis(20)), "PCMU", 0, 0)
+    );
+    let session = s.session(Direction::Up, None);
+    let summary = analyze(&session, emitted.records[&0].iter().copied(), &Options::default());
+    let c = &summary.counts;
+    assert_eq!((c.sent, c.lost, c.duplicate, c.out_of_sequence), (1000, 12, 1, 1));
+    assert_eq!(summary.pdv.max, Some(25 * MS));
+    assert_eq!(summary.loss.run_length_hist, [(4, 3)].into(), "three bursts of four");
+}
+
+#[test]
+fn an_unknown_clock_rate_is_estimated_and_said_to_be() {
+    for (rate, step) in [(48_000, 960), (90_000, 1800), (16_000, 320)] {
+        let mut seen = Seen::default();
+        for k in 0..200i64 {
+            let sent = Sent { payload_type: 111, timestamp: (k * step) as u32, ..voice(k) };
+            seen.rtp(k * 20 * MS + k * 7919 % 4 * MS, sent);
+        }
+        let (result, emitted) = seen.finish();
+        let s = &result.streams[0];
+        assert_eq!((s.clock_rate, s.clock_rate_source), (Some(rate), Some(ClockRateSource::Estimated)));
+        // Packets before the estimate have send times too.
+        assert!(emitted.records[&0].iter().all(|r| r.sent().is_some()));
+        assert_eq!(emitted.records[&0].len(), 200);
+    }
+    // No clock in use: losses are known, delays are not.
+    let mut seen = Seen::default();
+    (0..1000i64).for_each(|k| {
+        seen.rtp(k * 20 * MS, Sent { payload_type: 111, timestamp: (k * 100) as u32, ..voice(k) });
+    });
+    let (result, emitted) = seen.finish();
+    assert_eq!((result.streams[0].clock_rate, result.streams[0].jitter), (None, None));
+    assert!(emitted.records[&0].len() == 1000 && emitted.records[&0].iter().all(|r| r.sent().is_none()));
+}
+
+#[test]
+fn silence_and_telephone_events_are_neither_loss_nor_jitter() {
+    let mut seen = Seen::default();
+    let (mut number, mut timestamp, mut at) = (0i64, 0u32, 0i64);
+    let mut send =
+        |seen: &mut Seen, at: i64, payload_type: u8, marker: bool, timestamp: u32, payload: usize| {
+            seen.rtp(at, Sent { payload_type, marker, timestamp, payload, ..voice(number) });
+            number += 1;
+        };
+    for _ in 0..4 {
+        for k in 0..50 {
+            send(&mut seen, at, 0, k == 0, timestamp, 160);
+            (at, timestamp) = (at + 20 * MS, timestamp + 160);
+        }
+        // A silence of 3 s, with one packet of comfort noise.
+        send(&mut seen, at, 13, false, timestamp, 1);
+        (at, timestamp) = (at + 3000 * MS, timestamp + 24_000);
+    }
+    // An event of 100 ms: five packets with the same timestamp, of a type that nothing describes.
+    let began = timestamp;
+    for _ in 0..5 {
+        send(&mut seen, at, 101, false, began, 4);
+        (at, timestamp) = (at + 20 * MS, timestamp + 160);
+    }
+    for _ in 0..20 {
+        send(&mut seen, at, 0, false, timestamp, 160);
+        (at, timestamp) = (at + 20 * MS, timestamp + 160);
+    }
+    let (result, emitted) = seen.finish();
+    let s = &result.streams[0];
+    assert_eq!((s.lost, s.events, s.clock_sets, s.silences), (0, 1, 0, 3), "{s:?}");
+    assert_eq!(s.silence_ns, Span::millis(3 * 2980));
+    assert_eq!(s.jitter.unwrap().max_ns, 0.0);
+    assert_eq!(
+        s.payload_types.iter().map(|t| (t.payload_type, t.is_event)).collect::<Vec<_>>(),
+        [(0, false), (13, false), (101, true)]
+    );
+    let delays: Vec<_> = emitted.records[&0].iter().map(PacketRecord::delay).collect();
+    // Events are taken to have the delay of the packet before.
+    assert!(delays.iter().all(|d| *d == Some(Span::ZERO)));
+}
+
+#[test]
+fn a_source_that_counts_anew_is_no_loss() {
+    let mut seen = Seen::default();
+    (0..50).for_each(|k| seen.rtp(k * 20 * MS, voice(k)));
+    (50..100).for_each(|k| {
+        let sent = Sent { sequence: (k + 20_000) as u16, timestamp: (900_000 + k * 160) as u32, ..voice(k) };
+        seen.rtp(k * 20 * MS, sent);
+    });
+    let (result, emitted) = seen.finish();
+    let s = &result.streams[0];
+    // The first packet of the new numbering is known to be one only when the next one has arrived.
+    assert_eq!((s.restarts, s.lost, s.strays, s.packets, s.clock_sets), (1, 0, 1, 99, 1));
+    assert!(emitted.records[&0].iter().all(|r| r.delay() == Some(Span::ZERO)));
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|w| w.to_be_bytes()).collect()
+}
+
+#[test]
+fn rtcp_gives_round_trips_on_both_sides_of_the_point() {
+    let (a, b) = (SocketAddrV4::new(*A.ip(), 4001), SocketAddrV4::new(*B.ip(), 5001));
+    let mut seen = Seen::default();
+    for k in 0..100i64 {
+        let at = k * 20 * MS;
+        seen.rtp(at, voice(k));
+        seen.bytes(at + MS, B, A, &Sent { ssrc: 9, ..voice(k) }.bytes());
+        if k == 50 {
+            // The sender's time passes the point; the answer arrives after 40 ms, of which the receiver held it for 10 ms.
+            seen.bytes(at, a, b, &words(&[0x80c8_0006, 7, 0x0000_1234, 0x5678_0000, 0, 0, 0]));
+            let held = 65_536 / 100;
+            let report = [0x81c9_0007, 9, 7, 0x1000_0003, 0, 80, 0x1234_5678, held];
+            seen.bytes(at + 40 * MS, b, a, &words(&report));
+            // The other direction: 4 ms. Reports about unknown sources and unknown times are ignored.
+            seen.bytes(at, b, a, &words(&[0x80c8_0006, 9, 0x0000_1111, 0x2222_0000, 0, 0, 0]));
+            seen.bytes(at + 4 * MS, a, b, &words(&[0x81c9_0007, 7, 9, 0, 0, 0, 0x1111_2222, 0]));
+            seen.bytes(at + 5 * MS, a, b, &words(&[0x81c9_0007, 7, 9, 0, 0, 0, 0x1111_2223, 0]));
+            seen.bytes(at + 5 * MS, a, b, &words(&[0x81c9_0007, 7, 10, 0, 0, 0, 0x1111_2222, 0]));
+            // Encrypted reports cannot be read.
+            seen.bytes(
+                at + 5 * MS,
+                a,
+                b,
+                &[&words(&[0x81c9_0007, 7, 9, 0, 0, 0, 0, 0])[..], &[9; 14]].concat(),
+            );
+        }
+    }
+    seen.bytes(2000 * MS, a, b, &words(&[0x81cb_0001, 7]));
+    let (result, _) = seen.finish();
+    let [one, two] = &result.streams[..] else { panic!("{result:?}") };
+    let round_trip = one.rtcp.round_trip_ns.unwrap();
+    assert!((round_trip.min - 30 * MS).abs() < MS / 10, "{round_trip:?}");
+    assert_eq!((one.rtcp.sender_reports, one.rtcp.receiver_reports, one.has_ended), (1, 1, true));
+    let reported = one.rtcp.reported.unwrap();
+    assert_eq!((reported.lost, reported.max_fraction_lost, reported.jitter_ns), (3, 0.0625, Some(10 * MS)));
+    assert_eq!(two.rtcp.round_trip_ns.map(|r| (r.count, r.min)), Some((1, 4 * MS)));
+    assert_eq!((two.rtcp.receiver_reports, two.has_ended, result.unread_rtcp), (2, false, 1));
+    let [call] = &result.calls[..] else { panic!("{:?}", result.calls) };
+    assert_eq!(call.round_trip_ns.map(|r| r.0 / MS), Some(34));
+    assert_eq!(call.streams.iter().map(|s| s.direction).collect::<Vec<_>>(), Direction::BOTH);
+    // Half of the round trip stands for the path's delay.
+    let session = one.session(Direction::Up, call.round_trip_ns);
+    assert_eq!(session.classic_rtt, call.round_trip_ns);
+}
+
+#[test]
+fn signalling_names_the_call_and_the_formats() {
+    let sip = |first: &str, tag: &str, sdp: &str| {
+        let head = "From: <sip:a@example.com>;tag=1\r\nTo: <sip:b@example.com>";
+        format!("{first}\r\n{head}{tag}\r\nCall-ID: id1\r\nCSeq: 1 INVITE\r\n\r\n{sdp}").into_bytes()
+    };
+    let sdp = |end: SocketAddrV4| {
+        format!(
+            "v=0\r\nc=IN IP4 {}\r\nm=audio {} RTP/AVP 96 97\r\na=rtpmap:96 opus/48000/2\r\na=rtpmap:97 \
+             telephone-event/48000\r\n",
+            end.ip(),
+            end.port()
+        )
+    };
+    let proxies = [A, B].map(|end| SocketAddrV4::new(*end.ip(), 5060));
+    let mut seen = Seen::default();
+    seen.bytes(0, proxies[0], proxies[1], &sip("INVITE sip:b@example.com SIP/2.0", "", &sdp(A)));
+    seen.bytes(MS, proxies[1], proxies[0], &sip("SIP/2.0 200 OK", ";tag=2", &sdp(B)));
+    // The called side speaks first; video of the call, from other ports, is the same call.
+    for k in 0..20i64 {
+        let sent = Sent { payload_type: 96, timestamp: (k * 960) as u32, ..voice(k) };
+        seen.bytes(10 * MS + k * 20 * MS, B, A, &Sent { ssrc: 9, ..sent }.bytes());
+        seen.rtp(11 * MS + k * 20 * MS, sent);
+        seen.rtp(12 * MS + k * 20 * MS, Sent { payload_type: 97, sequence: k as u16, ssrc: 11, ..sent });
+    }
+    let (result, _) = seen.finish();
+    let [call] = &result.calls[..] else { panic!("{:?}", result.calls) };
+    let signalled = call.signalling.as_ref().unwrap();
+    assert_eq!((&*signalled.call_id, &*signalled.caller), ("id1", "a@example.com"));
+    assert_eq!(signalled.answered, Some(WallTime(MS)));
+    let shown: Vec<_> = call.streams.iter().map(|s| (result.streams[s.stream].ssrc, s.direction)).collect();
+    assert_eq!(shown, [(9, Direction::Down), (7, Direction::Up), (11, Direction::Up)]);
+    let s = &result.streams[1];
+    assert_eq!(
+        (&*s.codec(), s.clock_rate, s.clock_rate_source),
+        ("opus", Some(48_000), Some(ClockRateSource::Signalled))
+    );
+    assert_eq!(result.streams[2].payload_types[0].is_event, true);
+    // All 20 packets count: two were enough to recognise the stream.
+    assert_eq!(s.packets, 20);
+}
+
+#[test]
+fn the_idle_stream_ends_when_there_are_too_many() {
+    let mut seen = Seen::default();
+    let sources = MAX_STREAMS as u32 + 1;
+    for ssrc in 1..=sources {
+        (0..10).for_each(|k| seen.rtp(i64::from(ssrc) * MS * 1000 + k * 20 * MS, Sent { ssrc, ..voice(k) }));
+        // The first one continues.
+        seen.rtp(i64::from(ssrc) * MS * 1000 + 500 * MS, Sent { ssrc: 1, ..voice(10 + i64::from(ssrc)) });
+    }
+    assert_eq!(seen.analyzer.streams.len(), MAX_STREAMS);
+    let (result, emitted) = seen.finish();
+    assert_eq!((result.set_aside, result.streams.len()), (1, sources as usize));
+    // The second was idle for longest.
+    assert_eq!((emitted.ended[0], result.calls.len()), (1, 1));
+    assert_eq!(result.calls[0].ssrc_changes, u64::from(sources) - 2);
+}
+
+#[test]
+fn calls_between_the_same_ports_are_told_apart_by_pauses() {
+    let mut seen = Seen::default();
+    for (ssrc, from) in [(1, 0), (2, 20), (3, 60)] {
+        (0..10).for_each(|k| seen.rtp(from * 1000 * MS + k * 20 * MS, Sent { ssrc, ..voice(k) }));
+    }
+    let (result, _) = seen.finish();
+    let streams: Vec<_> = result.calls.iter().map(|c| (c.streams.len(), c.ssrc_changes)).collect();
+    assert_eq!(streams, [(2, 1), (1, 0)]);
+}
+
+#[test]
+fn the_beginning_of_a_stream_may_be_reordered() {
+    let mut seen = Seen::default();
+    for (k, n) in [1, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10].into_iter().enumerate() {
+        seen.rtp(k as i64 * 20 * MS, voice(n));
+    }
+    let (result, emitted) = seen.finish();
+    let s = &result.streams[0];
+    assert_eq!((s.packets, s.expected, s.lost, s.reordered, s.strays), (11, 11, 0, 1, 0));
+    assert_eq!(emitted.records[&0].iter().map(|r| r.seq).take(3).collect::<Vec<_>>(), [1, 0, 2]);
+}
+
+#[test]
+fn two_points_give_the_delay_of_each_packet_through_translation() {
+    let outside = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 7), 61_000);
+    // The clock of the second point is 5 s ahead. From A to B 20 ms, back 30 ms; every 50th packet is lost between them.
+    let offset = 5000 * MS;
+    let (mut near, mut far) = (Seen::default(), Seen::default());
+    near.analyzer = RtpAnalyzer::default().keeping_packets();
+    far.analyzer = RtpAnalyzer::default().keeping_packets();
+    let mut later: Vec<(i64, bool, Sent)> = Vec::new();
+    for k in 0..300i64 {
+        let at = k * 20 * MS;
+        let up = voice(k);
+        let down = Sent { ssrc: 9, ..voice(k + 70) };
+        near.bytes(at, A, B, &up.bytes());
+        if k % 50 != 30 {
+            later.push((at + 20 * MS + k % 3 * MS + offset, true, up));
+        }
+        later.push((at + 5 * MS + offset, false, down));
+        near.bytes(at + 35 * MS, B, A, &down.bytes());
+    }
+    later.sort_by_key(|(at, ..)| *at);
+    for (at, is_up, sent) in later {
+        let (from, to) = if is_up { (outside, B) } else { (B, outside) };
+        far.bytes(at, from, to, &sent.bytes());
+    }
+    let (near, far) = (near.finish().0, far.finish().0);
+    let found = between(&near, &far).unwrap();
+    let [up, down] = &found.streams[..] else { panic!("{}", found.streams.len()) };
+    // All packets have the same TTL, so the first point is taken to be nearer to the end that was seen first.
+    assert_eq!(
+        (up.near, down.near, up.near_assumed),
+        (crate::CapturePoint::Reference, crate::CapturePoint::Monitor, true)
+    );
+    let summary = analyze(&up.session, up.records.iter().copied(), &Options::default());
+    assert_eq!((summary.counts.sent, summary.counts.lost), (300, 6));
+    let down = analyze(&down.session, down.records.iter().copied(), &Options::default());
+    assert_eq!((down.counts.sent, down.counts.lost), (300, 0));
+    // The offset is known to within half of the round trip of 50 ms.
+    let round_trip = summary.latency_corrected.and_then(|c| c.min).unwrap()
+        + down.latency_corrected.and_then(|c| c.min).unwrap();
+    assert!((round_trip - 50 * MS).abs() < MS, "{round_trip}");
+    assert!(between(&near, &RtpResult::default()).is_none());
+}
+
+#[test]
+fn a_clock_that_is_set_between_two_points_gives_no_delay() {
+    let mut points =
+        [(); 2].map(|()| Seen { analyzer: RtpAnalyzer::default().keeping_packets(), ..Seen::default() });
+    for k in 0..200i64 {
+        // The clock of the second point is set forward by 100 ms in the middle; one direction is 20 ms, as is the other.
+        let (at, step) = (k * 20 * MS, if k < 100 { 0 } else { 100 * MS });
+        let (up, down) = (voice(k).bytes(), Sent { ssrc: 9, ..voice(k) }.bytes());
+        points[0].bytes(at, A, B, &up);
+        points[1].bytes(at + 20 * MS + step, A, B, &up);
+        points[1].bytes(at + 25 * MS + step, B, A, &down);
+        points[0].bytes(at + 45 * MS, B, A, &down);
+    }
+    let [near, far] = points.map(|seen| seen.finish().0);
+    let found = between(&near, &far).unwrap();
+    assert_eq!((found.clocks.offset_ns, found.streams.len()), (None, 2));
+    assert!(found.streams.iter().all(|s| s.session.probes.is_empty()));
+}

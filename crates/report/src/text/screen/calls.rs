@@ -1,0 +1,318 @@
+//! Screen report of captured calls: both directions of one call, or a line for each stream of several.
+
+use super::rows::{ScreenTable, StyledCells, course, describe_buffer, describe_loss};
+use super::{Screen, ScreenStream, content, trust};
+use crate::text::count;
+use crate::text::page::mark;
+use jitlat_core::answer::Severity;
+use jitlat_core::summary::{Level, Percent, Summary};
+use jitlat_core::units::{duration, eng3};
+use jitlat_passive::rtp::{CallStream, ClockRateSource, RtpCall, RtpResult, RtpStream};
+
+/// Maximum width of the name of a stream, in columns.
+const MAX_NAME_COLUMNS: usize = 34;
+/// Maximum number of lines of the table.
+const MAX_LINES: usize = 8;
+/// Percentile of the jitter in the table.
+const P99: Percent = Percent(99_000);
+/// Median.
+const P50: Percent = Percent(50_000);
+
+/// Captured calls with the figures of their streams.
+#[derive(Clone, Copy, Debug)]
+pub struct CapturedCalls<'a> {
+    /// Streams and calls.
+    pub result: &'a RtpResult,
+    /// Figures of each stream, in the order of the result.
+    pub streams: &'a [ScreenStream<'a>],
+    /// Figures of each stream between two points; empty for one point.
+    pub between: &'a [Option<&'a Summary>],
+    /// Number of packets that the capture missed.
+    pub drops: u64,
+    /// Notes about the capture.
+    pub notes: &'a [String],
+}
+
+impl<'a> CapturedCalls<'a> {
+    /// Returns the worst verdict on a stream of the call.
+    pub fn severity(&self, call: &RtpCall) -> Severity {
+        let answers = call.streams.iter().filter_map(|s| self.summary(s.stream)?.answer.as_ref());
+        answers.map(|a| a.severity).max_by_key(|s| s.doubt()).unwrap_or(Severity::Unknown)
+    }
+
+    /// Returns the index of the call with the worst verdict; of several, the one with most packets. `None` without calls.
+    pub fn worst(&self) -> Option<usize> {
+        let packets = |call: &RtpCall| -> u64 {
+            call.streams.iter().filter_map(|s| self.result.streams.get(s.stream)).map(|s| s.packets).sum()
+        };
+        let calls = self.result.calls.iter().enumerate();
+        calls.max_by_key(|(_, call)| (self.severity(call).doubt(), packets(call))).map(|(k, _)| k)
+    }
+
+    fn summary(&self, stream: usize) -> Option<&'a Summary> {
+        self.streams.get(stream).map(|s| s.summary)
+    }
+
+    /// Returns the figures of a stream between two points.
+    fn between(&self, stream: usize) -> Option<&'a Summary> {
+        self.between.get(stream).copied().flatten()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.drops > 0 {
+            notes.push(format!(
+                "the capture itself missed {}: some of the lost packets may be among them",
+                count(self.drops, "packet")
+            ));
+        }
+        notes.extend(self.notes.iter().cloned().chain(self.result.notes()));
+        notes
+    }
+}
+
+impl Screen {
+    /// Creates the screen report of all calls. The worst ones come first.
+    pub fn of_calls(calls: &CapturedCalls<'_>) -> Screen {
+        let mut order: Vec<usize> = (0..calls.result.calls.len()).collect();
+        // The sort is stable: equally bad calls stay in the order of time.
+        order.sort_by_key(|k| std::cmp::Reverse(calls.severity(&calls.result.calls[*k]).doubt()));
+        let all = order.len() as u64;
+        let affected =
+            order.iter().filter(|k| calls.severity(&calls.result.calls[**k]) > Severity::Good).count();
+        let unknown =
+            order.iter().filter(|k| calls.severity(&calls.result.calls[**k]) == Severity::Unknown).count();
+        let worst = order.first().map_or(Severity::Unknown, |k| calls.severity(&calls.result.calls[*k]));
+        let text = match (affected, unknown) {
+            (0, 0) => format!("Nothing is wrong with the {}.", count(all, "call")),
+            (0, n) => {
+                format!("Nothing is wrong with {} of the {all} calls; {n} are too short.", all - n as u64)
+            }
+            (n, _) => format!("{n} of {} have problems; the worst is first.", count(all, "call")),
+        };
+        let lines = order.iter().flat_map(|k| {
+            let call = &calls.result.calls[*k];
+            call.streams.iter().filter_map(move |s| {
+                let (severity, f) = figures(calls, s.stream)?;
+                let stream = calls.result.streams.get(s.stream)?;
+                let [codec, _, lost, jitter, _, buffer, mos] = f;
+                let name = format!("{} {} > {}", k + 1, stream.from.ip(), stream.to.ip());
+                Some((name, cells(severity, [codec, lost, jitter, buffer, mos])))
+            })
+        });
+        let mut trust = calls.notes();
+        trust.push("--call N shows one call; the number before a stream is that of its call".to_owned());
+        trust.push(
+            "MOS: with the best play-out buffer; one capture point does not see the path's delay".to_owned(),
+        );
+        Screen {
+            lead: vec![(Level::from(worst), text)],
+            title: format!(
+                "{} in {}",
+                count(calls.result.streams.len() as u64, "RTP stream"),
+                count(all, "call")
+            ),
+            table: ScreenTable {
+                heads: ["verdict", "codec", "lost", "jitter p99", "buffer", "MOS"]
+                    .map(str::to_owned)
+                    .to_vec(),
+                lines: lines.collect(),
+                name: MAX_NAME_COLUMNS,
+                most: MAX_LINES,
+            },
+            trust,
+            ..Screen::default()
+        }
+    }
+
+    /// Creates the screen report of the call with the index `which`.
+    pub fn of_call(calls: &CapturedCalls<'_>, which: usize) -> Screen {
+        let Some(call) = calls.result.calls.get(which) else { return Screen::default() };
+        let shown: Vec<(&RtpStream, ScreenStream<'_>)> = call
+            .streams
+            .iter()
+            .filter_map(|s| Some((calls.result.streams.get(s.stream)?, *calls.streams.get(s.stream)?)))
+            .collect();
+        let streams: Vec<ScreenStream<'_>> = shown.iter().map(|(_, stream)| *stream).collect();
+        let labels: Vec<String> = streams.iter().map(|s| s.label.to_owned()).collect();
+        let courses = streams.iter().zip(&labels).filter_map(|(stream, label)| {
+            let (course, relative) = course(stream)?;
+            Some((label.clone(), if relative { course.relative() } else { course }))
+        });
+        let both = call.streams.iter().any(|s| s.direction != call.streams[0].direction);
+        let relation = if both { content::Relation::Directions } else { content::Relation::Separate };
+        let mut trust = calls.notes();
+        trust.extend(shown.iter().zip(&labels).flat_map(|((stream, _), label)| facts(stream, label)));
+        let between = call.streams.iter().zip(&labels);
+        trust.extend(between.filter_map(|(s, label)| one_way_delay(calls.between(s.stream)?, label)));
+        trust.push(delay(call));
+        trust.extend(trust::warnings(&streams, &labels));
+        Screen {
+            lead: content::lead(&streams, &labels),
+            title: title(call, &calls.result.streams),
+            table: table(calls, call),
+            courses: courses.collect(),
+            why: content::why(&streams, &labels),
+            uses: content::uses(&streams, &labels, relation),
+            trust,
+            ..Screen::default()
+        }
+    }
+}
+
+/// Returns the title: `call from alice@example.com to bob@example.com, 35 s, answered after 2.1 s`.
+pub(crate) fn title(call: &RtpCall, streams: &[RtpStream]) -> String {
+    let [caller, called] = call.ends(streams);
+    let long =
+        call.span(streams).map_or(String::new(), |(first, last)| format!(", {}", duration(last - first)));
+    let Some(signalled) = &call.signalling else {
+        return format!("call, up from {caller} to {called}{long}");
+    };
+    let answered = signalled
+        .answered
+        .map_or(String::new(), |at| format!(", answered after {}", eng3((at - signalled.began).0 as f64)));
+    format!("call from {caller} to {called}{long}{answered}")
+}
+
+/// Creates the table of a call, with one line per stream.
+fn table(calls: &CapturedCalls<'_>, call: &RtpCall) -> ScreenTable {
+    let heads =
+        ["verdict", "codec", "packets", "lost", "jitter p99", "RFC 3550", "buffer", "MOS"].map(str::to_owned);
+    let line = |(k, s): (usize, &CallStream)| {
+        let (severity, figures) = figures(calls, s.stream)?;
+        Some((call.label(k), cells(severity, figures)))
+    };
+    let between = |(k, s): (usize, &CallStream)| {
+        let summary = calls.between(s.stream)?;
+        let severity = summary.answer.as_ref().map_or(Severity::Unknown, |a| a.severity);
+        let [packets, lost, jitter, buffer] = path_figures(summary);
+        let dash = || "-".to_owned();
+        let figures = [dash(), packets, lost, jitter, dash(), buffer, dash()];
+        Some((format!("{}, between", call.label(k)), cells(severity, figures)))
+    };
+    let streams = call.streams.iter().enumerate();
+    let lines = streams.clone().filter_map(line).chain(streams.filter_map(between)).collect();
+    ScreenTable { heads: heads.to_vec(), lines, name: MAX_NAME_COLUMNS, most: MAX_LINES }
+}
+
+fn cells<const N: usize>(severity: Severity, figures: [String; N]) -> StyledCells {
+    let mut cells: StyledCells = vec![(severity.name().to_owned(), Some(mark(severity.into()).1))];
+    cells.extend(figures.map(|text| (text, None)));
+    cells
+}
+
+/// Returns the verdict on a stream, and its codec, packets, losses, jitter (99th percentile, and mean by RFC 3550), buffer
+/// and MOS.
+fn figures(calls: &CapturedCalls<'_>, stream: usize) -> Option<(Severity, [String; 7])> {
+    let (s, shown) = (calls.result.streams.get(stream)?, calls.streams.get(stream)?.summary);
+    let severity = shown.answer.as_ref().map_or(Severity::Unknown, |a| a.severity);
+    let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let [_, lost, jitter, buffer] = path_figures(shown);
+    let figures = [
+        s.codec(),
+        s.packets.to_string(),
+        lost,
+        jitter,
+        dash(s.jitter.map(|j| eng3(j.mean_ns))),
+        buffer,
+        dash(shown.best_mos().filter(|_| is_speech(s)).map(|mos| format!("{mos:.2}"))),
+    ];
+    Some((severity, figures))
+}
+
+/// Returns the packets received, losses, jitter and buffer of packets on a path.
+fn path_figures(s: &Summary) -> [String; 4] {
+    let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let lost = (s.counts.sent > 0).then(|| describe_loss(s.counts.lost, s.counts.sent, None));
+    let jitter = s.pdv_deskewed.as_ref().unwrap_or(&s.pdv).percentiles.at(P99);
+    [
+        s.counts.received.to_string(),
+        dash(lost),
+        dash(jitter.map(|ns| eng3(ns as f64))),
+        describe_buffer(s.answer.as_ref().and_then(|a| a.buffer_ns)),
+    ]
+}
+
+/// Describes the one-way delay of a stream between two points.
+fn one_way_delay(s: &Summary, label: &str) -> Option<String> {
+    let [median, p99] = [P50, P99].map(|percent| s.latency.percentiles.at(percent));
+    let (median, p99) = median.zip(p99)?;
+    if s.answer.as_ref().is_some_and(|answer| answer.without_clock_step.is_some()) {
+        return Some(format!(
+            "{label}, between the points: the one-way delay is unknown, because a clock was set"
+        ));
+    }
+    Some(match s.correction() {
+        Some((shift, error)) => format!(
+            "{label}, between the points: one-way delay {} at the median, {} at the 99th percentile, +/- {}",
+            eng3(median.saturating_sub(shift) as f64),
+            eng3(p99.saturating_sub(shift) as f64),
+            eng3(error)
+        ),
+        None => format!(
+            "{label}, between the points: the one-way delay is unknown, because the difference of the clocks is"
+        ),
+    })
+}
+
+/// True unless the stream's clock is that of video.
+fn is_speech(s: &RtpStream) -> bool {
+    s.clock_rate.is_some_and(|rate| rate != 90_000)
+}
+
+/// Describes what RTCP, the payload types and silences show of a stream.
+fn facts(s: &RtpStream, label: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    match (s.clock_rate_source, s.clock_rate) {
+        (Some(ClockRateSource::Estimated), Some(rate)) => lines.push(format!(
+            "{label}: clock rate {rate} Hz estimated from the timestamps; --payload-type gives the codec"
+        )),
+        (_, None) => lines.push(format!(
+            "{label}: clock rate unknown, so there is no jitter: --payload-type TYPE=CODEC/RATE gives it"
+        )),
+        _ => {}
+    }
+    if let Some(r) = s.rtcp.reported {
+        let jitter =
+            r.max_jitter_ns.map_or(String::new(), |ns| format!(", jitter up to {}", eng3(ns as f64)));
+        lines.push(format!("{label}: the receiver reports {} lost{jitter} (RTCP)", r.lost));
+    }
+    if let Some(v) = &s.rtcp.voip {
+        let mos = v.mos_lq.or(v.mos_cq).map_or(String::new(), |mos| format!(", MOS {mos:.1}"));
+        lines.push(format!(
+            "{label}: the receiver reports {:.1} % lost, {:.1} % too late for its buffer of {} ms{mos} (XR)",
+            100.0 * v.loss_rate,
+            100.0 * v.discard_rate,
+            v.buffer_ms
+        ));
+    }
+    let mut more = Vec::new();
+    if s.silences > 0 {
+        more.push(format!("{} of {} in all", count(s.silences, "silence"), eng3(s.silence_ns.0 as f64)));
+    }
+    if s.events > 0 {
+        more.push(count(s.events, "telephone event"));
+    }
+    if s.restarts > 0 {
+        more.push(format!("begins a new numbering {}", count(s.restarts, "time")));
+    }
+    if s.clock_sets > 0 {
+        more.push(format!("sets its media clock {}", count(s.clock_sets, "time")));
+    }
+    if !more.is_empty() {
+        lines.push(format!("{label}: {}; none of this is loss or jitter", more.join(", ")));
+    }
+    lines
+}
+
+/// Describes what is known about the delay of the path.
+fn delay(call: &RtpCall) -> String {
+    match call.round_trip_ns {
+        Some(round_trip) => format!(
+            "MOS counts half of the smallest round trip, {} (RTCP), as the path's delay",
+            eng3(round_trip.0 as f64)
+        ),
+        None => "MOS is at most this: one capture point does not see the path's delay, only its variation"
+            .to_owned(),
+    }
+}
