@@ -1,6 +1,7 @@
 //! Problems of captures and of their matching, with advice.
 
 use super::pipeline::CaptureFacts;
+use super::recording::describe_step;
 use super::{IdentityFields, IdentityRule, MatchPlan, MatchedFigures, PassiveResult};
 use crate::numbers::count;
 use jitlat_core::prefix::Prefix;
@@ -186,12 +187,11 @@ fn note_capture(notes: &mut Vec<String>, f: &CaptureFacts, point: &str) {
         notes
             .push(format!("{point}: {} out of order in the file, now sorted", count(f.disordered, "packet")));
     }
-    if f.steps_back > 0 {
-        notes.push(format!(
-            "{point}: the clock was set back {} during the capture",
-            count(f.steps_back, "time")
-        ));
-    }
+    notes.extend(f.recording.steps.iter().filter(|step| step.proven).map(|step| {
+        format!("{point}: {} at {}", describe_step(step), units::utc_date(step.at))
+    }));
+    notes.extend(f.recording.describe_foreign(f.packets).map(|what| format!("{point}: {what}")));
+    notes.extend(f.recording.notes(f.recording.copies).into_iter().map(|note| format!("{point}: {note}")));
 }
 
 fn describe_offload(f: &CaptureFacts, point: &str) -> String {
