@@ -106,6 +106,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let matcher = Matcher::new(Span(0), Span::seconds(1)).with_capacity(64);
     let mut points = [Listed(sightings.clone(), 0), Listed(sightings, 0)];
     let counts = join(matcher, &mut points, &mut observers, |_| ControlFlow::Continue(()));
+    observers.settle();
     let summary = observers.estimator.summary_of(counts);
     for direction in [&summary.out.counts, &summary.back.counts] {
         assert!(
@@ -122,6 +123,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let _ = explain_no_match(&captures, plan.as_ref().ok());
     let Ok(plan) = plan else { return };
     let result = PassiveResult {
+        clock_steps: Vec::new(),
         plan,
         addresses_given: false,
         identity,

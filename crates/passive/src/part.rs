@@ -456,6 +456,7 @@ impl PartState {
             captures: self.captures,
             summary: estimator.summary_of(counts),
             sizes: estimator.sizes(),
+            clock_steps: Vec::new(),
             flows: None,
         }
     }

@@ -21,7 +21,7 @@ use jitlat_core::prefix::Prefix;
 use jitlat_core::summary::Summary;
 use jitlat_core::{Direction, Span, WallTime};
 use jitlat_passive::fit_sizes;
-use jitlat_passive::pipeline::CaptureFacts;
+use jitlat_passive::pipeline::{CaptureFacts, PointStep};
 use jitlat_passive::recording::{RecordedStep, RecordingFacts};
 use jitlat_passive::tcp::{self, BetweenPoints, DelayCauses, ObservedConnection, TcpResult, explain_delays};
 use jitlat_passive::verdict::describe_identity;
@@ -68,6 +68,8 @@ pub struct SppDocument<'a> {
     pub identity: String,
     /// Packets read at each capture point.
     pub captures: Captures<'a>,
+    /// Steps of the clock of either point while it recorded; delays after them are corrected.
+    pub clock_steps: Vec<PointStep>,
     /// Round trips, results of both directions, and clocks of both points.
     pub summary: &'a PassiveSummary,
     /// Round trips by packet size.
@@ -289,6 +291,7 @@ pub fn spp_document<'a>(
         monitor_addresses: side(&r.plan.sides[1].monitor),
         identity: describe_identity(&r.identity),
         captures: Captures { reference: capture(&r.captures[0]), monitor: capture(&r.captures[1]) },
+        clock_steps: r.clock_steps(),
         summary: &r.summary,
         sizes: sizes::documents(&r.sizes, link),
         link: link.and_then(|question| match question {

@@ -93,7 +93,7 @@ impl RecordingFacts {
 /// Describes a step of the recording's clock.
 pub fn describe_step(step: &RecordedStep) -> String {
     let how = if step.by_ns.0 < 0 { "back" } else { "forward" };
-    let size = units::duration(Span(step.by_ns.0.saturating_abs()));
+    let size = units::eng3(step.by_ns.0.saturating_abs() as f64);
     match step.proven {
         true => format!("the recording's clock was set {how} by {size}"),
         false => format!(

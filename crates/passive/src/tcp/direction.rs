@@ -314,7 +314,8 @@ impl DirectionState {
     /// the same window as the previous one. Returns true if it is a duplicate.
     pub(super) fn take_acknowledgement(&mut self, at: WallTime, s: &TcpSegment, same_window: bool) -> bool {
         if let Some((_, echo)) = s.timestamps {
-            self.round_trips.note_echo(at, echo);
+            let opens = self.acked.is_none() && self.isn.is_some();
+            self.round_trips.note_echo(at, echo, opens);
         }
         let (Some(next), Some(ack)) = (self.next, s.ack) else { return false };
         let ack = unwrap(next, ack);

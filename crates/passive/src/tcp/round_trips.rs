@@ -26,8 +26,8 @@ pub(super) struct RoundTrips {
     /// Timestamps of segments, and the time at which each was first sent.
     echoes: VecDeque<(u32, WallTime)>,
     least: Option<Span>,
-    /// Round trip of the SYN; `None` if not measured.
-    opening: Option<Span>,
+    /// Round trips of the SYN, by acknowledgement and by timestamp; `None` if not measured.
+    opening: [Option<Span>; 2],
     /// True if the receiver acknowledges data without sending any.
     is_bounded: bool,
     /// Smoothed round trip and its variation, in ns (RFC 6298); `None` before the first measurement.
@@ -43,7 +43,7 @@ impl Default for RoundTrips {
             by_timestamp: SpanSpread::of_flow(),
             echoes: VecDeque::new(),
             least: None,
-            opening: None,
+            opening: [None; 2],
             is_bounded: false,
             smoothed: None,
             newest: [None; 2],
@@ -62,14 +62,18 @@ impl RoundTrips {
         }
     }
 
-    /// Records the echo of a timestamp; only the first echo of a value gives a measurement.
-    pub(super) fn note_echo(&mut self, at: WallTime, value: u32) {
+    /// Records the echo of a timestamp; only the first echo of a value gives a measurement. `opening` is true for that of
+    /// the SYN.
+    pub(super) fn note_echo(&mut self, at: WallTime, value: u32, opening: bool) {
         let Some(i) = self.echoes.iter().position(|(v, _)| *v == value) else { return };
         let Some((_, sent)) = self.echoes.drain(..=i).next_back() else { return };
         if self.is_possible(at - sent) {
             self.by_timestamp.push((at - sent).0);
             self.newest[1] = Some((at, at - sent));
             self.note(at - sent);
+            if opening {
+                self.opening[1] = Some(at - sent);
+            }
         }
     }
 
@@ -80,7 +84,7 @@ impl RoundTrips {
             self.newest[0] = Some((at, at - sent));
             self.note(at - sent);
             if opening {
-                self.opening = Some(at - sent);
+                self.opening[0] = Some(at - sent);
             }
         }
     }
@@ -135,12 +139,11 @@ impl RoundTrips {
         if self.is_bounded {
             return [self.by_ack.figures(0), self.by_timestamp.figures(0)];
         }
-        let opening = self.opening.map(|rtt| {
+        self.opening.map(|rtt| {
             let mut spread = SpanSpread::of_flow();
-            spread.push(rtt.0);
-            spread
-        });
-        [opening.and_then(|spread| spread.figures(0)), None]
+            spread.push(rtt?.0);
+            spread.figures(0)
+        })
     }
 }
 

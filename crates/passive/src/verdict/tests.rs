@@ -48,6 +48,7 @@ fn sound() -> PassiveResult {
         captures: [facts.clone(), facts],
         summary,
         sizes: vec![],
+        clock_steps: Vec::new(),
         flows: None,
     }
 }

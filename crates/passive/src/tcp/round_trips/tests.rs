@@ -18,11 +18,11 @@ fn the_first_segment_with_a_timestamp_and_its_first_echo_count() {
     r.note_sent(at(0), 7);
     r.note_sent(at(5), 7);
     r.note_sent(at(6), 8);
-    r.note_echo(at(30), 7);
+    r.note_echo(at(30), 7, false);
     assert_eq!(r.learnt_at(at(30)), [None, Some(Span(30 * MS))]);
-    r.note_echo(at(40), 7);
+    r.note_echo(at(40), 7, false);
     assert_eq!(r.learnt_at(at(40)), [None; 2], "a second echo measures nothing");
-    r.note_echo(at(41), 8);
+    r.note_echo(at(41), 8, false);
     assert_eq!(r.learnt_at(at(41)), [None, Some(Span(35 * MS))]);
     assert_eq!(r.figures().map(|f| f.map(|f| (f.count, f.min, f.max))), [None, Some((2, 30 * MS, 35 * MS))]);
 }
@@ -31,10 +31,10 @@ fn the_first_segment_with_a_timestamp_and_its_first_echo_count() {
 fn an_echo_ends_the_wait_for_those_sent_before() {
     let mut r = bounded();
     (0..3).for_each(|n| r.note_sent(at(n), n as u32));
-    r.note_echo(at(10), 1);
-    r.note_echo(at(11), 0);
+    r.note_echo(at(10), 1, false);
+    r.note_echo(at(11), 0, false);
     assert_eq!(r.learnt_at(at(11)), [None; 2]);
-    r.note_echo(at(12), 2);
+    r.note_echo(at(12), 2, false);
     assert_eq!(r.learnt_at(at(12)), [None, Some(Span(10 * MS))]);
 }
 
@@ -43,7 +43,7 @@ fn timestamps_that_wait_for_their_echo_are_bounded() {
     let echoed = |sent: usize| {
         let mut r = bounded();
         (0..sent as u32).for_each(|n| r.note_sent(at(0), n));
-        r.note_echo(at(9), 0);
+        r.note_echo(at(9), 0, false);
         r.learnt_at(at(9))[1].is_some()
     };
     assert!(echoed(MAX_PENDING_ECHOES) && !echoed(MAX_PENDING_ECHOES + 1));
@@ -56,7 +56,7 @@ fn acknowledgements_are_kept_apart_from_timestamps() {
     r.note_acknowledged(at(50), at(20), false);
     assert_eq!((r.learnt_at(at(50)), r.learnt_at(at(51))), ([Some(Span(30 * MS)), None], [None; 2]));
     r.note_sent(at(60), 1);
-    r.note_echo(at(80), 1);
+    r.note_echo(at(80), 1, false);
     r.note_acknowledged(at(90), at(65), false);
     assert_eq!(r.least(), Some(Span(20 * MS)));
     assert_eq!(
@@ -85,7 +85,7 @@ fn what_no_acknowledgement_bounds_is_no_round_trip() {
     r.note_acknowledged(at(20), at(0), true);
     r.note_acknowledged(at(100), at(70), false);
     r.note_sent(at(110), 1);
-    r.note_echo(at(130), 1);
+    r.note_echo(at(130), 1, false);
     let opening = |r: &RoundTrips| r.figures().map(|f| f.map(|f| (f.count, f.median)));
     assert_eq!(opening(&r), [Some((1, 20 * MS)), None], "the handshake alone");
     r.bound();

@@ -101,7 +101,7 @@ fn trust(r: &TcpResult) -> Vec<String> {
     if let Some(resolution) = r.first.recording.resolution {
         lines.push(format!(
             "the recording's times are in steps of {}: shorter times are not known",
-            duration(resolution)
+            eng3(resolution.0 as f64)
         ));
     }
     lines.push(
