@@ -4,6 +4,8 @@ use super::link_layer::{LinkType, Skip};
 use super::packet::{ESP, GRE, IpPacket, UDP};
 use serde::{Deserialize, Serialize};
 
+/// Name of frames that the snap length cut.
+const CUT: &str = "cut before the end of the headers";
 /// Maximum number of types that are distinguished.
 const MAX_TYPES: usize = 32;
 
@@ -19,7 +21,7 @@ impl Foreign {
     #[cold]
     pub fn skip(&mut self, link: LinkType, data: &[u8], skip: Skip) {
         match skip {
-            Skip::Truncated => self.count("cut before the end of the headers", 1),
+            Skip::Truncated => self.count(CUT, 1),
             Skip::Malformed => self.count("malformed", 1),
             Skip::UnknownLink => self.count(&format!("link type {}", link.0), 1),
             Skip::NotIp => self.count(&name(link, data), 1),
@@ -54,6 +56,11 @@ impl Foreign {
     pub fn add(&mut self, other: &Foreign) {
         other.types.iter().for_each(|(name, n)| self.count(name, *n));
         self.others = self.others.saturating_add(other.others);
+    }
+
+    /// Number of frames that the snap length cut before the end of their headers.
+    pub fn truncated(&self) -> u64 {
+        self.types.iter().find(|(name, _)| name == CUT).map_or(0, |(_, n)| *n)
     }
 
     /// Types with their numbers, most frequent first.

@@ -158,11 +158,9 @@ pub(super) fn find_network_layer(link: LinkType, data: &[u8]) -> NetworkLayer {
         LinkType::PPP_ETHER => after_ppp(data, PPPOE_HEADER),
         LinkType::PPP_PPPD | LinkType::PPP_WITH_DIRECTION => after_ppp(data, 1),
         LinkType::C_HDLC => after_ethertype(data, 2),
-        LinkType::IEEE802_11
-        | LinkType::RADIOTAP
-        | LinkType::PRISM
-        | LinkType::AVS
-        | LinkType::PPI => ieee802_11::find(link, data),
+        LinkType::IEEE802_11 | LinkType::RADIOTAP | LinkType::PRISM | LinkType::AVS | LinkType::PPI => {
+            ieee802_11::find(link, data)
+        }
         LinkType::RAW | LinkType::RAW_BSD | LinkType::RAW_OPENBSD => Ok((Network::ByVersion, 0)),
         LinkType::IPV4 => Ok((Network::V4, 0)),
         LinkType::IPV6 => Ok((Network::V6, 0)),

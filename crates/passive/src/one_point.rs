@@ -8,9 +8,9 @@
 //! The capture point divides a round trip: the part to the server and back contains everything on the
 //! server's side of the point, including the host; the part to the client and back is the rest.
 
+use super::Frame;
 use super::packet::{IpPacket, UDP};
 use super::recording::{CopyKind, RecordedStep, Recording, Seen, SeenPacket};
-use super::Frame;
 use super::spread::{SpanSpread, SpreadFigures};
 use super::tcp::{ObservedConnection, TcpAnalyzer};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -136,7 +136,11 @@ impl OnePoint {
         self.recording.finish(&mut |seen| flows.take(&seen));
         let facts = self.recording.facts();
         OnePointResult {
-            notes: facts.notes(facts.copies),
+            notes: facts
+                .notes(facts.copies)
+                .into_iter()
+                .chain(facts.describe_foreign(self.flows.packets))
+                .collect(),
             copies: facts.copies,
             resolution_ns: facts.resolution,
             clock_steps: facts.steps,

@@ -1,8 +1,8 @@
 //! Packets inside packets: tunnels of IP in IP, GRE, VXLAN, Geneve, GTP-U and ESP without encryption.
 
+use super::Skip;
 use super::link_layer::{LinkType, Network, after_inner_ethertype, find_network_layer};
 use super::packet::{self, ESP, GRE, IPV4_INSIDE, IPV6_INSIDE, IpPacket, TCP, UDP, udp};
-use super::Skip;
 
 /// Maximum number of tunnels in one another.
 const MAX_DEPTH: usize = 6;
@@ -40,7 +40,9 @@ impl<'a> IpPacket<'a> {
     pub fn inside(&self) -> Option<IpPacket<'a>> {
         match self.protocol {
             TCP => None,
-            UDP => self.ports().filter(|(a, b)| is_tunnel(*a) || is_tunnel(*b)).and_then(|_| self.inside_udp()),
+            UDP => {
+                self.ports().filter(|(a, b)| is_tunnel(*a) || is_tunnel(*b)).and_then(|_| self.inside_udp())
+            }
             IPV4_INSIDE | IPV6_INSIDE | GRE | ESP => self.inside_ip(),
             _ => None,
         }
@@ -111,7 +113,8 @@ impl<'a> IpPacket<'a> {
 
     fn ethernet(&self, at: usize) -> Result<IpPacket<'a>, Skip> {
         let at = self.transport_at + at;
-        let (network, inner) = find_network_layer(LinkType::ETHERNET, self.ip.get(at..).ok_or(Skip::Truncated)?)?;
+        let (network, inner) =
+            find_network_layer(LinkType::ETHERNET, self.ip.get(at..).ok_or(Skip::Truncated)?)?;
         packet::decode_at(network, self.ip, at + inner, self.length)
     }
 
@@ -165,10 +168,12 @@ impl<'a> IpPacket<'a> {
         let whole = self.ip.len() == self.length as usize;
         let body = self.ip.get(header + HEADER..).filter(|_| whole).ok_or(Skip::NotIp)?;
         for check in CHECK_VALUES {
-            let Some([padded @ .., pad, next]) = body.len().checked_sub(check).and_then(|n| body.get(..n)) else {
+            let Some([padded @ .., pad, next]) = body.len().checked_sub(check).and_then(|n| body.get(..n))
+            else {
                 continue;
             };
-            let Some((inner, padding)) = padded.len().checked_sub((*pad).into()).map(|n| padded.split_at(n)) else {
+            let Some((inner, padding)) = padded.len().checked_sub((*pad).into()).map(|n| padded.split_at(n))
+            else {
                 continue;
             };
             let counts = padding.iter().zip(1u8..).all(|(byte, n)| *byte == n);

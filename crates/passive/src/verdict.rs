@@ -1,7 +1,7 @@
 //! Problems of captures and of their matching, with advice.
 
-use super::pipeline::{CaptureFacts, PointStep};
 use super::CapturePoint;
+use super::pipeline::{CaptureFacts, PointStep};
 use super::recording::describe_step;
 use super::{IdentityFields, IdentityRule, MatchPlan, MatchedFigures, PassiveResult};
 use crate::numbers::count;
@@ -197,7 +197,11 @@ impl PassiveResult {
             );
         }
         notes.extend(self.clock_steps.iter().map(|step| {
-            format!("{} at {}: delays after it are corrected", describe_point_step(step), units::utc_date(step.at))
+            format!(
+                "{} at {}: delays after it are corrected",
+                describe_point_step(step),
+                units::utc_date(step.at)
+            )
         }));
         if self.summary.rtt_ns.is_some_and(|rtt| rtt.min < 0) {
             notes.push("some round trips are negative: a clock was set during the capture".to_owned());
@@ -238,10 +242,16 @@ fn note_capture(notes: &mut Vec<String>, f: &CaptureFacts, point: &str) {
         notes
             .push(format!("{point}: {} out of order in the file, now sorted", count(f.disordered, "packet")));
     }
-    notes.extend(f.recording.steps.iter().filter(|step| step.proven).map(|step| {
-        format!("{point}: {} at {}", describe_step(step), units::utc_date(step.at))
-    }));
-    notes.extend(f.recording.describe_foreign(f.packets).map(|what| format!("{point}: {what}")));
+    notes.extend(
+        f.recording
+            .steps
+            .iter()
+            .filter(|step| step.proven)
+            .map(|step| format!("{point}: {} at {}", describe_step(step), units::utc_date(step.at))),
+    );
+    if f.truncated + f.malformed == 0 && f.unknown_link.is_none() {
+        notes.extend(f.recording.describe_foreign(f.packets).map(|what| format!("{point}: {what}")));
+    }
     notes.extend(f.recording.notes(f.recording.copies).into_iter().map(|note| format!("{point}: {note}")));
 }
 

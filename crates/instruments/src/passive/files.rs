@@ -178,12 +178,14 @@ impl Passive {
         let previews = Layers::of(heads, tunnels, |head, inside| {
             Ok(if inside { head.previews_inside(available) } else { head.previews(available) })
         })?;
-        let mut plan = previews.survey(asked);
+        // A filter names the packets of applications, which may be in tunnels.
+        let innermost = self.only.is_some();
+        let mut plan = previews.survey(asked, innermost);
         let nothing = matches!(plan, Err(NoPlan::NothingCommon | NoPlan::OtherAddresses(_)));
         if let (true, [Some(r), Some(m)]) = (nothing, again) {
             // The captures may start at different times, so both are sampled from beginning to end.
             let sampled = Layers::of(&[r, m], tunnels, |paths, inside| sample(paths, available, inside))?;
-            plan = sampled.survey(asked);
+            plan = sampled.survey(asked, innermost);
         }
         let [reference, monitor] = &previews.outer;
         let why = match plan {
@@ -236,7 +238,12 @@ impl Layers {
 
     /// Makes the plan for the outermost packets that both points share: those of the tunnels, unless more than twice as
     /// many are recognised without the tunnels of one point or both.
-    fn survey(&self, asked: Option<&Sides>) -> Result<MatchPlan, NoPlan> {
+    fn survey(&self, asked: Option<&Sides>, innermost: bool) -> Result<MatchPlan, NoPlan> {
+        if innermost && self.inner.iter().any(Option::is_some) {
+            let inside = self.inner.each_ref().map(Option::is_some);
+            let [r, m] = [0, 1].map(|k| self.inner[k].as_ref().unwrap_or(&self.outer[k]));
+            return survey(r, m, asked).map(|plan| MatchPlan { inside, ..plan });
+        }
         let mut best = survey(&self.outer[0], &self.outer[1], asked);
         let common = |plan: &Result<MatchPlan, NoPlan>| plan.as_ref().map_or(0, |plan| plan.common);
         for inside in [[true, false], [false, true], [true, true]] {

@@ -18,5 +18,7 @@ pub fn one_point(captures: &[PathBuf], stop: &Stop) -> Result<OnePointResult, Pa
     {
         found.push(&frame);
     }
-    Ok(found.finish())
+    let mut result = found.finish();
+    result.notes.splice(0..0, capture.notes().iter().cloned());
+    Ok(result)
 }

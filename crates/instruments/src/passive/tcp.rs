@@ -137,8 +137,9 @@ impl TcpCaptures {
             return Ok(whole.result());
         }
         let filtered = !whole.filter.is_empty();
-        let PointRead { name, packets, skipped, .. } = whole.points.into_iter().next().unwrap_or_default();
-        Err(PassiveError::NoTcp { name, packets, skipped, filtered })
+        let mut read = whole.points.into_iter().next().unwrap_or_default();
+        let (name, notes) = (std::mem::take(&mut read.name), std::mem::take(&mut read.notes));
+        Err(PassiveError::NoTcp { name, read: Box::new(read), filtered, notes })
     }
 
     /// Describes the hosts and ports that the filter selects; empty: all.

@@ -5,7 +5,8 @@ use crate::echo::{Echoes, is_echo};
 use crate::flows::{FlowKey, FlowNumbers, Grouping, OTHER_FLOWS};
 use crate::recording::CopyKind;
 use crate::{
-    CapturePart, CapturePoint, Frame, IdentityRule, InOrder, Recording, Seen, SeenPacket, Sides, Sighting, Skip,
+    CapturePart, CapturePoint, Frame, IdentityRule, InOrder, Recording, Seen, SeenPacket, Sides, Sighting,
+    Skip,
 };
 use jitlat_core::time::WallTime;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -29,7 +29,14 @@ pub struct MatchObservers<S> {
 impl<S: StreamSink> MatchObservers<S> {
     /// Creates observers for statistics only.
     pub fn new(estimator: PairEstimator) -> MatchObservers<S> {
-        MatchObservers { estimator, streams: None, flows: None, matched: None, part: None, offsets: OffsetSteps::default() }
+        MatchObservers {
+            estimator,
+            streams: None,
+            flows: None,
+            matched: None,
+            part: None,
+            offsets: OffsetSteps::default(),
+        }
     }
 
     /// Removes and returns the pairs made since the last call.

@@ -191,7 +191,8 @@ impl OffsetSteps {
             Direction::Up => Direction::Down,
             Direction::Down => Direction::Up,
         };
-        let age = self.arrived().next_back().map_or(0, |(r, _)| (r.monitor - first.monitor).0.saturating_abs());
+        let age =
+            self.arrived().next_back().map_or(0, |(r, _)| (r.monitor - first.monitor).0.saturating_abs());
         let unchanged = row(other, false);
         row(first.direction, true) >= ROW && row(other, true) >= ROW
             || row(first.direction, false) >= ROW
@@ -212,7 +213,8 @@ impl OffsetSteps {
             for event in &mut events {
                 match event {
                     MatchEvent::Record(r) | MatchEvent::Arrived(_, r, _) if changed(r, &self.recent) => {
-                        *time_at(step.point, r) = WallTime(time_at(step.point, r).0.saturating_sub(step.by_ns.0));
+                        *time_at(step.point, r) =
+                            WallTime(time_at(step.point, r).0.saturating_sub(step.by_ns.0));
                     }
                     MatchEvent::Lost(direction, _, sent, _) => correct_sent(&step, *direction, sent),
                     _ => {}
@@ -268,11 +270,13 @@ impl OffsetSteps {
         let mut odd = [0i64; 2];
         for direction in Direction::BOTH {
             let of = |changed: bool| {
-                let list = self.arrived().filter(|(r, c)| r.direction == direction && is_changed(*c) == changed);
+                let list =
+                    self.arrived().filter(|(r, c)| r.direction == direction && is_changed(*c) == changed);
                 list.map(|(r, _)| r).collect::<Vec<Record>>()
             };
             let (before, after) = (of(false), of(true));
-            let Some((last, first)) = before.last().copied().or(self.latest[direction as usize]).zip(after.first())
+            let Some((last, first)) =
+                before.last().copied().or(self.latest[direction as usize]).zip(after.first())
             else {
                 continue;
             };

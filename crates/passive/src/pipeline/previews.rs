@@ -3,7 +3,8 @@
 
 use crate::echo::is_echo;
 use crate::{
-    Frame, Recording, Seen, Identity, IdentityFields, IdentityRule, IpPacket, LinkType, PacketPreview, Sides, Skip, decode,
+    Frame, Identity, IdentityFields, IdentityRule, IpPacket, LinkType, PacketPreview, Recording, Seen, Sides,
+    Skip, decode,
 };
 use jitlat_core::time::WallTime;
 
@@ -150,7 +151,9 @@ impl PreviewSample {
 impl Selection {
     fn take(&mut self, seen: &Seen<'_>) {
         let Seen::Packet(seen) = seen else { return };
-        let Some(id) = self.rule.identify(&seen.packet, None).filter(|id| id & self.mask == 0) else { return };
+        let Some(id) = self.rule.identify(&seen.packet, None).filter(|id| id & self.mask == 0) else {
+            return;
+        };
         let preview = PacketPreview::of(&seen.packet, seen.at, self.rule.available);
         self.kept.extend(preview.map(|preview| (id, preview)));
         if self.kept.len() > MAX_SAMPLE {

@@ -24,7 +24,7 @@ const ENOUGH_EXAMINED: u32 = 16;
 /// Number of senders that are remembered.
 const SENDERS: usize = 256;
 /// Shortest time over which the rate of a sender's timestamps is measured, in ns, and smallest number of ticks.
-const MIN_RATE: (i64, i32) = (200_000_000, 20);
+const MIN_RATE: (i64, i32) = (100_000_000, 20);
 /// Usual lengths of a tick of timestamps, in ns.
 const TICKS: [i64; 4] = [1_000_000, 4_000_000, 10_000_000, 100_000_000];
 /// Finest resolution that is looked at, in ns.
@@ -63,7 +63,7 @@ impl Sender {
             return None;
         }
         let tick = span / i64::from(ticks);
-        TICKS.into_iter().find(|usual| (tick - usual).abs() * 10 <= *usual)
+        TICKS.into_iter().find(|usual| (tick - usual).abs() <= *usual / 10)
     }
 
     /// Time that passed on the recording's clock above the time that passed on the sender's, in ns; `None` if unknown.
@@ -212,7 +212,7 @@ impl RecordingClock {
             mark.into_iter().for_each(|mark| self.note(at, mark));
             return usual(false);
         }
-        if gap < 0 && -gap <= self.disorder {
+        if gap < 0 && gap.saturating_neg() <= self.disorder {
             self.disordered += 1;
             return usual(true);
         }
@@ -260,9 +260,7 @@ impl RecordingClock {
             {
                 doubt.excess.push((mark.host, excess));
             }
-            if doubt.by < 0
-                && sender.at > at.saturating_sub(doubt.by / 2)
-                && !doubt.back.contains(&mark.flow)
+            if doubt.by < 0 && sender.at > at.saturating_sub(doubt.by / 2) && !doubt.back.contains(&mark.flow)
             {
                 doubt.back.push(mark.flow);
             }
@@ -306,8 +304,8 @@ impl Doubt {
             [(_, a), (_, b), ..] => (a, b),
             _ => return None,
         };
-        let (small, large) = if a.abs() <= b.abs() { (a, b) } else { (b, a) };
-        let near = (large - small).abs() <= small.abs() / 5 + 20_000_000;
+        let (small, large) = if a.saturating_abs() <= b.saturating_abs() { (a, b) } else { (b, a) };
+        let near = large.saturating_sub(small).saturating_abs() <= small.saturating_abs() / 5 + 20_000_000;
         (near && (small < 0) == (self.by < 0)).then_some(small)
     }
 
@@ -335,13 +333,13 @@ impl Doubt {
             return None;
         }
         // The first frame afterwards must not be earlier than the last one before.
-        let by = self.agreed().map_or(self.by - 1, |by| by.min(self.by - 1));
+        let by = self.agreed().unwrap_or(i64::MAX).min(self.by.saturating_sub(1));
         let certain = self.by <= -CERTAIN_STEP;
         let proven = self.agreed().is_some() || !self.back.is_empty();
         // Disordered queues return to the time that was reached.
         let returned = self.jumped
             && self.latest >= self.from
-            && self.latest - self.from <= NEAR_RETURN
+            && self.latest.saturating_sub(self.from) <= NEAR_RETURN
             && self.frames < ENOUGH_EXAMINED
             && self.agreed().is_none();
         (certain || proven && !returned).then_some((by, proven))

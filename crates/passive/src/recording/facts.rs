@@ -56,7 +56,8 @@ impl RecordingFacts {
 
     /// Sentences about the recording that a reader of its results must know; `copies` were left out.
     pub fn notes(&self, copies: u64) -> Vec<String> {
-        let mut notes: Vec<String> = self.steps.iter().filter(|step| !step.proven).map(describe_step).collect();
+        let mut notes: Vec<String> =
+            self.steps.iter().filter(|step| !step.proven).map(describe_step).collect();
         if copies > 0 {
             notes.push(format!(
                 "the recording contains {} more than once (several interfaces, or both ports of a mirror): the copies are left out",
@@ -73,7 +74,10 @@ impl RecordingFacts {
             notes.push(format!("{} put together from fragments{missing}", count(whole, "packet")));
         }
         if self.tunnelled > 0 {
-            notes.push(format!("{} in tunnels: the packets inside are analysed", count(self.tunnelled, "packet")));
+            notes.push(format!(
+                "{} in tunnels: the packets inside are analysed",
+                count(self.tunnelled, "packet")
+            ));
         }
         notes
     }

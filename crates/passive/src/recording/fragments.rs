@@ -1,8 +1,8 @@
 //! [`Fragments`]: puts fragments together, as far as an analysis needs the packets: their headers and the beginning of
 //! their payload, and their length.
 
-use crate::packet::{IpPacket, decode_at};
 use crate::link_layer::Network;
+use crate::packet::{IpPacket, decode_at};
 use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 

@@ -16,9 +16,9 @@ use crate::{Frame, LinkType};
 use clock::{RecordingClock, SenderMark, Taken};
 pub use copies::CopyKind;
 use copies::{CopyFinder, flow_of};
-use fragments::Fragments;
 pub(crate) use facts::MAX_STEPS;
 pub use facts::{RecordedStep, RecordingFacts, describe_step};
+use fragments::Fragments;
 use jitlat_core::time::{Span, WallTime};
 
 /// Number of bytes kept of a frame that is held; no analysis uses more.
@@ -137,13 +137,7 @@ impl Recording {
     }
 
     #[cold]
-    fn skip(
-        &mut self,
-        at: WallTime,
-        frame: &Frame<'_>,
-        skip: Skip,
-        each: &mut impl FnMut(Seen<'_>),
-    ) {
+    fn skip(&mut self, at: WallTime, frame: &Frame<'_>, skip: Skip, each: &mut impl FnMut(Seen<'_>)) {
         self.foreign.skip(frame.link, frame.data, skip);
         each(Seen::Skipped(at, frame.link, skip));
     }
@@ -172,41 +166,39 @@ impl Recording {
         marked: SenderMark,
         each: &mut impl FnMut(Seen<'_>),
     ) {
-        let copy = self.copies.find(at, &p, marked.flow, marked.value.is_some());
-        self.copied += u64::from(copy == Some(CopyKind::Elsewhere));
-        let seen = SeenPacket { at, packet: p, is_late, copy, is_whole_again: false };
+        let seen = SeenPacket { at, packet: p, is_late, copy: None, is_whole_again: false };
         if !p.is_fragment() {
             return self.pass_inside(seen, each);
         }
-        if copy.is_some() {
-            return;
-        }
-        if let Some(whole) = self.fragments.push(at, &p)
+        if self.copies.find(at, &p, marked.flow, false).is_none()
+            && let Some(whole) = self.fragments.push(at, &p)
             && let Some(packet) = whole.packet()
         {
             self.pass_inside(SeenPacket { packet, is_whole_again: true, ..seen }, each);
         }
     }
 
-    fn pass_inside(&mut self, mut seen: SeenPacket<'_>, each: &mut impl FnMut(Seen<'_>)) {
-        if !self.inside {
-            return each(Seen::Packet(seen));
-        }
-        // A tunnel may cut what it carries into fragments as well.
-        if let Some(inner) = seen.packet.inside() {
-            self.tunnelled += 1;
-            seen.packet = inner.innermost();
-            if seen.packet.is_fragment() {
-                if let Some(whole) = self.fragments.push(seen.at, &seen.packet)
-                    && let Some(packet) = whole.packet()
-                {
-                    each(Seen::Packet(SeenPacket { packet, is_whole_again: true, ..seen }));
-                }
-                return;
+    fn pass_inside(&mut self, seen: SeenPacket<'_>, each: &mut impl FnMut(Seen<'_>)) {
+        let whole;
+        let mut seen = seen;
+        if self.inside {
+            if let Some(inner) = seen.packet.inside() {
+                self.tunnelled += 1;
+                seen.packet = inner.innermost();
+            } else if matches!(seen.packet.protocol, GRE | ESP) {
+                self.foreign.hidden(&seen.packet);
             }
-        } else if matches!(seen.packet.protocol, GRE | ESP) {
-            self.foreign.hidden(&seen.packet);
+            // A tunnel may carry fragments as well.
+            if seen.packet.is_fragment() {
+                let Some(found) = self.fragments.push(seen.at, &seen.packet) else { return };
+                whole = found;
+                let Some(packet) = whole.packet() else { return };
+                (seen.packet, seen.is_whole_again) = (packet, true);
+            }
         }
+        let packet = &seen.packet;
+        seen.copy = self.copies.find(seen.at, packet, flow_of(packet), timestamp(packet).is_some());
+        self.copied += u64::from(seen.copy == Some(CopyKind::Elsewhere));
         each(Seen::Packet(seen));
     }
 

@@ -260,10 +260,7 @@ fn capture_clocks(point: &TcpPoint, begin: WallTime) -> Vec<Cause> {
     let proven = || point.recording.steps.iter().filter(|step| step.proven);
     let of_step = |step: &RecordedStep| {
         let at = (step.at - begin).0 as f64 / 1e9;
-        let because = format!(
-            "{} at {at:.1} s: nothing is measured across it",
-            describe_step(step)
-        );
+        let because = format!("{} at {at:.1} s: nothing is measured across it", describe_step(step));
         let found = cause(CauseId::CaptureClock, Severity::Good, 0.95, because);
         Cause { from_s: at, to_s: at, magnitude_ns: Some(step.by_ns.0), ..found }
     };

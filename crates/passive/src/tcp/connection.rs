@@ -211,7 +211,8 @@ impl ConnectionState {
         let isn = self.directions[usize::from(from != self.client)].isn();
         let other = isn != Some(s.seq);
         let silent = at - self.last >= REOPEN_SILENCE && other;
-        s.has(SYN) && (silent || self.over && (s.ack.is_none() || other) || self.reset && other && isn.is_some())
+        s.has(SYN)
+            && (silent || self.over && (s.ack.is_none() || other) || self.reset && other && isn.is_some())
     }
 
     /// Handles a segment and adds the resulting events to `events`.

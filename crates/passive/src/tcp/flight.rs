@@ -32,16 +32,7 @@ impl InFlight {
     /// Creates a range of new bytes of a segment.
     pub(super) fn new(at: WallTime, s: &TcpSegment, (start, end): (u64, u64)) -> InFlight {
         let timestamp = s.timestamps.map(|t| t.0);
-        InFlight {
-            start,
-            end,
-            first: at,
-            last: at,
-            again: None,
-            ident: s.ident,
-            is_timed: true,
-            timestamp,
-        }
+        InFlight { start, end, first: at, last: at, again: None, ident: s.ident, is_timed: true, timestamp }
     }
 
     /// Creates a range of bytes that fill a gap opened at `opened`. They were sent earlier, but not seen at

@@ -97,10 +97,7 @@ impl TcpAnalyzer {
 
     /// Handles a packet of a recording; returns its events.
     #[inline]
-    pub fn take<'s>(
-        &'s mut self,
-        seen: &SeenPacket<'_>,
-    ) -> impl Iterator<Item = DirectedEvent> + use<'s> {
+    pub fn take<'s>(&'s mut self, seen: &SeenPacket<'_>) -> impl Iterator<Item = DirectedEvent> + use<'s> {
         self.events.clear();
         let (mut from, mut to) = Default::default();
         if let Some(mut s) = TcpSegment::of(&seen.packet) {

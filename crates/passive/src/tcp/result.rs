@@ -27,7 +27,10 @@ pub struct TcpPoint {
 impl TcpPoint {
     /// Number of packets that the recording contains again, which are left out.
     pub fn copies(&self) -> u64 {
-        self.connections.iter().map(|c| c.up.copies.saturating_add(c.down.copies)).fold(0, u64::saturating_add)
+        self.connections
+            .iter()
+            .map(|c| c.up.copies.saturating_add(c.down.copies))
+            .fold(0, u64::saturating_add)
     }
 
     /// Returns the round trips beyond both sides of the point, from the median of each connection; `None` without
@@ -39,7 +42,14 @@ impl TcpPoint {
         whole.sort_unstable();
         let (least, most) = (*whole.first()?, *whole.last()?);
         let (median, server, client) = whole[(whole.len() - 1) / 2];
-        Some(PathRoundTrips { connections: whole.len(), least: least.0, most: most.0, median, server, client })
+        Some(PathRoundTrips {
+            connections: whole.len(),
+            least: least.0,
+            most: most.0,
+            median,
+            server,
+            client,
+        })
     }
 }
 

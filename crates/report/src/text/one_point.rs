@@ -1,7 +1,8 @@
 //! Round trips from one capture point.
 
-use jitlat_core::units;
 use jitlat_core::time::Span;
+use jitlat_core::units;
+use jitlat_passive::recording::describe_step;
 use jitlat_passive::{OnePointFlow, OnePointResult, SpreadFigures};
 use std::fmt::Write as _;
 
@@ -21,7 +22,11 @@ pub fn one_point(r: &OnePointResult, top: usize) -> String {
         let _ = writeln!(t, "{note}");
     }
     if let Some(resolution) = r.resolution_ns {
-        let _ = writeln!(t, "times are in steps of {}: shorter round trips are not known", units::eng3(resolution.0 as f64));
+        let _ = writeln!(
+            t,
+            "times are in steps of {}: shorter round trips are not known",
+            units::eng3(resolution.0 as f64)
+        );
     }
     for flow in &r.flows[..shown] {
         of_flow(&mut t, flow, r.resolution_ns);
