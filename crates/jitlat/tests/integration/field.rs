@@ -175,7 +175,7 @@ fn captures_without_packets_say_why() {
     let packet = words(&[0, 0, 0, 20, 20, 0x45, 0, 0, 0, 0]);
     let files = [
         ("empty", Vec::new(), "is empty"),
-        ("header", header.clone(), "contains no packets"),
+        ("header", header.clone(), "no packets"),
         ("snap", [&header[..], &short.repeat(5)].concat(), "cut before the end of their headers"),
         (
             "no-interface",
