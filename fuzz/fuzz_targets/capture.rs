@@ -56,7 +56,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         return;
     }
     let Ok(mut capture) = Capture::from_reader("fuzz", Cursor::new(data.to_vec())) else { return };
-    let (mut head, mut sample) = (CaptureHead::default(), PreviewSample::new(usize::MAX));
+    let (mut head, mut sample) = (CaptureHead::default(), PreviewSample::new(usize::MAX, false));
     let mut tcp = TcpAnalyzer::with_history();
     while let Some(f) = capture.next_frame() {
         head.push(&f);
@@ -76,12 +76,13 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let identity = IdentityRule { available, ..IdentityRule::WHOLE };
     let numbers = SharedFlowNumbers::default();
     let mut namer = PacketNamer::new(NamingRule {
-        echoes_apart: head.holds_more_than_echoes(&sides),
+        echoes_apart: head.pairs_without_echoes(&sides),
         sides,
         identity,
         sorted: true,
         only: None,
         part: None,
+        inside: true,
         flows: Some((Grouping::Flow, numbers.clone())),
     });
     let mut sightings = Vec::new();
@@ -105,6 +106,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let matcher = Matcher::new(Span(0), Span::seconds(1)).with_capacity(64);
     let mut points = [Listed(sightings.clone(), 0), Listed(sightings, 0)];
     let counts = join(matcher, &mut points, &mut observers, |_| ControlFlow::Continue(()));
+    observers.settle();
     let summary = observers.estimator.summary_of(counts);
     for direction in [&summary.out.counts, &summary.back.counts] {
         assert!(
@@ -121,6 +123,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let _ = explain_no_match(&captures, plan.as_ref().ok());
     let Ok(plan) = plan else { return };
     let result = PassiveResult {
+        clock_steps: Vec::new(),
         plan,
         addresses_given: false,
         identity,

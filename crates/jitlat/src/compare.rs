@@ -20,6 +20,7 @@ use jitlat_verdict::compare::{
     Basis, ComparisonGrid, ComparisonOutcome, ComparisonSettings, FailCondition, LabelledRun, LossMargin,
     Margins, RunKey, Statistic, TimeMargin,
 };
+use std::path::PathBuf;
 use tracing::error;
 
 #[derive(Clone, Debug, Args)]
@@ -35,7 +36,7 @@ pub struct CompareArgs {
     /// Tests of any instrument; - is standard input. Sweeps of the same conditions are shown as one, in which the sweep is a further
     /// condition: a curve for each link, if each sweep is of one link.
     #[arg(required = true, value_name = "FILE")]
-    pub files: Vec<String>,
+    pub files: Vec<PathBuf>,
     /// Columns of the table (default: one per file)
     ///
     /// name, tag:KEY, dscp, path, direction, transport, payload or period; runs with the same value are combined.

@@ -62,10 +62,7 @@ pub fn command() -> clap::Command {
 
 /// Parses the command line of this process; ends it with a message if a command or option is unknown.
 pub fn parse() -> Cli {
-    if let Some(message) = not_text(std::env::args_os()) {
-        command().error(ErrorKind::InvalidUtf8, message).exit();
-    }
-    if let Some(word) = std::env::args().nth(1)
+    if let Some(word) = std::env::args_os().nth(1).and_then(|word| word.into_string().ok())
         && let Some(meant) = meant_command(&word)
     {
         let message = format!(
@@ -85,7 +82,11 @@ pub fn parse() -> Cli {
 
 /// Prints an error of the command line, with a hint if an option of another tool was typed; ends the process.
 fn refuse(e: &clap::Error) -> ! {
-    let typed: Vec<String> = std::env::args().skip(1).collect();
+    if let (ErrorKind::InvalidUtf8, Some(message)) = (e.kind(), not_text(std::env::args_os())) {
+        command().error(ErrorKind::InvalidUtf8, message).exit();
+    }
+    let typed: Vec<String> =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some(hint) = hint(e, &typed) {
         let _ = e.print();
         // Ignored: a closed standard error is not an error.
@@ -139,13 +140,11 @@ fn hint(e: &clap::Error, typed: &[String]) -> Option<String> {
     Some((*hint).to_owned())
 }
 
-/// Describes the first of `arguments` that is not UTF-8; `None` if all are valid. The first argument is the
-/// program's name.
+/// Describes the first of `arguments` that is not UTF-8, which only file names need not be; `None` if all are valid. The
+/// first argument is the program's name.
 fn not_text(arguments: impl Iterator<Item = OsString>) -> Option<String> {
     let (k, argument) = arguments.enumerate().skip(1).find(|(_, argument)| argument.to_str().is_none())?;
-    Some(format!(
-        "argument {k}, {argument:?}, is not UTF-8: if it is a file name, rename the file, or make a link to it\n"
-    ))
+    Some(format!("argument {k}, {argument:?}, is not UTF-8, and no file name is expected there\n"))
 }
 
 /// Refuses options that the chosen mode of the command does not read.

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// Delays of the packets of a test.
 struct SizedDelays {
@@ -205,7 +205,7 @@ impl SegmentsReport {
     ///
     /// # Errors
     /// There are not two or three logs, one of them cannot be read, or nothing was received in one.
-    pub fn read(files: &[String]) -> Result<SegmentsReport> {
+    pub fn read(files: &[PathBuf]) -> Result<SegmentsReport> {
         if !(2..=3).contains(&files.len()) {
             bail!(
                 "--attenuation: give the log of the first segment, perhaps that of the second, and that of the whole path"
@@ -214,28 +214,28 @@ impl SegmentsReport {
         let mut runs = Vec::new();
         for file in files {
             let (label, path) = split(file);
-            let mut log = input::open(Path::new(path))?;
+            let mut log = input::open(path)?;
             let session = log.session().clone();
             let mut failure = None;
             let records: Vec<PacketRecord> = log.records(&mut failure).collect();
             failure.map_or(Ok(()), |e| Err(Error::from(e)))?;
             let summary = jitlat_core::analyze(&session, records.iter().copied(), &Options::default());
-            let name = Path::new(path).file_stem().and_then(|name| name.to_str()).unwrap_or(path);
-            runs.push((label.unwrap_or(name), SizedDelays::of(&session, &summary, &records)));
+            let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+            runs.push((label.map_or(name, str::to_owned), SizedDelays::of(&session, &summary, &records)));
         }
         SegmentsReport::new(&runs)
     }
 
-    fn new(runs: &[(&str, SizedDelays)]) -> Result<SegmentsReport> {
+    fn new<N: AsRef<str>>(runs: &[(N, SizedDelays)]) -> Result<SegmentsReport> {
         let found: Vec<&SizedDelays> = runs.iter().map(|(_, found)| found).collect();
         let delays: Vec<Vec<i64>> = found.iter().map(|found| found.all()).collect();
         let width = common_width(&delays.iter().map(Vec::as_slice).collect::<Vec<_>>());
-        let of = |((name, found), delays): (&(&str, SizedDelays), &Vec<i64>)| {
+        let of = |((name, found), delays): (&(N, SizedDelays), &Vec<i64>)| {
             Attenuation::of(delays, found.lost, width)
-                .ok_or_else(|| Error::Unfit(format!("{name}: nothing was received")))
+                .ok_or_else(|| Error::Unfit(format!("{}: nothing was received", name.as_ref())))
         };
         let all = runs.iter().zip(&delays).map(of).collect::<Result<Vec<Attenuation>>>()?;
-        let names: Vec<&str> = runs.iter().map(|(name, _)| *name).collect();
+        let names: Vec<&str> = runs.iter().map(|(name, _)| name.as_ref()).collect();
         let (whole, whole_name) = (&all[all.len() - 1], names[names.len() - 1]);
         let composed = match &all[..all.len() - 1] {
             [first, second] => first.then(second),
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn two_or_three_logs_are_needed() {
-        let files = |n: usize| vec!["no such file".to_owned(); n];
+        let files = |n: usize| vec![PathBuf::from("no such file"); n];
         for n in [1, 4] {
             let error = SegmentsReport::read(&files(n)).unwrap_err().to_string();
             assert!(error.starts_with("--attenuation: give the log"), "{error}");

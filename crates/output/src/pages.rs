@@ -52,7 +52,7 @@ fn reported<T>(
         section,
         parts: &runs.iter().zip(&traces).map(part).collect::<Vec<_>>(),
         corrected: runs.iter().any(|run| run.corrected),
-        command: Some(&command_line(std::env::args())),
+        command: Some(&command_line(std::env::args_os())),
         program: PROGRAM,
         written: Some(jitlat_net::clock::wall()),
     })

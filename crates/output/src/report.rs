@@ -18,6 +18,7 @@ use jitlat_report::text;
 use jitlat_store::json;
 use jitlat_store::late::summary::Setting;
 use serde_json::Value;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Result of a command. It provides the data that output formats need; by default, optional parts are empty.
@@ -272,7 +273,7 @@ pub fn slug(label: &str) -> String {
 }
 
 /// Returns the command line, quoted for a shell.
-pub fn command_line(arguments: impl Iterator<Item = String>) -> String {
+pub fn command_line(arguments: impl Iterator<Item = OsString>) -> String {
     let quoted = arguments.enumerate().map(|(k, argument)| match k {
         0 => "jitlat".to_owned(),
         _ => shell_word(Path::new(&argument)),
@@ -283,11 +284,21 @@ pub fn command_line(arguments: impl Iterator<Item = String>) -> String {
 /// Quotes a path or argument for a shell.
 pub fn shell_word(path: &Path) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:=,@%+".contains(c);
-    let word = path.to_string_lossy();
+    let Some(word) = path.to_str() else { return ansi_word(path) };
     if !word.is_empty() && word.chars().all(plain) {
-        return word.into_owned();
+        return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Quotes a name that is not UTF-8, with its bytes as the shells bash, zsh and ksh read them.
+fn ansi_word(path: &Path) -> String {
+    let byte = |b: &u8| match b {
+        b'\'' | b'\\' => format!("\\{}", *b as char),
+        b' '..=b'~' => (*b as char).to_string(),
+        b => format!("\\x{b:02x}"),
+    };
+    format!("$'{}'", path.as_os_str().as_encoded_bytes().iter().map(byte).collect::<String>())
 }
 
 #[cfg(test)]
@@ -297,7 +308,15 @@ mod tests {
     #[test]
     fn a_command_can_be_pasted_again() {
         let typed = ["/usr/bin/jitlat", "-n", "5", "--fail-if", "loss>1%", "it's", ""];
-        let line = command_line(typed.map(str::to_owned).into_iter());
+        let line = command_line(typed.map(OsString::from).into_iter());
         assert_eq!(line, r"jitlat -n 5 --fail-if 'loss>1%' 'it'\''s' ''");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_name_that_is_not_text_can_be_pasted_again() {
+        use std::os::unix::ffi::OsStrExt;
+        let name = std::ffi::OsStr::from_bytes(b"it's caf\xe9.log");
+        assert_eq!(shell_word(Path::new(name)), r"$'it\'s caf\xe9.log'");
     }
 }

@@ -9,9 +9,12 @@ use jitlat_store::json::{self, SummaryReadError};
 use jitlat_store::log::LogReader;
 use jitlat_store::threads::Threads;
 use jitlat_verdict::compare::{LabelledRun, RunKey};
+use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use tracing::warn;
 
 /// Maximum size of a JSON file, in bytes. A summary has several hundred kilobytes, many runs with intervals have
@@ -22,8 +25,8 @@ const MAX_JSON_BYTES: u64 = 1 << 30;
 ///
 /// # Errors
 /// [`Error`] of the first file that cannot be read.
-pub fn read(files: &[String]) -> Result<Vec<LabelledRun>> {
-    if files.iter().filter(|f| f.rsplit('=').next() == Some("-")).count() > 1 {
+pub fn read(files: &[PathBuf]) -> Result<Vec<LabelledRun>> {
+    if files.iter().filter(|f| split(f).1.as_os_str() == "-").count() > 1 {
         bail!("standard input can be read only once");
     }
     let mut runs = Vec::new();
@@ -45,9 +48,13 @@ pub fn read(files: &[String]) -> Result<Vec<LabelledRun>> {
 }
 
 /// Splits `LABEL=FILE` into label and file, unless a file with this whole name exists.
-pub(crate) fn split(text: &str) -> (Option<&str>, &str) {
-    match text.split_once('=') {
-        Some((label, path)) if !label.is_empty() && !Path::new(text).exists() => (Some(label), path),
+pub(crate) fn split(text: &Path) -> (Option<&str>, &Path) {
+    let bytes = text.as_os_str().as_bytes();
+    let parts = bytes.iter().position(|b| *b == b'=').map(|at| (&bytes[..at], &bytes[at + 1..]));
+    match parts.and_then(|(label, path)| Some((core::str::from_utf8(label).ok()?, path))) {
+        Some((label, path)) if !label.is_empty() && !text.exists() => {
+            (Some(label), Path::new(OsStr::from_bytes(path)))
+        }
         _ => (None, text),
     }
 }
@@ -87,14 +94,15 @@ pub fn rows_of_themselves(runs: &[LabelledRun], columns: &RunKey) -> Option<RunK
     (*columns != RunKey::Direction && runs.iter().any(both)).then_some(RunKey::Direction)
 }
 
-fn open(path: &str) -> Result<Vec<LabelledRun>> {
-    let name = if path == "-" { "standard input" } else { path };
-    let input: Box<dyn Read + Send> = if path == "-" {
+fn open(path: &Path) -> Result<Vec<LabelledRun>> {
+    let is_stdin = path.as_os_str() == "-";
+    let name = &*if is_stdin { Cow::from("standard input") } else { path.to_string_lossy() };
+    let input: Box<dyn Read + Send> = if is_stdin {
         Box::new(io::stdin())
-    } else if let Some(text) = archived_text(Path::new(path))? {
+    } else if let Some(text) = archived_text(path)? {
         text
     } else {
-        Box::new(File::open(path).with_context(|| format!("opening {path}"))?)
+        Box::new(File::open(path).with_context(|| format!("opening {name}"))?)
     };
     let mut input = BufReader::with_capacity(1 << 18, input);
     let start = input.fill_buf().with_context(|| format!("reading {name}"))?;
@@ -162,8 +170,10 @@ mod tests {
 
     #[test]
     fn files_and_their_labels() {
-        assert_eq!(split("before=a.log"), (Some("before"), "a.log"));
-        assert_eq!(split("a.log"), (None, "a.log"));
+        assert_eq!(split(Path::new("before=a.log")), (Some("before"), Path::new("a.log")));
+        assert_eq!(split(Path::new("a.log")), (None, Path::new("a.log")));
+        let odd = |bytes| Path::new(OsStr::from_bytes(bytes));
+        assert_eq!(split(odd(b"before=caf\xe9")), (Some("before"), odd(b"caf\xe9")));
         assert_eq!(of_test("x/a.log.up", Some(Direction::Up)), "x/a.log");
         assert_eq!(of_test("a.up", Some(Direction::Down)), "a.up");
         assert_eq!(of_test(".down", Some(Direction::Down)), ".down");

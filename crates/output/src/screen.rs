@@ -8,6 +8,7 @@ use jitlat_core::answer::{Fault, Severity};
 use jitlat_net::privilege::Capability;
 use jitlat_report::text::TextOptions;
 use jitlat_report::text::screen::{Relation, Screen, ScreenStream};
+use std::ffi::OsString;
 use std::path::Path;
 
 /// Origin of the streams.
@@ -127,18 +128,18 @@ pub const MEASURED_AGAIN: &str = "measures again, prints every figure";
 
 /// Returns the current command line with the option for the full report.
 pub fn again() -> String {
-    format!("{} --verbose", command_line(without_log(std::env::args())))
+    format!("{} --verbose", command_line(without_log(std::env::args_os())))
 }
 
 /// Removes the option with the name of the log: a log with this name may exist by now, and logs are never overwritten.
 /// `spp` has a different option `-o`, which is not removed.
-fn without_log(arguments: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
+fn without_log(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     let (mut is_name, mut is_spp) = (false, false);
     arguments.enumerate().filter_map(move |(k, argument)| {
         is_spp |= k == 1 && argument == "spp";
         let was_name = std::mem::take(&mut is_name);
         is_name = !was_name && argument == "-o";
-        (is_spp || !was_name && !argument.starts_with("-o")).then_some(argument)
+        (is_spp || !was_name && !argument.as_encoded_bytes().starts_with(b"-o")).then_some(argument)
     })
 }
 
@@ -148,10 +149,10 @@ mod tests {
 
     #[test]
     fn a_repeated_command_does_not_name_its_log() {
-        let typed = ["jitlat", "host", "-o", "a.log", "-oa.log", "--load", "tcp"].map(str::to_owned);
-        let shown: Vec<String> = without_log(typed.into_iter()).collect();
+        let typed = ["jitlat", "host", "-o", "a.log", "-oa.log", "--load", "tcp"].map(OsString::from);
+        let shown: Vec<OsString> = without_log(typed.into_iter()).collect();
         assert_eq!(shown, ["jitlat", "host", "--load", "tcp"]);
-        let spp = ["jitlat", "spp", "-o", "1.5"].map(str::to_owned);
+        let spp = ["jitlat", "spp", "-o", "1.5"].map(OsString::from);
         assert_eq!(without_log(spp.clone().into_iter()).collect::<Vec<_>>(), spp);
     }
 }

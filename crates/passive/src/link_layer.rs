@@ -1,5 +1,7 @@
 //! [`LinkType`]: finds the IP packet in a captured frame.
 
+mod ieee802_11;
+
 /// Reason why a frame does not contain a usable packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Skip {
@@ -38,10 +40,26 @@ impl LinkType {
     pub const PPP_ETHER: LinkType = LinkType(51);
     /// IP packet without a link-layer header.
     pub const RAW: LinkType = LinkType(101);
+    /// Cisco's HDLC: address, control, EtherType.
+    pub const C_HDLC: LinkType = LinkType(104);
+    /// IEEE 802.11.
+    pub const IEEE802_11: LinkType = LinkType(105);
     /// OpenBSD loopback: a protocol family in network byte order.
     pub const LOOP: LinkType = LinkType(108);
     /// Linux cooked capture, version 1.
     pub const LINUX_SLL: LinkType = LinkType(113);
+    /// IEEE 802.11 behind a Prism header.
+    pub const PRISM: LinkType = LinkType(119);
+    /// IEEE 802.11 behind a radiotap header.
+    pub const RADIOTAP: LinkType = LinkType(127);
+    /// IEEE 802.11 behind an AVS header.
+    pub const AVS: LinkType = LinkType(163);
+    /// PPP behind a byte for the direction, as written by pppd.
+    pub const PPP_PPPD: LinkType = LinkType(166);
+    /// IEEE 802.11 behind a PPI header.
+    pub const PPI: LinkType = LinkType(192);
+    /// PPP behind a byte for the direction.
+    pub const PPP_WITH_DIRECTION: LinkType = LinkType(204);
     /// IPv4 packet without a link-layer header.
     pub const IPV4: LinkType = LinkType(228);
     /// IPv6 packet without a link-layer header.
@@ -65,6 +83,8 @@ mod ethertype {
     pub(super) const PPPOE_SESSION: u16 = 0x8864;
     pub(super) const MPLS: u16 = 0x8847;
     pub(super) const MPLS_MULTICAST: u16 = 0x8848;
+    /// Ethernet in a tunnel.
+    pub(super) const BRIDGED: u16 = 0x6558;
     /// Smallest EtherType; a lower value is the length of an IEEE 802.3 frame.
     pub(super) const LEAST: u16 = 1536;
 }
@@ -115,7 +135,7 @@ pub(super) enum Network {
 }
 
 /// Protocol of the network layer, and its offset in the frame.
-type NetworkLayer = Result<(Network, usize), Skip>;
+pub(super) type NetworkLayer = Result<(Network, usize), Skip>;
 
 /// Returns the IP packet of a frame with IPv4 directly in Ethernet, and its offset: a fast path for the most frequent
 /// frames. `None` for other frames.
@@ -136,6 +156,11 @@ pub(super) fn find_network_layer(link: LinkType, data: &[u8]) -> NetworkLayer {
         LinkType::LINUX_SLL2 => after_tags(data, SLL2_HEADER, be16(data, 0)?),
         LinkType::PPP | LinkType::PPP_HDLC => after_ppp(data, 0),
         LinkType::PPP_ETHER => after_ppp(data, PPPOE_HEADER),
+        LinkType::PPP_PPPD | LinkType::PPP_WITH_DIRECTION => after_ppp(data, 1),
+        LinkType::C_HDLC => after_ethertype(data, 2),
+        LinkType::IEEE802_11 | LinkType::RADIOTAP | LinkType::PRISM | LinkType::AVS | LinkType::PPI => {
+            ieee802_11::find(link, data)
+        }
         LinkType::RAW | LinkType::RAW_BSD | LinkType::RAW_OPENBSD => Ok((Network::ByVersion, 0)),
         LinkType::IPV4 => Ok((Network::V4, 0)),
         LinkType::IPV6 => Ok((Network::V6, 0)),
@@ -181,15 +206,29 @@ fn by_ethertype(data: &[u8], kind: u16, at: usize) -> NetworkLayer {
         ethertype::IPV6 => Ok((Network::V6, at)),
         ethertype::PPPOE_SESSION => after_ppp(data, at + PPPOE_HEADER),
         ethertype::MPLS | ethertype::MPLS_MULTICAST => after_labels(data, at),
-        0..ethertype::LEAST if data.get(at..at + SNAP.len()) == Some(&SNAP) => {
-            let at = at + SNAP.len();
-            match be16(data, at)? {
-                ethertype::IPV4 => Ok((Network::V4, at + ETHERTYPE)),
-                ethertype::IPV6 => Ok((Network::V6, at + ETHERTYPE)),
-                _ => Err(Skip::NotIp),
-            }
-        }
+        0..ethertype::LEAST => after_llc(data, at),
         _ => Err(Skip::NotIp),
+    }
+}
+
+/// Finds the network layer after an LLC and SNAP header.
+pub(super) fn after_llc(data: &[u8], at: usize) -> NetworkLayer {
+    if data.get(at..at + SNAP.len()) != Some(&SNAP) {
+        return Err(Skip::NotIp);
+    }
+    let at = at + SNAP.len();
+    match be16(data, at)? {
+        ethertype::IPV4 => Ok((Network::V4, at + ETHERTYPE)),
+        ethertype::IPV6 => Ok((Network::V6, at + ETHERTYPE)),
+        _ => Err(Skip::NotIp),
+    }
+}
+
+/// Finds the network layer of what a tunnel carries at `at`, by its EtherType.
+pub(super) fn after_inner_ethertype(data: &[u8], kind: u16, at: usize) -> NetworkLayer {
+    match kind {
+        ethertype::BRIDGED => after_ethertype(data, at + ETHERNET_ADDRESSES),
+        kind => after_tags(data, at, kind),
     }
 }
 

@@ -8,13 +8,15 @@
 //! The capture point divides a round trip: the part to the server and back contains everything on the
 //! server's side of the point, including the host; the part to the client and back is the rest.
 
+use super::Frame;
 use super::packet::{IpPacket, UDP};
+use super::recording::{CopyKind, RecordedStep, Recording, Seen, SeenPacket};
 use super::spread::{SpanSpread, SpreadFigures};
 use super::tcp::{ObservedConnection, TcpAnalyzer};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use foldhash::fast::RandomState;
 use jitlat_core::prefix::bits;
-use jitlat_core::time::WallTime;
+use jitlat_core::time::{Span, WallTime};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -59,6 +61,15 @@ pub struct OnePointResult {
     pub packets: u64,
     /// Number of frames without a readable IP packet.
     pub skipped: u64,
+    /// Steps of the recording's clock, the first 64. Times after a step are corrected by it.
+    pub clock_steps: Vec<RecordedStep>,
+    /// Smallest difference of two times that the recording can show, in ns, if it is 0.1 ms or more; null if it is
+    /// smaller. Round trips below it are not known.
+    pub resolution_ns: Option<Span>,
+    /// Number of packets that were recorded again at another place, which are left out.
+    pub copies: u64,
+    /// What the reader of the figures must know about the recording, as text.
+    pub notes: Vec<String>,
     /// Number of QUIC packets of flows beyond the first [`MAX_FLOWS`], which are not followed.
     pub not_followed: u64,
 }
@@ -91,8 +102,20 @@ struct QuicFlow {
 }
 
 /// Measures round trips in the packets of one capture point.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct OnePoint {
+    recording: Recording,
+    flows: Flows,
+}
+
+impl Default for OnePoint {
+    fn default() -> OnePoint {
+        OnePoint { recording: Recording::inside_tunnels(), flows: Flows::default() }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Flows {
     tcp: TcpAnalyzer,
     quic: HashMap<(FlowEndpoint, FlowEndpoint), QuicFlow, RandomState>,
     packets: u64,
@@ -101,11 +124,51 @@ pub struct OnePoint {
 }
 
 impl OnePoint {
-    /// Handles a packet captured at `at`.
-    pub fn push(&mut self, at: WallTime, p: &IpPacket<'_>) {
+    /// Handles a captured frame.
+    pub fn push(&mut self, frame: &Frame<'_>) {
+        let flows = &mut self.flows;
+        self.recording.push(frame, &mut |seen| flows.take(&seen));
+    }
+
+    /// Returns the results.
+    pub fn finish(mut self) -> OnePointResult {
+        let flows = &mut self.flows;
+        self.recording.finish(&mut |seen| flows.take(&seen));
+        let facts = self.recording.facts();
+        OnePointResult {
+            notes: facts
+                .notes(facts.copies)
+                .into_iter()
+                .chain(facts.describe_foreign(self.flows.packets))
+                .collect(),
+            copies: facts.copies,
+            resolution_ns: facts.resolution,
+            clock_steps: facts.steps,
+            ..self.flows.finish()
+        }
+    }
+}
+
+impl Flows {
+    fn take(&mut self, seen: &Seen<'_>) {
+        match seen {
+            Seen::Packet(seen) => self.packet(seen),
+            Seen::Skipped(..) => self.skipped += 1,
+            Seen::ClockSet => {
+                self.tcp.clock_set();
+                self.quic.values_mut().for_each(QuicFlow::clock_set);
+            }
+        }
+    }
+
+    fn packet(&mut self, seen: &SeenPacket<'_>) {
+        let (at, p): (WallTime, &IpPacket<'_>) = (seen.at, &seen.packet);
         self.packets += 1;
         if p.protocol != UDP {
-            self.tcp.push(at, p).for_each(drop);
+            self.tcp.take(seen).for_each(drop);
+            return;
+        }
+        if seen.copy == Some(CopyKind::Elsewhere) {
             return;
         }
         let Some((from_port, to_port)) = p.ports() else { return };
@@ -134,13 +197,7 @@ impl OnePoint {
         }
     }
 
-    /// Counts a frame without a readable IP packet.
-    pub fn skip(&mut self) {
-        self.skipped += 1;
-    }
-
-    /// Returns the results.
-    pub fn finish(&self) -> OnePointResult {
+    fn finish(&self) -> OnePointResult {
         let tcp = self.tcp.finish();
         let mut flows: Vec<OnePointFlow> = tcp.iter().map(of_connection).collect();
         flows.extend(self.quic.values().filter(|flow| flow.is_quic).map(QuicFlow::figures));
@@ -150,6 +207,7 @@ impl OnePoint {
             packets: self.packets,
             skipped: self.skipped,
             not_followed: self.not_followed,
+            ..OnePointResult::default()
         }
     }
 }
@@ -166,7 +224,7 @@ fn of_connection(c: &ObservedConnection) -> OnePointFlow {
         client_rtt_ns,
         whole_rtt_ns: None,
         why_not: none.then_some(
-            "no timestamp was echoed: the timestamp option is off, or one direction was not captured",
+            "no timestamp was echoed: the timestamp option is off, or one direction was not captured; `jitlat tcp` measures by acknowledgements",
         ),
     }
 }
@@ -214,6 +272,11 @@ impl QuicFlow {
             whole: SpanSpread::of_flow(),
             parts: [SpanSpread::of_flow(), SpanSpread::of_flow()],
         }
+    }
+
+    /// Leaves out everything that would be measured across this moment.
+    fn clock_set(&mut self) {
+        self.spins.iter_mut().for_each(|spin| spin.edge = None);
     }
 
     /// Handles a packet from `from`; `value` is its spin bit.
@@ -283,8 +346,6 @@ fn socket((address, port): FlowEndpoint) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jitlat_core::Span;
-
     const CLIENT: FlowEndpoint = (1, 50_000);
     const SERVER: FlowEndpoint = (2, 443);
     const MS: i64 = 1_000_000;

@@ -33,10 +33,18 @@ impl<'a> Frame<'a> {
 
 /// Protocol number of ICMP.
 pub const ICMP: u8 = 1;
+/// Protocol number of IPv4 in IP.
+pub(super) const IPV4_INSIDE: u8 = 4;
 /// Protocol number of TCP.
 pub const TCP: u8 = 6;
 /// Protocol number of UDP.
 pub const UDP: u8 = 17;
+/// Protocol number of IPv6 in IP.
+pub(super) const IPV6_INSIDE: u8 = 41;
+/// Protocol number of GRE.
+pub(super) const GRE: u8 = 47;
+/// Protocol number of ESP.
+pub(super) const ESP: u8 = 50;
 /// Protocol number of ICMPv6.
 pub const ICMPV6: u8 = 58;
 
@@ -134,6 +142,8 @@ pub struct IpPacket<'a> {
     pub ip: &'a [u8],
     /// Offset of the transport header in [`Self::ip`]; never beyond its end.
     pub transport_at: usize,
+    /// Captured bytes before the IP packet: the header of the link layer, or that of the tunnel.
+    pub(super) before: &'a [u8],
 }
 
 impl<'a> IpPacket<'a> {
@@ -185,6 +195,17 @@ impl<'a> IpPacket<'a> {
             // The eight bits after the version.
             IpHeader::V6(h) => h[0] << 4 | h[1] >> 4,
         }
+    }
+
+    /// True for IPv6.
+    pub(super) fn is_v6(&self) -> bool {
+        matches!(self.header, IpHeader::V6(_))
+    }
+
+    /// True if the packet is a fragment, the first or a later one.
+    #[inline]
+    pub(super) fn is_fragment(&self) -> bool {
+        self.more_fragments || self.fragment_offset != 0
     }
 
     /// Captured bytes of the transport header and its payload.
@@ -240,16 +261,24 @@ fn wide(bytes: &[u8]) -> u128 {
 #[inline]
 pub fn decode(link: LinkType, data: &[u8], wire_length: u32) -> Result<IpPacket<'_>, Skip> {
     match plain_ipv4(link, data) {
-        Some((ip, header)) => ipv4(ip, wire_length.max(data.len() as u32) - header as u32),
+        Some((ip, header)) => {
+            let packet = ipv4(ip, wire_length.max(data.len() as u32) - header as u32)?;
+            Ok(IpPacket { before: &data[..header], ..packet })
+        }
         None => decode_any(link, data, wire_length),
     }
 }
 
-fn decode_any(link: LinkType, data: &[u8], wire_length: u32) -> Result<IpPacket<'_>, Skip> {
-    let (network, at) = find_network_layer(link, data)?;
-    let rest = data.get(at..).ok_or(Skip::Truncated)?;
-    let on_wire = wire_length.max(data.len() as u32) - at as u32;
-    match network {
+/// Decodes an IP packet that begins at `at` of `data`; `on_wire` is the length of all of `data` on the wire.
+pub(super) fn decode_at(
+    network: Network,
+    data: &[u8],
+    at: usize,
+    on_wire: u32,
+) -> Result<IpPacket<'_>, Skip> {
+    let (before, rest) = data.split_at_checked(at).ok_or(Skip::Truncated)?;
+    let on_wire = on_wire.max(data.len() as u32) - at as u32;
+    let packet = match network {
         Network::V4 => ipv4(rest, on_wire),
         Network::V6 => ipv6(rest, on_wire),
         Network::ByVersion => match rest.first().ok_or(Skip::Truncated)? >> 4 {
@@ -257,7 +286,13 @@ fn decode_any(link: LinkType, data: &[u8], wire_length: u32) -> Result<IpPacket<
             6 => ipv6(rest, on_wire),
             _ => Err(Skip::NotIp),
         },
-    }
+    }?;
+    Ok(IpPacket { before, ..packet })
+}
+
+fn decode_any(link: LinkType, data: &[u8], wire_length: u32) -> Result<IpPacket<'_>, Skip> {
+    let (network, at) = find_network_layer(link, data)?;
+    decode_at(network, data, at, wire_length)
 }
 
 /// Reads a field of two bytes in network byte order.
@@ -286,7 +321,7 @@ fn ipv4(data: &[u8], on_wire: u32) -> Result<IpPacket<'_>, Skip> {
         return Err(Skip::Truncated);
     }
     let fragment = be16(h, v4::FRAGMENT);
-    Ok(IpPacket {
+    let packet = IpPacket {
         header: IpHeader::V4(h),
         protocol: h[v4::PROTOCOL],
         ident: be16(h, v4::IDENTIFICATION).into(),
@@ -295,7 +330,24 @@ fn ipv4(data: &[u8], on_wire: u32) -> Result<IpPacket<'_>, Skip> {
         length,
         ip,
         transport_at: header,
-    })
+        before: &[],
+    };
+    if packet.protocol == v6::AUTHENTICATION && !packet.is_later_fragment() {
+        return behind_authentication(packet);
+    }
+    Ok(packet)
+}
+
+/// Steps over the authentication header of an IPv4 packet (RFC 4302 §2), as over an extension header of IPv6.
+#[cold]
+fn behind_authentication(mut p: IpPacket<'_>) -> Result<IpPacket<'_>, Skip> {
+    let [next, units] = *p.transport().first_chunk::<2>().ok_or(Skip::Truncated)?;
+    let at = p.transport_at + 8 + 4 * usize::from(units);
+    if at > p.ip.len() {
+        return Err(if at > p.length as usize { Skip::Malformed } else { Skip::Truncated });
+    }
+    (p.protocol, p.transport_at) = (next, at);
+    Ok(p)
 }
 
 fn ipv6(data: &[u8], on_wire: u32) -> Result<IpPacket<'_>, Skip> {
@@ -317,6 +369,7 @@ fn ipv6(data: &[u8], on_wire: u32) -> Result<IpPacket<'_>, Skip> {
         length,
         ip,
         transport_at: v6::HEADER,
+        before: &[],
     };
     for _ in 0..v6::MAX_EXTENSIONS {
         let at = p.transport_at;
@@ -405,8 +458,8 @@ mod tests {
     fn what_is_not_ip_is_said_to_be_so() {
         let arp = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 6, 0, 1];
         assert_eq!(decode(LinkType::ETHERNET, &arp, 16).unwrap_err(), Skip::NotIp);
-        assert_eq!(decode(LinkType(105), &arp, 16).unwrap_err(), Skip::UnknownLink);
-        assert!(!LinkType(105).is_supported());
+        assert_eq!(decode(LinkType(147), &arp, 16).unwrap_err(), Skip::UnknownLink);
+        assert!(!LinkType(147).is_supported());
     }
 
     fn ip6(next: u8, tail: &[u8]) -> Vec<u8> {

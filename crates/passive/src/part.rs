@@ -148,6 +148,9 @@ pub struct FirstPass {
     pub direction_assumed: bool,
     /// True if no pairs are made of ICMP echoes.
     pub echoes_apart: bool,
+    /// True, for each point, to match packets inside tunnels.
+    #[serde(default)]
+    pub inside: [bool; 2],
     /// Clock offset over time.
     pub clocks: ClockLine,
     /// Files of the reference and of the monitor point.
@@ -166,6 +169,7 @@ impl FirstPass {
             offset: self.offset_ns,
             common: self.common,
             direction_assumed: self.direction_assumed,
+            inside: self.inside,
         }
     }
 
@@ -442,6 +446,7 @@ impl PartState {
             offset: self.offset,
             common: self.records.len(),
             direction_assumed: false,
+            inside: [false; 2],
         };
         PassiveResult {
             plan,
@@ -451,6 +456,7 @@ impl PartState {
             captures: self.captures,
             summary: estimator.summary_of(counts),
             sizes: estimator.sizes(),
+            clock_steps: Vec::new(),
             flows: None,
         }
     }

@@ -1,6 +1,6 @@
 //! [`PassiveResult`]: the result of an analysis of two capture points.
 
-use super::pipeline::CaptureFacts;
+use super::pipeline::{CaptureFacts, PointStep};
 use super::{FlowFigures, IdentityRule, MatchPlan, PassiveSummary, SizeFigures};
 use jitlat_core::time::Span;
 
@@ -21,6 +21,8 @@ pub struct PassiveResult {
     pub summary: PassiveSummary,
     /// Round trips by the packet sizes of the pair.
     pub sizes: Vec<SizeFigures>,
+    /// Steps of either clock that only both captures together show; the results leave them out.
+    pub clock_steps: Vec<PointStep>,
     /// Results of each flow; `None` if not requested.
     pub flows: Option<Vec<FlowFigures>>,
 }

@@ -111,6 +111,8 @@ pub struct MatchPlan {
     pub common: usize,
     /// True if OUT and IN are uncertain, because they are derived from the clocks alone.
     pub direction_assumed: bool,
+    /// True, for the reference and the monitor point, if the common packets are inside tunnels there.
+    pub inside: [bool; 2],
 }
 
 /// Reason why no plan can be made.
@@ -169,7 +171,7 @@ pub fn survey(
         (a, b) => Span(a.or(b).unwrap_or(0)),
     };
     let fields = IdentityFields::Full { addresses, ports, ident };
-    Ok(MatchPlan { sides, fields, offset, common: all, direction_assumed })
+    Ok(MatchPlan { sides, fields, offset, common: all, direction_assumed, inside: [false; 2] })
 }
 
 /// Fits the clock offset over time as a line. Packets of both samples are identified according to the plan. In each of

@@ -1,8 +1,11 @@
 //! Problems of captures and of their matching, with advice.
 
-use super::pipeline::CaptureFacts;
+use super::CapturePoint;
+use super::pipeline::{CaptureFacts, PointStep};
+use super::recording::describe_step;
 use super::{IdentityFields, IdentityRule, MatchPlan, MatchedFigures, PassiveResult};
 use crate::numbers::count;
+use jitlat_core::answer::{Cause, CauseId, Severity};
 use jitlat_core::prefix::Prefix;
 use jitlat_core::units;
 
@@ -144,6 +147,46 @@ impl PassiveResult {
         }
     }
 
+    /// Steps of the clock of each point, in time order: those that its recording shows, and those that only both together
+    /// show.
+    pub fn clock_steps(&self) -> Vec<PointStep> {
+        const SAME: i64 = 1_000_000_000;
+        let points = [CapturePoint::Reference, CapturePoint::Monitor];
+        let mut steps: Vec<PointStep> = Vec::new();
+        for (facts, point) in self.captures.iter().zip(points) {
+            let proven = facts.recording.steps.iter().filter(|step| step.proven);
+            steps.extend(proven.map(|step| PointStep { point, at: step.at, by_ns: step.by_ns }));
+        }
+        for step in &self.clock_steps {
+            // What is left of a step that was corrected already is no other one.
+            let size = step.by_ns.0.saturating_abs();
+            let rest = |known: &PointStep| {
+                (known.at - step.at).0.saturating_abs() < SAME && size < known.by_ns.0.saturating_abs() / 2
+            };
+            if !steps.iter().any(rest) {
+                steps.push(*step);
+            }
+        }
+        steps.sort_by_key(|step| step.at);
+        steps
+    }
+
+    /// Causes that are clocks of the captures, for the verdicts of both directions.
+    pub fn clock_causes(&self) -> Vec<Cause> {
+        let begin = self.captures.iter().filter_map(|f| f.span).map(|span| span.0).min();
+        let cause = |step: &PointStep| {
+            let at = begin.map_or(0.0, |begin| (step.at - begin).0 as f64 / 1e9);
+            Cause {
+                from_s: at,
+                to_s: at,
+                magnitude_ns: Some(step.by_ns.0),
+                because: format!("{} at {at:.1} s: delays after it are corrected", describe_point_step(step)),
+                ..Cause::new(CauseId::CaptureClock, Severity::Good, 0.95)
+            }
+        };
+        self.clock_steps().iter().map(cause).collect()
+    }
+
     fn note_times(&self, notes: &mut Vec<String>) {
         let directions = [&self.summary.out, &self.summary.back];
         let same_times = directions.iter().all(|w| w.delay_raw_ns.is_none_or(|d| d.min == 0 && d.max == 0));
@@ -153,10 +196,23 @@ impl PassiveResult {
                     .to_owned(),
             );
         }
+        notes.extend(self.clock_steps.iter().map(|step| {
+            format!(
+                "{} at {}: delays after it are corrected",
+                describe_point_step(step),
+                units::utc_date(step.at)
+            )
+        }));
         if self.summary.rtt_ns.is_some_and(|rtt| rtt.min < 0) {
             notes.push("some round trips are negative: a clock was set during the capture".to_owned());
         }
     }
+}
+
+fn describe_point_step(step: &PointStep) -> String {
+    let how = if step.by_ns.0 < 0 { "back" } else { "forward" };
+    let size = units::eng3(step.by_ns.0.saturating_abs() as f64);
+    format!("the clock of the {} capture was set {how} by {size}", POINTS[step.point as usize])
 }
 
 fn note_capture(notes: &mut Vec<String>, f: &CaptureFacts, point: &str) {
@@ -186,12 +242,17 @@ fn note_capture(notes: &mut Vec<String>, f: &CaptureFacts, point: &str) {
         notes
             .push(format!("{point}: {} out of order in the file, now sorted", count(f.disordered, "packet")));
     }
-    if f.steps_back > 0 {
-        notes.push(format!(
-            "{point}: the clock was set back {} during the capture",
-            count(f.steps_back, "time")
-        ));
+    notes.extend(
+        f.recording
+            .steps
+            .iter()
+            .filter(|step| step.proven)
+            .map(|step| format!("{point}: {} at {}", describe_step(step), units::utc_date(step.at))),
+    );
+    if f.truncated + f.malformed == 0 && f.unknown_link.is_none() {
+        notes.extend(f.recording.describe_foreign(f.packets).map(|what| format!("{point}: {what}")));
     }
+    notes.extend(f.recording.notes(f.recording.copies).into_iter().map(|note| format!("{point}: {note}")));
 }
 
 fn describe_offload(f: &CaptureFacts, point: &str) -> String {

@@ -21,9 +21,10 @@ use jitlat_core::answer::Answer;
 use jitlat_core::link::{AccessLink, LinkFit};
 use jitlat_core::prefix::Prefix;
 use jitlat_core::summary::Summary;
-use jitlat_core::{Direction, WallTime};
+use jitlat_core::{Direction, Span, WallTime};
 use jitlat_passive::fit_sizes;
-use jitlat_passive::pipeline::CaptureFacts;
+use jitlat_passive::pipeline::{CaptureFacts, PointStep};
+use jitlat_passive::recording::{RecordedStep, RecordingFacts};
 use jitlat_passive::tcp::{self, BetweenPoints, DelayCauses, ObservedConnection, TcpResult, explain_delays};
 use jitlat_passive::verdict::describe_identity;
 use jitlat_passive::{
@@ -68,7 +69,9 @@ pub struct SppDocument<'a> {
     /// Fields by which packets are identified, as text.
     pub identity: String,
     /// Packets read at each capture point.
-    pub captures: Captures,
+    pub captures: Captures<'a>,
+    /// Steps of the clock of either point while it recorded; delays after them are corrected.
+    pub clock_steps: Vec<PointStep>,
     /// Round trips, results of both directions, and clocks of both points.
     pub summary: &'a PassiveSummary,
     /// Round trips by packet size.
@@ -90,17 +93,17 @@ pub struct SppDocument<'a> {
 /// Packets read at each capture point.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Captures {
+pub struct Captures<'a> {
     /// Counts at the reference point, where the round trip starts.
-    pub reference: CaptureCounts,
+    pub reference: CaptureCounts<'a>,
     /// Counts at the monitor point, the far end.
-    pub monitor: CaptureCounts,
+    pub monitor: CaptureCounts<'a>,
 }
 
 /// Packets read at one capture point.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct CaptureCounts {
+pub struct CaptureCounts<'a> {
     /// Frames read.
     pub frames: u64,
     /// IP packets among the frames.
@@ -117,10 +120,66 @@ pub struct CaptureCounts {
     pub disordered: u64,
     /// Packets that the capture missed.
     pub capture_drops: u64,
+    /// What the recording itself did to the packets.
+    pub recording: RecordingDocument<'a>,
     /// First timestamp, ns since 1970.
     pub first_ns: Option<WallTime>,
     /// Last timestamp, ns since 1970.
     pub last_ns: Option<WallTime>,
+}
+
+/// What a recording itself did to the packets.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RecordingDocument<'a> {
+    /// Steps of the recording's clock, the first 64. Times after a step are corrected by it.
+    pub clock_steps: &'a [RecordedStep],
+    /// Smallest difference of two times that the recording can show, if it is 0.1 ms or more; null if it is smaller.
+    pub resolution_ns: Option<Span>,
+    /// Frames recorded after a frame with a later time.
+    pub disordered: u64,
+    /// Packets that were recorded more than once; the copies are left out of all counts.
+    pub copies: u64,
+    /// Fragments read.
+    pub fragments: u64,
+    /// Packets put together from fragments.
+    pub reassembled: u64,
+    /// Packets of which a fragment is missing, or whose fragments overlap.
+    pub incomplete: u64,
+    /// Packets taken out of tunnels.
+    pub tunnelled: u64,
+    /// Frames and packets that were not analysed, by type, most frequent first.
+    pub not_analysed: Vec<NotAnalysed<'a>>,
+}
+
+/// Frames or packets of a type that is not analysed.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NotAnalysed<'a> {
+    /// Name of the type.
+    #[serde(rename = "type")]
+    pub kind: &'a str,
+    /// Number of frames or packets.
+    pub count: u64,
+}
+
+impl RecordingDocument<'_> {
+    /// Creates the document of `facts`; `copies` were left out.
+    fn of(facts: &RecordingFacts, copies: u64) -> RecordingDocument<'_> {
+        let [fragments, reassembled, incomplete] = facts.fragments;
+        let list = facts.foreign.list();
+        RecordingDocument {
+            clock_steps: &facts.steps,
+            resolution_ns: facts.resolution,
+            disordered: facts.disordered,
+            copies,
+            fragments,
+            reassembled,
+            incomplete,
+            tunnelled: facts.tunnelled,
+            not_analysed: list.into_iter().map(|(kind, count)| NotAnalysed { kind, count }).collect(),
+        }
+    }
 }
 
 /// Answer to a question about a link.
@@ -147,6 +206,8 @@ pub struct TcpDocument<'a> {
     pub segments: u64,
     /// Packets that the capture missed.
     pub capture_drops: u64,
+    /// What the recording at the first point itself did to the packets.
+    pub recording: RecordingDocument<'a>,
     /// Problems of the captures, as text.
     pub notes: &'a [String],
     /// Verdict, with the worst cause first.
@@ -212,7 +273,7 @@ pub fn spp_document<'a>(
     notes: &[String],
 ) -> SppDocument<'a> {
     let side = |p: &[Prefix]| p.iter().map(ToString::to_string).collect();
-    let capture = |f: &CaptureFacts| CaptureCounts {
+    let capture = |f: &'a CaptureFacts| CaptureCounts {
         frames: f.frames,
         ip_packets: f.packets,
         between_the_sides: f.ours,
@@ -221,6 +282,7 @@ pub fn spp_document<'a>(
         malformed: f.malformed,
         disordered: f.disordered,
         capture_drops: f.drops,
+        recording: RecordingDocument::of(&f.recording, f.recording.copies),
         first_ns: f.span.map(|s| s.0),
         last_ns: f.span.map(|s| s.1),
     };
@@ -231,6 +293,7 @@ pub fn spp_document<'a>(
         monitor_addresses: side(&r.plan.sides[1].monitor),
         identity: describe_identity(&r.identity),
         captures: Captures { reference: capture(&r.captures[0]), monitor: capture(&r.captures[1]) },
+        clock_steps: r.clock_steps(),
         summary: &r.summary,
         sizes: sizes::documents(&r.sizes, link),
         link: link.and_then(|question| match question {
@@ -252,6 +315,7 @@ pub fn tcp_document(r: &TcpResult) -> TcpDocument<'_> {
         version: 1,
         segments: r.first.segments,
         capture_drops: r.first.drops,
+        recording: RecordingDocument::of(&r.first.recording, r.first.copies()),
         notes: &r.notes,
         answer: tcp::answer(r),
         connections: tcp_connections(r),

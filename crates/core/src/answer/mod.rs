@@ -248,6 +248,8 @@ pub enum CauseId {
     SendFailure,
     /// Part of the test was not recorded.
     IncompleteLog,
+    /// The clock of a capture was set while it recorded.
+    CaptureClock,
 }
 
 /// Property of a TCP connection that limits how much the connection sends.
@@ -313,7 +315,7 @@ impl Answer {
 
 impl CauseId {
     /// All kinds of cause.
-    pub const ALL: [CauseId; 18] = [
+    pub const ALL: [CauseId; 19] = [
         CauseId::Outage,
         CauseId::Queue,
         CauseId::RandomLoss,
@@ -332,6 +334,7 @@ impl CauseId {
         CauseId::Mtu,
         CauseId::SendFailure,
         CauseId::IncompleteLog,
+        CauseId::CaptureClock,
     ];
 
     /// Returns the name that all outputs use.
@@ -355,6 +358,7 @@ impl CauseId {
             CauseId::Mtu => "mtu",
             CauseId::SendFailure => "send-failure",
             CauseId::IncompleteLog => "incomplete-log",
+            CauseId::CaptureClock => "capture-clock",
         }
     }
 }
@@ -377,7 +381,7 @@ impl CauseId {
             CauseId::SenderStall | CauseId::LocalQueue | CauseId::SendFailure => Fault::Sender,
             CauseId::ReceiverStall => Fault::Receiver,
             CauseId::ClockStep | CauseId::ClockSkew => Fault::Clock,
-            CauseId::IncompleteLog => Fault::Record,
+            CauseId::IncompleteLog | CauseId::CaptureClock => Fault::Record,
         }
     }
 }

@@ -4,6 +4,7 @@ use super::points::LivePoint;
 use jitlat_net::capture::CaptureError;
 use jitlat_net::capture::interface::InterfaceError;
 use jitlat_net::digest::CollectorError;
+use jitlat_passive::tcp::PointRead;
 use jitlat_passive::{NoPlan, PartError};
 
 /// Reason why captured traffic could not be analysed, or only in part.
@@ -76,17 +77,16 @@ pub enum PassiveError {
     #[error("the thread that captures at {0} failed: the last packets are missing")]
     PointFailed(LivePoint),
     /// A capture contains no TCP packets.
-    #[error("no TCP segment in {name}: {packets} IP packets, {skipped} frames without a known IP packet{}",
-        if *.filtered { "; a filter selected only some hosts and ports" } else { "" })]
+    #[error("{}{}", no_tcp(.name, .read, *.filtered), lines(.notes))]
     NoTcp {
         /// Names of the captures, in one text.
         name: String,
-        /// Number of IP packets.
-        packets: u64,
-        /// Number of frames that are not IP packets.
-        skipped: u64,
+        /// What was read.
+        read: Box<PointRead>,
         /// True if a filter excluded some packets.
         filtered: bool,
+        /// Messages about the files.
+        notes: Vec<String>,
     },
     /// A capture contains no RTP stream.
     #[error("no RTP stream in {name}: {packets} IP packets, {skipped} frames without a known IP packet, {}",
@@ -110,6 +110,24 @@ fn none_recognised(udp: u64, filtered: bool) -> String {
     match udp {
         0 => format!("no UDP packet{filter}"),
         _ => format!("{udp} UDP packets, but no 8 of them in sequence from one source{filter}"),
+    }
+}
+
+/// Describes a capture without TCP in one sentence.
+fn no_tcp(name: &str, read: &PointRead, filtered: bool) -> String {
+    let PointRead { packets, skipped, recording, .. } = read;
+    let foreign = recording.foreign.describe().map_or(String::new(), |what| format!(" ({what})"));
+    let cut = recording.foreign.truncated();
+    match (packets, skipped) {
+        (0, 0) => format!("{name} contains no packets"),
+        (0, n) if cut * 2 > *n => format!(
+            "nothing in {name} can be analysed: {cut} of {n} frames are cut before the end of their headers; capture at least \
+             128 bytes of each packet (tcpdump -s 128)"
+        ),
+        _ => format!(
+            "no TCP segment in {name}: {packets} IP packets, {skipped} frames without a known IP packet{foreign}{}",
+            if filtered { "; a filter selected only some hosts and ports" } else { "" }
+        ),
     }
 }
 

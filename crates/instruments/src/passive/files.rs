@@ -109,7 +109,7 @@ impl Passive {
         let available = first.as_ref().map_or(available, |first| first.identity.available);
         let planned = match &first {
             Some(first) => Ok(first.plan()),
-            None => self.survey(&heads.each_ref().map(|h| h.previews(available)), again, available)?,
+            None => self.survey(&heads, again, available)?,
         };
         let plan = match planned {
             Ok(plan) => plan,
@@ -117,7 +117,7 @@ impl Passive {
         };
         let is_caia = matches!(self.matching, Matching::Caia { .. });
         let echoes_apart = first.as_ref().map_or_else(
-            || !is_caia && heads[0].holds_more_than_echoes(&plan.sides[0]),
+            || !is_caia && heads[0].pairs_without_echoes(&plan.sides[0]),
             |first| first.echoes_apart,
         );
         drop(heads);
@@ -128,6 +128,7 @@ impl Passive {
         let numbers = SharedFlowNumbers::default();
         let mut sides = plan.sides.iter().cloned();
         let mut ends = [CapturePoint::Reference, CapturePoint::Monitor].into_iter();
+        let mut inside = plan.inside.into_iter();
         let mut captures = readers.map(|reader| {
             reader.name_packets(NamingRule {
                 sides: sides.next().unwrap_or_default(),
@@ -136,6 +137,7 @@ impl Passive {
                 only: self.only,
                 part: part.zip(ends.next()),
                 echoes_apart,
+                inside: inside.next().unwrap_or_default(),
                 flows: self.grouping.map(|g| (g, numbers.clone())),
             })
         });
@@ -167,16 +169,25 @@ impl Passive {
     /// traffic that the captures have in common between other addresses.
     pub(super) fn survey(
         &self,
-        [reference, monitor]: &[Vec<PacketPreview>; 2],
+        heads: &[CaptureHead; 2],
         again: [Option<Vec<PathBuf>>; 2],
         available: usize,
     ) -> Result<Result<MatchPlan, (NoPlan, Option<MatchPlan>)>, PassiveError> {
         let asked = self.sides.as_ref();
-        let mut plan = survey(reference, monitor, asked);
-        if let (Err(NoPlan::NothingCommon | NoPlan::OtherAddresses(_)), [Some(r), Some(m)]) = (&plan, again) {
+        let tunnels = heads.each_ref().map(CaptureHead::holds_tunnels);
+        let previews = Layers::of(heads, tunnels, |head, inside| {
+            Ok(if inside { head.previews_inside(available) } else { head.previews(available) })
+        })?;
+        // A filter names the packets of applications, which may be in tunnels.
+        let innermost = self.only.is_some();
+        let mut plan = previews.survey(asked, innermost);
+        let nothing = matches!(plan, Err(NoPlan::NothingCommon | NoPlan::OtherAddresses(_)));
+        if let (true, [Some(r), Some(m)]) = (nothing, again) {
             // The captures may start at different times, so both are sampled from beginning to end.
-            plan = survey(&sample(&r, available)?, &sample(&m, available)?, asked);
+            let sampled = Layers::of(&[r, m], tunnels, |paths, inside| sample(paths, available, inside))?;
+            plan = sampled.survey(asked, innermost);
         }
+        let [reference, monitor] = &previews.outer;
         let why = match plan {
             Ok(plan) => return Ok(Ok(plan)),
             Err(why) => why,
@@ -190,6 +201,7 @@ impl Passive {
                 offset: Span::ZERO,
                 common: 0,
                 direction_assumed: false,
+                inside: [false; 2],
             }));
         }
         let elsewhere = match why {
@@ -204,10 +216,53 @@ pub(super) fn start_reader(source: CaptureSource) -> Result<CaptureReader, Passi
     Ok(CaptureReader::start(source.name(), source.open()?))
 }
 
+/// Previews of the packets of both points, and of those inside tunnels at the points that have any.
+struct Layers {
+    outer: [Vec<PacketPreview>; 2],
+    inner: [Option<Vec<PacketPreview>>; 2],
+}
+
+impl Layers {
+    fn of<T>(
+        points: &[T; 2],
+        tunnels: [bool; 2],
+        previews: impl Fn(&T, bool) -> Result<Vec<PacketPreview>, PassiveError>,
+    ) -> Result<Layers, PassiveError> {
+        let [a, b] = points;
+        let inner = |point, has: bool| has.then(|| previews(point, true)).transpose();
+        Ok(Layers {
+            outer: [previews(a, false)?, previews(b, false)?],
+            inner: [inner(a, tunnels[0])?, inner(b, tunnels[1])?],
+        })
+    }
+
+    /// Makes the plan for the outermost packets that both points share: those of the tunnels, unless more than twice as
+    /// many are recognised without the tunnels of one point or both.
+    fn survey(&self, asked: Option<&Sides>, innermost: bool) -> Result<MatchPlan, NoPlan> {
+        if innermost && self.inner.iter().any(Option::is_some) {
+            let inside = self.inner.each_ref().map(Option::is_some);
+            let [r, m] = [0, 1].map(|k| self.inner[k].as_ref().unwrap_or(&self.outer[k]));
+            return survey(r, m, asked).map(|plan| MatchPlan { inside, ..plan });
+        }
+        let mut best = survey(&self.outer[0], &self.outer[1], asked);
+        let common = |plan: &Result<MatchPlan, NoPlan>| plan.as_ref().map_or(0, |plan| plan.common);
+        for inside in [[true, false], [false, true], [true, true]] {
+            let of = |k: usize| if inside[k] { self.inner[k].as_ref() } else { Some(&self.outer[k]) };
+            if let (Some(r), Some(m)) = (of(0), of(1)) {
+                let plan = survey(r, m, asked).map(|plan| MatchPlan { inside, ..plan });
+                if common(&plan) > 2 * common(&best) {
+                    best = plan;
+                }
+            }
+        }
+        best
+    }
+}
+
 /// Samples the packets of all files.
-fn sample(paths: &[PathBuf], available: usize) -> Result<Vec<PacketPreview>, PassiveError> {
+fn sample(paths: &[PathBuf], available: usize, inside: bool) -> Result<Vec<PacketPreview>, PassiveError> {
     let mut capture = Capture::open(paths)?;
-    let mut sample = PreviewSample::new(available);
+    let mut sample = PreviewSample::new(available, inside);
     while let Some(f) = capture.next_frame() {
         sample.push(&f);
     }
@@ -240,6 +295,7 @@ impl Unmatched {
             only: None,
             part: None,
             echoes_apart: false,
+            inside: false,
             flows: None,
         };
         let mut failures = Vec::new();

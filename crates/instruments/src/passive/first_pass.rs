@@ -41,13 +41,12 @@ impl Passive {
             }
         }
         let available = heads.iter().map(CaptureHead::available).min().unwrap_or(0);
-        let previews = heads.each_ref().map(|head| head.previews(available));
         let again = paths.each_ref().map(|paths| Some(paths.clone()));
-        let plan = match self.survey(&previews, again, available)? {
+        let plan = match self.survey(&heads, again, available)? {
             Ok(plan) => plan,
             Err((why, _)) => return Err(PassiveError::NothingCommon { why, notes: Vec::new() }),
         };
-        let mut samples = [PreviewSample::new(available), PreviewSample::new(available)];
+        let mut samples = plan.inside.map(|inside| PreviewSample::new(available, inside));
         let mut captures = [Vec::new(), Vec::new()];
         for ((sample, files), paths) in samples.iter_mut().zip(&mut captures).zip(&paths) {
             for path in paths {
@@ -66,8 +65,9 @@ impl Passive {
             offset_ns: self.offset.unwrap_or(plan.offset),
             common: plan.common,
             direction_assumed: plan.direction_assumed,
-            echoes_apart: heads[0].holds_more_than_echoes(&plan.sides[0]),
+            echoes_apart: heads[0].pairs_without_echoes(&plan.sides[0]),
             sides: plan.sides,
+            inside: plan.inside,
             clocks,
             captures,
         })

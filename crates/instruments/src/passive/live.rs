@@ -121,7 +121,7 @@ impl Passive {
             }
         };
         observer.capture_event(&CaptureEvent::Planned(&plan));
-        let echoes_apart = learner.holds_more_than_echoes();
+        let echoes_apart = learner.pairs_without_echoes(&plan);
         let offset = self.offset.unwrap_or(if manner.same_clock { Span::ZERO } else { plan.offset });
         let window = self.window.unwrap_or(manner.window);
         let mut following =
@@ -210,6 +210,7 @@ impl Following {
                 only: passive.only,
                 part: None,
                 echoes_apart,
+                inside: false,
                 flows: passive.grouping.map(|g| (g, numbers.clone())),
             })
         });
@@ -242,7 +243,7 @@ impl Following {
             }
             CapturedBatch::Sightings(list) => {
                 for s in list {
-                    namer.facts_mut().count_ours(s.length);
+                    namer.facts_mut().count_ours(s.length, false);
                     self.merger.push(point, s);
                 }
             }

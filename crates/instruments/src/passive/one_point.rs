@@ -16,10 +16,9 @@ pub fn one_point(captures: &[PathBuf], stop: &Stop) -> Result<OnePointResult, Pa
     while let Some(frame) = capture.next_frame()
         && !stop.is_requested()
     {
-        match frame.packet() {
-            Ok(packet) => found.push(frame.at, &packet),
-            Err(_) => found.skip(),
-        }
+        found.push(&frame);
     }
-    Ok(found.finish())
+    let mut result = found.finish();
+    result.notes.splice(0..0, capture.notes().iter().cloned());
+    Ok(result)
 }

@@ -79,6 +79,7 @@ impl Passive {
         mut observers: MatchObservers<DirectionRecords>,
         observer: &mut dyn CaptureObserver,
     ) -> PassiveOutcome {
+        observers.settle();
         forward(&mut observers, observer);
         let MatchedCaptures { plan, identity, window, captures, counts, numbers, failures } = followed;
         let summary = observers.estimator.summary_of(counts);
@@ -98,6 +99,7 @@ impl Passive {
             captures: captures.clone(),
         });
         let result = PassiveResult {
+            clock_steps: observers.clock_steps().to_vec(),
             addresses_given: self.sides.is_some(),
             sizes: observers.estimator.sizes(),
             flows: observers.flows.map(|f| f.figures(&numbers.keys())),

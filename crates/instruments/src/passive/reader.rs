@@ -218,6 +218,7 @@ mod tests {
             only: None,
             part: None,
             echoes_apart: false,
+            inside: false,
             flows: None,
         });
         assert!(named.peek().is_none());

@@ -17,7 +17,7 @@ use jitlat_passive::tcp::{
     PointPair, PointRead, TcpAnalyzer, TcpResult, put_together,
 };
 use jitlat_passive::{CaptureEvent, CaptureObserver};
-use jitlat_passive::{Frame, IpPacket, PassiveResult, SpreadFigures};
+use jitlat_passive::{Frame, IpPacket, PassiveResult, Recording, Seen, SpreadFigures};
 use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -137,8 +137,9 @@ impl TcpCaptures {
             return Ok(whole.result());
         }
         let filtered = !whole.filter.is_empty();
-        let PointRead { name, packets, skipped, .. } = whole.points.into_iter().next().unwrap_or_default();
-        Err(PassiveError::NoTcp { name, packets, skipped, filtered })
+        let mut read = whole.points.into_iter().next().unwrap_or_default();
+        let (name, notes) = (std::mem::take(&mut read.name), std::mem::take(&mut read.notes));
+        Err(PassiveError::NoTcp { name, read: Box::new(read), filtered, notes })
     }
 
     /// Describes the hosts and ports that the filter selects; empty: all.
@@ -161,24 +162,34 @@ impl TcpCaptures {
     ) -> Result<(), PassiveError> {
         let mut capture = Capture::open(captures)?;
         let mut analyzer = TcpAnalyzer::default();
-        while let Some(f) = capture.next_frame()
-            && !stop.is_requested()
-        {
-            let Ok(p) = f.packet() else { continue };
+        let mut recording = Recording::inside_tunnels();
+        let mut each = |seen: Seen<'_>| {
+            let seen = match seen {
+                Seen::Packet(seen) => seen,
+                Seen::ClockSet => return analyzer.clock_set(),
+                Seen::Skipped(..) => return,
+            };
+            let (at, p) = (seen.at, &seen.packet);
             let ours = p.ports().is_some_and(|(a, b)| {
                 of.is_between(SocketAddr::new(p.src(), a), SocketAddr::new(p.dst(), b))
             });
             // Other connections may have used the same ports before and after.
-            if !ours || f.at < of.first || f.at > of.last {
-                continue;
+            if !ours || at < of.first || at > of.last {
+                return;
             }
-            for e in analyzer.push(f.at, &p) {
+            for e in analyzer.take(&seen) {
                 observer.event(e.from == of.client, &e.event);
             }
-            for (status, up) in analyzer.status(f.at, &p).into_iter().flatten().zip([true, false]) {
-                observer.status(up, f.at, &status);
+            for (status, up) in analyzer.status(at, p).into_iter().flatten().zip([true, false]) {
+                observer.status(up, at, &status);
             }
+        };
+        while let Some(f) = capture.next_frame()
+            && !stop.is_requested()
+        {
+            recording.push(&f, &mut each);
         }
+        recording.finish(&mut each);
         Ok(())
     }
 
@@ -245,24 +256,30 @@ impl TcpCaptures {
         let mut read = PointRead { name: names.join(", "), ..PointRead::default() };
         let (mut begins, mut kept) = (Vec::new(), Vec::new());
         let mut events = Vec::new();
-        let mut take = |f: &Frame<'_>| {
-            let Ok(p) = f.packet() else {
-                read.skipped += 1;
-                return;
+        let mut recording = Recording::inside_tunnels();
+        let mut each = |seen: Seen<'_>| {
+            let seen = match seen {
+                Seen::Packet(seen) => seen,
+                Seen::ClockSet => return analyzer.clock_set(),
+                Seen::Skipped(..) => {
+                    read.skipped += 1;
+                    return;
+                }
             };
+            let p = &seen.packet;
             read.packets += 1;
             if let Some(share) = self.share {
-                let seen = (read.checksum ^ f.at.0 as u64).wrapping_add(p.length.into());
-                read.checksum = seen.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-                if !share.has(&p) {
+                let sum = (read.checksum ^ seen.at.0 as u64).wrapping_add(p.length.into());
+                read.checksum = sum.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+                if !share.has(p) {
                     return;
                 }
             }
-            if !self.wants(&p) {
+            if !self.wants(p) {
                 return;
             }
             events.clear();
-            events.extend(analyzer.push(f.at, &p));
+            events.extend(analyzer.take(&seen));
             begins.resize(analyzer.begun(), read.packets);
             if !events.is_empty() {
                 observer.capture_event(&CaptureEvent::Tcp(&events));
@@ -274,7 +291,7 @@ impl TcpCaptures {
         let (drops, notes) = match captures {
             [path] if self.follow => {
                 let mut followed = FollowedFiles::open(path)?;
-                self.follow(&mut followed, stop, take);
+                self.follow(&mut followed, stop, |f| recording.push(f, &mut each));
                 (followed.drops(), followed.notes().to_vec())
             }
             _ => {
@@ -282,12 +299,13 @@ impl TcpCaptures {
                 while let Some(f) = capture.next_frame()
                     && !stop.is_requested()
                 {
-                    take(&f);
+                    recording.push(&f, &mut each);
                 }
                 (capture.drops(), capture.notes().to_vec())
             }
         };
-        (read.drops, read.notes) = (drops, notes);
+        recording.finish(&mut each);
+        (read.drops, read.notes, read.recording) = (drops, notes, recording.facts());
         let connections = analyzer.finish().into_iter().zip(begins);
         let mut connections: Vec<FoundConnection> = connections
             .map(|(connection, begins)| FoundConnection { begins, connection, between: None })

@@ -20,10 +20,14 @@ pub fn run(args: &SppArgs) -> Result<ExitStatus> {
     outputs.check(0, &[])?;
     let found = one_point(&args.one_point, &interrupt::stop()?)?;
     if found.flows.is_empty() {
-        let OnePointResult { packets, skipped, .. } = found;
+        let OnePointResult { packets, skipped, notes, .. } = found;
+        let notes: String = notes.iter().map(|note| format!("\n  {note}")).collect();
+        if packets + skipped == 0 {
+            bail!("these captures contain no packets{notes}");
+        }
         bail!(
             "no TCP or QUIC in these captures ({packets} IP packets, {skipped} other frames), but \
-             --one-point measures nothing else: give two points, or another capture"
+             --one-point measures nothing else: give two points, or another capture{notes}"
         );
     }
     let report = OnePointReport(&found);

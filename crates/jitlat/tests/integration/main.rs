@@ -25,6 +25,7 @@ mod checks;
 mod compare;
 mod docs;
 mod doctor;
+mod field;
 mod figures;
 mod golden_report;
 mod hostile_captures;

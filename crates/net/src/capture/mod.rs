@@ -49,6 +49,12 @@ pub enum CaptureError {
         /// Path of the file.
         path: PathBuf,
     },
+    /// The file is empty.
+    #[error("{path} is empty: it has 0 bytes")]
+    Blank {
+        /// Path of the file.
+        path: PathBuf,
+    },
     /// The folder contains no captures.
     #[error("the folder {path} contains no capture with packets")]
     Empty {
@@ -225,9 +231,11 @@ fn open(path: &Path) -> Result<OpenCapture, CaptureError> {
 
 fn begin(path: PathBuf, mut buffer: ReadBuffer) -> Result<OpenCapture, CaptureError> {
     let io = |source| CaptureError::Io { path: path.clone(), source };
-    let format = match buffer.peek(4).map_err(io)? {
+    let magic = buffer.peek(4).map_err(io)?.and_then(|first| first.first_chunk::<4>().copied());
+    let format = match magic {
         Some([0x0a, 0x0d, 0x0d, 0x0a]) => Some(CaptureFormat::PcapNg(pcapng::PcapNg::default())),
         Some(_) => pcap::Pcap::begin(&mut buffer).map_err(io)?.map(CaptureFormat::Pcap),
+        None if buffer.available() == 0 => return Err(CaptureError::Blank { path }),
         None => None,
     };
     match format {

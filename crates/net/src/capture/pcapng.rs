@@ -178,7 +178,10 @@ impl PcapNg {
         }
         let interface = if kind == PACKET { self.u32(block, 8) } else { self.u16(block, 8).into() };
         let Some(i) = self.interfaces.get(interface as usize) else {
-            return Err("a packet of an interface that was not described");
+            return Err(match self.interfaces.is_empty() {
+                true => "a packet without the description of any interface",
+                false => "a packet of an interface that was not described",
+            });
         };
         let units = u64::from(self.u32(block, 12)) << 32 | u64::from(self.u32(block, 16));
         let (captured, wire_length) = (self.u32(block, 20) as usize, self.u32(block, 24));

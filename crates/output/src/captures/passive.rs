@@ -72,6 +72,9 @@ impl<'a> PassiveReport<'a> {
             figures[source as usize] = spread.figures(0);
         }
         let PointAnalyses { mut runs, failures: unsaved, scratch } = recorded;
+        for answer in runs.iter_mut().filter_map(|run| run.summary.answer.as_mut()) {
+            answer.causes.extend(result.clock_causes());
+        }
         runs.iter_mut().for_each(|run| run.corrected = shown.corrected);
         failures.extend(unsaved);
         let finer: &[BandSpacing] = &drawn_levels[result.summary.levels.len()..];

@@ -1,6 +1,6 @@
 //! [`CaptureFacts`]: facts about the capture at one point.
 
-use crate::LinkType;
+use crate::{LinkType, RecordingFacts};
 use jitlat_core::time::{Span, WallTime};
 use serde::{Deserialize, Serialize};
 
@@ -86,8 +86,9 @@ pub struct CaptureFacts {
     pub span: Option<(WallTime, WallTime)>,
     /// Number of packets found out of order.
     pub disordered: u64,
-    /// Number of times the clock was set back.
-    pub steps_back: u64,
+    /// Facts about the recording itself: its clock, copies, fragments and tunnels.
+    #[serde(default)]
+    pub recording: RecordingFacts,
     /// Number of packets that the capture reported as dropped.
     pub drops: u64,
     /// Round trips of ping at this point: time of the request, and round trip.
@@ -97,12 +98,14 @@ pub struct CaptureFacts {
 }
 
 impl CaptureFacts {
-    /// Counts a packet between the two sides.
-    pub fn count_ours(&mut self, length: u32) {
+    /// Counts a packet between the two sides. One that was put together from fragments is not too long for a link.
+    pub fn count_ours(&mut self, length: u32, is_whole_again: bool) {
         self.ours += 1;
         self.lengths.count(length);
-        self.longest = self.longest.max(length);
-        self.long += u64::from(length > 1500);
+        if !is_whole_again {
+            self.longest = self.longest.max(length);
+            self.long += u64::from(length > 1500);
+        }
     }
 
     /// Adds the facts of the following part of the capture.
@@ -127,7 +130,7 @@ impl CaptureFacts {
             self.extend_span(from, to);
         }
         add(&mut self.disordered, next.disordered);
-        add(&mut self.steps_back, next.steps_back);
+        self.recording.append(next.recording);
         self.drops = self.drops.max(next.drops);
         self.pings.extend(next.pings);
         self.notes
@@ -147,7 +150,7 @@ mod tests {
     #[test]
     fn lengths_are_counted() {
         let mut f = CaptureFacts::default();
-        [52, 1500, 1500, 70_000].iter().for_each(|length| f.count_ours(*length));
+        [52, 1500, 1500, 70_000].iter().for_each(|length| f.count_ours(*length, false));
         assert_eq!((f.lengths.total(), f.long, f.longest), (4, 1, 70_000));
         assert_eq!(f.lengths.cumulative(), [(52, 0.25), (1500, 0.75), (65_535, 1.0)]);
         assert_eq!(LengthCounts::default().cumulative(), []);

@@ -4,7 +4,7 @@
 use super::{CapturedBatch, FrameBatch, PointDelivery};
 use crate::echo::is_echo;
 use crate::identity::salted;
-use crate::{MatchPlan, NoPlan, PacketPreview, Sides, survey};
+use crate::{MatchPlan, NoPlan, PacketPreview, Recording, Seen, Sides, survey};
 use jitlat_core::time::{Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 
@@ -49,7 +49,7 @@ pub struct Learner {
     /// Number of dropped frames of each point.
     left_out: [u64; 2],
     seen: [u64; 2],
-    more_than_echoes: bool,
+    recordings: [Recording; 2],
     /// True if packets were delivered since the last attempt.
     has_news: bool,
     tried: Option<SteadyTime>,
@@ -73,7 +73,7 @@ impl Learner {
             given_up: [None; 2],
             left_out: [0; 2],
             seen: [0; 2],
-            more_than_echoes: false,
+            recordings: Default::default(),
             has_news: false,
             tried: None,
             first: None,
@@ -107,18 +107,20 @@ impl Learner {
                 if self.finds_available {
                     self.find_available(frames);
                 }
-                for f in frames.frames() {
-                    let Ok(p) = f.packet() else { continue };
-                    self.more_than_echoes |= !is_echo(&p);
-                    let preview = PacketPreview::of(&p, f.at, self.available).map(|mut preview| {
-                        preview.names = preview.names.map(|n| self.salt.map_or(n, |salt| salted(n, salt)));
+                let (previews, available, salt) = (&mut self.previews[point], self.available, self.salt);
+                let mut each = |seen: Seen<'_>| {
+                    let Seen::Packet(seen) = seen else { return };
+                    let preview = PacketPreview::of(&seen.packet, seen.at, available).map(|mut preview| {
+                        preview.names = preview.names.map(|n| salt.map_or(n, |salt| salted(n, salt)));
                         preview
                     });
-                    let previews = &mut self.previews[point];
                     previews.extend(preview);
                     if previews.len() > MAX_PREVIEWS {
                         previews.pop_front();
                     }
+                };
+                for f in frames.frames() {
+                    self.recordings[point].push(&f, &mut each);
                 }
                 self.seen[point] += frames.len() as u64;
                 self.frames += frames.len();
@@ -148,11 +150,17 @@ impl Learner {
         let Some(least) = least.min().filter(|least| *least < self.available) else { return };
         self.available = least;
         self.previews.iter_mut().for_each(VecDeque::clear);
+        self.recordings = Default::default();
         for delivery in &self.held {
             let CapturedBatch::Frames(frames) = &delivery.what else { continue };
+            let previews = &mut self.previews[delivery.point as usize];
+            let mut each = |seen: Seen<'_>| {
+                if let Seen::Packet(seen) = seen {
+                    previews.extend(PacketPreview::of(&seen.packet, seen.at, least));
+                }
+            };
             for f in frames.frames() {
-                let preview = f.packet().ok().and_then(|p| PacketPreview::of(&p, f.at, least));
-                self.previews[delivery.point as usize].extend(preview);
+                self.recordings[delivery.point as usize].push(&f, &mut each);
             }
         }
         for previews in &mut self.previews {
@@ -182,9 +190,16 @@ impl Learner {
         }
     }
 
-    /// True if anything but ICMP echoes was seen.
-    pub fn holds_more_than_echoes(&self) -> bool {
-        self.more_than_echoes
+    /// True if packets other than ICMP echoes go in both directions between the sides of `plan`, so that they make pairs.
+    pub fn pairs_without_echoes(&self, plan: &MatchPlan) -> bool {
+        let mut ways = [false; 2];
+        for PointDelivery { point, what, .. } in &self.held {
+            let CapturedBatch::Frames(frames) = what else { continue };
+            let sides = &plan.sides[*point as usize];
+            let packets = frames.frames().filter_map(|f| f.packet().ok().filter(|p| !is_echo(p)));
+            packets.filter_map(|p| sides.direction(&p)).for_each(|direction| ways[direction as usize] = true);
+        }
+        ways == [true; 2]
     }
 
     /// Treats deliveries of each point from before its time in `times` as dropped.

@@ -18,6 +18,7 @@ mod learning;
 mod merging;
 mod naming;
 mod observers;
+mod offset_steps;
 mod previews;
 #[cfg(test)]
 mod testing;
@@ -30,4 +31,5 @@ pub use learning::{Learner, NotLearnt};
 pub use merging::Merger;
 pub use naming::{NamingRule, PacketNamer, SharedFlowNumbers};
 pub use observers::MatchObservers;
+pub use offset_steps::{OffsetSteps, PointStep};
 pub use previews::{CaptureHead, PreviewSample};

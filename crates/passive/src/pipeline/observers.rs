@@ -1,5 +1,6 @@
 //! [`MatchObservers`]: all observers of the matcher that were requested.
 
+use super::offset_steps::{MatchEvent, Next, OffsetSteps, PointStep};
 use crate::matcher::MatchObserver;
 use crate::{
     CapturePart, CapturePoint, FlowAnalyzer, PairEstimator, RatedPair, Record, StreamBuilder, StreamSink,
@@ -21,12 +22,21 @@ pub struct MatchObservers<S> {
     /// Packets of one part, in the order of the monitor's clock, to be joined with other parts; `None` if not
     /// requested.
     pub part: Option<(CapturePart, Vec<Record>)>,
+    /// Examination of the clocks of both points.
+    pub offsets: OffsetSteps,
 }
 
 impl<S: StreamSink> MatchObservers<S> {
     /// Creates observers for statistics only.
     pub fn new(estimator: PairEstimator) -> MatchObservers<S> {
-        MatchObservers { estimator, streams: None, flows: None, matched: None, part: None }
+        MatchObservers {
+            estimator,
+            streams: None,
+            flows: None,
+            matched: None,
+            part: None,
+            offsets: OffsetSteps::default(),
+        }
     }
 
     /// Removes and returns the pairs made since the last call.
@@ -41,49 +51,87 @@ impl<S: StreamSink> MatchObservers<S> {
             m.push(*r);
         }
     }
+
+    /// Steps of the clocks so far, which the results leave out.
+    pub fn clock_steps(&self) -> &[PointStep] {
+        &self.offsets.steps
+    }
+
+    /// Passes on the events that are held because a clock may have been set.
+    pub fn settle(&mut self) {
+        let events = self.offsets.finish();
+        events.into_iter().for_each(|event| self.pass(event));
+    }
+
+    #[inline]
+    fn take(&mut self, event: MatchEvent) {
+        match self.offsets.take(event) {
+            Next::Pass(event) => self.pass(event),
+            Next::Held => {}
+            Next::Release(events) => events.into_iter().for_each(|event| self.pass(event)),
+        }
+    }
+
+    #[inline]
+    fn pass(&mut self, event: MatchEvent) {
+        match event {
+            MatchEvent::Record(r) => {
+                self.estimator.record(r);
+                if let Some(f) = &mut self.flows {
+                    f.record(r);
+                }
+                if let Some((part, kept)) = &mut self.part
+                    && part.contains(CapturePoint::Monitor, r.monitor)
+                {
+                    kept.push(r);
+                }
+            }
+            MatchEvent::Arrived(seq, r, copy) => {
+                self.estimator.arrived(seq, r, copy);
+                if let Some(s) = &mut self.streams {
+                    s.arrived(seq, r, copy);
+                }
+                if let Some(f) = &mut self.flows {
+                    f.arrived(seq, r, copy);
+                }
+                if let (Some(m), false) = (&mut self.matched, copy) {
+                    m.push(r);
+                }
+            }
+            MatchEvent::Lost(direction, seq, sent, flow) => {
+                if let Some(s) = &mut self.streams {
+                    s.lost(direction, seq, sent, flow);
+                }
+                if let Some(f) = &mut self.flows {
+                    f.lost(direction, seq, sent, flow);
+                }
+            }
+            MatchEvent::Void(direction, seq) => {
+                if let Some(s) = &mut self.streams {
+                    s.void(direction, seq);
+                }
+            }
+        }
+    }
 }
 
 impl<S: StreamSink> MatchObserver for MatchObservers<S> {
     #[inline]
     fn record(&mut self, r: Record) {
-        self.estimator.record(r);
-        if let Some(f) = &mut self.flows {
-            f.record(r);
-        }
-        if let Some((part, kept)) = &mut self.part
-            && part.contains(CapturePoint::Monitor, r.monitor)
-        {
-            kept.push(r);
-        }
+        self.take(MatchEvent::Record(r));
     }
 
     #[inline]
     fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
-        self.estimator.arrived(seq, r, copy);
-        if let Some(s) = &mut self.streams {
-            s.arrived(seq, r, copy);
-        }
-        if let Some(f) = &mut self.flows {
-            f.arrived(seq, r, copy);
-        }
-        if let (Some(m), false) = (&mut self.matched, copy) {
-            m.push(r);
-        }
+        self.take(MatchEvent::Arrived(seq, r, copy));
     }
 
     fn lost(&mut self, direction: Direction, seq: u64, sent: WallTime, flow: u32) {
-        if let Some(s) = &mut self.streams {
-            s.lost(direction, seq, sent, flow);
-        }
-        if let Some(f) = &mut self.flows {
-            f.lost(direction, seq, sent, flow);
-        }
+        self.take(MatchEvent::Lost(direction, seq, sent, flow));
     }
 
     fn void(&mut self, direction: Direction, seq: u64) {
-        if let Some(s) = &mut self.streams {
-            s.void(direction, seq);
-        }
+        self.take(MatchEvent::Void(direction, seq));
     }
 }
 

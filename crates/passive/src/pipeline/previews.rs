@@ -3,7 +3,8 @@
 
 use crate::echo::is_echo;
 use crate::{
-    Frame, Identity, IdentityFields, IdentityRule, IpPacket, LinkType, PacketPreview, Sides, Skip, decode,
+    Frame, Identity, IdentityFields, IdentityRule, IpPacket, LinkType, PacketPreview, Recording, Seen, Sides,
+    Skip, decode,
 };
 use jitlat_core::time::WallTime;
 
@@ -60,29 +61,61 @@ impl CaptureHead {
     /// Minimum number of bytes that this capture contains of each IP packet; shorter packets are complete.
     pub fn available(&self) -> usize {
         let cut = |k: &FrameStart| {
-            let p = k.packet().ok()?;
-            (p.ip.len() < p.length as usize).then_some(p.ip.len())
+            let outer = k.packet().ok()?;
+            let inner = outer.inside().map_or(outer, IpPacket::innermost);
+            [outer, inner].iter().filter(|p| p.ip.len() < p.length as usize).map(|p| p.ip.len()).min()
         };
         self.frames.iter().filter_map(cut).min().unwrap_or(BYTES_PER_FRAME)
     }
 
-    /// True if there is any packet other than ICMP echoes between the sides.
-    pub fn holds_more_than_echoes(&self, sides: &Sides) -> bool {
-        let other = |p: &IpPacket<'_>| sides.direction(p).is_some() && !is_echo(p);
-        self.frames.iter().any(|k| k.packet().is_ok_and(|p| other(&p)))
+    /// True if packets other than ICMP echoes go in both directions between the sides, so that they make pairs.
+    pub fn pairs_without_echoes(&self, sides: &Sides) -> bool {
+        let mut ways = [false; 2];
+        let packets = self.frames.iter().filter_map(|k| k.packet().ok());
+        for p in packets.filter(|p| !is_echo(p)) {
+            sides.direction(&p).into_iter().for_each(|direction| ways[direction as usize] = true);
+        }
+        ways == [true; 2]
+    }
+
+    /// True if there are packets in tunnels.
+    pub fn holds_tunnels(&self) -> bool {
+        self.frames.iter().any(|k| k.packet().is_ok_and(|p| p.inside().is_some()))
     }
 
     /// Returns previews of the packets for a survey of captures that both have `available` bytes per packet.
     pub fn previews(&self, available: usize) -> Vec<PacketPreview> {
-        let preview = |k: &FrameStart| PacketPreview::of(&k.packet().ok()?, k.at, available);
-        self.frames.iter().filter_map(preview).collect()
+        self.seen_by(Recording::default(), available)
+    }
+
+    /// Returns previews of the packets inside tunnels, and of those in none.
+    pub fn previews_inside(&self, available: usize) -> Vec<PacketPreview> {
+        self.seen_by(Recording::inside_tunnels(), available)
+    }
+
+    fn seen_by(&self, mut recording: Recording, available: usize) -> Vec<PacketPreview> {
+        let mut previews = Vec::new();
+        let mut each = |seen: Seen<'_>| {
+            if let Seen::Packet(seen) = seen {
+                previews.extend(PacketPreview::of(&seen.packet, seen.at, available));
+            }
+        };
+        self.frames().for_each(|f| recording.push(&f, &mut each));
+        recording.finish(&mut each);
+        previews
     }
 }
 
 /// A sample of a whole capture. It is used if captures begin at different times, so that their first packets
 /// differ. Packets are selected by their contents, so that both points select the same ones.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct PreviewSample {
+    recording: Recording,
+    selection: Selection,
+}
+
+#[derive(Debug)]
+struct Selection {
     rule: IdentityRule,
     /// Packets whose identity has any of these bits set are omitted.
     mask: u64,
@@ -90,28 +123,45 @@ pub struct PreviewSample {
 }
 
 impl PreviewSample {
-    /// Creates an empty sample of packets of which both captures have `available` bytes.
-    pub fn new(available: usize) -> PreviewSample {
+    /// Creates an empty sample of packets of which both captures have `available` bytes; `inside` selects the packets
+    /// inside tunnels.
+    pub fn new(available: usize, inside: bool) -> PreviewSample {
         let fields = IdentityFields::Full { addresses: false, ports: false, ident: false };
-        PreviewSample { rule: IdentityRule { fields, available }, mask: 0, kept: Vec::new() }
+        let rule = IdentityRule { fields, available };
+        PreviewSample {
+            recording: if inside { Recording::inside_tunnels() } else { Recording::default() },
+            selection: Selection { rule, mask: 0, kept: Vec::new() },
+        }
     }
 
     /// Adds the next frame.
     pub fn push(&mut self, f: &Frame<'_>) {
-        let Ok(p) = f.packet() else { return };
-        let Some(id) = self.rule.identify(&p, None).filter(|id| id & self.mask == 0) else { return };
-        self.kept.extend(PacketPreview::of(&p, f.at, self.rule.available).map(|preview| (id, preview)));
+        let selection = &mut self.selection;
+        self.recording.push(f, &mut |seen| selection.take(&seen));
+    }
+
+    /// Returns the selected previews, in order.
+    pub fn into_previews(mut self) -> Vec<PacketPreview> {
+        let selection = &mut self.selection;
+        self.recording.finish(&mut |seen| selection.take(&seen));
+        self.selection.kept.into_iter().map(|(_, preview)| preview).collect()
+    }
+}
+
+impl Selection {
+    fn take(&mut self, seen: &Seen<'_>) {
+        let Seen::Packet(seen) = seen else { return };
+        let Some(id) = self.rule.identify(&seen.packet, None).filter(|id| id & self.mask == 0) else {
+            return;
+        };
+        let preview = PacketPreview::of(&seen.packet, seen.at, self.rule.available);
+        self.kept.extend(preview.map(|preview| (id, preview)));
         if self.kept.len() > MAX_SAMPLE {
             self.mask = self.mask << 1 | 1;
             self.kept.retain(|(id, _)| id & self.mask == 0);
         }
         // A capture that repeats the same packet cannot be thinned by content: cut it.
         self.kept.truncate(2 * MAX_SAMPLE);
-    }
-
-    /// Returns the selected previews, in order.
-    pub fn into_previews(self) -> Vec<PacketPreview> {
-        self.kept.into_iter().map(|(_, preview)| preview).collect()
     }
 }
 

@@ -1,13 +1,14 @@
 //! Problems of captured TCP connections: the directions with data, and the [`Answer`] for all of them.
 
 use super::verdict::{MIN_SEGMENTS, is_queued, round_trip};
-use super::{BetweenPoints, DirectionFigures, ObservedConnection, TcpResult};
+use super::{BetweenPoints, DirectionFigures, ObservedConnection, TcpPoint, TcpResult};
 use crate::SpreadFigures;
 use crate::numbers::count;
+use crate::recording::{RecordedStep, describe_step};
 use core::net::SocketAddr;
 use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
 use jitlat_core::spec::Direction;
-use jitlat_core::time::WallTime;
+use jitlat_core::time::{Span, WallTime};
 use jitlat_verdict::severity::{of_host, of_missing, of_wait};
 use jitlat_verdict::time;
 use std::collections::BTreeMap;
@@ -53,11 +54,12 @@ impl TcpDirection<'_> {
 /// Returns the directions with data, worst first; equally bad ones are sorted by bytes, most first.
 pub fn directions(r: &TcpResult) -> Vec<TcpDirection<'_>> {
     let begin = r.first.connections.iter().map(|c| c.first).min().unwrap_or(WallTime(0));
+    let resolution = r.first.recording.resolution.unwrap_or(Span::ZERO);
     let both = |(c, between): (_, Option<&BetweenPoints>)| {
         let between = between.map_or([0; 2], |b| [b.up.lost_between, b.down.lost_between]);
         [
-            direction_of(c, Direction::Up, begin, between[0]),
-            direction_of(c, Direction::Down, begin, between[1]),
+            direction_of(c, Direction::Up, (begin, resolution), between[0]),
+            direction_of(c, Direction::Down, (begin, resolution), between[1]),
         ]
     };
     let mut directions: Vec<TcpDirection<'_>> = r.connections().flat_map(both).collect();
@@ -69,7 +71,7 @@ pub fn directions(r: &TcpResult) -> Vec<TcpDirection<'_>> {
 fn direction_of(
     c: &ObservedConnection,
     direction: Direction,
-    begin: WallTime,
+    (begin, resolution): (WallTime, Span),
     lost_between: u64,
 ) -> TcpDirection<'_> {
     let (from, to, data, peer) = match direction {
@@ -89,7 +91,7 @@ fn direction_of(
     if data.data_segments >= MIN_SEGMENTS {
         let span = [c.first, c.last].map(|at| (at - begin).0 as f64 / 1e9);
         let found = [
-            queue(&result),
+            queue(&result, resolution),
             loss(&result, lost_between),
             window(&result, c),
             reordered(&result),
@@ -125,9 +127,13 @@ fn lost(data: &DirectionFigures) -> u64 {
     data.lost_before.saturating_add(data.lost_after)
 }
 
-fn queue(direction: &TcpDirection<'_>) -> Option<Cause> {
+fn queue(direction: &TcpDirection<'_>, resolution: Span) -> Option<Cause> {
     let r = direction.rtt?;
     let (usual, most) = (r.median.saturating_sub(r.min), r.p95.saturating_sub(r.min));
+    // Two times that are cut to the resolution differ by up to twice as much as they really do.
+    if usual <= resolution.0.saturating_mul(2) {
+        return None;
+    }
     let sure = is_queued(&r)?;
     let because = format!(
         "minimum round trip {}, median {}, 95th percentile {}: a queue{}",
@@ -222,18 +228,23 @@ pub fn answer(r: &TcpResult) -> Answer {
     let judged: Vec<&TcpDirection<'_>> =
         directions.iter().filter(|w| w.severity() != Severity::Unknown).collect();
     let mut causes: Vec<Cause> = judged.iter().flat_map(|w| w.causes.iter().cloned()).collect();
+    let begin = r.first.connections.iter().map(|c| c.first).min().unwrap_or(WallTime(0));
+    let clocks = capture_clocks(&r.first, begin);
     let incomplete = r.first.drops > 0 || causes.iter().any(|c| c.id == CauseId::IncompleteLog);
     // The sort is stable: the worst direction stays first.
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.severity));
-    causes.truncate(MAX_CAUSES);
+    causes.truncate(MAX_CAUSES.saturating_sub(clocks.len()));
+    // Good causes follow: the clock comes before them, because it explains what is left out.
+    let place = causes.partition_point(|cause| cause.severity > Severity::Good);
+    causes.splice(place..place, clocks);
     Answer {
         complete: !incomplete,
         host: None,
         severity: judged.iter().map(|w| w.severity()).max().unwrap_or(Severity::Unknown),
         headline: if incomplete {
-            format!("The capture is incomplete. {}", headline(&judged, directions.len()))
+            format!("The capture is incomplete. {}", headline(&judged, directions.len(), &r.first))
         } else {
-            headline(&judged, directions.len())
+            headline(&judged, directions.len(), &r.first)
         },
         buffer_ns: None,
         without_clock_step: None,
@@ -243,7 +254,79 @@ pub fn answer(r: &TcpResult) -> Answer {
     }
 }
 
-fn headline(judged: &[&TcpDirection<'_>], all: usize) -> String {
+/// Describes the steps of the recording's clock that its senders show.
+fn capture_clocks(point: &TcpPoint, begin: WallTime) -> Vec<Cause> {
+    const MAX_NAMED: usize = 4;
+    let proven = || point.recording.steps.iter().filter(|step| step.proven);
+    let of_step = |step: &RecordedStep| {
+        let at = (step.at - begin).0 as f64 / 1e9;
+        let because = format!("{} at {at:.1} s: nothing is measured across it", describe_step(step));
+        let found = cause(CauseId::CaptureClock, Severity::Good, 0.95, because);
+        Cause { from_s: at, to_s: at, magnitude_ns: Some(step.by_ns.0), ..found }
+    };
+    let mut causes: Vec<Cause> = proven().take(MAX_NAMED).map(of_step).collect();
+    let all = proven().count();
+    if let Some(last) = causes.last_mut().filter(|_| all > MAX_NAMED) {
+        last.count = (all - MAX_NAMED + 1) as u64;
+        last.because.push_str(&format!("; {} more such steps follow", all - MAX_NAMED));
+    }
+    causes
+}
+
+/// Describes the usual round trip of the path, with both sides of the capture point; empty if it is not known.
+fn path_round_trip(point: &TcpPoint) -> String {
+    let show = |ns: i64| below_resolution(ns, point.recording.resolution);
+    let only = match &point.connections[..] {
+        [only] => (only.server_rtt(), only.client_rtt()),
+        _ => (None, None),
+    };
+    match (point.path(), only) {
+        (Some(p), _) if p.connections == 1 => format!(
+            "; round trip {}: {} to the server, {} to the client",
+            show(p.median),
+            show(p.server),
+            show(p.client)
+        ),
+        (Some(p), _) => format!(
+            "; round trips {} to {}, usually {}: {} to the server, {} to the client",
+            show(p.least),
+            show(p.most),
+            show(p.median),
+            show(p.server),
+            show(p.client)
+        ),
+        (None, (Some(server), None)) => {
+            format!("; round trip {} to the server, unknown to the client", show(server))
+        }
+        (None, (None, Some(client))) => {
+            format!("; round trip {} to the client, unknown to the server", show(client))
+        }
+        _ => sides_round_trips(point),
+    }
+}
+
+/// Describes the longest usual round trip on each side of the point, for connections of which only one is known.
+fn sides_round_trips(point: &TcpPoint) -> String {
+    let show = |ns: i64| below_resolution(ns, point.recording.resolution);
+    let most = |of: fn(&ObservedConnection) -> Option<i64>| point.connections.iter().filter_map(of).max();
+    let sides = [
+        (most(ObservedConnection::server_rtt), "to the servers"),
+        (most(ObservedConnection::client_rtt), "to the clients"),
+    ];
+    let known: Vec<String> =
+        sides.iter().filter_map(|(ns, to)| Some(format!("{} {to}", show((*ns)?)))).collect();
+    if known.is_empty() { String::new() } else { format!("; round trips at most {}", known.join(", ")) }
+}
+
+/// Formats a time; `< 10 ms` if the recording cannot show it.
+pub fn below_resolution(ns: i64, resolution: Option<Span>) -> String {
+    match resolution.filter(|resolution| ns < resolution.0) {
+        Some(resolution) => format!("< {}", time(resolution.0 as f64)),
+        None => time(ns as f64),
+    }
+}
+
+fn headline(judged: &[&TcpDirection<'_>], all: usize, point: &TcpPoint) -> String {
     let Some(worst) = judged.first() else {
         return match all {
             0 => "No verdict: no connection carried data.".to_owned(),
@@ -254,23 +337,18 @@ fn headline(judged: &[&TcpDirection<'_>], all: usize) -> String {
     let name = ["Unknown", "Good", "Fair", "Poor", "Bad"][severity as usize];
     let affected = judged.iter().filter(|w| w.severity() > Severity::Good).count();
     let Some(first) = worst.causes.first().filter(|_| affected > 0) else {
-        let slowest = judged.iter().filter_map(|w| w.rtt.map(|r| r.median)).max();
+        let path = path_round_trip(point);
         // There is a small queue among the causes, so the headline must not claim that nothing delayed the
         // data.
         if judged.iter().flat_map(|w| &w.causes).any(|c| c.id == CauseId::Queue) {
-            let slowest =
-                slowest.map_or(String::new(), |ns| format!(": round trip {} at the median", time(ns as f64)));
-            return format!("{name}: only small delays{slowest}.");
+            return format!("{name}: only small delays{path}.");
         }
-        let most = if judged.len() == 1 { "" } else { "at most " };
-        let slowest = slowest
-            .map_or(String::new(), |ns| format!("; round trip {most}{} at the median", time(ns as f64)));
         let data = if judged.len() == 1 {
             "the data".to_owned()
         } else {
             format!("data in {} directions", judged.len())
         };
-        return format!("{name}: nothing delayed {data}{slowest}.");
+        return format!("{name}: nothing delayed {data}{path}.");
     };
     let share = percent(first.magnitude.unwrap_or(0.0));
     let size = time(first.magnitude_ns.unwrap_or(0) as f64);
@@ -292,8 +370,6 @@ fn headline(judged: &[&TcpDirection<'_>], all: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tcp::TcpPoint;
-    use jitlat_core::time::Span;
 
     const MS: i64 = 1_000_000;
 
@@ -339,7 +415,10 @@ mod tests {
     fn nothing_wrong_is_said_with_the_round_trip() {
         let fine = one(|_, _| ());
         assert_eq!((fine.severity, fine.causes.len(), fine.complete), (Severity::Good, 0, true));
-        assert_eq!(fine.headline, "Good: nothing delayed the data; round trip 21 ms at the median.");
+        assert_eq!(
+            fine.headline,
+            "Good: nothing delayed the data; round trip 21 ms to the server, unknown to the client."
+        );
         let few = one(|up, _| up.data_segments = 9);
         assert_eq!(
             (few.severity, &*few.headline),

@@ -5,6 +5,8 @@ use super::direction::DirectionState;
 use super::event::TcpEvent;
 use super::figures::{DirectionFigures, DirectionStatus};
 use super::segment::{ACK, RST, SYN, TcpSegment};
+use super::verdict::{MIN_SEGMENTS, round_trip};
+use crate::recording::CopyKind;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use jitlat_core::time::{Span, WallTime};
 use serde::{Deserialize, Serialize};
@@ -17,7 +19,8 @@ const REOPEN_SILENCE: Span = Span::seconds(1);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ObservedConnection {
-    /// End that opened the connection, or sent the first segment seen.
+    /// End that opened the connection. If the opening was not seen: the end with the port that clients use, or, if the
+    /// ports do not show it, the end that was the first to send data.
     pub client: SocketAddr,
     /// Other end of the connection.
     pub server: SocketAddr,
@@ -42,9 +45,30 @@ impl ObservedConnection {
         (self.last - self.first).max(Span(1))
     }
 
+    /// Usual round trip between capture point and server, in ns: the median of the client's data, or the handshake's;
+    /// `None` if not measured.
+    pub fn server_rtt(&self) -> Option<i64> {
+        usual(&self.up, self.handshake_server_ns)
+    }
+
+    /// Usual round trip between capture point and client, in ns; `None` if not measured.
+    pub fn client_rtt(&self) -> Option<i64> {
+        usual(&self.down, self.handshake_client_ns)
+    }
+
     /// True if `a` and `b` are the two ends of the connection.
     pub fn is_between(&self, a: SocketAddr, b: SocketAddr) -> bool {
         [(a, b), (b, a)].contains(&(self.client, self.server))
+    }
+}
+
+fn usual(data: &DirectionFigures, handshake: Option<Span>) -> Option<i64> {
+    let measured = round_trip(data).map(|r| r.median);
+    // Acknowledgements may be delayed, the handshake's are not.
+    let least = handshake.map(|h| h.0).filter(|h| *h >= 0);
+    match (measured, least) {
+        (Some(m), Some(h)) if data.data_segments < MIN_SEGMENTS => Some(m.min(h)),
+        (m, h) => m.or(h),
     }
 }
 
@@ -95,6 +119,27 @@ pub(super) struct ConnectionState {
     directions: [DirectionState; 2],
     /// True if both sides have finished, or one has reset the connection.
     over: bool,
+    /// True if a reset was seen, even one that the other side need not have accepted.
+    reset: bool,
+    /// True if it is not known yet which end is the client.
+    sides_open: bool,
+}
+
+/// Ports of services above those of the system.
+const SERVICE_PORTS: [u16; 32] = [
+    1080, 1194, 1433, 1521, 1883, 1935, 2049, 3128, 3268, 3306, 3389, 4443, 5060, 5061, 5222, 5432, 5672,
+    5900, 5985, 6379, 6443, 8000, 8008, 8080, 8081, 8443, 8883, 8888, 9090, 9092, 9200, 27017,
+];
+
+/// Rank of a port: the lower, the more likely it is a server's.
+fn rank(port: u16) -> u8 {
+    match port {
+        ..1024 => 0,
+        _ if SERVICE_PORTS.contains(&port) => 1,
+        // Below the ports that systems assign to clients.
+        ..32_768 => 2,
+        _ => 3,
+    }
 }
 
 impl ConnectionState {
@@ -106,8 +151,13 @@ impl ConnectionState {
         s: &TcpSegment,
         keeps_history: bool,
     ) -> ConnectionState {
-        // A SYN-ACK comes from the server, even if it is the first segment seen.
-        let (client, server) = if s.has(SYN) && s.has(ACK) { (to, from) } else { (from, to) };
+        let (own, other) = (rank(from.1), rank(to.1));
+        let (client, server) = match s.has(SYN) {
+            // A SYN-ACK comes from the server, even if it is the first segment seen.
+            true if s.has(ACK) => (to, from),
+            false if own < other => (to, from),
+            _ => (from, to),
+        };
         let direction = || match keeps_history {
             true => DirectionState::with_history(),
             false => DirectionState::default(),
@@ -122,14 +172,47 @@ impl ConnectionState {
             handshake: [None; 2],
             directions: [direction(), direction()],
             over: false,
+            reset: false,
+            sides_open: !s.has(SYN) && own == other,
         }
+    }
+
+    /// Makes the end that asks first the client, if nothing else showed it.
+    #[cold]
+    fn find_sides(&mut self, from: TcpEndpoint, s: &TcpSegment) {
+        // A single byte may be a probe of an idle connection.
+        if s.payload > 1 {
+            self.sides_open = false;
+            if from != self.client {
+                std::mem::swap(&mut self.client, &mut self.server);
+                self.directions.swap(0, 1);
+                self.handshake.swap(0, 1);
+            }
+        }
+    }
+
+    /// Counts a packet that the recording contains again.
+    pub(super) fn copied(&mut self, from: TcpEndpoint, kind: CopyKind) {
+        self.directions[usize::from(from != self.client)].copied(kind);
+    }
+
+    /// Leaves out everything that would be measured across this moment.
+    pub(super) fn clock_set(&mut self) {
+        for shake in [&mut self.syn, &mut self.syn_ack] {
+            if *shake != Shake::Never {
+                *shake = Shake::Again;
+            }
+        }
+        self.directions.iter_mut().for_each(DirectionState::clock_set);
     }
 
     /// True if a segment opens another connection between the same ends.
     pub(super) fn is_succeeded_by(&self, at: WallTime, from: TcpEndpoint, s: &TcpSegment) -> bool {
         let isn = self.directions[usize::from(from != self.client)].isn();
-        let silent = at - self.last >= REOPEN_SILENCE && isn != Some(s.seq);
-        s.has(SYN) && (silent || self.over && s.ack.is_none())
+        let other = isn != Some(s.seq);
+        let silent = at - self.last >= REOPEN_SILENCE && other;
+        s.has(SYN)
+            && (silent || self.over && (s.ack.is_none() || other) || self.reset && other && isn.is_some())
     }
 
     /// Handles a segment and adds the resulting events to `events`.
@@ -141,6 +224,9 @@ impl ConnectionState {
         events: &mut Vec<TcpEvent>,
     ) {
         self.last = self.last.max(at);
+        if self.sides_open {
+            self.find_sides(from, s);
+        }
         self.note_handshake(at, from, s);
         let [up, down] = &mut self.directions;
         let (own, peer) = if from == self.client { (up, down) } else { (down, up) };
@@ -149,6 +235,7 @@ impl ConnectionState {
             own.count_duplicate_ack();
         }
         let reset = s.has(RST) && own.may_reset(s.seq);
+        self.reset |= s.has(RST);
         own.take_segment(at, s, peer.window(), events);
         if !self.over && (reset || own.is_finished() && peer.is_finished()) {
             self.over = true;

@@ -9,6 +9,7 @@ use super::history::DeliveredSegments;
 use super::round_trips::{MIN_TIMEOUT, RoundTrips};
 use super::segment::{FIN, RST, SYN, TcpSegment};
 use super::window::{TcpWindow, WindowChange, lasted};
+use crate::recording::CopyKind;
 use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
@@ -53,7 +54,13 @@ pub(super) struct DirectionState {
     over: bool,
     /// Delivered data; `None` if not recorded.
     history: Option<DeliveredSegments>,
+    /// Number of packets that were recorded again without any difference.
+    same: u64,
 }
+
+/// Share of packets that are the same in every byte as one before, one in this many, from which on the recording made
+/// the copies: a path that does this is rare, and a mirror does it to all.
+const SYSTEMATIC_COPIES: u64 = 5;
 
 /// True if the packet with IP identification `ident` was sent before the one with `than`, by a host that
 /// numbers its packets: `ident` is slightly smaller, modulo 2¹⁶. A retransmission gets a new, larger
@@ -152,6 +159,20 @@ impl DirectionState {
         self.figures.keep_alives += u64::from(probes && s.flags & (SYN | FIN | RST) == 0);
     }
 
+    /// Counts a packet that was recorded again.
+    pub(super) fn copied(&mut self, kind: CopyKind) {
+        match kind {
+            CopyKind::Elsewhere => self.figures.copies += 1,
+            CopyKind::Same => self.same += 1,
+        }
+    }
+
+    /// Leaves out everything that would be measured across this moment.
+    pub(super) fn clock_set(&mut self) {
+        self.round_trips.forget_sent();
+        self.flight.forget_times();
+    }
+
     /// Handles a segment that begins before `next`: some or all of it may have been seen before.
     fn take_overlapping(
         &mut self,
@@ -168,7 +189,12 @@ impl DirectionState {
         let payload = |from: u64, to: u64| to.min(last).saturating_sub(from.max(first));
         self.figures.unique_bytes += filled.iter().map(|g| payload(g.start, g.end)).sum::<u64>();
         let passed = (start, end.min(next));
-        if !filled.is_empty() {
+        if !filled.is_empty() && s.is_late {
+            // Only the recording is out of order.
+            for gap in filled {
+                self.add_to_flight(InFlight::new(at, s, (gap.start, gap.end)));
+            }
+        } else if !filled.is_empty() {
             self.note_filled(at, s, passed, &filled, events);
         } else if end <= next && self.flight.holds_packet(at, s, start, MIN_TIMEOUT) {
             self.figures.duplicates += 1;
@@ -184,7 +210,8 @@ impl DirectionState {
     }
 
     fn add_to_flight(&mut self, new: InFlight) {
-        if !self.over {
+        // Data that was recorded after its acknowledgement gives no measurement.
+        if !self.over && self.acked.is_none_or(|acked| acked < new.end) {
             self.flight.add(new, self.acked.is_some());
         }
     }
@@ -287,7 +314,8 @@ impl DirectionState {
     /// the same window as the previous one. Returns true if it is a duplicate.
     pub(super) fn take_acknowledgement(&mut self, at: WallTime, s: &TcpSegment, same_window: bool) -> bool {
         if let Some((_, echo)) = s.timestamps {
-            self.round_trips.note_echo(at, echo);
+            let opens = self.acked.is_none() && self.isn.is_some();
+            self.round_trips.note_echo(at, echo, opens);
         }
         let (Some(next), Some(ack)) = (self.next, s.ack) else { return false };
         let ack = unwrap(next, ack);
@@ -313,6 +341,7 @@ impl DirectionState {
                     && s.flags & (SYN | FIN | RST) == 0
                     && next > ack
                     && same_window
+                    && !s.is_late
                     && !self.flight.is_empty();
                 self.duplicate_acks += u32::from(duplicate);
                 duplicate
@@ -347,7 +376,7 @@ impl DirectionState {
         let (mut newest, mut clean) = (None, true);
         while let Some(x) = self.flight.take_acknowledged(ack) {
             self.history.iter_mut().for_each(|h| h.keep(&x));
-            clean &= x.again.is_none();
+            clean &= x.again.is_none() && x.is_timed;
             newest = Some(x.first);
             // Eifel detection: the echo belongs to the original, not to the retransmission.
             if let (Some(_), Some((_, echo)), Some(own)) = (x.again, s.timestamps, x.timestamp)
@@ -356,8 +385,14 @@ impl DirectionState {
                 self.find_spurious((x.start, x.end));
             }
         }
+        let carries = s.payload > 0 || s.flags & (SYN | FIN) != 0;
+        // The acknowledgement of the SYN alone does not show how this side acknowledges data.
+        let opens = self.isn.is_some_and(|isn| s.ack == Some(isn.wrapping_add(1)));
+        if !carries && !opens {
+            self.round_trips.bound();
+        }
         if let (Some(sent), true) = (newest, clean) {
-            self.round_trips.note_acknowledged(at, sent);
+            self.round_trips.note_acknowledged(at, sent, opens);
         }
         self.gaps.acknowledge(ack);
     }
@@ -420,7 +455,10 @@ impl DirectionState {
 
     /// Ends the direction: retains the statistics and frees everything else.
     pub(super) fn close(&mut self) {
+        let same = self.same;
+        self.same = 0;
         self.figures = self.finish();
+        self.same = same;
         self.round_trips = RoundTrips::default();
         self.history.iter_mut().for_each(|h| self.flight.iter().for_each(|x| h.keep(x)));
         self.flight = Flight::default();
@@ -430,7 +468,11 @@ impl DirectionState {
     /// Returns the statistics so far.
     pub(super) fn finish(&self) -> DirectionFigures {
         let [by_ack, by_timestamp] = self.round_trips.figures();
+        let systematic = self.same * SYSTEMATIC_COPIES >= self.figures.segments;
+        let [made, met] = if systematic { [self.same, 0] } else { [0, self.same] };
         DirectionFigures {
+            copies: self.figures.copies + made,
+            duplicates: self.figures.duplicates + met,
             unfilled_gaps: self.gaps.unfilled(),
             rtt_ack_ns: by_ack.or(self.figures.rtt_ack_ns),
             rtt_timestamp_ns: by_timestamp.or(self.figures.rtt_timestamp_ns),

@@ -27,8 +27,12 @@ pub struct DirectionFigures {
     pub spurious: u64,
     /// Number of segments that reached the capture point after segments sent later.
     pub out_of_order: u64,
-    /// Number of packets seen twice (same IP identification).
+    /// Number of packets seen twice (same IP identification), duplicated by the path.
     pub duplicates: u64,
+    /// Number of packets that the recording contains again, because it was made at several places of one host or switch.
+    /// No other count includes them.
+    #[serde(default)]
+    pub copies: u64,
     /// Number of segments lost before the capture point: gaps that a retransmission filled.
     pub lost_before: u64,
     /// Number of segments lost after the capture point: seen here, then retransmitted because they did not

@@ -22,6 +22,8 @@ pub(super) struct InFlight {
     /// Reason for the last retransmission of the range; `None` without a retransmission.
     pub(super) again: Option<EventKind>,
     ident: u32,
+    /// False if its time is not comparable with that of its acknowledgement, because the clock was set.
+    pub(super) is_timed: bool,
     /// TSval of the segment; `None` if it had none, or if its first transmission was not seen.
     pub(super) timestamp: Option<u32>,
 }
@@ -30,7 +32,7 @@ impl InFlight {
     /// Creates a range of new bytes of a segment.
     pub(super) fn new(at: WallTime, s: &TcpSegment, (start, end): (u64, u64)) -> InFlight {
         let timestamp = s.timestamps.map(|t| t.0);
-        InFlight { start, end, first: at, last: at, again: None, ident: s.ident, timestamp }
+        InFlight { start, end, first: at, last: at, again: None, ident: s.ident, is_timed: true, timestamp }
     }
 
     /// Creates a range of bytes that fill a gap opened at `opened`. They were sent earlier, but not seen at
@@ -107,6 +109,11 @@ impl Flight {
     /// Iterates over the ranges in the order of the stream.
     pub(super) fn iter(&self) -> impl Iterator<Item = &InFlight> {
         self.list.iter()
+    }
+
+    /// Makes the times of everything in flight count for nothing.
+    pub(super) fn forget_times(&mut self) {
+        self.list.iter_mut().for_each(|x| x.is_timed = false);
     }
 
     /// True if nothing is in flight.

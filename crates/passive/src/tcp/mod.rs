@@ -20,7 +20,7 @@ mod segment;
 mod verdict;
 mod window;
 
-pub use answer::{TcpDirection, answer, directions};
+pub use answer::{TcpDirection, answer, below_resolution, directions};
 pub use between::{BetweenPoints, DirectionBetween, put_together};
 pub use connection::ObservedConnection;
 pub use delay_causes::{
@@ -30,12 +30,13 @@ pub use delay_causes::{
 pub use event::{DirectedEvent, EventKind, TcpEvent};
 pub use figures::{DirectionFigures, DirectionStatus};
 pub use part::{ConnectionShare, ConnectionsPart, FoundConnection, FoundEvent, PointPair, PointRead};
-pub use result::{TcpPoint, TcpResult};
+pub use result::{PathRoundTrips, TcpPoint, TcpResult};
 pub use rounds::{SegmentRound, SegmentRounds};
 pub use segment::TcpSegment;
 pub use verdict::explain_delays;
 
 use super::packet::IpPacket;
+use crate::recording::{CopyKind, SeenPacket};
 use connection::ConnectionState;
 pub(crate) use connection::{TcpEndpoint, socket};
 use core::net::SocketAddr;
@@ -87,15 +88,43 @@ impl TcpAnalyzer {
 
     /// Handles a packet; returns its events.
     #[inline]
-    pub fn push(&mut self, at: WallTime, p: &IpPacket<'_>) -> impl Iterator<Item = DirectedEvent> + '_ {
+    pub fn push<'s>(
+        &'s mut self,
+        at: WallTime,
+        p: &IpPacket<'_>,
+    ) -> impl Iterator<Item = DirectedEvent> + use<'s> {
+        self.take(&SeenPacket { at, packet: *p, is_late: false, copy: None, is_whole_again: false })
+    }
+
+    /// Handles a packet of a recording; returns its events.
+    #[inline]
+    pub fn take<'s>(&'s mut self, seen: &SeenPacket<'_>) -> impl Iterator<Item = DirectedEvent> + use<'s> {
         self.events.clear();
         let (mut from, mut to) = Default::default();
-        if let Some(s) = TcpSegment::of(p) {
-            let (src, dst) = p.ends();
+        if let Some(mut s) = TcpSegment::of(&seen.packet) {
+            let (src, dst) = seen.packet.ends();
             (from, to) = ((src, s.ports.0), (dst, s.ports.1));
-            self.segment(at, from, to, &s);
+            s.is_late = seen.is_late;
+            match seen.copy {
+                None => self.segment(seen.at, from, to, &s),
+                Some(kind) => self.copied(from, to, kind),
+            }
         }
         self.events.iter().map(move |e| DirectedEvent { from: socket(from), to: socket(to), event: *e })
+    }
+
+    /// Counts a packet that the recording contains again.
+    #[cold]
+    fn copied(&mut self, from: TcpEndpoint, to: TcpEndpoint, kind: CopyKind) {
+        let key = if from <= to { (from, to) } else { (to, from) };
+        if let Some(c) = self.known.get(&key).and_then(|n| self.connections.get_mut(*n)) {
+            c.copied(from, kind);
+        }
+    }
+
+    /// Records that the clock was set: nothing is measured from a segment before this moment to one after it.
+    pub fn clock_set(&mut self) {
+        self.connections.iter_mut().for_each(ConnectionState::clock_set);
     }
 
     fn segment(&mut self, at: WallTime, from: TcpEndpoint, to: TcpEndpoint, s: &TcpSegment) {

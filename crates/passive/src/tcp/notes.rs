@@ -1,21 +1,28 @@
 //! Notes about the reliability of the captures at one or two points.
 
-use super::part::{ConnectionsPart, PointPair, PointRead};
+use super::part::{ConnectionsPart, FoundConnection, PointPair, PointRead};
 use crate::numbers::count;
 use crate::verdict::list_prefixes;
 
 /// Returns all notes.
 pub(super) fn describe(found: &ConnectionsPart) -> Vec<String> {
     let points = found.points.iter().zip(found.not_followed);
-    let mut notes: Vec<String> = points.flat_map(|(point, left)| describe_point(point, left)).collect();
+    let copies = |c: &FoundConnection| c.connection.up.copies.saturating_add(c.connection.down.copies);
+    let copies = found.connections.iter().map(copies).fold(0, u64::saturating_add);
+    let mut notes: Vec<String> = points
+        .zip([copies, 0])
+        .flat_map(|((point, left), copies)| describe_point(point, left, copies.max(point.recording.copies)))
+        .collect();
     if let (Some(pair), [first, second]) = (&found.pair, &found.points[..]) {
         notes.extend(describe_points([&first.name, &second.name], pair));
     }
     notes
 }
 
-fn describe_point(p: &PointRead, not_followed: u64) -> Vec<String> {
+fn describe_point(p: &PointRead, not_followed: u64, copies: u64) -> Vec<String> {
     let mut notes = p.notes.clone();
+    notes.extend(p.recording.notes(copies));
+    notes.extend(p.recording.describe_foreign(p.packets));
     if not_followed > 0 {
         notes.push(format!(
             "{} not analysed, because only 131072 connections are followed",

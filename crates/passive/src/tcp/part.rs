@@ -8,7 +8,7 @@ use super::{
     BetweenPoints, DirectedEvent, DirectionFigures, ObservedConnection, TcpEvent, TcpPoint, TcpResult, notes,
 };
 use crate::part::{PartError, seal, unseal};
-use crate::{IpPacket, Sides};
+use crate::{IpPacket, RecordingFacts, Sides};
 use core::fmt;
 use core::net::SocketAddr;
 use core::str::FromStr;
@@ -94,6 +94,9 @@ pub struct PointRead {
     pub drops: u64,
     /// Messages about errors in the files.
     pub notes: Vec<String>,
+    /// Facts about the recording itself: its clock, copies, fragments and tunnels.
+    #[serde(default)]
+    pub recording: RecordingFacts,
     /// Checksum of the times and lengths of the point's packets, in order.
     pub checksum: u64,
 }
@@ -298,6 +301,7 @@ impl ConnectionsPart {
             skipped: read.skipped,
             drops: read.drops,
             notes: read.notes,
+            recording: read.recording,
             ..result.first
         };
         result
@@ -317,6 +321,7 @@ fn is_possible(d: &DirectionFigures) -> bool {
         d.spurious,
         d.out_of_order,
         d.duplicates,
+        d.copies,
         d.lost_before,
         d.lost_after,
         d.unfilled_gaps,

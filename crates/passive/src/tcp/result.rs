@@ -1,6 +1,7 @@
 //! [`TcpResult`]: TCP connections at one or two capture points.
 
 use super::{BetweenPoints, ObservedConnection};
+use crate::RecordingFacts;
 
 /// The connections at one point.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,54 @@ pub struct TcpPoint {
     pub drops: u64,
     /// Messages about errors in the files.
     pub notes: Vec<String>,
+    /// Facts about the recording itself: its clock, copies, fragments and tunnels.
+    pub recording: RecordingFacts,
+}
+
+impl TcpPoint {
+    /// Number of packets that the recording contains again, which are left out.
+    pub fn copies(&self) -> u64 {
+        self.connections
+            .iter()
+            .map(|c| c.up.copies.saturating_add(c.down.copies))
+            .fold(0, u64::saturating_add)
+    }
+
+    /// Returns the round trips beyond both sides of the point, from the median of each connection; `None` without
+    /// connections in which both are known.
+    pub fn path(&self) -> Option<PathRoundTrips> {
+        let both = |c: &ObservedConnection| Some((c.server_rtt()?, c.client_rtt()?));
+        let mut whole: Vec<(i64, i64, i64)> =
+            self.connections.iter().filter_map(both).map(|(s, c)| (s.saturating_add(c), s, c)).collect();
+        whole.sort_unstable();
+        let (least, most) = (*whole.first()?, *whole.last()?);
+        let (median, server, client) = whole[(whole.len() - 1) / 2];
+        Some(PathRoundTrips {
+            connections: whole.len(),
+            least: least.0,
+            most: most.0,
+            median,
+            server,
+            client,
+        })
+    }
+}
+
+/// Round trips of the whole path between clients and servers, by connection, in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathRoundTrips {
+    /// Number of connections in which both sides of the point are known.
+    pub connections: usize,
+    /// Shortest path.
+    pub least: i64,
+    /// Longest path.
+    pub most: i64,
+    /// Path of the connection in the middle.
+    pub median: i64,
+    /// Its part between the capture point and the server.
+    pub server: i64,
+    /// Its part between the capture point and the client.
+    pub client: i64,
 }
 
 /// TCP connections at one or two points.

@@ -9,7 +9,16 @@ const MAX_PENDING_ECHOES: usize = 1 << 12;
 /// Smallest retransmission timeout in use (Linux).
 pub(super) const MIN_TIMEOUT: Span = Span::millis(200);
 
+/// Longest retransmission timeout of a sender that has not measured a round trip yet (RFC 6298 §2.1, RFC 2988), and
+/// shortest timeout that all senders may use afterwards.
+const FIRST_TIMEOUT: Span = Span::seconds(3);
+const ANY_TIMEOUT: Span = Span::seconds(1);
+
 /// Round trips of one direction's data.
+///
+/// An acknowledgement that comes with data may have waited for the data. Only a receiver that is seen to acknowledge
+/// without data bounds that wait: without one, only the handshake gives a round trip. A sender that waits longer than its
+/// timeout sends again; if it did not, it had an acknowledgement that the capture did not see.
 #[derive(Debug)]
 pub(super) struct RoundTrips {
     by_ack: SpanSpread,
@@ -17,6 +26,10 @@ pub(super) struct RoundTrips {
     /// Timestamps of segments, and the time at which each was first sent.
     echoes: VecDeque<(u32, WallTime)>,
     least: Option<Span>,
+    /// Round trips of the SYN, by acknowledgement and by timestamp; `None` if not measured.
+    opening: [Option<Span>; 2],
+    /// True if the receiver acknowledges data without sending any.
+    is_bounded: bool,
     /// Smoothed round trip and its variation, in ns (RFC 6298); `None` before the first measurement.
     smoothed: Option<(f64, f64)>,
     /// Latest round trips by acknowledgement and by timestamp, with the time of measurement.
@@ -30,6 +43,8 @@ impl Default for RoundTrips {
             by_timestamp: SpanSpread::of_flow(),
             echoes: VecDeque::new(),
             least: None,
+            opening: [None; 2],
+            is_bounded: false,
             smoothed: None,
             newest: [None; 2],
         }
@@ -47,20 +62,50 @@ impl RoundTrips {
         }
     }
 
-    /// Records the echo of a timestamp; only the first echo of a value gives a measurement.
-    pub(super) fn note_echo(&mut self, at: WallTime, value: u32) {
+    /// Records the echo of a timestamp; only the first echo of a value gives a measurement. `opening` is true for that of
+    /// the SYN.
+    pub(super) fn note_echo(&mut self, at: WallTime, value: u32, opening: bool) {
         let Some(i) = self.echoes.iter().position(|(v, _)| *v == value) else { return };
         let Some((_, sent)) = self.echoes.drain(..=i).next_back() else { return };
-        self.by_timestamp.push((at - sent).0);
-        self.newest[1] = Some((at, at - sent));
-        self.note(at - sent);
+        if self.is_possible(at - sent) {
+            self.by_timestamp.push((at - sent).0);
+            self.newest[1] = Some((at, at - sent));
+            self.note(at - sent);
+            if opening {
+                self.opening[1] = Some(at - sent);
+            }
+        }
     }
 
-    /// Records that data sent once, at `sent`, was acknowledged.
-    pub(super) fn note_acknowledged(&mut self, at: WallTime, sent: WallTime) {
-        self.by_ack.push((at - sent).0);
-        self.newest[0] = Some((at, at - sent));
-        self.note(at - sent);
+    /// Records that data sent once, at `sent`, was acknowledged; `opening` is true for the SYN.
+    pub(super) fn note_acknowledged(&mut self, at: WallTime, sent: WallTime, opening: bool) {
+        if self.is_possible(at - sent) {
+            self.by_ack.push((at - sent).0);
+            self.newest[0] = Some((at, at - sent));
+            self.note(at - sent);
+            if opening {
+                self.opening[0] = Some(at - sent);
+            }
+        }
+    }
+
+    /// Records that the receiver acknowledged data without sending any.
+    pub(super) fn bound(&mut self) {
+        self.is_bounded = true;
+    }
+
+    /// Forgets the timestamps that wait for their echo.
+    pub(super) fn forget_sent(&mut self) {
+        self.echoes.clear();
+    }
+
+    /// True if a time can be a round trip: not negative, and not above every timeout.
+    fn is_possible(&self, rtt: Span) -> bool {
+        let timeout = match self.smoothed {
+            None => FIRST_TIMEOUT.0,
+            Some((s, v)) => ANY_TIMEOUT.0.max((2.0 * (s + 4.0 * v)) as i64),
+        };
+        (0..=timeout).contains(&rtt.0)
     }
 
     fn note(&mut self, rtt: Span) {
@@ -91,7 +136,14 @@ impl RoundTrips {
 
     /// Statistics by acknowledgement and by timestamp.
     pub(super) fn figures(&self) -> [Option<SpreadFigures>; 2] {
-        [self.by_ack.figures(0), self.by_timestamp.figures(0)]
+        if self.is_bounded {
+            return [self.by_ack.figures(0), self.by_timestamp.figures(0)];
+        }
+        self.opening.map(|rtt| {
+            let mut spread = SpanSpread::of_flow();
+            spread.push(rtt?.0);
+            spread.figures(0)
+        })
     }
 }
 

@@ -41,6 +41,8 @@ pub struct TcpSegment {
     pub sack: Option<(u32, u32)>,
     /// IP identification.
     pub ident: u32,
+    /// True if the segment was recorded after a packet with a later time.
+    pub is_late: bool,
 }
 
 impl TcpSegment {

@@ -28,6 +28,7 @@ fn plan() -> MatchPlan {
         offset: Span::ZERO,
         common: 100,
         direction_assumed: false,
+        inside: [false; 2],
     }
 }
 
@@ -47,6 +48,7 @@ fn sound() -> PassiveResult {
         captures: [facts.clone(), facts],
         summary,
         sizes: vec![],
+        clock_steps: Vec::new(),
         flows: None,
     }
 }
@@ -237,7 +239,7 @@ fn what_a_capture_lacks_is_said_with_its_point() {
         ("malformed packet", 1, |f, x| f.malformed = x),
         ("the capture dropped", 1, |f, x| f.drops = x),
         ("out of order in the file", 1, |f, x| f.disordered = x),
-        ("the clock was set back", 1, |f, x| f.steps_back = x),
+        ("more than once", 1, |f, x| f.recording.copies = x),
     ];
     for (text, border, set) in faults {
         assert_eq!(from(text, 100, |r, x| set(&mut r.captures[1], x)), border, "{text}");

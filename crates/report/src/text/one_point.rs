@@ -1,6 +1,8 @@
 //! Round trips from one capture point.
 
+use jitlat_core::time::Span;
 use jitlat_core::units;
+use jitlat_passive::recording::describe_step;
 use jitlat_passive::{OnePointFlow, OnePointResult, SpreadFigures};
 use std::fmt::Write as _;
 
@@ -12,8 +14,22 @@ pub fn one_point(r: &OnePointResult, top: usize) -> String {
     let mut t = String::new();
     let flows = if all == 1 { "flow" } else { "flows" };
     let _ = writeln!(t, "{} IP packets, {all} {flows} of TCP and QUIC", r.packets);
+    for step in r.clock_steps.iter().filter(|step| step.proven) {
+        let at = units::utc_date(step.at);
+        let _ = writeln!(t, "{} at {at}: nothing is measured across it", describe_step(step));
+    }
+    for note in &r.notes {
+        let _ = writeln!(t, "{note}");
+    }
+    if let Some(resolution) = r.resolution_ns {
+        let _ = writeln!(
+            t,
+            "times are in steps of {}: shorter round trips are not known",
+            units::eng3(resolution.0 as f64)
+        );
+    }
     for flow in &r.flows[..shown] {
-        of_flow(&mut t, flow);
+        of_flow(&mut t, flow, r.resolution_ns);
     }
     if shown < all {
         let _ = writeln!(t, "\n{} smaller flows are not shown (--top 0 shows all)", all - shown);
@@ -24,7 +40,7 @@ pub fn one_point(r: &OnePointResult, top: usize) -> String {
     t
 }
 
-fn of_flow(t: &mut String, flow: &OnePointFlow) {
+fn of_flow(t: &mut String, flow: &OnePointFlow, resolution: Option<Span>) {
     let name = if flow.protocol == "tcp" { "TCP" } else { "QUIC" };
     let _ = writeln!(t, "\n{} > {}  {name}, {} packets", flow.client, flow.server, flow.packets);
     if let Some(why) = flow.why_not {
@@ -38,7 +54,10 @@ fn of_flow(t: &mut String, flow: &OnePointFlow) {
     );
     let mut row = |name: &str, figures: Option<SpreadFigures>| {
         let Some(f) = figures else { return };
-        let eng = units::eng4;
+        let eng = |ns: i64| match resolution.filter(|resolution| ns < resolution.0) {
+            Some(resolution) => format!("< {}", units::eng3(resolution.0 as f64)),
+            None => units::eng4(ns),
+        };
         let _ = writeln!(
             t,
             "  {name:<24}{:>8}{:>11}{:>11}{:>11}{:>11}",

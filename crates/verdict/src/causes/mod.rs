@@ -1,5 +1,6 @@
 //! Rules that detect causes, one file per kind. `docs/metrics/verdict.md` contains a table of all rules.
 
+mod capture_clock;
 mod clock_skew;
 mod clock_step;
 mod duplication;
@@ -20,7 +21,7 @@ pub use rule::{CauseRule, FoundCause};
 pub(crate) use rule::{merge_of_kind, merge_repeated};
 
 /// Rules of all kinds of cause.
-pub const RULES: [CauseRule; 18] = [
+pub const RULES: [CauseRule; 19] = [
     incomplete_log::RULE,
     outage::RULE,
     queue::RULE,
@@ -39,6 +40,7 @@ pub const RULES: [CauseRule; 18] = [
     duplication::RULE,
     mtu::RULE,
     send_failure::RULE,
+    capture_clock::RULE,
 ];
 
 #[cfg(test)]

@@ -304,6 +304,9 @@ fn sentence(c: &Cause, packets: u64) -> String {
         CauseId::Mtu => first_clause(c).to_owned(),
         CauseId::SendFailure => format!("the sending host did not send {share} of the packets"),
         CauseId::IncompleteLog => "a part of the test is unknown".to_owned(),
+        CauseId::CaptureClock => {
+            format!("nothing is wrong with the path; the capture's clock was set by {ns} at {from}")
+        }
     }
 }
 

@@ -193,10 +193,19 @@ fn echoes_alone_are_no_traffic() {
         packets
             .iter()
             .for_each(|p| learner.take(delivery(CapturePoint::Reference, batch(&[(0, p.clone())]))));
-        learner.holds_more_than_echoes()
+        let plan = MatchPlan {
+            sides: [testing::sides(), testing::sides()],
+            fields: crate::IdentityFields::ALL,
+            offset: Span::ZERO,
+            common: 0,
+            direction_assumed: false,
+            inside: [false; 2],
+        };
+        learner.pairs_without_echoes(&plan)
     };
     assert!(!holds(&[]) && !holds(&[echo((1, 2), true)]));
-    assert!(holds(&[udp((1, 2), 1, b"x"), echo((1, 2), true)]));
+    assert!(!holds(&[udp((1, 2), 1, b"x"), echo((1, 2), true)]), "unanswered");
+    assert!(holds(&[udp((1, 2), 1, b"x"), echo((1, 2), true), udp((2, 1), 1, b"x")]));
 }
 
 #[test]

@@ -13,6 +13,7 @@ fn rule() -> NamingRule {
         only: None,
         part: None,
         echoes_apart: false,
+        inside: false,
         flows: None,
     }
 }
@@ -37,13 +38,13 @@ fn every_frame_is_counted_for_what_it_is() {
     namer.push(&frame(40, &malformed));
     namer.push(&crate::Frame { link: LinkType::ETHERNET, ..frame(41, &arp) });
     for _ in 0..2 {
-        namer.push(&crate::Frame { link: LinkType(105), ..frame(42, &good) });
+        namer.push(&crate::Frame { link: LinkType(147), ..frame(42, &good) });
     }
     assert_eq!((namer.held(), namer.facts().frames), (2, 8));
     namer.facts_mut().drops = 3;
     let (sightings, f) = namer.finish();
     assert_eq!((f.frames, f.packets, f.elsewhere, f.ours, f.drops), (8, 3, 1, 2, 3));
-    assert_eq!((f.truncated, f.malformed, f.unknown_link), (1, 1, Some((LinkType(105), 2))));
+    assert_eq!((f.truncated, f.malformed, f.unknown_link), (1, 1, Some((LinkType(147), 2))));
     assert_eq!((f.too_short, f.unidentified, f.long), (0, 0, 0));
     assert_eq!(f.span, Some((WallTime(10), WallTime(42))));
     assert_eq!(f.lengths.cumulative(), [(34, 0.5), (35, 1.0)]);
@@ -108,7 +109,7 @@ fn slight_disorder_is_sorted_where_that_is_wanted() {
     assert_eq!(order(true), (vec![10, 20, 30, 40], 1));
     assert_eq!(order(false).0, [10, 30, 20, 40]);
     let set_back = [(100 * SECOND, udp((1, 2), 1, b"x")), (0, udp((1, 2), 2, b"x"))];
-    assert_eq!(named(rule(), &set_back).1.steps_back, 1);
+    assert_eq!(named(rule(), &set_back).1.recording.steps.len(), 1);
 }
 
 #[test]

@@ -47,16 +47,17 @@ fn echoes_alone_are_no_traffic() {
     let holds = |packets: &[Vec<u8>]| {
         let mut head = CaptureHead::default();
         packets.iter().for_each(|p| head.push(&frame(0, p)));
-        head.holds_more_than_echoes(&sides())
+        head.pairs_without_echoes(&sides())
     };
     assert!(!holds(&[]) && !holds(&[echo((1, 2), true), echo((2, 1), false)]));
     assert!(!holds(&[echo((1, 2), true), udp((1, 3), 1, b"x")]), "between others");
-    assert!(holds(&[echo((1, 2), true), udp((2, 1), 1, b"x")]));
+    assert!(!holds(&[echo((1, 2), true), udp((2, 1), 1, b"x")]), "unanswered");
+    assert!(holds(&[echo((1, 2), true), udp((2, 1), 1, b"x"), udp((1, 2), 2, b"x")]));
 }
 
 /// Returns a sample of packets with these numbers as payload.
 fn sample(numbers: core::ops::Range<u32>) -> Vec<PacketPreview> {
-    let mut sample = PreviewSample::new(64);
+    let mut sample = PreviewSample::new(64, false);
     for n in numbers {
         sample.push(&frame(n.into(), &udp((1, 2), 1, &n.to_be_bytes())));
     }
@@ -83,7 +84,7 @@ fn a_sample_is_chosen_by_content() {
 fn one_packet_over_and_over_does_not_fill_the_memory() {
     for payload in [b"a", b"b", b"c", b"d"] {
         let packet = udp((1, 2), 1, payload);
-        let mut sample = PreviewSample::new(64);
+        let mut sample = PreviewSample::new(64, false);
         (0..2 * MAX_SAMPLE as i64 + 10).for_each(|n| sample.push(&frame(n, &packet)));
         assert!(sample.into_previews().len() <= 2 * MAX_SAMPLE);
     }

@@ -42,7 +42,12 @@ fn table(r: &TcpResult) -> ScreenTable {
     let line = |way: &TcpDirection<'_>| {
         let (severity, data) = (way.severity(), way.data);
         let again = data.retransmissions as f64 / data.data_segments.max(1) as f64;
-        let time = |ns: Option<i64>| ns.map_or_else(|| "-".to_owned(), |ns| eng3(ns as f64));
+        let resolution = r.first.recording.resolution;
+        let time = |ns: Option<i64>| match (ns, resolution) {
+            (None, _) => "-".to_owned(),
+            (Some(ns), Some(resolution)) if ns < resolution.0 => format!("< {}", eng3(resolution.0 as f64)),
+            (Some(ns), _) => eng3(ns as f64),
+        };
         let number = |n: u64| if n == 0 { "-".to_owned() } else { n.to_string() };
         let mut cells: StyledCells = vec![(severity.name().to_owned(), Some(mark(severity.into()).1))];
         let figures = [
@@ -92,6 +97,13 @@ fn trust(r: &TcpResult) -> Vec<String> {
         ));
     }
     lines.extend(r.first.notes.iter().cloned());
+    lines.extend(r.first.recording.notes(r.first.copies()));
+    if let Some(resolution) = r.first.recording.resolution {
+        lines.push(format!(
+            "the recording's times are in steps of {}: shorter times are not known",
+            eng3(resolution.0 as f64)
+        ));
+    }
     lines.push(
         "RTT: from the capture point to the receiver and back, with its delayed acknowledgements".to_owned(),
     );

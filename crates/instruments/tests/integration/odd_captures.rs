@@ -1,0 +1,566 @@
+//! Captures as they are in the field, made with known truth: clocks that are set, copies, tunnels, fragments, missing
+//! acknowledgements, coarse times. A few seeds of each kind; hundreds with `JITLAT_FULL=1`.
+
+use jitlat_core::answer::{CauseId, Severity};
+use jitlat_instruments::Stop;
+use jitlat_instruments::TcpCaptures;
+use jitlat_instruments::passive::{CaptureEvent, CaptureSource, Passive};
+use jitlat_passive::CapturePoint;
+use jitlat_passive::tcp::{TcpResult, answer};
+use std::io::Cursor;
+use std::path::PathBuf;
+
+const US: i64 = 1_000;
+const MS: i64 = 1_000_000;
+const SECOND: i64 = 1_000_000_000;
+const BEGIN: i64 = 1_700_000_000 * SECOND;
+
+/// Number of seeds of each kind.
+fn seeds() -> u64 {
+    if std::env::var_os("JITLAT_FULL").is_some_and(|value| value == "1") { 200 } else { 6 }
+}
+
+/// SplitMix64: the same numbers for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn within(&mut self, from: i64, to: i64) -> i64 {
+        from + (self.next() % (to - from) as u64) as i64
+    }
+
+    fn one_of<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.next() as usize % list.len()]
+    }
+}
+
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+
+/// A segment at the capture point.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    at: i64,
+    up: bool,
+    seq: u32,
+    ack: u32,
+    flags: u8,
+    payload: u16,
+    /// Timestamp, and the echoed one.
+    stamps: Option<(u32, u32)>,
+    ident: u16,
+    window: u16,
+}
+
+/// How segments are written.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    v6: bool,
+    /// True if the hosts number their IPv4 packets.
+    numbered: bool,
+}
+
+fn ip(form: Form, up: bool, protocol: u8, ident: u16, ttl: u8, transport: &[u8]) -> Vec<u8> {
+    let (a, b) = if up { (1, 2) } else { (2, 1) };
+    if form.v6 {
+        let mut v = vec![0x60, 0, 0, 0];
+        v.extend((transport.len() as u16).to_be_bytes());
+        v.extend([protocol, ttl]);
+        for host in [a, b] {
+            v.extend([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
+        }
+        v.extend(transport);
+        return v;
+    }
+    let mut v = vec![0x45, 0];
+    v.extend((20 + transport.len() as u16).to_be_bytes());
+    v.extend(if form.numbered { ident } else { 0 }.to_be_bytes());
+    v.extend([0x40, 0, ttl, protocol, 0, 0, 10, 0, 0, a, 10, 0, 0, b]);
+    v.extend(transport);
+    v
+}
+
+impl Segment {
+    fn packet(&self, form: Form, ttl: u8) -> Vec<u8> {
+        let ports: [u16; 2] = if self.up { [40_000, 80] } else { [80, 40_000] };
+        let mut t = ports.map(u16::to_be_bytes).concat();
+        t.extend(self.seq.to_be_bytes());
+        t.extend(self.ack.to_be_bytes());
+        let words = if self.stamps.is_some() { 8 } else { 5 };
+        t.extend([words << 4, self.flags]);
+        t.extend(self.window.to_be_bytes());
+        t.extend([0, 0, 0, 0]);
+        if let Some((value, echo)) = self.stamps {
+            t.extend([1, 1, 8, 10]);
+            t.extend([value.to_be_bytes(), echo.to_be_bytes()].concat());
+        }
+        t.extend((0..self.payload).map(|k| (k as u32 ^ self.seq) as u8));
+        ip(form, self.up, 6, self.ident, ttl, &t)
+    }
+}
+
+/// An upload over a path of `rtt`, seen near the client.
+struct Upload {
+    segments: Vec<Segment>,
+    again: u64,
+    rtt: i64,
+}
+
+/// Makes an upload of a few hundred segments with some real retransmissions; every segment is acknowledged.
+fn upload(random: &mut Random, stamps: bool) -> Upload {
+    let rtt = random.within(8, 120) * MS + random.within(0, 999) * US;
+    let gap = random.within(3000, 9000) * US;
+    let near = random.within(8, 60) * US;
+    let base = random.next() as u32 >> 8;
+    let ticks = |at: i64, host: u32| stamps.then_some((at / MS) as u32 + host);
+    let mut list = Vec::new();
+    let mut push = |at: i64, up: bool, seq: u32, ack: u32, flags: u8, payload: u16, echo: u32| {
+        let stamps = ticks(at, if up { base } else { base ^ 0x55_5555 }).map(|value| (value, echo));
+        list.push(Segment { at, up, seq, ack, flags, payload, stamps, ident: 0, window: 60_000 });
+    };
+    let stamp_of = |at: i64, host: u32| (at / MS) as u32 + host;
+    let (client, server) = (base, base ^ 0x55_5555);
+    push(0, true, 999, 0, SYN, 0, 0);
+    push(rtt, false, 4999, 1000, SYN | ACK, 0, stamp_of(0, client));
+    push(rtt + near, true, 1000, 5000, ACK, 0, stamp_of(rtt, server));
+    let mut at = rtt + near + MS;
+    let n = random.within(150, 320);
+    let mut lost = Vec::new();
+    let mut again = 0;
+    for k in 0..n as u32 {
+        let (seq, payload) = (1000 + k * 1000, 1000);
+        push(at, true, seq, 5000, ACK | 8, payload, server);
+        if random.within(0, 40) == 0 && lost.is_empty() && k > 4 && i64::from(k) < n - 60 {
+            // Lost behind the point: later segments cause duplicate acknowledgements, then it is sent again.
+            lost.push((at, seq));
+        } else {
+            let missing = lost.first().map(|l: &(i64, u32)| l.1);
+            push(at + rtt, false, 5000, missing.unwrap_or(seq + 1000), ACK, 0, stamp_of(at, client));
+        }
+        if let Some(&(sent, missing)) = lost.first()
+            && at - sent > rtt + 4 * gap
+        {
+            let now = at + gap / 3;
+            push(now, true, missing, 5000, ACK | 8, 1000, server);
+            push(now + rtt, false, 5000, seq + 1000, ACK, 0, stamp_of(now, client));
+            again += 1;
+            lost.clear();
+        }
+        at += gap;
+    }
+    list.sort_by_key(|s| s.at);
+    // Cumulative acknowledgements never go back.
+    let mut acked = 0;
+    for s in list.iter_mut().filter(|s| !s.up && s.flags & SYN == 0) {
+        s.ack = s.ack.max(acked);
+        acked = s.ack;
+    }
+    for (k, s) in list.iter_mut().enumerate() {
+        s.ident = k as u16 + 1;
+    }
+    Upload { segments: list, again, rtt }
+}
+
+/// Writes a capture with nanoseconds.
+fn pcap(link: u32, frames: &[(i64, Vec<u8>)]) -> Vec<u8> {
+    let mut v: Vec<u8> =
+        [0xa1b2_3c4du32, 2 | 4 << 16, 0, 0, 262_144, link].iter().flat_map(|w| w.to_le_bytes()).collect();
+    for (at, data) in frames {
+        let at = BEGIN + at;
+        let header = [(at / SECOND) as u32, (at % SECOND) as u32, data.len() as u32, data.len() as u32];
+        v.extend(header.iter().flat_map(|w| w.to_le_bytes()));
+        v.extend(data);
+    }
+    v
+}
+
+fn analysed(link: u32, frames: &[(i64, Vec<u8>)]) -> TcpResult {
+    let folder = tempfile::tempdir().unwrap();
+    let path: PathBuf = folder.path().join("odd.pcap");
+    std::fs::write(&path, pcap(link, frames)).unwrap();
+    let mut nobody = |_: &CaptureEvent<'_>| ();
+    TcpCaptures::default().analyse(&[path], &Stop::new(), &mut nobody).unwrap()
+}
+
+const RAW: u32 = 101;
+const ETHERNET: u32 = 1;
+
+/// Asserts what every upload must show, whatever the recording did.
+fn assert_upload(r: &TcpResult, upload: &Upload, seed: u64, kind: &str) {
+    let c = &r.first.connections[0];
+    let context = format!("{kind}, seed {seed}: {:?}", c.up);
+    assert_eq!(r.first.connections.len(), 1, "{context}");
+    assert_eq!((c.client.port(), c.server.port()), (40_000, 80), "{context}");
+    assert_eq!((c.up.retransmissions, c.up.duplicates), (upload.again, 0), "{context}");
+    let rtt = c.up.rtt_ack_ns.unwrap();
+    assert!(rtt.min >= upload.rtt - MS && rtt.median <= upload.rtt + 2 * MS, "{context}");
+    assert!(rtt.max <= upload.rtt + 60 * MS + upload.rtt, "{context}");
+    let answer = answer(r);
+    let wrong = [CauseId::Queue, CauseId::Duplication, CauseId::Reordering, CauseId::IncompleteLog];
+    assert!(!answer.causes.iter().any(|cause| wrong.contains(&cause.id)), "{context}: {answer:?}");
+    assert!(upload.again > 0 || answer.severity == Severity::Good, "{context}: {answer:?}");
+}
+
+fn form(random: &mut Random) -> Form {
+    Form { v6: random.within(0, 3) == 0, numbered: random.within(0, 3) > 0 }
+}
+
+#[test]
+fn a_clock_that_was_set_back_is_named_and_nothing_else() {
+    for seed in 0..seeds() {
+        let mut random = Random(seed);
+        let stamps = random.within(0, 2) == 0;
+        let (upload, form) = (upload(&mut random, stamps), form(&mut random));
+        let by = -random.one_of(&[200 * MS, 500 * MS, SECOND, 17 * SECOND, 3600 * SECOND, 86_400 * SECOND]);
+        let middle = upload.segments.len() / 2 + random.within(0, 40) as usize;
+        let frames: Vec<_> = upload
+            .segments
+            .iter()
+            .enumerate()
+            .map(|(k, s)| (s.at + if k >= middle { by } else { 0 }, s.packet(form, 64)))
+            .collect();
+        let r = analysed(RAW, &frames);
+        assert_upload(&r, &upload, seed, "set back");
+        let answer = answer(&r);
+        let clocks: Vec<i64> = answer
+            .causes
+            .iter()
+            .filter(|cause| cause.id == CauseId::CaptureClock)
+            .filter_map(|cause| cause.magnitude_ns)
+            .collect();
+        assert!(clocks.len() == 1 && (clocks[0] - by).abs() < 60 * MS, "seed {seed}: {by}, {clocks:?}");
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_forward_is_found_by_timestamps() {
+    for seed in 0..seeds() {
+        let mut random = Random(seed ^ 0xf0);
+        let (upload, form) = (upload(&mut random, true), form(&mut random));
+        let by = random.one_of(&[150 * MS, 500 * MS, SECOND, 17 * SECOND, 3600 * SECOND]);
+        let middle = upload.segments.len() / 2 + random.within(0, 40) as usize;
+        let frames: Vec<_> = upload
+            .segments
+            .iter()
+            .enumerate()
+            .map(|(k, s)| (s.at + if k >= middle { by } else { 0 }, s.packet(form, 64)))
+            .collect();
+        let r = analysed(RAW, &frames);
+        assert_upload(&r, &upload, seed, "set forward");
+        let steps = &r.first.recording.steps;
+        let found = steps.len() == 1 && (steps[0].by_ns.0 - by).abs() < 60 * MS;
+        assert!(found, "seed {seed}: {by}, {steps:?}");
+    }
+}
+
+#[test]
+fn packets_recorded_twice_are_counted_and_left_out() {
+    for seed in 0..seeds() {
+        let mut random = Random(seed ^ 0xc0);
+        let stamps = random.within(0, 2) == 0;
+        let (upload, form) = (upload(&mut random, stamps), form(&mut random));
+        // A router (other addresses, a hop more), the two ports of a mirror, or a bond and its member.
+        let kind = random.one_of(&["router", "mirror", "bond"]);
+        let later = if kind == "router" { random.within(5, 200) } else { random.within(1, 40) } * US;
+        let ethernet = |second: bool, packet: &[u8]| {
+            let hop = u8::from(second && kind == "router");
+            let kind: [u8; 2] = if form.v6 { [0x86, 0xdd] } else { [8, 0] };
+            [&[2, 0, 0, 0, hop, 2, 2, 0, 0, 0, hop, 1], &kind[..], packet].concat()
+        };
+        let mut frames = Vec::new();
+        for s in &upload.segments {
+            frames.push((s.at, ethernet(false, &s.packet(form, 64))));
+            let ttl = if kind == "router" { 63 } else { 64 };
+            frames.push((s.at + later, ethernet(true, &s.packet(form, ttl))));
+        }
+        frames.sort_by_key(|f| f.0);
+        let r = analysed(ETHERNET, &frames);
+        assert_upload(&r, &upload, seed, kind);
+        assert_eq!(r.first.copies(), upload.segments.len() as u64, "seed {seed}, {kind}");
+        assert!(r.notes.iter().any(|note| note.contains("more than once")), "{:?}", r.notes);
+    }
+}
+
+/// Puts a packet into a tunnel.
+fn wrapped(kind: &str, packet: &[u8], v6: bool) -> Vec<u8> {
+    let outer = Form { v6: false, numbered: true };
+    let ethertype: [u8; 2] = if v6 { [0x86, 0xdd] } else { [8, 0] };
+    let bridged = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1][..], &ethertype, packet].concat();
+    let udp = |port: u16, header: &[u8], inner: &[u8]| {
+        let mut t = [50_000u16.to_be_bytes(), port.to_be_bytes()].concat();
+        t.extend(((8 + header.len() + inner.len()) as u16).to_be_bytes());
+        t.extend([0, 0]);
+        t.extend([header, inner].concat());
+        ip(outer, true, 17, 7, 64, &t)
+    };
+    let gre = |header: &[u8], inner: &[u8]| ip(outer, true, 47, 7, 64, &[header, inner].concat());
+    match kind {
+        "vxlan" => udp(4789, &[8, 0, 0, 0, 0, 0, 1, 0], &bridged),
+        "geneve" => udp(6081, &[1, 0, 0x65, 0x58, 0, 0, 1, 0, 0, 0, 0, 0], &bridged),
+        "gtp-u" => udp(2152, &[0x30, 255, 0, packet.len() as u8, 0, 0, 0, 9], packet),
+        "gtp-u with numbers" => udp(2152, &[0x32, 255, 0, 0, 0, 0, 0, 9, 0, 1, 0, 0], packet),
+        "gre" => gre(&[0, 0, ethertype[0], ethertype[1]], packet),
+        "gre with key" => gre(&[0x30, 0, ethertype[0], ethertype[1], 0, 0, 0, 1, 0, 0, 0, 2], packet),
+        "gretap" => gre(&[0, 0, 0x65, 0x58], &bridged),
+        "erspan 1" => gre(&[0, 0, 0x88, 0xbe], &bridged),
+        "erspan 2" => gre(&[0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 0, 0, 0, 0, 0, 0, 0], &bridged),
+        "erspan 3" => {
+            gre(&[0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &bridged)
+        }
+        "ip in ip" => ip(outer, true, if v6 { 41 } else { 4 }, 7, 64, packet),
+        "esp null" => {
+            let next = if v6 { 41 } else { 4 };
+            let pad = (4 - (packet.len() + 2) % 4) % 4;
+            let padding: Vec<u8> = (1..=pad as u8).collect();
+            let t = [&[0, 0, 1, 0, 0, 0, 0, 1], packet, &padding, &[pad as u8, next], &[0xee; 12]].concat();
+            ip(outer, true, 50, 7, 64, &t)
+        }
+        _ => unreachable!("{kind}"),
+    }
+}
+
+const TUNNELS: [&str; 12] = [
+    "vxlan",
+    "geneve",
+    "gtp-u",
+    "gtp-u with numbers",
+    "gre",
+    "gre with key",
+    "gretap",
+    "erspan 1",
+    "erspan 2",
+    "erspan 3",
+    "ip in ip",
+    "esp null",
+];
+
+#[test]
+fn connections_in_tunnels_are_those_outside() {
+    for seed in 0..seeds().div_ceil(6) {
+        for kind in TUNNELS {
+            let mut random = Random(seed ^ 0x700);
+            let (upload, form) = (upload(&mut random, true), form(&mut random));
+            let frame = |s: &Segment| (s.at, wrapped(kind, &s.packet(form, 64), form.v6));
+            let frames: Vec<_> = upload.segments.iter().map(frame).collect();
+            let r = analysed(RAW, &frames);
+            assert_upload(&r, &upload, seed, kind);
+            assert_eq!(r.first.recording.tunnelled, frames.len() as u64, "{kind}");
+        }
+    }
+}
+
+#[test]
+fn without_acknowledgements_there_are_no_round_trips() {
+    for seed in 0..seeds() {
+        let mut random = Random(seed ^ 0xac);
+        let (think, pause) = (random.within(5, 60) * MS, random.within(1000, 9000) * MS);
+        let mut frames = Vec::new();
+        let form = form(&mut random);
+        for k in 0..30u32 {
+            let at = i64::from(k) * pause;
+            let segment = |at, up, seq, ack, payload| Segment {
+                at,
+                up,
+                seq,
+                ack,
+                flags: ACK | 8,
+                payload,
+                stamps: None,
+                ident: 2 * k as u16 + u16::from(up) + 1,
+                window: 60_000,
+            };
+            frames.push((at, segment(at, true, 1000 + 100 * k, 5000 + 300 * k, 100).packet(form, 64)));
+            let answered = at + think;
+            let answer = segment(answered, false, 5000 + 300 * k, 1100 + 100 * k, 300);
+            frames.push((answered, answer.packet(form, 64)));
+        }
+        let r = analysed(RAW, &frames);
+        let c = &r.first.connections[0];
+        assert_eq!((c.up.rtt_ack_ns, c.down.rtt_ack_ns), (None, None), "seed {seed}");
+        let answer = answer(&r);
+        assert!(answer.causes.is_empty() && answer.severity == Severity::Good, "seed {seed}: {answer:?}");
+    }
+}
+
+#[test]
+fn coarse_times_are_named_and_make_no_queue() {
+    for seed in 0..seeds() {
+        let mut random = Random(seed ^ 0xca);
+        let (upload, form) = (upload(&mut random, false), form(&mut random));
+        let step = random.one_of(&[MS, 4 * MS, 10 * MS, 15_625 * US]);
+        let frames: Vec<_> =
+            upload.segments.iter().map(|s| (s.at / step * step, s.packet(form, 64))).collect();
+        let r = analysed(RAW, &frames);
+        assert_eq!(r.first.recording.resolution.map(|r| r.0), Some(step), "seed {seed}");
+        let answer = answer(&r);
+        assert!(!answer.causes.iter().any(|cause| cause.id == CauseId::Queue), "seed {seed}: {answer:?}");
+        assert_eq!(r.first.connections[0].up.retransmissions, upload.again, "seed {seed}");
+    }
+}
+
+#[test]
+fn what_several_queues_recorded_out_of_order_is_no_fault_of_the_path() {
+    for seed in 0..seeds() {
+        let mut random = Random(seed ^ 0x0d);
+        let (upload, form) = (upload(&mut random, true), form(&mut random));
+        let late = random.within(1, 4) * MS;
+        // Data come through a queue that is read later than that of the acknowledgements.
+        let mut frames: Vec<_> = upload
+            .segments
+            .iter()
+            .map(|s| {
+                (s.at + if s.up && random.within(0, 8) == 0 { late } else { 0 }, s.at, s.packet(form, 64))
+            })
+            .collect();
+        frames.sort_by_key(|f| f.0);
+        let frames: Vec<_> = frames.into_iter().map(|(_, at, packet)| (at, packet)).collect();
+        let r = analysed(RAW, &frames);
+        assert_upload(&r, &upload, seed, "several queues");
+        assert!(r.first.recording.steps.is_empty(), "seed {seed}");
+    }
+}
+
+/// Calls of 400 packets in each direction at two points, and what is done to them.
+fn call(
+    random: &mut Random,
+    each: impl Fn(usize, i64, Vec<u8>) -> Vec<(i64, Vec<u8>)>,
+) -> ([Vec<u8>; 2], [i64; 2]) {
+    let form = Form { v6: false, numbered: true };
+    let delays = [random.within(5, 60) * MS, random.within(5, 60) * MS];
+    let mut points: [Vec<(i64, Vec<u8>)>; 2] = [Vec::new(), Vec::new()];
+    for k in 0..400i64 {
+        for up in [true, false] {
+            let ports: [u16; 2] = if up { [5000, 5002] } else { [5002, 5000] };
+            let mut t = ports.map(u16::to_be_bytes).concat();
+            t.extend([0, 180, 0, 0]);
+            t.extend((0..172).map(|b| (b as i64 * 3 + k) as u8));
+            let packet = ip(form, up, 17, (k + 1) as u16 + if up { 0 } else { 20_000 }, 64, &t);
+            let sent = k * 20 * MS + if up { 0 } else { 7 * MS } + random.within(0, 300) * US;
+            let arrives = sent + delays[usize::from(!up)] + random.within(0, 1500) * US;
+            let times = if up { [sent, arrives] } else { [arrives, sent] };
+            for (point, at) in times.into_iter().enumerate() {
+                points[point].extend(each(point, at, packet.clone()));
+            }
+        }
+    }
+    let files = points.map(|mut list| {
+        list.sort_by_key(|f| f.0);
+        list
+    });
+    (files.map(|list| pcap(RAW, &list)), delays)
+}
+
+/// Sets a clock in a capture: times from `from` on, in the order of the file.
+fn set_clock(file: &[u8], from: i64, by: i64) -> Vec<u8> {
+    let mut v = file.to_vec();
+    let mut at = 24;
+    while at < v.len() {
+        let word = |k: usize| u32::from_le_bytes(*v[at + k..].first_chunk().unwrap());
+        let (time, length) = (i64::from(word(0)) * SECOND + i64::from(word(4)), word(8) as usize);
+        if time >= BEGIN + from {
+            let time = time + by;
+            v[at..at + 4].copy_from_slice(&((time / SECOND) as u32).to_le_bytes());
+            v[at + 4..at + 8].copy_from_slice(&((time % SECOND) as u32).to_le_bytes());
+        }
+        at += 16 + length;
+    }
+    v
+}
+
+fn matched(files: [Vec<u8>; 2]) -> jitlat_passive::PassiveResult {
+    let mut nobody = |_: &CaptureEvent<'_>| ();
+    let [a, b] = files;
+    let points = [("a", a), ("b", b)]
+        .map(|(name, file)| CaptureSource::Reader(name.to_owned(), Box::new(Cursor::new(file))));
+    Passive::default().follow_captures(points, &Stop::new(), &mut nobody).unwrap().result
+}
+
+#[test]
+fn a_clock_of_one_of_two_points_is_corrected() {
+    for seed in 0..seeds() {
+        let mut random = Random(seed ^ 0x25);
+        let (mut files, delays) = call(&mut random, |_, at, packet| vec![(at, packet)]);
+        let point = random.one_of(&[CapturePoint::Reference, CapturePoint::Monitor]);
+        let by = random.one_of(&[30 * MS, 100 * MS, -100 * MS, 700 * MS, -700 * MS, 4 * SECOND]);
+        let from = random.within(3000, 5000) * MS;
+        files[point as usize] = set_clock(&files[point as usize], from, by);
+        let r = matched(files);
+        let steps = r.clock_steps();
+        let context = format!("seed {seed}, {point:?} {by}: {steps:?}");
+        assert!(steps.len() == 1 && steps[0].point == point, "{context}");
+        assert!((steps[0].by_ns.0 - by).abs() < 25 * MS, "{context}");
+        let counts = [&r.summary.out.counts, &r.summary.back.counts].map(|c| (c.matched, c.lost));
+        assert_eq!(counts, [(400, 0); 2], "{context}");
+        for (way, delay) in [&r.summary.out, &r.summary.back].into_iter().zip(delays) {
+            let variation = way.delay_variation_ns.unwrap();
+            assert!(variation.max < 6 * MS, "{context}: {variation:?} {delay}");
+        }
+        let rtt = r.summary.rtt_ns.unwrap();
+        assert!(rtt.min >= delays[0] + delays[1] - MS, "{context}: {rtt:?}");
+        assert_eq!(r.clock_causes().iter().map(|c| c.id).collect::<Vec<_>>(), [CauseId::CaptureClock]);
+    }
+}
+
+/// Cuts an IPv4 packet into fragments of `size` bytes of payload.
+fn fragments(packet: &[u8], size: usize) -> Vec<Vec<u8>> {
+    let (header, payload) = packet.split_at(20);
+    let count = payload.len().div_ceil(size);
+    payload
+        .chunks(size)
+        .enumerate()
+        .map(|(k, part)| {
+            let mut v = header.to_vec();
+            v[2..4].copy_from_slice(&(20 + part.len() as u16).to_be_bytes());
+            let more = if k + 1 < count { 0x2000 } else { 0 };
+            v[6..8].copy_from_slice(&(more | (k * size / 8) as u16).to_be_bytes());
+            v.extend(part);
+            v
+        })
+        .collect()
+}
+
+#[test]
+fn fragments_are_the_packets_that_they_were() {
+    for seed in 0..seeds() {
+        let mut random = Random(seed ^ 0xf7);
+        let (size, reversed) = (random.one_of(&[40usize, 64, 96, 128]), random.within(0, 2) == 0);
+        let at_both = random.within(0, 3) == 0;
+        let (files, delays) = call(&mut random, |point, at, packet| {
+            if point == 0 && !at_both {
+                return vec![(at, packet)];
+            }
+            let mut parts = fragments(&packet, size);
+            if reversed {
+                parts.reverse();
+            }
+            parts.into_iter().zip(0..).map(|(part, k)| (at + k * US, part)).collect()
+        });
+        let r = matched(files);
+        let counts = [&r.summary.out.counts, &r.summary.back.counts].map(|c| (c.matched, c.lost));
+        assert_eq!(counts, [(400, 0); 2], "seed {seed}, {size} bytes");
+        assert_eq!(r.captures[1].recording.fragments[1..], [800, 0], "seed {seed}");
+        let rtt = r.summary.rtt_ns.unwrap();
+        assert!((rtt.median - delays[0] - delays[1]).abs() < 4 * MS, "seed {seed}: {rtt:?}");
+    }
+}
+
+#[test]
+fn one_point_inside_a_tunnel_and_one_outside_share_the_packets() {
+    for (seed, kind) in TUNNELS.into_iter().enumerate() {
+        let mut random = Random(seed as u64 ^ 0x2a);
+        let (files, _) = call(&mut random, |point, at, packet| match point {
+            0 => vec![(at, packet)],
+            _ => vec![(at, wrapped(kind, &packet, false))],
+        });
+        let r = matched(files);
+        let counts = [&r.summary.out.counts, &r.summary.back.counts].map(|c| (c.matched, c.lost));
+        assert_eq!((counts, r.plan.inside), ([(400, 0); 2], [false, true]), "{kind}");
+    }
+}

@@ -1,0 +1,350 @@
+//! [`RecordingClock`]: puts the times of one recording on one even clock.
+//!
+//! A clock that was set shows in all packets at once. If times go back, packets of several senders are earlier than
+//! earlier packets of the same senders; a capture with several queues is only out of order, and returns at once to the
+//! time that it had reached. If times jump forward, the timestamps of at least two hosts (RFC 7323) have not advanced as
+//! much; otherwise nothing was sent for that time. While it is open which of these happened, the caller holds the frames.
+
+use jitlat_core::time::{SECOND, WallTime};
+
+/// Largest step back that is disorder without further examination, in ns.
+const PLAIN_DISORDER: i64 = 5_000_000;
+/// Smallest gap in which a step forward is looked for, in ns.
+const MIN_JUMP: i64 = 100_000_000;
+/// Smallest difference between the times of a recording and those of a sender that shows a step forward, in ns.
+const MIN_FORWARD_STEP: i64 = 50_000_000;
+/// Distance from the time reached before, in ns, within which a return to it is one of disordered queues.
+const NEAR_RETURN: i64 = 50_000_000;
+/// Step back from which on a recording is not merely out of order.
+const CERTAIN_STEP: i64 = SECOND;
+/// Maximum number of frames that are examined before it is decided what a jump of the times was.
+const MAX_EXAMINED: u32 = 64;
+/// Number of examined frames after which senders that went back are enough.
+const ENOUGH_EXAMINED: u32 = 16;
+/// Number of senders that are remembered.
+const SENDERS: usize = 256;
+/// Shortest time over which the rate of a sender's timestamps is measured, in ns, and smallest number of ticks.
+const MIN_RATE: (i64, i32) = (100_000_000, 20);
+/// Usual lengths of a tick of timestamps, in ns.
+const TICKS: [i64; 4] = [1_000_000, 4_000_000, 10_000_000, 100_000_000];
+/// Finest resolution that is looked at, in ns.
+const FINE: i64 = 10_000;
+/// Smallest resolution that is reported, in ns, and number of different times that show it.
+const COARSE: (i64, u32) = (100_000, 16);
+
+/// The sender of a packet, and the timestamp that it wrote.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SenderMark {
+    /// Hash of the addresses and ports, in this direction.
+    pub(super) flow: u64,
+    /// Hash of the source address.
+    pub(super) host: u32,
+    /// TSval of a TCP segment; `None` without one.
+    pub(super) value: Option<u32>,
+}
+
+/// What is remembered of a sender.
+#[derive(Clone, Copy, Debug)]
+struct Sender {
+    flow: u64,
+    at: i64,
+    /// First and latest timestamp, and the time of the first one; `None` without timestamps.
+    stamps: Option<(i64, u32, u32)>,
+}
+
+impl Sender {
+    const NONE: Sender = Sender { flow: 0, at: i64::MIN, stamps: None };
+
+    /// Length of a tick of this sender's timestamps in ns; `None` if unknown.
+    fn tick(&self) -> Option<i64> {
+        let (first_at, first, latest) = self.stamps?;
+        let (span, ticks) = (self.at.saturating_sub(first_at), latest.wrapping_sub(first) as i32);
+        if span < MIN_RATE.0 || ticks < MIN_RATE.1 {
+            return None;
+        }
+        let tick = span / i64::from(ticks);
+        TICKS.into_iter().find(|usual| (tick - usual).abs() <= *usual / 10)
+    }
+
+    /// Time that passed on the recording's clock above the time that passed on the sender's, in ns; `None` if unknown.
+    fn excess(&self, at: i64, value: Option<u32>) -> Option<i64> {
+        let passed = value?.wrapping_sub(self.stamps?.2) as i32;
+        let own = i64::from(passed).checked_mul(self.tick()?)?;
+        Some(at.saturating_sub(self.at).saturating_sub(own))
+    }
+}
+
+/// A clock that was set while it recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    /// Last time before the step, as recorded.
+    pub(super) at: WallTime,
+    /// Change, in ns.
+    pub(super) by: i64,
+    /// True if senders show that the clock was set; false if other recordings may have been appended.
+    pub(super) proven: bool,
+}
+
+/// What a frame's time shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// The frame was recorded at this time. `late`: it was recorded after a later one.
+    At { at: WallTime, late: bool },
+    /// Later frames must show what happened: the frame is to be held.
+    Doubt,
+}
+
+#[derive(Clone, Debug)]
+struct Doubt {
+    /// Latest time before the jump.
+    from: i64,
+    /// Size of the jump.
+    by: i64,
+    /// Time of the latest examined frame.
+    latest: i64,
+    /// True if the latest frame came by a jump forward to the time before.
+    jumped: bool,
+    frames: u32,
+    /// Senders that went back.
+    back: Vec<u64>,
+    /// Hosts, and the time that passed on the recording's clock above that on theirs.
+    excess: Vec<(u32, i64)>,
+}
+
+#[derive(Debug)]
+pub(super) struct RecordingClock {
+    correction: i64,
+    /// Latest time, corrected.
+    newest: i64,
+    senders: Box<[Sender; SENDERS]>,
+    doubt: Option<Doubt>,
+    /// Largest step back that was found to be disorder.
+    disorder: i64,
+    /// Time after a silence; no step.
+    silent_until: i64,
+    /// Greatest common divisor of the differences of times, while it is above [`FINE`].
+    grain: i64,
+    coarse: bool,
+    differences: u32,
+    /// Number of frames recorded after a later one.
+    pub(super) disordered: u64,
+}
+
+impl Default for RecordingClock {
+    fn default() -> RecordingClock {
+        RecordingClock {
+            correction: 0,
+            newest: i64::MIN,
+            senders: Box::new([Sender::NONE; SENDERS]),
+            doubt: None,
+            disorder: PLAIN_DISORDER,
+            silent_until: i64::MIN,
+            grain: 0,
+            coarse: true,
+            differences: 0,
+            disordered: 0,
+        }
+    }
+}
+
+impl RecordingClock {
+    /// Takes the next frame's time.
+    #[inline]
+    pub(super) fn take(&mut self, recorded: WallTime, mark: Option<SenderMark>) -> Taken {
+        let at = recorded.0.saturating_add(self.correction);
+        let gap = at.wrapping_sub(self.newest);
+        if !(0..MIN_JUMP).contains(&gap) {
+            return self.unusual(at, mark);
+        }
+        self.newest = at;
+        if self.coarse {
+            self.note_difference(gap);
+        }
+        if let Some(mark) = mark {
+            self.note(at, mark);
+        }
+        Taken::At { at: WallTime(at), late: false }
+    }
+
+    #[inline]
+    fn slot(flow: u64) -> usize {
+        flow as usize % SENDERS
+    }
+
+    #[inline]
+    fn note(&mut self, at: i64, mark: SenderMark) {
+        let sender = &mut self.senders[RecordingClock::slot(mark.flow)];
+        if sender.flow == mark.flow {
+            sender.at = at;
+            match (&mut sender.stamps, mark.value) {
+                (Some(stamps), Some(value)) => stamps.2 = value,
+                (None, Some(value)) => sender.stamps = Some((at, value, value)),
+                (_, None) => {}
+            }
+        } else {
+            let stamps = mark.value.map(|value| (at, value, value));
+            *sender = Sender { flow: mark.flow, at, stamps };
+        }
+    }
+
+    #[cold]
+    fn note_difference(&mut self, gap: i64) {
+        if gap == 0 {
+            return;
+        }
+        let (mut a, mut b) = (self.grain, gap);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        (self.grain, self.differences) = (a, self.differences.saturating_add(1));
+        self.coarse = a > FINE;
+    }
+
+    #[cold]
+    fn unusual(&mut self, at: i64, mark: Option<SenderMark>) -> Taken {
+        let gap = at.saturating_sub(self.newest);
+        let usual = |late| Taken::At { at: WallTime(at), late };
+        if self.newest == i64::MIN || gap >= 0 && (at == self.silent_until || !self.jumps_for(at, mark)) {
+            if self.newest != i64::MIN && self.coarse {
+                self.note_difference(gap);
+            }
+            self.newest = at;
+            mark.into_iter().for_each(|mark| self.note(at, mark));
+            return usual(false);
+        }
+        if gap < 0 && gap.saturating_neg() <= self.disorder {
+            self.disordered += 1;
+            return usual(true);
+        }
+        self.doubt = Some(Doubt {
+            from: self.newest,
+            by: gap,
+            latest: at,
+            jumped: false,
+            frames: 0,
+            back: Vec::new(),
+            excess: Vec::new(),
+        });
+        Taken::Doubt
+    }
+
+    /// True if less time has passed for a frame's sender than for the recording's clock.
+    fn jumps_for(&self, at: i64, mark: Option<SenderMark>) -> bool {
+        mark.is_some_and(|mark| {
+            let sender = &self.senders[RecordingClock::slot(mark.flow)];
+            let excess = (sender.flow == mark.flow).then(|| sender.excess(at, mark.value)).flatten();
+            excess.is_some_and(|excess| excess >= MIN_FORWARD_STEP)
+        })
+    }
+
+    /// True while frames are held.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.doubt.is_some()
+    }
+
+    /// Examines a frame that is held. Returns true if it is now decided what happened, so that
+    /// [`Self::decide`] can be called.
+    pub(super) fn examine(&mut self, recorded: WallTime, mark: Option<SenderMark>) -> bool {
+        let at = recorded.0.saturating_add(self.correction);
+        let Some(doubt) = &mut self.doubt else { return true };
+        let before = std::mem::replace(&mut doubt.latest, at);
+        doubt.frames += 1;
+        doubt.jumped = at.saturating_sub(before) >= doubt.by.saturating_neg() / 2;
+        let known = mark.and_then(|mark| {
+            let sender = &self.senders[RecordingClock::slot(mark.flow)];
+            (sender.flow == mark.flow).then_some((mark, sender))
+        });
+        if let Some((mark, sender)) = known {
+            if let Some(excess) = sender.excess(at, mark.value)
+                && !doubt.excess.iter().any(|(host, _)| *host == mark.host)
+            {
+                doubt.excess.push((mark.host, excess));
+            }
+            if doubt.by < 0 && sender.at > at.saturating_sub(doubt.by / 2) && !doubt.back.contains(&mark.flow)
+            {
+                doubt.back.push(mark.flow);
+            }
+        }
+        match doubt.by < 0 {
+            true => doubt.is_back_decided(at),
+            false => doubt.is_forward_decided() || doubt.frames >= MAX_EXAMINED,
+        }
+    }
+
+    /// Decides, from the frames examined so far, what the jump of the times was. Returns the step if the clock was set.
+    pub(super) fn decide(&mut self) -> Option<Step> {
+        let doubt = self.doubt.take()?;
+        let recorded = WallTime(doubt.from.saturating_sub(self.correction));
+        match doubt.step() {
+            Some((by, proven)) => {
+                self.correction = self.correction.saturating_sub(by);
+                Some(Step { at: recorded, by, proven })
+            }
+            None => {
+                if doubt.by < 0 {
+                    self.disorder = self.disorder.max(doubt.by.saturating_neg());
+                } else {
+                    self.silent_until = doubt.from.saturating_add(doubt.by);
+                }
+                None
+            }
+        }
+    }
+
+    /// Smallest difference of two times that the recording can show, in ns, if it is coarse.
+    pub(super) fn resolution(&self) -> Option<i64> {
+        (self.grain >= COARSE.0 && self.differences >= COARSE.1).then_some(self.grain)
+    }
+}
+
+impl Doubt {
+    /// Excess on which two hosts agree, the smaller one.
+    fn agreed(&self) -> Option<i64> {
+        let (a, b) = match self.excess[..] {
+            [(_, a), (_, b), ..] => (a, b),
+            _ => return None,
+        };
+        let (small, large) = if a.saturating_abs() <= b.saturating_abs() { (a, b) } else { (b, a) };
+        let near = large.saturating_sub(small).saturating_abs() <= small.saturating_abs() / 5 + 20_000_000;
+        (near && (small < 0) == (self.by < 0)).then_some(small)
+    }
+
+    fn is_back_decided(&self, at: i64) -> bool {
+        let returned = at >= self.from;
+        // The clocks of the senders, if they are known, decide at once.
+        let agreed = self.agreed().is_some() || self.excess.iter().any(|(_, e)| *e > self.by / 2);
+        agreed
+            || returned
+            || self.by <= -CERTAIN_STEP && (!self.back.is_empty() || self.frames >= ENOUGH_EXAMINED)
+            || self.frames >= ENOUGH_EXAMINED && self.back.len() >= 2
+            || self.frames >= MAX_EXAMINED
+    }
+
+    fn is_forward_decided(&self) -> bool {
+        self.agreed().is_some() || self.excess.iter().any(|(_, e)| *e < MIN_FORWARD_STEP)
+    }
+
+    /// Size of the step, and true if senders show it; `None` if the clock was not set.
+    fn step(&self) -> Option<(i64, bool)> {
+        if self.by > 0 {
+            return self.agreed().filter(|by| *by >= MIN_FORWARD_STEP).map(|by| (by.min(self.by), true));
+        }
+        if self.excess.iter().any(|(_, e)| *e > self.by / 2) {
+            return None;
+        }
+        // The first frame afterwards must not be earlier than the last one before.
+        let by = self.agreed().unwrap_or(i64::MAX).min(self.by.saturating_sub(1));
+        let certain = self.by <= -CERTAIN_STEP;
+        let proven = self.agreed().is_some() || !self.back.is_empty();
+        // Disordered queues return to the time that was reached.
+        let returned = self.jumped
+            && self.latest >= self.from
+            && self.latest.saturating_sub(self.from) <= NEAR_RETURN
+            && self.frames < ENOUGH_EXAMINED
+            && self.agreed().is_none();
+        (certain || proven && !returned).then_some((by, proven))
+    }
+}
+
+#[cfg(test)]
+mod tests;

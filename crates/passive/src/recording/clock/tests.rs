@@ -1,0 +1,118 @@
+use super::*;
+
+const MS: i64 = 1_000_000;
+
+/// Takes frames of two hosts, 10 ms apart in turn, with timestamps if `stamped`; `recorded` gives their recorded times.
+/// Returns the times on the even clock, and the steps.
+fn run(stamped: bool, frames: i64, recorded: impl Fn(i64) -> i64) -> (Vec<i64>, Vec<Step>, RecordingClock) {
+    let mut clock = RecordingClock::default();
+    let (mut times, mut steps, mut held) = (Vec::new(), Vec::new(), Vec::new());
+    let mark = |k: i64| {
+        let value = stamped.then_some((k * 10) as u32 + 7);
+        Some(SenderMark { flow: 1 + k as u64 % 2, host: k as u32 % 2, value })
+    };
+    let mut queue: Vec<i64> = (0..frames).rev().collect();
+    while let Some(k) = queue.pop() {
+        let at = WallTime(recorded(k));
+        if !clock.is_in_doubt()
+            && let Taken::At { at, .. } = clock.take(at, mark(k))
+        {
+            times.push(at.0);
+            continue;
+        }
+        held.push(k);
+        if clock.examine(at, mark(k)) {
+            steps.extend(clock.decide());
+            queue.extend(held.drain(..).rev());
+        }
+    }
+    steps.extend(clock.decide());
+    (times, steps, clock)
+}
+
+#[test]
+fn an_even_clock_is_left_alone() {
+    for stamped in [false, true] {
+        let (times, steps, clock) = run(stamped, 200, |k| k * 10 * MS + k * 7919 % 1000);
+        assert_eq!((times.len(), steps.len(), clock.disordered), (200, 0, 0));
+        assert!(times.iter().zip(0..).all(|(at, k)| *at == k * 10 * MS + k * 7919 % 1000));
+    }
+    // Silence of any length, which the timestamps show as well.
+    let (_, steps, _) = run(true, 200, |k| k * 10 * MS);
+    assert!(steps.is_empty());
+}
+
+#[test]
+fn steps_back_are_found_with_and_without_timestamps() {
+    for stamped in [false, true] {
+        for by in [-60 * MS, -250 * MS, -SECOND, -3600 * SECOND] {
+            let (times, steps, _) = run(stamped, 300, |k| k * 10 * MS + if k < 100 { 0 } else { by });
+            assert_eq!((times.len(), steps.len()), (300, 1), "{stamped} {by}");
+            assert!((steps[0].by - by).abs() <= 11 * MS && steps[0].proven, "{by}: {steps:?}");
+            assert_eq!(steps[0].at, WallTime(99 * 10 * MS));
+            assert!(times.is_sorted() && times[299] - 299 * 10 * MS <= 11 * MS, "{stamped} {by}");
+        }
+    }
+}
+
+#[test]
+fn steps_forward_are_found_by_the_timestamps_of_two_hosts() {
+    for by in [100 * MS, SECOND, 3600 * SECOND] {
+        let recorded = |k: i64| k * 10 * MS + if k < 100 { 0 } else { by };
+        let (times, steps, _) = run(true, 300, recorded);
+        assert_eq!((times.len(), steps.len()), (300, 1), "{by}");
+        assert!(
+            (steps[0].by - by).abs() < 2 * MS && (times[299] - 2990 * MS).abs() < 2 * MS,
+            "{by}: {steps:?}"
+        );
+        assert!(run(false, 300, recorded).1.is_empty(), "without timestamps it may be silence");
+    }
+}
+
+#[test]
+fn disorder_is_no_step() {
+    // Every tenth frame was recorded after those of the next 30 ms.
+    let (times, steps, clock) = run(true, 300, |k| if k % 10 == 9 { (k - 3) * 10 * MS } else { k * 10 * MS });
+    assert_eq!((times.len(), steps.len()), (300, 0));
+    assert!(clock.disordered >= 30);
+}
+
+#[test]
+fn recordings_that_were_appended_are_not_said_to_be_proven() {
+    let mut clock = RecordingClock::default();
+    let mut steps = Vec::new();
+    for k in 0..200i64 {
+        let at = WallTime(if k < 100 { k } else { k - 5000 } * 10 * MS);
+        let mark = Some(SenderMark { flow: if k < 100 { 1 } else { 2 }, host: 1, value: None });
+        if clock.is_in_doubt() || clock.take(at, mark) == Taken::Doubt {
+            if clock.examine(at, mark) {
+                steps.extend(clock.decide());
+            }
+        }
+    }
+    assert_eq!(steps.iter().map(|s| s.proven).collect::<Vec<_>>(), [false]);
+}
+
+#[test]
+fn the_resolution_is_the_common_step_of_all_times() {
+    let resolution = |f: &dyn Fn(i64) -> i64| run(false, 100, f).2.resolution();
+    assert_eq!(resolution(&|k| k / 2 * 10 * MS), Some(10 * MS));
+    assert_eq!(resolution(&|k| k * 7 * 15_625_000), Some(7 * 15_625_000));
+    assert_eq!(resolution(&|k| (k * k % 13 + k * 20) * 15_625_000), Some(15_625_000));
+    assert_eq!(resolution(&|k| k * 10 * MS + k * 7919 % 1000 * 1000), None, "microseconds");
+    assert_eq!(run(false, 10, |k| k * 10 * MS).2.resolution(), None, "too few");
+}
+
+proptest::proptest! {
+    /// Any times come to an end, in order where they are not late.
+    #[test]
+    fn any_times_come_to_an_end(list in proptest::collection::vec((proptest::prelude::any::<i64>(), 0u64..4, proptest::prelude::any::<Option<u32>>()), 0..200)) {
+        let mut clock = RecordingClock::default();
+        for (at, flow, value) in list {
+            let mark = Some(SenderMark { flow, host: flow as u32, value });
+            if (clock.is_in_doubt() || clock.take(WallTime(at), mark) == Taken::Doubt) && clock.examine(WallTime(at), mark) {
+                clock.decide();
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! [`RecordingFacts`]: what a recording itself did to the packets: times, copies, fragments, and what it contains besides.
+
+use crate::foreign::Foreign;
+use crate::numbers::count;
+use jitlat_core::time::{Span, WallTime};
+use jitlat_core::units;
+use serde::{Deserialize, Serialize};
+
+/// Maximum number of steps that are listed.
+pub(crate) const MAX_STEPS: usize = 64;
+
+/// A clock that was set while it recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RecordedStep {
+    /// Last time before the step, in ns since 1970.
+    pub at: WallTime,
+    /// Change of the clock, in ns; positive: it was set forward.
+    pub by_ns: Span,
+    /// False if nothing but the times shows it, so that recordings may have been appended to one another instead.
+    pub proven: bool,
+}
+
+/// What a recording itself did to the packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordingFacts {
+    /// Steps of the recording's clock, the first 64. Times after a step are corrected by it.
+    pub steps: Vec<RecordedStep>,
+    /// Smallest difference of two times that the recording can show, if it is 0.1 ms or more; `None` if it is smaller.
+    pub resolution: Option<Span>,
+    /// Number of frames recorded after a frame with a later time.
+    pub disordered: u64,
+    /// Number of packets that were recorded again at another place, which are left out.
+    pub copies: u64,
+    /// Number of fragments, of packets put together from them, and of packets of which a fragment is missing.
+    pub fragments: [u64; 3],
+    /// Number of packets taken out of tunnels.
+    pub tunnelled: u64,
+    /// Frames and packets that were not analysed, by type.
+    pub foreign: Foreign,
+}
+
+impl RecordingFacts {
+    /// Adds the facts of the following part of the recording.
+    pub fn append(&mut self, next: RecordingFacts) {
+        let add = |a: &mut u64, b: u64| *a = a.saturating_add(b);
+        let room = MAX_STEPS.saturating_sub(self.steps.len());
+        self.steps.extend(next.steps.into_iter().take(room));
+        self.resolution = self.resolution.and_then(|mine| Some(mine.min(next.resolution?)));
+        add(&mut self.disordered, next.disordered);
+        add(&mut self.copies, next.copies);
+        self.fragments.iter_mut().zip(next.fragments).for_each(|(a, b)| add(a, b));
+        add(&mut self.tunnelled, next.tunnelled);
+        self.foreign.add(&next.foreign);
+    }
+
+    /// Sentences about the recording that a reader of its results must know; `copies` were left out.
+    pub fn notes(&self, copies: u64) -> Vec<String> {
+        let mut notes: Vec<String> =
+            self.steps.iter().filter(|step| !step.proven).map(describe_step).collect();
+        if copies > 0 {
+            notes.push(format!(
+                "the recording contains {} more than once (several interfaces, or both ports of a mirror): the copies are left out",
+                count(copies, "packet")
+            ));
+        }
+        let [_, whole, incomplete] = self.fragments;
+        if whole + incomplete > 0 {
+            let missing = if incomplete == 0 {
+                String::new()
+            } else {
+                format!("; of {} a fragment is missing", count(incomplete, "other packet"))
+            };
+            notes.push(format!("{} put together from fragments{missing}", count(whole, "packet")));
+        }
+        if self.tunnelled > 0 {
+            notes.push(format!(
+                "{} in tunnels: the packets inside are analysed",
+                count(self.tunnelled, "packet")
+            ));
+        }
+        notes
+    }
+}
+
+impl RecordingFacts {
+    /// Names what was not analysed beside `packets` packets, if it is a twentieth of all or hides packets.
+    pub fn describe_foreign(&self, packets: u64) -> Option<String> {
+        let list = self.foreign.list();
+        let all: u64 = list.iter().map(|(_, n)| n).sum();
+        let hides = list.iter().any(|(name, _)| name.starts_with("ESP") || name.starts_with("GRE"));
+        let what = self.foreign.describe().filter(|_| hides || all * 20 > packets)?;
+        Some(format!("not analysed: {what}"))
+    }
+}
+
+/// Describes a step of the recording's clock.
+pub fn describe_step(step: &RecordedStep) -> String {
+    let how = if step.by_ns.0 < 0 { "back" } else { "forward" };
+    let size = units::eng3(step.by_ns.0.saturating_abs() as f64);
+    match step.proven {
+        true => format!("the recording's clock was set {how} by {size}"),
+        false => format!(
+            "the recorded times go {how} by {size} at {}: the clock was set, or recordings were appended",
+            units::utc_date(step.at)
+        ),
+    }
+}

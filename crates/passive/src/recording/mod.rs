@@ -1,0 +1,245 @@
+//! [`Recording`]: the packets of one recording as they were on the wire, without what recording did to them.
+//!
+//! The times are put on one even clock, fragments are put together, packets are taken out of tunnels, and packets that
+//! were recorded more than once are marked. While it is open whether the clock was set, frames are held: at most
+//! 64, and only after a jump of the times.
+
+mod clock;
+mod copies;
+mod facts;
+mod fragments;
+
+use crate::foreign::Foreign;
+use crate::link_layer::Skip;
+use crate::packet::{ESP, GRE, IpPacket, TCP};
+use crate::{Frame, LinkType};
+use clock::{RecordingClock, SenderMark, Taken};
+pub use copies::CopyKind;
+use copies::{CopyFinder, flow_of};
+pub(crate) use facts::MAX_STEPS;
+pub use facts::{RecordedStep, RecordingFacts, describe_step};
+use fragments::Fragments;
+use jitlat_core::time::{Span, WallTime};
+
+/// Number of bytes kept of a frame that is held; no analysis uses more.
+const BYTES_HELD: usize = 320;
+
+/// What a frame of a recording turned out to be.
+#[derive(Debug)]
+pub enum Seen<'a> {
+    /// A packet.
+    Packet(SeenPacket<'a>),
+    /// A frame without a usable packet, with its link type.
+    Skipped(WallTime, LinkType, Skip),
+    /// The recording's clock was set: what lies on both sides of this moment is not comparable.
+    ClockSet,
+}
+
+/// A packet of a recording.
+#[derive(Clone, Copy, Debug)]
+pub struct SeenPacket<'a> {
+    /// Time of the packet, on the clock of the beginning.
+    pub at: WallTime,
+    /// The packet.
+    pub packet: IpPacket<'a>,
+    /// True if it was recorded after a packet with a later time.
+    pub is_late: bool,
+    /// Set if the recording contains the same packet before.
+    pub copy: Option<CopyKind>,
+    /// True if the packet was put together from fragments.
+    pub is_whole_again: bool,
+}
+
+#[derive(Clone, Debug)]
+struct HeldFrame {
+    at: WallTime,
+    link: LinkType,
+    wire_length: u32,
+    data: Vec<u8>,
+}
+
+impl HeldFrame {
+    fn frame(&self) -> Frame<'_> {
+        Frame { at: self.at, link: self.link, wire_length: self.wire_length, data: &self.data }
+    }
+}
+
+/// Reads the frames of one recording, in the order of the file.
+#[derive(Debug, Default)]
+pub struct Recording {
+    clock: RecordingClock,
+    copies: CopyFinder,
+    fragments: Fragments,
+    held: Vec<HeldFrame>,
+    steps: Vec<RecordedStep>,
+    copied: u64,
+    tunnelled: u64,
+    foreign: Foreign,
+    /// True to take packets out of tunnels.
+    inside: bool,
+}
+
+/// Returns the timestamp of a TCP segment, where nearly all stacks put it: alone, behind two bytes of padding.
+#[inline]
+fn timestamp(p: &IpPacket<'_>) -> Option<u32> {
+    const OPTIONS: usize = 20;
+    if p.protocol != TCP || p.is_later_fragment() {
+        return None;
+    }
+    match p.transport().get(OPTIONS..) {
+        Some([1, 1, 8, 10, a, b, c, d, ..]) => Some(u32::from_be_bytes([*a, *b, *c, *d])),
+        _ => None,
+    }
+}
+
+impl Recording {
+    /// Creates a recording whose packets in tunnels are analysed instead of the tunnels.
+    pub fn inside_tunnels() -> Recording {
+        Recording { inside: true, ..Recording::default() }
+    }
+
+    /// Adds the next frame; `each` receives what is now known, in order.
+    #[inline]
+    pub fn push(&mut self, frame: &Frame<'_>, each: &mut impl FnMut(Seen<'_>)) {
+        if self.clock.is_in_doubt() {
+            return self.hold(frame, each);
+        }
+        let packet = frame.packet();
+        let marked = packet.as_ref().ok().map(mark);
+        match self.clock.take(frame.at, marked) {
+            Taken::At { at, late } => match (packet, marked) {
+                (Ok(p), Some(marked)) => self.pass((at, late), p, marked, each),
+                (Err(skip), _) => self.skip(at, frame, skip, each),
+                (Ok(_), None) => {}
+            },
+            Taken::Doubt => self.hold(frame, each),
+        }
+    }
+
+    /// Passes on the frames that are still held.
+    pub fn finish(&mut self, each: &mut impl FnMut(Seen<'_>)) {
+        while self.clock.is_in_doubt() {
+            self.decide(each);
+        }
+    }
+
+    /// Facts so far.
+    pub fn facts(&self) -> RecordingFacts {
+        RecordingFacts {
+            steps: self.steps.clone(),
+            resolution: self.clock.resolution().map(Span),
+            disordered: self.clock.disordered,
+            copies: self.copied,
+            fragments: [self.fragments.read, self.fragments.whole, self.fragments.incomplete()],
+            tunnelled: self.tunnelled,
+            foreign: self.foreign.clone(),
+        }
+    }
+
+    #[cold]
+    fn skip(&mut self, at: WallTime, frame: &Frame<'_>, skip: Skip, each: &mut impl FnMut(Seen<'_>)) {
+        self.foreign.skip(frame.link, frame.data, skip);
+        each(Seen::Skipped(at, frame.link, skip));
+    }
+
+    #[inline]
+    fn pass(
+        &mut self,
+        (at, is_late): (WallTime, bool),
+        p: IpPacket<'_>,
+        marked: SenderMark,
+        each: &mut impl FnMut(Seen<'_>),
+    ) {
+        if p.protocol != TCP || p.is_fragment() {
+            return self.pass_other((at, is_late), p, marked, each);
+        }
+        let copy = self.copies.find(at, &p, marked.flow, marked.value.is_some());
+        self.copied += u64::from(copy == Some(CopyKind::Elsewhere));
+        each(Seen::Packet(SeenPacket { at, packet: p, is_late, copy, is_whole_again: false }));
+    }
+
+    /// Passes on what may be a fragment or a tunnel.
+    fn pass_other(
+        &mut self,
+        (at, is_late): (WallTime, bool),
+        p: IpPacket<'_>,
+        marked: SenderMark,
+        each: &mut impl FnMut(Seen<'_>),
+    ) {
+        let seen = SeenPacket { at, packet: p, is_late, copy: None, is_whole_again: false };
+        if !p.is_fragment() {
+            return self.pass_inside(seen, each);
+        }
+        if self.copies.find(at, &p, marked.flow, false).is_none()
+            && let Some(whole) = self.fragments.push(at, &p)
+            && let Some(packet) = whole.packet()
+        {
+            self.pass_inside(SeenPacket { packet, is_whole_again: true, ..seen }, each);
+        }
+    }
+
+    fn pass_inside(&mut self, seen: SeenPacket<'_>, each: &mut impl FnMut(Seen<'_>)) {
+        let whole;
+        let mut seen = seen;
+        if self.inside {
+            if let Some(inner) = seen.packet.inside() {
+                self.tunnelled += 1;
+                seen.packet = inner.innermost();
+            } else if matches!(seen.packet.protocol, GRE | ESP) {
+                self.foreign.hidden(&seen.packet);
+            }
+            // A tunnel may carry fragments as well.
+            if seen.packet.is_fragment() {
+                let Some(found) = self.fragments.push(seen.at, &seen.packet) else { return };
+                whole = found;
+                let Some(packet) = whole.packet() else { return };
+                (seen.packet, seen.is_whole_again) = (packet, true);
+            }
+        }
+        let packet = &seen.packet;
+        seen.copy = self.copies.find(seen.at, packet, flow_of(packet), timestamp(packet).is_some());
+        self.copied += u64::from(seen.copy == Some(CopyKind::Elsewhere));
+        each(Seen::Packet(seen));
+    }
+
+    #[cold]
+    fn hold(&mut self, frame: &Frame<'_>, each: &mut impl FnMut(Seen<'_>)) {
+        let data = frame.data[..frame.data.len().min(BYTES_HELD)].to_vec();
+        self.held.push(HeldFrame { at: frame.at, link: frame.link, wire_length: frame.wire_length, data });
+        let mark = frame.packet().ok().map(|p| mark(&p));
+        if self.clock.examine(frame.at, mark) {
+            self.decide(each);
+        }
+    }
+
+    /// Ends the doubt, and passes on the frames that were held. A further jump among them begins another one.
+    #[cold]
+    fn decide(&mut self, each: &mut impl FnMut(Seen<'_>)) {
+        let mut held = std::mem::take(&mut self.held).into_iter();
+        let step = self.clock.decide();
+        if let Some(first) = held.next() {
+            if let Some(step) = step {
+                if self.steps.len() < MAX_STEPS {
+                    self.steps.push(RecordedStep { at: step.at, by_ns: Span(step.by), proven: step.proven });
+                }
+                each(Seen::ClockSet);
+            }
+            self.push(&first.frame(), each);
+        }
+        for frame in held {
+            self.push(&frame.frame(), each);
+        }
+    }
+}
+
+/// Marks of a packet's sender.
+#[inline]
+fn mark(p: &IpPacket<'_>) -> SenderMark {
+    let source = p.addresses();
+    let source = &source[..source.len() / 2];
+    let host = source.last_chunk::<4>().map_or(0, |last| u32::from_le_bytes(*last));
+    SenderMark { flow: flow_of(p), host, value: timestamp(p) }
+}
+
+#[cfg(test)]
+mod tests;
