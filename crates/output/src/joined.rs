@@ -21,9 +21,8 @@ impl JoinedSweeps {
     ///
     /// # Errors
     /// [`Error`](crate::Error) if a file is not a sweep but others are, or if sweeps cannot be joined.
-    pub fn read(files: &[String]) -> Result<Option<JoinedSweeps>> {
-        let named: Vec<(Option<&str>, &Path)> =
-            files.iter().map(|file| split(file)).map(|(label, path)| (label, Path::new(path))).collect();
+    pub fn read(files: &[PathBuf]) -> Result<Option<JoinedSweeps>> {
+        let named: Vec<(Option<&str>, &Path)> = files.iter().map(|file| split(file)).collect();
         let Some((_, a_sweep)) = named.iter().find(|(_, path)| sweep::is_sweep(path)) else {
             return Ok(None);
         };
