@@ -101,21 +101,15 @@ impl PassiveResult {
     pub fn explain_offload(&self) -> Option<String> {
         let at = self.offload()?;
         let facts = &self.captures[at];
-        let (matched, what) =
-            (self.total(|w| w.counts.matched), "were recorded before the adapter divided them");
-        let rtt = self.summary.rtt_ns.map_or("no round trips".to_owned(), |rtt| {
-            format!(
-                "half of their {} within {}",
-                count(self.summary.pairs, "round trip"),
-                units::eng3(rtt.median as f64)
-            )
+        let measured = self.summary.rtt_ns.map_or("no round trips".to_owned(), |rtt| {
+            let pairs = count(self.summary.pairs, "round trip");
+            format!("half of {pairs} within {}", units::eng3(rtt.median as f64))
         });
         Some(format!(
-            "Segmentation offload: {} of up to {} bytes at the {} point {what}, so losses are unknown. {} match: {rtt}.",
-            count(facts.long, "packet"),
-            facts.longest,
+            "Segmentation offload at the {} point ({} of up to {} bytes): losses are unknown; {measured}.",
             POINTS[at],
-            count(matched, "packet")
+            count(facts.long, "packet"),
+            facts.longest
         ))
     }
 
