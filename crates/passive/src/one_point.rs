@@ -68,7 +68,7 @@ pub struct OnePointResult {
     pub resolution_ns: Option<Span>,
     /// Number of packets that were recorded again at another place, which are left out.
     pub copies: u64,
-    /// What the reader of the figures must know about the recording, as text.
+    /// Properties of the recording that limit the figures, as text.
     pub notes: Vec<String>,
     /// Number of QUIC packets of flows beyond the first [`MAX_FLOWS`], which are not followed.
     pub not_followed: u64,

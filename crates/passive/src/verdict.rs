@@ -87,6 +87,32 @@ impl PassiveResult {
         notes
     }
 
+    /// Number of the point that recorded packets before its adapter divided them, or after it put them together, so that
+    /// they match nothing and losses are unknown; `None` if there is none.
+    pub fn offload(&self) -> Option<usize> {
+        let seen = self.total(|w| w.counts.seen_at_reference + w.counts.seen_at_monitor);
+        let unmatched = seen.saturating_sub(2 * self.total(|w| w.counts.matched));
+        let long = self.captures.each_ref().map(|f| f.long);
+        (long[0] != long[1] && percent(unmatched, seen) > 1.0).then(|| usize::from(long[0] < long[1]))
+    }
+
+    /// Describes, in one sentence, a capture with segmentation offload and what can be measured nevertheless; `None`
+    /// without offload.
+    pub fn explain_offload(&self) -> Option<String> {
+        let at = self.offload()?;
+        let facts = &self.captures[at];
+        let measured = self.summary.rtt_ns.map_or("no round trips".to_owned(), |rtt| {
+            let pairs = count(self.summary.pairs, "round trip");
+            format!("half of {pairs} within {}", units::eng3(rtt.median as f64))
+        });
+        Some(format!(
+            "Segmentation offload at the {} point ({} of up to {} bytes): losses are unknown; {measured}.",
+            POINTS[at],
+            count(facts.long, "packet"),
+            facts.longest
+        ))
+    }
+
     fn note_matching(&self, notes: &mut Vec<String>) {
         let seen = self.total(|w| w.counts.seen_at_reference + w.counts.seen_at_monitor);
         let matched = self.total(|w| w.counts.matched);
@@ -114,9 +140,7 @@ impl PassiveResult {
                 percent(unmatched, seen)
             ));
         }
-        let long = self.captures.each_ref().map(|f| f.long);
-        if long[0] != long[1] && percent(unmatched, seen) > 1.0 {
-            let at = usize::from(long[0] < long[1]);
+        if let Some(at) = self.offload() {
             notes.push(describe_offload(&self.captures[at], POINTS[at]));
         }
         let unidentified: u64 = self.captures.iter().map(|f| f.unidentified).sum();
@@ -158,7 +182,7 @@ impl PassiveResult {
             steps.extend(proven.map(|step| PointStep { point, at: step.at, by_ns: step.by_ns }));
         }
         for step in &self.clock_steps {
-            // What is left of a step that was corrected already is no other one.
+            // The rest of a step that was corrected already does not count as another one.
             let size = step.by_ns.0.saturating_abs();
             let rest = |known: &PointStep| {
                 (known.at - step.at).0.saturating_abs() < SAME && size < known.by_ns.0.saturating_abs() / 2

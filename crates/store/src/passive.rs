@@ -120,7 +120,7 @@ pub struct CaptureCounts<'a> {
     pub disordered: u64,
     /// Packets that the capture missed.
     pub capture_drops: u64,
-    /// What the recording itself did to the packets.
+    /// Effects of the recording itself on the packets.
     pub recording: RecordingDocument<'a>,
     /// First timestamp, ns since 1970.
     pub first_ns: Option<WallTime>,
@@ -128,7 +128,7 @@ pub struct CaptureCounts<'a> {
     pub last_ns: Option<WallTime>,
 }
 
-/// What a recording itself did to the packets.
+/// Effects of a recording itself on the packets.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordingDocument<'a> {
@@ -138,7 +138,7 @@ pub struct RecordingDocument<'a> {
     pub resolution_ns: Option<Span>,
     /// Frames recorded after a frame with a later time.
     pub disordered: u64,
-    /// Packets that were recorded more than once; the copies are left out of all counts.
+    /// Packets that were recorded more than once; no count includes the copies.
     pub copies: u64,
     /// Fragments read.
     pub fragments: u64,
@@ -146,7 +146,7 @@ pub struct RecordingDocument<'a> {
     pub reassembled: u64,
     /// Packets of which a fragment is missing, or whose fragments overlap.
     pub incomplete: u64,
-    /// Packets taken out of tunnels.
+    /// Packets found inside tunnels.
     pub tunnelled: u64,
     /// Frames and packets that were not analysed, by type, most frequent first.
     pub not_analysed: Vec<NotAnalysed<'a>>,
@@ -206,7 +206,7 @@ pub struct TcpDocument<'a> {
     pub segments: u64,
     /// Packets that the capture missed.
     pub capture_drops: u64,
-    /// What the recording at the first point itself did to the packets.
+    /// Effects of the recording at the first point itself on the packets.
     pub recording: RecordingDocument<'a>,
     /// Problems of the captures, as text.
     pub notes: &'a [String],

@@ -81,7 +81,7 @@ pub enum PassiveError {
     NoTcp {
         /// Names of the captures, in one text.
         name: String,
-        /// What was read.
+        /// Counts of the packets that were read.
         read: Box<PointRead>,
         /// True if a filter excluded some packets.
         filtered: bool,

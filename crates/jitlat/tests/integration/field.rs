@@ -1,4 +1,4 @@
-//! Captures as they are in the field, with known truth (`testdata/field`): what is said about each.
+//! Captures as they are in the field, with known truth (`testdata/field`): the reports of each.
 
 use crate::schema;
 use serde_json::Value;

@@ -4,6 +4,7 @@ use super::recorder::PointAnalyses;
 use crate::error::{Error, Result};
 use crate::report::{AnalysedStream, Report, shell_word};
 use crate::screen;
+use jitlat_core::answer::Severity;
 use jitlat_core::{Span, Summary, WallTime};
 use jitlat_passive::{BandSpacing, LinkQuestion, PassiveResult, PingFigures, PingSource, SpanSpread};
 use jitlat_passive::{explain_levels, with_finer};
@@ -72,7 +73,15 @@ impl<'a> PassiveReport<'a> {
             figures[source as usize] = spread.figures(0);
         }
         let PointAnalyses { mut runs, failures: unsaved, scratch } = recorded;
+        let offload = result.explain_offload();
         for answer in runs.iter_mut().filter_map(|run| run.summary.answer.as_mut()) {
+            if let Some(why) = &offload {
+                answer.severity = Severity::Unknown;
+                answer.headline = format!("No verdict. {why}");
+                answer.causes.clear();
+                answer.profiles.clear();
+                answer.buffer_ns = None;
+            }
             answer.causes.extend(result.clock_causes());
         }
         runs.iter_mut().for_each(|run| run.corrected = shown.corrected);

@@ -57,7 +57,7 @@ pub struct PacketNamer {
     names: Names,
 }
 
-/// What becomes of the packets of a recording.
+/// Counts of the packets of a recording, and their sightings.
 struct Names {
     rule: NamingRule,
     facts: CaptureFacts,

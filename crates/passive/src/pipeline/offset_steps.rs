@@ -52,7 +52,7 @@ struct Recent {
     ring: [i64; RECENT],
     next: usize,
     count: usize,
-    /// Smallest and largest of the ring, computed anew when it is needed after a change.
+    /// Smallest and largest of the ring, computed again after each round.
     bounds: (i64, i64),
 }
 
@@ -115,7 +115,7 @@ pub struct OffsetSteps {
     pub(super) steps: Vec<PointStep>,
 }
 
-/// What is to be done with an event.
+/// Fate of an event.
 pub(super) enum Next {
     /// Pass it on.
     Pass(MatchEvent),

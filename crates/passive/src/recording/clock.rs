@@ -43,7 +43,7 @@ pub(super) struct SenderMark {
     pub(super) value: Option<u32>,
 }
 
-/// What is remembered of a sender.
+/// State of a sender that is remembered.
 #[derive(Clone, Copy, Debug)]
 struct Sender {
     flow: u64,
@@ -85,7 +85,7 @@ pub(super) struct Step {
     pub(super) proven: bool,
 }
 
-/// What a frame's time shows.
+/// Result of taking a frame's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// The frame was recorded at this time. `late`: it was recorded after a later one.

@@ -1,4 +1,4 @@
-//! [`CopyFinder`]: finds packets that a recording contains more than once, because they were recorded at several places
+//! [`CopyFinder`]: finds packets that a recording contains more than once, because they were recorded at several points
 //! of the same host or switch: on all interfaces of a router, at both ports of a mirror, at a bond and its member.
 
 use crate::packet::{IpPacket, TCP, UDP};
@@ -18,7 +18,7 @@ const REMEMBERED: usize = 2048;
 /// Maximum time between two recordings of a packet at two places, in ns, if its sender numbers its packets (IP
 /// identification, timestamps), and if it does not, so that a packet sent again can be equal.
 const ELSEWHERE: [i64; 2] = [200_000_000, 5_000_000];
-/// The same for packets that differ in nothing.
+/// Like [`ELSEWHERE`], for packets that differ in nothing.
 const SAME: [i64; 2] = [1_000_000, 100_000];
 
 #[derive(Clone, Copy, Debug)]

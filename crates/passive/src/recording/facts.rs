@@ -1,4 +1,4 @@
-//! [`RecordingFacts`]: what a recording itself did to the packets: times, copies, fragments, and what it contains besides.
+//! [`RecordingFacts`]: effects of a recording itself on its packets: times, copies, fragments; and its other contents.
 
 use crate::foreign::Foreign;
 use crate::numbers::count;
@@ -21,7 +21,7 @@ pub struct RecordedStep {
     pub proven: bool,
 }
 
-/// What a recording itself did to the packets.
+/// Effects of a recording itself on its packets, and its other contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordingFacts {
     /// Steps of the recording's clock, the first 64. Times after a step are corrected by it.
@@ -84,7 +84,7 @@ impl RecordingFacts {
 }
 
 impl RecordingFacts {
-    /// Names what was not analysed beside `packets` packets, if it is a twentieth of all or hides packets.
+    /// Names what was not analysed in addition to `packets` packets, if it is a twentieth of all or hides packets.
     pub fn describe_foreign(&self, packets: u64) -> Option<String> {
         let list = self.foreign.list();
         let all: u64 = list.iter().map(|(_, n)| n).sum();

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 /// Maximum number of packets of which fragments are held; the oldest is given up for a further one.
 const MAX_OPEN: usize = 256;
-/// Number of bytes of the payload that are kept.
+/// Number of bytes of the payload that are stored.
 const KEPT: usize = 256;
 /// Maximum number of fragments of a packet.
 const MAX_FRAGMENTS: usize = 128;
@@ -33,7 +33,7 @@ struct OpenPacket {
     /// Ranges of the payload, ascending.
     ranges: Vec<(u32, u32)>,
     total: Option<u32>,
-    /// True if fragments overlap, so that the packet is not to be trusted (RFC 5722).
+    /// True if fragments overlap, so that the packet cannot be trusted (RFC 5722).
     refused: bool,
 }
 

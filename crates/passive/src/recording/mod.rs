@@ -21,10 +21,10 @@ pub use facts::{RecordedStep, RecordingFacts, describe_step};
 use fragments::Fragments;
 use jitlat_core::time::{Span, WallTime};
 
-/// Number of bytes kept of a frame that is held; no analysis uses more.
+/// Number of bytes stored of a frame that is held; no analysis uses more.
 const BYTES_HELD: usize = 320;
 
-/// What a frame of a recording turned out to be.
+/// Contents of a frame of a recording.
 #[derive(Debug)]
 pub enum Seen<'a> {
     /// A packet.

@@ -29,7 +29,7 @@ pub struct DirectionFigures {
     pub out_of_order: u64,
     /// Number of packets seen twice (same IP identification), duplicated by the path.
     pub duplicates: u64,
-    /// Number of packets that the recording contains again, because it was made at several places of one host or switch.
+    /// Number of packets that the recording contains again, because it was made at several points of one host or switch.
     /// No other count includes them.
     #[serde(default)]
     pub copies: u64,

@@ -324,3 +324,14 @@ fn the_addresses_of_what_is_common_are_named() {
         "the common packets are between 10.0.0.1 and 10.0.0.4; leave out -a and -A to have the addresses found"
     );
 }
+
+#[test]
+fn with_offload_losses_are_unknown() {
+    let mut r = sound();
+    assert_eq!((r.offload(), r.explain_offload()), (None, None));
+    (r.captures[1].long, r.captures[1].longest) = (500, 64_000);
+    r.summary.out.counts.matched = 500;
+    let text = r.explain_offload().unwrap();
+    let begins = "Segmentation offload at the monitor point (500 packets of up to 64000 bytes): ";
+    assert!(text.starts_with(begins) && text.contains("losses are unknown"), "{text}");
+}

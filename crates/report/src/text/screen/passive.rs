@@ -27,7 +27,8 @@ impl Screen {
                 [d.median as f64 - sign * offset, d.p99 as f64 - sign * offset, variation]
             });
             let error = offset.map_or("unknown".to_owned(), |(_, bound)| eng3(bound));
-            let mut row = row_of(label, delay, Some(error), lost(way));
+            let losses = if r.offload().is_some() { Some("unknown".to_owned()) } else { lost(way) };
+            let mut row = row_of(label, delay, Some(error), losses);
             if delay.is_none() {
                 row.figures[3] = variation.map_or_else(|| "-".to_owned(), eng3);
             }
@@ -45,8 +46,9 @@ impl Screen {
             row.severity = answer.map(|a| a.severity);
             row.figures[5] = describe_buffer(answer.and_then(|a| a.buffer_ns));
         }
-        let mut lead = vec![found(r)];
-        if r.is_measured() {
+        let offload = r.explain_offload();
+        let mut lead = vec![offload.clone().map_or_else(|| found(r), |text| (Level::Bad, text))];
+        if r.is_measured() && offload.is_none() {
             lead.extend(content::lead(&streams, &labels));
         }
         let mut said = r.notes();
