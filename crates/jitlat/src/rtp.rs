@@ -12,7 +12,7 @@ use jitlat_core::analysis::Options;
 use jitlat_core::metrics::dejitter::VoiceCodec;
 use jitlat_core::prefix::Prefix;
 use jitlat_core::quantity;
-use jitlat_core::scalars::ScalarCondition;
+use crate::options::condition::TestCondition;
 use jitlat_core::time::Span;
 use jitlat_instruments::Unobserved;
 use jitlat_instruments::passive::{RtpCaptures, RtpSource};
@@ -95,7 +95,7 @@ pub struct RtpArgs {
     pub archive: Option<PathBuf>,
     /// Exit with status 1 on a figure or grade: loss>1%, mos<3.8, path>=poor
     #[arg(long, value_name = "CONDITION", long_help = figures_help(), help_heading = "Output")]
-    pub fail_if: Vec<ScalarCondition>,
+    pub fail_if: Vec<TestCondition>,
     #[command(flatten)]
     pub outputs: Outputs<{ ReportParts::ROWS.and(ReportParts::FIGURES).and(ReportParts::PAGE).0 }>,
     #[command(flatten)]
