@@ -60,7 +60,7 @@ fn datagram(ends: u8, payload: &[u8]) -> Vec<u8> {
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let mut points = [(); 2].map(|()| (RtpAnalyzer::default().keeping_packets(), Seen::default()));
     let (mut at, mut rest) = (0i64, data);
-    let mut push = |points: &mut [(RtpAnalyzer, Seen); 2], which: u8, at: i64, ends: u8, payload: &[u8]| {
+    let push = |points: &mut [(RtpAnalyzer, Seen); 2], which: u8, at: i64, ends: u8, payload: &[u8]| {
         let ip = datagram(ends, payload);
         let p = decode(LinkType::IPV4, &ip, ip.len() as u32).expect("a whole packet");
         for (k, (analyzer, seen)) in points.iter_mut().enumerate() {
