@@ -208,7 +208,7 @@ fn a_command_fails_on_the_grade_and_on_the_added_delay_of_a_direction() {
     );
     let (code, why) = status("--fail-if up-load.added-p99>5ms --fail-if down-load.grade>D");
     assert!(code == 1 && why.contains("up-load.added-p99 is "), "{code}: {why}");
-    // Without a load nothing is measured in vain.
+    // Without a load nothing is measured.
     let no_load = run(&lab, folder.path(), "HOST -n 5 --no-log --fail-if load.grade>B");
     no_load.refused(&["--fail-if load.grade>B", "this test has no load"]);
 }

@@ -401,7 +401,7 @@ fn scores(
     if known.clone().next().is_none() {
         return Vec::new();
     }
-    // Most short tests have no score. What is known comes first.
+    // Most short tests have no score. Causes, profiles and notes on reliability come first.
     let trusted = if known.clone().any(|(_, score)| score.is_ok()) { 2 } else { usize::MAX };
     let text = outcome::joined(known);
     let rows = |of: &[Statement], most: usize| of.iter().map(Vec::len).sum::<usize>().min(most);
