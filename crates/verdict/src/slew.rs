@@ -25,7 +25,7 @@ const MIN_GROUPS: usize = KNOTS;
 const KNOTS: usize = 12;
 /// Maximum share of the whole change from one group to the next.
 const MAX_CHANGE_SHARE: f64 = 0.25;
-/// Minimum change, in ns. A smaller one is no queue either.
+/// Minimum change, in ns. A smaller one is not a queue either.
 const MIN_CHANGE_NS: f64 = 1e6;
 /// Minimum change relative to the scatter of the smallest delays.
 const MIN_CLEAR: f64 = 8.0;

@@ -187,7 +187,7 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
     let offset = change_of(clock.offset_before_ns, clock.offset_after_ns);
     let trip = change_of(clock.min_rtt_before_ns.map(|r| r as f64), clock.min_rtt_after_ns.map(|r| r as f64));
     if let Some((moved, longer)) = offset.zip(trip) {
-        // What the clocks drifted apart during the test is no step.
+        // The drift of the clocks during the test is not a step.
         let (moved, by) = (if up { moved } else { -moved } - delays.drift(), change as f64);
         let misfit = |offset: f64, trip: f64| (moved - offset).abs() + (longer - trip).abs() / 2.0;
         let (set, route) =
