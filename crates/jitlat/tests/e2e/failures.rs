@@ -618,7 +618,12 @@ fn lose_the_client(options: &str) {
     let running = under_way(&server, folder.path(), &line);
     running.signal(Signal::SIGKILL);
     drop(running);
-    let logs = if options == "-b" { vec!["dead.log.up", "dead.log.down"] } else { vec!["dead.log"] };
+    let logs = match options {
+        "-b" => vec!["dead.log.up", "dead.log.down"],
+        // Logs of versions 1 and 2 have their name only once the test has ended.
+        "--log-version 1" => vec!["dead.log.part"],
+        _ => vec!["dead.log"],
+    };
     for log in logs {
         let finished = client(folder.path(), &format!("-f {log} --json -")).finish(TIMEOUT);
         let report = finished.any_report();

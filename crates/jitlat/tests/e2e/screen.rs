@@ -233,7 +233,7 @@ fn many_targets_are_one_table() {
         }
     };
     terminal.wait("answers", answered);
-    terminal.wait_for("looking up host.invalid");
+    terminal.wait_for("cannot find an address of host.invalid");
     terminal.keys(&["s"]);
     terminal.wait_for("↑sent");
     terminal.keys(&["PPage", "NPage", "PPage", "Enter"]);
