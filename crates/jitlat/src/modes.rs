@@ -110,8 +110,8 @@ mod tests {
             ("jitlat h --load tcp --doctor", "--doctor"),
             ("jitlat demo --control-port 5", "--control-port"),
             ("jitlat demo --load tcp", "--load"),
-            ("jitlat ping a b --json x", "--json"),
-            ("jitlat ping a b --interval 1s", "--interval"),
+            ("jitlat ping a b --doctor", "--doctor"),
+            ("jitlat ping a b -o log", "-o"),
             ("jitlat ping a --load tcp --graphite g", "--graphite"),
             ("jitlat sweep --resume file -n 5", "--packets"),
             ("jitlat spp -f a -F b --pairs 5", "--pairs"),
@@ -122,6 +122,7 @@ mod tests {
         for line in [
             "jitlat -f log --json x -C --log-level debug",
             "jitlat h -n 5 -R",
+            "jitlat ping a b --json x --interval 1s",
             "jitlat ping a b --timeout 1s --stamps user --no-log --log-format json",
             "jitlat demo -n 5 -b",
             "jitlat sweep --resume file -v --json x",

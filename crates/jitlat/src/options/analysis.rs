@@ -21,7 +21,7 @@ pub struct AnalysisArgs {
     /// Additional percentile in the JSON, such as 99.99; may be repeated
     #[arg(long, value_name = "P")]
     pub percentile: Vec<Percent>,
-    /// Number of histogram bins, or auto; without it, 70 in the JSON and auto in figures
+    /// Histogram bins: a number or auto (default: 70 in JSON, auto in figures)
     ///
     /// auto is the Freedman-Diaconis rule, at least 70 and at most 500. The mode is the centre of the fullest bin of the
     /// figures, in every output.

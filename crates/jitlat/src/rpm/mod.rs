@@ -50,7 +50,7 @@ pub struct RpmArgs {
     /// Maximum duration of each load
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "20s")]
     pub time_limit: Span,
-    /// Interval whose goodput and responsiveness are compared with others (ID)
+    /// Interval of the figures that must become stable (ID)
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "1s")]
     pub interval: Span,
     /// Maximum load-generating connections per direction (MNP)

@@ -166,14 +166,13 @@ impl LogReader {
         }
         let tail = if size.is_file() { file.try_clone().ok().map(|f| (f, size.len())) } else { None };
         let mut log = LogReader::from_reader(&name, Box::new(file))?;
-        log.is_part = is_part(path);
         if let Some((file, size)) = tail {
             log.parse_end_of_file(&file, size);
         }
         Ok(log)
     }
 
-    /// Reads a log from any input; `name` is used in errors.
+    /// Reads a log from any input; `name` is used in errors. If it ends with `.part`, the test of the log may not have ended.
     ///
     /// # Errors
     /// [`LogReadError`], see [`LogReader::open`].
@@ -191,7 +190,7 @@ impl LogReader {
             header: LogHeader::new(),
             scanner: Scanner::default(),
             session: Session::new(jitlat_core::TestSpec::default()),
-            is_part: false,
+            is_part: is_part(Path::new(name)),
             tail_known: false,
             after_rows: false,
             first_unreadable: None,

@@ -13,8 +13,8 @@ use jitlat_verdict::Opinion;
 use std::fmt::Write;
 use std::io::Cursor;
 
-fn summary(log: Vec<u8>) -> Summary {
-    let mut reader = LogReader::from_reader("saved", Box::new(Cursor::new(log))).expect("it is a log");
+fn summary(file: &str, log: Vec<u8>) -> Summary {
+    let mut reader = LogReader::from_reader(file, Box::new(Cursor::new(log))).expect("it is a log");
     let mut analyzer = Analyzer::new(reader.session(), &jitlat_verdict::options());
     reader.records(&mut None).for_each(|record| analyzer.push(&record));
     analyzer.finish(reader.session())
@@ -25,7 +25,7 @@ fn of_saved_logs() {
     let mut text = String::new();
     for log in logs() {
         let name = log.file_stem().unwrap().to_string_lossy();
-        judgement(&mut text, &name, &summary(std::fs::read(&log).unwrap()));
+        judgement(&mut text, &name, &summary("saved", std::fs::read(&log).unwrap()));
     }
     insta::assert_snapshot!(text);
 }
@@ -34,7 +34,8 @@ fn of_saved_logs() {
 fn of_simulated_tests() {
     let mut text = String::new();
     for (family, (name, draw)) in (0..).zip(FAMILIES) {
-        judgement(&mut text, name, &summary(draw(&mut Draw::new(1, family)).log()));
+        let variant = draw(&mut Draw::new(1, family));
+        judgement(&mut text, name, &summary(variant.name(), variant.log()));
     }
     insta::assert_snapshot!(text);
 }

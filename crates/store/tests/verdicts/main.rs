@@ -80,12 +80,12 @@ const FAMILIES: [Family; 48] = [
 ];
 
 /// Returns the verdict on a log.
-fn judge(log: Vec<u8>) -> Option<Answer> {
-    judge_with(log, &jitlat_verdict::options())
+fn judge(name: &str, log: Vec<u8>) -> Option<Answer> {
+    judge_with(name, log, &jitlat_verdict::options())
 }
 
-fn judge_with(log: Vec<u8>, options: &Options) -> Option<Answer> {
-    let mut reader = LogReader::from_reader("simulated", Box::new(Cursor::new(log))).expect("it is a log");
+fn judge_with(name: &str, log: Vec<u8>, options: &Options) -> Option<Answer> {
+    let mut reader = LogReader::from_reader(name, Box::new(Cursor::new(log))).expect("it is a log");
     let mut analyzer = Analyzer::new(reader.session(), options);
     let mut failure = None;
     reader.records(&mut failure).for_each(|record| analyzer.push(&record));
@@ -116,7 +116,7 @@ fn run(all: Range<u64>) -> Matrix {
                             if let (Some(_), Ok(path)) = (single, std::env::var("JITLAT_SAVE")) {
                                 std::fs::write(path, &log).unwrap();
                             }
-                            Score::new(*seed, &variant, judge(log))
+                            Score::new(*seed, &variant, judge(variant.name(), log))
                         };
                         seeds.iter().map(of).collect::<Vec<_>>()
                     })

@@ -76,7 +76,7 @@ fn saved_logs_are_judged_as_an_engineer_would() {
         let opinion = std::fs::read(log.with_extension("answer.json")).unwrap();
         let opinion: Opinion =
             serde_json::from_slice(&opinion).unwrap_or_else(|e| panic!("{}: {e}", log.display()));
-        let answer = super::judge(std::fs::read(&log).unwrap()).expect("every test has an answer");
+        let answer = super::judge("saved", std::fs::read(&log).unwrap()).expect("every test has an answer");
         let found = differences(&opinion, &answer);
         if !found.is_empty() {
             let name = log.file_name().unwrap().to_string_lossy().into_owned();
@@ -92,7 +92,7 @@ fn saved_logs_are_judged_alike_in_constant_memory() {
     for log in logs() {
         let bytes = std::fs::read(&log).unwrap();
         let [exact, constant] = [&jitlat_verdict::options(), &streaming]
-            .map(|options| super::judge_with(bytes.clone(), options).unwrap());
+            .map(|options| super::judge_with("saved", bytes.clone(), options).unwrap());
         assert_eq!(constant, exact, "{}", log.display());
     }
 }

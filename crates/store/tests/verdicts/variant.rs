@@ -86,6 +86,11 @@ impl Truth {
 }
 
 impl Variant {
+    /// Returns the name of the log's file. A log of version 1 or 2 has its final name only if it is whole.
+    pub fn name(&self) -> &'static str {
+        if matches!(self.damage, Damage::None) { "simulated" } else { "simulated.part" }
+    }
+
     /// Returns the log of the test, as in a file.
     pub fn log(&self) -> Vec<u8> {
         let TrialOutcome { mut session, records, .. } = self.trial.run();
