@@ -173,7 +173,7 @@ fn show_along(args: &CompareArgs, runs: &[LabelledRun], along: &RunKey) -> Resul
     Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
-/// Shows sweeps that were joined, like one sweep.
+/// Shows joined sweeps like one sweep.
 fn show_sweeps(args: &CompareArgs, joined: &JoinedSweeps) -> Result<ExitStatus> {
     let for_tests = [
         (args.group_by.is_some(), "--group-by"),

@@ -28,7 +28,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use tracing::info;
 
-/// Maximum size of a dump of statistics.
+/// Maximum size of a dump of statistics, in bytes.
 const MAX_DUMP_BYTES: u64 = 256 << 20;
 
 /// Analyse captured calls (RTP): losses, jitter, voice quality, RTCP
@@ -178,7 +178,7 @@ pub fn run(args: &RtpArgs) -> Result<ExitStatus> {
     Ok(thresholds(report.judged(), &args.fail_if))
 }
 
-/// True if a file begins like JSON. No capture does.
+/// Returns true if a file begins like JSON, as no capture does.
 fn is_json(path: &Path) -> bool {
     let mut first = [0; 1];
     // Reading a pipe would take its first byte from the capture.
@@ -186,7 +186,7 @@ fn is_json(path: &Path) -> bool {
     is_file && File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == *b"{"
 }
 
-/// Shows the statistics of a browser.
+/// Shows the statistics in a dump of a browser.
 fn show_statistics(args: &RtpArgs, path: &Path) -> Result<ExitStatus> {
     if args.outputs.draws() || !args.fail_if.is_empty() {
         bail!(
@@ -197,7 +197,7 @@ fn show_statistics(args: &RtpArgs, path: &Path) -> Result<ExitStatus> {
     let reading = || format!("reading {}", path.display());
     let size = fs::metadata(path).with_context(reading)?.len();
     if size > MAX_DUMP_BYTES {
-        bail!("{} has {size} bytes: dumps of up to {MAX_DUMP_BYTES} are read", path.display());
+        bail!("{} has {size} bytes: dumps of up to {MAX_DUMP_BYTES} bytes are read", path.display());
     }
     let text = fs::read_to_string(path).with_context(reading)?;
     let record = webrtc::read(&text).with_context(|| path.display().to_string())?;

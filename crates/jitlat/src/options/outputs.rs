@@ -187,7 +187,7 @@ fn named(matches: &ArgMatches) -> Vec<OutputPath> {
     matches.try_get_many::<OutputPath>(AS).ok().flatten().into_iter().flatten().cloned().collect()
 }
 
-/// Returns `outputs` with figures in the formats of `--format`.
+/// Combines `outputs` with the formats of figures that `--format` lists.
 fn wanted(outputs: Vec<OutputPath>, matches: &ArgMatches) -> Result<WantedOutputs, clap::Error> {
     let given = matches.try_get_many::<PictureFormat>(FORMAT).ok().flatten();
     let draws = outputs.iter().any(|(output, _)| output.place == Destination::Folder);
