@@ -13,22 +13,22 @@ pub struct ClassPaths {
     pub differences: Vec<PathDifference>,
 }
 
-/// Difference of the path of one class from that of the first class.
+/// Differences between the path of one class and that of the first class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathDifference {
     /// DSCP of the class.
     pub dscp: u8,
-    /// Hops at which routers answered in both classes, and none in both.
+    /// Hops at which routers answered both classes, but no router answered both.
     pub routers: Vec<u8>,
-    /// Hops at which the same router quotes other MPLS labels.
+    /// Hops at which a router answered both classes, but the quoted MPLS labels differ.
     pub labels: Vec<u8>,
-    /// Number of hops at which the routers of both classes are known.
+    /// Number of hops at which at least one router answered each of the two classes.
     pub compared: u64,
 }
 
 impl ClassPaths {
-    /// Compares `paths`, each with the first.
+    /// Compares each of `paths` with the first one.
     pub fn new(paths: Vec<Path>) -> ClassPaths {
         let differences = match &paths[..] {
             [first, others @ ..] => others.iter().map(|other| difference(first, other)).collect(),
@@ -37,7 +37,7 @@ impl ClassPaths {
         ClassPaths { paths, differences }
     }
 
-    /// Returns the largest number of hops of any path.
+    /// Returns the number of hops of the longest path; 0 without paths.
     pub fn hops(&self) -> u8 {
         self.paths.iter().flat_map(|path| &path.hops).map(|hop| hop.ttl).max().unwrap_or(0)
     }

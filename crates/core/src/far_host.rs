@@ -5,18 +5,18 @@ use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
 
-/// Name or address of a far host, and its port if one was given: `example.org`, `example.org:2666`, `192.0.2.7`, `2001:db8::7`,
+/// Name or address of a far host, and its port if given: `example.org`, `example.org:2666`, `192.0.2.7`, `2001:db8::7`,
 /// `[2001:db8::7]:2666`, `fe80::1%eth0`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FarHost {
-    /// Name or address, without brackets. An address of the form `::ffff:192.0.2.7` is written as IPv4.
+    /// Name or address, without brackets. An IPv4-mapped address (`::ffff:192.0.2.7`) is written as IPv4.
     pub name: String,
     /// Port; `None` if none was given.
     pub port: Option<u16>,
 }
 
 impl FarHost {
-    /// Returns the name in `text`, without its port; `text` itself if it is not a host.
+    /// Returns the name in `text` without the port; `text` itself if it is not a valid host.
     pub fn name_in(text: &str) -> String {
         text.parse().map_or_else(|_| text.to_owned(), |host: FarHost| host.name)
     }
@@ -80,7 +80,8 @@ fn port(text: &str, port: &str) -> Result<u16, QuantityError> {
     })
 }
 
-/// Returns the name for `host` in `text`: IPv4 for a mapped address. Only addresses may contain colons.
+/// Returns `host`, as IPv4 if it is an IPv4-mapped address. Only addresses may contain colons; `text` is for the error
+/// message.
 fn name(text: &str, host: &str) -> Result<String, QuantityError> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(address.to_canonical().to_string());

@@ -35,6 +35,7 @@
 //!   comparisons
 //! * [`twoway`] – two-way records viewed as one-way ones
 //! * [`path`] – the routers between two hosts; [`class_paths`] – those of several traffic classes
+//! * [`far_host`] – [`FarHost`](far_host::FarHost): the host of a test, as people write it
 //! * [`quantity`] – parsing quantities such as `20ms` and `64kbit`
 //! * [`units`] – numbers as text
 //!

@@ -148,8 +148,8 @@ impl SendingRate {
     }
 }
 
-/// Parses a rate: `50`, `50/s`, `1k/s`, `1/min` in packets, or `64kbit`, `1.5Mbit` in payload bits per second. A number without a
-/// unit is in packets per second.
+/// Parses a rate of packets (`50`, `50/s`, `1k/s`, `1/min`) or of payload bits (`64kbit`, `1.5Mbit`). A number without
+/// a unit is in packets per second.
 ///
 /// # Errors
 /// [`QuantityError`] if the text has another form.
@@ -168,8 +168,9 @@ pub fn rate(text: &str) -> Result<SendingRate, QuantityError> {
     Ok(SendingRate::Packets(Span(ns.round() as i64)))
 }
 
-/// Parses a number above 0 with an optional decimal scale (k, M, G) and an optional unit per second, minute or hour. Returns the
-/// number per second, and true if the unit is bits; `None` if the text has another form.
+/// Parses a number above 0 with an optional scale (k, M, G: powers of 1000), an optional `bit` or `bps`, and an
+/// optional period (`/s`, `/min`, `/h`). Returns the number per second, and true if it is in bits; `None` if the text
+/// has another form.
 fn scaled(text: &str) -> Option<(f64, bool)> {
     const PER: [(&str, f64); 6] =
         [("/sec", 1.0), ("/s", 1.0), ("pps", 1.0), ("/min", 60.0), ("/hour", 3600.0), ("/h", 3600.0)];

@@ -170,7 +170,7 @@ pub struct Session {
     /// Changes of the schedule after stalls of the sending host, ascending by `seq`.
     #[serde(default)]
     pub schedule_shifts: Vec<ScheduleShift>,
-    /// True if the log is truncated: it ends before its closing lines or, if it has none because of its version, was not
+    /// True if the log is truncated: its closing lines are missing or, in a version without closing lines, it was not
     /// renamed to its final name.
     pub truncated: bool,
     /// Sequence numbers that the log does not cover although it continues after them, because rows are unreadable or

@@ -452,8 +452,8 @@ impl Summary {
         (!known.is_empty()).then(|| known.join(", "))
     }
 
-    /// Returns true if loss and reordering are observable: TCP hides both, and requests to all hosts of a segment need no
-    /// answer.
+    /// Returns true if loss and reordering are observable. TCP hides both, and a missing answer to a broadcast request
+    /// is not a loss.
     pub fn loss_observable(&self) -> bool {
         self.header.proto != Transport::Tcp.number() && self.expects_answers()
     }

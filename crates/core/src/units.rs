@@ -83,7 +83,8 @@ pub fn rate_line(period_ns: f64, pps: f64, bps: Option<f64>) -> String {
     format!("{} ({pps:.2} pkts/Sec = {bps})", eng4_f64(period_ns))
 }
 
-/// Formats bits per second with three significant digits in bps, kbps, Mbps or Gbps, depending on magnitude: `959 Mbps`.
+/// Formats bits per second with three significant digits, in bps, kbps, Mbps or Gbps depending on magnitude:
+/// `959 Mbps`.
 pub fn bit_rate3(bps: f64) -> String {
     let (unit, name) = match bps.abs() {
         ..999.5 => (1.0, "bps"),
@@ -99,7 +100,7 @@ pub fn bit_rate3(bps: f64) -> String {
     }
 }
 
-/// Formats seconds that something takes approximately, rounded up: `48 s`, `12 min`, `7 h`.
+/// Formats an approximate duration in seconds, rounded up: `48 s`, `12 min`, `7 h`.
 pub fn about(seconds: f64) -> String {
     match seconds {
         ..100.0 => format!("{:.0} s", seconds.ceil()),

@@ -33,8 +33,8 @@ use tracing::error;
 pub struct CompareArgs {
     /// Logs, summaries written with --json, or sweeps; LABEL=FILE sets a label
     ///
-    /// Tests of any instrument; - is standard input. Sweeps of the same conditions are shown as one, in which the sweep is a further
-    /// condition: a curve for each link, if each sweep is of one link.
+    /// Tests of any instrument; - is standard input. Sweeps with the same conditions are joined, and the sweep becomes a
+    /// further condition: for example, a curve for each link if each sweep measured one link.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Columns of the table (default: one per file)
@@ -173,7 +173,7 @@ fn show_along(args: &CompareArgs, runs: &[LabelledRun], along: &RunKey) -> Resul
     Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
-/// Shows sweeps that were joined, like one sweep.
+/// Shows joined sweeps like one sweep.
 fn show_sweeps(args: &CompareArgs, joined: &JoinedSweeps) -> Result<ExitStatus> {
     let for_tests = [
         (args.group_by.is_some(), "--group-by"),

@@ -2,7 +2,8 @@
 //! instruments of `jitlat-instruments` and the formats of `jitlat-output`; ARCHITECTURE.md describes the other
 //! crates. It is a library only for the command's own tests: no other program should use it.
 //!
-//! * [`root`] – the commands; [`help`] – what `-h` shows of them; [`modes`] – options that a mode refuses; [`options`] – groups of options that commands share, and the settings they make
+//! * [`root`] – the commands; [`help`] – the options that `-h` shows; [`modes`] – options that a mode refuses;
+//!   [`options`] – groups of options that commands share, and the settings that they result in
 //! * [`mod@test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], `rpm`, [`doctor`], [`demo`], [`serve`] – one command
 //!   or mode each
 //! * [`analyze`], [`mod@export`], [`compare`] – saved tests; [`mod@archive`] – archives of many tests; [`spp`],

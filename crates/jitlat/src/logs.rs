@@ -46,7 +46,7 @@ impl TestLogs {
         TestLogs::create(args, rows, if streams == 2 { &PHASES_OF_TWO } else { &PHASES })
     }
 
-    /// Creates the logs of several round-trip streams, with these endings.
+    /// Creates a log for each of several round-trip streams. `endings` are the endings of the file names.
     pub fn of_streams(args: &LogArgs, endings: &[&str]) -> Result<TestLogs> {
         check_two_way(args)?;
         if args.output.as_ref().is_some_and(|path| path.as_os_str() == STDOUT) {

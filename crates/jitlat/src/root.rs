@@ -140,8 +140,8 @@ fn hint(e: &clap::Error, typed: &[String]) -> Option<String> {
     Some((*hint).to_owned())
 }
 
-/// Describes the first of `arguments` that is not UTF-8, which only file names need not be; `None` if all are valid. The
-/// first argument is the program's name.
+/// Returns a message about the first of `arguments` that is not UTF-8; `None` if all are. Only file names may be other
+/// than UTF-8. The first argument, the program's name, is skipped.
 fn not_text(arguments: impl Iterator<Item = OsString>) -> Option<String> {
     let (k, argument) = arguments.enumerate().skip(1).find(|(_, argument)| argument.to_str().is_none())?;
     Some(format!("argument {k}, {argument:?}, is not UTF-8, and no file name is expected there\n"))

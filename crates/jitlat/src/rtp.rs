@@ -28,7 +28,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use tracing::info;
 
-/// Maximum size of a dump of statistics.
+/// Maximum size of a dump of statistics, in bytes.
 const MAX_DUMP_BYTES: u64 = 256 << 20;
 
 /// Analyse captured calls (RTP): losses, jitter, voice quality, RTCP
@@ -40,7 +40,7 @@ const MAX_DUMP_BYTES: u64 = 256 << 20;
 pub struct RtpArgs {
     /// Captures (pcap or pcapng), or a folder of them; - is standard input
     ///
-    /// They may be compressed, or one dump of chrome://webrtc-internals (JSON). Two captures of the same calls are two points, between which one-way delays are measured;
+    /// Captures may be compressed. A dump of chrome://webrtc-internals (JSON) is read, too, if it is the only file. Two captures of the same calls are two points, between which one-way delays are measured;
     /// other captures are read one after the other.
     #[arg(value_name = "CAPTURE", required_unless_present = "interface")]
     pub captures: Vec<PathBuf>,
@@ -63,7 +63,7 @@ pub struct RtpArgs {
     pub call: Option<u32>,
     /// Codec of a dynamic payload type, as 111=opus/48000; may be repeated
     ///
-    /// As the session description would give it. Without it, the clock rate is estimated.
+    /// In the notation of session descriptions. Without this option, the clock rate is estimated.
     #[arg(long, value_name = "TYPE=CODEC/RATE")]
     pub payload_type: Vec<GivenFormat>,
     /// Codec of the voice quality figures of all streams
@@ -164,7 +164,8 @@ pub fn run(args: &RtpArgs) -> Result<ExitStatus> {
     let calls = outcome.result.calls.len();
     let only = args.call.map(|n| n as usize - 1);
     if only.is_some_and(|k| k >= calls) {
-        bail!("--call {}: the capture has {calls} calls", args.call.unwrap_or_default());
+        let calls = text::count(calls as u64, "call");
+        bail!("--call {}: the capture has {calls}", args.call.unwrap_or_default());
     }
     let report = CallsReport::new(outcome, only);
     let printed = args.outputs.write(&report, || match (args.length.quiet, args.length.verbose) {
@@ -178,7 +179,7 @@ pub fn run(args: &RtpArgs) -> Result<ExitStatus> {
     Ok(thresholds(report.judged(), &args.fail_if))
 }
 
-/// True if a file begins like JSON. No capture does.
+/// Returns true if a file begins like JSON, as no capture does.
 fn is_json(path: &Path) -> bool {
     let mut first = [0; 1];
     // Reading a pipe would take its first byte from the capture.
@@ -186,7 +187,7 @@ fn is_json(path: &Path) -> bool {
     is_file && File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == *b"{"
 }
 
-/// Shows the statistics of a browser.
+/// Shows the statistics in a dump of a browser.
 fn show_statistics(args: &RtpArgs, path: &Path) -> Result<ExitStatus> {
     if args.outputs.draws() || !args.fail_if.is_empty() {
         bail!(
@@ -197,7 +198,7 @@ fn show_statistics(args: &RtpArgs, path: &Path) -> Result<ExitStatus> {
     let reading = || format!("reading {}", path.display());
     let size = fs::metadata(path).with_context(reading)?.len();
     if size > MAX_DUMP_BYTES {
-        bail!("{} has {size} bytes: dumps of up to {MAX_DUMP_BYTES} are read", path.display());
+        bail!("{} has {size} bytes: dumps of up to {MAX_DUMP_BYTES} bytes are read", path.display());
     }
     let text = fs::read_to_string(path).with_context(reading)?;
     let record = webrtc::read(&text).with_context(|| path.display().to_string())?;

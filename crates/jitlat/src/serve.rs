@@ -409,7 +409,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     Ok(ExitStatus::Measured)
 }
 
-/// Returns what to type on another host to test against the listener at `at`, one line for each of its addresses.
+/// Returns the commands that test against the listener at `at` from another host, one line for each of its addresses.
 fn hint(at: SocketAddr) -> String {
     let host = |ip: IpAddr| match (at.port(), ip) {
         (CONTROL_PORT, ip) => ip.to_string(),

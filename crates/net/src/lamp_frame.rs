@@ -13,20 +13,20 @@ const TYPE: Field<u16> = SOURCE.then();
 /// Length of the Ethernet header, in bytes.
 const HEADER: usize = TYPE.end();
 
-/// EtherType of LaMP without a protocol beneath: the first of those that IEEE 802 reserves for local experiments.
+/// EtherType of LaMP directly in Ethernet frames: the first of the two that IEEE 802 reserves for local experiments.
 const EXPERIMENT: u16 = 0x88b5;
 
 /// Protocol between Ethernet and LaMP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LampLink {
-    /// None.
+    /// No protocol: LaMP directly in Ethernet frames.
     Ethernet,
     /// WSMP, with messages for one service.
     Wsmp(Psid),
 }
 
 impl LampLink {
-    /// Returns the type of the frames.
+    /// Returns the EtherType of the frames.
     pub const fn ethertype(self) -> u16 {
         match self {
             LampLink::Ethernet => EXPERIMENT,

@@ -10,6 +10,7 @@
 //! * [`digest`] – digests of packets captured on other hosts; [`push`] – sending tests to a collector
 //! * [`client`], [`server`] – the drivers of the two sides of a one-way test
 //! * `rpm`, a feature – responsiveness under load over HTTP/2: client and server
+//! * [`resolve`] – addresses of hosts and interfaces
 //! * [`doctor`] – delays that this host adds to every measurement, and their causes
 //! * [`emulator`] – impaired paths for tests and demonstrations
 //! * [`random`] – random bytes of the system; [`key_file`] – files that other users must not be able to

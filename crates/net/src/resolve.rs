@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
-    /// The name is unknown.
+    /// The resolver does not find an address of the name.
     #[error("cannot find an address of {host}: {source}; is the name right?")]
     Lookup {
         /// Name of the host.
@@ -30,9 +30,9 @@ pub enum ResolveError {
         /// Requested family; `None`: any.
         family: Option<AddressFamily>,
     },
-    /// A link-local address lacks its interface.
+    /// The interface of a link-local address is not given.
     #[error(
-        "{0} is a link-local address, which is known only on one link: add the interface, as in {0}%eth0"
+        "{0} is a link-local address, which is valid only on one link: add the interface, as in {0}%eth0"
     )]
     NoInterface(Ipv6Addr),
     /// This host has no such interface.
@@ -40,12 +40,12 @@ pub enum ResolveError {
     UnknownInterface(String),
 }
 
-/// Returns the addresses of `host` with `port` in `family`, in the order in which they should be tried: the resolver's, but
-/// with alternating families (RFC 8305 §4), so that one broken family delays a test once. An IPv6 address may be in brackets.
-/// `interface` is used for link-local addresses without an interface of their own.
+/// Returns the addresses of `host` with `port` in `family`, in the order in which they should be tried: that of the
+/// resolver, but with alternating families (RFC 8305 §4), so that a broken family delays a test only once. An IPv6
+/// address may be in brackets. `interface` is used for link-local addresses without an interface of their own.
 ///
 /// # Errors
-/// [`ResolveError`] if there is none.
+/// [`ResolveError`] if there is no usable address.
 pub fn addresses(
     host: &str,
     port: u16,
@@ -93,11 +93,11 @@ fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     }
 }
 
-/// Returns the local addresses that `text` stands for: an address itself, or all addresses of an interface except
+/// Returns the local addresses that `text` stands for: an address itself, or all addresses of an interface except IPv6
 /// link-local ones, IPv4 first.
 ///
 /// # Errors
-/// Message if `text` is neither an address nor an interface with an address.
+/// Message if `text` is neither an address nor an interface with such an address.
 pub fn local_addresses(text: &str) -> Result<Vec<IpAddr>, String> {
     let address = text.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = address.parse::<IpAddr>() {
@@ -117,15 +117,15 @@ pub fn local_addresses(text: &str) -> Result<Vec<IpAddr>, String> {
     }
 }
 
-/// Returns the addresses at which other hosts reach a listener at `at`: `at` itself, or all addresses of this host in its
-/// family if `at` stands for all of them. Loopback and link-local addresses are left out.
+/// Returns the addresses at which other hosts reach a listener at `at`: `at` itself or, if it is unspecified, all
+/// addresses of this host in its family except IPv6 link-local ones. Loopback addresses are left out.
 pub fn reachable_at(at: IpAddr) -> Vec<IpAddr> {
     let all = if at.is_unspecified() { own_addresses(|_| true) } else { vec![at] };
     let is_reachable = |address: &IpAddr| address.is_ipv4() == at.is_ipv4() && !address.is_loopback();
     all.into_iter().filter(is_reachable).collect()
 }
 
-/// Returns the addresses of the interfaces whose names `wanted` accepts, IPv4 first, without link-local ones.
+/// Returns the addresses of the interfaces whose names `wanted` accepts, IPv4 first, without IPv6 link-local ones.
 fn own_addresses(wanted: impl Fn(&str) -> bool) -> Vec<IpAddr> {
     let all = getifaddrs().into_iter().flatten();
     let mut found: Vec<IpAddr> = all

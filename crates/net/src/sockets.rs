@@ -58,7 +58,7 @@ pub(crate) fn notice_absence(connection: &TcpStream) {
 /// Connects to `host`, as [`connect_first`] does.
 ///
 /// # Errors
-/// Error for the last address.
+/// Error of the address that failed last, or of the search for addresses.
 pub(crate) fn connect_host(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
     let addresses = resolve::addresses(host, port, None, None).map_err(io::Error::other)?;
     connect_first(None, &addresses, timeout, |_| (), || false).map(|(stream, _)| stream).map_err(|e| e.source)
@@ -105,16 +105,16 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 pub(crate) struct NotConnected {
     /// Address that failed last.
     pub address: SocketAddr,
-    /// Its error.
+    /// Error of this address.
     pub source: io::Error,
 }
 
-/// Connects to the first of `peers` that accepts. Each is tried for `timeout`, and an address that has not answered after
-/// 250 ms does not keep the next one from being tried (RFC 8305). `begun` is called with each address before it is tried.
+/// Connects to the first of `peers` that accepts. Each is tried for `timeout`; if it has not answered after 250 ms, the
+/// next one is tried at the same time (RFC 8305). `begun` is called with each address before it is tried.
 ///
 /// # Errors
-/// The error of the address that failed last: errors of the operating system; `TimedOut` after `timeout`, `Interrupted` if
-/// stopped.
+/// Error of the address that failed last: an error of the operating system, or `TimedOut` after `timeout`.
+/// `Interrupted` if `stopped` returned true.
 pub(crate) fn connect_first(
     local: Option<IpAddr>,
     peers: &[SocketAddr],
@@ -188,7 +188,7 @@ pub(crate) fn connect_first(
     }
 }
 
-/// Begins to connect a non-blocking socket to `address`; returns true if it is connected already.
+/// Begins to connect a new non-blocking socket to `address`. Returns the socket, and true if it is connected already.
 fn begin(local: Option<IpAddr>, address: SocketAddr) -> io::Result<(Socket, bool)> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if let Some(ip) = local {

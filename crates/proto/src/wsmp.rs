@@ -1,7 +1,7 @@
 //! WSMP version 3 (IEEE 1609.3): the header of a wave short message, which vehicles send over 802.11p without IP.
 //!
-//! Only messages for one service are read: networking without routing, any extensions, no extension of the transport
-//! header. Everything else is rejected, and so is every length that does not fit.
+//! Messages to one service are read if they have neither routing nor extensions of the transport header; extensions of
+//! the network header are skipped. Everything else is rejected, and so is every length that does not fit.
 //!
 //! ```
 //! use jitlat_proto::wsmp::{self, Psid};
@@ -24,24 +24,24 @@ pub const ETHERTYPE: u16 = 0x88dc;
 const VERSION: u8 = 3;
 /// Bits of the version in the first byte.
 const VERSION_BITS: u8 = 0x07;
-/// Bit in the first byte: extensions follow.
+/// Bit in the first byte that is set if extensions follow.
 const EXTENDED: u8 = 0x08;
-/// Transport header that consists of a PSID, without extensions.
+/// Type of the transport header that consists of a PSID, without extensions.
 const WITH_PSID: u8 = 0;
-/// Largest number that the two bytes of a length express.
+/// Largest length that two bytes express.
 const MAX_LENGTH: usize = 0x3fff;
 
 /// Provider service identifier: the service to which a message belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Psid(u32);
 
-/// Offset of the numbers of each size of an encoded PSID, in bytes from 1 to 4.
+/// Smallest PSID of each encoded length, from 1 to 4 bytes. It is subtracted before the PSID is encoded.
 const PSID_OFFSETS: [u32; 4] = [0, 0x80, 0x4080, 0x20_4080];
-/// Services whose messages receivers expect to be signed, so that other data would be malformed.
+/// Services whose messages must be signed, so that receivers would reject LaMP.
 const SIGNED: [u32; 2] = [0x20, 0x82];
 
 impl Psid {
-    /// The service for tests.
+    /// PSID of the service for tests.
     pub const TESTING: Psid = Psid(0x7f);
     /// Largest PSID.
     pub const MAX: u32 = 0x1020_407f;
@@ -51,7 +51,7 @@ impl Psid {
         if number <= Psid::MAX { Some(Psid(number)) } else { None }
     }
 
-    /// Returns the number of bytes of the encoded PSID.
+    /// Returns the length of the encoded PSID, in bytes.
     fn length(self) -> usize {
         PSID_OFFSETS.iter().rposition(|offset| self.0 >= *offset).map_or(1, |k| k + 1)
     }
@@ -86,7 +86,7 @@ impl fmt::Display for Psid {
 impl FromStr for Psid {
     type Err = String;
 
-    /// Parses a number, in hexadecimal after `0x`.
+    /// Parses a number, hexadecimal after `0x`, otherwise decimal. Rejects services whose messages must be signed.
     fn from_str(text: &str) -> Result<Psid, String> {
         let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
             Some(digits) => u32::from_str_radix(digits, 16),
@@ -97,7 +97,7 @@ impl FromStr for Psid {
             psid.ok_or_else(|| format!("'{text}' is not a PSID: give a number up to {:#x}", Psid::MAX))?;
         if SIGNED.contains(&psid.0) {
             return Err(format!(
-                "messages of PSID {psid} are signed, and LaMP is not: use another, for example {}",
+                "messages of PSID {psid} are signed, and LaMP is not: use another PSID, for example {}",
                 Psid::TESTING
             ));
         }
@@ -108,9 +108,9 @@ impl FromStr for Psid {
 /// A wave short message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Service.
+    /// Service to which the message belongs.
     pub psid: Psid,
-    /// Data, without padding of the frame.
+    /// Data, without the padding of the frame.
     pub data: &'a [u8],
 }
 
@@ -138,7 +138,7 @@ pub fn parse(bytes: &[u8]) -> Option<Message<'_>> {
     Some(Message { psid, data: rest.get(..length)? })
 }
 
-/// Appends a message of `data` for `psid`; returns false, and appends nothing, if it is too long.
+/// Appends a message to `psid` with `data` to `out`. Returns false, and appends nothing, if `data` is too long.
 pub fn write(out: &mut Vec<u8>, psid: Psid, data: &[u8]) -> bool {
     if data.len() > MAX_LENGTH {
         return false;
@@ -153,12 +153,12 @@ pub fn write(out: &mut Vec<u8>, psid: Psid, data: &[u8]) -> bool {
     true
 }
 
-/// Returns the number of bytes of the header of a message of `length` bytes for `psid`.
+/// Returns the length of the header, in bytes, of a message to `psid` with `length` bytes of data.
 pub fn header_length(psid: Psid, length: usize) -> usize {
     2 + psid.length() + if length > 0x7f { 2 } else { 1 }
 }
 
-/// Reads a length or count: one byte up to 127, or two bytes that begin with the bits 10.
+/// Reads a length or count, which has one byte up to 127, otherwise two bytes that begin with the bits 10.
 fn read_length(bytes: &mut &[u8]) -> Option<usize> {
     let (first, rest) = bytes.split_first()?;
     let (length, rest) = match first.leading_ones() {

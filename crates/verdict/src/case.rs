@@ -40,7 +40,7 @@ pub struct Case<'a> {
     pub skew: Option<f64>,
     /// Half of the width of the 95 % interval of `skew`.
     pub skew_error: f64,
-    /// Adjustment of a clock during the test.
+    /// Adjustment of a clock during the test; `None` if no clock was adjusted.
     pub slew: Option<Slew>,
     /// Queues, and packets that were held and released together.
     pub episodes: Episodes,

@@ -263,7 +263,7 @@ fn changes(values: &[f64]) -> Option<Vec<f64>> {
     Some(ranks)
 }
 
-/// Returns a random number below `n`, which is small.
+/// Returns a random number below `n`, which must be far below 2³².
 fn below(n: usize, random: &mut ChaCha8Rng) -> usize {
     ((u64::from(random.next_u32()) * n as u64) >> 32) as usize
 }

@@ -26,7 +26,7 @@ pub struct Delays<'a> {
     shifts: Vec<ClockShift>,
     /// Rate of the receiving clock relative to the sending one, minus 1.
     skew: f64,
-    /// Adjustment of a clock during the test.
+    /// Adjustment of a clock during the test; `None` if no clock was adjusted.
     slew: Option<Slew>,
     /// Lasting changes of the smallest delay, ascending: index of the packet and the new smallest delay in ns.
     levels: Vec<(usize, i64)>,

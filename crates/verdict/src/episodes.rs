@@ -290,7 +290,8 @@ fn holds(delays: &Delays<'_>, blocks: &Blocks, threshold: i64, base: i64) -> Vec
     found
 }
 
-/// Minimum number of holds that are the way in which a link works.
+/// Minimum number of holds that count as the usual behaviour of the link rather than as events if they contain more
+/// than half of all packets.
 const MIN_USUAL_HOLDS: usize = 20;
 
 /// Returns the 90th percentile of the spread of delays within blocks without waits, in ns. If fewer than a tenth of the

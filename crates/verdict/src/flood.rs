@@ -1,4 +1,4 @@
-//! [`of_flood`]: verdict on a flood, requests to all hosts of a segment, which none of them has to answer.
+//! [`of_flood`]: verdict on a flood, that is, on requests to all hosts of a segment, none of which has to answer.
 
 use crate::sentences::headline::{self, Flood};
 use jitlat_core::Session;
@@ -6,8 +6,8 @@ use jitlat_core::answer::{Answer, Fault, Severity};
 use jitlat_core::evidence::Judgement;
 use std::collections::BTreeMap;
 
-/// Returns the verdict on the flood of `session` from its `judgement` as an ordinary test: what this host sent, and
-/// its own faults. Answers are those of any host, and silence means nothing, so the path has no grade.
+/// Returns the verdict on the flood of `session`, given its `judgement` as an ordinary test: what this host sent, and
+/// its own faults. Any host may answer, and silence means nothing, so the path has no grade.
 pub(crate) fn of_flood(judgement: Judgement, session: &Session) -> Answer {
     let Judgement { mut answer, known, received, .. } = judgement;
     answer.causes.retain(|cause| cause.fault == Fault::Sender);
@@ -40,7 +40,7 @@ mod tests {
     use jitlat_core::twoway::TwoWay;
     use jitlat_core::{PacketRecord, Span, Summary, WallTime};
 
-    /// A flood of `n` requests every 20 ms, of which the first ones were answered after 1 ms.
+    /// A flood of `n` requests every 20 ms, of which the first `answered` were answered after 1 ms.
     fn flood(n: u64, answered: i64, unsent: u64) -> Summary {
         const MS: i64 = 1_000_000;
         let spec =

@@ -42,13 +42,13 @@ pub struct LossLaw {
     pub clusters: [f64; 2],
     /// Period; `None` unless the losses are periodic.
     pub period: Option<LossPeriod>,
-    /// Part of the test to which the losses are confined, if they are.
+    /// Part of the test to which the losses are confined; `None` if there are losses in the whole test.
     pub part: Option<ConfinedLoss>,
     /// Confidence in the pattern, 0…1.
     pub confidence: f64,
 }
 
-/// Losses in the part of a test to which nearly all of them are confined.
+/// Part of a test that contains all or nearly all losses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConfinedLoss {
     /// Loss ratio in the part.
@@ -183,8 +183,9 @@ fn manner(
     FoundManner::new(manner, confidence)
 }
 
-/// Returns true if a token bucket explains losses with this `period`. A bucket also drops packets at equal distances,
-/// but only after it is empty, and then it drops a large share, or the same packets of each burst of `burst` packets.
+/// Returns true if a token bucket explains losses with this `period`. A bucket, too, drops packets at equal distances,
+/// but only once it is empty; it then drops a large share of the packets, or the same packets of each burst of `burst`
+/// packets.
 fn is_of_a_bucket(period: &LossPeriod, part: &Scattered, burst: usize) -> bool {
     let share = part.ratio();
     if period.exact && period.events >= 10 && burst > 1 && period.packets == burst as f64 {

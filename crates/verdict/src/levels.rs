@@ -42,7 +42,7 @@ impl Groups {
         Groups::at_most(MAX_GROUPS, blocks, packets)
     }
 
-    /// Divides a series of `packets` into at most `most` groups; `None` if there are too few packets.
+    /// Divides a series of `packets` packets into at most `most` groups; `None` if there are too few packets.
     pub fn at_most(most: usize, blocks: &Blocks, packets: usize) -> Option<Groups> {
         let wanted = (packets / MIN_GROUP_PACKETS).min(most);
         let (min, each) = blocks.grouped(wanted.max(1));
@@ -280,19 +280,19 @@ pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<
 
 /// Minimum size of the step between two parallel lines, relative to the scatter around them.
 const MIN_BREAK: f64 = 8.0;
-/// Minimum share of the smallest delays that must be near one of two parallel lines.
+/// Minimum share of the smallest delays that are near the one or the other of two parallel lines.
 const MIN_NEAR: f64 = 0.9;
 
 /// Two parallel lines with one step between them.
 struct BrokenLine {
     drift: Drift,
     step: f64,
-    /// Difference between the largest and the smallest value.
+    /// Difference between the largest and the smallest of the delays, in ns.
     range: f64,
 }
 
 impl BrokenLine {
-    /// Returns true if the slots of a link, which slide and slip once, may look like this.
+    /// Returns true if these may be the lines of a link whose slots slide and slip once.
     fn may_be_slip(&self) -> bool {
         self.drift.rate * self.step < 0.0
             && self.range < 1.5 * self.step.abs()

@@ -141,7 +141,8 @@ pub fn scores(
     scored(&quality, profiles, measurement, round_trips)
 }
 
-/// Returns the loss of requests over HTTP: those that failed. The time of repeated segments is in the delay of the others.
+/// Returns the loss of HTTP requests, that is, the requests that failed. Retransmitted segments add to the delay of the
+/// other requests.
 fn failed_requests(summary: &Summary) -> MeasuredLoss {
     let (sent, lost) = (summary.counts.sent, summary.counts.lost);
     let mut events = EventCounts::default();

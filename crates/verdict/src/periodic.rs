@@ -4,9 +4,9 @@ use super::losses::{LossTimes, Scattered};
 
 /// Minimum number of events from which a period is derived.
 const MIN_EVENTS: usize = 6;
-/// Minimum number of events from which a period is derived, if there are losses between them.
+/// Minimum number of events from which a period is derived if there are other losses between them.
 const MIN_EVENTS_AMONG_OTHERS: u64 = 10;
-/// Minimum share of the lost packets that are lost in the events, if there are losses between them.
+/// Minimum share of all lost packets that are lost in the events if there are other losses between them.
 const MIN_LONG_SHARE: f64 = 0.7;
 /// Divisor of the longest distance between losses: losses closer to each other than the quotient belong to one event.
 const SAME_EVENT: u64 = 4;
@@ -42,7 +42,7 @@ pub struct LossPeriod {
 impl LossPeriod {
     /// Returns the period of the losses in `part`, with send times from `departures`; `None` if there is none.
     ///
-    /// Losses at regular times may be among others, if they are longer.
+    /// If all loss bursts together have no period, shorter bursts between long ones are ignored.
     pub fn of(part: &Scattered, departures: &LossTimes<'_, '_>) -> Option<LossPeriod> {
         LossPeriod::of_all(part, departures).or_else(|| {
             let longest = part.runs.iter().map(|(run, _)| run.len).max()?;

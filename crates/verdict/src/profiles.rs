@@ -46,10 +46,10 @@ pub struct Profile {
     pub qoo: Option<Requirements>,
 }
 
-/// Largest number of packets that is recommended.
+/// Largest number of packets that is recommended for a test.
 const MAX_PACKETS: f64 = 1e7;
 
-/// Rounds up to two significant digits.
+/// Rounds `number` up to two significant digits.
 fn two_digits(number: f64) -> f64 {
     let unit = 10f64.powi(libm::log10(number.max(1.0)).floor() as i32 - 1).max(1.0);
     (number / unit).ceil() * unit
@@ -102,7 +102,7 @@ const DESKTOP_DELAY: &[DelayRequirement] = &[delay(
     DIMENSIONED,
     75.0,
     500.0,
-    "choice of this project (75 ms); ITU-T Y.3503 (users interrupt after 1 s, half of it for a direction); TS 23.203 (98 %)",
+    "choice of this project (75 ms); ITU-T Y.3503 (users interrupt after 1 s, half of it per direction); TS 23.203 (98 %)",
 )];
 const TELEMETRY_DELAY: &[DelayRequirement] = &[delay(
     95.0,
@@ -371,7 +371,8 @@ impl Profile {
         self.would_show(missing, lived, lived.sent.max(1) as f64)
     }
 
-    /// Returns true if a test of `sent` packets on the same path excludes that.
+    /// Returns true if a test of `sent` packets with the same share `missing` would exclude, with 95 % confidence, that
+    /// the true share exceeds the limit of fair.
     fn would_show(&self, missing: f64, lived: &Experience, sent: f64) -> bool {
         let most = match (missing * lived.sent.max(1) as f64).round() {
             0.0 => 3.0 / sent,
@@ -380,8 +381,8 @@ impl Profile {
         most <= self.missing[1]
     }
 
-    /// Returns the number of packets, with two significant digits, that would exclude it; `None` if it is larger than
-    /// any test has.
+    /// Returns the number of packets, rounded up to two significant digits, with which [`would_show`](Self::would_show)
+    /// is true; `None` above [`MAX_PACKETS`].
     fn enough_packets(&self, missing: f64, lived: &Experience) -> Option<f64> {
         let mut enough = lived.sent.max(1) as f64;
         while !self.would_show(missing, lived, enough) {

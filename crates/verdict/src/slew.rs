@@ -3,10 +3,10 @@
 use super::delays::{Blocks, DelayNoise, Delays};
 use super::levels::{Groups, MAX_DRIFT};
 
-/// Change of the delays by a clock that was adjusted.
+/// Change of the delays caused by the adjustment of a clock.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slew {
-    /// Times since the first packet, in ns, ascending, each with the change of the delays up to then, in ns.
+    /// Times since the first packet, in ns, ascending, each with the change of the delays up to this time, in ns.
     points: Vec<(i64, i64)>,
     /// Index in send order of the first packet during the adjustment, and of the first one after it.
     pub places: [usize; 2],
@@ -16,27 +16,28 @@ pub struct Slew {
 
 /// Minimum rate, as a ratio. A slower change needs no explanation.
 const MIN_RATE: f64 = 10e-6;
-/// Maximum number of groups of packets, whose smallest delays are compared; the second value is tried if the first shows
-/// nothing.
+/// Maximum number of groups of packets whose smallest delays are compared. The second value is tried if the first one
+/// shows no adjustment.
 const MAX_GROUPS: [usize; 2] = [2000, 200];
 /// Minimum number of groups of packets during the adjustment. A change within fewer groups may be sudden.
 const MIN_GROUPS: usize = KNOTS;
 /// Number of parts of the adjustment, in each of which the rate is constant.
 const KNOTS: usize = 12;
-/// Maximum share of the whole change from one group to the next.
+/// Maximum change from one group to the next, as a share of the whole change.
 const MAX_CHANGE_SHARE: f64 = 0.25;
-/// Minimum change, in ns. A smaller one is not a queue either.
+/// Minimum change, in ns. A smaller change is not taken for a queue, either.
 const MIN_CHANGE_NS: f64 = 1e6;
 /// Minimum change relative to the scatter of the smallest delays.
 const MIN_CLEAR: f64 = 8.0;
-/// Minimum part of the test, as a divisor, in which the delay is constant before or after the adjustment.
+/// Divisor of the number of groups: before or after the adjustment, the delay is constant for at least the quotient.
 const MIN_CALM: usize = 10;
-/// Maximum jitter during and after an adjustment, relative to that before it. Jitter rises with a queue.
+/// Maximum ratio of the largest to the smallest jitter before, during and after an adjustment. A queue would change the
+/// jitter more.
 const MAX_JITTER: f64 = 1.4;
 
 impl Slew {
-    /// Returns the slew in `delays`, which are divided into `blocks`: the smallest delay changes from one level to another,
-    /// never faster than clocks are adjusted and never back, and the jitter stays the same. `None` if there is none.
+    /// Returns the slew in `delays`, which are divided into `blocks`: the smallest delay changes once from one level to
+    /// another, never faster than clocks are adjusted, and the jitter stays the same. `None` if there is no slew.
     pub fn of(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<Slew> {
         // Many groups show a short adjustment, the smallest delays of a few scatter less.
         MAX_GROUPS.iter().find_map(|most| {
@@ -132,7 +133,7 @@ impl Slew {
         before.1 + ((next.1 - before.1) as f64 * part) as i64
     }
 
-    /// Returns true if a step of `change` ns at index `place` is a remainder of this adjustment.
+    /// Returns true if a step of `change` ns at index `place` may be a remainder of this adjustment.
     pub fn explains(&self, place: usize, change: i64) -> bool {
         let [from, to] = self.places;
         let near = (to - from) / 4;
@@ -147,7 +148,7 @@ impl Slew {
     }
 }
 
-/// Returns true if the values `min` change by `total` without returning. A few may be within queues.
+/// Returns true if the smallest delays `min` change by `total` without returning. A few groups may lie within queues.
 fn is_one_way(min: &[f64], total: f64, scatter: f64) -> bool {
     let tolerance = (MAX_RETURN * total.abs()).max(4.0 * scatter);
     let ends = [min[0], min[min.len() - 1]];
@@ -164,11 +165,11 @@ fn is_one_way(min: &[f64], total: f64, scatter: f64) -> bool {
 
 /// Maximum return towards the earlier level, as a share of the whole change.
 const MAX_RETURN: f64 = 0.1;
-/// Maximum share of groups within queues, as a divisor.
+/// Divisor of the number of groups: at most the quotient may lie within queues.
 const MAX_OTHERS: usize = 50;
 
-/// Returns the median difference between the largest and the smallest delay of the blocks in `range`, in ns; `None` with
-/// too few blocks.
+/// Returns the median difference between the largest and the smallest delay of the blocks in `range`, in ns; `None` if
+/// there are fewer than 8.
 fn spread(blocks: &Blocks, range: core::ops::Range<usize>) -> Option<i64> {
     let range = range.start..range.end.min(blocks.len());
     let mut all: Vec<i64> = range.map(|b| blocks.max[b].saturating_sub(blocks.min[b])).collect();
@@ -192,14 +193,14 @@ mod tests {
     use super::*;
     use crate::testing::{MS, US, delays, every};
 
-    /// Change of the delay of packet `k` of 3000, one every 20 ms.
+    /// Returns the slew in a test of 3000 packets, one every 20 ms, where `change` is the change of the delay by index.
     fn found(change: impl Fn(i64) -> i64) -> Option<Slew> {
         let noise = |k: i64| k * 7919 % 41 * US;
         let delays = delays(&every(20 * MS, 3000, |k| Some(5 * MS + noise(k.into()) + change(k.into()))));
         Slew::of(&delays, &delays.blocks(), delays.noise())
     }
 
-    /// Ramp of `per_packet` ns from packet 1000 on, for `packets`.
+    /// Returns a change of the delay by `per_packet` ns per packet, for `packets` packets from packet 1000 on.
     fn ramp(per_packet: i64, packets: i64) -> impl Fn(i64) -> i64 {
         move |k| (k - 1000).clamp(0, packets) * per_packet
     }

@@ -51,7 +51,7 @@ pub fn may_slip(rate: f64, length: f64) -> bool {
     SLIDE_RANGE.contains(&rate.abs()) && SLIPPED_SLOT_RANGE.contains(&length)
 }
 
-/// Returns true if packets may slide by `change` ns within slots at this `rate`, without missing one.
+/// Returns true if packets may slide by `change` ns within slots at this `rate` without missing a slot.
 pub fn may_slide(rate: f64, change: f64) -> bool {
     SLIDE_RANGE.contains(&rate.abs()) && change <= *SLIPPED_SLOT_RANGE.end()
 }

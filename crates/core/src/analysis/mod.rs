@@ -141,8 +141,8 @@ impl Analyzer {
         }
     }
 
-    /// Adds the next record, in arrival order, of a packet of a one-way test that arrived although its send time is unknown.
-    /// [`Analyzer::push`] takes such a record for a damaged one.
+    /// Adds the next record in arrival order of a one-way test: that of a packet that arrived, but whose send time is
+    /// unknown. [`Analyzer::push`] would count the record as damaged.
     pub fn push_delayless(&mut self, record: &PacketRecord) {
         if self.both_ways.is_none() {
             self.views.iter_mut().for_each(|view| view.push_delayless(record));

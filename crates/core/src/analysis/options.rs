@@ -47,7 +47,7 @@ pub struct Options {
     pub streaming: bool,
     /// Seed of the block bootstrap; `None` = no bootstrap.
     pub bootstrap: Option<u64>,
-    /// True to compute the data that later comparisons of the test need instead of its packets.
+    /// True to compute the data that replaces the packets of the test in later comparisons.
     pub comparable: bool,
     /// True to fit the Gilbert–Elliott model.
     pub gilbert_elliott: bool,

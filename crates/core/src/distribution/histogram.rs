@@ -29,8 +29,8 @@ pub struct Histogram {
 /// The number of bins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bins {
-    /// 70 in the summary, which reproduces the published UDP examples; [`Bins::Auto`] in figures and for the mode, which
-    /// reproduces the TCP examples as well.
+    /// 70 bins in the summary, as in the published UDP examples; [`Bins::Auto`] in figures and for the mode, which also
+    /// reproduces the TCP examples.
     #[default]
     Standard,
     /// A fixed number.
@@ -39,12 +39,13 @@ pub enum Bins {
     Auto,
 }
 
-/// Smallest and largest number of bins that are chosen automatically.
+/// Range of automatically chosen numbers of bins.
 const AUTOMATIC_BINS: RangeInclusive<usize> = 70..=500;
 
 impl Bins {
-    /// Returns the number of bins of the summary's histogram for `n` values, or of the figures' if `drawn` is true. `range`
-    /// is the distance between the limits of the histogram, `iqr` returns the interquartile range of the values.
+    /// Returns the number of bins of the summary's histogram for `n` values, or of the histogram in figures if `drawn`
+    /// is true. `range` is the distance between the limits of the histogram; `iqr` returns the interquartile range of
+    /// the values.
     pub(super) fn count(self, drawn: bool, n: u64, range: u64, iqr: impl FnOnce() -> f64) -> usize {
         match self {
             Bins::Fixed(bins) => bins.max(1),
@@ -54,7 +55,8 @@ impl Bins {
     }
 }
 
-/// Returns range/(2·IQR·n^(−1/3)), clamped. If half of the values are equal, the width would be 0.
+/// Returns range/(2·IQR·n^(−1/3)), rounded up and clamped: the minimum for fewer than two values or a range of 0, the
+/// maximum for an interquartile range of 0.
 fn freedman_diaconis(n: u64, range: u64, iqr: f64) -> usize {
     let (least, most) = AUTOMATIC_BINS.into_inner();
     if n < 2 || range == 0 {

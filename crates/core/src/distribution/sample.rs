@@ -164,7 +164,8 @@ impl Sample {
         self.histogram_of(bins, method, false)
     }
 
-    /// Returns the histogram of figures; `None` without values, or if it has as many bins as [`Sample::histogram`].
+    /// Returns the histogram for figures; `None` without values, or if [`Sample::histogram`] has the same number of
+    /// bins.
     pub fn drawn_histogram(&self, bins: Bins, method: Method) -> Option<Histogram> {
         let range = self.histogram_range(method)?;
         let count = |drawn| self.bin_count(bins, drawn, range);

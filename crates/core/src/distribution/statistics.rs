@@ -107,7 +107,7 @@ impl Distribution {
         self.drawn_histogram.as_ref().or(self.histogram.as_ref())
     }
 
-    /// Computes the mode from the other fields.
+    /// Sets the mode, which follows from the other fields.
     fn with_mode(self) -> Distribution {
         let mode = self.shown_histogram().map(|h| {
             let half = h.binsize as f64 / 2.0;
@@ -247,8 +247,8 @@ mod tests {
         [d.histogram.as_ref(), d.shown_histogram()].map(|h| h.unwrap().nbins)
     }
 
-    /// Latencies like those of the second example of DRDC TM 2011-047: up to 4.897 s above the smallest at 99 %, with half
-    /// of the packets within 132 ms, and the most within 26 ms of the smallest.
+    /// Latencies like those of the second example of DRDC TM 2011-047: the 99th percentile is 4.897 s above the
+    /// smallest, the interquartile range is 132 ms, and the fullest bin begins at the smallest.
     fn example_2() -> Vec<i64> {
         const MS: i64 = 1_000_000;
         let first = (0..120).map(|k| k * 26 * MS / 119);

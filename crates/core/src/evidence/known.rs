@@ -19,8 +19,8 @@ pub struct KnownPackets {
     pub tail: u64,
     /// True if each packet sent is known to be received or lost.
     pub complete: bool,
-    /// Number of packets without a row at the end of a log of version 1 or 2 if it is large enough for the file to have been
-    /// cut; otherwise 0. They count as lost.
+    /// Number of packets without a row at the end of a log of version 1 or 2 if there are so many that the file may
+    /// have been cut; otherwise 0. They count as lost.
     pub doubtful: u64,
 }
 
@@ -89,8 +89,8 @@ impl KnownPackets {
 }
 
 /// Returns `missing`, the number of packets missing at the end of a log of version 1 or 2, if it is far larger than
-/// elsewhere; otherwise 0. Such a log has its final name only if it is whole, but does not mark its end, so that a cut
-/// looks like loss.
+/// `longest`, the length of the longest loss burst before; otherwise 0. Such a log gets its final name only when it is
+/// complete, but does not mark its end, so a file that was cut afterwards looks like loss.
 fn doubtful_tail(missing: u64, longest: u64) -> u64 {
     if missing > 10 && missing > longest.saturating_mul(3) { missing } else { 0 }
 }

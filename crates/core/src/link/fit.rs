@@ -15,8 +15,8 @@ pub struct LinkFit {
     pub slope_ns: f64,
     /// Bytes per step (48 on ATM), and the overhead modulo that number that fits best; `None` if there are no steps.
     pub steps: Option<(u64, u64)>,
-    /// Overheads modulo the step that fit as well as the best one, ascending: the sizes between those measured, and the
-    /// errors of the round trips, leave them open. Empty if there are no steps.
+    /// Overheads modulo the step that cannot be distinguished from the best one, which is included; ascending. There
+    /// are several if too few sizes were measured, or the round trips are too inexact. Empty if there are no steps.
     pub overheads: Vec<u64>,
     /// True if ATM cells were assumed rather than detected: the sizes are too few or too far apart to show steps, but
     /// cells explain the times far better than a straight line.
@@ -25,7 +25,7 @@ pub struct LinkFit {
     pub coarse: bool,
     /// Root mean square of the residuals, in ns.
     pub residual_ns: f64,
-    /// ATM encapsulations with one of these overheads; empty if the steps are not ATM cells.
+    /// ATM encapsulations whose overhead is among `overheads`; empty if the steps are not ATM cells.
     pub encapsulations: Vec<String>,
     /// Rate of both directions in series, 1/(1/up + 1/down), in bits per second.
     pub series_rate: f64,
@@ -37,8 +37,8 @@ const MAX_CHANCE: f64 = 1e-3;
 /// Limit below which a sum of squares is a rounding error, in ns².
 const ROUNDING: f64 = 1e-9;
 
-/// Root mean square of the residuals, as a fraction of a step, below which overheads are not told apart: round trips have
-/// other small parts that depend on the size, such as further links.
+/// Root mean square of the residuals, as a fraction of the height of a step, up to which an overhead is not excluded:
+/// other small parts of the round trip, for example those of further links, depend on the size, too.
 const MIN_TELLING: f64 = 0.02;
 
 /// Factor by which the sum of squared residuals of a straight line must exceed that of ATM cells for cells to be
@@ -120,8 +120,8 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
     })
 }
 
-/// Returns the overheads modulo `step` whose fit is not distinguishable from the best one, `stairs`: the likelihood ratio
-/// has a probability of 5 %, or more, by chance, or the residuals are too small to mean anything.
+/// Returns the overheads modulo `step` that cannot be distinguished from the best one, whose regression is `stairs`:
+/// the likelihood ratio is not significant at 5 %, or the residuals are at most [`MIN_TELLING`].
 fn as_good(points: &[(u64, f64)], step: u64, stairs: [f64; 3]) -> Vec<u64> {
     let n = points.len() as f64;
     let by_chance = stairs[2] * (1.0 + 4.0 / (n - 4.0).max(1.0));

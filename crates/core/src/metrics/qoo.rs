@@ -204,7 +204,7 @@ pub struct Refusal {
     pub reason: RefusalReason,
     /// The reason in a sentence, without a full stop.
     pub text: String,
-    /// Duration of a test on the same path that would probably have a score, in seconds; `None` if unknown.
+    /// Duration, in seconds, with which a test on the same path would probably have a score; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enough_s: Option<f64>,
 }
@@ -489,7 +489,7 @@ impl ThroughputTerm {
     }
 }
 
-/// Returns the refusal for a percentile without an interval, of a test that lasted for `lasted_s`.
+/// Returns the refusal for a percentile without an interval. `lasted_s` is the duration of the test, in seconds.
 fn not_resolved(found: &MeasuredDelay, lasted_s: Option<f64>) -> Refusal {
     let QuantileInterval { effective_n, required_n, .. } = found.interval;
     let what = ordinal(found.percent);
@@ -505,7 +505,7 @@ fn not_resolved(found: &MeasuredDelay, lasted_s: Option<f64>) -> Refusal {
     Refusal { enough_s, ..Refusal::new(RefusalReason::PercentileNotResolved, text) }
 }
 
-/// Longest duration that is recommended, in seconds: one day. Beyond it, another path is measured.
+/// Longest duration that is recommended for a test, in seconds: one day. During a longer test, the path may change.
 const MAX_ESTIMATE_S: f64 = 86_400.0;
 
 /// Formats a percentile: `98th percentile`, `99.3rd percentile`.

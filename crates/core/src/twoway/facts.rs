@@ -63,7 +63,7 @@ impl TwoWay {
     }
 }
 
-/// Returns true unless `remarks` of a test say that its requests went to a broadcast address.
+/// Returns true unless the `remarks` of a test state that its requests went to a broadcast address.
 pub(super) fn answers_expected(remarks: &[String]) -> bool {
     !remarks.iter().any(|remark| remark == TwoWay::BROADCAST_REMARK)
 }

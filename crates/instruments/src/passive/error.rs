@@ -109,7 +109,7 @@ fn none_recognised(udp: u64, filtered: bool) -> String {
     let filter = if filtered { "; a filter selected only some hosts and ports" } else { "" };
     match udp {
         0 => format!("no UDP packet{filter}"),
-        _ => format!("{udp} UDP packets, but no 8 of them in sequence from one source{filter}"),
+        _ => format!("{udp} UDP packets, but no source sent 8 RTP packets in sequence{filter}"),
     }
 }
 

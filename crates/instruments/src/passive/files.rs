@@ -216,7 +216,7 @@ pub(super) fn start_reader(source: CaptureSource) -> Result<CaptureReader, Passi
     Ok(CaptureReader::start(source.name(), source.open()?))
 }
 
-/// Previews of the packets of both points, and of those inside tunnels at the points that have any.
+/// Previews of the packets of both points, and of the packets inside tunnels at the points that have tunnels.
 struct Layers {
     outer: [Vec<PacketPreview>; 2],
     inner: [Option<Vec<PacketPreview>>; 2],
@@ -236,8 +236,8 @@ impl Layers {
         })
     }
 
-    /// Makes the plan for the outermost packets that both points share: those of the tunnels, unless more than twice as
-    /// many are recognised without the tunnels of one point or both.
+    /// Makes the plan for matching the packets of both points. If `innermost` is false, tunnels stay closed unless
+    /// opening those of one point or both more than doubles the number of packets in common.
     fn survey(&self, asked: Option<&Sides>, innermost: bool) -> Result<MatchPlan, NoPlan> {
         if innermost && self.inner.iter().any(Option::is_some) {
             let inside = self.inner.each_ref().map(Option::is_some);

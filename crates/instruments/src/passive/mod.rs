@@ -1,6 +1,6 @@
-//! [`Passive`]: round trips, losses and delays of other programs' traffic, from two capture points; and
-//! [`TcpCaptures`]: an analysis of TCP connections from one point or two; and [`RtpCaptures`]: an analysis of RTP streams
-//! and calls.
+//! [`Passive`]: round trips, losses and delays of other programs' traffic, from two capture points. [`TcpCaptures`]:
+//! analysis of TCP connections from one or two points. [`RtpCaptures`]: analysis of RTP streams and calls from one or
+//! two points.
 //!
 //! A point is a capture in files, or a live interface of this host or of another one that runs `jitlat serve
 //! --capture`. Only the two points have to be given: addresses, direction, translation and clock offset are found from

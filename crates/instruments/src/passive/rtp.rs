@@ -1,4 +1,4 @@
-//! [`RtpCaptures`]: analyses RTP streams and calls at one capture point.
+//! [`RtpCaptures`]: analyses RTP streams and calls at one or two capture points.
 
 use super::error::PassiveError;
 use crate::analysis::Analysed;
@@ -22,27 +22,29 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Number of frames of a followed capture that are read between two checks for its end.
+/// Maximum number of frames of a followed capture that are read between two checks for a stop.
 const FRAMES_PER_CHECK: usize = 4096;
-/// Pause when nothing new has been written.
+/// Pause between two reads of a followed capture if nothing new was written.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Time that a capture at an interface waits for a packet before it checks for a stop.
+/// Time for which a capture at an interface waits for a packet before the next check for a stop.
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
-/// Time limit for reading the remaining packets at the end.
+/// Time limit for reading the remaining packets of a followed capture after a stop.
 const FILE_END_TIMEOUT: Span = Span::seconds(30);
 /// Clock rate of video formats, in Hz (RFC 3551 §5).
 const VIDEO_CLOCK: u32 = 90_000;
-/// Share of the memory for packets that one of many streams may use: up to 50 minutes of voice.
+/// Divisor of the memory limit of the analysis: the quotient is the limit of one stream, enough for 50 minutes of voice
+/// with the default limit.
 const MEMORY_SHARE: u64 = 64;
 /// Code of the warning about delays below 0.
 const NEGATIVE_DELAY: &str = "negative_delay";
-/// Number of packets of all streams that are retained for figures; later streams have none.
+/// Maximum number of packets that are retained for figures, of all streams together. A stream that would exceed it has
+/// no samples.
 const MAX_SAMPLES: usize = 4 << 20;
 
 /// Source of packets.
 #[derive(Clone, Debug)]
 pub enum RtpSource {
-    /// Captures in files, read one after the other.
+    /// Capture files: two points if there are two captures of the same streams, otherwise read one after the other.
     Files(Vec<PathBuf>),
     /// A folder or file that is still being written.
     Followed(PathBuf),
@@ -53,11 +55,11 @@ pub enum RtpSource {
 /// Settings of an analysis of RTP streams.
 #[derive(Clone, Debug, Default)]
 pub struct RtpCaptures {
-    /// Address or prefix of the streams to analyse; `None`: all.
+    /// Address or prefix of the streams to analyse; `None`: all streams.
     pub host: Option<Prefix>,
-    /// Port of the streams to analyse; `None`: all.
+    /// Port of the streams to analyse; `None`: all streams.
     pub port: Option<u16>,
-    /// Formats of dynamic payload types, before those in session descriptions.
+    /// Formats of dynamic payload types. They have priority over those in session descriptions.
     pub formats: Vec<GivenFormat>,
     /// Time limit for a live capture or followed files; `None`: no limit.
     pub duration: Option<Span>,
@@ -65,8 +67,8 @@ pub struct RtpCaptures {
     pub listening: Option<fn(&str)>,
     /// True to read two captures one after the other even if they contain the same streams.
     pub one_point: bool,
-    /// True if the codec in the options of the analysis applies to all streams. Otherwise a stream's own codec does, if
-    /// the model of voice quality has it.
+    /// True if the codec in the options of the analysis applies to all streams. Otherwise the codec of a stream
+    /// replaces it if the model of voice quality supports that codec.
     pub one_codec: bool,
 }
 
@@ -75,7 +77,7 @@ pub struct RtpCaptures {
 pub struct RtpOutcome {
     /// Streams and calls.
     pub result: RtpResult,
-    /// Analysis of each stream, in the same order.
+    /// Analysis of each stream, in the order of the streams in `result`.
     pub streams: Vec<Analysed>,
     /// Number of IP packets read.
     pub packets: u64,
@@ -83,8 +85,8 @@ pub struct RtpOutcome {
     pub skipped: u64,
     /// Number of packets that the capture reported as dropped.
     pub drops: u64,
-    /// Analysis of each stream between two points, in the order of the streams; `None` where the second point did not see
-    /// the stream. Empty for one point.
+    /// Analysis of each stream between two points, in the order of the streams in `result`; `None` for a stream that
+    /// the second point did not see. Empty for one point.
     pub between: Vec<Option<Analysed>>,
     /// Messages about errors in the files.
     pub notes: Vec<String>,
@@ -93,7 +95,8 @@ pub struct RtpOutcome {
 impl RtpCaptures {
     /// Analyses the packets of `source` until its end, until `stop` is requested or the time limit is reached. The
     /// streams are analysed with `options`. Two captures of the same streams are two points; the result is then that of
-    /// the first one, and of the packets between them. `observer` receives the packets of one point.
+    /// the first point, with analyses of the streams between the points. `observer` receives the packets unless there
+    /// are two points.
     ///
     /// # Errors
     /// [`PassiveError`] if the source cannot be read, or contains no RTP stream.
@@ -126,7 +129,7 @@ impl RtpCaptures {
         Ok(outcome)
     }
 
-    /// Analyses one point. Also returns true if a filter selects some packets.
+    /// Analyses one point. Also returns true if an address or a port restricts the analysis to some packets.
     fn read_point(
         &self,
         source: &RtpSource,
@@ -163,7 +166,7 @@ impl RtpCaptures {
             && self.port.is_none_or(|port| p.ports().is_some_and(|(a, b)| a == port || b == port))
     }
 
-    /// Reads all packets. Returns the number that the capture dropped, and messages about errors.
+    /// Passes all frames to `take`. Returns the number of packets that the capture dropped, and messages about errors.
     fn read(
         &self,
         source: &RtpSource,
@@ -252,7 +255,7 @@ impl RtpSource {
     }
 }
 
-/// Analyses of all streams.
+/// Running analyses of all streams.
 struct StreamAnalyses<'a> {
     options: &'a Options,
     one_codec: bool,
@@ -265,7 +268,7 @@ impl<'a> StreamAnalyses<'a> {
         StreamAnalyses { options, one_codec, running: HashMap::new(), observer }
     }
 
-    /// Ends the analyses of the streams in `result`, in their order.
+    /// Ends the analyses, and returns one for each stream in `result`, in the same order.
     fn finish(mut self, result: &RtpResult) -> Vec<Analysed> {
         let mut room = MAX_SAMPLES;
         let mut facts: Vec<(Direction, Option<Span>)> = vec![Default::default(); result.streams.len()];
@@ -289,7 +292,8 @@ impl<'a> StreamAnalyses<'a> {
     }
 }
 
-/// Returns the options for one stream: its own codec unless `one_codec`, and the profile of its medium.
+/// Returns the options for one stream: with its own codec unless `one_codec` is true, and with the profile of its
+/// medium.
 fn options_of(options: &Options, one_codec: bool, stream: &RtpStream) -> Options {
     let own = modelled_codec(&stream.codec()).filter(|_| !one_codec).and_then(VoiceCodec::named);
     // Video has its own clock rate; without one, the stream may be either.

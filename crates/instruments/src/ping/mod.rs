@@ -89,10 +89,11 @@ const EVENT_QUEUE: usize = 1 << 16;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum timeout of an answer in a short test with packets of another length.
 const SHORT_TEST_TIMEOUT: Span = Span::seconds(2);
-/// Number of requests, their period, and the time to wait for answers, in the short test that shows whether an address
-/// answers.
+/// Number of requests in the short test that shows whether an address answers.
 const FAMILY_PACKETS: u64 = 4;
+/// Period of the requests in the short test that shows whether an address answers.
 const FAMILY_PERIOD: Span = Span::millis(100);
+/// Maximum timeout in the short test that shows whether an address answers.
 const FAMILY_TIMEOUT: Span = Span::seconds(1);
 /// Assumed round-trip time, for estimating the duration of a stop-and-wait test.
 const USUAL_ANSWER: Span = Span::millis(200);
@@ -159,11 +160,12 @@ impl Ping {
         Ok(PingPlan { spec, wait: self.wait, timeout: self.timeout, overdue: self.overdue })
     }
 
-    /// Returns the address and port of the far host. If it has addresses of several families, the first one that answers
-    /// a short test is chosen, and those before it are returned too; if none answers, the first one is chosen.
+    /// Returns the address and port of the far host, and the addresses that were rejected. The first address is chosen
+    /// unless it does not answer a short test, but the first one of the other family does; the first address is then
+    /// rejected. There is no short test if the host has addresses of one family only, or the client expects no answers.
     ///
     /// # Errors
-    /// [`Error::Resolve`] if it has no address of the requested family.
+    /// [`Error::Resolve`] if the host has no address of the requested family.
     fn far_address(&self, stop: &Stop) -> Result<(SocketAddr, Vec<SocketAddr>), Error> {
         let bound = self.bind.map(|ip| if ip.is_ipv4() { AddressFamily::V4 } else { AddressFamily::V6 });
         let family = self.family.or(bound);
@@ -187,7 +189,7 @@ impl Ping {
         }
     }
 
-    /// Returns the settings of a short test like this one, which is not recorded.
+    /// Returns a short, periodic test with otherwise the same settings, but without tags and interface samples.
     fn short(&self, packets: u64, period: Span, timeout: Span) -> Ping {
         Ping {
             packets,
@@ -336,7 +338,7 @@ impl Instrument for Ping {
     }
 }
 
-/// Observer of a short test that ends with the first answer.
+/// Observer that ends a short test at the first answer.
 struct FirstAnswer<'a> {
     stop: &'a Stop,
     user: &'a Stop,

@@ -55,7 +55,7 @@ pub struct ProbeStream {
     pub records: Vec<PacketRecord>,
 }
 
-/// Name of the idle path among the loads.
+/// Value of [`ProbeStream::load`] for probes on the idle path.
 const IDLE: &str = "idle";
 
 fn kind(is_own: bool) -> &'static str {
@@ -94,13 +94,13 @@ impl RpmResult {
         result
     }
 
-    /// Returns the names of the streams of a measurement with these stages, in their order.
+    /// Returns the names of the streams that a measurement with these stages can have, in their order.
     pub fn labels(stages: &[LoadDirections]) -> Vec<String> {
         let loads = std::iter::once(IDLE).chain(stages.iter().map(|load| load.name()));
         loads.flat_map(|load| [true, false].map(|is_own| label(load, is_own))).collect()
     }
 
-    /// Sets the name and the tags that the user gave the measurement.
+    /// Adds the user's name for the measurement to the name of each stream, and the user's tags to its tags.
     pub fn annotate(&mut self, name: Option<&str>, tags: &[(String, String)]) {
         for stream in &mut self.streams {
             if let Some(name) = name {

@@ -1,5 +1,5 @@
-//! Captures as they are in the field, made with known truth: clocks that are set, copies, tunnels, fragments, missing
-//! acknowledgements, coarse times. A few seeds of each kind; hundreds with `JITLAT_FULL=1`.
+//! Captures as they occur in the field, made from known traffic: clocks that are set, copies, tunnels, fragments,
+//! missing acknowledgements, coarse times. Each kind is tested with a few seeds, or with 200 if `JITLAT_FULL=1`.
 
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_instruments::Stop;
@@ -15,12 +15,12 @@ const MS: i64 = 1_000_000;
 const SECOND: i64 = 1_000_000_000;
 const BEGIN: i64 = 1_700_000_000 * SECOND;
 
-/// Number of seeds of each kind.
+/// Returns the number of seeds with which each kind of capture is tested.
 fn seeds() -> u64 {
     if std::env::var_os("JITLAT_FULL").is_some_and(|value| value == "1") { 200 } else { 6 }
 }
 
-/// SplitMix64: the same numbers for the same seed.
+/// Random numbers (SplitMix64) that depend only on the seed.
 struct Random(u64);
 
 impl Random {
@@ -53,13 +53,13 @@ struct Segment {
     ack: u32,
     flags: u8,
     payload: u16,
-    /// Timestamp, and the echoed one.
+    /// TCP timestamp and echoed timestamp; `None` without the option.
     stamps: Option<(u32, u32)>,
     ident: u16,
     window: u16,
 }
 
-/// How segments are written.
+/// Form in which segments are written.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     v6: bool,
@@ -106,7 +106,7 @@ impl Segment {
     }
 }
 
-/// An upload over a path of `rtt`, seen near the client.
+/// An upload over a path with the round trip `rtt`, captured near the client.
 struct Upload {
     segments: Vec<Segment>,
     again: u64,
@@ -168,7 +168,7 @@ fn upload(random: &mut Random, stamps: bool) -> Upload {
     Upload { segments: list, again, rtt }
 }
 
-/// Writes a capture with nanoseconds.
+/// Returns a capture file with timestamps in nanoseconds.
 fn pcap(link: u32, frames: &[(i64, Vec<u8>)]) -> Vec<u8> {
     let mut v: Vec<u8> =
         [0xa1b2_3c4du32, 2 | 4 << 16, 0, 0, 262_144, link].iter().flat_map(|w| w.to_le_bytes()).collect();
@@ -192,7 +192,7 @@ fn analysed(link: u32, frames: &[(i64, Vec<u8>)]) -> TcpResult {
 const RAW: u32 = 101;
 const ETHERNET: u32 = 1;
 
-/// Asserts what every upload must show, whatever the recording did.
+/// Asserts the results that every upload must have, however it was recorded.
 fn assert_upload(r: &TcpResult, upload: &Upload, seed: u64, kind: &str) {
     let c = &r.first.connections[0];
     let context = format!("{kind}, seed {seed}: {:?}", c.up);
@@ -288,7 +288,7 @@ fn packets_recorded_twice_are_counted_and_left_out() {
     }
 }
 
-/// Puts a packet into a tunnel.
+/// Returns `packet` inside a tunnel of this kind.
 fn wrapped(kind: &str, packet: &[u8], v6: bool) -> Vec<u8> {
     let outer = Form { v6: false, numbered: true };
     let ethertype: [u8; 2] = if v6 { [0x86, 0xdd] } else { [8, 0] };
@@ -427,7 +427,8 @@ fn what_several_queues_recorded_out_of_order_is_no_fault_of_the_path() {
     }
 }
 
-/// Calls of 400 packets in each direction at two points, and what is done to them.
+/// Returns the captures of a call at two points, with 400 packets in each direction, and the delays of the directions.
+/// `each` returns the frames that a point records for a packet.
 fn call(
     random: &mut Random,
     each: impl Fn(usize, i64, Vec<u8>) -> Vec<(i64, Vec<u8>)>,
@@ -457,7 +458,7 @@ fn call(
     (files.map(|list| pcap(RAW, &list)), delays)
 }
 
-/// Sets a clock in a capture: times from `from` on, in the order of the file.
+/// Returns the capture `file` with its clock set by `by` ns at the time `from`; the order of the packets stays.
 fn set_clock(file: &[u8], from: i64, by: i64) -> Vec<u8> {
     let mut v = file.to_vec();
     let mut at = 24;

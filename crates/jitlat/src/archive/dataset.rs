@@ -99,7 +99,7 @@ fn check(report: &ReportArgs, live: LiveArgs) -> Result<()> {
     }
     if let Some(condition) = condition::on_load(&report.fail_if).next() {
         bail!(
-            "--fail-if {condition}: groups of tests have no effect of a load: `jitlat analyze LOG.idle LOG.loaded`"
+            "--fail-if {condition}: groups of tests have no effect of a load: use `jitlat analyze LOG.idle LOG.loaded`"
         );
     }
     for condition in condition::figures(&report.fail_if) {

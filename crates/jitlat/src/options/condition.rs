@@ -24,7 +24,7 @@ impl FromStr for TestCondition {
     }
 }
 
-/// Conditions on figures among `conditions`.
+/// Returns the conditions on figures among `conditions`.
 pub fn figures(conditions: &[TestCondition]) -> Vec<ScalarCondition> {
     let figure = |condition: &TestCondition| match condition {
         TestCondition::Figure(figure) => Some(figure.clone()),
@@ -33,7 +33,7 @@ pub fn figures(conditions: &[TestCondition]) -> Vec<ScalarCondition> {
     conditions.iter().filter_map(figure).collect()
 }
 
-/// Conditions on the effect of a load among `conditions`.
+/// Returns the conditions on the effect of a load among `conditions`.
 pub fn on_load(conditions: &[TestCondition]) -> impl Iterator<Item = &LoadCondition> {
     conditions.iter().filter_map(|condition| match condition {
         TestCondition::Load(load) => Some(load),

@@ -48,8 +48,8 @@ impl FromStr for LocalAddresses {
 }
 
 impl LocalAddresses {
-    /// Returns the address from which packets to `host` are sent: the first one in `family`, or in that of `host` if it is an
-    /// address; otherwise the first one.
+    /// Returns the address from which packets to `host` are sent: the first one in `family` or, if that is `None` and
+    /// `host` is an address, in the family of `host`. Returns the first of all addresses if none is in that family.
     pub fn towards(&self, host: &str, family: Option<AddressFamily>) -> Option<IpAddr> {
         let of_host = FarHost::name_in(host).split('%').next().and_then(|host| host.parse::<IpAddr>().ok());
         let family = family.or(of_host.map(|host| family_of(&host)));

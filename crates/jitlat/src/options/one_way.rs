@@ -246,7 +246,7 @@ pub struct HostArgs {
     /// Control port of the server [default: 2666; with --collect that of the log]
     #[arg(long, value_name = "PORT")]
     pub control_port: Option<u16>,
-    /// Local address or interface of control connection and stream
+    /// Local address or interface of the control connection and the stream
     #[arg(long, value_name = "ADDR")]
     pub bind: Option<LocalAddresses>,
     /// File with the key shared with the server

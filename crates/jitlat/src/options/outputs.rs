@@ -131,10 +131,10 @@ fn format_option() -> Arg {
         .value_delimiter(',')
         .action(ArgAction::Append)
         .help_heading(HEADING)
-        .help("Draw the figures of --plots as svg, png, pdf or eps: a list")
+        .help("Formats of the figures of --plots, a list: svg, png, pdf, eps")
         .long_help(
-            "Draw the figures of --plots as svg, png, pdf or eps: a list, as in --format pdf,eps. Default: svg,png.\n\npdf and \
-             eps are for papers: they contain their font. eps has no transparency; colours are mixed with white.",
+            "Formats of the figures of --plots, a list: svg, png, pdf, eps, as in --format pdf,eps. Default: svg,png.\n\nPDF \
+             and EPS are for papers: their font is embedded. EPS has no transparency, so colours are mixed with white.",
         )
 }
 
@@ -187,7 +187,7 @@ fn named(matches: &ArgMatches) -> Vec<OutputPath> {
     matches.try_get_many::<OutputPath>(AS).ok().flatten().into_iter().flatten().cloned().collect()
 }
 
-/// Returns `outputs` with figures in the formats of `--format`.
+/// Combines `outputs` with the formats of figures that `--format` lists.
 fn wanted(outputs: Vec<OutputPath>, matches: &ArgMatches) -> Result<WantedOutputs, clap::Error> {
     let given = matches.try_get_many::<PictureFormat>(FORMAT).ok().flatten();
     let draws = outputs.iter().any(|(output, _)| output.place == Destination::Folder);

@@ -93,8 +93,8 @@ impl GivenArgs {
         GivenArgs(given)
     }
 
-    /// Adds the `port` that was written after the host, as the port argument among `arguments`, those of the protocol
-    /// `name`.
+    /// Adds `port`, which was written after the host, as the value of the port argument of the protocol `name`, whose
+    /// arguments are `arguments`.
     pub fn with_port(
         &self,
         port: Option<u16>,

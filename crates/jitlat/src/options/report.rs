@@ -177,7 +177,7 @@ impl ReportArgs {
         Ok(self.outputs.check(streams, others)?)
     }
 
-    /// Rejects, before the measurement, conditions on a load for a test without one.
+    /// Rejects conditions on the effect of a load. To be called before a test without load.
     pub fn check_without_load(&self) -> Result<()> {
         match condition::on_load(&self.fail_if).next() {
             Some(condition) => {

@@ -62,8 +62,8 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     conclude(args, &hosts, found, &logs, &scratch)
 }
 
-/// Writes the logs into the archive, prints the table and writes the outputs. `scratch` are the temporary folders of logs that
-/// only the archive needs.
+/// Writes the logs into the archive, prints the table and writes the outputs. `scratch` contains the temporary folders
+/// of the logs if only the archive needs them.
 fn conclude(
     args: &PingArgs,
     hosts: &[&str],
@@ -192,15 +192,16 @@ fn measure(
 
 /// Report on several hosts.
 struct HostsReport {
-    /// The tests of the hosts that were measured.
+    /// Tests of the hosts that were measured.
     runs: Vec<AnalysedStream>,
-    /// Every host, with the index of its test, or the reason why it was not measured.
+    /// Every host, with the index of its test in `runs`, or the reason why it was not measured.
     of_host: Vec<(String, Result<usize>)>,
 }
 
 impl Report for HostsReport {
-    /// Returns a list with one object for each host, in the order of the command line: that of a test of this host alone with
-    /// the key `host`, or only `host` and `error`.
+    /// Returns a list with one object for each host, in the order of the command line. The object of a measured host is
+    /// the JSON of a test of that host alone, with the additional key `host`; that of another host only has the keys
+    /// `host` and `error`.
     fn json(&self) -> jitlat_output::Result<Value> {
         let documents = self.of_host.iter().map(|(host, found)| {
             let mut document = match found {
@@ -217,7 +218,8 @@ impl Report for HostsReport {
         &self.runs
     }
 
-    /// Returns a line for each host with every figure in its base unit; empty where it is unknown.
+    /// Returns a table with a row for each host and a column for each figure in its base unit. Unknown figures are
+    /// empty.
     fn table(&self) -> Option<ReportTable> {
         let line = |(host, found): &(String, Result<usize>)| {
             let measured = found.as_ref().ok().map(|k| &self.runs[*k].summary);
@@ -234,7 +236,7 @@ impl Report for HostsReport {
 }
 
 impl HostsReport {
-    /// Formats the verdict of each host in a line.
+    /// Formats the verdicts, one line for each host.
     fn lines(&self) -> String {
         let line = |(host, found): &(String, Result<usize>)| match found {
             Ok(k) => format!("{host}: {}", jitlat_output::text::line(&self.runs[*k..=*k])),
@@ -243,7 +245,7 @@ impl HostsReport {
         self.of_host.iter().map(line).collect()
     }
 
-    /// Formats a row for each host.
+    /// Formats the most important figures, one row for each host.
     fn table(&self) -> String {
         let figures: Vec<&Scalar> = SHOWN.iter().filter_map(|key| Scalar::named(key)).collect();
         let names =

@@ -1,4 +1,4 @@
-//! `jitlat rtp` at an interface, on a stream of a sender of RTP through the kernel's token bucket.
+//! `jitlat rtp` at an interface that receives an RTP stream through the kernel's token bucket.
 
 use crate::harness::*;
 use crate::undisturbed::undisturbed;
@@ -8,16 +8,17 @@ use serde_json::Value;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-/// Packets of the stream, one every 5 ms, and the number of packets of which one is not sent.
+/// Number of times at which packets are due, one every 5 ms.
 const PACKETS: u32 = 300;
+/// Number of due packets of which the last one is not sent.
 const LOST_EACH: u32 = 25;
-/// Packets that are sent at once after half of the stream.
+/// Number of packets that are due at once in the middle of the stream.
 const AT_ONCE: u32 = 40;
-/// Serves the burst in 60 ms: 40 packets of 214 bytes with the Ethernet header.
+/// Token bucket that forwards the burst, 40 packets of 214 bytes with the Ethernet header, in about 60 ms.
 const BUCKET: &str = "root tbf rate 1mbit burst 2000 limit 200000";
 
-/// Sends G.711 from the namespace to port 5000 of `to`; its timestamps are the times of sending. Returns the number of
-/// packets sent.
+/// Sends G.711 from the namespace `from` to port 5000 of `to`, with the send times as RTP timestamps. Returns the
+/// number of packets sent.
 fn talk(from: &Namespace, to: &Namespace) -> u32 {
     let socket = from.within(|| UdpSocket::bind((from.v4, 4000)).unwrap()).unwrap();
     let (began, target) = (Instant::now(), (to.v4, 5000));

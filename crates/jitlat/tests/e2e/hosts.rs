@@ -1,4 +1,5 @@
-//! Hosts as people write them: with ports, interfaces and names that have an address nobody answers at.
+//! Hosts as people write them: with ports, with interfaces, and by names that also have an address at which nobody
+//! answers.
 
 use crate::harness::*;
 use jitlat_net::emulator::lab::{DEVICE, Namespace};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Names of one namespace (`/etc/netns`); deleted when dropped.
+/// Host names of one namespace (in `/etc/netns`), which are deleted on drop.
 struct Names(PathBuf);
 
 impl Names {

@@ -61,10 +61,10 @@ fn captured(left: &Path, arrived: &Path) -> [f64; 2] {
     })
 }
 
-/// A STAMP packet in a capture: phase and number, with true for a reply, and its time.
+/// Times of the STAMP packets in a capture, by phase, sequence number, and true for a reply.
 type Stamped = std::collections::BTreeMap<(usize, u32, bool), i64>;
 
-/// Reads the requests and replies of STAMP. A phase begins when the requests begin again.
+/// Reads the STAMP packets in a capture. A phase begins when the sequence numbers of the requests start again.
 fn stamped(file: &Path) -> Stamped {
     let number =
         |frame: &[u8], at: usize| Some(u32::from_be_bytes(frame.get(at..at + 4)?.try_into().unwrap()));
@@ -85,7 +85,8 @@ fn stamped(file: &Path) -> Stamped {
     found
 }
 
-/// Mean round trips on the path in ms, of the idle and of the loaded phase: those at the client, without the time in the server.
+/// Returns the mean round trip on the path of the idle and of the loaded phase, in ms: that at the client, less the
+/// time in the server.
 fn captured_round_trips(client: &Path, server: &Path) -> [f64; 2] {
     let [client, server] = [client, server].map(stamped);
     [0, 1].map(|phase| {
@@ -153,7 +154,7 @@ fn added_delay_is_that_of_the_captures() {
     });
 }
 
-/// The queues of both directions are in a round trip, and in the captures at both ends.
+/// Checks the added round trips, which contain the queues of both directions, against captures at both ends.
 #[test]
 fn added_round_trips_are_those_of_the_captures() {
     let Some(lab) = lab("added_round_trips_are_those_of_the_captures") else { return };

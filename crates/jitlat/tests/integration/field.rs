@@ -1,4 +1,4 @@
-//! Captures as they are in the field, with known truth (`testdata/field`): the reports of each.
+//! Reports of captures as they occur in the field, made from known traffic (`testdata/field`).
 
 use crate::schema;
 use serde_json::Value;
@@ -13,7 +13,7 @@ fn jitlat<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> 
     Command::new(env!("CARGO_BIN_EXE_jitlat")).args(arguments).output().unwrap()
 }
 
-/// JSON of the analysis of one capture's connections.
+/// Returns the JSON of `jitlat tcp` for one capture.
 fn tcp(name: &str) -> Value {
     let path = capture(name);
     let output = jitlat(["tcp".as_ref(), path.as_os_str(), "--json".as_ref(), "-".as_ref()]);
@@ -23,7 +23,7 @@ fn tcp(name: &str) -> Value {
     json
 }
 
-/// JSON of two captures, `NAME_a` and `NAME_b`.
+/// Returns the JSON of `jitlat spp` for two captures, `NAME_a` and `NAME_b`.
 fn spp(name: &str) -> Value {
     let [a, b] = ["a", "b"].map(|point| capture(&format!("{name}_{point}")));
     let output = jitlat([
@@ -158,7 +158,7 @@ fn connections_in_tunnels_are_analysed() {
     }
 }
 
-/// One sentence for each capture that cannot be analysed.
+/// Checks that one sentence states why a capture cannot be analysed.
 #[test]
 fn captures_without_packets_say_why() {
     let folder = tempfile::tempdir().unwrap();

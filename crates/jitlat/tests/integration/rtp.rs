@@ -1,4 +1,4 @@
-//! `jitlat rtp` on captured calls, compared with what was sent (`testdata/rtp/captures.py`) and with tshark.
+//! `jitlat rtp` on captured calls, compared with the packets sent (`testdata/rtp/captures.py`) and with tshark.
 
 use crate::schema;
 use serde_json::Value;
@@ -140,7 +140,8 @@ fn two_points_give_one_way_delays() {
     }
 }
 
-/// A stream as tshark counts it: packets, lost, and in ms the largest gap, mean and largest jitter.
+/// Figures of each stream by SSRC, as of tshark: packets, lost packets, and in ms the largest gap, the mean jitter and
+/// the largest jitter.
 type Counted = BTreeMap<String, [f64; 5]>;
 
 fn by_tshark(file: &Path) -> Option<Counted> {
@@ -184,7 +185,7 @@ fn by_jitlat(file: &Path) -> Counted {
     json["streams"].as_array().unwrap().iter().map(of).collect()
 }
 
-/// Writes a capture of streams with losses, jitter, silences, duplicates and reordering, which follow from `seed`.
+/// Writes a capture of streams with losses, jitter, silences, duplicates and reordering that depend only on `seed`.
 fn write_streams(seed: u64, file: &Path) {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut random = |below: u64| {

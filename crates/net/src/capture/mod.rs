@@ -50,7 +50,7 @@ pub enum CaptureError {
         path: PathBuf,
     },
     /// The file is empty.
-    #[error("{path} is empty: it has 0 bytes")]
+    #[error("{path} is empty")]
     Blank {
         /// Path of the file.
         path: PathBuf,

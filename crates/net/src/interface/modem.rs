@@ -1,7 +1,7 @@
 //! [`Modem`]: signal of a modem (LTE, 5G and older), as ModemManager's command `mmcli` reports it.
 //!
-//! Each reading starts one call, whose answer the next reading takes, so that nothing waits. A modem measures its signal
-//! only if somebody has asked for it (`mmcli --signal-setup`); this only reads.
+//! A reading starts a call of the command, and a later reading takes its answer, so that no reading waits. A modem
+//! measures its signal only after `mmcli --signal-setup`, which this module does not call.
 
 use super::SampleSource;
 use crate::clock::steady;
@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 
 /// Name of ModemManager's command.
 const PROGRAM: &str = "mmcli";
-/// Least time between the starts of two calls.
+/// Minimum time between the starts of two calls.
 const INTERVAL: Span = Span::millis(900);
 /// Maximum duration of a call.
 const CALL_LIMIT: Span = Span::seconds(3);
@@ -24,10 +24,10 @@ const CALL_LIMIT: Span = Span::seconds(3);
 const MAX_ANSWER: usize = 64 << 10;
 /// Age from which a value counts as unknown.
 const MAX_AGE: Span = Span::seconds(3);
-/// Number of failed calls in succession after which no further ones are made.
+/// Number of consecutive failed calls after which no more calls are made.
 const MAX_FAILURES: u32 = 3;
-/// Keys of the technologies in the answer, each with those of its levels: the level of the cell's reference signal, or of
-/// everything received where there is no other.
+/// Keys of the technologies in an answer, each with the keys of its levels in order of preference: the power of the
+/// cell's reference signal, then the total received power.
 const LEVELS: [(&str, &[&str]); 6] = [
     ("5g", &["rsrp"]),
     ("lte", &["rsrp", "rssi"]),
@@ -37,11 +37,11 @@ const LEVELS: [(&str, &[&str]); 6] = [
     ("cdma1x", &["rssi"]),
 ];
 
-/// The modem of an interface.
+/// Source of the signal level of the modem behind an interface.
 pub(crate) struct Modem {
     program: PathBuf,
     interface: String,
-    /// D-Bus path or number of the modem; `None` until it is found.
+    /// Number of the modem; `None` until it is known.
     modem: Option<String>,
     call: Option<Call>,
     next_call: SteadyTime,
@@ -66,14 +66,14 @@ enum Progress {
 }
 
 impl Modem {
-    /// Returns the modem of the interface `name` if that is one of a modem and ModemManager's command is installed. Nothing is
-    /// started yet.
+    /// Returns the source for the interface `name`; `None` unless the interface is that of a modem and ModemManager's
+    /// command is installed. Starts no call.
     pub fn of(name: &str) -> Option<Modem> {
         let path = std::env::var_os("PATH")?;
         is_of_modem(name).then(|| Modem::found(name, std::env::split_paths(&path)))?
     }
 
-    /// Like [`of`](Self::of), with the command in one of `folders`, for any interface.
+    /// Like [`of`](Self::of), for an interface of any kind, and with the command in one of `folders`.
     fn found(name: &str, folders: impl Iterator<Item = PathBuf>) -> Option<Modem> {
         let program = folders.map(|folder| folder.join(PROGRAM)).find(|program| program.is_file())?;
         Some(Modem {
@@ -190,14 +190,14 @@ impl Drop for Call {
     }
 }
 
-/// Returns true if the kernel calls the interface one of a modem.
+/// Returns true if the kernel marks the interface `name` as that of a modem.
 fn is_of_modem(name: &str) -> bool {
     let safe = !name.is_empty() && !name.contains(['/', '.']);
     let facts = safe.then(|| std::fs::read_to_string(format!("/sys/class/net/{name}/uevent")));
     facts.is_some_and(|facts| facts.is_ok_and(|facts| facts.lines().any(|line| line == "DEVTYPE=wwan")))
 }
 
-/// Returns the modem in an answer about a modem if `interface` is one of its ports.
+/// Returns the number of the modem that `answer` describes; `None` unless `interface` is one of its ports.
 fn number(answer: &[u8], interface: &str) -> Option<String> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let modem = answer.get("modem")?;
@@ -209,7 +209,8 @@ fn number(answer: &[u8], interface: &str) -> Option<String> {
     (!path.is_empty() && path.bytes().all(|b| b.is_ascii_digit())).then(|| path.to_owned())
 }
 
-/// Returns the signal level in an answer, in dBm: `None` for another answer, `Some(None)` if the modem reports no level.
+/// Returns the signal level in an answer, in dBm: `None` if the answer is not about a signal, `Some(None)` if the modem
+/// reports no level.
 fn signal(answer: &[u8]) -> Option<Option<i16>> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let signal = answer.get("modem")?.get("signal")?;
@@ -238,7 +239,8 @@ mod tests {
     const SILENT: &str =
         r#"{"modem":{"signal":{"5g":{"rsrp":"--"},"lte":{"rsrp":"--","rssi":"--"},"gsm":{"rssi":"--"}}}}"#;
 
-    /// Installs a program that behaves as `script` in a folder, and returns the modem of wwan0 with it.
+    /// Installs `script` as the command in a new folder. Returns the folder, and the source for wwan0 that runs the
+    /// script.
     fn installed(script: &str) -> (tempfile::TempDir, Modem) {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join(PROGRAM);

@@ -178,7 +178,7 @@ impl LowerLayer for Datagrams {
     }
 }
 
-/// LaMP in Ethernet frames without IP and UDP.
+/// Layers below LaMP without IP and UDP: Ethernet and, if `link` requires it, WSMP.
 struct Ethernet {
     link: LampLink,
     mac: Mac,

@@ -307,7 +307,7 @@ fn spawn_probe(
     });
 }
 
-/// Random numbers, which choose the connections for self probes.
+/// Returns the source of the random numbers that choose the connections for self probes.
 fn random() -> ChaCha8Rng {
     let mut seed = [0; 32];
     // Without random bytes, the sequence is always the same, which does no harm.

@@ -1,16 +1,17 @@
 //! [`PacedStream`]: a TLS connection with little unsent data in this host.
 //!
-//! Data that waits in the queues of the sending host delays probes on the same connection as a queue on the path
-//! does. The draft permits 5 ms of the throughput: [`PacedStream`] measures the throughput and sets the sizes of TLS
-//! records, of the data that the kernel accepts, and of HTTP/2 frames ([`SendSize`]) accordingly.
+//! Data that waits in the queues of the sending host delays probes on the same connection as a queue on the path does.
+//! The draft permits as much as the path carries in 5 ms: [`PacedStream`] measures the throughput and sets the sizes of
+//! TLS records, of the data that the kernel accepts, and of HTTP/2 frames ([`SendSize`]) accordingly.
 //!
-//! When data is written, the kernel enforces its limit (`TCP_NOTSENT_LOWAT`) only where it begins a new buffer of up to
-//! 64 KiB, which is a quarter of a second at 2 Mbit/s. When it is asked whether the socket is writable, it enforces the
-//! limit exactly, so [`PacedStream`] asks before it writes.
+//! When data is written, the kernel enforces its limit (`TCP_NOTSENT_LOWAT`) only before it begins a new buffer of up
+//! to 64 KiB, which takes a quarter of a second at 2 Mbit/s. When it is asked whether the socket is writable, it
+//! applies the limit exactly, so [`PacedStream`] asks before it writes.
 //!
-//! HTTP/2 sends a frame of each stream in turn, and the answer to a probe has two frames, so that up to three frames of the
-//! load are sent before its end. A frame therefore has only half of the data that may wait. The library copies frames
-//! that are shorter than 1024 bytes into a buffer of 16 KiB, unless the connection accepts several buffers in one write.
+//! HTTP/2 sends a frame of each stream in turn, and the answer to a probe has two frames, so that up to three frames of
+//! the load are sent before the answer is complete. A frame therefore contains only half of the data that may wait. The
+//! library copies frames that are shorter than 1024 bytes into a buffer of 16 KiB, unless the connection accepts
+//! several buffers in one write.
 
 use crate::wake;
 use jitlat_core::SteadyTime;
@@ -27,15 +28,16 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
-/// Range of the amount of data that may wait, in bytes; at least a full segment, because many short ones would fill the path
-/// with headers.
+/// Range of the amount of data that may wait, in bytes; at least a full segment, because many short segments would fill
+/// the path with headers.
 const LIMITS: (usize, usize) = (1500, 4 << 20);
 /// Amount before the throughput is known.
 const FIRST: usize = 8 << 10;
-/// Range of the size of a TLS record and of an HTTP/2 frame, in bytes. The library copies shorter frames into its buffer.
+/// Range of the size of a TLS record and of an HTTP/2 frame, in bytes. The library copies frames below this range into
+/// its buffer.
 const SIZES: (usize, usize) = (256, 64 << 10);
-/// Number of frames in which the data that may wait are sent. With more of them, fast connections are slower, because each frame
-/// costs this host time.
+/// Number of frames into which the data that may wait is divided. More frames would slow down fast connections, because
+/// each frame costs this host time.
 const FRAMES: usize = 2;
 /// Length of the head of an HTTP/2 frame, in bytes.
 const FRAME_HEAD: usize = 9;

@@ -41,7 +41,7 @@ pub struct PacketFraming {
 enum FrameAddressing {
     /// Ethernet, IP and UDP.
     Datagrams { headers: Headers, from: SocketAddr, to: SocketAddr },
-    /// Ethernet, and for LaMP perhaps WSMP.
+    /// Ethernet, and WSMP if `link` requires it.
     Ethernet { link: LampLink, from: Mac, to: Mac },
 }
 
@@ -122,11 +122,11 @@ pub fn open(
     prepared(packets, framing, from, marking, stamps, notes)
 }
 
-/// Opens a packet socket for a test without IP over `link` against the neighbour `to`, whose IP address is used only to find the
-/// interface.
+/// Opens a packet socket for a test without IP over `link` against the neighbour `to`, whose IP address is used only to
+/// find the interface and the Ethernet address.
 ///
 /// # Errors
-/// Like [`open`]; also if the host is behind a router.
+/// Like [`open`]; also an error if the host is behind a router.
 pub fn open_ethernet(
     link: LampLink,
     to: SocketAddr,

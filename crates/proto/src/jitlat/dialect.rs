@@ -23,8 +23,9 @@ impl fmt::Display for Dialect {
     }
 }
 
-/// Detects the dialect from the first bytes of a connection: the preface `JLT3`, or a number from 1 to 65535, a
-/// workorder's command. Unknown commands are answered in the dialect, with NAK. Returns `None` while both are possible.
+/// Detects the dialect from the first bytes of a connection: the preface `JLT3` of version 3, or the command of a
+/// classic workorder, a number from 1 to 65535. Numbers that are not commands count as classic, too, because that
+/// protocol answers them with NAK. Returns `None` while both dialects are possible.
 pub(crate) fn sniff(first: &[u8]) -> Result<Option<Dialect>, DecodeError> {
     let head = &first[..first.len().min(4)];
     let v3 = PREFACE.starts_with(head);

@@ -1,5 +1,5 @@
-//! Rule for captures whose clock was set. `jitlat-passive` finds it, because it sees all packets of a capture and their
-//! senders; the records of a test do not show it.
+//! Rule for captures whose clock was set. `jitlat-passive` finds this cause, because it sees all packets of a capture
+//! and their senders; the records of a test do not show it.
 
 use super::rule::{CauseRule, FoundCause};
 use crate::case::Case;

@@ -21,7 +21,7 @@ const MIN_RATE: f64 = 10e-6;
 /// Minimum drift during the test, in ns. Hosts alone cause less variation.
 const MIN_DRIFT_NS: i64 = 500_000;
 
-/// Confidence that a slow change is that of a clock which was adjusted, if no clock probes confirm it.
+/// Confidence that a slow change of the delay is the adjustment of a clock, if no clock probes confirm it.
 const UNCONFIRMED: f64 = 0.85;
 /// Maximum number of packets whose waits are sampled.
 const MAX_PACKETS: usize = 4096;
@@ -42,7 +42,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     vec![found]
 }
 
-/// Returns the wait that 99 of 100 packets outside queues do not exceed, in ns.
+/// Returns the wait that 99 of 100 packets outside queues do not exceed, in ns; 0 without such packets.
 fn usual_variation(case: &Case<'_>) -> i64 {
     let n = case.delays.len();
     let outside = (0..n).step_by(n / MAX_PACKETS + 1).filter(|k| case.episodes.queue_at(*k).is_none());

@@ -7,14 +7,15 @@ use jitlat_core::units::eng4_f64;
 use std::fmt;
 use std::str::FromStr;
 
-/// Beginning of the names of figures in conditions: `load.grade`.
+/// Prefix of the names of figures in conditions, as in `load.grade`.
 const LOAD: &str = "load.";
 
-/// A condition that is violated if the bufferbloat grade is worse than a limit, or if an added delay crosses a threshold.
+/// A condition that is violated if the bufferbloat grade is worse than a limit, or if the added delay crosses a
+/// threshold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadCondition {
     limit: Limit,
-    /// Direction of a one-way test; `None` for all directions that had a load.
+    /// Direction to which the condition applies; `None` for all directions that had a load.
     direction: Option<Direction>,
     text: String,
 }
@@ -86,19 +87,19 @@ pub enum LoadConditionError {
 pub enum LoadDecision {
     /// The condition is not violated.
     Met,
-    /// The condition is violated: a description.
+    /// The condition is violated; the text describes how.
     Violated(String),
-    /// The figure is unknown: a description with the reason.
+    /// The figure is unknown; the text states why.
     Undecided(String),
 }
 
 impl LoadCondition {
-    /// Returns true if `text` is about the effect of a load, not about a figure of a test.
+    /// Returns true if `text` is a condition on the effect of a load rather than on a figure of a test.
     pub fn is_meant(text: &str) -> bool {
         split(text).1.starts_with(LOAD)
     }
 
-    /// Decides the condition by the effects in each direction. A one-way test has its direction; a round trip has none.
+    /// Decides the condition from the effect in each direction; for round trips, the direction is `None`.
     pub fn decide(&self, effects: &[(Option<Direction>, &LoadEffect)]) -> LoadDecision {
         let wanted = |direction: &Option<Direction>| self.direction.is_none() || *direction == self.direction;
         let mut measured: Vec<_> = effects.iter().filter(|(direction, _)| wanted(direction)).collect();
@@ -125,7 +126,8 @@ impl LoadCondition {
         decision
     }
 
-    /// Decides the condition in one direction, whose prefix is `of`.
+    /// Decides the condition from the effect in one direction. `of` is the prefix of the direction in the text of the
+    /// decision.
     fn of_effect(&self, of: &str, effect: &LoadEffect) -> LoadDecision {
         let violated = match self.limit {
             Limit::Grade(least) => effect.grade.map(|graded| {
@@ -186,7 +188,8 @@ impl FromStr for LoadCondition {
     }
 }
 
-/// Parses `>B` or `>=C`; returns the best grade that is worse. `None` for another comparison, and if none or all grades are.
+/// Parses `>B` or `>=C`, and returns the best grade in that range: C for both. `None` for another comparison, or if the
+/// range contains no grade or all grades.
 fn worse(comparison: &str) -> Option<BufferbloatGrade> {
     let comparison = comparison.strip_prefix('>')?;
     let (inclusive, name) = match comparison.strip_prefix('=') {

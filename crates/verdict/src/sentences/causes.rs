@@ -162,18 +162,18 @@ pub fn standing_queue(least_ns: i64, rtt_ns: i64) -> String {
 /// The part of a test in which losses occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LossSpan {
-    /// Part that has all or nearly all losses; `None` for the whole test.
+    /// Part that contains all or nearly all losses; `None` if losses occur in the whole test.
     pub part: Option<LossPart>,
     /// Part with the highest loss ratio, if that ratio is much higher than on average.
     pub worst: Option<WorstPart>,
 }
 
-/// The part of a test to which losses are confined.
+/// The part of a test to which lost or reordered packets are confined.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossPart {
     /// Start and end of the part, in seconds.
     pub times_s: [f64; 2],
-    /// Loss ratio in this part, 0…1; `None` for packets that are not lost.
+    /// Loss ratio in this part, 0…1; `None` for reordered packets.
     pub share: Option<f64>,
     /// True if there are no losses elsewhere.
     pub is_all: bool,
@@ -323,8 +323,8 @@ pub fn clock_skew(ppm: f64, error: f64, drift_ns: i64) -> String {
     )
 }
 
-/// Describes a slow change of the delay by `change_ns` between two times, at `ppm` at most, like that of a clock which is
-/// adjusted. `is_confirmed` is true if the clock probes show the same change.
+/// Describes a change of the delay by `change_ns` between two times, at a rate of at most `ppm`, as by the adjustment
+/// of a clock. `is_confirmed` is true if the clock probes show the same change.
 pub fn clock_adjusted(ppm: f64, change_ns: i64, [from_s, to_s]: [f64; 2], is_confirmed: bool) -> String {
     let by = time(change_ns.saturating_abs() as f64);
     let span = format!("from {} to {}", moment(from_s), moment(to_s));

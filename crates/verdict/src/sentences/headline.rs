@@ -164,7 +164,7 @@ pub fn at_rate(headline: &str, reached: RateReached) -> String {
 pub struct Flood {
     /// Number of requests that left this host.
     pub sent: u64,
-    /// Number of requests that this host did not send: its system refused them, or it was too late for them.
+    /// Number of requests that this host did not send: its system refused them, or they would have left too late.
     pub unsent: u64,
     /// Number of requests that at least one host answered.
     pub answered: u64,

@@ -53,7 +53,8 @@ pub fn delay_unknown(missing: f64) -> String {
 
 /// Describes a test with too few packets to exclude a share of lost and late packets above `limit`.
 ///
-/// `enough`: number of packets that would, if it is known, and their time in seconds.
+/// `enough` is the number of packets that would exclude it, and the duration of their test in seconds; `None` for what
+/// is unknown.
 pub fn too_few_packets(packets: u64, limit: f64, enough: Option<(f64, Option<f64>)>) -> String {
     let limit = short_percent(limit);
     match enough {

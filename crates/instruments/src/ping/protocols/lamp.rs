@@ -141,10 +141,11 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
 
 const PORT: Argument = Argument::port("lamp-port", "UDP port of the LaMP server", || lamp::PORT.to_string());
 
-/// Name of the argument for WSMP, of clients and servers.
+/// Name of the argument for WSMP, the same for clients and servers.
 const WSMP: &str = "lamp-wsmp";
 
-/// Parses an interface and the service that is answered there: `wlan0`, or `wlan0,0x7f`.
+/// Parses an interface and the service for which requests are answered there, by default [`Psid::TESTING`]: `wlan0`, or
+/// `wlan0,0x7f`.
 fn service(text: &str) -> Result<(&str, Psid), String> {
     match text.split_once(',') {
         Some((interface, psid)) => Ok((interface, psid.trim().parse()?)),
@@ -165,7 +166,7 @@ pub struct LampClient {
     pub timeless: bool,
     /// True to send whole Ethernet frames, including IP and UDP headers, through a packet socket.
     pub raw: bool,
-    /// Protocol between Ethernet and LaMP, to send LaMP without IP and UDP; `None`: over UDP.
+    /// Link over which LaMP is sent without IP and UDP; `None`: LaMP over UDP.
     pub link: Option<LampLink>,
     /// True to send to the broadcast address of the local segment; no answers are expected.
     pub broadcast: bool,
@@ -217,7 +218,7 @@ impl LampClient {
         let wsmp = arguments.text(WSMP).map(str::parse).transpose().map_err(Error::Settings)?;
         let ethernet = arguments.has("ethernet").then_some(LampLink::Ethernet);
         if wsmp.is_some() && ethernet.is_some() {
-            let why = "--lamp-wsmp sends LaMP in WSMP, --ethernet without it: give one of them";
+            let why = "--lamp-wsmp sends LaMP in WSMP, --ethernet without WSMP: give only one";
             return Err(Error::Settings(why.to_owned()));
         }
         let client = LampClient {
@@ -253,7 +254,7 @@ impl LampClient {
         }
         if client.raw && client.link.is_some() {
             return Err(Error::Settings(
-                "--raw sends IP in whole frames, --ethernet and --lamp-wsmp send no IP: give one of them"
+                "--raw sends IP in whole frames, --ethernet and --lamp-wsmp send no IP: give only one"
                     .to_owned(),
             ));
         }
