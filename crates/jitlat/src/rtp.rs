@@ -164,7 +164,7 @@ pub fn run(args: &RtpArgs) -> Result<ExitStatus> {
     let calls = outcome.result.calls.len();
     let only = args.call.map(|n| n as usize - 1);
     if only.is_some_and(|k| k >= calls) {
-        let calls = text::count(calls as u64, "call");
+        let calls = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
         bail!("--call {}: the capture has {calls}", args.call.unwrap_or_default());
     }
     let report = CallsReport::new(outcome, only);

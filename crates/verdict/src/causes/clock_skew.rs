@@ -9,7 +9,7 @@ use jitlat_core::answer::{CauseId, Severity};
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::ClockSkew,
     threshold: "the smallest delays follow one straight line of 10 to 1000 ppm over the whole test, which adds up \
-                to 0.5 ms and exceeds the jitter of 99 % of the packets outside queues, also along two parallel lines with \
+                to 0.5 ms and exceeds the jitter of 99 % of the packets outside queues; or two parallel lines with \
                 one step between them; or they change once from one level to another by 1 ms or more, at no time faster \
                 than 1000 ppm and never back, and the jitter does not rise (a clock is adjusted)",
     source: "Moon, Skelly and Towsley 1999; RFC 5905 (500 ppm)",
