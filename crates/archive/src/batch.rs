@@ -38,8 +38,8 @@ pub struct PreparedTest {
     host: Option<String>,
 }
 
-/// Returns `log`, or an error if it is the log of version 1 or 2 of a test that did not end: only the name of such a log
-/// shows this, and the archive stores its content.
+/// Returns `log`, or an error if it is a version 1 or 2 log of a test that did not end. Only the name of such a log
+/// shows that its test did not end, and the archive does not store names.
 fn ended<'a>(log: &'a LogReader, path: &Path) -> Result<&'a LogReader, ArchiveError> {
     if is_part(path) && !log.session().has_end_lines() {
         let problem = "the log of a test that is running or did not end (jitlat -f reads it)";

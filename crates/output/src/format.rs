@@ -75,12 +75,12 @@ impl Output {
     }
 }
 
-/// Destination of an output, and the formats of its figures. It can be used as its path.
+/// Path of an output, and the formats of its figures. Dereferences to the path.
 #[derive(Clone, Copy, Debug)]
 pub struct OutputPlace<'a> {
-    /// File or folder.
+    /// Path of the file or folder.
     pub path: &'a Path,
-    /// Formats of figures in a folder.
+    /// Formats in which figures are drawn into a folder.
     pub pictures: &'a [PictureFormat],
 }
 

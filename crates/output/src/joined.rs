@@ -1,4 +1,4 @@
-//! [`JoinedSweeps`]: several sweeps that are shown as one, for example of different links.
+//! [`JoinedSweeps`]: several sweeps shown as one, for example sweeps of different links.
 
 use crate::error::{Result, bail};
 use crate::label;
@@ -6,7 +6,7 @@ use crate::runs::split;
 use jitlat_store::sweep::{self, Contents};
 use std::path::{Path, PathBuf};
 
-/// Sweeps joined: each run has its sweep as a further condition.
+/// Several sweeps joined into one, in which the sweep that a run is from is a further condition.
 pub struct JoinedSweeps {
     /// Plan and runs.
     pub contents: Contents,
@@ -20,7 +20,8 @@ impl JoinedSweeps {
     /// Reads and joins the sweeps in `files`, each `FILE` or `LABEL=FILE`; `None` if none of the files is a sweep.
     ///
     /// # Errors
-    /// [`Error`](crate::Error) if a file is not a sweep but others are, or if sweeps cannot be joined.
+    /// [`Error`](crate::Error) if only some of the files are sweeps, if there is only one file, or if the sweeps cannot
+    /// be read or joined.
     pub fn read(files: &[PathBuf]) -> Result<Option<JoinedSweeps>> {
         let named: Vec<(Option<&str>, &Path)> = files.iter().map(|file| split(file)).collect();
         let Some((_, a_sweep)) = named.iter().find(|(_, path)| sweep::is_sweep(path)) else {

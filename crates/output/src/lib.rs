@@ -9,7 +9,8 @@
 //!   progress line
 //! * [`running`] – the windows of a test while it runs
 //! * [`input`] – opening logs; [`runs`] – reading saved tests for comparisons
-//! * [`sweep`], [`joined`], [`along`], [`comparison`], [`phases`], [`checkup`], [`rpm`], [`captures`] – reports other than those of a single test
+//! * [`sweep`], [`joined`], [`along`], [`comparison`], [`phases`], [`checkup`], [`rpm`], [`captures`] – reports other
+//!   than those of a single test
 //! * [`late`], [`late_folder`] – LaTe's formats, after a test and while it runs
 //!
 //! A format is a source file of this crate that exports its entry, and a line in the list. `--as NAME` of every

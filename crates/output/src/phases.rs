@@ -142,7 +142,7 @@ impl PhasesReport {
         pairs.zip(&self.effects).map(|([idle, loaded], effect)| ([idle, loaded], effect))
     }
 
-    /// Returns the effects of the load, with the direction of each one-way stream; round trips have none.
+    /// Returns the effects of the load, each with the direction of its stream; `None` for round trips.
     pub fn effects(&self) -> Vec<(Option<Direction>, &LoadEffect)> {
         let of = |(runs, effect): ([&AnalysedStream; 2], _)| {
             let direction = runs[0].session.spec.direction();

@@ -291,7 +291,7 @@ pub fn shell_word(path: &Path) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Quotes a name that is not UTF-8, with its bytes as the shells bash, zsh and ksh read them.
+/// Quotes a name that is not UTF-8, in the form `$'…'` that the shells bash, zsh and ksh read.
 fn ansi_word(path: &Path) -> String {
     let byte = |b: &u8| match b {
         b'\'' | b'\\' => format!("\\{}", *b as char),

@@ -41,8 +41,8 @@ pub struct RpmReport {
 }
 
 impl RpmReport {
-    /// Creates the report of `result`, whose streams are analysed with `options`.
-    /// `logs` are those of the streams, if any.
+    /// Creates the report of `result`, whose streams are analysed with `options`. `logs` are the paths of the streams'
+    /// logs, in the order of the streams; `None` for a stream without a log.
     pub fn new(result: RpmResult, logs: Vec<Option<PathBuf>>, options: Options) -> RpmReport {
         let (mut analyses, mut collected) = (Analyses::new(options), RecordCollector::default());
         let mut observers: [&mut dyn jitlat_instruments::Observer; 2] = [&mut analyses, &mut collected];
@@ -140,8 +140,8 @@ impl RpmReport {
         })
     }
 
-    /// Returns the scores of Quality of Outcome for the probes of one kind, with a row for each profile: idle, then each
-    /// stage. Empty if there is none.
+    /// Returns the scores (Quality of Outcome) of one kind of probes, with a row for each profile: its name, the score
+    /// when idle, and the score in each stage. Empty if there are no scores.
     fn scores(&self, kind: &str) -> Vec<Vec<String>> {
         let loads: Vec<&str> =
             std::iter::once(IDLE).chain(self.stages().iter().map(|stage| stage.load.name())).collect();
@@ -223,7 +223,8 @@ impl RpmReport {
         }
     }
 
-    /// Draws the distributions of the requests of all kinds in one figure.
+    /// Draws the distributions of all kinds of requests in one figure; `None` if fewer than two kinds have a
+    /// distribution, or if their times are too far apart.
     fn distributions(&self) -> Option<Figure> {
         let samples: Vec<[Sample; 2]> = self
             .runs
@@ -248,7 +249,7 @@ impl RpmReport {
             id: "rpm-requests".to_owned(),
             title: "Time of a request, cumulative distributions".to_owned(),
             about: "Self probes share a connection with the load, foreign probes have a new one. The distance from the idle \
-                    curves is the queue; the distance of self from foreign probes is in the connection of the load."
+                    curves is the queue; the distance between self and foreign probes arises in the connection of the load."
                 .to_owned(),
             ..figure
         })
@@ -346,7 +347,7 @@ impl Report for RpmReport {
         Some(&self.section)
     }
 
-    /// Renders the page of the section: the figures of single streams would only repeat it.
+    /// Renders a page with the section only: figures of single streams would repeat it.
     fn page(&self) -> Result<String> {
         Ok(pages::page(&[], self.section()))
     }
@@ -360,7 +361,7 @@ impl Report for RpmReport {
     }
 }
 
-/// Name of the streams without load.
+/// Label of the streams that are measured without load.
 const IDLE: &str = "idle";
 /// Kinds of probes, with descriptions of their requests.
 const PROBES: [(&str, &str); 2] =

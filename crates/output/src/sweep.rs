@@ -48,7 +48,7 @@ pub fn begin(state: &SweepState, least: Option<Span>) -> Result<String, SweepErr
 /// Report of a sweep, finished or unfinished.
 pub struct SweepReport<'a> {
     sweep: &'a Contents,
-    /// Files of the sweep, as words of a shell.
+    /// Files of the sweep, quoted for a shell.
     files: Vec<String>,
     points: Vec<SweepPoint>,
     laws: Vec<SizeLaw>,

@@ -108,7 +108,8 @@ fn plots(run: &AnalysedStream, canvas: PlotCanvas) -> String {
     .collect()
 }
 
-/// Describes the `thresholds` that `runs` violate, with the label of the run if there are several; empty if none is violated.
+/// Describes the `thresholds` that `runs` violate, with the label of the run if there are several runs. If a part of a
+/// test is unknown, the last message says so.
 pub fn violations(runs: &[AnalysedStream], thresholds: &[ScalarCondition]) -> Vec<String> {
     let mut found = of_each(runs, |run| thresholds.iter().filter_map(|c| c.violated(&run.summary)).collect());
     if !thresholds.is_empty() && runs.iter().any(AnalysedStream::is_cut_off) {
@@ -117,8 +118,8 @@ pub fn violations(runs: &[AnalysedStream], thresholds: &[ScalarCondition]) -> Ve
     found
 }
 
-/// Returns messages about the `conditions` that need a grade which is unknown in one of `runs`, with the label of the run if
-/// there are several.
+/// Describes the `conditions` that cannot be decided because a grade or score of one of `runs` is unknown, with the
+/// label of the run if there are several runs.
 pub fn undecided(runs: &[AnalysedStream], conditions: &[ScalarCondition]) -> Vec<String> {
     of_each(runs, |run| conditions.iter().filter_map(|c| c.undecided(&run.summary)).collect())
 }

@@ -18,7 +18,7 @@ use tracing::error;
 pub struct WantedOutputs {
     /// Requested formats, each with the path that it is written to.
     pub outputs: Vec<(&'static Output, PathBuf)>,
-    /// Formats of figures in a folder.
+    /// Formats in which figures are drawn into a folder.
     pub pictures: Vec<PictureFormat>,
     /// Names of the formats that could not be written; not set until all formats have been written.
     failed: OnceLock<Vec<&'static str>>,
@@ -111,7 +111,7 @@ impl WantedOutputs {
         self.outputs.iter().for_each(|(output, _)| (output.asks)(options));
     }
 
-    /// Checks that every output can contain this number of tests.
+    /// Checks that every output can contain `tests` tests.
     pub fn check_tests(&self, tests: usize) -> Result<()> {
         match self.outputs.iter().find(|(output, _)| output.two_way && tests > 1) {
             Some((output, _)) => {

@@ -12,8 +12,8 @@ use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 use serde::Serialize;
 
-/// Minimum number of packets in a direction whose delays show a skew. Below it, a difference between two delays is more
-/// likely a queue.
+/// Minimum number of packets in a direction for an estimate of the skew. In fewer packets, a change of the delay is
+/// more likely a queue.
 const MIN_SKEW_PACKETS: u64 = 10;
 
 /// Maximum number of vertices of a hull.
@@ -103,7 +103,8 @@ pub struct ClockDifference {
     /// Skew of the monitor's clock in parts per million, positive if it runs fast. 0 if the two directions
     /// disagree even about the sign, for example because packets become larger during the capture.
     pub skew_ppm: Option<f64>,
-    /// Skew estimated from OUT packets alone and from IN packets alone, in parts per million; `None` below ten packets.
+    /// Skew estimated from OUT packets alone and from IN packets alone, in parts per million; `None` for a direction
+    /// with fewer than ten packets.
     pub skew_ppm_by_way: [Option<f64>; 2],
     /// Time on the reference clock for which the offset is given.
     pub at: Option<WallTime>,

@@ -85,7 +85,7 @@ pub struct PassiveSummary {
 }
 
 impl PassiveSummary {
-    /// Explains the bands by `link`, on which the round trips have these sizes.
+    /// Explains the bands by `link`. `sizes` are the round trips by packet size.
     pub fn explain(&mut self, link: &AccessLink, sizes: &[SizeFigures]) {
         let packet = explain_levels(&mut self.levels, link, sizes);
         self.queue = packet.and_then(|packet| QueueLength::of(packet, sizes));

@@ -4,7 +4,7 @@ use super::link_layer::{LinkType, Skip};
 use super::packet::{ESP, GRE, IpPacket, UDP};
 use serde::{Deserialize, Serialize};
 
-/// Name of frames that the snap length cut.
+/// Name of the type of frames that the snap length cut before the end of their headers.
 const CUT: &str = "cut before the end of the headers";
 /// Maximum number of types that are distinguished.
 const MAX_TYPES: usize = 32;
@@ -28,7 +28,7 @@ impl Foreign {
         }
     }
 
-    /// Counts a packet that hides others, which no analysis sees.
+    /// Counts a tunnel packet whose contents cannot be read.
     #[cold]
     pub fn hidden(&mut self, p: &IpPacket<'_>) {
         match p.protocol {
@@ -52,7 +52,7 @@ impl Foreign {
         }
     }
 
-    /// Adds the counts of other frames.
+    /// Adds the counts in `other`.
     pub fn add(&mut self, other: &Foreign) {
         other.types.iter().for_each(|(name, n)| self.count(name, *n));
         self.others = self.others.saturating_add(other.others);
@@ -63,7 +63,7 @@ impl Foreign {
         self.types.iter().find(|(name, _)| name == CUT).map_or(0, |(_, n)| *n)
     }
 
-    /// Types with their numbers, most frequent first.
+    /// Returns the types, each with its number of frames, most frequent first.
     pub fn list(&self) -> Vec<(&str, u64)> {
         let mut list: Vec<(&str, u64)> = self.types.iter().map(|(name, n)| (&**name, *n)).collect();
         if self.others > 0 {
@@ -86,7 +86,7 @@ impl Foreign {
     }
 }
 
-/// Name of the contents of a frame that are not IP.
+/// Returns a name for the contents of a frame without an IP packet.
 fn name(link: LinkType, data: &[u8]) -> String {
     let at = match link {
         LinkType::ETHERNET => 12,

@@ -23,10 +23,10 @@ const MAX_LENGTHS: usize = 8;
 /// Maximum relative difference between a spacing and a model that explains it.
 const MAX_DEVIATION: f64 = 0.02;
 
-/// Minimum strength of bands to whose multiples coarser spacings are set.
+/// Minimum strength of fine bands for coarser spacings to be set to multiples of the fine spacing.
 const MIN_LATTICE_STRENGTH: f64 = 0.9;
-/// Maximum number of fine bands in a coarse one for which neighbouring multiples are compared. Above it, they differ by
-/// less than the error of the estimate.
+/// Maximum number of fine spacings in a coarse one for which the neighbours of the nearest multiple are considered as
+/// well. Above it, the nearest multiple is taken.
 const MAX_COMPARED_STEPS: f64 = 16.0;
 
 /// A thinned series of times, each with its difference from the previous value.
@@ -131,8 +131,9 @@ impl ThinnedTimes {
     }
 }
 
-/// Returns the spacings of a whole series, and the finer ones of a part of it, largest first. A part shows finer bands,
-/// because its range is smaller; its other spacings are those of the whole, estimated from fewer values.
+/// Returns the spacings of a whole series, and the finer ones found in a part of the series, largest first. A part
+/// shows finer bands because its range is smaller. Its coarser spacings are left out, because the whole series gives
+/// them from more values.
 pub fn with_finer(of_all: &[BandSpacing], of_part: Vec<BandSpacing>) -> Vec<BandSpacing> {
     let finest = of_all.iter().map(|l| l.spacing_ns).fold(f64::INFINITY, f64::min);
     let finer = of_part.into_iter().filter(|l| l.spacing_ns < finest && !is_same(l.spacing_ns, finest));
@@ -141,16 +142,18 @@ pub fn with_finer(of_all: &[BandSpacing], of_part: Vec<BandSpacing>) -> Vec<Band
     found
 }
 
-/// Counts the steps of each of the descending spacings in the one before.
+/// Sets `steps_per_coarser` of each spacing: its number of steps in the spacing before it. `found` is sorted by
+/// descending spacing.
 fn count_steps(found: &mut [BandSpacing]) {
     for i in 1..found.len() {
         found[i].steps_per_coarser = steps_per_step(found[i - 1].spacing_ns, found[i].spacing_ns);
     }
 }
 
-/// Sets coarser spacings to multiples of the finest one, if nearly all values are multiples of that: the distance between
-/// two coarse bands then is one as well. The estimate itself is biased by the fine bands (metrics §21, V27), so of the
-/// nearest multiples the one that is most frequent among the ascending `moves` is the spacing.
+/// Sets coarser spacings to multiples of the finest spacing if nearly all values are multiples of it, because the
+/// distance between two coarse bands is then a multiple as well. Fine bands bias the estimate of a coarse spacing
+/// (metrics §21, V27), so the one of the nearest multiples that is most frequent in `moves` is taken. `moves` are
+/// ascending.
 fn set_to_multiples(found: &mut [BandSpacing], moves: &[f64]) {
     let fine = found.iter().filter(|l| !l.of_differences && l.strength >= MIN_LATTICE_STRENGTH);
     let Some(fine) = fine.map(|l| l.spacing_ns).reduce(f64::min) else { return };
@@ -215,7 +218,7 @@ fn middle_range(values: &mut Vec<f64>) -> Option<f64> {
     (high > low).then_some(high - low)
 }
 
-/// A packet that waits before a link while others are queued: its length and the time that it adds.
+/// Packet in the queue before a link: its length, and the time that it adds to the delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedPacket {
     /// True for a packet from the reference point (OUT), false for one to it (IN).
@@ -226,7 +229,8 @@ pub struct QueuedPacket {
     pub time: Span,
 }
 
-/// Length of the queue before a link as packets met it, counted in bands: each band above the lowest is one queued packet.
+/// Length of the queue before a link when packets arrived at it, in packets. Each band above the lowest one stands for
+/// one queued packet.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueLength {
@@ -234,20 +238,21 @@ pub struct QueueLength {
     pub out: bool,
     /// Length of the queued IP packets, in bytes.
     pub packet_bytes: u32,
-    /// Number of packets, 5th percentile.
+    /// 5th percentile of the number of queued packets.
     pub p05: f64,
-    /// Number of packets, median.
+    /// Median number of queued packets.
     pub median: f64,
-    /// Number of packets, 95th percentile.
+    /// 95th percentile of the number of queued packets.
     pub p95: f64,
-    /// Largest number of packets.
+    /// Largest number of queued packets.
     pub max: f64,
 }
 
 impl QueueLength {
-    /// Counts the packets that were queued when the pairs of the most frequent sizes met the queue of `packet`. Their
-    /// smallest round trip counts as an empty queue, so the numbers are too small if it never was empty. `None` if the
-    /// queue holds less than one packet.
+    /// Counts the packets that were queued before the packets of the pairs, from the round trips of the most frequent
+    /// pair of sizes that contains the length of `packet`. The smallest of these round trips counts as an empty queue,
+    /// so the numbers are too small if the queue was never empty. `None` if no pair has this length, or if the queue
+    /// never held a whole packet.
     pub fn of(packet: QueuedPacket, sizes: &[SizeFigures]) -> Option<QueueLength> {
         let length = |s: &SizeFigures| if packet.out { s.out_length } else { s.in_length };
         let usual = sizes.iter().filter(|s| length(s) == packet.length).max_by_key(|s| s.pairs)?;
@@ -274,8 +279,9 @@ impl fmt::Display for QueueLength {
     }
 }
 
-/// Adds explanations by `link` to bands found in round trips of these sizes: serialisation of a queued packet
-/// of one of the most frequent lengths, or of an ATM cell. Returns the packet that explains the widest bands.
+/// Adds explanations by `link` to bands found in round trips of these sizes: serialisation of a queued packet of one of
+/// the most frequent lengths, or of an ATM cell. Returns the packet that explains the widest of the explained bands;
+/// `None` if no packet explains any.
 pub fn explain_levels(
     levels: &mut [BandSpacing],
     link: &AccessLink,
@@ -307,8 +313,8 @@ impl BandSpacing {
         }
     }
 
-    /// Adds explanations by `link`: serialisation of a packet of one of the lengths seen in each direction, or
-    /// of an ATM cell. Returns the first packet that explains the spacing.
+    /// Adds explanations by `link`: serialisation of a packet of one of the lengths seen in each direction, or of an
+    /// ATM cell. Returns the first packet that explains the spacing; `None` if none does.
     pub fn explain(
         &mut self,
         link: &AccessLink,

@@ -8,8 +8,8 @@
 //! 3. [`pairing`] makes a synthetic pair of an OUT and an IN packet that are adjacent at MON.
 //! 4. The round trip of a pair does not depend on the clock offset.
 //!
-//! [`observer`] passes on results while packets are matched, [`tcp`] analyses TCP connections, [`rtp`] calls, and [`verdict`]
-//! describes problems. [`mod@survey`] finds what the user did not specify: addresses, direction, NAT, clock
+//! [`observer`] passes on results while packets are matched, [`tcp`] analyses TCP connections, [`rtp`] analyses calls,
+//! and [`verdict`] describes problems. [`mod@survey`] finds what the user did not specify: addresses, direction, NAT, clock
 //! offset. [`LinkQuestion`] relates the results to an access link, [`clocks`] compares the two clocks, and
 //! [`spread`] holds distributions of any length. Timestamps are arguments; this crate reads no clock and no
 //! file.

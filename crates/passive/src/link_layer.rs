@@ -48,17 +48,17 @@ impl LinkType {
     pub const LOOP: LinkType = LinkType(108);
     /// Linux cooked capture, version 1.
     pub const LINUX_SLL: LinkType = LinkType(113);
-    /// IEEE 802.11 behind a Prism header.
+    /// IEEE 802.11 after a Prism header.
     pub const PRISM: LinkType = LinkType(119);
-    /// IEEE 802.11 behind a radiotap header.
+    /// IEEE 802.11 after a radiotap header.
     pub const RADIOTAP: LinkType = LinkType(127);
-    /// IEEE 802.11 behind an AVS header.
+    /// IEEE 802.11 after an AVS header.
     pub const AVS: LinkType = LinkType(163);
-    /// PPP behind a byte for the direction, as written by pppd.
+    /// PPP after a byte with the direction, as written by pppd.
     pub const PPP_PPPD: LinkType = LinkType(166);
-    /// IEEE 802.11 behind a PPI header.
+    /// IEEE 802.11 after a PPI header.
     pub const PPI: LinkType = LinkType(192);
-    /// PPP behind a byte for the direction.
+    /// PPP after a byte with the direction.
     pub const PPP_WITH_DIRECTION: LinkType = LinkType(204);
     /// IPv4 packet without a link-layer header.
     pub const IPV4: LinkType = LinkType(228);
@@ -83,7 +83,7 @@ mod ethertype {
     pub(super) const PPPOE_SESSION: u16 = 0x8864;
     pub(super) const MPLS: u16 = 0x8847;
     pub(super) const MPLS_MULTICAST: u16 = 0x8848;
-    /// Ethernet in a tunnel.
+    /// Ethernet frame in a tunnel.
     pub(super) const BRIDGED: u16 = 0x6558;
     /// Smallest EtherType; a lower value is the length of an IEEE 802.3 frame.
     pub(super) const LEAST: u16 = 1536;
@@ -211,7 +211,7 @@ fn by_ethertype(data: &[u8], kind: u16, at: usize) -> NetworkLayer {
     }
 }
 
-/// Finds the network layer after an LLC and SNAP header.
+/// Finds the network layer after an LLC and SNAP header that begins at `at`.
 pub(super) fn after_llc(data: &[u8], at: usize) -> NetworkLayer {
     if data.get(at..at + SNAP.len()) != Some(&SNAP) {
         return Err(Skip::NotIp);
@@ -224,7 +224,7 @@ pub(super) fn after_llc(data: &[u8], at: usize) -> NetworkLayer {
     }
 }
 
-/// Finds the network layer of what a tunnel carries at `at`, by its EtherType.
+/// Finds the network layer in the contents of a tunnel, which begin at `at` and have the EtherType `kind`.
 pub(super) fn after_inner_ethertype(data: &[u8], kind: u16, at: usize) -> NetworkLayer {
     match kind {
         ethertype::BRIDGED => after_ethertype(data, at + ETHERNET_ADDRESSES),

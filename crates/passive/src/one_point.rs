@@ -61,12 +61,12 @@ pub struct OnePointResult {
     pub packets: u64,
     /// Number of frames without a readable IP packet.
     pub skipped: u64,
-    /// Steps of the recording's clock, the first 64. Times after a step are corrected by it.
+    /// First 64 steps of the recording's clock. Times after a step are corrected by the size of the step.
     pub clock_steps: Vec<RecordedStep>,
-    /// Smallest difference of two times that the recording can show, in ns, if it is 0.1 ms or more; null if it is
-    /// smaller. Round trips below it are not known.
+    /// Smallest difference between two times that the recording can show, in ns; null if it is below 0.1 ms or unknown.
+    /// Shorter round trips are not known.
     pub resolution_ns: Option<Span>,
-    /// Number of packets that were recorded again at another place, which are left out.
+    /// Number of packets recorded again at another place. These copies are left out.
     pub copies: u64,
     /// Properties of the recording that limit the figures, as text.
     pub notes: Vec<String>,
@@ -274,7 +274,7 @@ impl QuicFlow {
         }
     }
 
-    /// Leaves out everything that would be measured across this moment.
+    /// Notes that the clock was set: nothing is measured across this moment.
     fn clock_set(&mut self) {
         self.spins.iter_mut().for_each(|spin| spin.edge = None);
     }

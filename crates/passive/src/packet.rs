@@ -142,7 +142,7 @@ pub struct IpPacket<'a> {
     pub ip: &'a [u8],
     /// Offset of the transport header in [`Self::ip`]; never beyond its end.
     pub transport_at: usize,
-    /// Captured bytes before the IP packet: the header of the link layer, or that of the tunnel.
+    /// Captured bytes before the IP packet: the header of the link layer, or the headers of the tunnel.
     pub(super) before: &'a [u8],
 }
 
@@ -197,7 +197,7 @@ impl<'a> IpPacket<'a> {
         }
     }
 
-    /// True for IPv6.
+    /// True if the packet is IPv6.
     pub(super) fn is_v6(&self) -> bool {
         matches!(self.header, IpHeader::V6(_))
     }
@@ -269,7 +269,7 @@ pub fn decode(link: LinkType, data: &[u8], wire_length: u32) -> Result<IpPacket<
     }
 }
 
-/// Decodes an IP packet that begins at `at` of `data`; `on_wire` is the length of all of `data` on the wire.
+/// Decodes an IP packet that begins at offset `at` of `data`. `on_wire` is the length of all of `data` on the wire.
 pub(super) fn decode_at(
     network: Network,
     data: &[u8],
@@ -338,7 +338,7 @@ fn ipv4(data: &[u8], on_wire: u32) -> Result<IpPacket<'_>, Skip> {
     Ok(packet)
 }
 
-/// Steps over the authentication header of an IPv4 packet (RFC 4302 §2), as over an extension header of IPv6.
+/// Skips the authentication header of an IPv4 packet (RFC 4302 §2), like an extension header of IPv6.
 #[cold]
 fn behind_authentication(mut p: IpPacket<'_>) -> Result<IpPacket<'_>, Skip> {
     let [next, units] = *p.transport().first_chunk::<2>().ok_or(Skip::Truncated)?;

@@ -148,7 +148,7 @@ pub struct FirstPass {
     pub direction_assumed: bool,
     /// True if no pairs are made of ICMP echoes.
     pub echoes_apart: bool,
-    /// True, for each point, to match packets inside tunnels.
+    /// For the reference and the monitor point: true to match the packets inside tunnels instead of the tunnel packets.
     #[serde(default)]
     pub inside: [bool; 2],
     /// Clock offset over time.

@@ -21,7 +21,7 @@ pub struct PassiveResult {
     pub summary: PassiveSummary,
     /// Round trips by the packet sizes of the pair.
     pub sizes: Vec<SizeFigures>,
-    /// Steps of either clock that only both captures together show; the results leave them out.
+    /// Steps of the clock of either point that only both captures together show. The results are corrected for them.
     pub clock_steps: Vec<PointStep>,
     /// Results of each flow; `None` if not requested.
     pub flows: Option<Vec<FlowFigures>>,

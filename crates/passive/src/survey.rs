@@ -111,7 +111,7 @@ pub struct MatchPlan {
     pub common: usize,
     /// True if OUT and IN are uncertain, because they are derived from the clocks alone.
     pub direction_assumed: bool,
-    /// True, for the reference and the monitor point, if the common packets are inside tunnels there.
+    /// For the reference and the monitor point: true if the common packets are inside tunnels there.
     pub inside: [bool; 2],
 }
 

@@ -1,16 +1,16 @@
-//! Packets inside packets: tunnels of IP in IP, GRE, VXLAN, Geneve, GTP-U and ESP without encryption.
+//! Packets inside packets: tunnels of IP in IP, GRE, VXLAN, Geneve, GTP-U, Teredo, and ESP without encryption.
 
 use super::Skip;
 use super::link_layer::{LinkType, Network, after_inner_ethertype, find_network_layer};
 use super::packet::{self, ESP, GRE, IPV4_INSIDE, IPV6_INSIDE, IpPacket, TCP, UDP, udp};
 
-/// Maximum number of tunnels in one another.
+/// Maximum number of nested tunnels.
 const MAX_DEPTH: usize = 6;
 
 /// UDP ports of tunnels.
 mod port {
     pub(super) const VXLAN: u16 = 4789;
-    /// VXLAN as Linux used it before the port was assigned.
+    /// Port of VXLAN in Linux before one was assigned.
     pub(super) const OLD_VXLAN: u16 = 8472;
     pub(super) const VXLAN_GPE: u16 = 4790;
     pub(super) const GENEVE: u16 = 6081;
@@ -25,7 +25,7 @@ mod gre {
     pub(super) const ROUTING: u16 = 0x4000;
     pub(super) const KEY: u16 = 0x2000;
     pub(super) const SEQUENCE: u16 = 0x1000;
-    /// Acknowledgement of version 1.
+    /// Flag: version 1 has an acknowledgement number.
     pub(super) const ACKNOWLEDGEMENT: u16 = 0x0080;
     pub(super) const VERSION: u16 = 7;
     pub(super) const ERSPAN: u16 = 0x88be;
@@ -48,7 +48,7 @@ impl<'a> IpPacket<'a> {
         }
     }
 
-    /// Returns the packet inside all tunnels; the packet itself if it is in none.
+    /// Returns the innermost packet; the packet itself if it carries none.
     #[inline]
     pub fn innermost(self) -> IpPacket<'a> {
         match self.inside() {
@@ -118,7 +118,7 @@ impl<'a> IpPacket<'a> {
         packet::decode_at(network, self.ip, at + inner, self.length)
     }
 
-    /// Decodes what an EtherType announces at `at`.
+    /// Decodes the packet of the EtherType `kind` at `at`, counted from the transport header.
     fn of_type(&self, kind: u16, at: usize) -> Result<IpPacket<'a>, Skip> {
         let at = self.transport_at + at;
         let (network, at) = after_inner_ethertype(self.ip, kind, at)?;
@@ -160,8 +160,8 @@ impl<'a> IpPacket<'a> {
         }
     }
 
-    /// Decodes the packet in ESP with NULL encryption (RFC 2410): the trailer shows padding of 1, 2, 3 … and a known
-    /// protocol, for one of the usual lengths of the check value (RFC 5879).
+    /// Decodes the packet in ESP with NULL encryption (RFC 2410). It is recognised by a trailer with padding of 1, 2, 3
+    /// … and a known protocol, for one of the usual lengths of the check value (RFC 5879).
     fn inside_esp(&self, header: usize) -> Result<IpPacket<'a>, Skip> {
         const HEADER: usize = 8;
         const CHECK_VALUES: [usize; 4] = [12, 16, 0, 32];
@@ -208,7 +208,7 @@ fn is_tunnel(udp: u16) -> bool {
     )
 }
 
-/// Returns the length of a GTP-U header before a packet (3GPP TS 29.281 §5.1); `None` if it carries none.
+/// Returns the length of a GTP-U header before a packet (3GPP TS 29.281 §5.1); `None` if the message carries no packet.
 fn gtp_header(h: &[u8]) -> Option<usize> {
     const PACKET: u8 = 255;
     let [flags, kind, ..] = *h.first_chunk::<8>()?;

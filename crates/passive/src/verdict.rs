@@ -87,8 +87,8 @@ impl PassiveResult {
         notes
     }
 
-    /// Number of the point that recorded packets before its adapter divided them, or after it put them together, so that
-    /// they match nothing and losses are unknown; `None` if there is none.
+    /// Index of the point that recorded packets before its adapter divided them, or after its adapter joined them. Such
+    /// packets match nothing, so losses are unknown. `None` if there is no such point.
     pub fn offload(&self) -> Option<usize> {
         let seen = self.total(|w| w.counts.seen_at_reference + w.counts.seen_at_monitor);
         let unmatched = seen.saturating_sub(2 * self.total(|w| w.counts.matched));
@@ -171,8 +171,8 @@ impl PassiveResult {
         }
     }
 
-    /// Steps of the clock of each point, in time order: those that its recording shows, and those that only both together
-    /// show.
+    /// Returns the steps of the clocks of both points, in time order: those that one recording alone shows, and those
+    /// that only both together show.
     pub fn clock_steps(&self) -> Vec<PointStep> {
         const SAME: i64 = 1_000_000_000;
         let points = [CapturePoint::Reference, CapturePoint::Monitor];
@@ -195,7 +195,7 @@ impl PassiveResult {
         steps
     }
 
-    /// Causes that are clocks of the captures, for the verdicts of both directions.
+    /// Returns a cause for each step of a capture's clock, for the verdicts of both directions.
     pub fn clock_causes(&self) -> Vec<Cause> {
         let begin = self.captures.iter().filter_map(|f| f.span).map(|span| span.0).min();
         let cause = |step: &PointStep| {

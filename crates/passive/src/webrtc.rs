@@ -21,9 +21,9 @@ pub struct WebRtcRecord {
 pub struct WebRtcConnection {
     /// Name of the connection in the browser.
     pub name: String,
-    /// Page of the connection; null if unknown.
+    /// Address of the page that opened the connection; null if unknown.
     pub url: Option<String>,
-    /// Round trip of the connection's path by connectivity checks, in ms; null if unknown.
+    /// Round trip of the connection's path, from connectivity checks, in ms; null if unknown.
     pub round_trip_ms: Option<SeriesFigures>,
     /// Streams, received ones first.
     pub streams: Vec<WebRtcStream>,
@@ -34,9 +34,9 @@ pub struct WebRtcConnection {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MediaDirection {
-    /// The browser received the stream: its own figures.
+    /// The browser received the stream; all figures are its own.
     Received,
-    /// The browser sent the stream: figures of the far end's reports (RTCP).
+    /// The browser sent the stream; losses, jitter and round trip are from the far end's reports (RTCP).
     Sent,
 }
 
@@ -46,9 +46,9 @@ pub enum MediaDirection {
 pub struct WebRtcStream {
     /// Name of the statistics in the browser.
     pub name: String,
-    /// Direction.
+    /// Direction of the stream.
     pub direction: MediaDirection,
-    /// `audio` or `video`.
+    /// Kind of media: `audio` or `video`; `media` if unknown.
     pub kind: String,
     /// Synchronisation source.
     pub ssrc: Option<u32>,
@@ -60,15 +60,16 @@ pub struct WebRtcStream {
     pub discarded: Option<u64>,
     /// Interarrival jitter, in ms.
     pub jitter_ms: Option<SeriesFigures>,
-    /// Round trip by RTCP, in ms.
+    /// Round trip from RTCP, in ms.
     pub round_trip_ms: Option<SeriesFigures>,
     /// Mean time that samples or frames waited in the buffer, in ms.
     pub buffer_ms: Option<f64>,
-    /// Share of the samples that were made up because their packets were missing.
+    /// Share of the audio samples that the browser made up because their packets were missing.
     pub concealed: Option<f64>,
     /// Number of times that the picture froze.
     pub freezes: Option<u64>,
-    /// Mean opinion score of speech by losses, buffer and half of the round trip, as of G.711 with concealment.
+    /// Mean opinion score of speech, from the losses, the buffer and half of the round trip, as for G.711 with
+    /// concealment.
     pub mos: Option<f64>,
     /// Verdict on the losses.
     pub severity: Severity,
@@ -119,7 +120,8 @@ impl Default for WebRtcStream {
 }
 
 impl WebRtcStream {
-    /// Share of the packets that did not arrive or came too late, and their number; `None` if unknown.
+    /// Returns the share of packets that did not arrive or arrived too late, the number of these packets, and the
+    /// number of packets sent; `None` if unknown.
     pub fn missing(&self) -> Option<(f64, u64, u64)> {
         let lost = u64::try_from(self.lost?.max(0)).unwrap_or(0);
         let packets = self.packets?;
@@ -131,7 +133,8 @@ impl WebRtcStream {
         (sent > 0).then(|| (missing as f64 / sent as f64, missing, sent))
     }
 
-    /// Adds the figures that follow from others. `round_trip_ms` is that of the connection.
+    /// Adds the verdict and the mean opinion score, which follow from the other figures. `round_trip_ms` is the round
+    /// trip of the connection, for a stream without its own.
     #[must_use]
     pub fn judged(self, round_trip_ms: Option<f64>) -> WebRtcStream {
         let Some((share, missing, sent)) = self.missing() else { return self };

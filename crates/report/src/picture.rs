@@ -8,9 +8,9 @@ use std::str::FromStr;
 pub enum PictureFormat {
     /// Scalable Vector Graphics, for pages.
     Svg,
-    /// Pixels, two for each unit of the SVG.
+    /// Portable Network Graphics, with two pixels for each unit of the SVG.
     Png,
-    /// A page of the figure's size, with its font, for papers.
+    /// Portable Document Format, one page of the figure's size with its font, for papers.
     Pdf,
     /// Encapsulated PostScript with its font, for papers. Without transparency: colours are mixed with white.
     Eps,
@@ -48,7 +48,7 @@ impl FromStr for PictureFormat {
         let of_name = |format: &PictureFormat| format.name() == text;
         PictureFormat::ALL.into_iter().find(of_name).ok_or_else(|| {
             let names: Vec<&str> = PictureFormat::ALL.iter().map(|format| format.name()).collect();
-            format!("figures are not drawn as {text}: choose from {}", names.join(", "))
+            format!("'{text}' is not a format of figures: choose from {}", names.join(", "))
         })
     }
 }

@@ -8,8 +8,8 @@
 //! * [`report`] – the whole report of one direction; [`both`] – figures that need both directions
 //! * [`connecting`], [`sending`], [`logged`], [`analysing`] – messages before and after a run
 //! * [`comparison()`] – several runs in one table
-//! * [`passive()`], [`tcp()`], [`calls()`], [`stream_traffic()`] – captured traffic; [`link_tables`] – sizes and delays of packets
-//!   on a link
+//! * [`passive()`], [`tcp()`], [`calls()`], [`stream_traffic()`] – captured traffic; [`link_tables`] – sizes and delays
+//!   of packets on a link
 //! * [`outcome`] – scores of Quality of Outcome
 //! * [`plots`] – plots in characters
 
@@ -119,8 +119,9 @@ pub fn connecting(host: &str) -> String {
     format!("Connecting to {}. ... ", printable(host))
 }
 
-/// Returns `sending 10000 UDP pkts from 192.0.2.1:34519 to 192.0.2.2:2667`, from the sender's point of view; `receiving …`
-/// in reverse. The payload is on a line of the report (DRDC TM 2011-047, A.1).
+/// Returns `sending 10000 UDP pkts from 192.0.2.1:34519 to 192.0.2.2:2667`, from the sender's point of view; `receiving
+/// …` in reverse. The payload size is not part of this message, but has its own line in the report (DRDC TM 2011-047,
+/// A.1).
 pub fn sending(session: &Session) -> String {
     let spec = &session.spec;
     format!(

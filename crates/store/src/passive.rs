@@ -1,7 +1,7 @@
 //! Analyses of captures, as JSON (`docs/formats/passive-json.md`) and as lines.
 //!
-//! * [`spp_document`], [`tcp_document`], [`rtp_document`] – the whole analysis as one object; [`capture_document`] – the analysis of a
-//!   test's own stream
+//! * [`spp_document`], [`tcp_document`], [`rtp_document`] – the whole analysis as one object; [`capture_document`] – the
+//!   analysis of a test's own stream
 //! * [`write_sizes`] – round trips by packet size, one line each
 //! * [`PairLines`] – one line per pair, in the format of the CAIA tool
 //! * [`write_tcp_event`] – one line per event of a TCP connection
@@ -70,7 +70,7 @@ pub struct SppDocument<'a> {
     pub identity: String,
     /// Packets read at each capture point.
     pub captures: Captures<'a>,
-    /// Steps of the clock of either point while it recorded; delays after them are corrected.
+    /// Steps of the clocks of both points during the recording; later delays are corrected.
     pub clock_steps: Vec<PointStep>,
     /// Round trips, results of both directions, and clocks of both points.
     pub summary: &'a PassiveSummary,
@@ -132,13 +132,13 @@ pub struct CaptureCounts<'a> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordingDocument<'a> {
-    /// Steps of the recording's clock, the first 64. Times after a step are corrected by it.
+    /// First 64 steps of the recording's clock. Times after a step are corrected by the size of the step.
     pub clock_steps: &'a [RecordedStep],
-    /// Smallest difference of two times that the recording can show, if it is 0.1 ms or more; null if it is smaller.
+    /// Smallest difference between two times that the recording can show, in ns; null if it is below 0.1 ms or unknown.
     pub resolution_ns: Option<Span>,
     /// Frames recorded after a frame with a later time.
     pub disordered: u64,
-    /// Packets that were recorded more than once; no count includes the copies.
+    /// Packets recorded again. No other count includes these copies.
     pub copies: u64,
     /// Fragments read.
     pub fragments: u64,
@@ -164,7 +164,7 @@ pub struct NotAnalysed<'a> {
 }
 
 impl RecordingDocument<'_> {
-    /// Creates the document of `facts`; `copies` were left out.
+    /// Creates the document of `facts`. `copies` is the number of copies that were left out.
     fn of(facts: &RecordingFacts, copies: u64) -> RecordingDocument<'_> {
         let [fragments, reassembled, incomplete] = facts.fragments;
         let list = facts.foreign.list();
@@ -206,7 +206,7 @@ pub struct TcpDocument<'a> {
     pub segments: u64,
     /// Packets that the capture missed.
     pub capture_drops: u64,
-    /// Effects of the recording at the first point itself on the packets.
+    /// Effects of the recording at the first point on the packets.
     pub recording: RecordingDocument<'a>,
     /// Problems of the captures, as text.
     pub notes: &'a [String],

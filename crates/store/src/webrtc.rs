@@ -1,18 +1,19 @@
 //! Reads the dump of a browser's WebRTC statistics (`chrome://webrtc-internals`, "Create dump") as a [`WebRtcRecord`].
 //!
-//! The dump is JSON: `PeerConnections`, each with `stats`, which has an entry for every figure of every object: its name is
-//! the object's and the figure's, its `values` a list in a string.
+//! The dump is JSON. Each of its `PeerConnections` has `stats`, with an entry for every figure of every object. The
+//! name of an entry consists of the names of the object and of the figure; its `values` are a list, written as a
+//! string.
 
 use jitlat_passive::webrtc::{MediaDirection, SeriesFigures, WebRtcConnection, WebRtcRecord, WebRtcStream};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Maximum number of connections and of objects of a connection that are read.
+/// Maximum number of connections, and of objects of a connection, that are read.
 const MAX_OBJECTS: usize = 1024;
 /// Maximum length of a name, in characters.
 const MAX_NAME: usize = 128;
 
-/// Reason why a text is not a dump.
+/// Reason why a dump cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum WebRtcError {
     /// The text is not JSON.
@@ -26,7 +27,7 @@ pub enum WebRtcError {
     NoMedia,
 }
 
-/// Figures of one object, by name.
+/// Values of the figures of one object, by the name of the figure.
 type Figures<'a> = BTreeMap<&'a str, Vec<Value>>;
 
 /// Reads a dump.
@@ -71,7 +72,7 @@ fn connection((name, of): (&String, &Value)) -> Option<WebRtcConnection> {
     (!streams.is_empty()).then(|| WebRtcConnection { name: printable(name), url, round_trip_ms, streams })
 }
 
-/// Groups the figures by object; the first element of a value is the kind of the object.
+/// Groups the figures by object. Returns the kind and the figures of each object.
 fn objects(stats: &Map<String, Value>) -> BTreeMap<&str, (&str, Figures<'_>)> {
     let mut objects: BTreeMap<&str, (&str, Figures<'_>)> = BTreeMap::new();
     for (key, of) in stats {
@@ -93,7 +94,7 @@ fn numbers(figures: &Figures<'_>, name: &str) -> Vec<f64> {
     figures.get(name).into_iter().flatten().filter_map(Value::as_f64).collect()
 }
 
-/// Last value of a figure.
+/// Returns the last value of a figure; `None` if there is none.
 fn last(figures: &Figures<'_>, name: &str) -> Option<f64> {
     figures.get(name)?.iter().rev().find_map(Value::as_f64)
 }
@@ -102,7 +103,7 @@ fn count(figures: &Figures<'_>, name: &str) -> Option<u64> {
     last(figures, name).filter(|v| *v >= 0.0).map(|v| v as u64)
 }
 
-/// Ratio of the last values of two sums; `None` if the second is 0 or unknown.
+/// Returns the ratio of the last values of two sums; `None` if one of them is unknown, or if the second is not above 0.
 fn ratio(figures: &Figures<'_>, sum: &str, of: &str) -> Option<f64> {
     let (sum, of) = (last(figures, sum)?, last(figures, of)?);
     (of > 0.0).then(|| sum / of)

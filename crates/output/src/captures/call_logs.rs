@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of logs, which limits open files; further streams have none.
+/// Maximum number of logs, to limit open files. Further streams get no log.
 const MAX_LOGS: usize = 256;
 
 /// Logs of RTP streams: `NAME.1`, `NAME.2` and so on, in the order in which the streams were recognised.
@@ -27,7 +27,8 @@ impl StreamLogs {
         StreamLogs { name: name.to_owned(), logs: HashMap::new(), left_out: 0, failures: Vec::new() }
     }
 
-    /// Completes the logs of all streams of `outcome`. Returns their paths, in the order of the streams, and the errors.
+    /// Completes the logs of all streams of `outcome`. Returns the paths of the logs, in the order of the streams, and
+    /// all errors.
     pub fn finish(mut self, outcome: &RtpOutcome) -> (Vec<PathBuf>, Vec<Error>) {
         let mut paths = Vec::new();
         for (stream, analysed) in outcome.result.streams.iter().zip(&outcome.streams) {
@@ -40,8 +41,9 @@ impl StreamLogs {
         }
         if self.left_out > 0 {
             let (left_out, most) = (self.left_out, MAX_LOGS);
-            self.failures
-                .push(Error::Unfit(format!("{left_out} streams have no log: at most {most} are written")));
+            self.failures.push(Error::Unfit(format!(
+                "{left_out} streams have no log: at most {most} logs are written"
+            )));
         }
         (paths, self.failures)
     }

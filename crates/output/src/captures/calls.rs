@@ -21,7 +21,8 @@ pub struct CallsReport {
     runs: Vec<AnalysedStream>,
     /// Streams of the call that is drawn; their samples were moved from `runs`.
     drawn: Vec<AnalysedStream>,
-    /// Streams between two points, in the order of the result; empty for one point.
+    /// Packets of each stream between two points, in the order of the result; `None` for a stream that the second point
+    /// did not see. Empty for one point.
     between: Vec<Option<AnalysedStream>>,
     /// Index of the call that is drawn.
     which: usize,
@@ -67,7 +68,7 @@ impl CallsReport {
         report
     }
 
-    /// Prepares the streams of the drawn call. Only they keep their packets.
+    /// Moves the samples of the drawn call's streams from `runs` to `drawn`.
     fn move_samples(&mut self) {
         let Some(call) = self.result.calls.get(self.which) else { return };
         for (k, stream) in call.streams.iter().enumerate() {
@@ -109,7 +110,7 @@ impl CallsReport {
         self.between.iter().map(|of| of.as_ref().map(|run| &run.summary)).collect()
     }
 
-    /// Returns the screen report: of one call, or with a line for each stream.
+    /// Returns the screen report: one call in detail, or all calls with one line per stream.
     pub fn screen(&self) -> Screen {
         self.with(|calls| match self.is_one {
             true => Screen::of_call(calls, self.which),
@@ -125,7 +126,8 @@ impl CallsReport {
         }
     }
 
-    /// Returns the full report: all figures of RTP and RTCP of the calls, and all figures of the streams of one call.
+    /// Returns the full report: the RTP and RTCP figures of the calls and, if the report is about one call, all figures
+    /// of its streams.
     pub fn full_text(&self) -> String {
         let all: Vec<usize> = (0..self.result.calls.len()).collect();
         let shown = if self.is_one { std::slice::from_ref(&self.which) } else { &all[..] };
@@ -136,7 +138,7 @@ impl CallsReport {
         }
     }
 
-    /// Returns the streams to which conditions apply: those of the chosen call, or all.
+    /// Returns the streams to which conditions apply: those of the call if the report is about one call, otherwise all.
     pub fn judged(&self) -> &[AnalysedStream] {
         if self.is_one { &self.drawn } else { &self.runs }
     }
@@ -177,7 +179,7 @@ impl Report for CallsReport {
     }
 }
 
-/// One line per stream.
+/// Returns a table with one line per stream.
 fn table(result: &RtpResult, calls: &CapturedCalls<'_>) -> ReportTable {
     let mut lines = ReportTable::new();
     for (n, call) in result.calls.iter().enumerate() {

@@ -4,7 +4,7 @@
 //! * [`PassiveReport`], [`SeveralCaptures`] – packets matched between two points: one measurement, or several
 //! * [`ConnectionsReport`], [`OnePointReport`] – TCP connections; round trips from one point
 //! * [`WebRtcReport`] – statistics of a browser's calls
-//! * [`CallsReport`] – RTP streams and calls; [`StreamLogs`] – their packets in logs
+//! * [`CallsReport`] – RTP streams and calls; [`StreamLogs`] – logs of the packets of the streams
 //! * [`PairPrinter`], [`EventPrinter`] – a line on standard output per pair or per event, as soon as it is known
 
 mod analysis;

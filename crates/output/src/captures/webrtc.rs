@@ -17,7 +17,7 @@ pub struct WebRtcDocument<'a> {
     pub version: u8,
     /// Verdict on the worst stream.
     pub severity: Severity,
-    /// Statistics.
+    /// Statistics of the connections.
     #[serde(flatten)]
     pub record: &'a WebRtcRecord,
 }

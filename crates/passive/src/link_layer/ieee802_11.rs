@@ -2,21 +2,21 @@
 
 use super::{LinkType, NetworkLayer, Skip, after_llc};
 
-/// Fields of the frame control field (IEEE 802.11-2020 §9.2.4.1).
+/// Bits of the frame control field (IEEE 802.11-2020 §9.2.4.1) and of the QoS control field.
 mod control {
     pub(super) const VERSION: u8 = 0x03;
     pub(super) const TYPE: u8 = 0x0c;
     pub(super) const DATA: u8 = 0x08;
-    /// Subtype without data.
+    /// Bit of the subtypes without data.
     pub(super) const NULL: u8 = 0x40;
-    /// Subtype with a QoS control field.
+    /// Bit of the subtypes with a QoS control field.
     pub(super) const QOS: u8 = 0x80;
-    /// Flags: to and from the distribution system, both in frames with four addresses.
+    /// Flags for frames to and from the distribution system. Frames with four addresses have both.
     pub(super) const FOUR_ADDRESSES: u8 = 0x03;
     pub(super) const PROTECTED: u8 = 0x40;
-    /// Flag of an HT control field after the QoS control field.
+    /// Flag: an HT control field follows the QoS control field.
     pub(super) const HT: u8 = 0x80;
-    /// Bit of the QoS control field: several packets in the frame (A-MSDU).
+    /// Bit of the QoS control field: the frame contains several packets (A-MSDU).
     pub(super) const SEVERAL: u8 = 0x80;
 }
 
@@ -36,7 +36,7 @@ fn le16(data: &[u8], at: usize) -> Result<u16, Skip> {
     Ok(u16::from_le_bytes(*word))
 }
 
-/// True if the frame's header is padded to a multiple of four bytes, as the flags of a radiotap header say.
+/// True if the flags of the radiotap header say that the 802.11 header is padded to a multiple of four bytes.
 fn is_padded(data: &[u8]) -> bool {
     const MORE: u32 = 1 << 31;
     const STAMP: u32 = 1;
@@ -50,7 +50,7 @@ fn is_padded(data: &[u8]) -> bool {
     data.get(at).is_some_and(|flags| flags & PADDED != 0)
 }
 
-/// Length of a Prism or AVS header.
+/// Returns the length of a Prism or AVS header, in bytes.
 fn monitor_header(data: &[u8]) -> Result<usize, Skip> {
     let word = |at: usize| data.get(at..).and_then(|b| b.first_chunk::<4>()).ok_or(Skip::Truncated);
     let first = u32::from_be_bytes(*word(0)?);

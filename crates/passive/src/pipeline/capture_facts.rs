@@ -98,7 +98,8 @@ pub struct CaptureFacts {
 }
 
 impl CaptureFacts {
-    /// Counts a packet between the two sides. One that was put together from fragments is not too long for a link.
+    /// Counts a packet between the two sides. `is_whole_again` is true for a packet that was put together from
+    /// fragments: it is not counted as long, because the link carried only the fragments.
     pub fn count_ours(&mut self, length: u32, is_whole_again: bool) {
         self.ours += 1;
         self.lengths.count(length);

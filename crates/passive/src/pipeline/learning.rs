@@ -190,7 +190,8 @@ impl Learner {
         }
     }
 
-    /// True if packets other than ICMP echoes go in both directions between the sides of `plan`, so that they make pairs.
+    /// True if packets other than ICMP echoes pass in both directions between the sides of `plan`. Pairs can then be
+    /// made without echoes.
     pub fn pairs_without_echoes(&self, plan: &MatchPlan) -> bool {
         let mut ways = [false; 2];
         for PointDelivery { point, what, .. } in &self.held {

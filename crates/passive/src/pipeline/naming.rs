@@ -27,7 +27,7 @@ pub struct NamingRule {
     pub only: Option<PacketFilter>,
     /// True to exclude ICMP echoes from the pairs, because they are sent by ping and not by the application.
     pub echoes_apart: bool,
-    /// True to match the packets inside tunnels instead of those of the tunnels.
+    /// True to match the packets inside tunnels instead of the tunnel packets.
     pub inside: bool,
     /// Part of the capture to read; `None`: all.
     pub part: Option<(CapturePart, CapturePoint)>,
@@ -57,7 +57,7 @@ pub struct PacketNamer {
     names: Names,
 }
 
-/// Counts of the packets of a recording, and their sightings.
+/// Sightings of the packets of a recording, and facts about them.
 struct Names {
     rule: NamingRule,
     facts: CaptureFacts,
@@ -130,7 +130,7 @@ impl PacketNamer {
 }
 
 impl Names {
-    /// Facts to which what was recorded at `at` belongs.
+    /// Returns the facts in which a frame recorded at `at` is counted.
     #[inline]
     fn counted(&mut self, at: WallTime) -> &mut CaptureFacts {
         match self.rule.part.is_none_or(|(part, point)| part.contains(point, at)) {

@@ -22,7 +22,7 @@ pub struct MatchObservers<S> {
     /// Packets of one part, in the order of the monitor's clock, to be joined with other parts; `None` if not
     /// requested.
     pub part: Option<(CapturePart, Vec<Record>)>,
-    /// Examination of the clocks of both points.
+    /// Search for steps of the clocks of both points.
     pub offsets: OffsetSteps,
 }
 
@@ -52,7 +52,7 @@ impl<S: StreamSink> MatchObservers<S> {
         }
     }
 
-    /// Steps of the clocks so far, which the results leave out.
+    /// Steps of the clocks found so far. The results are corrected for them.
     pub fn clock_steps(&self) -> &[PointStep] {
         &self.offsets.steps
     }

@@ -1,39 +1,42 @@
-//! [`OffsetSteps`]: finds the moments at which the clock of one of two points was set, and corrects what follows.
+//! [`OffsetSteps`]: finds the moments at which the clock of one of two points was set, and corrects later times.
 //!
-//! The difference of the two times of a packet, monitor minus reference, contains the clock offset with the same sign in
-//! both directions, and the delay with opposite signs. A clock that is set changes the difference in both directions by the
-//! same amount; a queue or another route does not. Events are held while it is open what a change is.
+//! The difference between the two times of a packet, monitor minus reference, contains the clock offset with the same
+//! sign in both directions, and the delay with opposite signs. A clock that is set changes the difference in both
+//! directions by the same amount; a queue or another route does not. After a change, events are held until it is
+//! decided whether a clock was set.
 
 use crate::{CapturePoint, Record};
 use jitlat_core::spec::Direction;
 use jitlat_core::time::{SECOND, Span, WallTime};
 use serde::Serialize;
 
-/// Number of latest packets of each direction that are the measure for the next.
+/// Number of latest packets of each direction with which the next packet is compared.
 const RECENT: usize = 32;
-/// Minimum number of them.
+/// Minimum number of packets of a direction for this comparison.
 const MIN_RECENT: usize = 8;
 /// Smallest change, in ns, that is examined.
 const MIN_CHANGE: i64 = 2_000_000;
-/// Number of packets in a row, in each direction, that show a step or the return from one.
+/// Number of consecutive packets of a direction that confirm a change, or its end.
 const ROW: usize = 3;
-/// Number of unchanged packets of the other direction after which a change is none of a clock.
+/// Number of unchanged packets of the other direction after which a change is not attributed to a clock.
 const UNCHANGED: usize = 64;
-/// Maximum number of held events, and longest time, in ns, for which they are held if the other direction is unchanged.
+/// Maximum number of held events.
 const MAX_HELD: usize = 1024;
+/// Longest time, in ns, for which events are held while the other direction is unchanged.
 const PATIENCE: i64 = 5 * SECOND;
 /// Maximum number of steps that are corrected.
 const MAX_STEPS: usize = 64;
 
-/// A clock of one of two points that was set while both recorded.
+/// Step of the clock of one of two points: the clock was set while both recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PointStep {
     /// Point whose clock was set.
     pub point: CapturePoint,
-    /// Time of the point's first packet after the step, in ns since 1970.
+    /// Time of the step on the clock of the point, in ns since 1970: the last time before it, or the first one after
+    /// it.
     pub at: WallTime,
-    /// Change of the clock, in ns; positive: it was set forward.
+    /// Change of the clock, in ns; positive if it was set forward.
     pub by_ns: Span,
 }
 
@@ -46,13 +49,13 @@ pub(super) enum MatchEvent {
     Void(Direction, u64),
 }
 
-/// Latest differences of one direction.
+/// Latest differences between the two times of the packets of one direction, in ns.
 #[derive(Debug)]
 struct Recent {
     ring: [i64; RECENT],
     next: usize,
     count: usize,
-    /// Smallest and largest of the ring, computed again after each round.
+    /// Smallest and largest difference, recomputed from the ring each time it has been filled.
     bounds: (i64, i64),
 }
 
@@ -78,7 +81,8 @@ impl Recent {
         &self.ring[..self.count.min(RECENT)]
     }
 
-    /// Distance of a difference from the recent ones, with its sign; 0 if it is among them or near.
+    /// Returns how far a difference is above (positive) or below (negative) the recent ones, in ns; 0 if it is among
+    /// them or near them.
     #[inline]
     fn beyond(&self, difference: i64) -> i64 {
         let (low, high) = self.bounds;
@@ -115,13 +119,13 @@ pub struct OffsetSteps {
     pub(super) steps: Vec<PointStep>,
 }
 
-/// Fate of an event.
+/// Result of taking an event.
 pub(super) enum Next {
-    /// Pass it on.
+    /// The event is to be passed on.
     Pass(MatchEvent),
-    /// It is held.
+    /// The event is held.
     Held,
-    /// Pass on these.
+    /// These events, which were held, are to be passed on.
     Release(Vec<MatchEvent>),
 }
 
@@ -170,7 +174,7 @@ impl OffsetSteps {
         if self.is_decided() { Next::Release(self.decide()) } else { Next::Held }
     }
 
-    /// Held packets that arrived, each with the distance of its difference from the recent ones.
+    /// Returns the held packets that arrived, each with the result of [`Recent::beyond`] for its difference.
     fn arrived(&self) -> impl DoubleEndedIterator<Item = (Record, i64)> + '_ {
         self.held.iter().filter_map(|event| match event {
             MatchEvent::Arrived(_, r, false) => {
@@ -201,7 +205,7 @@ impl OffsetSteps {
             || self.held.len() >= MAX_HELD
     }
 
-    /// Ends the examination: finds the step, if there is one, and returns the events that were held.
+    /// Ends the examination: finds the step, if there is one, and returns the held events, corrected for the step.
     fn decide(&mut self) -> Vec<MatchEvent> {
         let step = self.find();
         let mut events = std::mem::take(&mut self.held);
@@ -231,7 +235,8 @@ impl OffsetSteps {
         events
     }
 
-    /// Returns the step that the held packets show, and true if it makes the differences larger.
+    /// Returns the step that the held packets show, and true if it makes the differences larger; `None` if they show no
+    /// step.
     fn find(&self) -> Option<(PointStep, bool)> {
         let (_, change) = self.arrived().next()?;
         let sign = change > 0;
@@ -264,8 +269,8 @@ impl OffsetSteps {
         Some((PointStep { point, at, by_ns: Span(by) }, sign))
     }
 
-    /// Returns the point whose clock was set: on it, the time between the last packet before the step and the first one
-    /// after it is unlike the time between other packets.
+    /// Returns the point whose clock was set: the one whose time between the last packet before the step and the first
+    /// packet after it differs more from the usual time between packets.
     fn stepped(&self, is_changed: impl Fn(i64) -> bool) -> CapturePoint {
         let mut odd = [0i64; 2];
         for direction in Direction::BOTH {

@@ -68,7 +68,8 @@ impl CaptureHead {
         self.frames.iter().filter_map(cut).min().unwrap_or(BYTES_PER_FRAME)
     }
 
-    /// True if packets other than ICMP echoes go in both directions between the sides, so that they make pairs.
+    /// True if packets other than ICMP echoes pass in both directions between the sides. Pairs can then be made without
+    /// echoes.
     pub fn pairs_without_echoes(&self, sides: &Sides) -> bool {
         let mut ways = [false; 2];
         let packets = self.frames.iter().filter_map(|k| k.packet().ok());
@@ -88,7 +89,8 @@ impl CaptureHead {
         self.seen_by(Recording::default(), available)
     }
 
-    /// Returns previews of the packets inside tunnels, and of those in none.
+    /// Returns previews of the packets inside tunnels, and of the packets that are not in tunnels. Tunnel packets whose
+    /// contents are read are left out.
     pub fn previews_inside(&self, available: usize) -> Vec<PacketPreview> {
         self.seen_by(Recording::inside_tunnels(), available)
     }
@@ -123,8 +125,8 @@ struct Selection {
 }
 
 impl PreviewSample {
-    /// Creates an empty sample of packets of which both captures have `available` bytes; `inside` selects the packets
-    /// inside tunnels.
+    /// Creates an empty sample of packets of which both captures have `available` bytes. `inside` is true to select the
+    /// packets inside tunnels instead of the tunnel packets.
     pub fn new(available: usize, inside: bool) -> PreviewSample {
         let fields = IdentityFields::Full { addresses: false, ports: false, ident: false };
         let rule = IdentityRule { fields, available };

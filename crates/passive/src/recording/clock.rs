@@ -1,38 +1,40 @@
-//! [`RecordingClock`]: puts the times of one recording on one even clock.
+//! [`RecordingClock`]: corrects the times of one recording for steps of its clock.
 //!
-//! A clock that was set shows in all packets at once. If times go back, packets of several senders are earlier than
-//! earlier packets of the same senders; a capture with several queues is only out of order, and returns at once to the
-//! time that it had reached. If times jump forward, the timestamps of at least two hosts (RFC 7323) have not advanced as
-//! much; otherwise nothing was sent for that time. While it is open which of these happened, the caller holds the frames.
+//! A clock that is set affects all packets at once. If the times go back because of it, packets of several senders have
+//! earlier times than previous packets of the same senders. A capture with several queues is merely out of order, and
+//! soon returns to the time that it had reached. If the times jump forward, the clock was set if the TCP timestamps
+//! (RFC 7323) of at least two hosts have not advanced as much; otherwise nothing was sent for that time. The caller
+//! holds the frames until it is decided which of these happened.
 
 use jitlat_core::time::{SECOND, WallTime};
 
-/// Largest step back that is disorder without further examination, in ns.
+/// Largest step back that counts as disorder without further examination, in ns.
 const PLAIN_DISORDER: i64 = 5_000_000;
 /// Smallest gap in which a step forward is looked for, in ns.
 const MIN_JUMP: i64 = 100_000_000;
-/// Smallest difference between the times of a recording and those of a sender that shows a step forward, in ns.
+/// Smallest excess that shows a step forward, in ns: the time that passed on the recording's clock minus the time that
+/// passed on a sender's clock.
 const MIN_FORWARD_STEP: i64 = 50_000_000;
-/// Distance from the time reached before, in ns, within which a return to it is one of disordered queues.
+/// Maximum distance from the time reached before, in ns, at which a return to it is attributed to disordered queues.
 const NEAR_RETURN: i64 = 50_000_000;
-/// Step back from which on a recording is not merely out of order.
+/// Smallest step back, in ns, that is too large for disorder.
 const CERTAIN_STEP: i64 = SECOND;
-/// Maximum number of frames that are examined before it is decided what a jump of the times was.
+/// Maximum number of frames that are examined to decide what a jump of the times was.
 const MAX_EXAMINED: u32 = 64;
-/// Number of examined frames after which senders that went back are enough.
+/// Number of examined frames from which on a large step back, or two senders whose times went back, decide.
 const ENOUGH_EXAMINED: u32 = 16;
 /// Number of senders that are remembered.
 const SENDERS: usize = 256;
 /// Shortest time over which the rate of a sender's timestamps is measured, in ns, and smallest number of ticks.
 const MIN_RATE: (i64, i32) = (100_000_000, 20);
-/// Usual lengths of a tick of timestamps, in ns.
+/// Usual lengths of a timestamp tick, in ns.
 const TICKS: [i64; 4] = [1_000_000, 4_000_000, 10_000_000, 100_000_000];
-/// Finest resolution that is looked at, in ns.
+/// Step of the times, in ns, that is fine enough to end the search for a coarse resolution.
 const FINE: i64 = 10_000;
-/// Smallest resolution that is reported, in ns, and number of different times that show it.
+/// Smallest resolution that is reported, in ns, and minimum number of differences between times that show it.
 const COARSE: (i64, u32) = (100_000, 16);
 
-/// The sender of a packet, and the timestamp that it wrote.
+/// Sender of a packet, and the TCP timestamp of the packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SenderMark {
     /// Hash of the addresses and ports, in this direction.
@@ -43,19 +45,19 @@ pub(super) struct SenderMark {
     pub(super) value: Option<u32>,
 }
 
-/// State of a sender that is remembered.
+/// Remembered state of a sender.
 #[derive(Clone, Copy, Debug)]
 struct Sender {
     flow: u64,
     at: i64,
-    /// First and latest timestamp, and the time of the first one; `None` without timestamps.
+    /// Time of the first timestamp, the first timestamp, and the latest one; `None` without timestamps.
     stamps: Option<(i64, u32, u32)>,
 }
 
 impl Sender {
     const NONE: Sender = Sender { flow: 0, at: i64::MIN, stamps: None };
 
-    /// Length of a tick of this sender's timestamps in ns; `None` if unknown.
+    /// Returns the length of a tick of this sender's timestamps, in ns; `None` if unknown.
     fn tick(&self) -> Option<i64> {
         let (first_at, first, latest) = self.stamps?;
         let (span, ticks) = (self.at.saturating_sub(first_at), latest.wrapping_sub(first) as i32);
@@ -66,7 +68,8 @@ impl Sender {
         TICKS.into_iter().find(|usual| (tick - usual).abs() <= *usual / 10)
     }
 
-    /// Time that passed on the recording's clock above the time that passed on the sender's, in ns; `None` if unknown.
+    /// Returns the time that passed on the recording's clock minus the time that passed on the sender's clock, in ns;
+    /// `None` if unknown.
     fn excess(&self, at: i64, value: Option<u32>) -> Option<i64> {
         let passed = value?.wrapping_sub(self.stamps?.2) as i32;
         let own = i64::from(passed).checked_mul(self.tick()?)?;
@@ -74,23 +77,23 @@ impl Sender {
     }
 }
 
-/// A clock that was set while it recorded.
+/// Step of the recording's clock, which was set during the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     /// Last time before the step, as recorded.
     pub(super) at: WallTime,
-    /// Change, in ns.
+    /// Change of the clock, in ns; positive if it was set forward.
     pub(super) by: i64,
-    /// True if senders show that the clock was set; false if other recordings may have been appended.
+    /// True if senders show that the clock was set; false if another recording may have been appended instead.
     pub(super) proven: bool,
 }
 
-/// Result of taking a frame's time.
+/// Result of [`RecordingClock::take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// The frame was recorded at this time. `late`: it was recorded after a later one.
+    /// The frame has the corrected time `at`. `late` is true if it was recorded after a frame with a later time.
     At { at: WallTime, late: bool },
-    /// Later frames must show what happened: the frame is to be held.
+    /// The frame is to be held: later frames must show what happened.
     Doubt,
 }
 
@@ -98,35 +101,36 @@ pub(super) enum Taken {
 struct Doubt {
     /// Latest time before the jump.
     from: i64,
-    /// Size of the jump.
+    /// Size of the jump, in ns; negative if the times went back.
     by: i64,
     /// Time of the latest examined frame.
     latest: i64,
-    /// True if the latest frame came by a jump forward to the time before.
+    /// True if the time jumped forward to the latest frame by at least half of the jump back.
     jumped: bool,
     frames: u32,
-    /// Senders that went back.
+    /// Flows of the senders whose times went back.
     back: Vec<u64>,
-    /// Hosts, and the time that passed on the recording's clock above that on theirs.
+    /// Hosts, each with the time that passed on the recording's clock minus the time that passed on the host's clock,
+    /// in ns.
     excess: Vec<(u32, i64)>,
 }
 
 #[derive(Debug)]
 pub(super) struct RecordingClock {
     correction: i64,
-    /// Latest time, corrected.
+    /// Latest corrected time, in ns.
     newest: i64,
     senders: Box<[Sender; SENDERS]>,
     doubt: Option<Doubt>,
-    /// Largest step back that was found to be disorder.
+    /// Largest step back that was found to be disorder, in ns.
     disorder: i64,
-    /// Time after a silence; no step.
+    /// Time of the first frame after a gap that was found to be a silence and not a step, in ns.
     silent_until: i64,
-    /// Greatest common divisor of the differences of times, while it is above [`FINE`].
+    /// Greatest common divisor of the differences between times, in ns, while it is above [`FINE`].
     grain: i64,
     coarse: bool,
     differences: u32,
-    /// Number of frames recorded after a later one.
+    /// Number of frames recorded after a frame with a later time.
     pub(super) disordered: u64,
 }
 
@@ -148,7 +152,7 @@ impl Default for RecordingClock {
 }
 
 impl RecordingClock {
-    /// Takes the next frame's time.
+    /// Handles the time of the next frame.
     #[inline]
     pub(super) fn take(&mut self, recorded: WallTime, mark: Option<SenderMark>) -> Taken {
         let at = recorded.0.saturating_add(self.correction);
@@ -228,7 +232,8 @@ impl RecordingClock {
         Taken::Doubt
     }
 
-    /// True if less time has passed for a frame's sender than for the recording's clock.
+    /// True if the clock of the frame's sender has advanced less than the recording's clock, by [`MIN_FORWARD_STEP`] or
+    /// more; false if unknown.
     fn jumps_for(&self, at: i64, mark: Option<SenderMark>) -> bool {
         mark.is_some_and(|mark| {
             let sender = &self.senders[RecordingClock::slot(mark.flow)];
@@ -242,8 +247,7 @@ impl RecordingClock {
         self.doubt.is_some()
     }
 
-    /// Examines a frame that is held. Returns true if it is now decided what happened, so that
-    /// [`Self::decide`] can be called.
+    /// Examines a held frame. Returns true if enough is known to call [`Self::decide`].
     pub(super) fn examine(&mut self, recorded: WallTime, mark: Option<SenderMark>) -> bool {
         let at = recorded.0.saturating_add(self.correction);
         let Some(doubt) = &mut self.doubt else { return true };
@@ -271,7 +275,8 @@ impl RecordingClock {
         }
     }
 
-    /// Decides, from the frames examined so far, what the jump of the times was. Returns the step if the clock was set.
+    /// Decides, from the frames examined so far, what the jump of the times was. Returns the step if the clock was set,
+    /// otherwise `None`.
     pub(super) fn decide(&mut self) -> Option<Step> {
         let doubt = self.doubt.take()?;
         let recorded = WallTime(doubt.from.saturating_sub(self.correction));
@@ -291,14 +296,15 @@ impl RecordingClock {
         }
     }
 
-    /// Smallest difference of two times that the recording can show, in ns, if it is coarse.
+    /// Smallest difference between two times that the recording can show, in ns; `None` if it is below 0.1 ms or
+    /// unknown.
     pub(super) fn resolution(&self) -> Option<i64> {
         (self.grain >= COARSE.0 && self.differences >= COARSE.1).then_some(self.grain)
     }
 }
 
 impl Doubt {
-    /// Excess on which two hosts agree, the smaller one.
+    /// Returns the excess on which two hosts agree, the smaller of the two in size; `None` if there is none.
     fn agreed(&self) -> Option<i64> {
         let (a, b) = match self.excess[..] {
             [(_, a), (_, b), ..] => (a, b),
@@ -324,7 +330,7 @@ impl Doubt {
         self.agreed().is_some() || self.excess.iter().any(|(_, e)| *e < MIN_FORWARD_STEP)
     }
 
-    /// Size of the step, and true if senders show it; `None` if the clock was not set.
+    /// Returns the size of the step in ns, and true if senders show it; `None` if the clock was not set.
     fn step(&self) -> Option<(i64, bool)> {
         if self.by > 0 {
             return self.agreed().filter(|by| *by >= MIN_FORWARD_STEP).map(|by| (by.min(self.by), true));

@@ -4,21 +4,22 @@
 use crate::packet::{IpPacket, TCP, UDP};
 use jitlat_core::time::WallTime;
 
-/// How a packet that was recorded again differs from the first one.
+/// Difference between a packet that was recorded again and its first recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyKind {
-    /// It was recorded at another place: with other link-layer headers, or behind a router, with a TTL lower by one.
+    /// The packet was recorded at another place: its link-layer headers differ, or its TTL differs by one because a
+    /// router is between the two places.
     Elsewhere,
-    /// It is the same in every byte. Either the recording or the path made the copy.
+    /// The two do not differ. Either the recording or the path made the copy.
     Same,
 }
 
 /// Number of packets that are remembered.
 const REMEMBERED: usize = 2048;
-/// Maximum time between two recordings of a packet at two places, in ns, if its sender numbers its packets (IP
-/// identification, timestamps), and if it does not, so that a packet sent again can be equal.
+/// Maximum time between two recordings of a packet at two places, in ns: for senders that number their packets (by IP
+/// identification or timestamps), and for other senders, whose repeated packets can be equal.
 const ELSEWHERE: [i64; 2] = [200_000_000, 5_000_000];
-/// Like [`ELSEWHERE`], for packets that differ in nothing.
+/// Same as [`ELSEWHERE`], for packets that do not differ.
 const SAME: [i64; 2] = [1_000_000, 100_000];
 
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +42,7 @@ impl Default for CopyFinder {
     }
 }
 
-/// Eight bytes from `at` on; those that are missing are zero.
+/// Returns the bytes from `at` on, at most eight, as a number; 0 if there are none.
 #[inline]
 fn word(bytes: &[u8], at: usize) -> u64 {
     match bytes.get(at..) {
@@ -51,7 +52,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     }
 }
 
-/// Multiplies and folds: mixes all bits of both numbers.
+/// Mixes all bits of two numbers: multiplies them, and combines both halves of the product.
 #[inline]
 pub(super) fn mix(a: u64, b: u64) -> u64 {
     let product = u128::from(a ^ 0x9e37_79b9_7f4a_7c15) * u128::from(b ^ 0xd1b5_4a32_d192_ed03);
@@ -74,8 +75,8 @@ pub(super) fn flow_of(p: &IpPacket<'_>) -> u64 {
 }
 
 impl CopyFinder {
-    /// Returns how the packet differs from an equal one recorded before; `None` if there is none. `flow` is the
-    /// packet's [`flow_of`]; `numbered` is true if it has a timestamp.
+    /// Returns the difference between the packet and an earlier recording of it; `None` if there is no earlier one.
+    /// `flow` is the result of [`flow_of`] for the packet; `numbered` is true if it has a TCP timestamp.
     #[inline]
     pub(super) fn find(
         &mut self,

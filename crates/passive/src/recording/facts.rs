@@ -1,4 +1,5 @@
-//! [`RecordingFacts`]: effects of a recording itself on its packets: times, copies, fragments; and its other contents.
+//! [`RecordingFacts`]: effects of a recording itself on its packets (times, copies, fragments, tunnels), and counts of
+//! the frames that are not analysed.
 
 use crate::foreign::Foreign;
 use crate::numbers::count;
@@ -9,30 +10,32 @@ use serde::{Deserialize, Serialize};
 /// Maximum number of steps that are listed.
 pub(crate) const MAX_STEPS: usize = 64;
 
-/// A clock that was set while it recorded.
+/// Step of the recording's clock, which was set during the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordedStep {
     /// Last time before the step, in ns since 1970.
     pub at: WallTime,
-    /// Change of the clock, in ns; positive: it was set forward.
+    /// Change of the clock, in ns; positive if it was set forward.
     pub by_ns: Span,
-    /// False if nothing but the times shows it, so that recordings may have been appended to one another instead.
+    /// True if senders show that the clock was set; false if only the times show it, so that recordings may have been
+    /// appended to one another instead.
     pub proven: bool,
 }
 
-/// Effects of a recording itself on its packets, and its other contents.
+/// Effects of a recording itself on its packets, and counts of the frames that are not analysed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordingFacts {
-    /// Steps of the recording's clock, the first 64. Times after a step are corrected by it.
+    /// First 64 steps of the recording's clock. Times after a step are corrected by the size of the step.
     pub steps: Vec<RecordedStep>,
-    /// Smallest difference of two times that the recording can show, if it is 0.1 ms or more; `None` if it is smaller.
+    /// Smallest difference between two times that the recording can show; `None` if it is below 0.1 ms or unknown.
     pub resolution: Option<Span>,
     /// Number of frames recorded after a frame with a later time.
     pub disordered: u64,
-    /// Number of packets that were recorded again at another place, which are left out.
+    /// Number of packets recorded again at another place. These copies are left out.
     pub copies: u64,
-    /// Number of fragments, of packets put together from them, and of packets of which a fragment is missing.
+    /// Number of fragments, number of packets put together from fragments, and number of packets that could not be put
+    /// together.
     pub fragments: [u64; 3],
     /// Number of packets taken out of tunnels.
     pub tunnelled: u64,
@@ -54,7 +57,8 @@ impl RecordingFacts {
         self.foreign.add(&next.foreign);
     }
 
-    /// Sentences about the recording that a reader of its results must know; `copies` were left out.
+    /// Returns notes about the recording for readers of its results. `copies` is the number of copies that were left
+    /// out.
     pub fn notes(&self, copies: u64) -> Vec<String> {
         let mut notes: Vec<String> =
             self.steps.iter().filter(|step| !step.proven).map(describe_step).collect();
@@ -69,7 +73,7 @@ impl RecordingFacts {
             let missing = if incomplete == 0 {
                 String::new()
             } else {
-                format!("; of {} a fragment is missing", count(incomplete, "other packet"))
+                format!("; {} could not be put together", count(incomplete, "other packet"))
             };
             notes.push(format!("{} put together from fragments{missing}", count(whole, "packet")));
         }
@@ -84,7 +88,8 @@ impl RecordingFacts {
 }
 
 impl RecordingFacts {
-    /// Names what was not analysed in addition to `packets` packets, if it is a twentieth of all or hides packets.
+    /// Describes the frames and packets that were not analysed; `None` if they hide no packets and are at most a
+    /// twentieth of the `packets` that were analysed.
     pub fn describe_foreign(&self, packets: u64) -> Option<String> {
         let list = self.foreign.list();
         let all: u64 = list.iter().map(|(_, n)| n).sum();

@@ -1,14 +1,14 @@
-//! [`Fragments`]: puts fragments together, as far as an analysis needs the packets: their headers and the beginning of
-//! their payload, and their length.
+//! [`Fragments`]: puts packets together from their fragments, as far as an analysis needs the packets: the headers, the
+//! beginning of the payload, and the length.
 
 use crate::link_layer::Network;
 use crate::packet::{IpPacket, decode_at};
 use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
-/// Maximum number of packets of which fragments are held; the oldest is given up for a further one.
+/// Maximum number of packets of which fragments are held. Beyond it, the oldest packet is given up.
 const MAX_OPEN: usize = 256;
-/// Number of bytes of the payload that are stored.
+/// Maximum number of payload bytes that are stored of a packet.
 const KEPT: usize = 256;
 /// Maximum number of fragments of a packet.
 const MAX_FRAGMENTS: usize = 128;
@@ -17,23 +17,23 @@ const MAX_PAYLOAD: u32 = 65_535;
 /// Time for which fragments are held (RFC 791 has 15 s, RFC 8200 60 s).
 const PATIENCE: Span = Span::seconds(30);
 
-/// Source, destination, protocol and identification of a packet (RFC 791 §3.2, RFC 8200 §4.5).
+/// Source, destination, protocol (0 for IPv6) and identification of a packet (RFC 791 §3.2, RFC 8200 §4.5).
 type PacketKey = (u128, u128, u8, u32);
 
-/// A packet of which not all fragments were seen.
+/// Packet of which some fragments have not been seen yet.
 #[derive(Debug)]
 struct OpenPacket {
     key: PacketKey,
     first_at: WallTime,
-    /// IP header of the first fragment; empty before it was seen.
+    /// IP header of the first fragment; empty until this fragment is seen.
     header: Vec<u8>,
     protocol: u8,
-    /// Beginning of the payload, and number of its bytes that are there.
+    /// Beginning of the payload; bytes that have not been seen are 0.
     payload: Vec<u8>,
-    /// Ranges of the payload, ascending.
+    /// Ranges of the payload that have been seen, in bytes, ascending.
     ranges: Vec<(u32, u32)>,
     total: Option<u32>,
-    /// True if fragments overlap, so that the packet cannot be trusted (RFC 5722).
+    /// True if fragments overlap or are invalid, so that the packet cannot be trusted (RFC 5722).
     refused: bool,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct WholePacket {
 }
 
 impl WholePacket {
-    /// Decodes the packet.
+    /// Decodes the packet; `None` if it cannot be decoded.
     pub(super) fn packet(&self) -> Option<IpPacket<'_>> {
         let mut packet = decode_at(Network::ByVersion, &self.bytes, 0, self.length).ok()?;
         (packet.ident, packet.length) = (self.ident, self.length);
@@ -54,18 +54,20 @@ impl WholePacket {
     }
 }
 
-/// Fragments that wait for the others of their packet.
+/// Fragments that wait for the other fragments of their packet.
 #[derive(Debug, Default)]
 pub(super) struct Fragments {
     open: VecDeque<OpenPacket>,
-    /// Number of fragments read, packets put together, and packets of which a fragment is missing or which overlap.
+    /// Number of fragments read.
     pub(super) read: u64,
+    /// Number of packets put together.
     pub(super) whole: u64,
+    /// Number of packets given up, because a fragment is missing or fragments overlap.
     incomplete: u64,
 }
 
 impl Fragments {
-    /// Adds a fragment; returns its packet if it was the last one that was missing.
+    /// Adds a fragment. Returns its packet if no other fragment is missing.
     #[cold]
     pub(super) fn push(&mut self, at: WallTime, p: &IpPacket<'_>) -> Option<WholePacket> {
         self.read += 1;
@@ -97,7 +99,7 @@ impl Fragments {
         self.incomplete += u64::from(self.open.pop_front().is_some());
     }
 
-    /// Number of packets that could not be put together.
+    /// Number of packets that have not been put together.
     pub(super) fn incomplete(&self) -> u64 {
         self.incomplete + self.open.len() as u64
     }

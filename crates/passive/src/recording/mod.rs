@@ -1,8 +1,8 @@
-//! [`Recording`]: the packets of one recording as they were on the wire, without what recording did to them.
+//! [`Recording`]: the packets of one recording as they were on the wire, without the effects of the recording.
 //!
-//! The times are put on one even clock, fragments are put together, packets are taken out of tunnels, and packets that
-//! were recorded more than once are marked. While it is open whether the clock was set, frames are held: at most
-//! 64, and only after a jump of the times.
+//! Times are corrected for steps of the clock, fragments are put together, packets are taken out of tunnels if
+//! requested, and packets that were recorded more than once are marked. After a jump of the times, frames are held
+//! until it is decided whether the clock was set; at most 64 are held.
 
 mod clock;
 mod copies;
@@ -21,30 +21,30 @@ pub use facts::{RecordedStep, RecordingFacts, describe_step};
 use fragments::Fragments;
 use jitlat_core::time::{Span, WallTime};
 
-/// Number of bytes stored of a frame that is held; no analysis uses more.
+/// Maximum number of bytes that are stored of a held frame; no analysis uses more.
 const BYTES_HELD: usize = 320;
 
-/// Contents of a frame of a recording.
+/// Item of a recording: a packet, a frame without a packet, or a step of the clock.
 #[derive(Debug)]
 pub enum Seen<'a> {
     /// A packet.
     Packet(SeenPacket<'a>),
-    /// A frame without a usable packet, with its link type.
+    /// A frame without a usable packet: its time, its link type, and the reason.
     Skipped(WallTime, LinkType, Skip),
-    /// The recording's clock was set: what lies on both sides of this moment is not comparable.
+    /// The recording's clock was set: nothing can be measured between a frame before this item and a frame after it.
     ClockSet,
 }
 
 /// A packet of a recording.
 #[derive(Clone, Copy, Debug)]
 pub struct SeenPacket<'a> {
-    /// Time of the packet, on the clock of the beginning.
+    /// Time of the packet, corrected for steps of the clock.
     pub at: WallTime,
     /// The packet.
     pub packet: IpPacket<'a>,
-    /// True if it was recorded after a packet with a later time.
+    /// True if the packet was recorded after a packet with a later time.
     pub is_late: bool,
-    /// Set if the recording contains the same packet before.
+    /// Difference from an earlier recording of the same packet; `None` if there is no earlier one.
     pub copy: Option<CopyKind>,
     /// True if the packet was put together from fragments.
     pub is_whole_again: bool,
@@ -79,7 +79,8 @@ pub struct Recording {
     inside: bool,
 }
 
-/// Returns the timestamp of a TCP segment, where nearly all stacks put it: alone, behind two bytes of padding.
+/// Returns the timestamp of a TCP segment if it follows two bytes of padding at the beginning of the options, as in
+/// nearly all stacks; otherwise `None`.
 #[inline]
 fn timestamp(p: &IpPacket<'_>) -> Option<u32> {
     const OPTIONS: usize = 20;
@@ -93,12 +94,12 @@ fn timestamp(p: &IpPacket<'_>) -> Option<u32> {
 }
 
 impl Recording {
-    /// Creates a recording whose packets in tunnels are analysed instead of the tunnels.
+    /// Creates a recording that passes on the packets inside tunnels instead of the tunnel packets.
     pub fn inside_tunnels() -> Recording {
         Recording { inside: true, ..Recording::default() }
     }
 
-    /// Adds the next frame; `each` receives what is now known, in order.
+    /// Adds the next frame. `each` receives the items that are now known, in order.
     #[inline]
     pub fn push(&mut self, frame: &Frame<'_>, each: &mut impl FnMut(Seen<'_>)) {
         if self.clock.is_in_doubt() {
@@ -123,7 +124,7 @@ impl Recording {
         }
     }
 
-    /// Facts so far.
+    /// Returns the facts so far.
     pub fn facts(&self) -> RecordingFacts {
         RecordingFacts {
             steps: self.steps.clone(),
@@ -158,7 +159,7 @@ impl Recording {
         each(Seen::Packet(SeenPacket { at, packet: p, is_late, copy, is_whole_again: false }));
     }
 
-    /// Passes on what may be a fragment or a tunnel.
+    /// Passes on a packet that may be a fragment or a tunnel packet.
     fn pass_other(
         &mut self,
         (at, is_late): (WallTime, bool),
@@ -212,7 +213,7 @@ impl Recording {
         }
     }
 
-    /// Ends the doubt, and passes on the frames that were held. A further jump among them begins another one.
+    /// Ends the examination of a jump, and passes on the held frames. Another jump among them begins a new examination.
     #[cold]
     fn decide(&mut self, each: &mut impl FnMut(Seen<'_>)) {
         let mut held = std::mem::take(&mut self.held).into_iter();
@@ -232,7 +233,7 @@ impl Recording {
     }
 }
 
-/// Marks of a packet's sender.
+/// Returns the sender of a packet, and the packet's TCP timestamp.
 #[inline]
 fn mark(p: &IpPacket<'_>) -> SenderMark {
     let source = p.addresses();

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 /// Minimum number of common packets of a stream.
 const MIN_COMMON: usize = 8;
-/// Maximum number of packets of a stream that are remembered for the other point.
+/// Maximum number of packets of a stream that are remembered for the comparison with the other point.
 pub(super) const MAX_SEEN: usize = if cfg!(test) { 400 } else { 1 << 20 };
 
 /// A packet of a stream, as one capture point saw it.
@@ -23,7 +23,7 @@ pub(super) const MAX_SEEN: usize = if cfg!(test) { 400 } else { 1 << 20 };
 pub struct SeenPacket {
     /// Time of capture.
     pub at: WallTime,
-    /// Number in the stream at this point.
+    /// Extended sequence number in the stream at this point.
     pub number: i64,
     /// Sequence number.
     pub sequence: u16,
@@ -44,13 +44,14 @@ pub struct StreamBetween {
     pub near: CapturePoint,
     /// True if `near` was assumed: the packets have the same TTL at both points.
     pub near_assumed: bool,
-    /// Records of the packets that passed the nearer point, with their times at both points, in order of arrival.
+    /// Records of the packets that passed both points, with their times at both, in order of arrival at the farther
+    /// point.
     pub records: Vec<PacketRecord>,
     /// Session of the records.
     pub session: Session,
 }
 
-/// Streams between two points, and the difference of the points' clocks.
+/// Streams between two points, and the difference between the points' clocks.
 #[derive(Clone, Debug, Default)]
 pub struct BetweenPoints {
     /// Streams that both points saw, in their order at the first point.
@@ -59,7 +60,7 @@ pub struct BetweenPoints {
     pub clocks: ClockDifference,
 }
 
-/// A pair of streams with the same source.
+/// A stream at the first point, and the stream at the second point that has the same source.
 struct Pair {
     streams: [usize; 2],
     /// Common packets: index at each point, in their order at the first.
@@ -96,7 +97,8 @@ pub fn between(first: &RtpResult, second: &RtpResult) -> Option<BetweenPoints> {
     Some(BetweenPoints { streams, clocks })
 }
 
-/// Finds the stream of the second point that has most packets in common with stream `k` of the first.
+/// Finds the stream of the second point that has most packets in common with stream `k` of the first point; `None` if
+/// none has enough.
 fn pair(first: &RtpResult, second: &RtpResult, k: usize) -> Option<Pair> {
     let (own, seen) = (first.streams.get(k)?, first.seen.get(k)?);
     let mut known: HashMap<(u16, u32), usize, RandomState> = HashMap::default();
@@ -132,7 +134,7 @@ fn pair(first: &RtpResult, second: &RtpResult, k: usize) -> Option<Pair> {
     Some(Pair { streams: [k, other], common, near })
 }
 
-/// Direction of packets between the points.
+/// Returns the direction of packets between the points; `near` is the point that is nearer to their sender.
 fn direction(near: CapturePoint) -> Direction {
     match near {
         CapturePoint::Reference => Direction::Up,

@@ -1,4 +1,4 @@
-//! Grouping of streams to calls: by their signalling, otherwise by the two ports between which they are.
+//! Grouping of streams into calls: by their signalling, otherwise by the two ports between which they are sent.
 
 use super::figures::{CallStream, RtpCall, RtpStream};
 use super::signalling::SignalledCalls;
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 /// Silence between two ports after which streams belong to another call, if the calls are not signalled.
 const MAX_PAUSE: Span = Span::seconds(30);
 
-/// Reason for which streams are one call.
+/// Key that is the same for all streams of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum CallKey {
     /// Number of the signalled call.
@@ -25,7 +25,7 @@ fn end(a: SocketAddr) -> Endpoint {
     (bits(a.ip()), a.port())
 }
 
-/// Groups `streams`, which are in the order of their first packets.
+/// Groups `streams` into calls. The streams are in the order of their first packets.
 pub(super) fn calls(streams: &[RtpStream], signalled: &SignalledCalls) -> Vec<RtpCall> {
     let mut calls: Vec<(RtpCall, Endpoint)> = Vec::new();
     let mut known: HashMap<CallKey, usize> = HashMap::new();

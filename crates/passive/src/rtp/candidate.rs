@@ -1,5 +1,5 @@
-//! [`Candidates`]: packets that may become streams. Any program may send UDP that looks like RTP once; only a sender of RTP
-//! counts its packets and keeps a source and a clock.
+//! [`Candidates`]: packets that may belong to RTP streams. Any program may send a UDP packet that looks like RTP; only
+//! an RTP sender numbers its packets and keeps the same source and clock.
 
 use super::StreamKey;
 use super::media_clock::{ns, ticks_between};
@@ -8,21 +8,21 @@ use foldhash::fast::RandomState;
 use jitlat_core::time::{Span, WallTime};
 use std::collections::{HashMap, VecDeque};
 
-/// Number of packets that decide, without signalling.
+/// Number of packets that decide whether they are a stream, without signalling.
 const PACKETS: usize = 8;
-/// Number of packets that decide if the call's signalling names one of the ends.
+/// Number of packets that decide whether they are a stream, if signalling names one of the ends.
 const SIGNALLED_PACKETS: usize = 2;
-/// Maximum number of packets that wait for the decision.
+/// Maximum number of packets of one candidate that wait for the decision.
 const MAX_EARLY: usize = 32;
-/// Minimum number of steps by exactly one among the steps between these packets.
+/// Minimum number of steps by exactly one between the sequence numbers of the packets that decide.
 const MIN_STEPS_BY_ONE: usize = 5;
-/// Range of a step between two sequence numbers.
+/// Permitted steps between the sequence numbers of consecutive arrivals.
 const STEPS: core::ops::RangeInclusive<i16> = -8..=16;
-/// Maximum number of payload types among these packets.
+/// Maximum number of payload types among the packets that decide.
 const MAX_TYPES: usize = 3;
 /// Fastest media clock, in Hz.
 const FASTEST_CLOCK: u32 = 200_000;
-/// Time by which the timestamps may be ahead of the arrivals.
+/// Maximum time by which the timestamps may be ahead of the arrivals.
 const MAX_LEAD: Span = Span::seconds(2);
 /// Maximum number of candidates. Beyond it, the oldest is forgotten.
 const MAX_CANDIDATES: usize = if cfg!(test) { 16 } else { 4096 };
@@ -37,7 +37,7 @@ pub(super) struct EarlyPacket {
     pub(super) length: u32,
 }
 
-/// Packets that may become streams.
+/// Packets that may belong to streams.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     packets: HashMap<StreamKey, Vec<EarlyPacket>, RandomState>,
@@ -46,7 +46,8 @@ pub(super) struct Candidates {
 }
 
 impl Candidates {
-    /// Adds a packet. Returns all packets of its stream if it is recognised as one.
+    /// Adds a packet. Returns all packets of its stream if the stream is recognised by it, otherwise `None`.
+    /// `signalled` is true if signalling names one of its ends.
     pub(super) fn push(
         &mut self,
         key: StreamKey,

@@ -1,4 +1,5 @@
-//! [`RtpStream`]: figures of one RTP stream. [`RtpCall`]: the streams of a call. [`RtpResult`]: all of a capture.
+//! [`RtpStream`]: figures of one RTP stream. [`RtpCall`]: the streams of a call. [`RtpResult`]: all streams and calls
+//! of a capture.
 
 use super::between::SeenPacket;
 use super::jitter::RtpJitter;
@@ -16,7 +17,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RtpStream {
-    /// Number of the stream, from 0, in the order in which they were recognised.
+    /// Number of the stream, from 0, in the order in which the streams were recognised.
     pub number: u64,
     /// Sender.
     pub from: SocketAddr,
@@ -26,9 +27,10 @@ pub struct RtpStream {
     pub ssrc: u32,
     /// Payload types in the order of their first packets.
     pub payload_types: Vec<PayloadTypeFigures>,
-    /// Clock rate of the timestamps in Hz; null if unknown, and send times, jitter and delay variation are unknown too.
+    /// Clock rate of the timestamps, in Hz; null if unknown. Send times, jitter and delay variation are then unknown as
+    /// well.
     pub clock_rate: Option<u32>,
-    /// Source of `clock_rate`.
+    /// Source of `clock_rate`; null if the rate is unknown.
     pub clock_rate_source: Option<ClockRateSource>,
     /// Time of the first packet.
     pub first: WallTime,
@@ -36,51 +38,55 @@ pub struct RtpStream {
     pub last: WallTime,
     /// Packets seen, duplicates included.
     pub packets: u64,
-    /// Payload of these packets, in bytes.
+    /// Total payload of the packets seen, in bytes.
     pub payload_bytes: u64,
-    /// Length of these packets with IP header, in bytes.
+    /// Total length of the packets seen, with their IP headers, in bytes.
     pub ip_bytes: u64,
     /// DSCP of the first packet.
     pub dscp: u8,
-    /// Packets that the sequence numbers from the first to the highest stand for.
+    /// Packets expected: one for each sequence number from the first one seen to the highest.
     pub expected: u64,
-    /// Packets of these that were not seen.
+    /// Expected packets that were not seen.
     pub lost: u64,
-    /// Packets seen more than once.
+    /// Repetitions of packets that had been seen before.
     pub duplicates: u64,
-    /// Packets seen after one with a higher number.
+    /// Packets seen after a packet with a higher sequence number.
     pub reordered: u64,
-    /// Number of times the sender began to count its packets from another number, which is not a loss.
+    /// Number of times that the sender began to number its packets from another value, which is not loss.
     pub restarts: u64,
-    /// Packets far from all other sequence numbers, which are in no other figure.
+    /// Packets with a sequence number that is far from all others or before the first one; no other count includes
+    /// them.
     pub strays: u64,
-    /// Usual time between two packets by their timestamps, in ns; null if unknown or if packets share timestamps.
+    /// Usual time between consecutive packets according to their timestamps, in ns; null if unknown, or if consecutive
+    /// packets have the same timestamp.
     pub packet_time_ns: Option<Span>,
-    /// Largest time between two arrivals of which the second is regular (see `jitter`), in ns.
+    /// Largest time between two consecutive arrivals of which the second is regular (see `jitter`), in ns; null without
+    /// regular packets.
     pub max_delta_ns: Option<Span>,
-    /// Interarrival jitter (RFC 3550) in ns; null if the clock rate is unknown.
+    /// Interarrival jitter (RFC 3550), in ns; null if the clock rate is unknown, or without regular packets.
     pub jitter: Option<RtpJitter>,
-    /// Number of times the sender set its media clock to another time.
+    /// Number of times that the sender set its media clock to another time.
     pub clock_sets: u64,
-    /// Number of silences, in which the sender sent nothing but its timestamps continued.
+    /// Number of silences: pauses in which nothing was sent while the timestamps advanced.
     pub silences: u64,
-    /// Duration of all silences, in ns.
+    /// Total duration of the silences, in ns.
     pub silence_ns: Span,
-    /// Telephone events (DTMF digits and tones).
+    /// Number of telephone events (DTMF digits and tones).
     pub events: u64,
     /// True if the sender ended the stream (RTCP BYE).
     pub has_ended: bool,
-    /// Contents of RTCP about the stream.
+    /// Figures from RTCP packets about the stream.
     pub rtcp: RtcpFigures,
 }
 
 impl RtpStream {
-    /// Returns the payload type of most packets with a media clock of their own.
+    /// Returns the payload type that most packets have, telephone events excluded; `None` if there are only events.
     pub fn main_type(&self) -> Option<&PayloadTypeFigures> {
         self.payload_types.iter().filter(|t| !t.is_event).max_by_key(|t| t.packets)
     }
 
-    /// Returns the codec of most packets; otherwise the number of the payload type.
+    /// Returns the name of the codec that most packets have, or `type` with the number of the payload type if the codec
+    /// is unknown.
     pub fn codec(&self) -> String {
         let main = self.main_type().or(self.payload_types.first());
         main.map_or_else(String::new, |t| {
@@ -95,26 +101,27 @@ impl RtpStream {
 pub struct PayloadTypeFigures {
     /// Payload type.
     pub payload_type: u8,
-    /// Packets.
+    /// Packets of this type.
     pub packets: u64,
     /// Name of the codec; null if the type is dynamic and not signalled.
     pub codec: Option<String>,
-    /// True for telephone events: by the name of the codec, or by the length of the payload of a dynamic type.
+    /// True for telephone events: recognised by the name of the codec, or by the payload length if the type is dynamic
+    /// and not signalled.
     pub is_event: bool,
 }
 
-/// Contents of RTCP packets about one stream.
+/// Figures from RTCP packets about one stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RtcpFigures {
-    /// Sender reports of the stream's sender.
+    /// Sender reports from the stream's sender.
     pub sender_reports: u64,
-    /// Reports of the receiver about the stream.
+    /// Reports from the receiver about the stream.
     pub receiver_reports: u64,
-    /// Round trip between the capture point and the receiver, by the receiver's answers to sender reports (LSR, DLSR) or
-    /// to receiver times (RFC 3611), in ns; null without answers.
+    /// Round trip between the capture point and the receiver, from the receiver's answers to sender reports (LSR, DLSR)
+    /// or to receiver times (RFC 3611), in ns; null without answers.
     pub round_trip_ns: Option<SpreadFigures>,
-    /// Figures of the receiver; null without reports.
+    /// Figures in the receiver's reports; null without reports.
     pub reported: Option<ReportedByReceiver>,
     /// Last VoIP metrics of the receiver, as reported; null if it sends none.
     pub voip: Option<VoipMetrics>,
@@ -124,13 +131,13 @@ pub struct RtcpFigures {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportedByReceiver {
-    /// Packets lost in total, in the last report; negative if the receiver counts duplicates.
+    /// Total number of packets lost, in the last report; negative if the receiver counts duplicates.
     pub lost: i32,
     /// Largest share of packets lost between two reports.
     pub max_fraction_lost: f64,
     /// Interarrival jitter in the last report, in ns; null if the clock rate is unknown.
     pub jitter_ns: Option<i64>,
-    /// Largest interarrival jitter, in ns; null if the clock rate is unknown.
+    /// Largest interarrival jitter in a report, in ns; null if the clock rate is unknown.
     pub max_jitter_ns: Option<i64>,
 }
 
@@ -138,19 +145,22 @@ pub struct ReportedByReceiver {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RtpCall {
-    /// The call's signalling; null if the capture contains none, and the streams between the same two ports are one call.
+    /// Signalling of the call; null if the capture contains none. The streams between the same two ports are then one
+    /// call.
     pub signalling: Option<SignalledCall>,
     /// Streams, in the order of their first packets.
     pub streams: Vec<CallStream>,
-    /// Number of times that a sender changed its synchronisation source, without streams that it sends together.
+    /// Number of times that a sender changed from one synchronisation source to another. Sources of streams that are
+    /// sent at the same time do not count.
     pub ssrc_changes: u64,
-    /// Smallest round trip between the ends, in ns: the sum of the smallest ones on both sides of the capture point, from
-    /// RTCP; null if one is unknown.
+    /// Smallest round trip between the ends, from RTCP, in ns: the sum of the smallest round trips on the two sides of
+    /// the capture point; null if one of the two is unknown.
     pub round_trip_ns: Option<Span>,
 }
 
 impl RtpCall {
-    /// Names of the two ends, the caller first: as signalled, otherwise by their addresses.
+    /// Returns the names of the two ends, the caller first, as signalled; without signalling their addresses and ports,
+    /// the sender of the call's first stream first.
     pub fn ends(&self, streams: &[RtpStream]) -> [String; 2] {
         if let Some(SignalledCall { caller, called, .. }) = &self.signalling {
             return [caller.clone(), called.clone()];
@@ -163,8 +173,8 @@ impl RtpCall {
         ends.map_or_else(Default::default, |ends| ends.map(|end| end.to_string()))
     }
 
-    /// Name of the stream at `position` among the streams of the call: its direction, and its number if the direction has
-    /// several.
+    /// Returns the name of the stream at `position` in the call: its direction, with a number from the second stream of
+    /// a direction on; empty if there is no such stream.
     pub fn label(&self, position: usize) -> String {
         let Some(own) = self.streams.get(position) else { return String::new() };
         let name = match own.direction {
@@ -203,15 +213,15 @@ pub struct RtpResult {
     pub calls: Vec<RtpCall>,
     /// Packets of each stream in arrival order, if the analyser keeps them; otherwise empty.
     pub seen: Vec<Vec<SeenPacket>>,
-    /// UDP packets seen.
+    /// Number of UDP packets seen.
     pub udp_packets: u64,
-    /// RTCP packets that are encrypted or cut, and could not be read.
+    /// Number of RTCP datagrams that could not be read, because they are encrypted or cut.
     pub unread_rtcp: u64,
-    /// Streams that ended early to limit memory, and of which later packets are new streams.
+    /// Number of streams that were ended early to limit memory. Later packets of such a stream count as a new stream.
     pub set_aside: u64,
-    /// Streams whose figures are not part of the result, because there are too many.
+    /// Number of streams that are not part of the result, because there are too many.
     pub not_kept: u64,
-    /// Signalled calls that were forgotten to limit memory.
+    /// Number of signalled calls that were forgotten to limit memory.
     pub calls_forgotten: u64,
 }
 
@@ -225,7 +235,7 @@ impl RtpResult {
         }
         if self.set_aside > 0 {
             notes.push(format!(
-                "{} ended early, because more were sent at a time than can be followed",
+                "{} ended early, because more streams were sent at the same time than can be followed",
                 count(self.set_aside, "stream")
             ));
         }

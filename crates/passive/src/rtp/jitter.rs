@@ -11,8 +11,8 @@ use serde::Serialize;
 pub struct RtpJitter {
     /// J after the last packet.
     pub last_ns: f64,
-    /// Mean of J over regular packets: without those that begin a talk spurt, comfort noise and the packet after it. Each
-    /// of these counts with the mean so far, as in tshark.
+    /// Mean of J over regular packets. Packets that begin a talk spurt, comfort noise, and the packet after comfort
+    /// noise are not regular: each of them counts with the mean so far, as in tshark.
     pub mean_ns: f64,
     /// Largest J of a regular packet.
     pub max_ns: f64,
@@ -50,7 +50,7 @@ pub(super) struct TimedPacket {
 }
 
 impl JitterMeter {
-    /// Adds the next packet of a clock of `rate` Hz.
+    /// Adds the next packet. `rate` is the rate of the media clock, in Hz.
     pub(super) fn push(&mut self, p: TimedPacket, rate: u32) {
         let TimedPacket { at, timestamp, marker, comfort_noise } = p;
         let Some(before) = self.previous.replace(Arrival { at, timestamp, comfort_noise }) else { return };
@@ -80,7 +80,7 @@ impl JitterMeter {
         self.max_delta
     }
 
-    /// Returns the figures; `None` without two packets.
+    /// Returns the figures; `None` without regular packets.
     pub(super) fn figures(&self) -> Option<RtpJitter> {
         (self.regular > 0).then(|| RtpJitter {
             last_ns: self.jitter,

@@ -5,7 +5,8 @@ use serde::Serialize;
 
 /// Clock rates in use, in Hz.
 const RATES: [u32; 10] = [8000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 90_000];
-/// Largest relative difference between an estimated rate and the rate in use, about twice the error by 10 ms of jitter.
+/// Maximum relative difference between an estimated rate and the rate in use: about twice the error that 10 ms of
+/// jitter cause.
 const MAX_RATE_ERROR: f64 = 0.01;
 /// Number of packets with which the clock rate is first estimated.
 const MIN_ESTIMATE_PACKETS: u64 = 32;
@@ -41,11 +42,11 @@ pub(super) fn ticks_between(earlier: u32, later: u32) -> i64 {
     i64::from(later.wrapping_sub(earlier) as i32)
 }
 
-/// The media clock of a sender, related to the clock of the capture at its first packet.
+/// Media clock of a sender, related to the clock of the capture at the stream's first packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MediaClock {
     rate: u32,
-    /// Send time of the packet to which `ticks` relates.
+    /// Send time of the packet from which `ticks` are counted.
     anchor: WallTime,
     /// Ticks from the anchor to the last packet.
     ticks: i64,
@@ -55,7 +56,7 @@ pub(super) struct MediaClock {
 }
 
 impl MediaClock {
-    /// Starts the clock with a packet that is taken to have been sent at `sent`.
+    /// Starts the clock with a packet that is assumed to have been sent at `sent`.
     pub(super) fn start(rate: u32, timestamp: u32, sent: WallTime, arrived: WallTime) -> MediaClock {
         MediaClock { rate, anchor: sent, ticks: 0, timestamp, arrived, sent }
     }
@@ -66,8 +67,8 @@ impl MediaClock {
     }
 
     /// Handles the next packet in arrival order. Returns its send time, and true if the sender has set its media clock
-    /// to another time: then the packet is taken to have had the delay of the previous one. `follows` is true if no packet is
-    /// missing before it.
+    /// to another time. The packet is then assumed to have the delay of the previous one. `follows` is true if no
+    /// packet is missing before it.
     pub(super) fn push(
         &mut self,
         timestamp: u32,
@@ -125,7 +126,7 @@ impl RateEstimate {
         self.xy += x * y;
     }
 
-    /// True if an estimate is worth a try: the number of packets has doubled since the last one.
+    /// True if the rate should be estimated now: the number of packets has doubled since the last estimate.
     pub(super) fn is_due(&self) -> bool {
         self.packets >= MIN_ESTIMATE_PACKETS && self.packets.is_power_of_two()
     }

@@ -1,9 +1,9 @@
 //! Analysis of RTP streams and calls at one capture point (RFC 3550): losses, reordering, jitter, delay variation, and
 //! the contents of RTCP.
 //!
-//! A stream is recognised by its packets ([`candidate`]), earlier if SIP names its port ([`signalling`]). The media clock
-//! ([`media_clock`]) gives the send time of a packet except for a constant, so that each packet becomes a
-//! [`PacketRecord`] whose delay is relative to the stream's first packet. All figures of the records are those of any
+//! A stream is recognised by its packets ([`candidate`]), earlier if SIP names its port ([`signalling`]). The media
+//! clock ([`media_clock`]) gives the send time of a packet except for a constant, so that each packet becomes a
+//! [`PacketRecord`] whose delay is relative to the stream's first packet. The records are analysed like those of any
 //! other test.
 
 mod between;
@@ -59,9 +59,9 @@ pub(crate) struct StreamKey {
     ssrc: u32,
 }
 
-/// Receives the packets of the streams.
+/// Receives the streams and their packets.
 pub trait RtpObserver {
-    /// Receives a new stream, as far as it is known.
+    /// Receives a new stream, with the figures known so far.
     fn begun(&mut self, stream: &RtpStream);
 
     /// Receives the records of packets of the stream with this number, in arrival order.
@@ -86,7 +86,7 @@ pub struct RtpAnalyzer {
     given: Vec<GivenFormat>,
     candidates: Candidates,
     streams: HashMap<StreamKey, StreamState, RandomState>,
-    /// Keys of the streams of a source, because RTCP names only the source.
+    /// Keys of the streams of each source, because RTCP names only the source.
     by_source: HashMap<u32, Vec<StreamKey>, RandomState>,
     signalled: SignalledCalls,
     ended: Vec<(RtpStream, Vec<SeenPacket>)>,
@@ -101,7 +101,8 @@ pub struct RtpAnalyzer {
 }
 
 impl RtpAnalyzer {
-    /// Creates an analyser that knows the formats `given` by the user, before those in session descriptions.
+    /// Creates an analyser with the formats `given` by the user, which take precedence over those in session
+    /// descriptions.
     pub fn new(given: Vec<GivenFormat>) -> RtpAnalyzer {
         RtpAnalyzer { given, ..RtpAnalyzer::default() }
     }
@@ -292,7 +293,7 @@ impl RtpStream {
         session
     }
 
-    /// Returns the session before the stream has ended.
+    /// Returns the session of a stream that has not ended.
     pub fn begun_session(&self, direction: Direction) -> Session {
         let length = self.ip_bytes / self.packets.max(1);
         let mut session = session(direction, &<[Sides; 2]>::default(), MAX_PACKETS.into(), length, Span(1));

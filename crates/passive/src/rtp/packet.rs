@@ -4,7 +4,7 @@
 const COMFORT_NOISE: u8 = 13;
 /// Payload type of comfort noise in older systems.
 const OLD_COMFORT_NOISE: u8 = 19;
-/// Payload types that cannot occur on the port of RTCP: with the marker bit they look like RTCP (RFC 5761 §4).
+/// Payload types that are not used on a port shared with RTCP: with the marker bit they look like RTCP (RFC 5761 §4).
 const RESERVED: core::ops::RangeInclusive<u8> = 64..=95;
 /// Length of the fixed header, in bytes.
 const HEADER: usize = 12;
@@ -14,7 +14,7 @@ const EVENT: u32 = 4;
 /// Fields of an RTP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpPacket {
-    /// Marker bit: the first packet after silence, or the last packet of a video frame.
+    /// True if the marker bit is set: for the first packet after a silence, or the last packet of a video frame.
     pub marker: bool,
     /// Payload type.
     pub payload_type: u8,
@@ -24,7 +24,7 @@ pub struct RtpPacket {
     pub timestamp: u32,
     /// Synchronisation source.
     pub ssrc: u32,
-    /// Length of the payload on the wire with any padding, in bytes.
+    /// Length of the payload on the wire, including any padding, in bytes.
     pub payload_length: u32,
 }
 

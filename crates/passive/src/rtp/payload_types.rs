@@ -48,7 +48,7 @@ const ASSIGNED: [(u8, &str, u32); 24] = [
     (33, "MP2T", 90_000),
 ];
 
-/// Codecs, as in SDP, and the codecs of the voice quality model that have their published figures.
+/// Codec names as in SDP, each with the codec of the voice quality model that has its published figures.
 const MODELLED: [(&str, &str); 6] = [
     ("PCMU", "G.711+PLC"),
     ("PCMA", "G.711+PLC"),
@@ -59,7 +59,7 @@ const MODELLED: [(&str, &str); 6] = [
 ];
 
 impl PayloadFormat {
-    /// Returns the assigned format of a payload type; `None` for others.
+    /// Returns the assigned format of a payload type; `None` if it has none.
     pub fn assigned(payload_type: u8) -> Option<PayloadFormat> {
         if payload_type == 34 {
             return Some(PayloadFormat { codec: "H263".to_owned(), clock_rate: 90_000 });
@@ -68,7 +68,7 @@ impl PayloadFormat {
         Some(PayloadFormat { codec: codec.to_owned(), clock_rate })
     }
 
-    /// True if the payload is telephone events, whose packets repeat the timestamp of the event's beginning.
+    /// True for telephone events, whose packets repeat the timestamp of the event's beginning.
     pub(super) fn is_telephone_event(&self) -> bool {
         self.codec.eq_ignore_ascii_case(TELEPHONE_EVENT)
     }
@@ -102,12 +102,12 @@ impl FromStr for PayloadFormat {
             {
                 Ok(PayloadFormat { codec: codec.to_owned(), clock_rate })
             }
-            _ => Err(format!("'{text}' is not a codec and its clock rate: write opus/48000")),
+            _ => Err(format!("'{text}' is not a codec with its clock rate, for example opus/48000")),
         }
     }
 }
 
-/// Format that the user gives for a dynamic payload type: `111=opus/48000`.
+/// Format that the user gives for a payload type: `111=opus/48000`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenFormat {
     /// Payload type, 0 to 127.
@@ -122,7 +122,7 @@ impl FromStr for GivenFormat {
     fn from_str(text: &str) -> Result<GivenFormat, String> {
         let (number, format) = text
             .split_once('=')
-            .ok_or_else(|| format!("'{text}': write TYPE=CODEC/RATE, as 111=opus/48000"))?;
+            .ok_or_else(|| format!("'{text}': write TYPE=CODEC/RATE, for example 111=opus/48000"))?;
         let payload_type = number.trim().parse().ok().filter(|n| *n < 128);
         let payload_type =
             payload_type.ok_or_else(|| format!("'{number}' is not a payload type: give 0 to 127"))?;

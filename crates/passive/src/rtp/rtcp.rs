@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Smallest RTCP packet type in a datagram on the port of RTP (RFC 5761 §4).
+/// RTCP packet types, by which RTCP is recognised on the port of RTP (RFC 5761 §4).
 const TYPES: core::ops::RangeInclusive<u8> = 192..=223;
 /// Length of a report block, in bytes.
 const REPORT: usize = 24;
@@ -27,8 +27,8 @@ mod block {
 /// A part of an RTCP packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum RtcpItem {
-    /// A source sent its time: the middle 32 bits of an NTP timestamp. From a sender report, or a receiver's time in an
-    /// extended report.
+    /// Time that a source sent, as the middle 32 bits of an NTP timestamp: in a sender report, or as a receiver's time
+    /// in an extended report.
     Time {
         ssrc: u32,
         ntp: u32,
@@ -37,11 +37,12 @@ pub(super) enum RtcpItem {
     },
     /// A receiver's report about the packets of a source.
     Report(ReportBlock),
-    /// A receiver's answer to the time of another receiver: the time, and the delay since it arrived.
+    /// Answer to the time that the receiver `ssrc` sent: `last` is this time, `delay` the time since it arrived, in
+    /// 1/65536 s.
     Answer { ssrc: u32, last: u32, delay: u32 },
-    /// Figures of a call as computed by a phone.
+    /// Figures of the packets of a source, as computed by a phone.
     Voip(u32, VoipMetrics),
-    /// A source has left.
+    /// This source has left.
     Bye(u32),
 }
 
@@ -52,7 +53,7 @@ pub(super) struct ReportBlock {
     pub(super) ssrc: u32,
     /// Share of packets lost since the last report, in 1/256.
     pub(super) fraction_lost: u8,
-    /// Number of packets lost in total; negative with duplicates.
+    /// Total number of packets lost; negative if duplicates were counted.
     pub(super) lost: i32,
     /// Interarrival jitter, in units of the media clock.
     pub(super) jitter: u32,
@@ -100,14 +101,14 @@ pub struct VoipMetrics {
     pub buffer_limit_ms: u16,
 }
 
-/// Returns true if a datagram looks like RTCP.
+/// True if a datagram looks like RTCP.
 #[inline]
 pub(super) fn is_rtcp(data: &[u8]) -> bool {
     matches!(data, [flags, kind, _, _, ..] if flags >> 6 == 2 && TYPES.contains(kind))
 }
 
-/// Passes the parts of a compound packet to `each`. Returns false, without parts, if the lengths of the packets do not
-/// agree with that of the datagram, as in encrypted RTCP and in a capture that is cut short.
+/// Passes the parts of a compound packet to `each`. Returns false, and passes nothing, if the lengths of the packets do
+/// not agree with the length of the datagram, as in encrypted RTCP and in a capture that cuts packets.
 pub(super) fn read(data: &[u8], length: u32, mut each: impl FnMut(RtcpItem)) -> bool {
     if !is_whole(data, length) {
         return false;
@@ -147,7 +148,8 @@ fn is_whole(data: &[u8], length: u32) -> bool {
     rest.is_empty()
 }
 
-/// Returns the first packet of at least 8 bytes, and the bytes after it.
+/// Returns the first RTCP packet and the bytes after it; `None` if `data` does not begin with an RTCP packet of at
+/// least 8 bytes.
 fn split(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let [flags, kind, a, b, ..] = *data else { return None };
     let length = 4 + 4 * usize::from(u16::from_be_bytes([a, b]));
@@ -180,7 +182,7 @@ fn reports(blocks: Option<&[u8]>, count: usize) -> impl Iterator<Item = ReportBl
     blocks.unwrap_or_default().chunks_exact(REPORT).take(count).filter_map(block)
 }
 
-/// Reads the blocks of an extended report from `ssrc`.
+/// Reads the blocks of an extended report sent by `ssrc`.
 fn blocks(mut data: &[u8], ssrc: u32, each: &mut impl FnMut(RtcpItem)) {
     while let [kind, _, a, b, ..] = *data {
         let length = 4 + 4 * usize::from(u16::from_be_bytes([a, b]));

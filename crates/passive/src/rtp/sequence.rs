@@ -10,7 +10,7 @@ const WINDOW: usize = 4096;
 /// Position of a packet in its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Position {
-    /// The packet has a number that none before had. It may be lower than that of an earlier packet.
+    /// No earlier packet had this number. It may be lower than the number of an earlier packet.
     New {
         /// Extended number, which counts from 0 at the first packet.
         number: i64,
@@ -20,12 +20,14 @@ pub(super) enum Position {
         /// Extended number.
         number: i64,
     },
-    /// The sender began to count from another number. The packet has the number after the highest.
+    /// The sender began to number its packets from another value. The packet gets the extended number after the
+    /// highest.
     Restarted {
         /// Extended number.
         number: i64,
     },
-    /// The number is far from all others; if the next packet confirms it, the sender began to count from there.
+    /// The number is far from all others, or before the first one. If the next packet continues a far number, the
+    /// sender began to number its packets from there.
     Stray,
 }
 
@@ -35,7 +37,7 @@ pub(super) struct SequenceCounter {
     /// Sequence number of the packet with the highest extended number.
     highest_sequence: u16,
     highest: i64,
-    /// Sequence number that would confirm a new beginning.
+    /// Sequence number of the next packet that would confirm a new numbering; `None` if none is expected.
     expected_restart: Option<u16>,
     seen: Box<[u64; WINDOW / 64]>,
     unique: u64,
@@ -59,7 +61,7 @@ impl SequenceCounter {
         }
     }
 
-    /// Number of sequence numbers up to the highest.
+    /// Number of sequence numbers from the first to the highest.
     pub(super) fn expected(&self) -> u64 {
         (self.highest + 1) as u64
     }

@@ -11,13 +11,14 @@ use std::collections::HashMap;
 
 /// Maximum number of calls remembered. Beyond it, the call whose last message is the oldest is forgotten.
 const MAX_CALLS: usize = if cfg!(test) { 4 } else { 4096 };
-/// Maximum number of ends of media per call.
+/// Maximum number of media ends per call.
 const MAX_ENDS: usize = 16;
 /// Maximum number of formats per end.
 const MAX_FORMATS: usize = 32;
 /// Maximum length of a message that is read, in bytes.
 const MAX_MESSAGE: usize = 16 << 10;
-/// Maximum length of an identifier or address, in bytes; longer ones are cut.
+/// Maximum length of an identifier or address, in bytes. Messages with a longer identifier are not read; longer
+/// addresses are cut.
 const MAX_NAME: usize = 128;
 /// Methods of requests that are read.
 const METHODS: [&str; 6] = ["INVITE", "ACK", "UPDATE", "PRACK", "BYE", "CANCEL"];
@@ -26,7 +27,7 @@ const METHODS: [&str; 6] = ["INVITE", "ACK", "UPDATE", "PRACK", "BYE", "CANCEL"]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SignalledCall {
-    /// Call-ID.
+    /// Call-ID of SIP.
     pub call_id: String,
     /// Address of the caller (From), without its scheme and parameters.
     pub caller: String,
@@ -40,7 +41,7 @@ pub struct SignalledCall {
     pub ended: Option<WallTime>,
 }
 
-/// End of media that a session description names: the stream to it belongs to the call.
+/// End of media, as a session description names it. A stream to this end belongs to the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MediaEnd {
     /// Number of the call.
@@ -52,7 +53,7 @@ pub(super) struct MediaEnd {
 }
 
 impl MediaEnd {
-    /// Returns the format of a payload type.
+    /// Returns the format of a payload type; `None` if it is not described.
     pub(super) fn format(&self, payload_type: u8) -> Option<&PayloadFormat> {
         self.formats.iter().find(|(n, _)| *n == payload_type).map(|(_, format)| format)
     }
@@ -73,7 +74,7 @@ pub(super) struct SignalledCalls {
     numbers: HashMap<String, u64, RandomState>,
     ends: HashMap<Endpoint, MediaEnd, RandomState>,
     next: u64,
-    /// Number of calls that are forgotten because of [`MAX_CALLS`].
+    /// Number of calls that were forgotten because of [`MAX_CALLS`].
     pub(super) forgotten: u64,
 }
 
@@ -147,12 +148,12 @@ impl SignalledCalls {
         self.forgotten += 1;
     }
 
-    /// Returns the end of media at an address and port.
+    /// Returns the end of media at an address and port; `None` if no session description names it.
     pub(super) fn end(&self, at: Endpoint) -> Option<&MediaEnd> {
         self.ends.get(&at)
     }
 
-    /// Returns a call by its number.
+    /// Returns a call by its number; `None` if it was forgotten.
     pub(super) fn call(&self, number: u64) -> Option<&SignalledCall> {
         self.calls.get(&number).map(|c| &c.call)
     }
@@ -170,7 +171,7 @@ fn is_sip(data: &[u8]) -> bool {
 /// The fields of a SIP message that describe a call.
 #[derive(Debug, PartialEq, Eq)]
 struct SipMessage<'a> {
-    /// Method of the request, or of the request that is answered.
+    /// Method of a request; for a response, the method of the request that it answers.
     method: &'a str,
     /// Status of a response; `None` for a request.
     status: Option<u16>,
@@ -221,7 +222,8 @@ impl<'a> SipMessage<'a> {
     }
 }
 
-/// Returns the address in a From or To: `"Alice" <sip:alice@example.com:5060>;tag=1` becomes `alice@example.com`.
+/// Returns the address in a From or To header: `"Alice" <sip:alice@example.com:5060>;tag=1` becomes
+/// `alice@example.com:5060`.
 fn address_of_record(value: &str) -> String {
     let inner = value.split_once('<').map_or(value, |(_, rest)| rest.split('>').next().unwrap_or(rest));
     let inner =
@@ -229,7 +231,8 @@ fn address_of_record(value: &str) -> String {
     printable(inner.split([';', '?']).next().unwrap_or(inner))
 }
 
-/// Returns at most [`MAX_NAME`] bytes of text from a capture, without characters that control a terminal.
+/// Returns at most [`MAX_NAME`] characters of text from a capture. Characters that are not printable ASCII become `?`,
+/// because they could control a terminal.
 fn printable(text: &str) -> String {
     let safe = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
     text.chars().take(MAX_NAME).map(safe).collect()

@@ -16,18 +16,18 @@ use jitlat_core::record::{Moment, PacketRecord};
 use jitlat_core::time::{Span, Stamp, StampSource, WallTime};
 use std::collections::VecDeque;
 
-/// Maximum number of payload types with counts of their own.
+/// Maximum number of payload types that are counted separately.
 const MAX_TYPES: usize = 16;
 /// Maximum number of packets that wait until the clock rate is estimated.
 const MAX_WAITING: usize = 512;
-/// Number of times in sender reports that are remembered for the receiver's answers.
+/// Maximum number of the sender's NTP times that are remembered for the receiver's answers.
 const MAX_TIMES: usize = 16;
-/// Longest time from a sender's time to the answer.
+/// Longest round trip that is accepted.
 const MAX_ROUND_TRIP: Span = Span::seconds(60);
-/// Number of usual steps from which on a step of the timestamps is a silence.
+/// Minimum step of the timestamps that may be a silence, as a multiple of the usual step.
 const SILENT_STEPS: i64 = 2;
 
-/// Source of the formats of payload types.
+/// Function that returns the format of a payload type and the source of the format; `None` if unknown.
 pub(super) type FormatOf<'a> = &'a dyn Fn(u8) -> Option<(PayloadFormat, ClockRateSource)>;
 
 /// Packets of one payload type.
@@ -46,7 +46,7 @@ struct Numbered {
     number: i64,
     /// True if no packet is missing before it.
     follows: bool,
-    /// True if its timestamp is that of an event, not of its media clock.
+    /// True for a telephone event, whose timestamp does not follow the media clock.
     is_event: bool,
     is_restart: bool,
 }
@@ -65,8 +65,9 @@ pub(super) struct StreamState {
     sequence: SequenceCounter,
     types: Vec<TypeCount>,
     strays: u64,
-    /// Clock rate of types without a format; the estimate ends when it is found or given up.
+    /// Estimated clock rate of payload types without a format; `None` if it is not known.
     estimated: Option<u32>,
+    /// Running estimate of the clock rate; `None` after it has ended.
     estimate: Option<RateEstimate>,
     waiting: Vec<Numbered>,
     clock: Option<MediaClock>,
@@ -89,7 +90,7 @@ pub(super) struct StreamState {
 struct RtcpState {
     sender_reports: u64,
     receiver_reports: u64,
-    /// Times that the sender sent, and when they passed the capture point.
+    /// NTP times that the sender sent, each with the time at which it passed the capture point.
     times: VecDeque<(u32, WallTime)>,
     round_trips: Option<Box<SpanSpread>>,
     lost: i32,
@@ -99,7 +100,7 @@ struct RtcpState {
     voip: Option<VoipMetrics>,
 }
 
-/// The step of the timestamps between consecutive packets that occurs most (majority vote of Boyer and Moore).
+/// Most frequent step of the timestamps between consecutive packets (majority vote of Boyer and Moore).
 #[derive(Clone, Copy, Debug, Default)]
 struct UsualStep {
     step: i64,
@@ -121,7 +122,8 @@ impl UsualStep {
 }
 
 impl StreamState {
-    /// Starts a stream with the packets by which it was recognised, in arrival order.
+    /// Creates a stream that was recognised by the packets `early`, in arrival order, which must then be pushed; `None`
+    /// if there are none.
     pub(super) fn new(
         number: u64,
         key: StreamKey,
@@ -311,7 +313,8 @@ impl StreamState {
         self.usual.push(step);
     }
 
-    /// Notes a time that the stream's sender sent.
+    /// Notes an NTP time of the stream's sender that passed the capture point at `at`. `is_sender` is true if it was in
+    /// a sender report.
     pub(super) fn note_time(&mut self, at: WallTime, ntp: u32, is_sender: bool) {
         self.rtcp.sender_reports += u64::from(is_sender);
         if self.rtcp.times.len() >= MAX_TIMES {

@@ -33,7 +33,7 @@ struct Sent {
     payload: usize,
 }
 
-/// Packet `k` of 20 ms of G.711.
+/// Returns packet `k` of a G.711 stream with 20 ms per packet.
 fn voice(k: i64) -> Sent {
     let (sequence, timestamp) = ((65_000 + k) as u16, (k * 160) as u32);
     Sent { payload_type: 0, marker: false, sequence, timestamp, ssrc: 7, payload: 160 }

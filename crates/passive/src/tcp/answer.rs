@@ -254,13 +254,14 @@ pub fn answer(r: &TcpResult) -> Answer {
     }
 }
 
-/// Describes the steps of the recording's clock that its senders show.
+/// Returns causes for the steps of the recording's clock that senders show. `begin` is the time from which the times of
+/// causes are counted.
 fn capture_clocks(point: &TcpPoint, begin: WallTime) -> Vec<Cause> {
     const MAX_NAMED: usize = 4;
     let proven = || point.recording.steps.iter().filter(|step| step.proven);
     let of_step = |step: &RecordedStep| {
         let at = (step.at - begin).0 as f64 / 1e9;
-        let because = format!("{} at {at:.1} s: nothing is measured across it", describe_step(step));
+        let because = format!("{} at {at:.1} s: nothing is measured across this step", describe_step(step));
         let found = cause(CauseId::CaptureClock, Severity::Good, 0.95, because);
         Cause { from_s: at, to_s: at, magnitude_ns: Some(step.by_ns.0), ..found }
     };
@@ -305,7 +306,7 @@ fn path_round_trip(point: &TcpPoint) -> String {
     }
 }
 
-/// Describes the longest usual round trip on each side of the point, for connections of which only one is known.
+/// Describes the longest usual round trip on each side of the point, for connections of which only one side is known.
 fn sides_round_trips(point: &TcpPoint) -> String {
     let show = |ns: i64| below_resolution(ns, point.recording.resolution);
     let most = |of: fn(&ObservedConnection) -> Option<i64>| point.connections.iter().filter_map(of).max();
@@ -318,7 +319,7 @@ fn sides_round_trips(point: &TcpPoint) -> String {
     if known.is_empty() { String::new() } else { format!("; round trips at most {}", known.join(", ")) }
 }
 
-/// Formats a time; `< 10 ms` if the recording cannot show it.
+/// Formats a time in ns; `< 10 ms` if it is below the resolution of the recording.
 pub fn below_resolution(ns: i64, resolution: Option<Span>) -> String {
     match resolution.filter(|resolution| ns < resolution.0) {
         Some(resolution) => format!("< {}", time(resolution.0 as f64)),

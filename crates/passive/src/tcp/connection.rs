@@ -45,13 +45,13 @@ impl ObservedConnection {
         (self.last - self.first).max(Span(1))
     }
 
-    /// Usual round trip between capture point and server, in ns: the median of the client's data, or the handshake's;
-    /// `None` if not measured.
+    /// Usual round trip between the capture point and the server, in ns: the median for the client's data. If there is
+    /// little data, that of the handshake, unless the median is smaller. `None` if not measured.
     pub fn server_rtt(&self) -> Option<i64> {
         usual(&self.up, self.handshake_server_ns)
     }
 
-    /// Usual round trip between capture point and client, in ns; `None` if not measured.
+    /// Usual round trip between the capture point and the client, in ns; `None` if not measured.
     pub fn client_rtt(&self) -> Option<i64> {
         usual(&self.down, self.handshake_client_ns)
     }
@@ -125,7 +125,7 @@ pub(super) struct ConnectionState {
     sides_open: bool,
 }
 
-/// Ports of services above those of the system.
+/// Ports of known services above the system ports.
 const SERVICE_PORTS: [u16; 32] = [
     1080, 1194, 1433, 1521, 1883, 1935, 2049, 3128, 3268, 3306, 3389, 4443, 5060, 5061, 5222, 5432, 5672,
     5900, 5985, 6379, 6443, 8000, 8008, 8080, 8081, 8443, 8883, 8888, 9090, 9092, 9200, 27017,
@@ -177,7 +177,7 @@ impl ConnectionState {
         }
     }
 
-    /// Makes the end that asks first the client, if nothing else showed it.
+    /// Makes the end that sends data first the client. Is called while nothing shows which end is the client.
     #[cold]
     fn find_sides(&mut self, from: TcpEndpoint, s: &TcpSegment) {
         // A single byte may be a probe of an idle connection.
@@ -191,12 +191,12 @@ impl ConnectionState {
         }
     }
 
-    /// Counts a packet that the recording contains again.
+    /// Counts a packet that was recorded again.
     pub(super) fn copied(&mut self, from: TcpEndpoint, kind: CopyKind) {
         self.directions[usize::from(from != self.client)].copied(kind);
     }
 
-    /// Leaves out everything that would be measured across this moment.
+    /// Notes that the clock was set: nothing is measured across this moment.
     pub(super) fn clock_set(&mut self) {
         for shake in [&mut self.syn, &mut self.syn_ack] {
             if *shake != Shake::Never {

@@ -58,8 +58,8 @@ pub(super) struct DirectionState {
     same: u64,
 }
 
-/// Share of packets that are the same in every byte as one before, one in this many, from which on the recording made
-/// the copies: a path that does this is rare, and a mirror does it to all.
+/// Smallest share of packets recorded again without any difference, as 1 in this many, for which the recording is
+/// assumed to have made the copies: paths rarely duplicate packets, and a mirror duplicates all.
 const SYSTEMATIC_COPIES: u64 = 5;
 
 /// True if the packet with IP identification `ident` was sent before the one with `than`, by a host that
@@ -167,7 +167,7 @@ impl DirectionState {
         }
     }
 
-    /// Leaves out everything that would be measured across this moment.
+    /// Notes that the clock was set: nothing is measured across this moment.
     pub(super) fn clock_set(&mut self) {
         self.round_trips.forget_sent();
         self.flight.forget_times();

@@ -29,8 +29,8 @@ pub struct DirectionFigures {
     pub out_of_order: u64,
     /// Number of packets seen twice (same IP identification), duplicated by the path.
     pub duplicates: u64,
-    /// Number of packets that the recording contains again, because it was made at several points of one host or switch.
-    /// No other count includes them.
+    /// Number of packets recorded again, because the recording was made at several points of one host or switch. No
+    /// other count includes these copies.
     #[serde(default)]
     pub copies: u64,
     /// Number of segments lost before the capture point: gaps that a retransmission filled.

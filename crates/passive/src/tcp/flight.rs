@@ -22,7 +22,8 @@ pub(super) struct InFlight {
     /// Reason for the last retransmission of the range; `None` without a retransmission.
     pub(super) again: Option<EventKind>,
     ident: u32,
-    /// False if its time is not comparable with that of its acknowledgement, because the clock was set.
+    /// False if the clock was set after the range was sent, so that its time cannot be compared with the time of its
+    /// acknowledgement.
     pub(super) is_timed: bool,
     /// TSval of the segment; `None` if it had none, or if its first transmission was not seen.
     pub(super) timestamp: Option<u32>,
@@ -111,7 +112,7 @@ impl Flight {
         self.list.iter()
     }
 
-    /// Makes the times of everything in flight count for nothing.
+    /// Excludes all ranges in flight from the measurement of round trips, because the clock was set.
     pub(super) fn forget_times(&mut self) {
         self.list.iter_mut().for_each(|x| x.is_timed = false);
     }

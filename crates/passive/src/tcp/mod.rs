@@ -113,7 +113,7 @@ impl TcpAnalyzer {
         self.events.iter().map(move |e| DirectedEvent { from: socket(from), to: socket(to), event: *e })
     }
 
-    /// Counts a packet that the recording contains again.
+    /// Counts a packet that was recorded again.
     #[cold]
     fn copied(&mut self, from: TcpEndpoint, to: TcpEndpoint, kind: CopyKind) {
         let key = if from <= to { (from, to) } else { (to, from) };

@@ -25,7 +25,7 @@ pub struct TcpPoint {
 }
 
 impl TcpPoint {
-    /// Number of packets that the recording contains again, which are left out.
+    /// Number of packets recorded again. These copies are left out.
     pub fn copies(&self) -> u64 {
         self.connections
             .iter()
@@ -33,8 +33,8 @@ impl TcpPoint {
             .fold(0, u64::saturating_add)
     }
 
-    /// Returns the round trips beyond both sides of the point, from the median of each connection; `None` without
-    /// connections in which both are known.
+    /// Returns the round trips of the whole path, from the usual round trips of each connection on both sides of the
+    /// point; `None` if no connection has both.
     pub fn path(&self) -> Option<PathRoundTrips> {
         let both = |c: &ObservedConnection| Some((c.server_rtt()?, c.client_rtt()?));
         let mut whole: Vec<(i64, i64, i64)> =
@@ -53,20 +53,20 @@ impl TcpPoint {
     }
 }
 
-/// Round trips of the whole path between clients and servers, by connection, in ns.
+/// Round trips of the whole path between clients and servers, over all connections, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathRoundTrips {
-    /// Number of connections in which both sides of the point are known.
+    /// Number of connections whose round trips on both sides of the point are known.
     pub connections: usize,
-    /// Shortest path.
+    /// Smallest round trip of a connection.
     pub least: i64,
-    /// Longest path.
+    /// Largest round trip of a connection.
     pub most: i64,
-    /// Path of the connection in the middle.
+    /// Median round trip of the connections.
     pub median: i64,
-    /// Its part between the capture point and the server.
+    /// Part of the median round trip between the capture point and the server.
     pub server: i64,
-    /// Its part between the capture point and the client.
+    /// Part of the median round trip between the capture point and the client.
     pub client: i64,
 }
 

@@ -9,16 +9,17 @@ const MAX_PENDING_ECHOES: usize = 1 << 12;
 /// Smallest retransmission timeout in use (Linux).
 pub(super) const MIN_TIMEOUT: Span = Span::millis(200);
 
-/// Longest retransmission timeout of a sender that has not measured a round trip yet (RFC 6298 §2.1, RFC 2988), and
-/// shortest timeout that all senders may use afterwards.
+/// Longest retransmission timeout of a sender that has not measured a round trip yet (RFC 6298 §2.1, RFC 2988).
 const FIRST_TIMEOUT: Span = Span::seconds(3);
+/// Shortest timeout that every sender may use after its first measurement.
 const ANY_TIMEOUT: Span = Span::seconds(1);
 
 /// Round trips of one direction's data.
 ///
-/// An acknowledgement that comes with data may have waited for the data. Only a receiver that is seen to acknowledge
-/// without data bounds that wait: without one, only the handshake gives a round trip. A sender that waits longer than its
-/// timeout sends again; if it did not, it had an acknowledgement that the capture did not see.
+/// An acknowledgement that is sent with data may have waited for this data. The wait is known to be short only if the
+/// receiver is seen to acknowledge without data; otherwise only the handshake gives a round trip. Times above the
+/// retransmission timeout are not round trips: the sender would have sent again, so it had an acknowledgement that the
+/// capture does not contain.
 #[derive(Debug)]
 pub(super) struct RoundTrips {
     by_ack: SpanSpread,
@@ -28,7 +29,7 @@ pub(super) struct RoundTrips {
     least: Option<Span>,
     /// Round trips of the SYN, by acknowledgement and by timestamp; `None` if not measured.
     opening: [Option<Span>; 2],
-    /// True if the receiver acknowledges data without sending any.
+    /// True if the receiver has acknowledged data without sending any.
     is_bounded: bool,
     /// Smoothed round trip and its variation, in ns (RFC 6298); `None` before the first measurement.
     smoothed: Option<(f64, f64)>,
@@ -62,8 +63,8 @@ impl RoundTrips {
         }
     }
 
-    /// Records the echo of a timestamp; only the first echo of a value gives a measurement. `opening` is true for that of
-    /// the SYN.
+    /// Records the echo of a timestamp; only the first echo of a value gives a measurement. `opening` is true for the
+    /// echo of the SYN's timestamp.
     pub(super) fn note_echo(&mut self, at: WallTime, value: u32, opening: bool) {
         let Some(i) = self.echoes.iter().position(|(v, _)| *v == value) else { return };
         let Some((_, sent)) = self.echoes.drain(..=i).next_back() else { return };

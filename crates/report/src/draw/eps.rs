@@ -8,14 +8,15 @@ use super::pdf::POINTS;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Procedures: `m` and `l` make a path, `d` adds a dot; text is size x y shift (text) t, or u if it reads upwards.
+/// Procedures: `m` and `l` make a path, and `d` adds a dot. `size x y shift (text) t` draws text; `u` instead of `t`
+/// draws it upwards.
 const PROCEDURES: &str =
     "/m { moveto } bind def /l { lineto } bind def /d { moveto 0 0 rlineto stroke } bind def
 /t { 0 T } bind def /u { -90 T } bind def
 /T { /A exch def /S exch def /H exch def gsave translate A rotate 1 -1 scale
 F exch scalefont setfont H 0 moveto S show grestore } bind def";
 
-/// Longest title in a comment: lines of comments have at most 255 characters.
+/// Maximum length of the title, which is a comment: lines of comments have at most 255 characters.
 const MAX_TITLE: usize = 200;
 
 /// Writes `drawing`, dark on white.
@@ -95,7 +96,8 @@ impl EpsPage {
         }
     }
 
-    /// Draws an image whose colours are the opacities, mixed with white; the first of them is not painted.
+    /// Draws an image whose colours are `ink` mixed with white according to the opacities `levels`; cells of opacity 0
+    /// are not painted.
     fn cells(&mut self, rect: Rect, (columns, rows): (usize, usize), levels: &[u8], ink: Ink) {
         if columns == 0 || rows == 0 || levels.len() != columns * rows {
             return;
@@ -164,7 +166,8 @@ impl EpsPage {
     }
 }
 
-/// Returns the code of each character that the font has: ASCII is itself, others have the codes from 128.
+/// Returns the codes of the drawing's characters that the font has: printable ASCII characters keep their code, others
+/// get codes from 128 on.
 fn codes(drawing: &Drawing) -> BTreeMap<char, u8> {
     let shapes = [&drawing.frame, &drawing.data, &drawing.labels].into_iter().flatten();
     let texts = shapes.filter_map(|shape| match shape {
@@ -193,13 +196,13 @@ fn n(v: f32) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Formats a share of a colour.
+/// Formats a component of a colour, or another number of this size.
 fn n3(v: f32) -> String {
     let text = format!("{v:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Encodes bytes as ASCII85 in lines, with the mark of the end.
+/// Encodes bytes as ASCII85 in lines, with the end marker.
 fn ascii85(bytes: &[u8]) -> String {
     let mut out = String::new();
     let mut column = 0;

@@ -32,7 +32,7 @@ pub fn advances() -> &'static [u16] {
     FACE.as_ref().map_or(&[], |face| &face.advances)
 }
 
-/// Returns how many units of the font make its size.
+/// Returns the number of font units in the font size (em).
 pub fn units_per_em() -> f32 {
     FACE.as_ref().map_or(1000.0, |face| face.units_per_em)
 }

@@ -77,7 +77,8 @@ impl TextBox {
         font::width(&self.text, self.size)
     }
 
-    /// Returns where the text starts, from the anchor along the line.
+    /// Returns the distance along the line from the anchor to the start of the text; negative if the start is before
+    /// the anchor.
     pub fn shift(&self) -> f32 {
         match self.anchor {
             Anchor::Start => 0.0,
@@ -183,7 +184,7 @@ pub struct Drawing {
 }
 
 impl Drawing {
-    /// Returns the white shape behind a drawing on paper.
+    /// Returns the white rectangle behind a drawing on paper.
     pub(super) fn background(&self) -> Shape {
         let whole = Rect { x: 0.0, y: 0.0, w: self.width, h: self.height };
         Shape::Rects { rects: vec![whole], fill: paint(Ink::Fixed(0xff_ffff), 1.0) }

@@ -60,7 +60,7 @@ pub fn encode(drawing: &Drawing, format: PictureFormat) -> Result<Vec<u8>, DrawE
     }
 }
 
-/// A file of `--plots DIR`: name and content.
+/// A file of `--plots DIR`, as name and content.
 pub type PictureFile = Result<(String, Vec<u8>), DrawError>;
 
 /// Returns the files that `--plots DIR` writes: each figure in each of `formats`, generated one at a time.

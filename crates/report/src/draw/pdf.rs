@@ -1,4 +1,4 @@
-//! Writes a drawing as PDF: one page of the size of the figure, which contains its font.
+//! Writes a drawing as PDF: one page of the figure's size, with an embedded font.
 
 use super::DrawError;
 use super::font;
@@ -24,7 +24,7 @@ const CID_FONT: Ref = Ref::new(7);
 const DESCRIPTOR: Ref = Ref::new(8);
 const FONT_FILE: Ref = Ref::new(9);
 const TO_UNICODE: Ref = Ref::new(10);
-/// First number of the objects whose number differs between figures.
+/// Number of the first object of those whose number differs between figures.
 const FIRST_OTHER: i32 = 11;
 
 /// Name of the font in the page's resources.
@@ -95,7 +95,7 @@ pub fn write(drawing: &Drawing) -> Result<Vec<u8>, DrawError> {
 struct PdfPage {
     content: Content,
     images: Vec<PdfCells>,
-    /// Names of the opacities in use, by their bits.
+    /// Names of the opacities in use, by the bits of the opacity.
     opacities: BTreeMap<u32, String>,
     /// Glyphs in use, with their characters.
     characters: BTreeMap<u16, char>,
@@ -221,7 +221,7 @@ impl PdfCells {
     }
 }
 
-/// Writes the font, and which glyph means which character, so that text can be searched and copied.
+/// Writes the font, and the character of each glyph in use, so that text can be searched and copied.
 fn write_font(pdf: &mut Pdf, characters: &BTreeMap<u16, char>) -> Result<(), DrawError> {
     let mut font = pdf.type0_font(FONT);
     font.base_font(BASE_FONT).encoding_predefined(Name(b"Identity-H"));

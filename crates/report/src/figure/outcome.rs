@@ -1,4 +1,4 @@
-//! Figures of Quality of Outcome: the distribution of delay with the requirements of a profile.
+//! Quality of Outcome figures: the distribution of delay with the requirements of a profile.
 
 use super::histogram::rebinned;
 use super::{Axis, AxisUnit, DrawnRun, Figure, Mark, MarkSeries, Tone, Trace, group_thousands, value_label};
@@ -15,8 +15,8 @@ pub fn of_profiles(run: &DrawnRun<'_>) -> Vec<Figure> {
     profiles.into_iter().filter_map(|(name, of)| of_profile(run, name, of)).collect()
 }
 
-/// Draws the distribution of delay with the optimal, the unacceptable and the measured delay at each percentile; `None`
-/// without a score.
+/// Draws the distribution of delay with the optimal, the unacceptable and the measured delay at each percentile of the
+/// profile; `None` without a score or without packets.
 fn of_profile(run: &DrawnRun<'_>, name: &str, of: &OutcomeScore) -> Option<Figure> {
     let score = outcome::score(of).ok()?;
     let trace = run.trace.filter(|trace| trace.n() > 0)?;
@@ -107,8 +107,9 @@ fn of_profile(run: &DrawnRun<'_>, name: &str, of: &OutcomeScore) -> Option<Figur
     })
 }
 
-/// Returns the value that the score subtracts from each delay, in ns: that by which a percentile of the packets is more than
-/// the measured one. Scores may know the offset of the clocks better than the report.
+/// Returns the value that the score subtracts from each delay, in ns: the difference between a percentile of the
+/// packets' delays and the measured delay of the score at this percentile. Scores may use a better estimate of the
+/// clock offset than the report.
 fn correction(trace: &Trace, term: &DelayTerm) -> f64 {
     let (origin, cell, counts) = trace.delays.marginal();
     let wanted = (term.percentile / 100.0 * trace.n() as f64).ceil() as u64;

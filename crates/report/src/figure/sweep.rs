@@ -42,8 +42,9 @@ pub struct CellPackets {
 }
 
 impl CellPackets {
-    /// Pools the packets of the combination of `point` from its runs; `None` if none has packets. Means, standard
-    /// deviations and interquartile ranges are those of `point`, means over the runs, so that figures and tables agree.
+    /// Pools the packets of the `runs` of one combination; `None` if no run has packets. Means, standard deviations and
+    /// interquartile ranges are taken from `point`, where they are means over the runs, so that figures and tables
+    /// agree.
     pub fn new(point: &SweepPoint, runs: &[&Samples]) -> Option<CellPackets> {
         let delays: Vec<i64> = runs.iter().flat_map(|run| &run.delay).copied().collect();
         let above = |run: &&Samples| {
@@ -89,17 +90,17 @@ fn distributions(sweep: &Sweep<'_>) -> Vec<Figure> {
     let mut drawn = of_runs(&runs);
     drawn.extend(of_loads(sweep));
     if sweep.points.iter().any(|p| p.runs > 1) {
-        let pooled = "Curves are of the packets of all runs; the numbers are means over the runs.";
+        let pooled = "Curves show the packets of all runs; the numbers are means over the runs.";
         let numbered = drawn.iter_mut().filter(|figure| figure.id.starts_with(IPDV));
         numbered.for_each(|figure| figure.notes.push(pooled.to_owned()));
     }
     histograms(sweep, &names).into_iter().chain(drawn).collect()
 }
 
-/// Beginning of the ids of graphs of IPDV.
+/// Beginning of the ids of IPDV graphs.
 const IPDV: &str = "compare-ipdv-cdf";
 
-/// Draws a graph of IPDV for each load, with a curve for each combination of the other conditions. Empty unless the load
+/// Draws an IPDV graph for each load, with a curve for each combination of the other conditions. Empty unless the load
 /// is varied.
 fn of_loads(sweep: &Sweep<'_>) -> Vec<Figure> {
     let Some(loads) = sweep.grid.axes.iter().find(|a| a.factor == Factor::Load && a.levels.len() > 1) else {

@@ -1,12 +1,12 @@
-//! A captured call in the report.
+//! Section of a report about a captured call.
 
 use super::Section;
 use crate::text::screen::{CapturedCalls, Screen, call_title};
 use jitlat_core::units;
 use jitlat_passive::rtp::RtpStream;
 
-/// Creates the section of the call with the index `which`; `None` if there is none. The delay over time of its streams
-/// is drawn by the page.
+/// Creates the section of the call with the index `which`; `None` if there is none. It has no figures: the page draws
+/// the delay of the call's streams over time.
 pub fn call_section(calls: &CapturedCalls<'_>, which: usize) -> Option<Section> {
     let call = calls.result.calls.get(which)?;
     let streams: Vec<&RtpStream> =

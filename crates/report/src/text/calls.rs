@@ -15,7 +15,7 @@ fn source_name(source: ClockRateSource) -> &'static str {
     }
 }
 
-/// Formats the streams of the calls with these indices.
+/// Formats the streams of the calls with the indices `shown`.
 pub fn calls(r: &RtpResult, shown: &[usize]) -> String {
     // Writing to a string cannot fail.
     let mut t = String::new();
@@ -83,7 +83,7 @@ fn stream(t: &mut String, s: &RtpStream) {
     row("duplicates", some(s.duplicates));
     row("reordered", some(s.reordered));
     row("new numberings", some(s.restarts));
-    row("far from all numbers", some(s.strays));
+    row("stray packets", some(s.strays));
     row("media clock set", some(s.clock_sets));
     row(
         "silences",

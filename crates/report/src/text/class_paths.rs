@@ -77,21 +77,22 @@ fn hop(path: &Path, ttl: u8) -> Option<&Hop> {
     path.hops.iter().find(|hop| hop.ttl == ttl)
 }
 
-/// Returns the median of the hop `ttl` if `router` answered there.
+/// Returns the median delay of the hop `ttl`; `-` if `router` did not answer there.
 fn delay(path: &Path, ttl: u8, router: Option<IpAddr>) -> String {
     let answered = |hop: &&Hop| hop.responders.iter().any(|r| Some(r.address) == router);
     let median = hop(path, ttl).filter(answered).and_then(|hop| hop.rtt.median);
     median.map_or_else(|| "-".to_owned(), eng4_f64)
 }
 
-/// Returns the labels of a class at the first router of a hop: `EF 16`.
+/// Returns the MPLS labels at the hop `ttl` with the name of the class, `EF 16`; `None` if there are none, or if
+/// `router` is not the first router of the hop.
 fn labels(path: &Path, ttl: u8, router: IpAddr) -> Option<String> {
     let hop = hop(path, ttl).filter(|hop| hop.responders.first().is_some_and(|r| r.address == router))?;
     let labels: Vec<String> = hop.labels.iter().map(|label| label.label.to_string()).collect();
     (!labels.is_empty()).then(|| format!("{} {}", class(path.dscp), labels.join("/")))
 }
 
-/// Describes the difference of a class from the first.
+/// Describes the difference between a class and the first one.
 fn compared(first: &Path, difference: &PathDifference) -> String {
     let PathDifference { dscp, routers, labels, compared } = difference;
     let (one, other) = (class(first.dscp), class(*dscp));

@@ -16,7 +16,7 @@ pub fn one_point(r: &OnePointResult, top: usize) -> String {
     let _ = writeln!(t, "{} IP packets, {all} {flows} of TCP and QUIC", r.packets);
     for step in r.clock_steps.iter().filter(|step| step.proven) {
         let at = units::utc_date(step.at);
-        let _ = writeln!(t, "{} at {at}: nothing is measured across it", describe_step(step));
+        let _ = writeln!(t, "{} at {at}: nothing is measured across this step", describe_step(step));
     }
     for note in &r.notes {
         let _ = writeln!(t, "{note}");

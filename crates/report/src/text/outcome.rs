@@ -19,8 +19,8 @@ pub fn score(of: &OutcomeScore) -> Result<String, String> {
     })
 }
 
-/// Like [`score`], with a reason that is short and the same for all profiles. `enough_s` is the [duration](enough) in
-/// which all of them would have a score.
+/// Like [`score`], but with a short reason that is the same for all profiles. `enough_s` is the [duration](enough), in
+/// seconds, after which all of them would have a score.
 pub fn in_short(of: &OutcomeScore, enough_s: Option<f64>) -> Result<String, String> {
     score(of).map_err(|why| match of.refused.as_ref().map(|refused| refused.reason) {
         Some(RefusalReason::PercentileNotResolved) => {
@@ -31,8 +31,8 @@ pub fn in_short(of: &OutcomeScore, enough_s: Option<f64>) -> Result<String, Stri
     })
 }
 
-/// Returns the duration, in seconds, in which all `scores` that have too few packets would probably be known; `None` if it
-/// is unknown for one of them.
+/// Returns the duration, in seconds, after which all `scores` that have too few packets would probably be known; `None`
+/// if there are none, or if the duration is unknown for one of them.
 pub fn enough<'a>(scores: impl Iterator<Item = &'a OutcomeScore>) -> Option<f64> {
     let refused = scores.filter_map(|of| of.refused.as_ref());
     let few = refused.filter(|refused| refused.reason == RefusalReason::PercentileNotResolved);

@@ -120,7 +120,8 @@ pub fn is_part(path: &Path) -> bool {
 /// Suffix of the temporary file with the final form of a log, which replaces the log.
 const FINAL: &str = ".final";
 
-/// Suffix of the temporary file with the final header of a log. Its successor, which has another suffix, may exist.
+/// Suffix of the temporary file with the final header of a log. It differs from [`FINAL`], because both files may
+/// exist.
 const HEADER: &str = ".header";
 
 /// Name of standard output.

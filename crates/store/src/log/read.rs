@@ -21,8 +21,8 @@ const RECORDS_PER_BATCH: usize = 512;
 const MAX_HEADER_LINES: u64 = 10_000;
 /// Number of bytes at the end of a file that are searched for closing lines.
 const TAIL_BYTES: u64 = 64 * 1024;
-/// Number of packets without a row at the end of a cut log of version 1 or 2 up to which the analysis says nothing about
-/// them.
+/// Maximum number of packets without a row at the end of a cut log of version 1 or 2 about which the analysis says
+/// nothing, so that the reader warns.
 const MOST_ROWLESS_UNSAID: u64 = 10;
 /// Start of a line that stands for rows that were not written. The number of rows follows.
 pub(super) const UNRECORDED: &str = "# unrecorded ";

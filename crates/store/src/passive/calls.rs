@@ -15,7 +15,7 @@ pub struct RtpDocument<'a> {
     pub version: u8,
     /// IP packets read.
     pub ip_packets: u64,
-    /// UDP packets among them.
+    /// UDP packets among the IP packets.
     pub udp_packets: u64,
     /// Frames that are not IP packets, or are unsupported.
     pub skipped: u64,
@@ -50,7 +50,8 @@ pub struct RtpStreamDocument<'a> {
     /// Figures and verdict of its packets, as for a one-way test. Delays are relative to an unknown constant, because the
     /// capture point does not know when the first packet was sent.
     pub summary: &'a Summary,
-    /// Figures of the packets between two capture points, with their one-way delay; null for one point.
+    /// Figures of the packets between two capture points, with their one-way delay; null for one point, or if the
+    /// second point did not see the stream.
     pub between: Option<&'a Summary>,
 }
 
@@ -61,7 +62,8 @@ pub struct CallInput<'a> {
     pub result: &'a RtpResult,
     /// Figures of each stream.
     pub summaries: &'a [&'a Summary],
-    /// Figures of each stream between two points; empty for one point.
+    /// Figures of each stream between two points; `None` for a stream that the second point did not see. Empty for one
+    /// point.
     pub between: &'a [Option<&'a Summary>],
     /// Number of IP packets read.
     pub packets: u64,

@@ -3,12 +3,12 @@
 use super::{Contents, SweepError, SweepPlan};
 use jitlat_core::sweep::{Factor, FactorLevel, RunOutcome, SweepAxis, SweepGrid};
 
-/// Joins sweeps of the same conditions, each with its label. The result has their conditions and one more, the label, and
-/// every value that a condition has in any of them. Each run keeps its packets.
+/// Joins sweeps with the same conditions, each with its label. The result has these conditions, with the values of all
+/// sweeps, and the label as a further condition. Each run keeps its packets.
 ///
 /// # Errors
-/// [`SweepError::Join`] if they measure different quantities, or if a condition of one is unknown in another;
-/// [`SweepError::Uncountable`].
+/// [`SweepError::Join`] if there is no sweep, if the sweeps measure different quantities, or if one has a condition
+/// that another does not have; [`SweepError::Uncountable`] if there are too many combinations.
 pub fn join(sweeps: &[(String, Contents)]) -> Result<Contents, SweepError> {
     let Some((first, Contents { plan, .. })) = sweeps.first() else {
         return Err(SweepError::Join("no sweep is given".to_owned()));
@@ -73,7 +73,8 @@ pub fn join(sweeps: &[(String, Contents)]) -> Result<Contents, SweepError> {
     Ok(contents)
 }
 
-/// Returns the combination of the sweep `k` and its own `levels`.
+/// Returns the index of the combination of the sweep `k` and `levels`, its other conditions; `None` if one of them is
+/// unknown.
 fn cell(grid: &SweepGrid, k: usize, levels: &[(Factor, &FactorLevel)]) -> Option<usize> {
     let index = |axis: &SweepAxis| match axis.factor {
         Factor::Group => Some(k),

@@ -106,7 +106,7 @@ impl SweepState {
     }
 }
 
-/// Reads the sweep in a file, which stays as it is.
+/// Reads the sweep in a file without changing the file.
 ///
 /// # Errors
 /// [`SweepError`] if the file cannot be read, or is not a sweep.

@@ -91,7 +91,7 @@ fn a_cut_log_of_version_3_claims_nothing_beyond_its_last_row() {
     }
 }
 
-/// Removes the last rows, of packets from `from` on.
+/// Removes the rows of the packets from `from` on.
 fn without_rows_from(log: &[u8], from: u64) -> Vec<u8> {
     let text = std::str::from_utf8(log).unwrap();
     let is_kept = |line: &&str| {
@@ -104,7 +104,7 @@ fn has_note(summary: &Summary, text: &str) -> bool {
     summary.warnings.iter().any(|w| w.text.starts_with(text))
 }
 
-/// A log of an old version has its final name only if it is whole: what has no row is lost.
+/// A log of an old version has its final name only if it is complete: packets without a row are lost.
 #[test]
 fn a_log_of_an_old_version_without_its_last_rows_has_lost_these_packets() {
     for version in [LogVersion::V1, LogVersion::V2] {
@@ -127,7 +127,8 @@ fn a_log_of_an_old_version_without_its_last_rows_has_lost_these_packets() {
     }
 }
 
-/// Every cut of a log with its final name: rows that are missing are lost, unless even the header is not whole.
+/// A log with its final name is cut at every place: packets without a row are lost, unless even the header is
+/// incomplete.
 #[test]
 fn a_cut_log_of_an_old_version_says_so() {
     for version in [LogVersion::V1, LogVersion::V2] {
@@ -159,7 +160,7 @@ fn a_cut_log_of_an_old_version_says_so() {
     assert!(reader.reading().warnings.iter().any(|w| w == note), "{:?}", reader.reading().warnings);
 }
 
-/// While its test runs, and after a crash, the log has another name, and its end is unknown.
+/// The log has another name while its test runs and after a crash, and its end is unknown.
 #[test]
 fn the_end_of_a_part_is_unknown() {
     let folder = tempfile::tempdir().unwrap();

@@ -2,8 +2,8 @@ use super::*;
 
 const MS: i64 = 1_000_000;
 
-/// Takes frames of two hosts, 10 ms apart in turn, with timestamps if `stamped`; `recorded` gives their recorded times.
-/// Returns the times on the even clock, and the steps.
+/// Takes frames of two hosts in turn, 10 ms apart, with timestamps if `stamped`; `recorded` gives their recorded times.
+/// Returns the corrected times, the steps and the clock.
 fn run(stamped: bool, frames: i64, recorded: impl Fn(i64) -> i64) -> (Vec<i64>, Vec<Step>, RecordingClock) {
     let mut clock = RecordingClock::default();
     let (mut times, mut steps, mut held) = (Vec::new(), Vec::new(), Vec::new());
@@ -104,7 +104,7 @@ fn the_resolution_is_the_common_step_of_all_times() {
 }
 
 proptest::proptest! {
-    /// Any times come to an end, in order where they are not late.
+    /// Any sequence of times is handled to its end.
     #[test]
     fn any_times_come_to_an_end(list in proptest::collection::vec((proptest::prelude::any::<i64>(), 0u64..4, proptest::prelude::any::<Option<u32>>()), 0..200)) {
         let mut clock = RecordingClock::default();

@@ -4,7 +4,8 @@ use crate::{LinkType, decode};
 const US: i64 = 1_000;
 const MS: i64 = 1_000_000;
 
-/// An Ethernet frame with a TCP segment: number and sequence number of the packet, TTL, address of the link.
+/// Returns an Ethernet frame with a TCP segment. `ident` and `seq` number the packet; `link` is part of the link-layer
+/// address.
 fn frame(ident: u16, seq: u8, ttl: u8, link: u8) -> Vec<u8> {
     let mut v = vec![2, 0, 0, 0, 0, link, 2, 0, 0, 0, 0, 9, 8, 0];
     v.extend([

@@ -8,7 +8,7 @@ use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use crate::figure::series::drawn;
 use jitlat_passive::BandSpacing;
 
-/// Numbers of bands that are marked: one mark shows no distance, and too many merge.
+/// Numbers of bands for which marks are drawn: one mark shows no distance, and too many merge.
 const MARKED_BANDS: std::ops::RangeInclusive<usize> = 2..=40;
 /// Width of the margins for marks of bands, as a fraction of the time axis.
 const BAND_MARGIN: f64 = 0.03;

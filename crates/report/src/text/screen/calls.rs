@@ -1,4 +1,4 @@
-//! Screen report of captured calls: both directions of one call, or a line for each stream of several.
+//! Screen report of captured calls: both directions of one call, or several calls with a line for each stream.
 
 use super::rows::{ScreenTable, StyledCells, course, describe_buffer, describe_loss};
 use super::{Screen, ScreenStream, content, trust};
@@ -15,7 +15,7 @@ const MAX_NAME_COLUMNS: usize = 34;
 const MAX_LINES: usize = 8;
 /// Percentile of the jitter in the table.
 const P99: Percent = Percent(99_000);
-/// Median.
+/// Percentile that is the median.
 const P50: Percent = Percent(50_000);
 
 /// Captured calls with the figures of their streams.
@@ -25,7 +25,8 @@ pub struct CapturedCalls<'a> {
     pub result: &'a RtpResult,
     /// Figures of each stream, in the order of the result.
     pub streams: &'a [ScreenStream<'a>],
-    /// Figures of each stream between two points; empty for one point.
+    /// Figures of each stream between two points; `None` for a stream that the second point did not see. Empty for one
+    /// point.
     pub between: &'a [Option<&'a Summary>],
     /// Number of packets that the capture missed.
     pub drops: u64,
@@ -53,7 +54,7 @@ impl<'a> CapturedCalls<'a> {
         self.streams.get(stream).map(|s| s.summary)
     }
 
-    /// Returns the figures of a stream between two points.
+    /// Returns the figures of a stream between two points; `None` if there are none.
     fn between(&self, stream: usize) -> Option<&'a Summary> {
         self.between.get(stream).copied().flatten()
     }
@@ -86,7 +87,7 @@ impl Screen {
         let text = match (affected, unknown) {
             (0, 0) => format!("Nothing is wrong with the {}.", count(all, "call")),
             (0, n) => {
-                format!("Nothing is wrong with {} of the {all} calls; {n} are too short.", all - n as u64)
+                format!("Nothing is wrong with {} of the {all} calls; no verdict on {n}.", all - n as u64)
             }
             (n, _) => format!("{n} of {} have problems; the worst is first.", count(all, "call")),
         };
@@ -125,7 +126,7 @@ impl Screen {
         }
     }
 
-    /// Creates the screen report of the call with the index `which`.
+    /// Creates the screen report of the call with the index `which`; empty if there is none.
     pub fn of_call(calls: &CapturedCalls<'_>, which: usize) -> Screen {
         let Some(call) = calls.result.calls.get(which) else { return Screen::default() };
         let shown: Vec<(&RtpStream, ScreenStream<'_>)> = call
@@ -220,7 +221,7 @@ fn figures(calls: &CapturedCalls<'_>, stream: usize) -> Option<(Severity, [Strin
     Some((severity, figures))
 }
 
-/// Returns the packets received, losses, jitter and buffer of packets on a path.
+/// Returns the number of packets received, losses, jitter and buffer in `s`.
 fn path_figures(s: &Summary) -> [String; 4] {
     let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let lost = (s.counts.sent > 0).then(|| describe_loss(s.counts.lost, s.counts.sent, None));
@@ -233,7 +234,7 @@ fn path_figures(s: &Summary) -> [String; 4] {
     ]
 }
 
-/// Describes the one-way delay of a stream between two points.
+/// Describes the one-way delay of a stream between two points; `None` without packets.
 fn one_way_delay(s: &Summary, label: &str) -> Option<String> {
     let [median, p99] = [P50, P99].map(|percent| s.latency.percentiles.at(percent));
     let (median, p99) = median.zip(p99)?;
@@ -250,17 +251,17 @@ fn one_way_delay(s: &Summary, label: &str) -> Option<String> {
             eng3(error)
         ),
         None => format!(
-            "{label}, between the points: the one-way delay is unknown, because the difference of the clocks is"
+            "{label}, between the points: the one-way delay is unknown, because the clock difference is unknown"
         ),
     })
 }
 
-/// True unless the stream's clock is that of video.
+/// True if the clock rate of the stream is known and is not that of video.
 fn is_speech(s: &RtpStream) -> bool {
     s.clock_rate.is_some_and(|rate| rate != 90_000)
 }
 
-/// Describes what RTCP, the payload types and silences show of a stream.
+/// Describes the facts about a stream from RTCP, payload types and silences.
 fn facts(s: &RtpStream, label: &str) -> Vec<String> {
     let mut lines = Vec::new();
     match (s.clock_rate_source, s.clock_rate) {

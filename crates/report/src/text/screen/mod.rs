@@ -3,7 +3,7 @@
 //! * [`Screen`] – the content, created from summaries or captures
 //! * [`Timeline`] – delay and loss over time, in constant memory
 //! * `rows` – the table; `content` – causes and profiles; `trust` – clocks, senders, sample; `passive` – captures;
-//!   `comparison`, `connections`, `calls`, `sweep` – the screens of `compare`, `tcp`, `rtp` and `sweep`
+//!   `comparison`, `connections`, `calls`, `webrtc`, `sweep` – the screens of `compare`, `tcp`, `rtp` and `sweep`
 //! * `shared` – access to the content for pages
 //! * `layout` – the content on at most [`MAX_ROWS`] rows
 

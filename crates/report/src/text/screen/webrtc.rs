@@ -26,8 +26,8 @@ impl Screen {
         let affected = streams.iter().filter(|(_, s)| s.severity > Severity::Good).count();
         let all = count(streams.len() as u64, "stream");
         let lead = match affected {
-            0 => format!("No packets were missing in {all}, as the browser counts."),
-            n => format!("{n} of {all} missed packets, as the browser counts; the worst is first."),
+            0 => format!("The browser counted no missing packets in {all}."),
+            n => format!("The browser counted missing packets in {n} of {all}; the worst is first."),
         };
         let urls = record.connections.iter().filter_map(|c| c.url.clone());
         let heads = ["verdict", "packets", "missing", "jitter", "RTT", "buffer", "MOS"].map(str::to_owned);
