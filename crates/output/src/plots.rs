@@ -12,7 +12,7 @@ pub static OUTPUT: Output = Output {
     lacks: pages::LACKS,
     ..Output::new(
         "plots",
-        "Draw every figure into a folder, as SVG and PNG or as --format says",
+        "Draw every figure into a folder: SVG and PNG, or see --format",
         Destination::Folder,
         |report, folder| {
             let mut drawn = false;

@@ -40,10 +40,9 @@ impl StreamLogs {
             }
         }
         if self.left_out > 0 {
-            let (left_out, most) = (self.left_out, MAX_LOGS);
-            self.failures.push(Error::Unfit(format!(
-                "{left_out} streams have no log: at most {most} logs are written"
-            )));
+            let left_out = jitlat_report::text::count(self.left_out, "stream");
+            self.failures
+                .push(Error::Unfit(format!("at most {MAX_LOGS} logs are written: {left_out} without one")));
         }
         (paths, self.failures)
     }

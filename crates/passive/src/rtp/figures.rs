@@ -240,7 +240,10 @@ impl RtpResult {
             ));
         }
         if self.not_kept > 0 {
-            notes.push(format!("{} left out, because there are too many", count(self.not_kept, "stream")));
+            notes.push(format!(
+                "{} left out, because more streams were found than a result can contain",
+                count(self.not_kept, "stream")
+            ));
         }
         if self.calls_forgotten > 0 {
             notes.push(format!(

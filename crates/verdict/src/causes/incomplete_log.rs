@@ -10,8 +10,7 @@ pub const RULE: CauseRule = CauseRule {
     id: CauseId::IncompleteLog,
     threshold: "nothing proves that the log is complete: a log of version 3 lacks its closing lines or has another \
                 ending, a line is cut, rows are unreadable or were not written, the last packets left too late for the receiver's results, \
-                or (versions 1 and 2) at least ten \
-                packets and 1 % or 0.5 s are missing at the end, three times the longest loss before",
+                or (versions 1 and 2) the name ends with `.part` or the header is cut",
     source: "definition: what was not recorded is unknown, never lost",
     find,
 };

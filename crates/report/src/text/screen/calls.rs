@@ -89,6 +89,7 @@ impl Screen {
             (0, n) => {
                 format!("Nothing is wrong with {} of the {all} calls; no verdict on {n}.", all - n as u64)
             }
+            (1, _) => format!("1 of {} has problems; it is first.", count(all, "call")),
             (n, _) => format!("{n} of {} have problems; the worst is first.", count(all, "call")),
         };
         let lines = order.iter().flat_map(|k| {
