@@ -144,7 +144,7 @@ pub(crate) fn connect_first(
             match begin(local, address) {
                 Ok((socket, true)) => return blocking(socket, address),
                 Ok((socket, false)) => {
-                    attempts.push(Attempt { socket, address, until: Instant::now() + timeout })
+                    attempts.push(Attempt { socket, address, until: Instant::now() + timeout });
                 }
                 Err(source) => failure = Some(NotConnected { address, source }),
             }

@@ -180,7 +180,7 @@ impl Ping {
             let test = self.short(FAMILY_PACKETS, FAMILY_PERIOD, FAMILY_TIMEOUT);
             let own = Stop::new();
             let mut observer = FirstAnswer { stop: &own, user: stop, answered: false };
-            let done = test.measure(to, Vec::new(), &own, &mut observer);
+            let done = test.measure(to, &[], &own, &mut observer);
             done.is_ok() && observer.answered
         };
         match [first, other].into_iter().find(|to| answers(*to)) {
@@ -220,7 +220,7 @@ impl Ping {
             let test = Ping { payload: Some(payload.into()), ..short };
             let own = Stop::new();
             let mut observer = ShortTest::new(own.clone(), stop, None);
-            test.measure(to, Vec::new(), &own, &mut observer).ok().map(|_| observer.arrived > 0)
+            test.measure(to, &[], &own, &mut observer).ok().map(|_| observer.arrived > 0)
         };
         size_limit::search(session, overhead, stop, &passes)
     }
@@ -229,7 +229,7 @@ impl Ping {
     fn measure(
         &self,
         to: SocketAddr,
-        silent: Vec<SocketAddr>,
+        silent: &[SocketAddr],
         stop: &Stop,
         observer: &mut dyn Observer,
     ) -> Result<TestOutcome, Error> {
@@ -318,7 +318,7 @@ impl Ping {
 impl Instrument for Ping {
     fn run(&self, stop: &Stop, observer: &mut dyn Observer) -> Result<TestOutcome, Error> {
         let (to, silent) = self.far_address(stop)?;
-        self.measure(to, silent, stop, observer)
+        self.measure(to, &silent, stop, observer)
     }
 
     fn duration(&self) -> Result<Span, Error> {
@@ -349,7 +349,7 @@ impl Observer for FirstAnswer<'_> {
     fn event(&mut self, event: &Event<'_>) {
         match event {
             Event::Arrived { records, .. } | Event::Records { records, .. } => {
-                self.answered |= !records.is_empty()
+                self.answered |= !records.is_empty();
             }
             _ => {}
         }

@@ -62,7 +62,7 @@ impl CallsReport {
             drops,
             notes,
         };
-        report.which = only.or(report.with(|calls| calls.worst())).unwrap_or(0);
+        report.which = only.or(report.with(jitlat_report::text::screen::CapturedCalls::worst)).unwrap_or(0);
         report.section = report.with(|calls| call_section(calls, report.which));
         report.move_samples();
         report

@@ -123,7 +123,7 @@ impl OpenPacket {
         let start = u32::from(p.fragment_offset) * 8;
         let length = p.length.saturating_sub(p.transport_at as u32);
         let end = start + length;
-        let ends_oddly = p.more_fragments && length % 8 != 0;
+        let ends_oddly = p.more_fragments && !length.is_multiple_of(8);
         if length == 0 || end > MAX_PAYLOAD || ends_oddly || self.ranges.len() >= MAX_FRAGMENTS {
             self.refused = true;
             return;

@@ -214,11 +214,11 @@ impl RtpAnalyzer {
         };
         let whole = rtcp::read(data, length, |item| match item {
             RtcpItem::Time { ssrc, ntp, is_sender } => {
-                each(ssrc, true, &mut |s| s.note_time(at, ntp, is_sender))
+                each(ssrc, true, &mut |s| s.note_time(at, ntp, is_sender));
             }
             RtcpItem::Report(r) => each(r.ssrc, false, &mut |s| s.note_report(at, &r)),
             RtcpItem::Answer { ssrc, last, delay } => {
-                each(ssrc, false, &mut |s| s.note_answer(at, last, delay))
+                each(ssrc, false, &mut |s| s.note_answer(at, last, delay));
             }
             RtcpItem::Voip(ssrc, metrics) => each(ssrc, false, &mut |s| s.note_voip(metrics)),
             RtcpItem::Bye(ssrc) => each(ssrc, true, &mut StreamState::note_end),

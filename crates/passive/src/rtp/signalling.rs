@@ -238,10 +238,13 @@ fn printable(text: &str) -> String {
     text.chars().take(MAX_NAME).map(safe).collect()
 }
 
+/// Address, port and formats of a media description.
+type MediaDescription = (Option<IpAddr>, u16, Vec<(u8, PayloadFormat)>);
+
 /// Returns the ends of the media that a session description offers, with their formats.
 fn descriptions(sdp: &str) -> Vec<(SocketAddr, Vec<(u8, PayloadFormat)>)> {
     let mut session: Option<IpAddr> = None;
-    let mut media: Vec<(Option<IpAddr>, u16, Vec<(u8, PayloadFormat)>)> = Vec::new();
+    let mut media: Vec<MediaDescription> = Vec::new();
     for line in sdp.lines() {
         let Some((kind, value)) = line.split_once('=') else { continue };
         match kind {

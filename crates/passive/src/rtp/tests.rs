@@ -299,7 +299,7 @@ fn signalling_names_the_call_and_the_formats() {
         (&*s.codec(), s.clock_rate, s.clock_rate_source),
         ("opus", Some(48_000), Some(ClockRateSource::Signalled))
     );
-    assert_eq!(result.streams[2].payload_types[0].is_event, true);
+    assert!(result.streams[2].payload_types[0].is_event);
     // All 20 packets count: two were enough to recognise the stream.
     assert_eq!(s.packets, 20);
 }

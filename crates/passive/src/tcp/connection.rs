@@ -134,11 +134,11 @@ const SERVICE_PORTS: [u16; 32] = [
 /// Rank of a port: the lower, the more likely it is a server's.
 fn rank(port: u16) -> u8 {
     match port {
-        ..1024 => 0,
+        0..1024 => 0,
         _ if SERVICE_PORTS.contains(&port) => 1,
         // Below the ports that systems assign to clients.
-        ..32_768 => 2,
-        _ => 3,
+        1024..32_768 => 2,
+        32_768.. => 3,
     }
 }
 

@@ -15,7 +15,7 @@ fn outer(protocol: u8, transport: &[u8]) -> Vec<u8> {
 
 fn inside(packet: &[u8]) -> Option<(u32, Option<(u16, u16)>)> {
     let p = decode(LinkType::RAW, packet, packet.len() as u32).unwrap();
-    p.inside().map(|p| p.innermost()).map(|p| (p.length, p.ports()))
+    p.inside().map(crate::packet::IpPacket::innermost).map(|p| (p.length, p.ports()))
 }
 
 const FOUND: Option<(u32, Option<(u16, u16)>)> = Some((28, Some((80, 258))));

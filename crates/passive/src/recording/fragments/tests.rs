@@ -5,13 +5,16 @@ fn fragment(ident: u16, offset: usize, more: bool, payload: &[u8]) -> Vec<u8> {
     let mut v = vec![0x45, 0];
     v.extend((20 + payload.len() as u16).to_be_bytes());
     v.extend(ident.to_be_bytes());
-    v.extend((offset as u16 / 8 | if more { 0x2000 } else { 0 }).to_be_bytes());
+    v.extend(((offset as u16 / 8) | if more { 0x2000 } else { 0 }).to_be_bytes());
     v.extend([64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     v.extend(payload);
     v
 }
 
-fn push(f: &mut Fragments, at: i64, bytes: &[u8]) -> Option<(u32, Vec<u8>, Option<(u16, u16)>)> {
+/// Length, transport bytes and ports of a packet.
+type Whole = (u32, Vec<u8>, Option<(u16, u16)>);
+
+fn push(f: &mut Fragments, at: i64, bytes: &[u8]) -> Option<Whole> {
     let p = decode(LinkType::RAW, bytes, bytes.len() as u32).unwrap();
     let whole = f.push(WallTime(at), &p)?;
     let p = whole.packet().unwrap();
