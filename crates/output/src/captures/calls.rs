@@ -62,7 +62,12 @@ impl CallsReport {
             drops,
             notes,
         };
-        report.which = only.or(report.with(jitlat_report::text::screen::CapturedCalls::worst)).unwrap_or(0);
+        #[expect(
+            clippy::redundant_closure_for_method_calls,
+            reason = "the method is not general in its lifetime"
+        )]
+        let worst = report.with(|calls| calls.worst());
+        report.which = only.or(worst).unwrap_or(0);
         report.section = report.with(|calls| call_section(calls, report.which));
         report.move_samples();
         report
