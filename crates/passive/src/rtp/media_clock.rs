@@ -66,7 +66,14 @@ impl MediaClock {
         self.arrived - self.sent
     }
 
-    /// Handles the next packet in arrival order. Returns its send time, and true if the sender has set its media clock
+    /// Returns the send time of a packet that was sent before the last one, or again. It does not become the last one,
+    /// so that its delay, of any length, affects no other packet.
+    pub(super) fn sent_before(&self, timestamp: u32) -> WallTime {
+        let ticks = self.ticks.saturating_add(ticks_between(self.timestamp, timestamp));
+        WallTime(self.anchor.0.saturating_add(ns(ticks, self.rate)))
+    }
+
+    /// Handles the next packet that is newer than all before. Returns its send time, and true if the sender has set its media clock
     /// to another time. The packet is then assumed to have the delay of the previous one. `follows` is true if no
     /// packet is missing before it.
     pub(super) fn push(

@@ -24,6 +24,10 @@ const MAX_WAITING: usize = 512;
 const MAX_TIMES: usize = 16;
 /// Longest round trip that is accepted.
 const MAX_ROUND_TRIP: Span = Span::seconds(60);
+/// Difference between the steps of timestamp and arrival up to which a packet continues its stream after an outage.
+const MAX_OUTAGE_ERROR: Span = Span::millis(500);
+/// Largest relative difference between the clocks of sender and capture.
+const MAX_DRIFT: i64 = 64;
 /// Minimum step of the timestamps that may be a silence, as a multiple of the usual step.
 const SILENT_STEPS: i64 = 2;
 
@@ -46,6 +50,8 @@ struct Numbered {
     number: i64,
     /// True if no packet is missing before it.
     follows: bool,
+    /// True if a packet with this number or a higher one arrived before.
+    is_late: bool,
     /// True for a telephone event, whose timestamp does not follow the media clock.
     is_event: bool,
     is_restart: bool,
@@ -58,6 +64,8 @@ pub(super) struct StreamState {
     pub(super) key: StreamKey,
     pub(super) last: WallTime,
     first: WallTime,
+    /// Arrival and timestamp of the packet with the highest number.
+    newest: (WallTime, u32),
     packets: u64,
     payload_bytes: u64,
     ip_bytes: u64,
@@ -139,6 +147,7 @@ impl StreamState {
             number,
             key,
             first: first.at,
+            newest: (first.at, first.packet.timestamp),
             last: first.at,
             packets: 0,
             payload_bytes: 0,
@@ -171,7 +180,9 @@ impl StreamState {
         let p = early.packet;
         self.last = self.last.max(early.at);
         let highest = self.sequence.highest();
-        let (number, is_restart) = match self.sequence.push(p.sequence) {
+        let is_far = self.sequence.is_far(p.sequence);
+        let by_time = if is_far { self.steps_by_time(&early) } else { None };
+        let (number, is_restart) = match self.sequence.push(p.sequence, by_time) {
             Position::Stray => {
                 self.strays += 1;
                 return;
@@ -179,6 +190,9 @@ impl StreamState {
             Position::New { number } | Position::Duplicate { number } => (number, false),
             Position::Restarted { number } => (number, true),
         };
+        if number > highest {
+            self.newest = (early.at, p.timestamp);
+        }
         self.packets += 1;
         self.payload_bytes += u64::from(p.payload_length);
         self.ip_bytes += u64::from(early.length);
@@ -189,7 +203,8 @@ impl StreamState {
         }
         let is_event = self.count_type(&p, format);
         let follows = number == highest + 1;
-        let numbered = Numbered { early, number, follows, is_event, is_restart };
+        let is_late = number <= highest;
+        let numbered = Numbered { early, number, follows, is_late, is_event, is_restart };
         let has_rate = is_event || self.rate_of(p.payload_type).is_some() || self.estimate.is_none();
         if self.waiting.is_empty() && has_rate {
             let record = self.timed(&numbered);
@@ -206,6 +221,22 @@ impl StreamState {
         } else if self.waiting.len() >= MAX_WAITING {
             self.settle(None, records);
         }
+    }
+
+    /// Returns the number of packets from the newest one that were sent until this one was, by its timestamp; `None` if
+    /// that is unknown, or if a later timestamp does not agree with the arrival.
+    fn steps_by_time(&self, early: &EarlyPacket) -> Option<i64> {
+        let (arrived, timestamp) = self.newest;
+        let (rate, _) = self.rate_of(early.packet.payload_type)?;
+        let sending = ns(ticks_between(timestamp, early.packet.timestamp), rate);
+        let arriving = (early.at - arrived).0;
+        let apart = sending.saturating_sub(arriving).saturating_abs();
+        if sending > 0 && apart > MAX_OUTAGE_ERROR.0.max(arriving / MAX_DRIFT) {
+            return None;
+        }
+        let covered = (arrived - self.first).0;
+        let steps = i128::from(sending) * i128::from(self.sequence.highest());
+        (covered > 0).then(|| i64::try_from(steps / i128::from(covered)).ok())?
     }
 
     /// Ends the estimate of the clock rate, and passes on the packets that waited for it.
@@ -277,6 +308,7 @@ impl StreamState {
                 *clock = MediaClock::start(rate.0, p.timestamp, at - clock.last_delay(), at);
                 (at - clock.last_delay(), true)
             }
+            Some(clock) if n.is_late => (clock.sent_before(p.timestamp), false),
             Some(clock) => clock.push(p.timestamp, at, p.marker, n.follows),
             None => {
                 self.clock = Some(MediaClock::start(rate.0, p.timestamp, at, at));

@@ -212,6 +212,55 @@ fn a_source_that_counts_anew_is_no_loss() {
     assert!(emitted.records[&0].iter().all(|r| r.delay() == Some(Span::ZERO)));
 }
 
+#[test]
+fn an_outage_is_loss_however_long_it_is() {
+    // 3100 packets are 62 s, 50 000 are 16 minutes.
+    for missing in [3100, 50_000] {
+        let mut seen = Seen::default();
+        for k in (0..500).chain(500 + missing..1000 + missing) {
+            seen.rtp(k * 20 * MS + k * 7919 % 5 * MS, voice(k));
+        }
+        let (result, emitted) = seen.finish();
+        let s = &result.streams[0];
+        assert_eq!((s.lost, s.restarts, s.strays, s.clock_sets), (missing as u64, 0, 0, 0), "{s:?}");
+        assert_eq!(emitted.records[&0].last().map(|r| r.seq), Some(999 + missing));
+    }
+}
+
+#[test]
+fn packets_that_a_stall_releases_after_newer_ones_are_late_not_lost() {
+    for released in [101, 250, 1000] {
+        let mut seen = Seen::default();
+        let at = |k: i64| {
+            if (500..500 + released).contains(&k) { (500 + released) * 20 * MS + MS } else { k * 20 * MS }
+        };
+        let mut order: Vec<i64> = (0..2000).collect();
+        order.sort_by_key(|k| at(*k));
+        order.iter().for_each(|k| seen.rtp(at(*k), voice(*k)));
+        let (result, _) = seen.finish();
+        let s = &result.streams[0];
+        assert_eq!((s.packets, s.lost, s.restarts, s.strays), (2000, 0, 0, 0), "{released}");
+        assert_eq!((s.reordered, s.clock_sets), (released as u64, 0), "{released}");
+    }
+}
+
+#[test]
+fn a_late_packet_changes_no_delay_but_its_own() {
+    for late in [1, 50] {
+        let mut seen = Seen::default();
+        let at = |k: i64| k * 20 * MS + if (500..500 + late).contains(&k) { 1509 * MS } else { 0 };
+        let mut order: Vec<i64> = (0..1000).collect();
+        order.sort_by_key(|k| at(*k));
+        order.iter().for_each(|k| seen.rtp(at(*k), voice(*k)));
+        let (result, emitted) = seen.finish();
+        let s = &result.streams[0];
+        assert_eq!((s.lost, s.reordered, s.clock_sets), (0, late as u64, 0));
+        let delays = emitted.records[&0].iter().map(|r| (r.seq as i64, r.delay().unwrap()));
+        let expected = order.iter().map(|k| (*k, Span(at(*k) - k * 20 * MS)));
+        assert!(delays.eq(expected), "{late}");
+    }
+}
+
 fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_be_bytes()).collect()
 }
