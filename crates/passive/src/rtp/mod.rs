@@ -9,6 +9,7 @@
 mod between;
 mod calls;
 mod candidate;
+mod copies;
 mod figures;
 mod jitter;
 mod media_clock;
@@ -32,6 +33,7 @@ pub use signalling::SignalledCall;
 
 use super::packet::{IpPacket, TCP, UDP, udp};
 use crate::Sides;
+use crate::recording::{CopyFinder, CopyKind, flow_of};
 use crate::streams::session;
 use crate::tcp::TcpEndpoint as Endpoint;
 use candidate::{Candidates, EarlyPacket};
@@ -85,6 +87,8 @@ impl RtpObserver for Unobserved {
 pub struct RtpAnalyzer {
     given: Vec<GivenFormat>,
     candidates: Candidates,
+    finder: CopyFinder,
+    copies: u64,
     streams: HashMap<StreamKey, StreamState, RandomState>,
     /// Keys of the streams of each source, because RTCP names only the source.
     by_source: HashMap<u32, Vec<StreamKey>, RandomState>,
@@ -137,6 +141,11 @@ impl RtpAnalyzer {
             self.signalled.push(at, data);
             return;
         }
+        let copy = self.finder.find(at, p, flow_of(p), true);
+        if copy == Some(CopyKind::Elsewhere) {
+            self.copies += 1;
+            return;
+        }
         if rtcp::is_rtcp(data) {
             self.report(at, p, data, length);
             return;
@@ -145,7 +154,7 @@ impl RtpAnalyzer {
         let (from, to) = p.ends();
         let key = StreamKey { from: (from, src), to: (to, dst), ssrc: packet.ssrc };
         let (ttl, traffic_class) = (p.ttl(), p.traffic_class());
-        let early = EarlyPacket { at, packet, ttl, traffic_class, length: p.length };
+        let early = EarlyPacket { at, packet, ttl, traffic_class, length: p.length, is_copy: copy.is_some() };
         if let Some(stream) = self.streams.get_mut(&key) {
             self.records.clear();
             let formats = Formats { given: &self.given, signalled: &self.signalled, key };
@@ -192,6 +201,7 @@ impl RtpAnalyzer {
                 self.by_source.remove(&stream.key.ssrc);
             }
         }
+        self.copies += stream.copies();
         let figures = stream.figures();
         let kept = self.ended.len() < MAX_KEPT;
         observer.ended(&figures, kept);
@@ -249,6 +259,7 @@ impl RtpAnalyzer {
             streams,
             seen,
             udp_packets: self.udp_packets,
+            copies: self.copies,
             unread_rtcp: self.unread_rtcp,
             set_aside: self.set_aside,
             not_kept: self.not_kept,

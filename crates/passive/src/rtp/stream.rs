@@ -3,6 +3,7 @@
 use super::StreamKey;
 use super::between::{MAX_SEEN, SeenPacket};
 use super::candidate::EarlyPacket;
+use super::copies::StreamCopies;
 use super::figures::{PayloadTypeFigures, ReportedByReceiver, RtcpFigures, RtpStream};
 use super::jitter::{JitterMeter, TimedPacket};
 use super::media_clock::{ClockRateSource, MediaClock, RateEstimate, ns, ticks_between};
@@ -71,6 +72,7 @@ pub(super) struct StreamState {
     ip_bytes: u64,
     traffic_class: u8,
     sequence: SequenceCounter,
+    copies: StreamCopies,
     types: Vec<TypeCount>,
     strays: u64,
     /// Estimated clock rate of payload types without a format; `None` if it is not known.
@@ -154,6 +156,7 @@ impl StreamState {
             ip_bytes: 0,
             traffic_class: first.traffic_class,
             sequence: SequenceCounter::before(lowest),
+            copies: StreamCopies::of(early),
             types: Vec::new(),
             strays: 0,
             estimated: None,
@@ -177,6 +180,9 @@ impl StreamState {
 
     /// Handles the next packet and adds the records that are complete to `records`.
     pub(super) fn push(&mut self, early: EarlyPacket, format: FormatOf<'_>, records: &mut Vec<PacketRecord>) {
+        if self.copies.push(early.is_copy) {
+            return;
+        }
         let p = early.packet;
         self.last = self.last.max(early.at);
         let highest = self.sequence.highest();
@@ -283,7 +289,7 @@ impl StreamState {
 
     /// Returns the record of a packet, with its send time if the clock rate is known.
     fn timed(&mut self, n: &Numbered) -> PacketRecord {
-        let EarlyPacket { at, packet: p, ttl, traffic_class, length } = n.early;
+        let EarlyPacket { at, packet: p, ttl, traffic_class, length, .. } = n.early;
         let mut record = PacketRecord::new(n.number);
         record.set(Moment::Arrived, Stamp { at, source: StampSource::Wire });
         record.set_size(u16::try_from(length).ok());
@@ -385,6 +391,11 @@ impl StreamState {
     /// Notes that the sender has ended the stream.
     pub(super) fn note_end(&mut self) {
         self.has_ended = true;
+    }
+
+    /// Number of copies that the recording made of packets; no figure includes them.
+    pub(super) fn copies(&self) -> u64 {
+        self.copies.made
     }
 
     /// Returns the packets for a comparison with another point.

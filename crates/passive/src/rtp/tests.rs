@@ -261,6 +261,27 @@ fn a_late_packet_changes_no_delay_but_its_own() {
     }
 }
 
+#[test]
+fn a_stream_that_was_recorded_twice_is_analysed_once() {
+    // Copies after 300 us from the beginning or from the middle on; or a part of the packets, which the path made.
+    let cases: [(fn(i64) -> bool, _); 3] =
+        [(|_| true, (500, 0)), (|k| k >= 250, (243, 7)), (|k| k % 4 == 0, (0, 125))];
+    for (is_copied, (copies, duplicates)) in cases {
+        let mut seen = Seen::default();
+        for k in 0..500 {
+            seen.rtp(k * 20 * MS, voice(k));
+            if is_copied(k) {
+                seen.rtp(k * 20 * MS + 3 * MS / 10, voice(k));
+            }
+        }
+        let (result, emitted) = seen.finish();
+        let s = &result.streams[0];
+        assert_eq!((result.copies, s.duplicates, s.lost), (copies, duplicates, 0));
+        assert_eq!(emitted.records[&0].len() as u64, 500 + duplicates);
+        assert_eq!(result.notes().len(), usize::from(copies > 0));
+    }
+}
+
 fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_be_bytes()).collect()
 }
