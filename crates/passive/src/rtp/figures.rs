@@ -222,6 +222,8 @@ pub struct RtpResult {
     pub unread_rtcp: u64,
     /// Number of streams that were ended early to limit memory. Later packets of such a stream count as a new stream.
     pub set_aside: u64,
+    /// Number of packets of streams that were not followed, because there were too many at the same time.
+    pub not_followed: u64,
     /// Number of streams that are not part of the result, because there are too many.
     pub not_kept: u64,
     /// Number of signalled calls that were forgotten to limit memory.
@@ -240,6 +242,12 @@ impl RtpResult {
             notes.push(format!(
                 "{} ended early, because more streams were sent at the same time than can be followed",
                 count(self.set_aside, "stream")
+            ));
+        }
+        if self.not_followed > 0 {
+            notes.push(format!(
+                "{} of further streams not analysed, because more streams were sent at the same time than can be followed",
+                count(self.not_followed, "packet")
             ));
         }
         if self.not_kept > 0 {

@@ -48,8 +48,10 @@ use signalling::SignalledCalls;
 use std::collections::HashMap;
 use stream::StreamState;
 
-/// Maximum number of streams followed at a time. Beyond it, the stream that has been idle for longest ends.
+/// Maximum number of streams followed at a time. Beyond it, a new stream is followed if it can replace an idle one.
 const MAX_STREAMS: usize = if cfg!(test) { 8 } else { 1024 };
+/// Time without packets after which a new stream may replace a stream.
+const MIN_IDLE: Span = Span::seconds(5);
 /// Maximum number of streams in a result; later ones are only counted.
 const MAX_KEPT: usize = if cfg!(test) { 64 } else { 4096 };
 
@@ -100,6 +102,7 @@ pub struct RtpAnalyzer {
     udp_packets: u64,
     unread_rtcp: u64,
     set_aside: u64,
+    not_followed: u64,
     not_kept: u64,
     records: Vec<PacketRecord>,
 }
@@ -172,11 +175,15 @@ impl RtpAnalyzer {
 
     fn begin(&mut self, key: StreamKey, early: &[EarlyPacket], observer: &mut impl RtpObserver) {
         if self.streams.len() >= MAX_STREAMS {
-            let idle = self.streams.values().min_by_key(|s| (s.last, s.number)).map(|s| s.key);
-            if let Some(stream) = idle.and_then(|key| self.streams.remove(&key)) {
-                self.set_aside += 1;
-                self.end(stream, observer);
-            }
+            let now = early.last().map_or(WallTime(i64::MIN), |p| p.at);
+            let idle = self.streams.values().min_by_key(|s| (s.last, s.number));
+            let idle = idle.filter(|s| now.0.saturating_sub(s.last.0) >= MIN_IDLE.0).map(|s| s.key);
+            let Some(stream) = idle.and_then(|key| self.streams.remove(&key)) else {
+                self.not_followed += early.len() as u64;
+                return;
+            };
+            self.set_aside += 1;
+            self.end(stream, observer);
         }
         let Some(mut stream) = StreamState::new(self.next, key, early, self.keeps_packets) else { return };
         self.next += 1;
@@ -262,6 +269,7 @@ impl RtpAnalyzer {
             copies: self.copies,
             unread_rtcp: self.unread_rtcp,
             set_aside: self.set_aside,
+            not_followed: self.not_followed,
             not_kept: self.not_kept,
             calls_forgotten: self.signalled.forgotten,
         }

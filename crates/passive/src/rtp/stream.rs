@@ -80,6 +80,8 @@ pub(super) struct StreamState {
     /// Running estimate of the clock rate; `None` after it has ended.
     estimate: Option<RateEstimate>,
     waiting: Vec<Numbered>,
+    /// Packet after a pause of the sender or a stall of the path, until the next packet shows which.
+    held: Option<Numbered>,
     clock: Option<MediaClock>,
     clock_rate: Option<(u32, ClockRateSource)>,
     clock_sets: u64,
@@ -162,6 +164,7 @@ impl StreamState {
             estimated: None,
             estimate: Some(RateEstimate::default()),
             waiting: Vec::new(),
+            held: None,
             clock: None,
             clock_rate: None,
             clock_sets: 0,
@@ -213,8 +216,7 @@ impl StreamState {
         let numbered = Numbered { early, number, follows, is_late, is_event, is_restart };
         let has_rate = is_event || self.rate_of(p.payload_type).is_some() || self.estimate.is_none();
         if self.waiting.is_empty() && has_rate {
-            let record = self.timed(&numbered);
-            records.push(record);
+            self.pass(numbered, records);
             return;
         }
         self.waiting.push(numbered);
@@ -250,15 +252,39 @@ impl StreamState {
         self.estimated = rate;
         self.estimate = None;
         for numbered in std::mem::take(&mut self.waiting) {
-            let record = self.timed(&numbered);
+            self.pass(numbered, records);
+        }
+    }
+
+    /// Passes on a packet, unless the next packet must show whether the sender paused before it.
+    fn pass(&mut self, n: Numbered, records: &mut Vec<PacketRecord>) {
+        if let Some(held) = self.held.take() {
+            // A path that stalled releases what the sender sent meanwhile, all at once. After a pause there is nothing.
+            let step = ticks_between(held.early.packet.timestamp, n.early.packet.timestamp);
+            let sending = self.rate_of(n.early.packet.payload_type).map_or(0, |(rate, _)| ns(step, rate));
+            let arriving = (n.early.at - held.early.at).0;
+            let resumes = n.number == held.number + 1 && sending > 0 && arriving >= sending / 2;
+            let record = self.timed(&held, resumes);
             records.push(record);
         }
+        let p = &n.early.packet;
+        let may_resume = n.follows && !n.is_event && !n.is_restart && !p.marker;
+        if may_resume && self.clock.is_some_and(|clock| clock.stopped(p.timestamp, n.early.at)) {
+            self.held = Some(n);
+            return;
+        }
+        let record = self.timed(&n, p.marker);
+        records.push(record);
     }
 
     /// Passes on all packets that still wait.
     pub(super) fn flush(&mut self, records: &mut Vec<PacketRecord>) {
         let rate = self.estimate.and_then(|estimate| estimate.rate());
         self.settle(rate.or(self.estimated), records);
+        if let Some(held) = self.held.take() {
+            let record = self.timed(&held, false);
+            records.push(record);
+        }
     }
 
     /// Counts the packet's type. Returns true if the packet is a telephone event.
@@ -287,8 +313,9 @@ impl StreamState {
         known.or(self.estimated.map(|rate| (rate, ClockRateSource::Estimated)))
     }
 
-    /// Returns the record of a packet, with its send time if the clock rate is known.
-    fn timed(&mut self, n: &Numbered) -> PacketRecord {
+    /// Returns the record of a packet, with its send time if the clock rate is known. `resumes` is true if the packet is
+    /// the first after a pause of the sender.
+    fn timed(&mut self, n: &Numbered, resumes: bool) -> PacketRecord {
         let EarlyPacket { at, packet: p, ttl, traffic_class, length, .. } = n.early;
         let mut record = PacketRecord::new(n.number);
         record.set(Moment::Arrived, Stamp { at, source: StampSource::Wire });
@@ -315,7 +342,7 @@ impl StreamState {
                 (at - clock.last_delay(), true)
             }
             Some(clock) if n.is_late => (clock.sent_before(p.timestamp), false),
-            Some(clock) => clock.push(p.timestamp, at, p.marker, n.follows),
+            Some(clock) => clock.push(p.timestamp, at, resumes, n.follows),
             None => {
                 self.clock = Some(MediaClock::start(rate.0, p.timestamp, at, at));
                 (at, false)

@@ -282,6 +282,41 @@ fn a_stream_that_was_recorded_twice_is_analysed_once() {
     }
 }
 
+#[test]
+fn a_pause_without_timestamps_is_no_delay_and_a_stall_is() {
+    // Packet 100 comes 28 s later: the sender paused, or the path held all packets of that time back.
+    for (stalls, delay) in [(false, 0), (true, 28_010)] {
+        let mut seen = Seen::default();
+        for k in 0..2000i64 {
+            let at = match (k < 100, stalls) {
+                (true, _) => k * 20 * MS,
+                (_, false) => (k * 20 + 28_000) * MS,
+                (_, true) => (k * 20 * MS).max(30_000 * MS + k * MS / 10),
+            };
+            seen.rtp(at, voice(k));
+        }
+        let (result, emitted) = seen.finish();
+        let s = &result.streams[0];
+        assert_eq!((s.lost, s.clock_sets), (0, u64::from(!stalls)));
+        let most = emitted.records[&0].iter().filter_map(PacketRecord::delay).max();
+        assert_eq!(most.map(|d| d.0 / MS), Some(delay));
+        assert_eq!(emitted.records[&0].len(), 2000);
+    }
+}
+
+#[test]
+fn streams_that_are_followed_are_not_replaced_while_they_last() {
+    let mut seen = Seen::default();
+    for k in 0..60 {
+        for ssrc in 1..=MAX_STREAMS as u32 + 2 {
+            seen.rtp(k * 20 * MS + i64::from(ssrc), Sent { ssrc, ..voice(k) });
+        }
+    }
+    let (result, _) = seen.finish();
+    assert_eq!((result.streams.len(), result.set_aside, result.not_followed), (MAX_STREAMS, 0, 2 * 56));
+    assert!(result.streams.iter().all(|s| s.packets == 60) && result.notes().len() == 1);
+}
+
 fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_be_bytes()).collect()
 }
