@@ -14,7 +14,7 @@ use super::sequence::{Position, SequenceCounter};
 use crate::spread::SpanSpread;
 use crate::tcp::socket;
 use jitlat_core::record::{Moment, PacketRecord};
-use jitlat_core::time::{Span, Stamp, StampSource, WallTime};
+use jitlat_core::time::{SECOND, Span, Stamp, StampSource, WallTime};
 use std::collections::VecDeque;
 
 /// Maximum number of payload types that are counted separately.
@@ -65,6 +65,7 @@ pub(super) struct StreamState {
     pub(super) key: StreamKey,
     pub(super) last: WallTime,
     first: WallTime,
+    first_timestamp: u32,
     /// Arrival and timestamp of the packet with the highest number.
     newest: (WallTime, u32),
     packets: u64,
@@ -151,6 +152,7 @@ impl StreamState {
             number,
             key,
             first: first.at,
+            first_timestamp: first.packet.timestamp,
             newest: (first.at, first.packet.timestamp),
             last: first.at,
             packets: 0,
@@ -235,14 +237,19 @@ impl StreamState {
     /// that is unknown, or if a later timestamp does not agree with the arrival.
     fn steps_by_time(&self, early: &EarlyPacket) -> Option<i64> {
         let (arrived, timestamp) = self.newest;
-        let (rate, _) = self.rate_of(early.packet.payload_type)?;
+        let covered = (arrived - self.first).0;
+        // A rate that is not in use serves as well, because only this packet depends on it.
+        let measured = || {
+            let ticks = i128::from(ticks_between(self.first_timestamp, timestamp));
+            u32::try_from((ticks * i128::from(SECOND)).checked_div(i128::from(covered))?).ok()
+        };
+        let rate = self.rate_of(early.packet.payload_type).map(|(rate, _)| rate).or_else(measured)?;
         let sending = ns(ticks_between(timestamp, early.packet.timestamp), rate);
         let arriving = (early.at - arrived).0;
         let apart = sending.saturating_sub(arriving).saturating_abs();
         if sending > 0 && apart > MAX_OUTAGE_ERROR.0.max(arriving / MAX_DRIFT) {
             return None;
         }
-        let covered = (arrived - self.first).0;
         let steps = i128::from(sending) * i128::from(self.sequence.highest());
         (covered > 0).then(|| i64::try_from(steps / i128::from(covered)).ok())?
     }

@@ -228,6 +228,19 @@ fn an_outage_is_loss_however_long_it_is() {
 }
 
 #[test]
+fn an_outage_is_loss_although_the_clock_rate_is_unknown() {
+    // Frames of 13 packets, with a clock that is in use nowhere.
+    let mut seen = Seen::default();
+    for k in (0..8000i64).chain(11_300..20_000) {
+        let sent = Sent { payload_type: 96, timestamp: (k / 13 * 2970) as u32, ..voice(k) };
+        seen.rtp(k * 5 * MS / 2, sent);
+    }
+    let (result, _) = seen.finish();
+    let s = &result.streams[0];
+    assert_eq!((s.clock_rate, s.lost, s.restarts, s.strays), (None, 3300, 0, 0));
+}
+
+#[test]
 fn packets_that_a_stall_releases_after_newer_ones_are_late_not_lost() {
     for released in [101, 250, 1000] {
         let mut seen = Seen::default();
