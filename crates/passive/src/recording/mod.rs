@@ -15,7 +15,7 @@ use crate::packet::{ESP, GRE, IpPacket, TCP};
 use crate::{Frame, LinkType};
 use clock::{RecordingClock, SenderMark, Taken};
 pub use copies::CopyKind;
-use copies::{CopyFinder, flow_of};
+pub(crate) use copies::{CopyFinder, flow_of};
 pub(crate) use facts::MAX_STEPS;
 pub use facts::{RecordedStep, RecordingFacts, describe_step};
 use fragments::Fragments;

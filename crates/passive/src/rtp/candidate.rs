@@ -18,6 +18,8 @@ const MAX_EARLY: usize = 32;
 const MIN_STEPS_BY_ONE: usize = 5;
 /// Permitted steps between the sequence numbers of consecutive arrivals.
 const STEPS: core::ops::RangeInclusive<i16> = -8..=16;
+/// Permitted steps if the timestamps are in proportion to the numbers.
+const REGULAR_STEPS: core::ops::RangeInclusive<i16> = -100..=100;
 /// Maximum number of payload types among the packets that decide.
 const MAX_TYPES: usize = 3;
 /// Fastest media clock, in Hz.
@@ -35,6 +37,8 @@ pub(super) struct EarlyPacket {
     pub(super) ttl: u8,
     pub(super) traffic_class: u8,
     pub(super) length: u32,
+    /// True if the same packet was recorded shortly before.
+    pub(super) is_copy: bool,
 }
 
 /// Packets that may belong to streams.
@@ -60,14 +64,18 @@ impl Candidates {
                 early.remove(0);
             }
             early.push(packet);
-            let latest = early.len().saturating_sub(PACKETS);
-            if early.len() < wanted || !is_stream(&early[latest..]) {
-                return None;
-            }
+            let different: Vec<EarlyPacket> = early.iter().filter(|p| !p.is_copy).copied().collect();
+            let latest = &different[different.len().saturating_sub(PACKETS)..];
+            let steps = match latest {
+                _ if packet.is_copy || latest.len() < wanted => return None,
+                _ if is_stream(latest) => STEPS,
+                _ if latest.len() >= PACKETS && is_regular(latest) => REGULAR_STEPS,
+                _ => return None,
+            };
             let mut early = self.packets.remove(&key)?;
             // Earlier packets count if they are of the same numbering.
-            let steps = early.windows(2).rposition(|pair| !STEPS.contains(&step(pair)));
-            early.drain(..steps.map_or(0, |k| k + 1));
+            let other = early.windows(2).rposition(|pair| !steps.contains(&step(pair)));
+            early.drain(..other.map_or(0, |k| k + 1));
             return Some(early);
         }
         while self.order.len() >= MAX_CANDIDATES {
@@ -88,6 +96,23 @@ fn step(pair: &[EarlyPacket]) -> i16 {
     }
 }
 
+/// True if the timestamps are in proportion to the numbers, as with speech, which no loss and no reordering changes.
+fn is_regular(packets: &[EarlyPacket]) -> bool {
+    let [first, second, ..] = packets else { return false };
+    let number = |p: &EarlyPacket| i64::from(p.packet.sequence.wrapping_sub(first.packet.sequence) as i16);
+    let ticks = |p: &EarlyPacket| ticks_between(first.packet.timestamp, p.packet.timestamp);
+    let Some(each) = ticks(second).checked_div(number(second)) else { return false };
+    let mut numbers: Vec<i64> = packets.iter().map(number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let (Some(lowest), Some(highest)) = (numbers.first(), numbers.last()) else { return false };
+    each > 0
+        && numbers.len() == packets.len()
+        && packets.iter().all(|p| ticks(p) == each * number(p))
+        && packets.windows(2).all(|pair| REGULAR_STEPS.contains(&step(pair)))
+        && is_one_sender(packets, (highest - lowest) * each)
+}
+
 /// True if consecutive arrivals are those of an RTP sender.
 fn is_stream(packets: &[EarlyPacket]) -> bool {
     let steps = || packets.windows(2).map(step);
@@ -95,15 +120,21 @@ fn is_stream(packets: &[EarlyPacket]) -> bool {
     if by_one < MIN_STEPS_BY_ONE.min(packets.len() - 1) || !steps().all(|step| STEPS.contains(&step)) {
         return false;
     }
-    let mut types: Vec<u8> = packets.iter().map(|p| p.packet.payload_type).collect();
-    types.sort_unstable();
-    types.dedup();
     let (Some(first), Some(last)) = (packets.first(), packets.last()) else { return false };
     let ticks = ticks_between(first.packet.timestamp, last.packet.timestamp);
     // Fragments of one video frame have the same timestamp; other packets must not.
     let advances = ticks > 0 || ticks == 0 && by_one == packets.len() - 1 && first.packet.is_dynamic();
+    advances && is_one_sender(packets, ticks)
+}
+
+/// True if the packets are of few types, and their timestamps cover `ticks` in no less time than the fastest clock takes.
+fn is_one_sender(packets: &[EarlyPacket], ticks: i64) -> bool {
+    let mut types: Vec<u8> = packets.iter().map(|p| p.packet.payload_type).collect();
+    types.sort_unstable();
+    types.dedup();
+    let (Some(first), Some(last)) = (packets.first(), packets.last()) else { return false };
     let most = (last.at - first.at).0.max(0).saturating_add(MAX_LEAD.0);
-    types.len() <= MAX_TYPES && advances && ns(ticks, FASTEST_CLOCK) <= most
+    types.len() <= MAX_TYPES && ns(ticks, FASTEST_CLOCK) <= most
 }
 
 #[cfg(test)]
@@ -114,7 +145,7 @@ mod tests {
     fn packet(at: i64, sequence: u16, timestamp: u32, payload_type: u8) -> EarlyPacket {
         let packet =
             RtpPacket { marker: false, payload_type, sequence, timestamp, ssrc: 1, payload_length: 160 };
-        EarlyPacket { at: WallTime(at * MS), packet, ttl: 64, traffic_class: 0, length: 200 }
+        EarlyPacket { at: WallTime(at * MS), packet, ttl: 64, traffic_class: 0, length: 200, is_copy: false }
     }
 
     fn key(ssrc: u32) -> StreamKey {
@@ -138,9 +169,16 @@ mod tests {
         let talk = |k: i64| packet(20 * k, (65_530 + k) as u16, (k * 160) as u32, 0);
         assert_eq!(recognised((0..20).map(talk), false), Some(8));
         assert_eq!(recognised((0..20).map(talk), true), Some(2));
-        // One packet is lost, two are reordered.
+        // One packet is lost, two are reordered. Timestamps in proportion to the numbers are enough; without them, the
+        // numbers must follow each other.
         let order = [0, 1, 3, 4, 6, 5, 7, 8, 9, 10, 11, 12, 13];
-        assert_eq!(recognised(order.into_iter().map(talk), false), Some(12));
+        assert_eq!(recognised(order.into_iter().map(talk), false), Some(8));
+        let uneven = |k: i64| packet(20 * k, k as u16, (k * 160 + k % 3) as u32, 0);
+        assert_eq!(recognised(order.into_iter().map(uneven), false), Some(12));
+        // Every second packet lost, nine of ten lost, all reordered.
+        assert_eq!(recognised((0..20).map(|k| talk(2 * k)), false), Some(8));
+        assert_eq!(recognised((0..20).map(|k| talk(k * 10 + k * 7 % 10)), false), Some(8));
+        assert_eq!(recognised((0..20).map(|k| talk(k ^ 1)), false), Some(8));
         // Fragments of a video frame.
         assert_eq!(recognised((0..20).map(|k| packet(0, k as u16, 9000, 96)), false), Some(8));
     }
@@ -151,6 +189,7 @@ mod tests {
         none(|k| packet(20 * k, 7, (k * 160) as u32, 0));
         none(|k| packet(20 * k, (k * 31) as u16, (k * 160) as u32, 0));
         none(|k| packet(20 * k, k as u16, 160, 0));
+        none(|k| packet(20 * k, (k * 3) as u16, (k * 160) as u32, 0));
         none(|k| packet(20 * k, k as u16, (k * 900_000) as u32, 96));
         none(|k| packet(20 * k, k as u16, (k * 160) as u32, (k % 7) as u8));
         none(|k| packet(20 * k, k as u16, (1_000_000 - k * 160) as u32, 0));

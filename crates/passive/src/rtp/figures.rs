@@ -8,6 +8,7 @@ use super::rtcp::VoipMetrics;
 use super::signalling::SignalledCall;
 use crate::SpreadFigures;
 use crate::numbers::count;
+use crate::recording::RecordingFacts;
 use core::net::SocketAddr;
 use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
@@ -215,10 +216,14 @@ pub struct RtpResult {
     pub seen: Vec<Vec<SeenPacket>>,
     /// Number of UDP packets seen.
     pub udp_packets: u64,
+    /// Number of packets recorded again. These copies are left out.
+    pub copies: u64,
     /// Number of RTCP datagrams that could not be read, because they are encrypted or cut.
     pub unread_rtcp: u64,
     /// Number of streams that were ended early to limit memory. Later packets of such a stream count as a new stream.
     pub set_aside: u64,
+    /// Number of packets of streams that were not followed, because there were too many at the same time.
+    pub not_followed: u64,
     /// Number of streams that are not part of the result, because there are too many.
     pub not_kept: u64,
     /// Number of signalled calls that were forgotten to limit memory.
@@ -228,7 +233,7 @@ pub struct RtpResult {
 impl RtpResult {
     /// Describes limitations of the figures.
     pub fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
+        let mut notes = RecordingFacts::default().notes(self.copies);
         if self.unread_rtcp > 0 {
             notes
                 .push(format!("{} encrypted or cut short: not read", count(self.unread_rtcp, "RTCP packet")));
@@ -237,6 +242,12 @@ impl RtpResult {
             notes.push(format!(
                 "{} ended early, because more streams were sent at the same time than can be followed",
                 count(self.set_aside, "stream")
+            ));
+        }
+        if self.not_followed > 0 {
+            notes.push(format!(
+                "{} of further streams not analysed, because more streams were sent at the same time than can be followed",
+                count(self.not_followed, "packet")
             ));
         }
         if self.not_kept > 0 {

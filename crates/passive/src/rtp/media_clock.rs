@@ -66,14 +66,29 @@ impl MediaClock {
         self.arrived - self.sent
     }
 
-    /// Handles the next packet in arrival order. Returns its send time, and true if the sender has set its media clock
-    /// to another time. The packet is then assumed to have the delay of the previous one. `follows` is true if no
-    /// packet is missing before it.
+    /// True if the timestamp stopped for longer than it may while the time went on: the sender paused, or the path
+    /// stalled.
+    pub(super) fn stopped(&self, timestamp: u32, arrived: WallTime) -> bool {
+        let sending = ns(ticks_between(self.timestamp, timestamp), self.rate);
+        let late = (arrived - self.arrived).0.saturating_sub(sending);
+        (0..=MAX_CLOCK_STEP.0).contains(&sending) && late > MAX_CLOCK_STEP.0
+    }
+
+    /// Returns the send time of a packet that was sent before the last one, or again. It does not become the last one,
+    /// so that its delay, of any length, affects no other packet.
+    pub(super) fn sent_before(&self, timestamp: u32) -> WallTime {
+        let ticks = self.ticks.saturating_add(ticks_between(self.timestamp, timestamp));
+        WallTime(self.anchor.0.saturating_add(ns(ticks, self.rate)))
+    }
+
+    /// Handles the next packet that is newer than all before. Returns its send time, and true if the sender has set its media clock
+    /// to another time. The packet is then assumed to have the delay of the previous one. `resumes` is true if the
+    /// packet is known to be the first after a pause of the sender, `follows` if no packet is missing before it.
     pub(super) fn push(
         &mut self,
         timestamp: u32,
         arrived: WallTime,
-        marker: bool,
+        resumes: bool,
         follows: bool,
     ) -> (WallTime, bool) {
         let step = ticks_between(self.timestamp, timestamp);
@@ -81,7 +96,7 @@ impl MediaClock {
         let apart = Span(sending.0.saturating_sub(arriving.0).saturating_abs());
         let far = sending.0.saturating_abs() > MAX_CLOCK_STEP.0;
         // After a stall of the path, timestamps continue as before. Only a sender makes them leap, or stop in silence.
-        let set = follows && apart > MAX_CLOCK_STEP && (marker || far);
+        let set = follows && apart > MAX_CLOCK_STEP && (resumes || far);
         if set {
             *self = MediaClock::start(self.rate, timestamp, arrived - self.last_delay(), arrived);
         } else {

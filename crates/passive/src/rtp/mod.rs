@@ -9,6 +9,7 @@
 mod between;
 mod calls;
 mod candidate;
+mod copies;
 mod figures;
 mod jitter;
 mod media_clock;
@@ -32,6 +33,7 @@ pub use signalling::SignalledCall;
 
 use super::packet::{IpPacket, TCP, UDP, udp};
 use crate::Sides;
+use crate::recording::{CopyFinder, CopyKind, flow_of};
 use crate::streams::session;
 use crate::tcp::TcpEndpoint as Endpoint;
 use candidate::{Candidates, EarlyPacket};
@@ -46,8 +48,10 @@ use signalling::SignalledCalls;
 use std::collections::HashMap;
 use stream::StreamState;
 
-/// Maximum number of streams followed at a time. Beyond it, the stream that has been idle for longest ends.
+/// Maximum number of streams followed at a time. Beyond it, a new stream is followed if it can replace an idle one.
 const MAX_STREAMS: usize = if cfg!(test) { 8 } else { 1024 };
+/// Time without packets after which a new stream may replace a stream.
+const MIN_IDLE: Span = Span::seconds(5);
 /// Maximum number of streams in a result; later ones are only counted.
 const MAX_KEPT: usize = if cfg!(test) { 64 } else { 4096 };
 
@@ -85,6 +89,8 @@ impl RtpObserver for Unobserved {
 pub struct RtpAnalyzer {
     given: Vec<GivenFormat>,
     candidates: Candidates,
+    finder: CopyFinder,
+    copies: u64,
     streams: HashMap<StreamKey, StreamState, RandomState>,
     /// Keys of the streams of each source, because RTCP names only the source.
     by_source: HashMap<u32, Vec<StreamKey>, RandomState>,
@@ -96,6 +102,7 @@ pub struct RtpAnalyzer {
     udp_packets: u64,
     unread_rtcp: u64,
     set_aside: u64,
+    not_followed: u64,
     not_kept: u64,
     records: Vec<PacketRecord>,
 }
@@ -137,6 +144,11 @@ impl RtpAnalyzer {
             self.signalled.push(at, data);
             return;
         }
+        let copy = self.finder.find(at, p, flow_of(p), true);
+        if copy == Some(CopyKind::Elsewhere) {
+            self.copies += 1;
+            return;
+        }
         if rtcp::is_rtcp(data) {
             self.report(at, p, data, length);
             return;
@@ -145,7 +157,7 @@ impl RtpAnalyzer {
         let (from, to) = p.ends();
         let key = StreamKey { from: (from, src), to: (to, dst), ssrc: packet.ssrc };
         let (ttl, traffic_class) = (p.ttl(), p.traffic_class());
-        let early = EarlyPacket { at, packet, ttl, traffic_class, length: p.length };
+        let early = EarlyPacket { at, packet, ttl, traffic_class, length: p.length, is_copy: copy.is_some() };
         if let Some(stream) = self.streams.get_mut(&key) {
             self.records.clear();
             let formats = Formats { given: &self.given, signalled: &self.signalled, key };
@@ -163,11 +175,15 @@ impl RtpAnalyzer {
 
     fn begin(&mut self, key: StreamKey, early: &[EarlyPacket], observer: &mut impl RtpObserver) {
         if self.streams.len() >= MAX_STREAMS {
-            let idle = self.streams.values().min_by_key(|s| (s.last, s.number)).map(|s| s.key);
-            if let Some(stream) = idle.and_then(|key| self.streams.remove(&key)) {
-                self.set_aside += 1;
-                self.end(stream, observer);
-            }
+            let now = early.last().map_or(WallTime(i64::MIN), |p| p.at);
+            let idle = self.streams.values().min_by_key(|s| (s.last, s.number));
+            let idle = idle.filter(|s| now.0.saturating_sub(s.last.0) >= MIN_IDLE.0).map(|s| s.key);
+            let Some(stream) = idle.and_then(|key| self.streams.remove(&key)) else {
+                self.not_followed += early.len() as u64;
+                return;
+            };
+            self.set_aside += 1;
+            self.end(stream, observer);
         }
         let Some(mut stream) = StreamState::new(self.next, key, early, self.keeps_packets) else { return };
         self.next += 1;
@@ -192,6 +208,7 @@ impl RtpAnalyzer {
                 self.by_source.remove(&stream.key.ssrc);
             }
         }
+        self.copies += stream.copies();
         let figures = stream.figures();
         let kept = self.ended.len() < MAX_KEPT;
         observer.ended(&figures, kept);
@@ -249,8 +266,10 @@ impl RtpAnalyzer {
             streams,
             seen,
             udp_packets: self.udp_packets,
+            copies: self.copies,
             unread_rtcp: self.unread_rtcp,
             set_aside: self.set_aside,
+            not_followed: self.not_followed,
             not_kept: self.not_kept,
             calls_forgotten: self.signalled.forgotten,
         }

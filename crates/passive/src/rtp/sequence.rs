@@ -4,6 +4,10 @@
 const MAX_DROPOUT: i64 = 3000;
 /// Largest step backward that is taken for reordering.
 const MAX_MISORDER: i64 = 100;
+/// Largest step forward that is taken for losses because the timestamps agree with it: 43 minutes of speech.
+const MAX_OUTAGE: i64 = 1 << 17;
+/// Number of values of a sequence number.
+const TURN: i64 = 1 << 16;
 /// Number of sequence numbers below the highest for which duplicates are recognised; a multiple of 64.
 const WINDOW: usize = 4096;
 
@@ -76,10 +80,11 @@ impl SequenceCounter {
         self.highest
     }
 
-    /// Handles the next packet in arrival order.
-    pub(super) fn push(&mut self, sequence: u16) -> Position {
-        // The signed difference of two numbers of 16 bits.
-        let step = i64::from(sequence.wrapping_sub(self.highest_sequence) as i16);
+    /// Handles the next packet in arrival order. `by_time` is the number of steps from the packet with the highest number
+    /// that the times of the two suggest, negative for an earlier packet; `None` if they suggest nothing. It decides
+    /// whether a number that is far from the others continues their numbering.
+    pub(super) fn push(&mut self, sequence: u16, by_time: Option<i64>) -> Position {
+        let step = self.step(sequence);
         let number = self.highest + step;
         if (1..=MAX_DROPOUT).contains(&step) {
             self.expected_restart = None;
@@ -95,10 +100,19 @@ impl SequenceCounter {
                 self.duplicates += 1;
                 return Position::Duplicate { number };
             }
-            self.mark(number);
-            self.unique += 1;
-            self.reordered += 1;
-            return Position::New { number };
+            return self.late(number);
+        }
+        if let Some(step) = by_time.and_then(|steps| agreeing_step(step, steps)) {
+            let number = self.highest + step;
+            if step > 0 {
+                self.expected_restart = None;
+                self.advance(number, sequence);
+                return Position::New { number };
+            }
+            // The times of a source that begins again with the same numbers may be the same ones, too.
+            if number >= 0 && !self.has(number) {
+                return self.late(number);
+            }
         }
         if self.expected_restart.take() == Some(sequence) {
             self.restarts += 1;
@@ -108,6 +122,23 @@ impl SequenceCounter {
         }
         self.expected_restart = Some(sequence.wrapping_add(1));
         Position::Stray
+    }
+
+    /// True if the number is so far from the highest that the number alone does not show its place.
+    pub(super) fn is_far(&self, sequence: u16) -> bool {
+        !(-MAX_MISORDER..=MAX_DROPOUT).contains(&self.step(sequence))
+    }
+
+    /// Signed difference of two numbers of 16 bits.
+    fn step(&self, sequence: u16) -> i64 {
+        i64::from(sequence.wrapping_sub(self.highest_sequence) as i16)
+    }
+
+    fn late(&mut self, number: i64) -> Position {
+        self.mark(number);
+        self.unique += 1;
+        self.reordered += 1;
+        Position::New { number }
     }
 
     fn advance(&mut self, number: i64, sequence: u16) {
@@ -138,6 +169,15 @@ impl SequenceCounter {
     }
 }
 
+/// Returns the step between two extended numbers that differs from `step` by whole turns and agrees with the number of
+/// `steps` suggested by the times, to within a quarter; `None` if there is no such step within the limits.
+fn agreeing_step(step: i64, steps: i64) -> Option<i64> {
+    let turns = (steps - step + TURN / 2).div_euclid(TURN);
+    let step = step + turns * TURN;
+    let agrees = (step - steps).abs() <= steps.abs() / 4;
+    (agrees && (1 - WINDOW as i64..=MAX_OUTAGE).contains(&step)).then_some(step)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,8 +185,8 @@ mod tests {
 
     fn of(first: u16, rest: &[u16]) -> (SequenceCounter, Vec<Position>) {
         let mut counter = SequenceCounter::before(first);
-        assert_eq!(counter.push(first), New { number: 0 });
-        let positions = rest.iter().map(|s| counter.push(*s)).collect();
+        assert_eq!(counter.push(first, None), New { number: 0 });
+        let positions = rest.iter().map(|s| counter.push(*s, None)).collect();
         (counter, positions)
     }
 
@@ -177,6 +217,21 @@ mod tests {
             [New { number: 1 }, Stray, New { number: 2 }, Stray, restarted, New { number: 4 }]
         );
         assert_eq!((counter.restarts, counter.expected(), counter.unique()), (1, 5, 5));
+    }
+
+    #[test]
+    fn times_tell_an_outage_and_late_packets_from_a_new_beginning() {
+        let far = |sequence: u16, steps: i64| {
+            let mut counter = of(0, &[300]).0;
+            (counter.push(sequence, Some(steps)), counter.expected(), counter.unique())
+        };
+        assert_eq!(far(300 + 5000, 5100), (New { number: 5300 }, 5301, 3));
+        assert_eq!(far(300 + 40_000, 39_000), (New { number: 40_300 }, 40_301, 3));
+        assert_eq!(far(300 + 100, 65_700).0, New { number: 400 }, "near numbers need no time");
+        assert_eq!(far(300 + 5000, 65_536 + 5000).0, New { number: 70_836 });
+        assert_eq!(far(100, -190), (New { number: 100 }, 301, 3));
+        assert_eq!([far(5300, 1).0, far(5300, 10_000).0, far(5300, 1 << 18).0], [Stray; 3]);
+        assert_eq!([far(0, -300).0, far(100, 200).0], [Stray; 2], "seen before; number and time contradict");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::StreamKey;
 use super::between::{MAX_SEEN, SeenPacket};
 use super::candidate::EarlyPacket;
+use super::copies::StreamCopies;
 use super::figures::{PayloadTypeFigures, ReportedByReceiver, RtcpFigures, RtpStream};
 use super::jitter::{JitterMeter, TimedPacket};
 use super::media_clock::{ClockRateSource, MediaClock, RateEstimate, ns, ticks_between};
@@ -13,7 +14,7 @@ use super::sequence::{Position, SequenceCounter};
 use crate::spread::SpanSpread;
 use crate::tcp::socket;
 use jitlat_core::record::{Moment, PacketRecord};
-use jitlat_core::time::{Span, Stamp, StampSource, WallTime};
+use jitlat_core::time::{SECOND, Span, Stamp, StampSource, WallTime};
 use std::collections::VecDeque;
 
 /// Maximum number of payload types that are counted separately.
@@ -24,6 +25,10 @@ const MAX_WAITING: usize = 512;
 const MAX_TIMES: usize = 16;
 /// Longest round trip that is accepted.
 const MAX_ROUND_TRIP: Span = Span::seconds(60);
+/// Difference between the steps of timestamp and arrival up to which a packet continues its stream after an outage.
+const MAX_OUTAGE_ERROR: Span = Span::millis(500);
+/// Largest relative difference between the clocks of sender and capture.
+const MAX_DRIFT: i64 = 64;
 /// Minimum step of the timestamps that may be a silence, as a multiple of the usual step.
 const SILENT_STEPS: i64 = 2;
 
@@ -46,6 +51,8 @@ struct Numbered {
     number: i64,
     /// True if no packet is missing before it.
     follows: bool,
+    /// True if a packet with this number or a higher one arrived before.
+    is_late: bool,
     /// True for a telephone event, whose timestamp does not follow the media clock.
     is_event: bool,
     is_restart: bool,
@@ -58,11 +65,15 @@ pub(super) struct StreamState {
     pub(super) key: StreamKey,
     pub(super) last: WallTime,
     first: WallTime,
+    first_timestamp: u32,
+    /// Arrival and timestamp of the packet with the highest number.
+    newest: (WallTime, u32),
     packets: u64,
     payload_bytes: u64,
     ip_bytes: u64,
     traffic_class: u8,
     sequence: SequenceCounter,
+    copies: StreamCopies,
     types: Vec<TypeCount>,
     strays: u64,
     /// Estimated clock rate of payload types without a format; `None` if it is not known.
@@ -70,6 +81,8 @@ pub(super) struct StreamState {
     /// Running estimate of the clock rate; `None` after it has ended.
     estimate: Option<RateEstimate>,
     waiting: Vec<Numbered>,
+    /// Packet after a pause of the sender or a stall of the path, until the next packet shows which.
+    held: Option<Numbered>,
     clock: Option<MediaClock>,
     clock_rate: Option<(u32, ClockRateSource)>,
     clock_sets: u64,
@@ -139,17 +152,21 @@ impl StreamState {
             number,
             key,
             first: first.at,
+            first_timestamp: first.packet.timestamp,
+            newest: (first.at, first.packet.timestamp),
             last: first.at,
             packets: 0,
             payload_bytes: 0,
             ip_bytes: 0,
             traffic_class: first.traffic_class,
             sequence: SequenceCounter::before(lowest),
+            copies: StreamCopies::of(early),
             types: Vec::new(),
             strays: 0,
             estimated: None,
             estimate: Some(RateEstimate::default()),
             waiting: Vec::new(),
+            held: None,
             clock: None,
             clock_rate: None,
             clock_sets: 0,
@@ -168,10 +185,15 @@ impl StreamState {
 
     /// Handles the next packet and adds the records that are complete to `records`.
     pub(super) fn push(&mut self, early: EarlyPacket, format: FormatOf<'_>, records: &mut Vec<PacketRecord>) {
+        if self.copies.push(early.is_copy) {
+            return;
+        }
         let p = early.packet;
         self.last = self.last.max(early.at);
         let highest = self.sequence.highest();
-        let (number, is_restart) = match self.sequence.push(p.sequence) {
+        let is_far = self.sequence.is_far(p.sequence);
+        let by_time = if is_far { self.steps_by_time(&early) } else { None };
+        let (number, is_restart) = match self.sequence.push(p.sequence, by_time) {
             Position::Stray => {
                 self.strays += 1;
                 return;
@@ -179,6 +201,9 @@ impl StreamState {
             Position::New { number } | Position::Duplicate { number } => (number, false),
             Position::Restarted { number } => (number, true),
         };
+        if number > highest {
+            self.newest = (early.at, p.timestamp);
+        }
         self.packets += 1;
         self.payload_bytes += u64::from(p.payload_length);
         self.ip_bytes += u64::from(early.length);
@@ -189,11 +214,11 @@ impl StreamState {
         }
         let is_event = self.count_type(&p, format);
         let follows = number == highest + 1;
-        let numbered = Numbered { early, number, follows, is_event, is_restart };
+        let is_late = number <= highest;
+        let numbered = Numbered { early, number, follows, is_late, is_event, is_restart };
         let has_rate = is_event || self.rate_of(p.payload_type).is_some() || self.estimate.is_none();
         if self.waiting.is_empty() && has_rate {
-            let record = self.timed(&numbered);
-            records.push(record);
+            self.pass(numbered, records);
             return;
         }
         self.waiting.push(numbered);
@@ -208,20 +233,65 @@ impl StreamState {
         }
     }
 
+    /// Returns the number of packets from the newest one that were sent until this one was, by its timestamp; `None` if
+    /// that is unknown, or if a later timestamp does not agree with the arrival.
+    fn steps_by_time(&self, early: &EarlyPacket) -> Option<i64> {
+        let (arrived, timestamp) = self.newest;
+        let covered = (arrived - self.first).0;
+        // A rate that is not in use serves as well, because only this packet depends on it.
+        let measured = || {
+            let ticks = i128::from(ticks_between(self.first_timestamp, timestamp));
+            u32::try_from((ticks * i128::from(SECOND)).checked_div(i128::from(covered))?).ok()
+        };
+        let rate = self.rate_of(early.packet.payload_type).map(|(rate, _)| rate).or_else(measured)?;
+        let sending = ns(ticks_between(timestamp, early.packet.timestamp), rate);
+        let arriving = (early.at - arrived).0;
+        let apart = sending.saturating_sub(arriving).saturating_abs();
+        if sending > 0 && apart > MAX_OUTAGE_ERROR.0.max(arriving / MAX_DRIFT) {
+            return None;
+        }
+        let steps = i128::from(sending) * i128::from(self.sequence.highest());
+        (covered > 0).then(|| i64::try_from(steps / i128::from(covered)).ok())?
+    }
+
     /// Ends the estimate of the clock rate, and passes on the packets that waited for it.
     fn settle(&mut self, rate: Option<u32>, records: &mut Vec<PacketRecord>) {
         self.estimated = rate;
         self.estimate = None;
         for numbered in std::mem::take(&mut self.waiting) {
-            let record = self.timed(&numbered);
+            self.pass(numbered, records);
+        }
+    }
+
+    /// Passes on a packet, unless the next packet must show whether the sender paused before it.
+    fn pass(&mut self, n: Numbered, records: &mut Vec<PacketRecord>) {
+        if let Some(held) = self.held.take() {
+            // A path that stalled releases what the sender sent meanwhile, all at once. After a pause there is nothing.
+            let step = ticks_between(held.early.packet.timestamp, n.early.packet.timestamp);
+            let sending = self.rate_of(n.early.packet.payload_type).map_or(0, |(rate, _)| ns(step, rate));
+            let arriving = (n.early.at - held.early.at).0;
+            let resumes = n.number == held.number + 1 && sending > 0 && arriving >= sending / 2;
+            let record = self.timed(&held, resumes);
             records.push(record);
         }
+        let p = &n.early.packet;
+        let may_resume = n.follows && !n.is_event && !n.is_restart && !p.marker;
+        if may_resume && self.clock.is_some_and(|clock| clock.stopped(p.timestamp, n.early.at)) {
+            self.held = Some(n);
+            return;
+        }
+        let record = self.timed(&n, p.marker);
+        records.push(record);
     }
 
     /// Passes on all packets that still wait.
     pub(super) fn flush(&mut self, records: &mut Vec<PacketRecord>) {
         let rate = self.estimate.and_then(|estimate| estimate.rate());
         self.settle(rate.or(self.estimated), records);
+        if let Some(held) = self.held.take() {
+            let record = self.timed(&held, false);
+            records.push(record);
+        }
     }
 
     /// Counts the packet's type. Returns true if the packet is a telephone event.
@@ -250,9 +320,10 @@ impl StreamState {
         known.or(self.estimated.map(|rate| (rate, ClockRateSource::Estimated)))
     }
 
-    /// Returns the record of a packet, with its send time if the clock rate is known.
-    fn timed(&mut self, n: &Numbered) -> PacketRecord {
-        let EarlyPacket { at, packet: p, ttl, traffic_class, length } = n.early;
+    /// Returns the record of a packet, with its send time if the clock rate is known. `resumes` is true if the packet is
+    /// the first after a pause of the sender.
+    fn timed(&mut self, n: &Numbered, resumes: bool) -> PacketRecord {
+        let EarlyPacket { at, packet: p, ttl, traffic_class, length, .. } = n.early;
         let mut record = PacketRecord::new(n.number);
         record.set(Moment::Arrived, Stamp { at, source: StampSource::Wire });
         record.set_size(u16::try_from(length).ok());
@@ -277,7 +348,8 @@ impl StreamState {
                 *clock = MediaClock::start(rate.0, p.timestamp, at - clock.last_delay(), at);
                 (at - clock.last_delay(), true)
             }
-            Some(clock) => clock.push(p.timestamp, at, p.marker, n.follows),
+            Some(clock) if n.is_late => (clock.sent_before(p.timestamp), false),
+            Some(clock) => clock.push(p.timestamp, at, resumes, n.follows),
             None => {
                 self.clock = Some(MediaClock::start(rate.0, p.timestamp, at, at));
                 (at, false)
@@ -353,6 +425,11 @@ impl StreamState {
     /// Notes that the sender has ended the stream.
     pub(super) fn note_end(&mut self) {
         self.has_ended = true;
+    }
+
+    /// Number of copies that the recording made of packets; no figure includes them.
+    pub(super) fn copies(&self) -> u64 {
+        self.copies.made
     }
 
     /// Returns the packets for a comparison with another point.

@@ -212,6 +212,124 @@ fn a_source_that_counts_anew_is_no_loss() {
     assert!(emitted.records[&0].iter().all(|r| r.delay() == Some(Span::ZERO)));
 }
 
+#[test]
+fn an_outage_is_loss_however_long_it_is() {
+    // 3100 packets are 62 s, 50 000 are 16 minutes.
+    for missing in [3100, 50_000] {
+        let mut seen = Seen::default();
+        for k in (0..500).chain(500 + missing..1000 + missing) {
+            seen.rtp(k * 20 * MS + k * 7919 % 5 * MS, voice(k));
+        }
+        let (result, emitted) = seen.finish();
+        let s = &result.streams[0];
+        assert_eq!((s.lost, s.restarts, s.strays, s.clock_sets), (missing as u64, 0, 0, 0), "{s:?}");
+        assert_eq!(emitted.records[&0].last().map(|r| r.seq), Some(999 + missing));
+    }
+}
+
+#[test]
+fn an_outage_is_loss_although_the_clock_rate_is_unknown() {
+    // Frames of 13 packets, with a clock that is in use nowhere.
+    let mut seen = Seen::default();
+    for k in (0..8000i64).chain(11_300..20_000) {
+        let sent = Sent { payload_type: 96, timestamp: (k / 13 * 2970) as u32, ..voice(k) };
+        seen.rtp(k * 5 * MS / 2, sent);
+    }
+    let (result, _) = seen.finish();
+    let s = &result.streams[0];
+    assert_eq!((s.clock_rate, s.lost, s.restarts, s.strays), (None, 3300, 0, 0));
+}
+
+#[test]
+fn packets_that_a_stall_releases_after_newer_ones_are_late_not_lost() {
+    for released in [101, 250, 1000] {
+        let mut seen = Seen::default();
+        let at = |k: i64| {
+            if (500..500 + released).contains(&k) { (500 + released) * 20 * MS + MS } else { k * 20 * MS }
+        };
+        let mut order: Vec<i64> = (0..2000).collect();
+        order.sort_by_key(|k| at(*k));
+        order.iter().for_each(|k| seen.rtp(at(*k), voice(*k)));
+        let (result, _) = seen.finish();
+        let s = &result.streams[0];
+        assert_eq!((s.packets, s.lost, s.restarts, s.strays), (2000, 0, 0, 0), "{released}");
+        assert_eq!((s.reordered, s.clock_sets), (released as u64, 0), "{released}");
+    }
+}
+
+#[test]
+fn a_late_packet_changes_no_delay_but_its_own() {
+    for late in [1, 50] {
+        let mut seen = Seen::default();
+        let at = |k: i64| k * 20 * MS + if (500..500 + late).contains(&k) { 1509 * MS } else { 0 };
+        let mut order: Vec<i64> = (0..1000).collect();
+        order.sort_by_key(|k| at(*k));
+        order.iter().for_each(|k| seen.rtp(at(*k), voice(*k)));
+        let (result, emitted) = seen.finish();
+        let s = &result.streams[0];
+        assert_eq!((s.lost, s.reordered, s.clock_sets), (0, late as u64, 0));
+        let delays = emitted.records[&0].iter().map(|r| (r.seq as i64, r.delay().unwrap()));
+        let expected = order.iter().map(|k| (*k, Span(at(*k) - k * 20 * MS)));
+        assert!(delays.eq(expected), "{late}");
+    }
+}
+
+#[test]
+fn a_stream_that_was_recorded_twice_is_analysed_once() {
+    // Copies after 300 us from the beginning or from the middle on; or a part of the packets, which the path made.
+    let cases: [(fn(i64) -> bool, _); 3] =
+        [(|_| true, (500, 0)), (|k| k >= 250, (243, 7)), (|k| k % 4 == 0, (0, 125))];
+    for (is_copied, (copies, duplicates)) in cases {
+        let mut seen = Seen::default();
+        for k in 0..500 {
+            seen.rtp(k * 20 * MS, voice(k));
+            if is_copied(k) {
+                seen.rtp(k * 20 * MS + 3 * MS / 10, voice(k));
+            }
+        }
+        let (result, emitted) = seen.finish();
+        let s = &result.streams[0];
+        assert_eq!((result.copies, s.duplicates, s.lost), (copies, duplicates, 0));
+        assert_eq!(emitted.records[&0].len() as u64, 500 + duplicates);
+        assert_eq!(result.notes().len(), usize::from(copies > 0));
+    }
+}
+
+#[test]
+fn a_pause_without_timestamps_is_no_delay_and_a_stall_is() {
+    // Packet 100 comes 28 s later: the sender paused, or the path held all packets of that time back.
+    for (stalls, delay) in [(false, 0), (true, 28_010)] {
+        let mut seen = Seen::default();
+        for k in 0..2000i64 {
+            let at = match (k < 100, stalls) {
+                (true, _) => k * 20 * MS,
+                (_, false) => (k * 20 + 28_000) * MS,
+                (_, true) => (k * 20 * MS).max(30_000 * MS + k * MS / 10),
+            };
+            seen.rtp(at, voice(k));
+        }
+        let (result, emitted) = seen.finish();
+        let s = &result.streams[0];
+        assert_eq!((s.lost, s.clock_sets), (0, u64::from(!stalls)));
+        let most = emitted.records[&0].iter().filter_map(PacketRecord::delay).max();
+        assert_eq!(most.map(|d| d.0 / MS), Some(delay));
+        assert_eq!(emitted.records[&0].len(), 2000);
+    }
+}
+
+#[test]
+fn streams_that_are_followed_are_not_replaced_while_they_last() {
+    let mut seen = Seen::default();
+    for k in 0..60 {
+        for ssrc in 1..=MAX_STREAMS as u32 + 2 {
+            seen.rtp(k * 20 * MS + i64::from(ssrc), Sent { ssrc, ..voice(k) });
+        }
+    }
+    let (result, _) = seen.finish();
+    assert_eq!((result.streams.len(), result.set_aside, result.not_followed), (MAX_STREAMS, 0, 2 * 56));
+    assert!(result.streams.iter().all(|s| s.packets == 60) && result.notes().len() == 1);
+}
+
 fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_be_bytes()).collect()
 }
