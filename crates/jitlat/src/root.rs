@@ -2,6 +2,7 @@
 
 use crate::log::{LogFormat, LogLevel};
 use crate::options::live::LiveArgs;
+use crate::options::overwritten;
 use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
@@ -74,6 +75,7 @@ pub fn parse() -> Cli {
     let cli = Cli::from_arg_matches(&matches).and_then(|mut cli| {
         let wrong = |e: anyhow::Error| command().error(ErrorKind::InvalidValue, crate::exit::explain(&e));
         check_modes(&command(), &matches).map_err(wrong)?;
+        overwritten::check(&matches).map_err(wrong)?;
         shape(&mut cli, &matches).map_err(wrong)?;
         Ok(cli)
     });
