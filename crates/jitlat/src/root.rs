@@ -329,6 +329,29 @@ mod tests {
     }
 
     #[test]
+    fn ping_refuses_a_port_of_icmp_and_hosts_in_one_word() {
+        for (line, told) in [
+            ("ping 127.0.0.1 -s 100", Some("icmp has no ports: leave out -s 100")),
+            ("ping 127.0.0.1,127.0.0.2", Some("separate several hosts by spaces")),
+            ("ping 127.0.0.1 --proto stamp -s 4000", None),
+            ("ping 127.0.0.1", None),
+        ] {
+            let cli = Cli::try_parse_from(format!("jitlat {line}").split(' ')).unwrap();
+            let Some(Command::Ping(args)) = cli.command else { panic!("{line}") };
+            let refused = args.settings().err().map(|e| e.to_string());
+            let as_expected = match told {
+                Some(told) => refused.as_ref().is_some_and(|refused| refused.contains(told)),
+                None => refused.is_none(),
+            };
+            assert!(as_expected, "{line}: {refused:?}");
+        }
+        let cli = Cli::try_parse_from("jitlat path 127.0.0.1 --classes BE,EF,BE".split(' ')).unwrap();
+        let Some(Command::Path(args)) = cli.command else { panic!() };
+        let refused = path::run(&args).err().map(|e| e.to_string());
+        assert!(refused.as_ref().is_some_and(|e| e.contains("is given twice")), "{refused:?}");
+    }
+
+    #[test]
     fn options_of_other_tools_have_a_hint() {
         for (line, expected) in [
             ("h -d 10s", Some("--duration")),
