@@ -73,6 +73,10 @@ pub struct PathArgs {
 /// Examines the path and prints it.
 pub fn run(args: &PathArgs) -> Result<ExitStatus> {
     args.outputs.check(0, &[])?;
+    if let Some(twice) = args.classes.iter().enumerate().find(|(k, class)| args.classes[..*k].contains(class))
+    {
+        bail!("--classes: {} is given twice, but only different classes can be compared", twice.1);
+    }
     let stop = interrupt::stop()?;
     let FarHost { name: host, port } = args.host.parse()?;
     if let (Some(port), Some(_)) = (port, args.port) {

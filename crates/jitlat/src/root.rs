@@ -2,6 +2,7 @@
 
 use crate::log::{LogFormat, LogLevel};
 use crate::options::live::LiveArgs;
+use crate::options::overwritten;
 use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
@@ -74,6 +75,7 @@ pub fn parse() -> Cli {
     let cli = Cli::from_arg_matches(&matches).and_then(|mut cli| {
         let wrong = |e: anyhow::Error| command().error(ErrorKind::InvalidValue, crate::exit::explain(&e));
         check_modes(&command(), &matches).map_err(wrong)?;
+        overwritten::check(&matches).map_err(wrong)?;
         shape(&mut cli, &matches).map_err(wrong)?;
         Ok(cli)
     });
@@ -324,6 +326,29 @@ mod tests {
         {
             assert_eq!(meant_command(host), None, "{host}");
         }
+    }
+
+    #[test]
+    fn ping_refuses_a_port_of_icmp_and_hosts_in_one_word() {
+        for (line, told) in [
+            ("ping 127.0.0.1 -s 100", Some("icmp has no ports: leave out -s 100")),
+            ("ping 127.0.0.1,127.0.0.2", Some("separate several hosts by spaces")),
+            ("ping 127.0.0.1 --proto stamp -s 4000", None),
+            ("ping 127.0.0.1", None),
+        ] {
+            let cli = Cli::try_parse_from(format!("jitlat {line}").split(' ')).unwrap();
+            let Some(Command::Ping(args)) = cli.command else { panic!("{line}") };
+            let refused = args.settings().err().map(|e| e.to_string());
+            let as_expected = match told {
+                Some(told) => refused.as_ref().is_some_and(|refused| refused.contains(told)),
+                None => refused.is_none(),
+            };
+            assert!(as_expected, "{line}: {refused:?}");
+        }
+        let cli = Cli::try_parse_from("jitlat path 127.0.0.1 --classes BE,EF,BE".split(' ')).unwrap();
+        let Some(Command::Path(args)) = cli.command else { panic!() };
+        let refused = path::run(&args).err().map(|e| e.to_string());
+        assert!(refused.as_ref().is_some_and(|e| e.contains("is given twice")), "{refused:?}");
     }
 
     #[test]

@@ -146,7 +146,11 @@ pub fn run(args: &RtpArgs) -> Result<ExitStatus> {
         port: args.port,
         formats: args.payload_type.clone(),
         duration: args.duration,
-        listening: (!args.length.quiet).then_some(|name| info!("capturing on {name}, until Ctrl-C")),
+        listening: match (args.length.quiet, args.duration) {
+            (true, _) => None,
+            (_, Some(_)) => Some(|name| info!("capturing on {name}, for the time of --duration")),
+            (_, None) => Some(|name| info!("capturing on {name}, until Ctrl-C")),
+        },
         one_point: args.one_point || args.log.is_some() || args.captures.iter().any(|p| p.is_dir()),
         one_codec: args.codec.is_some(),
     };

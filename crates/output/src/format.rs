@@ -191,6 +191,7 @@ pub fn not_written(path: &Path) {
     );
 }
 
+/// Returns `path` with a dot and `ending` appended: the file of one stream.
 pub fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");

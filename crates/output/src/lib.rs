@@ -66,7 +66,7 @@ mod without_draw;
 use without_draw as pages;
 
 pub use error::{Error, Result, explain};
-pub use format::{Destination, Output, OutputPlace, OwnOption, ReportParts, write_file};
+pub use format::{Destination, Output, OutputPlace, OwnOption, ReportParts, with_ending, write_file};
 pub use jitlat_report::PictureFormat;
 pub use report::{
     AnalysedStream, Drawings, Report, ReportExtra, ReportStreams, ReportTable, command_line, file_ending,

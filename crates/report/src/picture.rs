@@ -45,10 +45,24 @@ impl FromStr for PictureFormat {
     type Err = String;
 
     fn from_str(text: &str) -> Result<PictureFormat, String> {
-        let of_name = |format: &PictureFormat| format.name() == text;
+        let of_name = |format: &PictureFormat| format.name().eq_ignore_ascii_case(text);
         PictureFormat::ALL.into_iter().find(of_name).ok_or_else(|| {
             let names: Vec<&str> = PictureFormat::ALL.iter().map(|format| format.name()).collect();
-            format!("'{text}' is not a format of figures: choose from {}", names.join(", "))
+            let wrong = if text.is_empty() { "an entry of the list".to_owned() } else { format!("'{text}'") };
+            let what = if text.is_empty() { "empty" } else { "not a format of figures" };
+            format!("{wrong} is {what}: choose from {}", names.join(", "))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_formats_are_read_in_any_case() {
+        assert!("PDF".parse() == Ok(PictureFormat::Pdf) && "svg".parse() == Ok(PictureFormat::Svg));
+        assert!("".parse::<PictureFormat>().is_err_and(|e| e.starts_with("an entry of the list is empty")));
+        assert!("gif".parse::<PictureFormat>().is_err_and(|e| e.starts_with("'gif' is not a format")));
     }
 }

@@ -311,6 +311,13 @@ mod tests {
         assert!(matches!(read(&first.replace(FORMAT, "jitlat sweep 9")), Err(SweepError::Format(_))));
         assert!(matches!(read(&(first.clone() + &line(0) + &line(0))), Err(SweepError::Stray(3))));
         assert!(matches!(read(&(first.clone() + &line(2))), Err(SweepError::Stray(2))));
+        for damaged in [r#""delay":[7]"#, r#""delay":[7,-16,1]"#] {
+            let text = first.clone() + &line(0) + &line(1).replace(r#""delay":[7,-16]"#, damaged);
+            let wrong = read(&text).unwrap_err();
+            assert!(matches!(wrong, SweepError::NoRun { line: 3, .. }), "{damaged}: {wrong:?}");
+        }
+        let twice = first.clone() + &line(0).replace(r#""seq":[0,2]"#, r#""seq":[2,0]"#);
+        assert!(matches!(read(&twice), Err(SweepError::NoRun { line: 2, .. })));
         assert!(matches!(read(&(first + "{}\n")), Err(SweepError::NoRun { line: 2, .. })));
         let many = SweepPlan { repetitions: u32::MAX, ..plan() };
         assert!(matches!(many.runs(), Err(SweepError::TooMany(_))));

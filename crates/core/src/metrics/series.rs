@@ -9,15 +9,16 @@ use std::sync::OnceLock;
 
 /// Accepted packets in arrival order: three columns of equal length, 20 bytes per packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Columns")]
 pub struct Samples {
     /// Sequence numbers, all different.
-    #[serde(with = "steps")]
+    #[serde(serialize_with = "steps::serialize")]
     pub seq: Vec<u32>,
     /// Send times, ns since 1970.
-    #[serde(with = "steps")]
+    #[serde(serialize_with = "steps::serialize")]
     pub sent: Vec<i64>,
     /// Raw delays, in ns.
-    #[serde(with = "steps")]
+    #[serde(serialize_with = "steps::serialize")]
     pub delay: Vec<i64>,
     /// Packets that spent a millisecond or more in the queue of the sending host's interface, by kernel stamps:
     /// sequence number, and time in ns, in order of arrival. Set at the end of an analysis.
@@ -26,6 +27,39 @@ pub struct Samples {
     /// Sequence numbers of received packets whose delay is unknown, ascending. Set at the end of an analysis.
     #[serde(skip)]
     pub delayless: Vec<u32>,
+}
+
+/// Columns of [`Samples`] as they are read. A damaged file may contain columns of different lengths, or a packet twice.
+#[derive(Deserialize)]
+#[serde(rename = "Samples")]
+struct Columns {
+    #[serde(deserialize_with = "steps::deserialize")]
+    seq: Vec<u32>,
+    #[serde(deserialize_with = "steps::deserialize")]
+    sent: Vec<i64>,
+    #[serde(deserialize_with = "steps::deserialize")]
+    delay: Vec<i64>,
+}
+
+impl TryFrom<Columns> for Samples {
+    type Error = String;
+
+    fn try_from(columns: Columns) -> Result<Samples, String> {
+        let Columns { seq, sent, delay } = columns;
+        if (sent.len(), delay.len()) != (seq.len(), seq.len()) {
+            let (numbers, sent, delays) = (seq.len(), sent.len(), delay.len());
+            return Err(format!("{numbers} sequence numbers, but {sent} send times and {delays} delays"));
+        }
+        // Nearly always the numbers ascend, so that no sorted copy is needed.
+        if !seq.is_sorted_by(|a, b| a < b) {
+            let mut sorted = seq.clone();
+            sorted.sort_unstable();
+            if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(format!("sequence number {} appears twice", pair[0]));
+            }
+        }
+        Ok(Samples { seq, sent, delay, ..Samples::default() })
+    }
 }
 
 /// Serialises a column as its first value and the following differences, which are small and take few bytes.

@@ -10,6 +10,7 @@ pub mod log;
 pub mod one_way;
 pub mod one_way_protocol;
 pub mod outputs;
+pub mod overwritten;
 pub mod pace;
 pub mod ping;
 pub mod priority;

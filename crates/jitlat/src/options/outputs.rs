@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Id of `--as`.
-const AS: &str = "as";
+pub const AS: &str = "as";
 /// Id of `--format`.
 pub const FORMAT: &str = "format";
 /// Value of `--as` that lists the formats.

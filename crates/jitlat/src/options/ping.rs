@@ -238,6 +238,9 @@ impl PingArgs {
 
     /// Creates the settings of the test.
     pub fn settings(&self) -> Result<Ping> {
+        if self.host.contains(',') {
+            bail!("{} is not the name of a host: separate several hosts by spaces", self.host);
+        }
         let FarHost { name: host, port } = self.host.parse()?;
         let mut ping = Ping {
             packets: self.packets,
@@ -256,6 +259,13 @@ impl PingArgs {
             watch: WatchSettings { gpsd: self.gpsd.clone(), ..WatchSettings::default() },
             ..Ping::boxed(&host, self.protocol.client(port)?)
         };
+        if self.src_port != 0 && ping.client.port() == 0 {
+            bail!(
+                "{} has no ports: leave out -s {}, or choose another --proto; -l is the length of a request",
+                ping.client.protocol().name,
+                self.src_port
+            );
+        }
         ping.period = match (self.rate, self.schedule) {
             (Some(_), ScheduleArg::Random(..)) => {
                 bail!("-r: the distribution in --schedule already defines the rate: leave out one of them")

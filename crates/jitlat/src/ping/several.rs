@@ -59,14 +59,15 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     let view = if drawn { Some(live::start(Board::of_hosts(hosts.iter().copied()), &stop)?) } else { None };
     let (found, logs) = measure(&tests, logs, args, &stop, view.as_ref());
     drop(view);
-    conclude(args, &hosts, found, &logs, &scratch)
+    let expects: Vec<bool> = tests.iter().map(|test| test.client.expects_answers()).collect();
+    conclude(args, (&hosts, &expects), found, &logs, &scratch)
 }
 
 /// Writes the logs into the archive, prints the table and writes the outputs. `scratch` contains the temporary folders
-/// of the logs if only the archive needs them.
+/// of the logs if only the archive needs them. Each host has a flag that tells whether answers are expected.
 fn conclude(
     args: &PingArgs,
-    hosts: &[&str],
+    (hosts, expects): (&[&str], &[bool]),
     found: Vec<Result<Measured>>,
     logs: &[Closed],
     scratch: &[TempDir],
@@ -102,6 +103,13 @@ fn conclude(
         }
     }
     let status = thresholds(&report.runs, &args.report.fail_if);
+    // As in a test of one host, a missing answer is an error unless a condition already says more.
+    if status == ExitStatus::Measured {
+        for (host, requests) in report.unanswered(expects) {
+            error!("{host}: none of {requests} requests was answered");
+            complete = false;
+        }
+    }
     Ok(if complete { status } else { ExitStatus::NotMeasured })
 }
 
@@ -236,6 +244,14 @@ impl Report for HostsReport {
 }
 
 impl HostsReport {
+    /// Iterates over the measured hosts that did not answer although `expects` says so, each with the number of requests.
+    fn unanswered<'a>(&'a self, expects: &'a [bool]) -> impl Iterator<Item = (&'a str, u64)> {
+        self.of_host.iter().zip(expects).filter(|(_, expects)| **expects).filter_map(|((host, found), _)| {
+            let counts = &self.runs[*found.as_ref().ok()?].summary.counts;
+            (counts.received == 0).then_some((host.as_str(), counts.sent))
+        })
+    }
+
     /// Formats the verdicts, one line for each host.
     fn lines(&self) -> String {
         let line = |(host, found): &(String, Result<usize>)| match found {

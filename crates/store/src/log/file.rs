@@ -75,8 +75,8 @@ impl RowKind {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// The file named by `-o` exists.
-    #[error("{} exists and is not overwritten: choose another name with -o, or remove it", .0.display())]
+    /// The file exists.
+    #[error("{} exists and is not overwritten: choose another name, or remove it", .0.display())]
     Exists(PathBuf),
     /// No file can be created in the folder.
     #[error("cannot create a log in {}: {source}", folder(.path))]
