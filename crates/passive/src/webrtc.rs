@@ -4,7 +4,7 @@
 use jitlat_core::answer::Severity;
 use jitlat_core::metrics::dejitter::VoiceCodec;
 use jitlat_core::metrics::emodel::{DelayModel, equipment, mos};
-use jitlat_verdict::severity::of_missing;
+use jitlat_verdict::severity::{of_missing, of_rating};
 use serde::Serialize;
 
 /// Statistics of the connections of a browser.
@@ -71,7 +71,7 @@ pub struct WebRtcStream {
     /// Mean opinion score of speech, from the losses, the buffer and half of the round trip, as for G.711 with
     /// concealment.
     pub mos: Option<f64>,
-    /// Verdict on the losses.
+    /// Verdict on the losses, the delay and the freezes.
     pub severity: Severity,
 }
 
@@ -137,13 +137,32 @@ impl WebRtcStream {
     /// trip of the connection, for a stream without its own.
     #[must_use]
     pub fn judged(self, round_trip_ms: Option<f64>) -> WebRtcStream {
-        let Some((share, missing, sent)) = self.missing() else { return self };
+        let severity = self.impairments(round_trip_ms).map(|(severity, _)| severity);
+        let severity = severity.into_iter().max_by_key(|s| s.doubt()).unwrap_or(Severity::Unknown);
         let (codec, model) = (VoiceCodec::default(), DelayModel::default());
+        let speech = self.missing().filter(|_| self.kind == "audio");
+        let mos = speech.map(|(share, ..)| {
+            let delay = model.impairment(self.delay_ms(round_trip_ms) + codec.delay_ms);
+            mos(model.base() - delay - equipment(codec.ie, codec.bpl, share, 1.0))
+        });
+        WebRtcStream { mos, severity, ..self }
+    }
+
+    /// Returns the known delay, in ms: half of the round trip, and the buffer.
+    fn delay_ms(&self, round_trip_ms: Option<f64>) -> f64 {
         let round_trip = self.round_trip_ms.map(|r| r.mean).or(round_trip_ms).unwrap_or(0.0);
-        let delay = round_trip / 2.0 + self.buffer_ms.unwrap_or(0.0) + codec.delay_ms;
-        let rating = model.base() - model.impairment(delay) - equipment(codec.ie, codec.bpl, share, 1.0);
-        let mos = (self.kind == "audio").then(|| mos(rating));
-        WebRtcStream { mos, severity: of_missing(share, missing, sent), ..self }
+        round_trip / 2.0 + self.buffer_ms.unwrap_or(0.0)
+    }
+
+    /// Returns the severity and the name of each impairment. `round_trip_ms` is as in [`judged`](Self::judged).
+    pub fn impairments(&self, round_trip_ms: Option<f64>) -> [(Severity, &'static str); 3] {
+        let missing = self.missing();
+        let losses = missing.map_or(Severity::Unknown, |(share, n, sent)| of_missing(share, n, sent));
+        // The delay hampers a conversation, whatever its media: the rating is that of speech without losses.
+        let model = DelayModel::default();
+        let rating = model.base() - model.impairment(self.delay_ms(round_trip_ms));
+        let freezes = if self.freezes.is_some_and(|n| n > 0) { Severity::Fair } else { Severity::Good };
+        [(losses, "missing packets"), (of_rating(rating), "a long delay"), (freezes, "freezes")]
     }
 }
 
@@ -179,6 +198,20 @@ mod tests {
         assert_eq!((nothing.severity, nothing.mos), (Severity::Unknown, None));
         assert_eq!(stream(0, -3).missing(), None);
         assert_eq!(stream(u64::MAX, i64::MAX).missing(), None);
+    }
+
+    #[test]
+    fn delay_and_freezes_are_part_of_the_verdict() {
+        assert_eq!(stream(1000, 0).judged(Some(40.0)).severity, Severity::Good);
+        assert_eq!(stream(1000, 0).judged(Some(1150.0)).severity, Severity::Bad);
+        let buffered = WebRtcStream { buffer_ms: Some(10_000.0), ..stream(1000, 0) };
+        assert_eq!(buffered.judged(None).severity, Severity::Bad);
+        let frozen = WebRtcStream { freezes: Some(9), ..stream(1000, 0) };
+        assert_eq!(frozen.judged(None).severity, Severity::Fair);
+        // A bad delay is known even if the losses are not; a small one does not make a verdict.
+        let uncounted = WebRtcStream { lost: None, ..stream(1000, 0) };
+        assert_eq!(uncounted.clone().judged(Some(1150.0)).severity, Severity::Bad);
+        assert_eq!(uncounted.judged(Some(40.0)).severity, Severity::Unknown);
     }
 
     #[test]

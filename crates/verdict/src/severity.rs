@@ -45,6 +45,11 @@ pub fn level_of_missing(share: f64) -> Severity {
     level(share, MISSING_LIMITS)
 }
 
+/// Returns the severity of an E-model rating R of speech.
+pub fn of_rating(rating: f64) -> Severity {
+    level(-rating, RATING_LIMITS.map(|limit| -limit))
+}
+
 /// Limits the severity of a program's stall to fair: a stall affects users of this host, but is not a fault of the
 /// path.
 pub fn of_host(severity: Severity) -> Severity {
@@ -197,7 +202,7 @@ impl Experience {
             .map(|(buffer_ns, missing)| {
                 let rating = self.rating(buffer_ns, missing);
                 let gone = of_missing(missing, (missing * self.sent as f64).round() as u64, self.sent);
-                let speech = level(-rating, RATING_LIMITS.map(|r| -r));
+                let speech = of_rating(rating);
                 Played { buffer_ns, missing, rating, severity: gone.max(speech).max(of_wait(buffer_ns)) }
             })
             .collect();

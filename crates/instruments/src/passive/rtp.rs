@@ -7,13 +7,15 @@ use jitlat_core::analysis::{Analyzer, Options};
 use jitlat_core::metrics::dejitter::VoiceCodec;
 use jitlat_core::observer::Unobserved;
 use jitlat_core::prefix::Prefix;
+use jitlat_core::summary::Summary;
 use jitlat_core::time::SteadyTime;
 use jitlat_core::{Direction, PacketRecord, Span};
 use jitlat_net::capture::interface::{InterfaceCapture, InterfaceSettings};
 use jitlat_net::capture::{Capture, FollowedFiles, STDIN};
 use jitlat_net::clock;
 use jitlat_passive::rtp::{
-    BetweenPoints, GivenFormat, RtpAnalyzer, RtpObserver, RtpResult, RtpStream, between, modelled_codec,
+    BetweenPoints, GivenFormat, PayloadTypeFigures, RtpAnalyzer, RtpObserver, RtpResult, RtpStream, between,
+    modelled_codec,
 };
 use jitlat_passive::{Frame, IpPacket};
 use jitlat_verdict::{PROFILES, judge_for};
@@ -37,6 +39,8 @@ const VIDEO_CLOCK: u32 = 90_000;
 const MEMORY_SHARE: u64 = 64;
 /// Code of the warning about delays below 0.
 const NEGATIVE_DELAY: &str = "negative_delay";
+/// Codec whose scores are part of the verdicts.
+const JUDGED_CODEC: &str = "G.711+PLC";
 /// Maximum number of packets that are retained for figures, of all streams together. A stream that would exceed it has
 /// no samples.
 const MAX_SAMPLES: usize = 4 << 20;
@@ -231,7 +235,8 @@ impl RtpOutcome {
             let Some((place, known)) = self.between.get_mut(stream.streams[0]).zip(known) else { continue };
             let mut analyzer = Analyzer::new(&stream.session, &options_of(options, one_codec, known));
             analyzer.push_all(&stream.records);
-            let (summary, samples) = analyzer.finish_with_samples(&stream.session);
+            let (mut summary, samples) = analyzer.finish_with_samples(&stream.session);
+            leave_out_wrong_scores(&mut summary, known, one_codec);
             *place = Some(Analysed { session: stream.session.clone(), summary, samples });
         }
         if found.streams.iter().any(|s| s.near_assumed) {
@@ -282,6 +287,7 @@ impl<'a> StreamAnalyses<'a> {
             let (mut summary, mut samples) = analyzer.finish_with_samples(&session);
             // Delays are relative to the first packet, which need not be the fastest: no clock is wrong.
             summary.warnings.retain(|warning| warning.code != NEGATIVE_DELAY);
+            leave_out_wrong_scores(&mut summary, stream, self.one_codec);
             match room.checked_sub(samples.seq.len()) {
                 Some(left) => room = left,
                 None => samples = Default::default(),
@@ -309,6 +315,30 @@ fn options_of(options: &Options, one_codec: bool, stream: &RtpStream) -> Options
         memory: options.memory / MEMORY_SHARE,
         ..options.clone()
     }
+}
+
+/// Removes scores that contradict each other: those that include the steps of a clock, those of G.711 if the figures of
+/// the stream's codec are known, and all of a stream that changes between codecs.
+fn leave_out_wrong_scores(summary: &mut Summary, stream: &RtpStream, one_codec: bool) {
+    let Some(answer) = &mut summary.answer else { return };
+    if answer.without_clock_step.is_some() {
+        summary.dejitter = None;
+    }
+    let speech = stream.payload_types.iter().filter(|t| !t.is_event && !is_comfort_noise(t));
+    let mut models: Vec<&str> =
+        speech.map(|t| t.codec.as_deref().and_then(modelled_codec).unwrap_or(JUDGED_CODEC)).collect();
+    models.sort_unstable();
+    models.dedup();
+    if models.len() > 1 && !one_codec {
+        summary.dejitter = None;
+    }
+    if one_codec || models != [JUDGED_CODEC] {
+        answer.profiles.values_mut().for_each(|suits| suits.mos = None);
+    }
+}
+
+fn is_comfort_noise(t: &PayloadTypeFigures) -> bool {
+    t.codec.as_deref().is_some_and(|codec| codec.eq_ignore_ascii_case("CN"))
 }
 
 impl RtpObserver for StreamAnalyses<'_> {

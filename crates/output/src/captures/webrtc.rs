@@ -54,6 +54,7 @@ impl Report for WebRtcReport<'_> {
                     ("round_trip_mean_ms", text(s.round_trip_ms.map(|r| r.mean))),
                     ("buffer_ms", text(s.buffer_ms)),
                     ("concealed", text(s.concealed)),
+                    ("freezes", s.freezes.map_or(String::new(), |n| n.to_string())),
                     ("mos", text(s.mos)),
                     ("severity", s.severity.name().to_owned()),
                 ];

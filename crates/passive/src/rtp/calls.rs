@@ -25,6 +25,43 @@ fn end(a: SocketAddr) -> Endpoint {
     (bits(a.ip()), a.port())
 }
 
+impl RtpCall {
+    /// Returns the name of the packets of the stream at `position` between two points.
+    pub fn label_between(&self, position: usize) -> String {
+        format!("{}, between", self.label(position))
+    }
+
+    /// Returns the direction without packets of a call that was answered and has packets in the other direction; `None`
+    /// if there is none.
+    pub fn silent_direction(&self) -> Option<Direction> {
+        self.signalling.as_ref()?.answered?;
+        let has = |direction: Direction| self.streams.iter().any(|s| s.direction == direction);
+        match (has(Direction::Up), has(Direction::Down)) {
+            (true, false) => Some(Direction::Down),
+            (false, true) => Some(Direction::Up),
+            _ => None,
+        }
+    }
+
+    /// Returns the time before the first and after the last packet of `direction` while the other direction had packets.
+    /// The time before the answer does not count. 0 if a direction has no packets.
+    pub fn one_sided(&self, direction: Direction, streams: &[RtpStream]) -> [Span; 2] {
+        let span = |wanted: bool| {
+            let of = || {
+                let own = self.streams.iter().filter(move |s| (s.direction == direction) == wanted);
+                own.filter_map(|s| streams.get(s.stream))
+            };
+            Some((of().map(|s| s.first).min()?, of().map(|s| s.last).max()?))
+        };
+        let Some(((first, last), (other_first, other_last))) = span(true).zip(span(false)) else {
+            return [Span(0); 2];
+        };
+        let answered = self.signalling.as_ref().and_then(|s| s.answered);
+        let expected = answered.map_or(other_first, |at| other_first.max(at));
+        [(first - expected).max(Span(0)), (other_last - last).max(Span(0))]
+    }
+}
+
 /// Groups `streams` into calls. The streams are in the order of their first packets.
 pub(super) fn calls(streams: &[RtpStream], signalled: &SignalledCalls) -> Vec<RtpCall> {
     let mut calls: Vec<(RtpCall, Endpoint)> = Vec::new();

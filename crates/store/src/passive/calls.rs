@@ -36,7 +36,7 @@ pub struct CallDocument<'a> {
     /// The call.
     #[serde(flatten)]
     pub call: &'a RtpCall,
-    /// Verdict on the worst stream.
+    /// Verdict on the worst stream, also between two capture points.
     pub severity: Severity,
 }
 
@@ -77,8 +77,12 @@ pub struct CallInput<'a> {
 pub fn rtp_document<'a>(of: CallInput<'a>, notes: &[String]) -> RtpDocument<'a> {
     let CallInput { result, summaries, between, packets, skipped, drops } = of;
     let severity = |call: &RtpCall| {
-        let answers = call.streams.iter().filter_map(|s| summaries.get(s.stream)?.answer.as_ref());
-        answers.map(|a| a.severity).max_by_key(|s| s.doubt()).unwrap_or(Severity::Unknown)
+        let own = call.streams.iter().filter_map(|s| summaries.get(s.stream).copied());
+        let between = call.streams.iter().filter_map(|s| between.get(s.stream).copied().flatten());
+        let answers = own.chain(between).filter_map(|summary| summary.answer.as_ref());
+        let silent = call.silent_direction().map(|_| Severity::Unknown);
+        let all = answers.map(|a| a.severity).chain(silent);
+        all.max_by_key(|s| s.doubt()).unwrap_or(Severity::Unknown)
     };
     RtpDocument {
         instrument: "rtp",

@@ -5,14 +5,18 @@ use super::{Screen, ScreenStream, content, trust};
 use crate::text::count;
 use crate::text::page::mark;
 use jitlat_core::answer::Severity;
+use jitlat_core::spec::Direction;
 use jitlat_core::summary::{Level, Percent, Summary};
+use jitlat_core::time::Span;
 use jitlat_core::units::{duration, eng3};
-use jitlat_passive::rtp::{CallStream, ClockRateSource, RtpCall, RtpResult, RtpStream};
+use jitlat_passive::rtp::{CallStream, ClockRateSource, RtpCall, RtpResult, RtpStream, modelled_codec};
 
 /// Maximum width of the name of a stream, in columns.
 const MAX_NAME_COLUMNS: usize = 34;
 /// Maximum number of lines of the table.
 const MAX_LINES: usize = 8;
+/// Minimum time at the beginning or end of a call in which only one direction has packets that is mentioned.
+const MIN_ONE_SIDED: Span = Span::seconds(5);
 /// Percentile of the jitter in the table.
 const P99: Percent = Percent(99_000);
 /// Percentile that is the median.
@@ -27,7 +31,7 @@ pub struct CapturedCalls<'a> {
     pub streams: &'a [ScreenStream<'a>],
     /// Figures of each stream between two points; `None` for a stream that the second point did not see. Empty for one
     /// point.
-    pub between: &'a [Option<&'a Summary>],
+    pub between: &'a [Option<ScreenStream<'a>>],
     /// Number of packets that the capture missed.
     pub drops: u64,
     /// Notes about the capture.
@@ -35,10 +39,14 @@ pub struct CapturedCalls<'a> {
 }
 
 impl<'a> CapturedCalls<'a> {
-    /// Returns the worst verdict on a stream of the call.
+    /// Returns the worst verdict on a stream of the call, also between two points.
     pub fn severity(&self, call: &RtpCall) -> Severity {
-        let answers = call.streams.iter().filter_map(|s| self.summary(s.stream)?.answer.as_ref());
-        answers.map(|a| a.severity).max_by_key(|s| s.doubt()).unwrap_or(Severity::Unknown)
+        let own = call.streams.iter().filter_map(|s| self.summary(s.stream));
+        let between = call.streams.iter().filter_map(|s| self.between(s.stream));
+        let answers = own.chain(between).filter_map(|summary| summary.answer.as_ref());
+        let silent = call.silent_direction().map(|_| Severity::Unknown);
+        let all = answers.map(|a| a.severity).chain(silent);
+        all.max_by_key(|s| s.doubt()).unwrap_or(Severity::Unknown)
     }
 
     /// Returns the index of the call with the worst verdict; of several, the one with most packets. `None` without calls.
@@ -56,7 +64,7 @@ impl<'a> CapturedCalls<'a> {
 
     /// Returns the figures of a stream between two points; `None` if there are none.
     fn between(&self, stream: usize) -> Option<&'a Summary> {
-        self.between.get(stream).copied().flatten()
+        self.between.get(stream).copied().flatten().map(|of| of.summary)
     }
 
     fn notes(&self) -> Vec<String> {
@@ -94,13 +102,23 @@ impl Screen {
         };
         let lines = order.iter().flat_map(|k| {
             let call = &calls.result.calls[*k];
-            call.streams.iter().filter_map(move |s| {
-                let (severity, f) = figures(calls, s.stream)?;
+            let name = move |s: &CallStream| {
                 let stream = calls.result.streams.get(s.stream)?;
+                Some(format!("{} {} > {}", k + 1, stream.from.ip(), stream.to.ip()))
+            };
+            let own = call.streams.iter().filter_map(move |s| {
+                let (severity, f) = figures(calls, s.stream)?;
                 let [codec, _, lost, jitter, _, buffer, mos] = f;
-                let name = format!("{} {} > {}", k + 1, stream.from.ip(), stream.to.ip());
-                Some((name, cells(severity, [codec, lost, jitter, buffer, mos])))
-            })
+                Some((name(s)?, cells(severity, [codec, lost, jitter, buffer, mos])))
+            });
+            let between = call.streams.iter().filter_map(move |s| {
+                let summary = calls.between(s.stream)?;
+                let severity = summary.answer.as_ref().map_or(Severity::Unknown, |a| a.severity);
+                let [_, lost, jitter, buffer] = path_figures(summary);
+                let dash = || "-".to_owned();
+                Some((name(s)? + ", between", cells(severity, [dash(), lost, jitter, buffer, dash()])))
+            });
+            own.chain(between)
         });
         let mut trust = calls.notes();
         trust.push("--call N shows one call; the number before a stream is that of its call".to_owned());
@@ -135,9 +153,12 @@ impl Screen {
             .iter()
             .filter_map(|s| Some((calls.result.streams.get(s.stream)?, *calls.streams.get(s.stream)?)))
             .collect();
-        let streams: Vec<ScreenStream<'_>> = shown.iter().map(|(_, stream)| *stream).collect();
+        // One point sees only what was lost before it: the packets between two points are judged like a stream.
+        let own = shown.iter().map(|(_, stream)| *stream);
+        let of_points = call.streams.iter().filter_map(|s| calls.between.get(s.stream).copied().flatten());
+        let streams: Vec<ScreenStream<'_>> = own.chain(of_points).collect();
         let labels: Vec<String> = streams.iter().map(|s| s.label.to_owned()).collect();
-        let courses = streams.iter().zip(&labels).filter_map(|(stream, label)| {
+        let courses = streams.iter().take(shown.len()).zip(&labels).filter_map(|(stream, label)| {
             let (course, relative) = course(stream)?;
             Some((label.clone(), if relative { course.relative() } else { course }))
         });
@@ -149,8 +170,13 @@ impl Screen {
         trust.extend(between.filter_map(|(s, label)| one_way_delay(calls.between(s.stream)?, label)));
         trust.push(delay(call));
         trust.extend(trust::warnings(&streams, &labels));
+        let mut lead = content::lead(&streams, &labels);
+        if let (Some(silent), [(_, text)]) = (call.silent_direction(), &mut lead[..]) {
+            *text = format!("{}: {text}", heading(silent.reversed()));
+        }
+        lead.extend(one_sided(call, &calls.result.streams));
         Screen {
-            lead: content::lead(&streams, &labels),
+            lead,
             title: title(call, &calls.result.streams),
             table: table(calls, call),
             courses: courses.collect(),
@@ -160,6 +186,34 @@ impl Screen {
             ..Screen::default()
         }
     }
+}
+
+fn heading(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Up => "Up",
+        Direction::Down => "Down",
+    }
+}
+
+/// Describes the directions that have no packets, or none at the beginning or end of the call.
+fn one_sided(call: &RtpCall, streams: &[RtpStream]) -> Vec<(Level, String)> {
+    if let Some(silent) = call.silent_direction() {
+        let name = heading(silent);
+        let text = format!(
+            "{name}: Unknown: no packet was captured; none was sent (one-way audio), or it takes another way."
+        );
+        return vec![(Severity::Unknown.into(), text)];
+    }
+    let parts = [Direction::Up, Direction::Down].into_iter().flat_map(|direction| {
+        let [before, after] = call.one_sided(direction, streams);
+        [(before, "first"), (after, "last")].map(|(span, which)| (direction, span, which))
+    });
+    let long = parts.filter(|(_, span, _)| *span >= MIN_ONE_SIDED);
+    long.map(|(direction, span, which)| {
+        let name = heading(direction);
+        (Level::Note, format!("{name}: no packet in the {which} {} of the call.", duration(span)))
+    })
+    .collect()
 }
 
 /// Returns the title: `call from alice@example.com to bob@example.com, 35 s, answered after 2.1 s`.
@@ -190,7 +244,7 @@ fn table(calls: &CapturedCalls<'_>, call: &RtpCall) -> ScreenTable {
         let [packets, lost, jitter, buffer] = path_figures(summary);
         let dash = || "-".to_owned();
         let figures = [dash(), packets, lost, jitter, dash(), buffer, dash()];
-        Some((format!("{}, between", call.label(k)), cells(severity, figures)))
+        Some((call.label_between(k), cells(severity, figures)))
     };
     let streams = call.streams.iter().enumerate();
     let lines = streams.clone().filter_map(line).chain(streams.filter_map(between)).collect();
@@ -226,7 +280,11 @@ fn figures(calls: &CapturedCalls<'_>, stream: usize) -> Option<(Severity, [Strin
 fn path_figures(s: &Summary) -> [String; 4] {
     let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let lost = (s.counts.sent > 0).then(|| describe_loss(s.counts.lost, s.counts.sent, None));
-    let jitter = s.pdv_deskewed.as_ref().unwrap_or(&s.pdv).percentiles.at(P99);
+    let without = s.answer.as_ref().and_then(|answer| answer.without_clock_step.as_ref());
+    let jitter = match without {
+        Some(without) => Some(without.p99_ns),
+        None => s.pdv_deskewed.as_ref().unwrap_or(&s.pdv).percentiles.at(P99),
+    };
     [
         s.counts.received.to_string(),
         dash(lost),
@@ -273,6 +331,10 @@ fn facts(s: &RtpStream, label: &str) -> Vec<String> {
             "{label}: clock rate unknown, so there is no jitter: --payload-type TYPE=CODEC/RATE gives it"
         )),
         _ => {}
+    }
+    let codec = s.codec();
+    if is_speech(s) && modelled_codec(&codec).is_none() {
+        lines.push(format!("{label}: MOS as of G.711 with concealment: {codec} has no published figures"));
     }
     if let Some(r) = s.rtcp.reported {
         let jitter =

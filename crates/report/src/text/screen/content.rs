@@ -77,6 +77,8 @@ fn capital(label: &str) -> String {
     match label {
         "up" => "Up".to_owned(),
         "down" => "Down".to_owned(),
+        "up, between" => "Up, between".to_owned(),
+        "down, between" => "Down, between".to_owned(),
         other => other.to_owned(),
     }
 }
