@@ -64,7 +64,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
 }
 
 /// Writes the logs into the archive, prints the table and writes the outputs. `scratch` contains the temporary folders
-/// of the logs if only the archive needs them. Each host has a flag that tells whether answers are expected.
+/// of the logs if only the archive needs them. Each host has a flag that shows whether answers are expected.
 fn conclude(
     args: &PingArgs,
     (hosts, expects): (&[&str], &[bool]),

@@ -1,4 +1,4 @@
-//! [`StreamCopies`]: tells copies that the recording made of a stream's packets from duplicates that the path made.
+//! [`StreamCopies`]: distinguishes copies of packets that the recording made from duplicates that the path made.
 
 use super::candidate::EarlyPacket;
 

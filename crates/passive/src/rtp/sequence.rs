@@ -124,7 +124,7 @@ impl SequenceCounter {
         Position::Stray
     }
 
-    /// True if the number is so far from the highest that the number alone does not show its place.
+    /// True if the number is so far from the highest that the number alone does not show its position.
     pub(super) fn is_far(&self, sequence: u16) -> bool {
         !(-MAX_MISORDER..=MAX_DROPOUT).contains(&self.step(sequence))
     }
