@@ -34,7 +34,7 @@ pub fn check(given: &ArgMatches) -> Result<()> {
     for written in outputs.iter().filter(|written| written.path.as_os_str() != STDOUT) {
         let others: Vec<&PathBuf> = given
             .ids()
-            .map(|id| id.as_str())
+            .map(clap::Id::as_str)
             // The command itself compares its formats with each other.
             .filter(|id| *id != written.id && !formats().any(|(own, _)| own == *id))
             .flat_map(|id| paths(given, id))

@@ -268,7 +268,7 @@ fn a_late_packet_changes_no_delay_but_its_own() {
         let (result, emitted) = seen.finish();
         let s = &result.streams[0];
         assert_eq!((s.lost, s.reordered, s.clock_sets), (0, late as u64, 0));
-        let delays = emitted.records[&0].iter().map(|r| (r.seq as i64, r.delay().unwrap()));
+        let delays = emitted.records[&0].iter().map(|r| (r.seq, r.delay().unwrap()));
         let expected = order.iter().map(|k| (*k, Span(at(*k) - k * 20 * MS)));
         assert!(delays.eq(expected), "{late}");
     }
@@ -277,9 +277,8 @@ fn a_late_packet_changes_no_delay_but_its_own() {
 #[test]
 fn a_stream_that_was_recorded_twice_is_analysed_once() {
     // Copies after 300 us from the beginning or from the middle on; or a part of the packets, which the path made.
-    let cases: [(fn(i64) -> bool, _); 3] =
-        [(|_| true, (500, 0)), (|k| k >= 250, (243, 7)), (|k| k % 4 == 0, (0, 125))];
-    for (is_copied, (copies, duplicates)) in cases {
+    for (from, every, copies, duplicates) in [(0, 1, 500, 0), (250, 1, 243, 7), (0, 4, 0, 125)] {
+        let is_copied = |k: i64| k >= from && k % every == 0;
         let mut seen = Seen::default();
         for k in 0..500 {
             seen.rtp(k * 20 * MS, voice(k));
