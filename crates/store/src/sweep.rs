@@ -256,6 +256,10 @@ pub fn read(text: &str) -> Result<Contents, SweepError> {
     for (text, line) in lines {
         let SweepLine { outcome, packets } = serde_json::from_str::<SweepLine<RunOutcome, Samples>>(text)
             .map_err(|source| SweepError::NoRun { line, source })?;
+        if let Some(number) = packets.repeated() {
+            let source = serde::de::Error::custom(format!("sequence number {number} appears twice"));
+            return Err(SweepError::NoRun { line, source });
+        }
         if outcome.run.cell >= cells || !known.insert((outcome.run.cell, outcome.run.repetition)) {
             return Err(SweepError::Stray(line));
         }

@@ -29,7 +29,20 @@ pub struct Samples {
     pub delayless: Vec<u32>,
 }
 
-/// Columns of [`Samples`] as they are read. A damaged file may contain columns of different lengths, or a packet twice.
+impl Samples {
+    /// Returns a sequence number that two packets have, if there is one, as in a damaged file.
+    pub fn repeated(&self) -> Option<u32> {
+        // Nearly always the numbers ascend, so that no sorted copy is needed.
+        if self.seq.is_sorted_by(|a, b| a < b) {
+            return None;
+        }
+        let mut sorted = self.seq.clone();
+        sorted.sort_unstable();
+        sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+    }
+}
+
+/// Columns of [`Samples`] as they are read. A damaged file may contain columns of different lengths.
 #[derive(Deserialize)]
 #[serde(rename = "Samples")]
 struct Columns {
@@ -49,14 +62,6 @@ impl TryFrom<Columns> for Samples {
         if (sent.len(), delay.len()) != (seq.len(), seq.len()) {
             let (numbers, sent, delays) = (seq.len(), sent.len(), delay.len());
             return Err(format!("{numbers} sequence numbers, but {sent} send times and {delays} delays"));
-        }
-        // Nearly always the numbers ascend, so that no sorted copy is needed.
-        if !seq.is_sorted_by(|a, b| a < b) {
-            let mut sorted = seq.clone();
-            sorted.sort_unstable();
-            if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-                return Err(format!("sequence number {} appears twice", pair[0]));
-            }
         }
         Ok(Samples { seq, sent, delay, ..Samples::default() })
     }
