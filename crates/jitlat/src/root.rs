@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn ping_refuses_a_port_of_icmp_and_hosts_in_one_word() {
-        for (line, told) in [
+        for (line, message) in [
             ("ping 127.0.0.1 -s 100", Some("icmp has no ports: leave out -s 100")),
             ("ping 127.0.0.1,127.0.0.2", Some("separate several hosts by spaces")),
             ("ping 127.0.0.1 --proto stamp -s 4000", None),
@@ -339,8 +339,8 @@ mod tests {
             let cli = Cli::try_parse_from(format!("jitlat {line}").split(' ')).unwrap();
             let Some(Command::Ping(args)) = cli.command else { panic!("{line}") };
             let refused = args.settings().err().map(|e| e.to_string());
-            let as_expected = match told {
-                Some(told) => refused.as_ref().is_some_and(|refused| refused.contains(told)),
+            let as_expected = match message {
+                Some(message) => refused.as_ref().is_some_and(|refused| refused.contains(message)),
                 None => refused.is_none(),
             };
             assert!(as_expected, "{line}: {refused:?}");

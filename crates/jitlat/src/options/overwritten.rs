@@ -169,8 +169,9 @@ mod tests {
             "10.0.0.1 --key-file @/x --json @/x",
         ] {
             let refused = checked(line, root).map_err(|e| e.to_string());
-            let told = refused.as_ref().is_err_and(|e| e.contains("is also another file of this command"));
-            assert!(told, "{line}: {refused:?}");
+            let is_named =
+                refused.as_ref().is_err_and(|e| e.contains("is also another file of this command"));
+            assert!(is_named, "{line}: {refused:?}");
         }
         for line in [
             "-f @/x --json @/new",

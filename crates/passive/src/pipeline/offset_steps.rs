@@ -23,7 +23,7 @@ const UNCHANGED: usize = 64;
 /// Maximum number of held events.
 const MAX_HELD: usize = 1024;
 /// Longest time, in ns, for which events are held while the other direction is unchanged.
-const PATIENCE: i64 = 5 * SECOND;
+const MAX_DECISION_AGE: i64 = 5 * SECOND;
 /// Maximum number of steps that are corrected.
 const MAX_STEPS: usize = 64;
 
@@ -201,7 +201,7 @@ impl OffsetSteps {
         row(first.direction, true) >= ROW && row(other, true) >= ROW
             || row(first.direction, false) >= ROW
             || unchanged >= UNCHANGED
-            || unchanged >= ROW && age > PATIENCE
+            || unchanged >= ROW && age > MAX_DECISION_AGE
             || self.held.len() >= MAX_HELD
     }
 

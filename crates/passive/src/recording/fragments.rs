@@ -15,7 +15,7 @@ const MAX_FRAGMENTS: usize = 128;
 /// Longest payload of a packet, in bytes.
 const MAX_PAYLOAD: u32 = 65_535;
 /// Time for which fragments are held (RFC 791 has 15 s, RFC 8200 60 s).
-const PATIENCE: Span = Span::seconds(30);
+const REASSEMBLY_TIMEOUT: Span = Span::seconds(30);
 
 /// Source, destination, protocol (0 for IPv6) and identification of a packet (RFC 791 §3.2, RFC 8200 §4.5).
 type PacketKey = (u128, u128, u8, u32);
@@ -71,7 +71,7 @@ impl Fragments {
     #[cold]
     pub(super) fn push(&mut self, at: WallTime, p: &IpPacket<'_>) -> Option<WholePacket> {
         self.read += 1;
-        while self.open.front().is_some_and(|open| at - open.first_at > PATIENCE) {
+        while self.open.front().is_some_and(|open| at - open.first_at > REASSEMBLY_TIMEOUT) {
             self.give_up();
         }
         let (source, destination) = p.ends();

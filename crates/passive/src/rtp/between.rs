@@ -20,7 +20,7 @@ pub(super) const MAX_SEEN: usize = if cfg!(test) { 400 } else { 1 << 20 };
 
 /// A packet of a stream, as one capture point saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SeenPacket {
+pub struct PointPacket {
     /// Time of capture.
     pub at: WallTime,
     /// Extended sequence number in the stream at this point.

@@ -1,7 +1,7 @@
 //! [`RtpStream`]: figures of one RTP stream. [`RtpCall`]: the streams of a call. [`RtpResult`]: all streams and calls
 //! of a capture.
 
-use super::between::SeenPacket;
+use super::between::PointPacket;
 use super::jitter::RtpJitter;
 use super::media_clock::ClockRateSource;
 use super::rtcp::VoipMetrics;
@@ -213,7 +213,7 @@ pub struct RtpResult {
     /// Calls, in the order of their first packets.
     pub calls: Vec<RtpCall>,
     /// Packets of each stream in arrival order, if the analyser keeps them; otherwise empty.
-    pub seen: Vec<Vec<SeenPacket>>,
+    pub seen: Vec<Vec<PointPacket>>,
     /// Number of UDP packets seen.
     pub udp_packets: u64,
     /// Number of packets recorded again. These copies are left out.

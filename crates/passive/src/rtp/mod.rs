@@ -20,7 +20,7 @@ mod sequence;
 mod signalling;
 mod stream;
 
-pub use between::{BetweenPoints, SeenPacket, StreamBetween, between};
+pub use between::{BetweenPoints, PointPacket, StreamBetween, between};
 pub use figures::{
     CallStream, PayloadTypeFigures, ReportedByReceiver, RtcpFigures, RtpCall, RtpResult, RtpStream,
 };
@@ -95,7 +95,7 @@ pub struct RtpAnalyzer {
     /// Keys of the streams of each source, because RTCP names only the source.
     by_source: HashMap<u32, Vec<StreamKey>, RandomState>,
     signalled: SignalledCalls,
-    ended: Vec<(RtpStream, Vec<SeenPacket>)>,
+    ended: Vec<(RtpStream, Vec<PointPacket>)>,
     /// True if packets are remembered for a comparison with another point.
     keeps_packets: bool,
     next: u64,
@@ -259,7 +259,7 @@ impl RtpAnalyzer {
         rest.sort_by_key(|s| s.number);
         rest.into_iter().for_each(|stream| self.end(stream, observer));
         self.ended.sort_by_key(|(s, _)| (s.first, s.number));
-        let (streams, seen): (Vec<RtpStream>, Vec<Vec<SeenPacket>>) = self.ended.into_iter().unzip();
+        let (streams, seen): (Vec<RtpStream>, Vec<Vec<PointPacket>>) = self.ended.into_iter().unzip();
         let calls = calls::calls(&streams, &self.signalled);
         RtpResult {
             calls,

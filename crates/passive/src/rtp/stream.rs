@@ -1,7 +1,7 @@
 //! [`StreamState`]: one RTP stream packet by packet: records of its packets, and its figures.
 
 use super::StreamKey;
-use super::between::{MAX_SEEN, SeenPacket};
+use super::between::{MAX_SEEN, PointPacket};
 use super::candidate::EarlyPacket;
 use super::copies::StreamCopies;
 use super::figures::{PayloadTypeFigures, ReportedByReceiver, RtcpFigures, RtpStream};
@@ -96,7 +96,7 @@ pub(super) struct StreamState {
     has_ended: bool,
     rtcp: RtcpState,
     /// Packets for a comparison with another point; `None` if they are not needed.
-    seen: Option<Vec<SeenPacket>>,
+    seen: Option<Vec<PointPacket>>,
 }
 
 #[derive(Debug, Default)]
@@ -210,7 +210,7 @@ impl StreamState {
         if let Some(seen) = self.seen.as_mut().filter(|seen| seen.len() < MAX_SEEN) {
             let length = u16::try_from(early.length).unwrap_or(u16::MAX);
             let (at, sequence, timestamp, ttl) = (early.at, p.sequence, p.timestamp, early.ttl);
-            seen.push(SeenPacket { at, number, sequence, timestamp, length, ttl });
+            seen.push(PointPacket { at, number, sequence, timestamp, length, ttl });
         }
         let is_event = self.count_type(&p, format);
         let follows = number == highest + 1;
@@ -433,7 +433,7 @@ impl StreamState {
     }
 
     /// Returns the packets for a comparison with another point.
-    pub(super) fn take_seen(&mut self) -> Vec<SeenPacket> {
+    pub(super) fn take_seen(&mut self) -> Vec<PointPacket> {
         self.seen.take().unwrap_or_default()
     }
 

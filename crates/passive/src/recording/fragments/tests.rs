@@ -69,7 +69,7 @@ fn what_waits_is_bounded_and_given_up_in_time() {
         push(&mut f, 0, &fragment(ident, 0, true, &p[..40]));
     }
     assert_eq!((f.open.len(), f.incomplete()), (MAX_OPEN, 1000));
-    push(&mut f, PATIENCE.0 + 1, &fragment(1, 0, true, &p[..40]));
+    push(&mut f, REASSEMBLY_TIMEOUT.0 + 1, &fragment(1, 0, true, &p[..40]));
     assert_eq!(f.open.len(), 1);
     // Many tiny fragments of one packet.
     let mut f = Fragments::default();

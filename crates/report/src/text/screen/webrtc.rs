@@ -5,6 +5,7 @@ use super::rows::{ScreenTable, StyledCells, describe_loss};
 use crate::text::count;
 use crate::text::page::mark;
 use jitlat_core::answer::Severity;
+use jitlat_core::units::eng3;
 use jitlat_passive::webrtc::{MediaDirection, SeriesFigures, WebRtcRecord, WebRtcStream};
 
 /// Maximum width of the name of a stream, in columns.
@@ -66,8 +67,15 @@ fn lead(streams: &[(usize, &WebRtcStream)], record: &WebRtcRecord) -> String {
         let found: Vec<&str> = found.filter(|(s, _)| *s > Severity::Good).map(|(_, name)| name).collect();
         let names = ["missing packets", "a long delay", "freezes"];
         let names: Vec<&str> = names.into_iter().filter(|name| found.contains(name)).collect();
-        let first = if total > 1 { "; the worst is first" } else { "" };
-        return format!("The browser counted {} in {affected} of {all}{first}.", names.join(" and "));
+        let names = match names.split_last() {
+            Some((last, [])) => (*last).to_owned(),
+            Some((last, others)) => format!("{} and {last}", others.join(", ")),
+            None => String::new(),
+        };
+        return match total {
+            1 => format!("The browser counted {names} in {all}."),
+            _ => format!("The browser counted {names} in {affected} of {all}; the worst is first."),
+        };
     }
     if unknown == total {
         return format!("Unknown: the browser did not count the missing packets of {all}.");
@@ -86,7 +94,7 @@ fn lead(streams: &[(usize, &WebRtcStream)], record: &WebRtcRecord) -> String {
 
 fn line(k: usize, s: &WebRtcStream, record: &WebRtcRecord, freezes: bool) -> (String, StyledCells) {
     let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let ms = |value: f64| format!("{value:.1} ms");
+    let ms = |value: f64| eng3(value * 1e6);
     let mean = |figures: Option<SeriesFigures>| dash(figures.map(|f| ms(f.mean)));
     let direction = if s.direction == MediaDirection::Sent { "sent" } else { "received" };
     let path = record.connections.get(k - 1).and_then(|c| c.round_trip_ms);
@@ -103,7 +111,7 @@ fn line(k: usize, s: &WebRtcStream, record: &WebRtcRecord, freezes: bool) -> (St
     if freezes {
         cells.push((dash(s.freezes.map(|n| n.to_string())), None));
     }
-    let ssrc = s.ssrc.map_or(String::new(), |ssrc| format!(" {ssrc:08x}"));
+    let ssrc = s.ssrc.map_or(String::new(), |ssrc| format!(" {ssrc}"));
     (format!("{k} {} {direction}{ssrc}", s.kind), cells)
 }
 
@@ -131,8 +139,13 @@ mod tests {
             headline(stream(Some(5))),
             "Nothing is wrong with 1 stream: 5 of 3005 packets are missing."
         );
-        assert!(headline(stream(Some(600))).contains("missing packets in 1 of 1 stream."));
+        assert_eq!(headline(stream(Some(600))), "The browser counted missing packets in 1 stream.");
         assert!(headline(stream(None)).starts_with("Unknown"));
+        let all = WebRtcStream { freezes: Some(9), buffer_ms: Some(10_000.0), ..stream(Some(600)) };
+        assert_eq!(
+            headline(all),
+            "The browser counted missing packets, a long delay and freezes in 1 stream."
+        );
         let frozen = WebRtcStream { freezes: Some(9), buffer_ms: Some(10_000.0), ..stream(Some(0)) };
         assert!(headline(frozen).contains("a long delay and freezes"));
     }
