@@ -124,8 +124,6 @@ pub(super) struct RecordingClock {
     doubt: Option<Doubt>,
     /// Largest step back that was found to be disorder, in ns.
     disorder: i64,
-    /// Time of the first frame after a gap that was found to be a silence and not a step, in ns.
-    silent_until: i64,
     /// Greatest common divisor of the differences between times, in ns, while it is above [`FINE`].
     grain: i64,
     coarse: bool,
@@ -142,7 +140,6 @@ impl Default for RecordingClock {
             senders: Box::new([Sender::NONE; SENDERS]),
             doubt: None,
             disorder: PLAIN_DISORDER,
-            silent_until: i64::MIN,
             grain: 0,
             coarse: true,
             differences: 0,
@@ -207,18 +204,11 @@ impl RecordingClock {
     #[cold]
     fn unusual(&mut self, at: i64, mark: Option<SenderMark>) -> Taken {
         let gap = at.saturating_sub(self.newest);
-        let usual = |late| Taken::At { at: WallTime(at), late };
-        if self.newest == i64::MIN || gap >= 0 && (at == self.silent_until || !self.jumps_for(at, mark)) {
-            if self.newest != i64::MIN && self.coarse {
-                self.note_difference(gap);
-            }
-            self.newest = at;
-            mark.into_iter().for_each(|mark| self.note(at, mark));
-            return usual(false);
+        if self.newest == i64::MIN || gap >= 0 && !self.jumps_for(at, mark) {
+            return self.accept(at, mark);
         }
         if gap < 0 && gap.saturating_neg() <= self.disorder {
-            self.disordered += 1;
-            return usual(true);
+            return self.accept(at, mark);
         }
         self.doubt = Some(Doubt {
             from: self.newest,
@@ -230,6 +220,27 @@ impl RecordingClock {
             excess: Vec::new(),
         });
         Taken::Doubt
+    }
+
+    /// Handles the first frame of a jump that was decided, whatever its time is. It is not doubted again, so that each
+    /// decision passes a frame on.
+    pub(super) fn take_decided(&mut self, recorded: WallTime, mark: Option<SenderMark>) -> Taken {
+        self.accept(recorded.0.saturating_add(self.correction), mark)
+    }
+
+    /// Takes the corrected time `at` as it is.
+    fn accept(&mut self, at: i64, mark: Option<SenderMark>) -> Taken {
+        let late = at < self.newest;
+        if late {
+            self.disordered += 1;
+            return Taken::At { at: WallTime(at), late };
+        }
+        if self.newest != i64::MIN && self.coarse {
+            self.note_difference(at.saturating_sub(self.newest));
+        }
+        self.newest = at;
+        mark.into_iter().for_each(|mark| self.note(at, mark));
+        Taken::At { at: WallTime(at), late }
     }
 
     /// True if the clock of the frame's sender has advanced less than the recording's clock, by [`MIN_FORWARD_STEP`] or
@@ -288,8 +299,6 @@ impl RecordingClock {
             None => {
                 if doubt.by < 0 {
                     self.disorder = self.disorder.max(doubt.by.saturating_neg());
-                } else {
-                    self.silent_until = doubt.from.saturating_add(doubt.by);
                 }
                 None
             }

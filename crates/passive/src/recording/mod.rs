@@ -107,7 +107,20 @@ impl Recording {
         }
         let packet = frame.packet();
         let marked = packet.as_ref().ok().map(mark);
-        match self.clock.take(frame.at, marked) {
+        let taken = self.clock.take(frame.at, marked);
+        self.pass_taken(taken, frame, packet, marked, each);
+    }
+
+    #[inline]
+    fn pass_taken(
+        &mut self,
+        taken: Taken,
+        frame: &Frame<'_>,
+        packet: Result<IpPacket<'_>, Skip>,
+        marked: Option<SenderMark>,
+        each: &mut impl FnMut(Seen<'_>),
+    ) {
+        match taken {
             Taken::At { at, late } => match (packet, marked) {
                 (Ok(p), Some(marked)) => self.pass((at, late), p, marked, each),
                 (Err(skip), _) => self.skip(at, frame, skip, each),
@@ -225,7 +238,11 @@ impl Recording {
                 }
                 each(Seen::ClockSet);
             }
-            self.push(&first.frame(), each);
+            let first = first.frame();
+            let packet = first.packet();
+            let marked = packet.as_ref().ok().map(mark);
+            let taken = self.clock.take_decided(first.at, marked);
+            self.pass_taken(taken, &first, packet, marked, each);
         }
         for frame in held {
             self.push(&frame.frame(), each);

@@ -44,3 +44,17 @@ fn held_frames_are_passed_on_at_the_end() {
     assert_eq!((&*seen[1], facts.steps.len(), facts.steps[0].proven), ("set", 1, true));
     assert_eq!(facts.notes(0).len(), 0);
 }
+
+/// Times at both ends of their range cannot be corrected by as much as they jumped. Each decision passes a frame on
+/// nevertheless, so that any sequence of jumps ends.
+#[test]
+fn jumps_across_the_whole_range_of_times_end() {
+    let times = [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX / 2, i64::MAX - 1, i64::MAX];
+    let mut frames = Vec::new();
+    for k in 0..4096_usize {
+        let at = times[(k * k + k / 8) % times.len()];
+        frames.push((at, udp(k as u16, 64)));
+    }
+    let (seen, _) = run(&frames);
+    assert_eq!(seen.iter().filter(|s| *s != "set").count(), frames.len());
+}
