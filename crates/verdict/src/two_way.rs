@@ -40,6 +40,13 @@ pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &Reque
     // Round trips exclude the time in the far host, so its stalls show only in the up direction.
     let far = up.into_iter().flat_map(|a| &a.causes);
     let mut far = far.filter(|c| c.id == CauseId::ReceiverStall && c.confidence >= PROVEN);
+    // It answers the requests of a stall all at once: the first answers wait in it while the later ones are made, which
+    // looks like a longer path.
+    let is_in_stall = |c: &Cause| {
+        let delay = matches!(c.id, CauseId::RouteChange | CauseId::Queue);
+        delay && far.clone().any(|stall| stall.packets[0] <= c.packets[0] && c.packets[1] <= stall.packets[1])
+    };
+    round_trip.causes.retain(|c| !is_in_stall(c));
     if let Some(stall) = far.next().filter(|_| !round_trip.names(CauseId::ReceiverStall)) {
         round_trip.causes.push(stall.clone());
         if let Some(host) = &mut round_trip.host {

@@ -151,3 +151,22 @@ fn packets_under_way_while_a_clock_was_set_are_not_held() {
     }
     assert!(is_kept(CauseId::SenderStall, 1.0, 100 * MS));
 }
+
+#[test]
+fn what_waits_in_the_far_host_after_its_stall_is_not_the_path() {
+    let is_kept = |id, packets: [u64; 2], confidence: f64| {
+        let stall = Cause { packets: [101, 173], confidence, ..cause(CauseId::ReceiverStall) };
+        let up = answer(Severity::Fair, vec![stall]);
+        let longer = Cause { packets, ..cause(id) };
+        let both = two_way(judged(vec![longer]), [Some(&up), None], &RequestLosses { runs: &[] });
+        both.answer.causes.iter().any(|c| c.id == id)
+    };
+    for id in [CauseId::RouteChange, CauseId::Queue] {
+        assert!(!is_kept(id, [101, 132], PROVEN));
+        assert!(!is_kept(id, [150, 173], PROVEN));
+        assert!(is_kept(id, [101, 132], PROVEN - 0.01), "the stall is not proven");
+        assert!(is_kept(id, [100, 132], PROVEN), "it began before the stall");
+        assert!(is_kept(id, [150, 174], PROVEN), "it lasted longer than the stall");
+    }
+    assert!(is_kept(CauseId::RandomLoss, [101, 132], PROVEN));
+}
