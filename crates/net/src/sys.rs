@@ -262,8 +262,9 @@ pub(crate) struct SendOptions {
     /// choose a priority; `None`: the kernel chooses. Needs Linux 6.14, see
     /// [`has_message_priority`](crate::sockets::has_message_priority).
     pub priority: Option<u32>,
-    /// True if the kernel should report the departure time.
-    pub stamped: bool,
+    /// Whether the kernel should report the departure time. `Some(false)` takes as long as `Some(true)`, so that the
+    /// departures of some answers show when the others leave; `None` takes less time.
+    pub stamped: Option<bool>,
     /// True if the checksum is computed before the packet is passed to the adapter, see [`send_summed`].
     pub summed: bool,
 }
@@ -324,9 +325,9 @@ impl Outbox {
                 control.push(libc::SOL_SOCKET, libc::SO_PRIORITY, &priority.to_ne_bytes());
             }
         }
-        if how.stamped {
-            let options = libc::SOF_TIMESTAMPING_TX_SOFTWARE.to_ne_bytes();
-            control.push(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &options);
+        if let Some(stamped) = how.stamped {
+            let options = if stamped { libc::SOF_TIMESTAMPING_TX_SOFTWARE } else { 0 };
+            control.push(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &options.to_ne_bytes());
         }
         self.envelopes.push(envelope);
     }
@@ -677,13 +678,13 @@ mod tests {
                 b"one",
                 peers[0].local_addr().unwrap(),
                 Some(from),
-                SendOptions { class: Some(184), ..SendOptions::default() },
+                SendOptions { class: Some(184), stamped: Some(false), ..SendOptions::default() },
             );
             outbox.push(
                 b"three",
                 peers[1].local_addr().unwrap(),
                 None,
-                SendOptions { stamped: true, ..SendOptions::default() },
+                SendOptions { stamped: Some(true), ..SendOptions::default() },
             );
             assert_eq!(outbox.send_next(socket.as_fd()), Some(Ok(0..2)));
             assert_eq!(outbox.send_next(socket.as_fd()), None);

@@ -21,6 +21,9 @@ use jitlat_verdict::sweep::answer;
 use serde::Serialize;
 use serde_json::Value;
 
+/// Quantity of one-way tests.
+const ONE_WAY: &str = "one-way delay";
+
 /// Runs arranged by a number, in one or several curves.
 pub struct CurveReport {
     quantity: &'static str,
@@ -99,7 +102,7 @@ impl CurveReport {
         }
         let mut points = points(&grid, &outcomes, confidence);
         with_intervals_of_packets(&mut points, confidence);
-        let quantity = if round_trips > 0 { "round trip" } else { "one-way delay" };
+        let quantity = if round_trips > 0 { "round trip" } else { ONE_WAY };
         let answer = answer(&grid, &points, true);
         let title = format!("{quantity} by {}: {} tests", grid.axes[0].label(), runs.len());
         let measured = runs.iter().map(|run| (run.label.as_str(), run.summary.measured()));
@@ -116,6 +119,7 @@ impl CurveReport {
     pub fn screen(&self) -> Screen {
         Screen::of_sweep(Swept {
             title: &self.title,
+            one_way: self.quantity == ONE_WAY,
             grid: &self.grid,
             points: &self.points,
             confidence: self.confidence,

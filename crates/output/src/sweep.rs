@@ -96,6 +96,7 @@ impl<'a> SweepReport<'a> {
         );
         let screen = Screen::of_sweep(Swept {
             title: &title,
+            one_way: plan.one_way,
             grid: &plan.grid,
             points: &self.points,
             confidence: plan.confidence,

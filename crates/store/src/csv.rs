@@ -133,11 +133,12 @@ impl<W: Write> PacketCsv<W> {
         for moment in moments {
             field(line, record.time(moment).filter(|_| shown(moment)).map(|t| t.0));
         }
-        let whole = round_trip(record).filter(|_| !lacks_delay(record, self.processing_apart)).map(|s| s.0);
+        let known = |view| !lacks_delay(record, view, self.processing_apart);
+        let whole = round_trip(record).filter(|_| known(RecordView::RoundTrip)).map(|s| s.0);
         field(line, whole);
         field(line, processing(record).map(|s| s.0));
         for view in [RecordView::Up, RecordView::Down] {
-            let way = project(record, view).filter(|_| far_clock);
+            let way = project(record, view).filter(|_| far_clock && known(view));
             field(line, way.and_then(|w| w.delay()).map(|s| s.0));
         }
         let accepted = matches!(class, Class::Accepted(_));

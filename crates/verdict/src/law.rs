@@ -109,7 +109,7 @@ impl LossLaw {
         }
         let lost = all.lost();
         // A loss ratio whose interval reaches down to the permitted ratio is not a fault, whatever its pattern.
-        if lost < MIN_LOSSES || all.interval()[0] <= ALLOWED_LOSS {
+        if lost < MIN_LOSSES || !all.exceeds(ALLOWED_LOSS) {
             return None;
         }
         let is_confined = |part: &Scattered| part.lost() as f64 >= MIN_CONFINED * lost as f64;

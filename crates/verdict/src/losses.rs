@@ -2,9 +2,8 @@
 
 use super::delays::{Delays, SendPattern};
 use jitlat_core::evidence::bounded;
-use jitlat_core::metrics::dependence::EventCounts;
+use jitlat_core::metrics::dependence::{EventCounts, share_exceeds};
 use jitlat_core::metrics::seqset::SeqRun;
-use jitlat_core::metrics::stat::wilson95;
 use jitlat_core::session::Session;
 use jitlat_core::spec::Schedule;
 
@@ -158,12 +157,11 @@ impl Scattered {
         self.lost() as f64 / self.sent.max(1) as f64
     }
 
-    // Returns the 95 % interval of the loss ratio, counting runs as independent events.
-    pub fn interval(&self) -> [f64; 2] {
-        let runs = self.runs.len() as u64;
-        let each = self.lost() as f64 / runs.max(1) as f64;
-        let [low, high] = wilson95(runs, self.sent.max(runs)).unwrap_or([0.0, 1.0]);
-        [(low * each).min(1.0), (high * each).min(1.0)]
+    /// Returns true if the loss ratio is above `limit` with 95 % confidence. Runs of adjacent losses count as
+    /// independent events, because one cluster of many runs is evidence of loss, not of chance.
+    pub fn exceeds(&self, limit: f64) -> bool {
+        let effect = self.lost() as f64 / self.runs.len().max(1) as f64;
+        share_exceeds(self.ratio(), self.sent as f64 / effect, limit)
     }
 
     /// Returns the variance of the loss ratio, relative to independent losses; 1 without losses.

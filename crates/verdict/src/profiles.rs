@@ -1,12 +1,11 @@
 //! [`PROFILES`]: requirements of applications, with their sources. Judges a path for each of them.
 
 use super::sentences::profiles as sentences;
-use super::severity::{Experience, MIN_BUFFER_NS, MIN_SPEECH_BUFFER_NS, Played};
+use super::severity::{Experience, MIN_BUFFER_NS, MIN_SPEECH_BUFFER_NS, Played, shown_level};
 use jitlat_core::answer::{Severity, Suitability};
 use jitlat_core::metrics::dependence::beta_interval;
 use jitlat_core::metrics::emodel;
 use jitlat_core::metrics::qoo::{DelayRequirement, LossRequirement, Requirements, ThroughputRequirement};
-use jitlat_core::metrics::stat::wilson95;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -300,11 +299,8 @@ impl Profile {
         let judged = lived.buffers(self.least_buffer()).map(|(buffer, missing)| {
             let delay = base + buffer as f64 + self.own_ms * 1e6;
             let events = (missing * lived.sent as f64).round() as u64;
-            let [low, _] = wilson95(events.min(lived.sent), lived.sent).unwrap_or([0.0, 1.0]);
             let late = level(delay / 1e6, self.delay_ms);
-            // For each level, the lower end of the 95 % interval must reach half of the limit: a few losses may be
-            // chance.
-            let gone = level(missing, self.missing).min(level(2.0 * low, self.missing));
+            let gone = shown_level(missing, events, lived.sent, self.missing);
             let rating = lived.rating(buffer, missing);
             // Higher ratings are better, so the signs are reversed.
             let speech =
@@ -567,16 +563,16 @@ mod tests {
         let border = |level| first(0..=50_000, |lost| of(lost).severity >= level);
         assert_eq!([Severity::Fair, Severity::Poor, Severity::Bad].map(border), [1001, 3001, 10_001]);
         assert_eq!(of(2000).because, "2.0 % missing, limit 1 %");
-        // With fifty packets, the lower end of the interval must reach half the limit.
+        // With fifty packets, the lower end of the interval must be above half the limit.
         let of =
             |lost: i64| judged(&lived(Some(0.0), &vec![0; 50 - lost as usize], lost as u64), Severity::Good);
         let low = |share: f64| {
-            let is_above = |k: i64| 2.0 * wilson95(k as u64, 50).unwrap()[0] > share;
+            let is_above = |k: i64| 2.0 * beta_interval(k as f64 / 50.0, 50.0).unwrap()[0] > share;
             first(0..=49, is_above).max(first(0..=49, |k| k as f64 / 50.0 > share))
         };
         let border = |level| first(0..=49, |lost| of(lost).severity >= level);
         let borders = [Severity::Fair, Severity::Poor, Severity::Bad].map(border);
-        assert_eq!((borders, &borders[..2]), ([0.01, 0.03, 0.1].map(low), &[2, 3][..]));
+        assert_eq!((borders, &borders[..2]), ([0.01, 0.03, 0.1].map(low), &[2, 4][..]));
     }
 
     #[test]

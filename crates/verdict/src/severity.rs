@@ -2,8 +2,8 @@
 
 use jitlat_core::answer::Severity;
 use jitlat_core::distribution::{OrderStatistics, Percent, Quantiles, Sample, extremes};
+use jitlat_core::metrics::dependence::share_exceeds;
 use jitlat_core::metrics::emodel::{self, DelayModel};
-use jitlat_core::metrics::stat::wilson95;
 use std::borrow::Cow;
 
 /// Largest values that count as good, fair and poor.
@@ -33,11 +33,20 @@ fn level(value: f64, limits: GradeLimits) -> Severity {
     [Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad][worse]
 }
 
-/// Returns the severity of a `share` of lost or late packets, of which `events` were observed among `packets`. For a
-/// level, the lower end of the 95 % interval must reach half of its limit.
-pub fn of_missing(share: f64, events: u64, packets: u64) -> Severity {
-    let [low, _] = wilson95(events.min(packets), packets).unwrap_or([0.0, 1.0]);
-    level(share, MISSING_LIMITS).min(level(2.0 * low, MISSING_LIMITS))
+/// Returns the severity of a `share` of lost or late packets, of which `count` were observed among `packets`.
+pub fn of_missing(share: f64, count: u64, packets: u64) -> Severity {
+    shown_level(share, count, packets, MISSING_LIMITS)
+}
+
+/// Returns the level of a `share` of lost or late packets, of which `count` were observed among `packets`, with these
+/// limits. For a level, the lower end of the 95 % interval must be above half of its limit, because a few packets may be
+/// chance. The packets count as independent even if they are lost in bursts: a grade is about the packets of this test,
+/// and with an interval by events the grade would improve if a burst became longer.
+pub fn shown_level(share: f64, count: u64, packets: u64, limits: [f64; 3]) -> Severity {
+    let observed = count.min(packets) as f64 / packets as f64;
+    let shown = |limit: &&f64| share_exceeds(observed, packets as f64, **limit / 2.0);
+    let worse = limits.iter().take_while(|limit| share > **limit).take_while(shown).count();
+    [Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad][worse]
 }
 
 /// Returns the severity of a `share` of lost or late packets, regardless of their number.
@@ -217,6 +226,7 @@ impl Experience {
 mod tests {
     use super::*;
     use crate::testing::{MS, SECOND, first};
+    use jitlat_core::metrics::dependence::beta_interval;
 
     #[test]
     fn a_level_needs_more_than_a_count() {
@@ -279,8 +289,17 @@ mod tests {
     }
 
     #[test]
-    fn the_lower_end_of_the_interval_reaches_half_the_limit() {
-        let low = |share: f64| first(0..=1000, |k| 2.0 * wilson95(k as u64, 1000).unwrap()[0] > share);
+    fn more_losses_never_improve_the_grade() {
+        for packets in [100, 1000, 100_000] {
+            let of = |lost: u64| of_missing(lost as f64 / packets as f64, lost, packets);
+            assert!((0..packets).all(|lost| of(lost) <= of(lost + 1)), "{packets}");
+        }
+    }
+
+    #[test]
+    fn the_lower_end_of_the_interval_is_above_half_the_limit() {
+        let least = |k: i64| beta_interval(k as f64 / 1e3, 1e3).unwrap()[0];
+        let low = |share: f64| first(0..=1000, |k| 2.0 * least(k) > share);
         let of = |events: i64| of_missing(1.0, events as u64, 1000);
         assert_eq!(borders(0..=1000, of), [low(0.01), low(0.03), low(0.1)]);
         assert_eq!(of_missing(1.0, 1001, 1000), Severity::Bad);

@@ -94,9 +94,7 @@ impl BothWays {
         let mut seen: Vec<PacketRecord> = Vec::with_capacity(records.len());
         for record in records {
             let Some(projected) = project(record, view) else { continue };
-            let is_delayless = view == RecordView::RoundTrip
-                && projected.flags.is_clean()
-                && lacks_delay(record, self.processing_apart);
+            let is_delayless = projected.flags.is_clean() && lacks_delay(record, view, self.processing_apart);
             if is_delayless {
                 // Rows must stay in order of arrival.
                 engine.push_all(&seen);

@@ -2,6 +2,7 @@
 
 use super::encapsulation::{CELL_BYTES, Encapsulation};
 use crate::metrics::bands::fit_line;
+use crate::metrics::stat::t_quantile;
 use serde::Serialize;
 
 /// Properties of a link, estimated from a sweep over packet sizes.
@@ -29,6 +30,9 @@ pub struct LinkFit {
     pub encapsulations: Vec<String>,
     /// Rate of both directions in series, 1/(1/up + 1/down), in bits per second.
     pub series_rate: f64,
+    /// 95 % interval of `series_rate`, in bits per second (Student's, of the slope); `None` if there are too few sizes, or
+    /// if the slope may be 0.
+    pub series_rate_ci95: Option<[f64; 2]>,
 }
 
 /// Significance level of steps: they are accepted if [`chance`] returns a smaller probability.
@@ -96,6 +100,7 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
                 residual_ns: (line[2] / n as f64).sqrt(),
                 encapsulations: Vec::new(),
                 series_rate: 8e9 / line[1],
+                series_rate_ci95: rates(points.iter().map(|p| p.0), line, 2).map(|r| r.map(|r| 8.0 * r)),
             });
         }
     };
@@ -117,6 +122,9 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
         residual_ns: (stairs[2] / n as f64).sqrt(),
         encapsulations,
         series_rate: bits as f64 * 1e9 / stairs[1],
+        // The length of a step and the overhead were fitted, too.
+        series_rate_ci95: rates(points.iter().map(|p| (p.0 + h).div_ceil(step)), stairs, 4)
+            .map(|r| r.map(|r| bits as f64 * r)),
     })
 }
 
@@ -149,6 +157,21 @@ fn cells(points: &[(u64, f64)], tunnel: u64) -> Option<(u64, [f64; 3])> {
 fn chance(line: f64, stairs: f64, n: usize) -> f64 {
     // (1 + 2F/ν)^(−ν/2) with F = ((line − stairs)/2) / (stairs/ν).
     (stairs.max(ROUNDING) / line.max(ROUNDING)).powf((n as f64 - 4.0) / 2.0)
+}
+
+/// Returns the 95 % interval of the number of units of `x` per second, given the regression of times in ns on `x` and the
+/// number of `fitted` parameters; `None` if there are too few points, or if the slope may be 0.
+fn rates(
+    x: impl Iterator<Item = u64> + Clone,
+    [_, slope, squares]: [f64; 3],
+    fitted: usize,
+) -> Option<[f64; 2]> {
+    let n = x.clone().count();
+    let df = n.checked_sub(fitted).filter(|df| *df > 0)?;
+    let mean = x.clone().map(|x| x as f64).sum::<f64>() / n as f64;
+    let spread: f64 = x.map(|x| (x as f64 - mean).powi(2)).sum();
+    let error = t_quantile(0.975, df as u64) * (squares / df as f64 / spread).sqrt();
+    (slope > error).then(|| [1e9 / (slope + error), 1e9 / (slope - error)])
 }
 
 /// Fits a line by least squares. Returns intercept, slope and sum of squared residuals; `None` if x does not vary.

@@ -4,7 +4,7 @@
 //! too narrow. The *design effect* is the variance of a share, divided by that of independent packets. The *effective
 //! number* is the number of packets divided by the design effect. The usual intervals are valid for this number.
 
-use super::stat::{Z95, quantile_of_beta, t_quantile};
+use super::stat::{Z95, beta_below, quantile_of_beta, t_quantile};
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use serde::{Deserialize, Serialize};
@@ -239,6 +239,13 @@ pub fn beta_interval(share: f64, n: f64) -> Option<[f64; 2]> {
         let high = quantile_of_beta(0.975, of + 1.0 - BETA_OFFSET, others + BETA_OFFSET);
         [if share > 0.0 { low } else { 0.0 }, if share < 1.0 { high } else { 1.0 }]
     })
+}
+
+/// Returns true if the lower end of [`beta_interval`] is above `limit`. Needs less time than the interval.
+pub fn share_exceeds(share: f64, n: f64, limit: f64) -> bool {
+    let is_possible = n > 0.0 && share > 0.0 && share <= 1.0;
+    let (of, others) = (share * n, (1.0 - share) * n);
+    is_possible && beta_below(limit, of + BETA_OFFSET, others + 1.0 - BETA_OFFSET) < 0.025
 }
 
 /// A share of packets, for example of lost ones, with an interval that accounts for bursts.

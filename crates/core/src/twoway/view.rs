@@ -25,12 +25,12 @@ pub fn round_trip(record: &PacketRecord) -> Option<Span> {
     Some(whole - processing(record).unwrap_or_default())
 }
 
-/// Returns true if the delay of the answer `record` is unknown. Either it includes the far host's processing time,
-/// which the delays of other answers exclude, or this time is longer than the whole round trip, in which case one of
-/// the four times is wrong. `processing_apart` is [`TwoWay::processing_apart`](super::TwoWay::processing_apart).
-pub fn lacks_delay(record: &PacketRecord, processing_apart: bool) -> bool {
+/// Returns true if the delay of the answer `record` in this view is unknown: the processing time of the far host is
+/// longer than the whole round trip, so that one of the four times is wrong, or the round trip includes this time, which
+/// those of other answers exclude. `processing_apart` is [`TwoWay::processing_apart`](super::TwoWay::processing_apart).
+pub fn lacks_delay(record: &PacketRecord, view: RecordView, processing_apart: bool) -> bool {
     let impossible = round_trip(record).is_some_and(|rtt| rtt < Span::ZERO);
-    impossible || processing_apart && processing(record).is_none()
+    impossible || view == RecordView::RoundTrip && processing_apart && processing(record).is_none()
 }
 
 /// Returns `record` as a record of a one-way stream: `sent` and `arrived` are the two times of the view. `None` if
@@ -108,9 +108,15 @@ mod tests {
         // The far host reports a processing time longer than the whole round trip.
         let r = record([Some(1000), Some(51_500), Some(53_600), Some(3000)]);
         assert_eq!(round_trip(&r), Some(Span(-100)));
-        assert!(lacks_delay(&r, false) && lacks_delay(&r, true));
+        let lacks = |r, view| [false, true].map(|apart| lacks_delay(r, view, apart));
+        for view in [RecordView::RoundTrip, RecordView::Up, RecordView::Down] {
+            assert_eq!(lacks(&r, view), [true; 2], "nor is the split by direction known");
+        }
         let r = record([Some(1000), Some(51_500), Some(53_500), Some(3000)]);
-        assert!(!lacks_delay(&r, false) && !lacks_delay(&r, true));
+        assert_eq!(lacks(&r, RecordView::RoundTrip), [false; 2]);
+        let r = record([Some(1000), Some(51_500), None, Some(3000)]);
+        assert_eq!(lacks(&r, RecordView::RoundTrip), [false, true]);
+        assert_eq!(lacks(&r, RecordView::Up), [false; 2]);
     }
 
     #[test]

@@ -367,7 +367,8 @@ impl<K: Copy> Answers<K> {
         let leave = SendOptions {
             class: (dscp != 0).then_some(dscp << 2),
             priority: self.priority,
-            stamped: self.stamps && tracked.stamped,
+            // An answer with a time is sent in the same way whether it is stamped or not.
+            stamped: (self.stamps && (tracked.stamped || tracked.read.is_some())).then_some(tracked.stamped),
             // LaTe's raw clients, recognised by their port, read whole frames and drop those whose checksum
             // is left to the adapter.
             summed: to.port() == lamp::RAW_PORT,
@@ -385,8 +386,9 @@ impl<K: Copy> Answers<K> {
         if self.outbox.is_empty() {
             return;
         }
-        let stamped = self.tracked.iter().any(|t| t.stamped);
-        let reading = if stamped { clock::wall() } else { WallTime(0) };
+        // Reading the clock here would delay the answers that are stamped, but not the others with a time.
+        let unread = self.tracked.iter().any(|t| t.stamped && t.read.is_none());
+        let reading = if unread { clock::wall() } else { WallTime(0) };
         let mut sent = 0;
         while let Some(handed_over) = self.outbox.send_next(socket.as_fd()) {
             match handed_over {
@@ -394,7 +396,7 @@ impl<K: Copy> Answers<K> {
                     sent += accepted.len() as u64;
                     for tracked in self.tracked[accepted].iter().filter(|t| t.stamped) {
                         if self.stamps {
-                            self.departures.sent(*tracked, reading);
+                            self.departures.sent(*tracked, tracked.read.unwrap_or(reading));
                         } else {
                             self.departed.extend(tracked.fate(AnswerFate::Unstamped));
                         }

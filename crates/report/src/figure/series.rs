@@ -346,7 +346,9 @@ pub(super) fn extent(cloud: &Cloud) -> Option<(f64, f64)> {
     Some((d.x0, d.x0 + d.dx * d.columns as f64))
 }
 
-/// Formats a slope in seconds per second, with the digits of the report (DRDC TM 2011-047).
+/// Formats a slope in seconds per second, with the digits of the report (DRDC TM 2011-047), or with an exponent if these
+/// would only show zeros.
 fn slope(m: f64) -> String {
-    format!("{m:.6}").replace('-', "−")
+    let text = if m != 0.0 && m.abs() < 1e-6 { format!("{m:.1e}") } else { format!("{m:.6}") };
+    text.replace('-', "−")
 }

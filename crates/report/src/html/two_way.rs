@@ -18,7 +18,8 @@ pub fn section(part: &ReportPart<'_>, alone: bool) -> Markup {
             h2 { (heading(part, "Directions", alone)) }
             @if !known.is_empty() {
                 (tables::distributions_table(&html! {
-                    @for (name, way) in &known {
+                    // A negative time is not a delay; the list below the table states it.
+                    @for (name, way) in known.iter().filter(|(_, way)| way.latency.min.is_none_or(|t| t >= 0)) {
                         (tables::row(&format!("{name} ({clocks})"), &tables::whole(&way.latency, 0)))
                     }
                     @for (name, way) in &known {

@@ -93,7 +93,11 @@ fn describe(t: &mut String, fit: Option<&LinkFit>, sizes: &[SizeFigures], tunnel
         return;
     };
     let (fixed, slope) = (units::eng4_f64(f.fixed_ns), units::eng4_f64(f.slope_ns));
-    let rate = units::bit_rate(f.series_rate);
+    let between = f.series_rate_ci95.map_or_else(
+        || "its 95 % interval is unknown".to_owned(),
+        |[low, high]| format!("95 %: {} to {}", units::bit_rate(low), units::bit_rate(high)),
+    );
+    let rate = format!("{} ({between})", units::bit_rate(f.series_rate));
     let _ = match f.steps {
         None => writeln!(t, "Link: no steps; min RTT = {fixed} + {slope} per byte"),
         Some((step, _)) => {

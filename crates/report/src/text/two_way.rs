@@ -80,6 +80,9 @@ pub fn two_way_remarks(s: &Summary) -> Vec<String> {
 }
 
 fn further_lines(page: &mut Page, s: &Summary, t: &TwoWayFigures) {
+    for (name, way) in [("up", &t.up), ("down", &t.down)] {
+        way.iter().for_each(|way| no_delay(page, name, way));
+    }
     if !is_one_host(s) {
         corrected(page, t);
     }
@@ -194,11 +197,12 @@ fn delay(page: &mut Page, name: &str, way: &DirectionResult, clocks: &str) {
     if l.n == 0 {
         return;
     }
+    // A negative time is not a delay.
     page.item(&format!(
         "one way {name} ({clocks}): min/avg/max = {} / {} / {}; jitter 99% = {}, 99.9% = {}; IPDV std dev {}",
-        dash(l.min.map(eng4)),
-        dash(l.mean.map(eng4_f64)),
-        dash(l.max.map(eng4)),
+        dash(l.min.filter(|t| *t >= 0).map(eng4)),
+        dash(l.mean.filter(|t| *t >= 0.0).map(eng4_f64)),
+        dash(l.max.filter(|t| *t >= 0).map(eng4)),
         dash(way.pdv.percentile(Percent(99_000)).map(eng4)),
         dash(way.pdv.percentile(Percent(99_900)).map(eng4)),
         dash(way.ipdv.stddev.map(eng4_f64)),
@@ -207,6 +211,17 @@ fn delay(page: &mut Page, name: &str, way: &DirectionResult, clocks: &str) {
         let [p99, p999] = [without.p99_ns, without.p999_ns].map(eng4);
         let note = jitlat_verdict::without_clock_step(without);
         page.item(&format!("one way {name}: jitter 99% = {p99}, 99.9% = {p999}; {note}"));
+    }
+}
+
+/// States why a direction has no smallest delay, if its smallest difference of two times is negative.
+fn no_delay(page: &mut Page, name: &str, way: &DirectionResult) {
+    if let Some(min) = way.latency.min.filter(|t| *t < 0) {
+        page.item(&format!(
+            "one way {name}: the times differ by {} at least, which is no delay: two clocks differ by more than the delay, or a \
+             time was written into a packet before it left",
+            eng4(min)
+        ));
     }
 }
 

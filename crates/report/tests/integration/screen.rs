@@ -355,21 +355,25 @@ fn a_sweep() {
             .with("latency-mean", us * 1e3)
             .with("latency-p99", us * 2e3)
             .with("pdv-p99", us * 1e3)
-            .with("loss", lost as f64 / 100.0);
+            .with("loss", lost as f64 / 100.0)
+            .with("clock-bound", 40e3 + cell as f64);
         let (run, at, ip_length) = (SweepRun { cell, repetition }, WallTime(START), None);
         RunOutcome { run, at, sent: 100, received: 100 - lost, ip_length, figures }
     };
     let outcomes: Vec<RunOutcome> = (0..28).flat_map(|cell| (0..5).map(move |r| run(cell, r))).collect();
     let points = points(&grid, &outcomes, ConfidenceLevel::default());
-    let screen = Screen::of_sweep(Swept {
+    let swept = Swept {
         title: "round trip to 198.51.100.7, 140 runs made",
+        one_way: false,
         grid: &grid,
         points: &points,
         confidence: ConfidenceLevel::default(),
         answer: &answer(&grid, &points, true),
         notes: &["EF: 120.0 us and 70.00 us per 100 bytes of IP packet: 11.4 Mbps in series".to_owned()],
-    });
-    let screen = screen
+    };
+    let one_way = shown(&Screen::of_sweep(Swept { one_way: true, ..swept }), &plain());
+    assert!(one_way.contains("delays may be wrong by up to 40.0 us, the error of the clocks"), "{one_way}");
+    let screen = Screen::of_sweep(swept)
         .logged_to(&["sweep.0faqgu".into()])
         .followed_by("jitlat sweep --resume sweep.0faqgu -v", "every figure");
     insta::assert_snapshot!(shown(&screen, &plain()));

@@ -4,7 +4,7 @@ use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::sentences::causes::duplication;
 use jitlat_core::answer::{CauseId, Severity};
-use jitlat_core::metrics::stat::wilson95;
+use jitlat_core::metrics::dependence::share_exceeds;
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::Duplication,
@@ -23,14 +23,11 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     again.sort_unstable();
     again.dedup();
     let count = again.len() as u64;
-    let (Some(first), Some(last), Some([low, _])) = (again.first(), again.last(), wilson95(count.min(n), n))
-    else {
-        return Vec::new();
-    };
-    if count < MIN_PACKETS || low < MIN_SHARE {
+    let (Some(first), Some(last)) = (again.first(), again.last()) else { return Vec::new() };
+    let share = count as f64 / n as f64;
+    if count < MIN_PACKETS || !share_exceeds(share.min(1.0), n as f64, MIN_SHARE) {
         return Vec::new();
     }
-    let share = count as f64 / n as f64;
     let why = duplication(share, copies > count + count / 2);
     let found =
         FoundCause::of(CauseId::Duplication, Severity::Good, 0.1 * share, 0.97).share(share).because(why);
@@ -54,7 +51,7 @@ mod tests {
     #[test]
     fn copies_are_named_from_five_and_0_3_percent_on() {
         assert_eq!(first(0..=50, |k| of(100, 0..k as u32).is_some()), MIN_PACKETS as i64);
-        let share = first(0..=1000, |k| wilson95(k as u64, 10_000).unwrap()[0] >= MIN_SHARE);
+        let share = first(0..=1000, |k| share_exceeds(k as f64 / 1e4, 1e4, MIN_SHARE));
         assert_eq!(first(0..=1000, |k| of(10_000, 0..k as u32).is_some()), share);
         assert!(of(100, [7; 20]).is_none(), "one packet, however often");
     }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::testing::{MS, SECOND, Test, every, first, packets, run, scattered};
+use jitlat_core::metrics::dependence::beta_interval;
 use jitlat_core::spec::{Direction, Transport};
 
 /// True if the last run of these lengths is an outage; `time(len)` is the length of a run in ns.
@@ -103,11 +104,13 @@ fn without_outages_numbers_close_up() {
 }
 
 #[test]
-fn an_interval_is_that_of_the_runs() {
-    let [low, high] = wilson95(4, 1000).unwrap();
-    assert_eq!(scattered(1000, [(10, 2), (20, 2), (30, 3), (40, 1)]).interval(), [2.0 * low, 2.0 * high]);
-    assert_eq!(scattered(10, [(0, 10)]).interval()[1], 1.0);
-    assert_eq!(Scattered::default().interval(), [0.0, 0.0]);
+fn runs_are_the_events_that_a_ratio_above_a_limit_needs() {
+    // Four runs of two packets on average are four of 500 independent packets.
+    let [low, _] = beta_interval(8e-3, 500.0).unwrap();
+    let four = scattered(1000, [(10, 2), (20, 2), (30, 3), (40, 1)]);
+    assert!(four.exceeds(0.999 * low) && !four.exceeds(1.001 * low), "{low}");
+    assert!(scattered(10, [(0, 10)]).exceeds(1e-3));
+    assert!(!Scattered::default().exceeds(0.0));
 }
 
 /// Single losses at even distances; the first is packet `from`, and the last is before packet `to`.

@@ -1,6 +1,6 @@
 //! Sentences with the evidence of each cause (`Cause::because`).
 
-use super::numbers::{count, moment, percent, time};
+use super::numbers::{count, moment, percent, span, time};
 use crate::tcp_limits::TcpHold;
 use jitlat_core::answer::{Cause, CauseId, Fault, TcpLimit};
 use jitlat_core::session::{Ending, Session, SizeLimit};
@@ -82,12 +82,7 @@ pub fn outage_over_tcp(from_s: f64, length_ns: f64, packets: u64) -> String {
 
 /// Describes a queue of `height_ns`.
 pub fn queue(from_s: f64, to_s: f64, height_ns: i64) -> String {
-    format!(
-        "packets waited up to {} in a queue, from {} to {}",
-        time(height_ns as f64),
-        moment(from_s),
-        moment(to_s)
-    )
+    format!("packets waited up to {} in a queue, {}", time(height_ns as f64), span([from_s, to_s]))
 }
 
 /// Describes a queue of `height_ns` that dropped packets because it was full.
@@ -110,7 +105,7 @@ pub(super) fn tcp_limit(limit: TcpLimit) -> &'static str {
 }
 
 /// Describes packets that a TCP connection held back in the sending host, for up to `height_ns`.
-pub fn held_back(hold: TcpHold, [from_s, to_s]: [f64; 2], height_ns: i64) -> String {
+pub fn held_back(hold: TcpHold, times_s: [f64; 2], height_ns: i64) -> String {
     let TcpHold { limit, windows: [first, last], round_trip_us } = hold;
     let rtt = time(1e3 * f64::from(round_trip_us));
     let why = match limit {
@@ -131,10 +126,9 @@ pub fn held_back(hold: TcpHold, [from_s, to_s]: [f64; 2], height_ns: i64) -> Str
         }
     };
     format!(
-        "TCP held packets back for up to {}, from {} to {}: {why}; they waited in the sending host, not in a queue on the path",
+        "TCP held packets back for up to {}, {}: {why}; they waited in the sending host, not in a queue on the path",
         time(height_ns as f64),
-        moment(from_s),
-        moment(to_s)
+        span(times_s)
     )
 }
 
@@ -193,18 +187,13 @@ pub struct WorstPart {
 impl LossSpan {
     /// Returns the part as the end of a sentence; empty for the whole test.
     fn text(self) -> String {
-        let part = self.part.map_or_else(String::new, |LossPart { times_s: [from, to], share, is_all }| {
+        let part = self.part.map_or_else(String::new, |LossPart { times_s, share, is_all }| {
             let all = if is_all { "all" } else { "nearly all" };
             let there = share.map_or_else(String::new, |share| format!(" ({} there)", percent(share)));
-            format!(", {all} from {} to {}{there}", moment(from), moment(to))
+            format!(", {all} {}{there}", span(times_s))
         });
         let worst = self.worst.map_or_else(String::new, |worst| {
-            format!(
-                ", rising to {} from {} to {}",
-                percent(worst.share),
-                moment(worst.from_s),
-                moment(worst.to_s)
-            )
+            format!(", rising to {} {}", percent(worst.share), span([worst.from_s, worst.to_s]))
         });
         part + &worst
     }
@@ -318,16 +307,16 @@ pub fn clock_skew(ppm: f64, error: f64, drift_ns: i64) -> String {
         format!(" ({:.1} to {:.1} with 95 % confidence)", (ppm - error).max(0.0), ppm + error)
     };
     format!(
-        "the clocks drift apart by {ppm:.1} ppm{interval}, {} over the test; the path's delay did not change",
+        "the clocks drift apart by {ppm:.1} ppm{interval}, {} over the test, which is no change of the path's delay",
         time(drift_ns.saturating_abs() as f64)
     )
 }
 
 /// Describes a change of the delay by `change_ns` between two times, at a rate of at most `ppm`, as by the adjustment
 /// of a clock. `is_confirmed` is true if the clock probes show the same change.
-pub fn clock_adjusted(ppm: f64, change_ns: i64, [from_s, to_s]: [f64; 2], is_confirmed: bool) -> String {
+pub fn clock_adjusted(ppm: f64, change_ns: i64, times_s: [f64; 2], is_confirmed: bool) -> String {
     let by = time(change_ns.saturating_abs() as f64);
-    let span = format!("from {} to {}", moment(from_s), moment(to_s));
+    let span = span(times_s);
     if is_confirmed {
         format!(
             "a clock was adjusted by {by}, at up to {ppm:.0} ppm, {span}; the path's delay did not change"
@@ -407,11 +396,9 @@ pub struct LocalQueueFacts {
 pub fn local_queue(facts: LocalQueueFacts) -> String {
     let bound = if facts.upper_bounds { " (upper bounds: the kernel stamped departures only)" } else { "" };
     format!(
-        "{} of the packets waited in the sending host's own interface, from {} to {}: 95 % of these up to {}, the longest \
-         {}{bound}",
+        "{} of the packets waited in the sending host's own interface, {}: 95 % of these up to {}, the longest {}{bound}",
         percent(facts.share),
-        moment(facts.from_s),
-        moment(facts.to_s),
+        span([facts.from_s, facts.to_s]),
         time(facts.height_ns as f64),
         time(facts.longest_ns as f64)
     )
@@ -452,8 +439,7 @@ pub fn lost_to_mtu_discovery(lost: u64, length: Option<u32>, mtu: u32) -> String
 
 /// Describes packets that the sending host did not send, between the times `when_s` (in seconds) if these are known.
 pub fn send_failure(packets: u64, share: f64, when_s: Option<[f64; 2]>) -> String {
-    let when =
-        when_s.map_or_else(String::new, |[from, to]| format!(", from {} to {}", moment(from), moment(to)));
+    let when = when_s.map_or_else(String::new, |times_s| format!(", {}", span(times_s)));
     format!(
         "the sending host did not send {} ({}){when}: its system refused them, or the queue of its interface was full; \
          the path did not lose them",
@@ -463,14 +449,12 @@ pub fn send_failure(packets: u64, share: f64, when_s: Option<[f64; 2]>) -> Strin
 }
 
 /// Describes packets that the sender reports as skipped, without a stall that explains it.
-pub fn skipped(packets: u64, share: f64, [from_s, to_s]: [f64; 2]) -> String {
+pub fn skipped(packets: u64, share: f64, times_s: [f64; 2]) -> String {
     format!(
-        "the sender skipped {} ({}), from {} to {}: it was too late for them, or its system refused them; the path did \
-         not lose them",
+        "the sender skipped {} ({}), {}: it was too late for them, or its system refused them; the path did not lose them",
         count(packets, "packet"),
         percent(share),
-        moment(from_s),
-        moment(to_s)
+        span(times_s)
     )
 }
 

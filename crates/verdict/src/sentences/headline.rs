@@ -1,7 +1,7 @@
 //! Headline: the verdict on a test in one sentence.
 
 use super::causes::{direction, lost_size, tcp_limit};
-use super::numbers::{buffer_size, count, moment, percent, rate, time};
+use super::numbers::{self, buffer_size, count, moment, percent, rate, time};
 use jitlat_core::Span;
 use jitlat_core::answer::{Answer, Cause, CauseId, Fault, Severity};
 use jitlat_core::evidence::KnownPackets;
@@ -65,8 +65,12 @@ pub fn headline(
             Some(ns) if severity <= Severity::Fair => format!("; set a buffer of {}", buffer_size(*ns)),
             _ => String::new(),
         };
-        let others =
-            causes.iter().filter(|c| c.id != CauseId::IncompleteLog && c.severity > Severity::Good).count();
+        // On a good path, other causes are not worth counting unless they are of the same kind.
+        let counts = |c: &&Cause| match wrong {
+            Some(wrong) if severity == Severity::Good => c.id == wrong.id,
+            _ => c.id != CauseId::IncompleteLog && c.severity > Severity::Good,
+        };
+        let others = causes.iter().filter(counts).count();
         let more = if others > 1 { format!(" ({} more)", others - 1) } else { String::new() };
         let own_queue = own_queue.map_or_else(String::new, |c| format!("; {}", sentence(c, known.end)));
         format!("{}: {finding}{more}{buffer}{own_queue}.", grade(severity))
@@ -216,8 +220,10 @@ pub fn too_few_packets(sent: u64, lost: u64, losses: &ShareInterval) -> String {
     }
     let were = if lost == 1 { "was" } else { "were" };
     let loss = match (lost, losses.ci95) {
+        // Three packets or fewer exclude nothing.
+        (0, _) if sent <= 3 => "none were lost".to_owned(),
         (0, _) => {
-            let most = percent((3.0 / sent as f64).min(1.0));
+            let most = percent(3.0 / sent as f64);
             format!("none were lost, so loss is below {most} (95 % confidence)")
         }
         (_, Some([low, high])) => {
@@ -245,7 +251,7 @@ fn part(c: &Cause, packets: u64) -> String {
     if packets == 0 || first <= packets / 10 && last.saturating_add(packets / 10) >= packets {
         return String::new();
     }
-    format!(", from {} to {}", moment(c.from_s), moment(c.to_s))
+    format!(", {}", numbers::span([c.from_s, c.to_s]))
 }
 
 /// Returns the clause about `c` in a test of `packets` packets.
@@ -254,7 +260,7 @@ fn sentence(c: &Cause, packets: u64) -> String {
     let ns = time(c.magnitude_ns.unwrap_or(0).unsigned_abs() as f64);
     let share = percent(c.magnitude.unwrap_or(0.0));
     let from = moment(c.from_s);
-    let span = || format!("from {from} to {}", moment(c.to_s));
+    let span = || numbers::span([c.from_s, c.to_s]);
     let part = || part(c, packets);
     match c.id {
         CauseId::Outage if c.count > 1 => {

@@ -6,9 +6,9 @@ use crate::severity::MIN_BUFFER_NS;
 pub fn time(ns: f64) -> String {
     let size = ns.abs();
     let (value, unit) = match size {
-        ..1e3 => return format!("{ns:.0} ns"),
-        ..1e6 => (ns / 1e3, "us"),
-        ..1e9 => (ns / 1e6, "ms"),
+        ..999.5 => return format!("{ns:.0} ns"),
+        ..999.5e3 => (ns / 1e3, "us"),
+        ..999.5e6 => (ns / 1e6, "ms"),
         ..120e9 => (ns / 1e9, "s"),
         ..7200e9 => (ns / 60e9, "min"),
         _ => (ns / 3600e9, "h"),
@@ -23,7 +23,13 @@ pub fn buffer_size(ns: i64) -> String {
 
 /// Formats the time since the first packet of a test, given in seconds: `9.5 s`, `120 s`.
 pub fn moment(s: f64) -> String {
-    if s < 100.0 { format!("{s:.1} s") } else { format!("{s:.0} s") }
+    if s < 99.95 { format!("{s:.1} s") } else { format!("{s:.0} s") }
+}
+
+/// Formats a part of a test, given in seconds: `from 9.5 s to 120 s`; `at 9.5 s` if both ends are formatted alike.
+pub fn span([from_s, to_s]: [f64; 2]) -> String {
+    let [from, to] = [from_s, to_s].map(moment);
+    if from == to { format!("at {from}") } else { format!("from {from} to {to}") }
 }
 
 /// Formats a share: `2.7 %`, `0.14 %`, `31 %`.
@@ -74,7 +80,9 @@ mod tests {
         ];
         assert_eq!(times, text);
         assert_eq!([9.94e3, 9.95e3, -3e9].map(time), ["9.9 us", "10 us", "-3.0 s"]);
-        assert_eq!([99.94, 100.0].map(moment), ["99.9 s", "100 s"]);
+        assert_eq!([999.6, 999.6e3, 999.9e6].map(time), ["1.0 us", "1.0 ms", "1.0 s"]);
+        assert_eq!([99.94, 99.96, 100.0].map(moment), ["99.9 s", "100 s", "100 s"]);
+        assert_eq!([[9.5, 120.0], [9.5, 9.54]].map(span), ["from 9.5 s to 120 s", "at 9.5 s"]);
         assert_eq!([0, 1, 2].map(|n| count(n, "packet")), ["0 packets", "1 packet", "2 packets"]);
     }
 }

@@ -39,7 +39,8 @@ pub const NOTHING_VALID: &str = "no valid packet was received, so there are no f
 /// Warns about answers that do not report the far host's processing time, or report one longer than the round trip.
 pub fn processing_unknown(without: u64, answers: u64) -> String {
     format!(
-        "{without} of {} carried no possible processing time of the far host: they count as received, but have no delay",
+        "{without} of {} carried no possible processing time of the far host: they count as received, but have no delay, neither as \
+         round trips nor by direction",
         count(answers, "answer")
     )
 }

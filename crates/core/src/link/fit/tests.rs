@@ -141,6 +141,11 @@ fn of_a_line_there_are_its_rate_and_what_it_leaves() {
         "{f:?}"
     );
     assert!((f.residual_ns - 1000.0).abs() < 1e-6 && (f.series_rate - 1e7).abs() < 1e-6, "{f:?}");
+    // Two degrees of freedom: t = 4.303, and the slope's standard error is √(2·10⁶/5·10⁴) = 6.32 ns.
+    let [low, high] = f.series_rate_ci95.unwrap();
+    assert!((low - 8e9 / 827.21).abs() < 100.0 && (high - 8e9 / 772.79).abs() < 100.0, "{f:?}");
+    let flat: Vec<_> = points.iter().map(|(l, t)| (*l, t - 790.0 * *l as f64)).collect();
+    assert_eq!(fit(&flat, 0).unwrap().series_rate_ci95, None, "the slope may be 0");
 }
 
 #[test]
@@ -156,6 +161,8 @@ fn of_steps_that_are_no_cells_there_are_their_rate_and_what_they_leave() {
     assert_eq!((f.steps, f.encapsulations.len()), (Some((40, 0)), 0));
     assert!((f.slope_ns - 1e6).abs() < 1e-3 && (f.residual_ns - 1e3).abs() < 1e-3, "{f:?}");
     assert!((f.series_rate - 320e3).abs() < 1e-3, "320 bits a millisecond: {f:?}");
+    let [low, high] = f.series_rate_ci95.unwrap();
+    assert!(low < 320e3 && high > 320e3 && high - low < 100.0, "{f:?}");
 }
 
 /// Round trips over steps of 4.14 ms with this overhead, of these sizes, with errors of up to ±`error` ns.

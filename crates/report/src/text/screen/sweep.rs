@@ -18,6 +18,8 @@ const MAX_LINES: usize = 9;
 pub struct Swept<'a> {
     /// Description and destination of the tests.
     pub title: &'a str,
+    /// True if delays are the difference of two hosts' clocks.
+    pub one_way: bool,
     /// Combinations of the sweep.
     pub grid: &'a SweepGrid,
     /// Result of each combination.
@@ -90,10 +92,23 @@ fn table(sweep: Swept<'_>) -> ScreenTable {
     ScreenTable { heads: heads.to_vec(), lines, name: MAX_NAME_COLUMNS, most: MAX_LINES }
 }
 
+/// Describes the error of one-way delays.
+fn clocks(points: &[SweepPoint]) -> String {
+    let bounds: Option<Vec<f64>> = points.iter().map(|p| Some(p.get("clock-bound")?.max)).collect();
+    match bounds.and_then(|bounds| bounds.into_iter().reduce(f64::max)) {
+        Some(bound) => format!("delays may be wrong by up to {}, the error of the clocks", eng3(bound)),
+        None => "the clocks were not compared in every run: only differences between combinations count"
+            .to_owned(),
+    }
+}
+
 fn trust(sweep: Swept<'_>) -> Vec<String> {
     let runs = sweep.points.iter().map(|p| p.runs).min().unwrap_or(0);
     let packets = sweep.points.iter().map(|p| p.sent).min().unwrap_or(0);
     let mut lines = Vec::new();
+    if sweep.one_way {
+        lines.push(clocks(sweep.points));
+    }
     if !sweep.answer.complete {
         lines.push("the sweep is not complete".to_owned());
     }
