@@ -21,6 +21,7 @@ mod undisturbed;
 
 mod archive;
 mod captures;
+mod check;
 mod checks;
 mod compare;
 mod docs;
@@ -48,6 +49,7 @@ mod slips;
 mod small;
 mod spp;
 mod sweep;
+mod systems;
 mod tcp;
 mod twamp;
 mod walk;
