@@ -93,11 +93,7 @@ impl Check {
                     .collect();
                 shown.sort_by_key(|(state, _)| std::cmp::Reverse(*state));
                 let texts: Vec<String> = shown.into_iter().map(|(_, text)| text).collect();
-                let count = match worst {
-                    CheckState::Ok => format!("{}", streams.len()),
-                    _ => format!("{} of {}", texts.len(), streams.len()),
-                };
-                format!("{count}: {}", texts.join("; "))
+                format!("{} of {}: {}", texts.len(), streams.len(), texts.join("; "))
             }
         };
         let (state, text) = match trouble {

@@ -7,6 +7,7 @@ import configparser
 import datetime
 import json
 import math
+import os
 import re
 import sys
 
@@ -48,10 +49,10 @@ def fail(message):
 
 
 def binary():
-    """Returns the path of jitlat: the setting jitlat_cmd in the section [jitlat], or its usual place."""
+    """Returns the path of jitlat: the setting jitlat_cmd in the section [jitlat], the variable JITLAT, or its usual place."""
     configuration = configparser.ConfigParser()
     configuration.read(CONFIGURATION)
-    return configuration.get('jitlat', 'jitlat_cmd', fallback='/usr/bin/jitlat')
+    return configuration.get('jitlat', 'jitlat_cmd', fallback=os.environ.get('JITLAT', '/usr/bin/jitlat'))
 
 
 def seconds(duration):
@@ -126,7 +127,7 @@ class Request:
         """Returns the arguments of jitlat, which writes the summary as JSON and the packets as CSV."""
         spec, own = self.spec, self.is_one_way()
         # The name is never the first word: it could be that of a command.
-        line = ['test' if own else 'ping', '--no-log', '-q', '--log-level', 'error', '--json', summary, '--csv', packets]
+        line = ['test' if own else 'ping', '--no-log', '-q', '--json', summary, '--csv', packets]
         line += ['-n', str(self.count), '-p', str(round(self.interval * 1e9))]
         line += ['--proto', self.protocol] if self.protocol != 'jitlat' else []
         if not own:

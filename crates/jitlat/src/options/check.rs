@@ -10,11 +10,12 @@ use std::time::Duration;
 
 /// Options of a check by a monitoring system.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Check")]
+#[command(next_help_heading = "Output")]
 pub struct CheckArgs {
-    /// Print one line for Nagios or Icinga, and exit with 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN
+    /// Print one line for Nagios or Icinga, and exit with its status (0 to 3)
     ///
-    /// The line has performance data after a bar. The state is CRITICAL if --critical is violated or the far host does not
+    /// The line has performance data after a bar. The states are 0 OK, 1 WARNING, 2 CRITICAL and 3 UNKNOWN. The state is
+    /// CRITICAL if --critical is violated or the far host does not
     /// answer, WARNING if --warning is violated, and UNKNOWN if a figure of a condition is not known, the arguments are
     /// wrong, or nothing could be measured. Without conditions only the answers of the far host count. Several hosts have
     /// one line with the state of the worst. No log is written without -o.

@@ -24,6 +24,7 @@ mod captures;
 mod check;
 mod checks;
 mod compare;
+mod contrib;
 mod docs;
 mod doctor;
 mod field;

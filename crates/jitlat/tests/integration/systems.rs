@@ -1,5 +1,6 @@
 //! Formats for systems that store measurements, from logs of every kind, read as these systems read them.
 
+use crate::server::Server;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -75,10 +76,11 @@ impl Point {
 fn every_kind_of_log_has_its_figures_at_the_time_of_the_test() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| format!("{TESTDATA}/{name}");
-    jitlat(
-        &["ping", "127.0.0.1", "-n", "30", "-p", "1ms", "-o", "ping.log", "--name", "a, b=\"c\" \\", "-q"],
-        dir.path(),
-    );
+    let server = Server::start("127.0.0.1", "stamp", &[]);
+    let ping =
+        format!("ping 127.0.0.1 --proto stamp --stamp-port {} -n 30 -p 1ms -o ping.log -q", server.port(0));
+    let ping: Vec<&str> = ping.split(' ').chain(["--name", "a, b=\"c\" \\", "--tag", "site=x y"]).collect();
+    jitlat(&ping, dir.path());
     jitlat(
         &[
             "spp",
