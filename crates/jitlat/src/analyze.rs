@@ -1,5 +1,6 @@
 //! `jitlat analyze LOG…` and `jitlat -f LOG`: analyses saved logs and states in the same way as live tests.
 
+use crate::check;
 use crate::exit::{ExitStatus, thresholds};
 use crate::load;
 use crate::options::report::ReportArgs;
@@ -47,6 +48,11 @@ struct ReadLog {
 /// Analyses `logs` and prints the result.
 pub fn run(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> Result<ExitStatus> {
     let runs = analyse(logs, together, args)?;
+    if let Some(check) = &args.check {
+        let report = ReportStreams { interval: args.analysis.interval, ..ReportStreams::of(&runs) };
+        let whole = jitlat_output::log_failures(&args.outputs.write_files(&report));
+        return Ok(check::conclude(check, &runs, whole));
+    }
     let runs = match PhasesReport::of_saved(runs, args.analysis.interval) {
         Ok(phases) => return Ok(load::analysed(&phases, args)),
         Err(runs) => runs,

@@ -1,6 +1,7 @@
 //! End of a command: exit status, and an error in one line.
 
 use crate::options::condition::{self, TestCondition};
+use jitlat_output::check::CheckState;
 use jitlat_output::{AnalysedStream, text};
 use jitlat_verdict::load::LoadDecision;
 use std::process::ExitCode;
@@ -15,6 +16,8 @@ pub enum ExitStatus {
     ThresholdViolated,
     /// No measurement can be reported, or a requested file could not be written completely.
     NotMeasured,
+    /// The command was a check (`--check`) that ended in this state.
+    Check(CheckState),
 }
 
 impl From<ExitStatus> for ExitCode {
@@ -23,6 +26,7 @@ impl From<ExitStatus> for ExitCode {
             ExitStatus::Measured => 0,
             ExitStatus::ThresholdViolated => 1,
             ExitStatus::NotMeasured => 2,
+            ExitStatus::Check(state) => state.code(),
         })
     }
 }

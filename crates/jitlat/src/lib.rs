@@ -6,6 +6,7 @@
 //!   [`options`] – groups of options that commands share, and the settings that they result in
 //! * [`mod@test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], `rpm`, [`doctor`], [`demo`], [`serve`] – one command
 //!   or mode each
+//! * [`check`] – tests as checks of Nagios and Icinga
 //! * [`analyze`], [`mod@export`], [`compare`] – saved tests; [`mod@archive`] – archives of many tests; [`spp`],
 //!   [`tcp`], [`rtp`] – captured traffic
 //! * [`monitor`] – many paths, continuously
@@ -22,6 +23,7 @@ mod analyze;
 #[cfg(feature = "archive")]
 mod archive;
 mod capture;
+mod check;
 mod collect;
 mod compare;
 mod confinement;
@@ -70,6 +72,7 @@ use without::web;
 
 use analyze::SeveralLogs;
 use exit::ExitStatus;
+use options::check::CheckArgs;
 use root::Command;
 use std::process::ExitCode;
 use tracing::error;
@@ -80,7 +83,11 @@ pub use root::command;
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
     let cli = root::parse();
+    let limit = cli.check().and_then(CheckArgs::limit);
     log::start(cli.log_level, cli.log_format, cli.command.as_ref().is_some_and(Command::runs_long));
+    if let Some(limit) = limit {
+        check::limit(limit);
+    }
     let ended = match cli.command {
         None => test::run(&cli.test),
         Some(Command::Test(args)) => test::run(&args),
@@ -114,9 +121,14 @@ pub fn run() -> ExitCode {
         Some(Command::Completions(args)) => manual::completions(&args, root::command()),
         Some(Command::Man(args)) => manual::pages(&args, root::command()),
     };
-    let status = ended.unwrap_or_else(|e| {
-        error!("{}", exit::explain(&e));
-        ExitStatus::NotMeasured
-    });
+    let status = match ended {
+        Ok(status) if limit.is_some() => check::ended(status),
+        Err(e) if limit.is_some() => check::failed(&e),
+        Ok(status) => status,
+        Err(e) => {
+            error!("{}", exit::explain(&e));
+            ExitStatus::NotMeasured
+        }
+    };
     status.into()
 }

@@ -1,5 +1,6 @@
 //! Refuses options that the chosen mode of a command would ignore.
 
+use crate::options::check::CheckArgs;
 use crate::options::late::LateArgs;
 use crate::options::live::LiveArgs;
 use crate::options::load::LoadArgs;
@@ -19,6 +20,10 @@ pub fn check(name: &str, command: &Command, given: &ArgMatches) -> Result<()> {
     let with = |id: &str| is_given(given, id);
     let only = |read: Vec<String>, why: &str| read_only(command, given, &read, why);
     let none = |unread: Vec<String>, why: &str| refuse_all(command, given, &unread, why);
+    if with("check") {
+        let unread = [ids::<LoadArgs>(), named(&["collect", "dataset", "attenuation"])].concat();
+        none(unread, "--check prints one line on figures of the test")?;
+    }
     match name {
         "jitlat" | "test" => {
             if with("file") {
@@ -77,8 +82,8 @@ fn named(names: &[&str]) -> Vec<String> {
 
 /// Options that the analysis of a saved log reads.
 fn saved() -> Vec<String> {
-    [ids::<ReportArgs>(), ids::<QuietArgs>(), ids::<LiveArgs>(), named(&["file", "log_level", "log_format"])]
-        .concat()
+    let of_report = [ids::<ReportArgs>(), ids::<CheckArgs>(), ids::<QuietArgs>(), ids::<LiveArgs>()].concat();
+    [of_report, named(&["file", "log_level", "log_format"])].concat()
 }
 
 /// Options of the output formats.
@@ -115,6 +120,8 @@ mod tests {
             ("jitlat ping a --load tcp --graphite g", "--graphite"),
             ("jitlat sweep --resume file -n 5", "--packets"),
             ("jitlat spp -f a -F b --pairs 5", "--pairs"),
+            ("jitlat ping a --check --load tcp", "--load"),
+            ("jitlat analyze a --check --attenuation", "--attenuation"),
         ] {
             let said = refusal(line).unwrap_or_else(|| panic!("{line} is accepted"));
             assert!(said.starts_with(option) && said.ends_with("leave it out"), "{line}: {said}");
@@ -124,6 +131,7 @@ mod tests {
             "jitlat h -n 5 -R",
             "jitlat ping a b --json x --interval 1s",
             "jitlat ping a b --timeout 1s --stamps user --no-log --log-format json",
+            "jitlat -f log --check --warning loss>1%",
             "jitlat demo -n 5 -b",
             "jitlat sweep --resume file -v --json x",
             "jitlat spp -i a -I b --pairs 5",

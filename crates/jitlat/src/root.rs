@@ -1,14 +1,15 @@
 //! Root of the command line: all commands. The crate root is its only user.
 
 use crate::log::{LogFormat, LogLevel};
+use crate::options::check::CheckArgs;
 use crate::options::live::LiveArgs;
 use crate::options::overwritten;
 use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
 use crate::{
-    archive, compare, demo, doctor, export, help, manual, modes, monitor, path, rpm, rtp, serve, spp, sweep,
-    tcp, test, web,
+    archive, check, compare, demo, doctor, export, help, manual, modes, monitor, path, rpm, rtp, serve, spp,
+    sweep, tcp, test, web,
 };
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -61,6 +62,19 @@ pub fn command() -> clap::Command {
     help::arranged(Cli::command())
 }
 
+impl Cli {
+    /// Returns the options of `--check`; `None` if the command has none.
+    pub fn check(&self) -> Option<&CheckArgs> {
+        match &self.command {
+            None => Some(&self.test.check),
+            Some(Command::Test(args)) => Some(&args.check),
+            Some(Command::Ping(args)) => Some(&args.check),
+            Some(Command::Analyze(args)) => Some(&args.check),
+            Some(_) => None,
+        }
+    }
+}
+
 /// Parses the command line of this process; ends it with a message if a command or option is unknown.
 pub fn parse() -> Cli {
     if let Some(word) = std::env::args_os().nth(1).and_then(|word| word.into_string().ok())
@@ -69,9 +83,9 @@ pub fn parse() -> Cli {
         let message = format!(
             "unknown command '{word}': did you mean `jitlat {meant}`? To test a host of this name: `jitlat test {word}`\n"
         );
-        command().error(ErrorKind::InvalidSubcommand, message).exit();
+        end(&command().error(ErrorKind::InvalidSubcommand, message));
     }
-    let matches = command().try_get_matches().unwrap_or_else(|e| refuse(&e));
+    let matches = command().try_get_matches_from(check::arguments()).unwrap_or_else(|e| refuse(&e));
     let cli = Cli::from_arg_matches(&matches).and_then(|mut cli| {
         let wrong = |e: anyhow::Error| command().error(ErrorKind::InvalidValue, crate::exit::explain(&e));
         check_modes(&command(), &matches).map_err(wrong)?;
@@ -79,23 +93,31 @@ pub fn parse() -> Cli {
         shape(&mut cli, &matches).map_err(wrong)?;
         Ok(cli)
     });
-    cli.unwrap_or_else(|e| e.exit())
+    cli.unwrap_or_else(|e| end(&e))
+}
+
+/// Prints an error of the command line, or help; ends the process.
+fn end(e: &clap::Error) -> ! {
+    if e.use_stderr() && check::is_requested() {
+        check::refused(e);
+    }
+    e.exit()
 }
 
 /// Prints an error of the command line, with a hint if an option of another tool was typed; ends the process.
 fn refuse(e: &clap::Error) -> ! {
     if let (ErrorKind::InvalidUtf8, Some(message)) = (e.kind(), not_text(std::env::args_os())) {
-        command().error(ErrorKind::InvalidUtf8, message).exit();
+        end(&command().error(ErrorKind::InvalidUtf8, message));
     }
     let typed: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    if let Some(hint) = hint(e, &typed) {
+    if let Some(hint) = hint(e, &typed).filter(|_| !check::is_requested()) {
         let _ = e.print();
         // Ignored: a closed standard error is not an error.
         let _ = writeln!(std::io::stderr(), "\nhint: {hint}");
         std::process::exit(e.exit_code());
     }
-    e.exit()
+    end(e)
 }
 
 /// Options of ping, iperf3 and irtt, with the equivalent in this program.
@@ -165,13 +187,11 @@ fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
     let given = given.subcommand().map_or(given, |(_, given)| given);
     let one_way = match &mut cli.command {
         None => {
-            cli.test.one_way.report.quiet = cli.test.quiet.quiet;
-            cli.test.one_way.report.set_log(cli.test.one_way.log.output.as_deref());
+            shape_test(&mut cli.test);
             &mut cli.test.one_way
         }
         Some(Command::Test(args)) => {
-            args.one_way.report.quiet = args.quiet.quiet;
-            args.one_way.report.set_log(args.one_way.log.output.as_deref());
+            shape_test(args);
             &mut args.one_way
         }
         Some(Command::Demo(args)) => {
@@ -180,6 +200,8 @@ fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
         }
         Some(Command::Ping(ping)) => {
             ping.report.quiet = ping.quiet.quiet;
+            ping.report.check = ping.check.check();
+            ping.log.no_log |= ping.check.check && ping.log.output.is_none();
             ping.report.set_log(ping.log.output.as_deref());
             ping.report.analysis.profile.resolve()?;
             let profile = ping.report.analysis.profile.clone();
@@ -188,6 +210,7 @@ fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
         }
         Some(Command::Analyze(args)) => {
             args.report.quiet = args.quiet.quiet;
+            args.report.check = args.check.check();
             return args.report.analysis.profile.resolve();
         }
         Some(Command::Archive(args)) => return args.complete(),
@@ -198,6 +221,14 @@ fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
     one_way.report.analysis.profile.resolve()?;
     shape_stream(&one_way.report.analysis.profile, &mut one_way.stream, given);
     Ok(())
+}
+
+fn shape_test(args: &mut test::TestArgs) {
+    let one_way = &mut args.one_way;
+    one_way.report.quiet = args.quiet.quiet;
+    one_way.report.check = args.check.check();
+    one_way.log.no_log |= args.check.check && one_way.log.output.is_none();
+    one_way.report.set_log(one_way.log.output.as_deref());
 }
 
 /// Returns the command for which `word` is probably a typo; `None` if `word` is a command, or more likely a
@@ -295,6 +326,8 @@ pub struct AnalyzeArgs {
     pub dataset: archive::dataset::DatasetArgs,
     #[command(flatten)]
     pub report: ReportArgs,
+    #[command(flatten)]
+    pub check: CheckArgs,
     #[command(flatten)]
     pub quiet: QuietArgs,
     #[command(flatten)]

@@ -5,10 +5,11 @@ use crate::capture::{EndedTestCapture, TestCapture};
 use crate::exit::{ExitStatus, thresholds};
 use crate::live::{self, Board};
 use crate::logs::TestLogs;
+use crate::options::check::CheckArgs;
 use crate::options::live::LiveArgs;
 use crate::options::one_way::OneWayArgs;
 use crate::options::report::QuietArgs;
-use crate::{analyze, archive, collect, doctor, interrupt, load, path};
+use crate::{analyze, archive, check, collect, doctor, interrupt, load, path};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use jitlat_core::Session;
@@ -49,6 +50,8 @@ pub struct TestArgs {
     pub collect: Vec<PathBuf>,
     #[command(flatten)]
     pub one_way: OneWayArgs,
+    #[command(flatten)]
+    pub check: CheckArgs,
     #[command(flatten)]
     pub quiet: QuietArgs,
     #[command(flatten)]
@@ -265,6 +268,9 @@ impl TestObservers {
         let logs = closed.iter().filter_map(|log| log.log.as_deref());
         let archived = archive::add_logs(args.log.archive.as_deref(), logs);
         let unsaved = !archived || closed.iter().any(|log| !log.troubles.is_empty());
+        if let Some(check) = &args.report.check {
+            return Ok(check::conclude(check, &runs, whole && !unsaved));
+        }
         let received = runs.iter().any(|r| r.summary.counts.received > 0);
         let measured = received || outcome.ending == Ending::Complete || runs.iter().any(sent_something);
         if !measured || unsaved || !whole || runs.iter().any(AnalysedStream::is_cut_off) {

@@ -11,6 +11,8 @@
 //! * [`input`] – opening logs; [`runs`] – reading saved tests for comparisons
 //! * [`sweep`], [`joined`], [`along`], [`comparison`], [`phases`], [`checkup`], [`rpm`], [`captures`] – reports other
 //!   than those of a single test
+//! * [`check`] – tests as checks of Nagios and Icinga
+//! * [`systems`] – formats of systems that store measurements
 //! * [`late`], [`late_folder`] – LaTe's formats, after a test and while it runs
 //!
 //! A format is a source file of this crate that exports its entry, and a line in the list. `--as NAME` of every
@@ -24,6 +26,7 @@
 pub mod along;
 pub mod attenuation;
 pub mod captures;
+pub mod check;
 pub mod checkup;
 pub mod comparison;
 mod csv;
@@ -54,6 +57,7 @@ pub mod runs;
 pub mod screen;
 mod summary_csv;
 pub mod sweep;
+pub mod systems;
 pub mod terminal;
 pub mod text;
 mod wanted;
@@ -96,6 +100,11 @@ pub const OUTPUTS: &[&Output] = &[
     &late::SUMMARY,
     &late::PACKETS,
     &graphite::OUTPUT,
+    &systems::influx::OUTPUT,
+    &systems::collectd::OUTPUT,
+    &systems::zabbix::OUTPUT,
+    &systems::otlp::JSON,
+    &systems::otlp::PROTOBUF,
     &html::OUTPUT,
     &plots::OUTPUT,
 ];

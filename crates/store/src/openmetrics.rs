@@ -97,16 +97,22 @@ fn labels(s: &Summary) -> String {
     if let Some(name) = &s.session.name {
         add("name", name);
     }
-    let mut taken = Vec::new();
+    tags(s).iter().for_each(|(key, value)| add(key, value));
+    text
+}
+
+/// Returns the labels of the user's tags: `tag_` and the key, in which `_` replaces everything except letters and digits.
+pub fn tags(s: &Summary) -> Vec<(String, &str)> {
+    let mut labels: Vec<(String, &str)> = Vec::new();
     for (key, value) in &s.session.tags {
-        let key: String = key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        let label = format!("tag_{}", key.chars().map(plain).collect::<String>());
         // Different tags may result in the same label.
-        if !taken.contains(&key) {
-            add(&format!("tag_{key}"), value);
-            taken.push(key);
+        if !labels.iter().any(|(taken, _)| *taken == label) {
+            labels.push((label, value));
         }
     }
-    text
+    labels
 }
 
 #[cfg(test)]

@@ -30,6 +30,15 @@ enum Limit {
     Grade(GradeLimit),
 }
 
+/// Threshold of a condition on a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Threshold {
+    /// Values above this violate the condition.
+    Above(f64),
+    /// Values below this violate the condition.
+    Below(f64),
+}
+
 /// Beginning of the names of scores in conditions: `qoo.voice`.
 const SCORE: &str = "qoo.";
 
@@ -137,6 +146,16 @@ impl ScalarCondition {
     pub fn selector(&self) -> Option<&Selector> {
         match &self.limit {
             Limit::Figure { selector, .. } => Some(selector),
+            Limit::Score { .. } | Limit::Grade(_) => None,
+        }
+    }
+
+    /// Returns the threshold in the unit in which the figure is stored, and the side on which the condition is violated;
+    /// `None` if the condition is about a grade, or about the score for a profile that is not built in.
+    pub fn threshold(&self) -> Option<Threshold> {
+        match &self.limit {
+            Limit::Figure { above, threshold, .. } if *above => Some(Threshold::Above(*threshold)),
+            Limit::Figure { threshold, .. } => Some(Threshold::Below(*threshold)),
             Limit::Score { .. } | Limit::Grade(_) => None,
         }
     }
@@ -253,6 +272,7 @@ mod tests {
         assert_eq!(read("jitter-p99.9>30ms"), ("pdv-p99.9".into(), true, 30e6));
         assert_eq!(read("mos < 3.8"), ("mos".into(), false, 3.8));
         assert_eq!(read("loss>1%"), ("loss".into(), true, 0.01));
+        assert_eq!(read("up-delay-p99>1ms"), ("up-latency-p99".into(), true, 1e6));
         assert_eq!(read("up-loss-run>3"), ("up-loss-run-longest".into(), true, 3.0));
         assert_eq!(read("latency-min<-5us"), ("latency-min".into(), false, -5000.0));
         assert_eq!(read("rx-throughput<64kbit"), ("rx-throughput".into(), false, 64_000.0));

@@ -24,7 +24,7 @@ mod selector;
 mod source;
 mod unit;
 
-pub use condition::{ConditionError, GradeLimit, GradeSubject, ScalarCondition};
+pub use condition::{ConditionError, GradeLimit, GradeSubject, ScalarCondition, Threshold};
 pub use scalar::{Applies, Better, Quantile, Scalar, ScalarGetter};
 pub use selector::{Selector, UnknownScalar, closest, selectors};
 pub use source::ScalarSource;

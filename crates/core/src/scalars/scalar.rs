@@ -26,7 +26,7 @@ pub struct Scalar {
     pub applies: Applies,
     /// True if short tables (comparisons, phases, sweeps) include the scalar.
     pub headline: bool,
-    /// Older name that thresholds still accept; `None` if there is none.
+    /// Older or shorter name that thresholds accept too; `None` if there is none.
     pub alias: Option<&'static str>,
     /// Name in OpenMetrics, without prefix and unit, if it differs from the key.
     pub openmetrics: Option<&'static str>,
@@ -152,7 +152,7 @@ impl Scalar {
         Scalar { headline: true, ..self }
     }
 
-    /// Sets an older name.
+    /// Sets another name that thresholds accept.
     pub const fn alias(self, alias: &'static str) -> Scalar {
         Scalar { alias: Some(alias), ..self }
     }

@@ -2,6 +2,7 @@
 //! any command.
 
 pub mod analysis;
+pub mod check;
 pub mod condition;
 pub mod late;
 pub mod live;

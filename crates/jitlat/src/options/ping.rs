@@ -1,5 +1,6 @@
 //! Options of a two-way test.
 
+use super::check::CheckArgs;
 use super::late::LateArgs;
 use super::live::LiveArgs;
 use super::load::LoadArgs;
@@ -149,6 +150,8 @@ pub struct PingArgs {
     pub log: LogArgs,
     #[command(flatten)]
     pub report: ReportArgs,
+    #[command(flatten)]
+    pub check: CheckArgs,
     #[command(flatten)]
     pub quiet: QuietArgs,
     #[command(flatten)]

@@ -8,6 +8,7 @@ use clap::Args;
 use jitlat_core::analysis::Options;
 use jitlat_core::answer::Answer;
 use jitlat_core::scalars;
+use jitlat_output::check::Check;
 use jitlat_output::running::RunningWindows;
 use jitlat_output::screen::{self, StreamOrigin};
 use jitlat_output::terminal;
@@ -46,6 +47,9 @@ pub struct ReportArgs {
     /// True if the log goes to standard output (`-o -`), and therefore the report to standard error.
     #[arg(skip)]
     pub log_on_stdout: bool,
+    /// Conditions of a check by a monitoring system, which prints one line instead of a report; `None` without `--check`.
+    #[arg(skip)]
+    pub check: Option<Check>,
 }
 
 /// Option of the shortest report.
@@ -96,6 +100,7 @@ impl ReportArgs {
             analysis,
             quiet: true,
             log_on_stdout: false,
+            check: None,
         }
     }
 
@@ -148,12 +153,12 @@ impl ReportArgs {
 
     /// True if one screen is printed.
     pub fn shows_screen(&self) -> bool {
-        !(self.quiet || self.outputs.is_silent() || self.is_full())
+        !(self.quiet || self.check.is_some() || self.outputs.is_silent() || self.is_full())
     }
 
-    /// True if standard output gets only one requested output, or only the verdict line.
+    /// True if standard output gets only one requested output, or only the line of the verdict or of a check.
     pub fn is_silent(&self) -> bool {
-        self.quiet || self.log_on_stdout || self.outputs.is_silent()
+        self.quiet || self.check.is_some() || self.log_on_stdout || self.outputs.is_silent()
     }
 
     /// Records the destination of the log, because nothing else may be printed to standard output if the log
@@ -173,6 +178,9 @@ impl ReportArgs {
                 "standard output can hold only one format, and -o - writes the log there: write all others to files"
             );
         }
+        if self.check.is_some() && (self.log_on_stdout || self.outputs.is_silent()) {
+            bail!("standard output can hold only the line of --check: write logs and formats to files");
+        }
         self.outputs.check_analysis(&self.options())?;
         Ok(self.outputs.check(streams, others)?)
     }
@@ -189,8 +197,11 @@ impl ReportArgs {
 
     /// Prints the report of `text` and writes every format, like
     /// [`WantedOutputs::write`](jitlat_output::WantedOutputs::write). If a log goes to standard output, the report goes
-    /// to standard error. Failures are logged; returns true if there are none.
+    /// to standard error; for a check, no report is printed. Failures are logged; returns true if there are none.
     pub fn write(&self, report: &dyn Report, text: impl FnOnce() -> String) -> bool {
+        if self.check.is_some() {
+            return jitlat_output::log_failures(&self.outputs.write_files(report));
+        }
         if !self.log_on_stdout {
             return self.outputs.write(report, text);
         }

@@ -10,7 +10,7 @@ use crate::live::{self, Board};
 use crate::logs::TestLogs;
 use crate::options::ping::PingArgs;
 use crate::test::not_stored;
-use crate::{archive, doctor, interrupt, load, path};
+use crate::{archive, check, doctor, interrupt, load, path};
 use anyhow::Result;
 use jitlat_core::Transport;
 use jitlat_core::session::Ending;
@@ -130,6 +130,9 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     let said = args.report.shows_screen();
     for run in runs.iter().filter(|run| !said && run.session.ending == Ending::PeerLost) {
         warn!("the test ended early: {}", run.session.reason.as_deref().unwrap_or("the far host was lost"));
+    }
+    if let Some(check) = &args.report.check {
+        return Ok(check::conclude(check, &runs, whole && archived && troubles.is_empty()));
     }
     if requests == 0
         || !archived

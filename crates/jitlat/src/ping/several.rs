@@ -2,6 +2,7 @@
 
 use super::rows;
 use crate::archive;
+use crate::check;
 use crate::exit::{ExitStatus, explain, thresholds};
 use crate::interrupt;
 use crate::live::{self, Board, View};
@@ -12,6 +13,7 @@ use jitlat_core::Summary;
 use jitlat_core::scalars::{SCALARS, Scalar};
 use jitlat_instruments::{Analysed, Analyses, Instrument, Observer, Ping, RecordCollector, Stop};
 
+use jitlat_output::check::CheckedStream;
 use jitlat_output::screen::StreamOrigin;
 use jitlat_output::terminal::progress::ProgressLine;
 use jitlat_output::{AnalysedStream, Report, ReportTable};
@@ -73,7 +75,7 @@ fn conclude(
     scratch: &[TempDir],
 ) -> Result<ExitStatus> {
     let stored = logs.iter().filter_map(|log| log.log.as_deref());
-    let mut complete = archive::add_logs(args.log.archive.as_deref(), stored);
+    let mut written = archive::add_logs(args.log.archive.as_deref(), stored);
     let mut report = HostsReport { runs: Vec::new(), of_host: Vec::new() };
     for ((host, found), log) in hosts.iter().zip(found).zip(logs) {
         let log = log.log.as_ref().filter(|_| scratch.is_empty());
@@ -88,19 +90,23 @@ fn conclude(
         (_, true) => args.report.page(&report.runs, StreamOrigin::Test(""), ""),
         _ => report.table(),
     };
-    complete &= args.report.write(&report, text);
+    written &= args.report.write(&report, text);
     for (host, log) in hosts.iter().zip(logs) {
         if let Some(path) = log.log.as_ref().filter(|_| scratch.is_empty() && !args.report.is_silent()) {
             info!("{host}: {}", logged(path));
         }
         log.troubles.iter().for_each(|trouble| error!("{host}: {trouble}"));
-        complete &= log.troubles.is_empty();
+        written &= log.troubles.is_empty();
     }
+    let mut complete = written;
     for (host, found) in &report.of_host {
         if let Err(e) = found {
             error!("{host}: {}", explain(e));
             complete = false;
         }
+    }
+    if let Some(check) = &args.report.check {
+        return Ok(check::judge(check, &report.checked(), written));
     }
     let status = thresholds(&report.runs, &args.report.fail_if);
     // As in a test of one host, a missing answer is an error unless a condition already says more.
@@ -244,6 +250,18 @@ impl Report for HostsReport {
 }
 
 impl HostsReport {
+    /// Returns the hosts for a check, in the order of the command line.
+    fn checked(&self) -> Vec<CheckedStream<'_>> {
+        let hosts = self.of_host.iter().map(|(host, found)| match found {
+            Ok(k) => check::checked(host, &self.runs[*k]),
+            Err(e) => {
+                let found = Err((check::state_of(e), explain(e)));
+                CheckedStream { label: host, found, cut_off: false }
+            }
+        });
+        hosts.collect()
+    }
+
     /// Iterates over the measured hosts that did not answer although `expects` says so, each with the number of requests.
     fn unanswered<'a>(&'a self, expects: &'a [bool]) -> impl Iterator<Item = (&'a str, u64)> {
         self.of_host.iter().zip(expects).filter(|(_, expects)| **expects).filter_map(|((host, found), _)| {

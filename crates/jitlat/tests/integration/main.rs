@@ -21,8 +21,10 @@ mod undisturbed;
 
 mod archive;
 mod captures;
+mod check;
 mod checks;
 mod compare;
+mod contrib;
 mod docs;
 mod doctor;
 mod field;
@@ -48,6 +50,7 @@ mod slips;
 mod small;
 mod spp;
 mod sweep;
+mod systems;
 mod tcp;
 mod twamp;
 mod walk;

@@ -12,6 +12,7 @@ use jitlat_output::checkup::DoctorDocument;
 use jitlat_output::phases::PhasesDocument;
 use jitlat_output::rpm::RpmDocument;
 use jitlat_output::sweep::SweepDocument;
+use jitlat_output::systems::zabbix::ZabbixDocument;
 use jitlat_store::json::SummaryDocument;
 use jitlat_store::passive::{CaptureDocument, OnePointDocument, RtpDocument, SppDocument, TcpDocument};
 use jitlat_verdict::compare;
@@ -30,7 +31,7 @@ struct Published {
     schema: fn() -> Schema,
 }
 
-const PUBLISHED: [Published; 20] = [
+const PUBLISHED: [Published; 21] = [
     Published {
         name: "summary",
         about: "What --json of a test or an analysis writes: the summary of one direction, of both, or of several runs. See \
@@ -76,6 +77,11 @@ const PUBLISHED: [Published; 20] = [
         name: "doctor",
         about: "What jitlat doctor --json writes. See doctor.md.",
         schema: schema_of::<DoctorDocument<'_>>,
+    },
+    Published {
+        name: "zabbix",
+        about: "What --as zabbix writes. See systems.md.",
+        schema: schema_of::<ZabbixDocument>,
     },
     Published {
         name: "monitor-plan",

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// A percentile of delay or PDV that every summary has.
 macro_rules! percentile {
     (LATENCY, $p:literal, $at:literal) => {
-        percentile!("latency", "latency ", "raw delay", latency, $p, $at)
+        percentile!("latency", "latency ", "raw delay", latency, $p, $at).alias(concat!("delay-p", $p))
     };
     (PDV, $p:literal, $at:literal) => {
         percentile!("pdv", "jitter ", "delay above the smallest delay (PDV)", pdv, $p, $at)
@@ -99,7 +99,8 @@ impl Metric for Latency {
             .about("smallest raw delay")
             .source("RFC 7679, RFC 2681")
             .lower_is_better()
-            .headline(),
+            .headline()
+            .alias("delay-min"),
         Scalar::new(
             "latency-median",
             "latency median",
@@ -109,7 +110,8 @@ impl Metric for Latency {
         .about("median raw delay: the middle value, or the mean of the two middle values")
         .source("RFC 2330 §11.3")
         .lower_is_better()
-        .headline(),
+        .headline()
+        .alias("delay-median"),
         Scalar::new(
             "latency-mean",
             "latency mean",
@@ -119,7 +121,8 @@ impl Metric for Latency {
         .about("mean raw delay")
         .source("RFC 7679, RFC 2681")
         .lower_is_better()
-        .headline(),
+        .headline()
+        .alias("delay-mean"),
         percentile!(LATENCY, "50", 50_000),
         percentile!(LATENCY, "90", 90_000),
         percentile!(LATENCY, "95", 95_000),
@@ -132,6 +135,7 @@ impl Metric for Latency {
             .about("largest raw delay")
             .source("RFC 7679, RFC 2681")
             .lower_is_better()
+            .alias("delay-max")
             .quantile("latency", "raw delay", Percent(100_000), |s| s.latency().n),
         Scalar::new(
             "latency-stddev",
