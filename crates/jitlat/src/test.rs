@@ -5,6 +5,7 @@ use crate::capture::{EndedTestCapture, TestCapture};
 use crate::exit::{ExitStatus, thresholds};
 use crate::live::{self, Board};
 use crate::logs::TestLogs;
+use crate::options::explain_rate;
 use crate::options::live::LiveArgs;
 use crate::options::one_way::OneWayArgs;
 use crate::options::report::QuietArgs;
@@ -91,6 +92,9 @@ pub fn measure(
     watched: LiveArgs,
 ) -> Result<ExitStatus> {
     check(args, test.settings.terms.specs.len())?;
+    if !args.report.is_silent() {
+        explain_rate(args.stream.rate, args.stream.payload);
+    }
     let drawn = watched.live && live::is_possible()?;
     let mut followed = TestObservers::new(&test, args)?;
     if watched.live {
