@@ -65,7 +65,11 @@ fn test<P: Protocol>(input: &Input, protocol: P, mut answer: impl FnMut(&[u8], T
 }
 
 libfuzzer_sys::fuzz_target!(|input: Input| {
-    let rules = ReflectorRules { sessions: if input.stateful { 4 } else { 0 }, ..ReflectorRules::default() };
+    let rules = ReflectorRules {
+        sessions: if input.stateful { 4 } else { 0 },
+        link_id: input.stateful.then_some(7),
+        ..ReflectorRules::default()
+    };
     let mut reflector = StampSessionReflector::new(rules);
     let from = "192.0.2.1:4000".parse().unwrap();
     let mut room = vec![0; 65_507];

@@ -41,7 +41,9 @@ impl FromStr for FarHost {
         if let Some((_, rest)) = text.split_once("://") {
             let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
             let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-            return wrong(format!("'{text}' is the address of a page: write the host alone, {host}"));
+            return wrong(format!(
+                "'{text}' is the address of a page: write the host alone, {host} (pages are measured by jitlat rpm)"
+            ));
         }
         if text.is_empty() || text.contains(char::is_whitespace) {
             return wrong("write the name or address of a host: example.org or 192.0.2.7".to_owned());
@@ -126,7 +128,10 @@ mod tests {
     #[test]
     fn what_is_no_host_is_named() {
         for (text, said) in [
-            ("http://user@example.org:80/x", "write the host alone, example.org:80"),
+            (
+                "http://user@example.org:80/x",
+                "write the host alone, example.org:80 (pages are measured by jitlat rpm)",
+            ),
             ("", "write the name or address of a host"),
             ("a b", "write the name or address of a host"),
             ("192.0.2.0/24", "is a network"),

@@ -2,6 +2,7 @@
 //! 000 000 ns.
 
 use crate::time::{SECOND, Span};
+use crate::units::bit_rate3;
 use core::net::{IpAddr, SocketAddr};
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -148,6 +149,28 @@ impl SendingRate {
     }
 }
 
+impl SendingRate {
+    /// Describes how this rate of packets of `payload` bytes was read: `125 packets/s of 64 bytes = 64.0 kbps`.
+    pub fn describe(self, payload: u64) -> String {
+        let bits = payload as f64 * 8.0;
+        let (packets, bits_per_second) = match self {
+            SendingRate::Packets(period) => (1.0 / period.as_seconds(), bits / period.as_seconds()),
+            SendingRate::Bits(rate) => (rate / bits, rate),
+        };
+        let packets = match packets {
+            ..9.995 => format!("{packets:.3}"),
+            ..999.5 => format!("{packets:.1}"),
+            _ => format!("{packets:.0}"),
+        };
+        // 125.0 becomes 125.
+        let packets = match packets.contains('.') {
+            true => packets.trim_end_matches('0').trim_end_matches('.'),
+            false => &packets,
+        };
+        format!("{packets} packets/s of {payload} bytes = {}", bit_rate3(bits_per_second))
+    }
+}
+
 /// Parses a rate of packets (`50`, `50/s`, `1k/s`, `1/min`) or of payload bits (`64kbit`, `1.5Mbit`). A number without
 /// a unit is in packets per second.
 ///
@@ -287,6 +310,19 @@ pub fn listen(text: &str) -> Result<(Option<IpAddr>, Option<u16>), QuantityError
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_says_how_it_was_read() {
+        for (text, said) in [
+            ("64k", "64000 packets/s of 64 bytes = 32.8 Mbps"),
+            ("64kbit", "125 packets/s of 64 bytes = 64.0 kbps"),
+            ("50", "50 packets/s of 64 bytes = 25.6 kbps"),
+            ("1/min", "0.017 packets/s of 64 bytes = 8.53 bps"),
+            ("1Mbit", "1953 packets/s of 64 bytes = 1.00 Mbps"),
+        ] {
+            assert_eq!(rate(text).unwrap().describe(64), said, "{text}");
+        }
+    }
 
     #[test]
     fn where_to_listen_is_an_address_a_port_or_both() {

@@ -8,6 +8,7 @@ use crate::ping::protocol::{ProtocolServer, ReflectorList};
 use jitlat_core::spec::{CONTROL_PORT, TEST_PORT};
 use jitlat_net::pace::Pacing;
 use jitlat_net::privilege::Capability;
+use jitlat_net::resolve::local_address;
 use jitlat_net::server::{JitlatServer, ServerSettings};
 use jitlat_net::{RunningService, digest, push, reflect};
 use jitlat_proto::jitlat::{PresharedKeys, ServerLimits};
@@ -154,7 +155,7 @@ impl Serve {
             !held_back && !self.policy.is_off(service)
         };
         let at =
-            |port: u16| -> Vec<SocketAddr> { self.ips.iter().map(|ip| SocketAddr::new(*ip, port)).collect() };
+            |port: u16| -> Vec<SocketAddr> { self.ips.iter().map(|ip| local_address(*ip, port)).collect() };
         let digests = match &self.digests {
             Some(DigestService { port, service }) if is_served(DIGESTS, !service.keys.is_empty()) => {
                 Some(service.clone().serve_sharing(&at(*port), gate.clone())?)

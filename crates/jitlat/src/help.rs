@@ -43,6 +43,7 @@ const SHORT: &[(&str, &[&str])] = &[
             "only",
             "control_port",
             "test_port",
+            "announce",
             "realtime",
             "key_file",
             "allow",

@@ -4,7 +4,7 @@
 //!
 //! * [`root`] – the commands; [`help`] – the options that `-h` shows; [`modes`] – options that a mode refuses;
 //!   [`options`] – groups of options that commands share, and the settings that they result in
-//! * [`mod@test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], `rpm`, [`doctor`], [`demo`], [`serve`] – one command
+//! * [`mod@test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], `rpm`, [`doctor`], [`demo`], [`serve`], [`find`] – one command
 //!   or mode each
 //! * [`check`] – tests as checks of Nagios and Icinga
 //! * [`analyze`], [`mod@export`], [`compare`] – saved tests; [`mod@archive`] – archives of many tests; [`spp`],
@@ -31,6 +31,7 @@ mod demo;
 mod doctor;
 mod exit;
 mod export;
+mod find;
 mod help;
 mod interrupt;
 #[cfg(feature = "live")]
@@ -113,6 +114,7 @@ pub fn run() -> ExitCode {
         Some(Command::Compare(args)) => compare::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Find(args)) => find::run(&args),
         Some(Command::Sweep(args)) => sweep::run(&args),
         Some(Command::Spp(args)) => spp::run(&args),
         Some(Command::Tcp(args)) => tcp::run(&args),

@@ -13,12 +13,12 @@ use jitlat_core::spec::Dscp;
 use jitlat_core::{Span, Transport, quantity};
 use jitlat_instruments::Stop;
 use jitlat_instruments::path::PathTest;
+use jitlat_net::resolve::is_link_local;
 use jitlat_output::terminal;
 use jitlat_output::{Report, ReportParts};
 use jitlat_report::text;
 use serde::Serialize;
 use serde_json::Value;
-use std::net::IpAddr;
 use tracing::warn;
 
 /// Examine the routers to a host: delay, DSCP rewriting and MPLS labels per hop
@@ -123,10 +123,6 @@ fn of_classes(mut test: PathTest, classes: &[Dscp], stop: &Stop) -> Result<Class
         paths.push(test.run(stop, &mut |_| ())?);
     }
     Ok(ClassPaths::new(paths))
-}
-
-fn is_link_local(address: &IpAddr) -> bool {
-    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
 /// Examines the path with three probes per hop before a test, and returns the hops as tags. If that fails, the reason

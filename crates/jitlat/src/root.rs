@@ -8,7 +8,7 @@ use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
 use crate::{
-    archive, check, compare, demo, doctor, export, help, manual, modes, monitor, path, rpm, rtp, serve, spp,
+    archive, check, compare, demo, doctor, export, find, help, manual, modes, monitor, path, rpm, rtp, serve, spp,
     sweep, tcp, test, web,
 };
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -266,6 +266,7 @@ pub enum Command {
     /// Run a server, a client and an impaired path on this machine
     Demo(Box<demo::DemoArgs>),
     Doctor(doctor::DoctorArgs),
+    Find(find::FindArgs),
     Sweep(Box<sweep::SweepArgs>),
     Spp(Box<spp::SppArgs>),
     Tcp(Box<tcp::TcpArgs>),

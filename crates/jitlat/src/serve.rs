@@ -8,7 +8,7 @@ use crate::options::priority::PriorityArgs;
 use crate::options::protocol::{GivenArgs, add_options};
 use crate::policy::AccessArgs;
 use crate::rpm::RpmServeArgs;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use jitlat_core::Span;
@@ -17,10 +17,11 @@ use jitlat_core::spec::{CONTROL_PORT, MAX_PAYLOAD, TEST_PORT};
 use jitlat_instruments::access::{PolicyWithKeys, service, services};
 use jitlat_instruments::arguments::NamedFile;
 use jitlat_instruments::serve::{
-    DigestService, OneWayService, Policy, Reflector, Serve, answered, every_address,
+    DigestService, OneWayService, Policy, Reflector, Serve, Serving, answered, every_address,
 };
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::confine::Confining;
+use jitlat_net::discovery::Announcer;
 use jitlat_net::pace::Pacing;
 use jitlat_net::resolve::reachable_at;
 use jitlat_output::late_folder::TestFolder;
@@ -29,6 +30,7 @@ use jitlat_proto::digest;
 use jitlat_proto::jitlat::{PresharedKeys, ServerLimits};
 use jitlat_proto::policy::file::PolicyFile;
 use jitlat_proto::policy::{self, DIGESTS, ONE_WAY, RPM};
+use nix::unistd::gethostname;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -51,6 +53,12 @@ pub struct ServeArgs {
     /// Where it is not permitted, the priority is reduced and the log has a note.
     #[arg(long, value_name = "PRIORITY", num_args = 0..=1, default_missing_value = "50", value_parser = clap::value_parser!(u8).range(1..=99))]
     pub realtime: Option<u8>,
+    /// Announce this server on the local link, for `jitlat find`
+    ///
+    /// By multicast DNS: name of this host, addresses, control port and version, as the service _jitlat._udp.local.
+    /// Anyone on the link sees them.
+    #[arg(long)]
+    pub announce: bool,
     #[command(flatten)]
     pub priority: PriorityArgs,
     #[command(flatten)]
@@ -370,6 +378,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     let keep = folder.map(TestFolder::start).transpose()?;
     serve.one_way_packets = keep.as_ref().map(|(packets, _)| packets.clone());
     let serving = serve.start()?;
+    let announcer = announcer(args, &serving)?;
     // Read before confinement, which may hide the interfaces.
     let hints: String = serving.one_way().iter().copied().map(hint).collect();
     let confined = confining.map(Confining::complete).transpose()?;
@@ -397,6 +406,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     }
     terminal::print(&lines)?;
     signals.wait_for_stop();
+    drop(announcer);
     drop(serving);
     drop(serve);
     if let Some((packets, writer)) = keep {
@@ -407,6 +417,26 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
         }
     }
     Ok(ExitStatus::Measured)
+}
+
+/// Starts announcing the server if that was requested.
+fn announcer(args: &ServeArgs, serving: &Serving) -> Result<Option<Announcer>> {
+    if !args.announce {
+        return Ok(None);
+    }
+    let Some(first) = serving.one_way().first() else {
+        bail!("--announce announces the server of one-way tests, which does not run: add jitlat to --only");
+    };
+    let ips: Vec<IpAddr> = serving.one_way().iter().map(SocketAddr::ip).collect();
+    let name = gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+    let started = Announcer::start(&name, first.port(), env!("CARGO_PKG_VERSION"), &ips);
+    let started = started.context("--announce: starting to announce the server")?;
+    if started.is_none() {
+        warn!(
+            "--announce: no interface for multicast has an address of this server: `jitlat find` cannot find it"
+        );
+    }
+    Ok(started)
 }
 
 /// Returns the commands that test against the listener at `at` from another host, one line for each of its addresses.

@@ -6,6 +6,7 @@ use crate::exit::{ExitStatus, thresholds};
 use crate::live::{self, Board};
 use crate::logs::TestLogs;
 use crate::options::check::CheckArgs;
+use crate::options::explain_rate;
 use crate::options::live::LiveArgs;
 use crate::options::one_way::OneWayArgs;
 use crate::options::report::QuietArgs;
@@ -94,6 +95,9 @@ pub fn measure(
     watched: LiveArgs,
 ) -> Result<ExitStatus> {
     check(args, test.settings.terms.specs.len())?;
+    if !args.report.is_silent() {
+        explain_rate(args.stream.rate, args.stream.payload);
+    }
     let drawn = watched.live && live::is_possible()?;
     let mut followed = TestObservers::new(&test, args)?;
     if watched.live {

@@ -2,9 +2,11 @@
 
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, SteadyTime};
+use jitlat_proto::access::ClientAddress;
 use jitlat_proto::policy::{Gate, Service};
+use std::collections::{HashSet, VecDeque};
 use std::fmt::Display;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Logs that `peer` was accepted.
 pub(crate) fn accepted(service: Service, peer: SocketAddr, what: impl Display) {
@@ -78,9 +80,68 @@ impl<T: Display> BegunTests<T> {
     }
 }
 
+/// Clients of a datagram reflector whose requests have a property worth a warning: one warning for each client, at most
+/// one per second, because a host that forges source addresses can pretend to be any number of clients.
+pub(crate) struct OddClients {
+    known: HashSet<ClientAddress>,
+    /// The same clients in the order of their warnings.
+    order: VecDeque<ClientAddress>,
+    /// Time of the last warning.
+    last: SteadyTime,
+}
+
+/// Number of clients that are remembered. A client that is forgotten is warned about again.
+const MAX_ODD_CLIENTS: usize = 256;
+
+impl OddClients {
+    pub(crate) fn new() -> OddClients {
+        OddClients {
+            known: HashSet::with_capacity(MAX_ODD_CLIENTS),
+            order: VecDeque::with_capacity(MAX_ODD_CLIENTS),
+            last: SteadyTime(i64::MIN),
+        }
+    }
+
+    /// True if a warning about `peer` is due; it then counts as written.
+    pub(crate) fn is_news(&mut self, peer: IpAddr, now: SteadyTime) -> bool {
+        if now.0.saturating_sub(self.last.0) < SECOND {
+            return false;
+        }
+        let client = ClientAddress::of(peer);
+        if self.known.contains(&client) {
+            return false;
+        }
+        if self.order.len() == MAX_ODD_CLIENTS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        self.known.insert(client);
+        self.order.push_back(client);
+        self.last = now;
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_is_warned_about_once_and_forged_addresses_fill_neither_log_nor_memory() {
+        let mut clients = OddClients::new();
+        let at = |ms: i64| SteadyTime(0) + Span::millis(ms);
+        let honest = IpAddr::from([192, 0, 2, 1]);
+        assert!(clients.is_news(honest, at(0)));
+        assert!(!clients.is_news(honest, at(5_000)));
+        let forged = |n: i64| IpAddr::from(u32::try_from(n).unwrap().to_be_bytes());
+        let warned = (0..100_000).filter(|n| clients.is_news(forged(*n), at(6_000 + n / 10))).count();
+        assert_eq!(warned, 10, "in ten seconds");
+        assert_eq!((clients.known.len(), clients.order.len()), (11, 11));
+        (0..1000).for_each(|n| assert!(clients.is_news(forged(200_000 + n), at(20_000 + 1000 * n))));
+        assert_eq!((clients.known.len(), clients.order.len()), (MAX_ODD_CLIENTS, MAX_ODD_CLIENTS));
+        assert!(clients.is_news(honest, at(9_000_000)), "it was forgotten");
+    }
     use jitlat_proto::policy::STAMP;
 
     #[test]

@@ -85,8 +85,8 @@ impl<const N: usize> ControlBuffer<N> {
 /// send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalAddress {
-    /// IPv4 address, in network byte order.
-    V4([u8; 4]),
+    /// IPv4 address, in network byte order, and interface index.
+    V4([u8; 4], u32),
     /// IPv6 address and interface index.
     V6([u8; 16], u32),
 }
@@ -98,6 +98,7 @@ const MULTICAST_V6: u8 = 0xff;
 mod pktinfo {
     use core::ops::Range;
     pub(crate) const V4_LENGTH: usize = 12;
+    pub(crate) const V4_INTERFACE: Range<usize> = 0..4;
     /// Local address; it follows the interface index.
     pub(crate) const V4_LOCAL: Range<usize> = 4..8;
     /// Destination address in the packet's header; for broadcasts it differs from the local address.
@@ -109,7 +110,9 @@ mod pktinfo {
 
 impl LocalAddress {
     fn from_v4(info: &[u8]) -> Option<LocalAddress> {
-        Some(LocalAddress::V4(*info.get(pktinfo::V4_LOCAL)?.first_chunk()?))
+        let interface = info.get(pktinfo::V4_INTERFACE)?.first_chunk()?;
+        let address = info.get(pktinfo::V4_LOCAL)?.first_chunk()?;
+        Some(LocalAddress::V4(*address, u32::from_ne_bytes(*interface)))
     }
 
     fn from_v6(info: &[u8]) -> Option<LocalAddress> {
@@ -118,11 +121,14 @@ impl LocalAddress {
         Some(LocalAddress::V6(*address, u32::from_ne_bytes(*interface)))
     }
 
-    /// Adds a message to `control` that makes this address the packet's source.
-    pub fn write<const N: usize>(self, control: &mut ControlBuffer<N>) {
+    /// Adds a message to `control` that makes this address the packet's source. With `same_link`, the packet leaves
+    /// through this interface whatever the routes are; IPv6 packets always do.
+    pub fn write<const N: usize>(self, control: &mut ControlBuffer<N>, same_link: bool) {
         match self {
-            LocalAddress::V4(address) => {
+            LocalAddress::V4(address, interface) => {
                 let mut info = [0; pktinfo::V4_LENGTH];
+                let interface = if same_link { interface } else { 0 };
+                info[pktinfo::V4_INTERFACE].copy_from_slice(&interface.to_ne_bytes());
                 info[pktinfo::V4_LOCAL].copy_from_slice(&address);
                 control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
             }
@@ -318,13 +324,17 @@ mod tests {
     fn what_is_written_is_read_back() {
         let mut control = ControlBuffer::<128>::EMPTY;
         let local = LocalAddress::V6([7; 16], 3);
-        local.write(&mut control);
+        local.write(&mut control, false);
         control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &184i32.to_ne_bytes());
         let info = ReceivedInfo::parse(control.as_bytes());
         assert_eq!((info.local, info.traffic_class), (Some(local), Some(184)));
-        let mut control = ControlBuffer::<32>::EMPTY;
-        LocalAddress::V4([10, 0, 0, 1]).write(&mut control);
-        assert_eq!(ReceivedInfo::parse(control.as_bytes()).local, Some(LocalAddress::V4([10, 0, 0, 1])));
+        // The interface is only written for answers that must leave through it.
+        for (same_link, interface) in [(false, 0), (true, 3)] {
+            let mut control = ControlBuffer::<32>::EMPTY;
+            LocalAddress::V4([10, 0, 0, 1], 3).write(&mut control, same_link);
+            let local = ReceivedInfo::parse(control.as_bytes()).local;
+            assert_eq!(local, Some(LocalAddress::V4([10, 0, 0, 1], interface)));
+        }
     }
 
     #[test]

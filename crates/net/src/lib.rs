@@ -11,6 +11,7 @@
 //! * [`client`], [`server`] – the drivers of the two sides of a one-way test
 //! * `rpm`, a feature – responsiveness under load over HTTP/2: client and server
 //! * [`resolve`] – addresses of hosts and interfaces
+//! * [`discovery`] – servers on the local link, by multicast DNS
 //! * [`doctor`] – delays that this host adds to every measurement, and their causes
 //! * [`emulator`] – impaired paths for tests and demonstrations
 //! * [`random`] – random bytes of the system; [`key_file`] – files that other users must not be able to
@@ -66,6 +67,7 @@ pub mod cmsg;
 pub mod confine;
 mod departures;
 pub mod digest;
+pub mod discovery;
 pub mod doctor;
 mod drive;
 pub mod emulator;

@@ -1,10 +1,11 @@
 //! Resolves names of hosts and interfaces to addresses, in the same way for every test.
 
 use crate::client::AddressFamily;
+use jitlat_core::prefix::Prefix;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::if_nametoindex;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 
 /// Reason why a host has no usable address.
 #[derive(Debug, thiserror::Error)]
@@ -32,12 +33,44 @@ pub enum ResolveError {
     },
     /// The interface of a link-local address is not given.
     #[error(
-        "{0} is a link-local address, which is valid only on one link: add the interface, as in {0}%eth0"
+        "{address} is a link-local address, which is valid only on one link: add the interface, as in \
+         {address}%{}{}",
+        .interfaces.first().map_or("eth0", String::as_str),
+        others(.interfaces)
     )]
-    NoInterface(Ipv6Addr),
+    NoInterface {
+        /// The address.
+        address: Ipv6Addr,
+        /// Names of the interfaces that have link-local addresses.
+        interfaces: Vec<String>,
+    },
     /// This host has no such interface.
     #[error("this host has no interface {0}: `ip link` lists them")]
     UnknownInterface(String),
+}
+
+/// Maximum number of interfaces that an error names.
+const MAX_NAMED_INTERFACES: usize = 6;
+
+/// Returns the choices after the first of `interfaces`, for an error message.
+fn others(interfaces: &[String]) -> String {
+    match interfaces.get(1..MAX_NAMED_INTERFACES.min(interfaces.len())) {
+        Some(others) if !others.is_empty() => format!(" (or {})", others.join(", ")),
+        _ => String::new(),
+    }
+}
+
+/// Returns the names of the interfaces that have IPv6 link-local addresses.
+fn interfaces_with_link_local() -> Vec<String> {
+    let entries = getifaddrs().into_iter().flatten();
+    let link_local = entries.filter(|entry| {
+        let v6 = entry.address.and_then(|address| address.as_sockaddr_in6().map(|v6| v6.ip()));
+        v6.is_some_and(|v6| v6.is_unicast_link_local())
+    });
+    let mut names: Vec<String> = link_local.map(|entry| entry.interface_name).collect();
+    names.sort();
+    names.dedup();
+    names
 }
 
 /// Returns the addresses of `host` with `port` in `family`, in the order in which they should be tried: that of the
@@ -62,7 +95,10 @@ pub fn addresses(
             && v6.ip().is_unicast_link_local()
             && v6.scope_id() == 0
         {
-            let name = interface.ok_or(ResolveError::NoInterface(*v6.ip()))?;
+            let name = interface.ok_or_else(|| ResolveError::NoInterface {
+                address: *v6.ip(),
+                interfaces: interfaces_with_link_local(),
+            })?;
             let index = if_nametoindex(name).map_err(|_| ResolveError::UnknownInterface(name.to_owned()))?;
             v6.set_scope_id(index);
         }
@@ -103,6 +139,16 @@ pub fn local_addresses(text: &str) -> Result<Vec<IpAddr>, String> {
     if let Ok(address) = address.parse::<IpAddr>() {
         return Ok(vec![address.to_canonical()]);
     }
+    if let Some((address, interface)) = address.split_once('%')
+        && let Ok(address) = address.parse::<Ipv6Addr>()
+    {
+        return match own_scopes(address).any(|scope| if_nametoindex(interface).ok() == Some(scope)) {
+            true => Ok(vec![address.into()]),
+            false => Err(format!(
+                "interface {interface} does not have the address {address}: `ip address` lists both"
+            )),
+        };
+    }
     if if_nametoindex(text).is_err() {
         return Err(format!(
             "'{text}' is neither an address nor an interface of this host: `ip address` lists both"
@@ -114,6 +160,52 @@ pub fn local_addresses(text: &str) -> Result<Vec<IpAddr>, String> {
             Err(format!("interface {text} has no address except link-local ones: give --bind an address"))
         }
         false => Ok(found),
+    }
+}
+
+/// True for IPv6 link-local addresses, which are valid only with an interface.
+pub fn is_link_local(address: &IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
+/// Returns the networks to which this host is directly connected, without loopback.
+pub fn connected_networks() -> Vec<Prefix> {
+    let entries = getifaddrs().into_iter().flatten();
+    let mut networks: Vec<Prefix> = entries
+        .filter_map(|entry| {
+            let (address, mask) = (entry.address?, entry.netmask?);
+            let (address, length) = match (address.as_sockaddr_in(), mask.as_sockaddr_in()) {
+                (Some(address), Some(mask)) => (IpAddr::V4(address.ip()), mask.ip().to_bits().leading_ones()),
+                _ => {
+                    let (address, mask) = (address.as_sockaddr_in6()?.ip(), mask.as_sockaddr_in6()?.ip());
+                    (IpAddr::V6(address), mask.to_bits().leading_ones())
+                }
+            };
+            Prefix::new(address, u8::try_from(length).ok()?).filter(|_| !address.is_loopback())
+        })
+        .collect();
+    networks.sort();
+    networks.dedup();
+    networks
+}
+
+/// Returns the indices of the interfaces that have `address`.
+fn own_scopes(address: Ipv6Addr) -> impl Iterator<Item = u32> {
+    let entries = getifaddrs().into_iter().flatten();
+    entries.filter_map(move |entry| {
+        let has = entry.address.as_ref().and_then(|a| a.as_sockaddr_in6()).is_some_and(|a| a.ip() == address);
+        if has { if_nametoindex(entry.interface_name.as_str()).ok() } else { None }
+    })
+}
+
+/// Returns the address and port to bind a socket to. A link-local address gets the index of its interface, without which
+/// the kernel rejects it.
+pub fn local_address(ip: IpAddr, port: u16) -> SocketAddr {
+    match ip {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+            SocketAddrV6::new(v6, port, 0, own_scopes(v6).next().unwrap_or(0)).into()
+        }
+        _ => SocketAddr::new(ip, port),
     }
 }
 
@@ -136,7 +228,7 @@ fn own_addresses(wanted: impl Fn(&str) -> bool) -> Vec<IpAddr> {
             (_, Some(v6)) => Some(IpAddr::V6(v6.ip())),
             _ => None,
         })
-        .filter(|address| !matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local()))
+        .filter(|address| !is_link_local(address))
         .collect();
     found.sort();
     found.dedup();
@@ -171,7 +263,15 @@ mod tests {
         assert_eq!(found("fe80::1%lo", None, None).unwrap(), [format!("[fe80::1%{index}]:7")]);
         assert_eq!(found("fe80::1", None, Some("lo")).unwrap(), [format!("[fe80::1%{index}]:7")]);
         let error = |host: &str, family, interface| found(host, family, interface).unwrap_err().to_string();
-        assert!(error("fe80::1", None, None).contains("add the interface, as in fe80::1%eth0"));
+        assert!(error("fe80::1", None, None).contains("add the interface, as in fe80::1%"));
+        let choices = ["eth0", "wlan0", "wlan1"].map(str::to_owned);
+        let named = |interfaces: &[String]| {
+            ResolveError::NoInterface { address: "fe80::1".parse().unwrap(), interfaces: interfaces.to_vec() }
+                .to_string()
+        };
+        assert!(named(&choices).ends_with("as in fe80::1%eth0 (or wlan0, wlan1)"));
+        assert!(named(&choices[1..2]).ends_with("as in fe80::1%wlan0"));
+        assert!(named(&[]).ends_with("as in fe80::1%eth0"));
         assert!(error("fe80::1", None, Some("none7")).contains("no interface none7"));
         assert!(error("192.0.2.7", Some(AddressFamily::V6), None).contains("192.0.2.7 has no IPv6 address"));
     }

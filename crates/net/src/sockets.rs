@@ -1,7 +1,7 @@
 //! Opens sockets, in the same way for every listener and connection of the program.
 
 use crate::privilege::{Capability, needs};
-use crate::resolve;
+use crate::resolve::{self, local_address};
 use jitlat_core::Dscp;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -192,7 +192,7 @@ pub(crate) fn connect_first(
 fn begin(local: Option<IpAddr>, address: SocketAddr) -> io::Result<(Socket, bool)> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if let Some(ip) = local {
-        socket.bind(&SocketAddr::new(ip, 0).into())?;
+        socket.bind(&local_address(ip, 0).into())?;
     }
     socket.set_nonblocking(true)?;
     match socket.connect(&address.into()) {

@@ -267,6 +267,8 @@ pub(crate) struct SendOptions {
     pub stamped: Option<bool>,
     /// True if the checksum is computed before the packet is passed to the adapter, see [`send_summed`].
     pub summed: bool,
+    /// True if the answer leaves through the interface of its source address, whatever the routes are.
+    pub same_link: bool,
 }
 
 /// Destination and options of one answer.
@@ -312,7 +314,7 @@ impl Outbox {
         };
         let control = &mut envelope.control;
         if let Some(local) = from {
-            local.write(control);
+            local.write(control, how.same_link);
         }
         if let Some(class) = how.class {
             let class = libc::c_int::from(class).to_ne_bytes();
@@ -659,7 +661,7 @@ mod tests {
         use crate::cmsg::{ReceivedInfo, transmit_stamp};
         use nix::sys::socket::{TimestampingFlag as F, setsockopt, sockopt};
         for (host, from) in [
-            ("127.0.0.1:0", LocalAddress::V4([127, 0, 0, 2])),
+            ("127.0.0.1:0", LocalAddress::V4([127, 0, 0, 2], 0)),
             ("[::1]:0", LocalAddress::V6(Ipv6Addr::LOCALHOST.octets(), 0)),
         ] {
             let Ok(socket) = UdpSocket::bind(host.replace("127.0.0.1", "0.0.0.0").replace("[::1]", "[::]"))
@@ -695,7 +697,7 @@ mod tests {
                 (first.data, ReceivedInfo::parse(first.control).traffic_class),
                 (&b"one"[..], Some(184))
             );
-            if let LocalAddress::V4(address) = from {
+            if let LocalAddress::V4(address, _) = from {
                 assert_eq!(first.sender().unwrap().ip(), Ipv4Addr::from(address));
             }
             inbox.receive(peers[1].as_fd(), libc::MSG_WAITFORONE).unwrap();

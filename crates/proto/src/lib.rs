@@ -10,6 +10,7 @@
 //! * [`twoway`] – code shared by all two-way protocols
 //! * [`stamp`], [`twamp`], [`irtt`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols; [`wsmp`] – messages that may carry LaMP
 //! * [`rpm`] – responsiveness under working conditions, over HTTP/2
+//! * [`discovery`] – servers on the local link, by multicast DNS
 //! * [`owamp`] – the standard one-way protocol; [`amp`] – code that it shares with TWAMP
 //! * [`jitlat`] – the one-way protocol: control conversation (two dialects) and test stream
 //! * [`digest`] – reports of a capture point on another host; [`push`] – tests sent to a collector;
@@ -54,6 +55,7 @@ pub mod accounts;
 pub mod amp;
 pub mod channel;
 pub mod digest;
+pub mod discovery;
 pub mod echo;
 pub mod iperf3;
 pub mod irtt;

@@ -22,11 +22,13 @@ pub mod shape;
 pub mod unread;
 
 use jitlat_core::far_host::FarHost;
+use jitlat_core::quantity::SendingRate;
 pub use jitlat_instruments::access::{key, read_key_file};
 use jitlat_net::client::AddressFamily;
 use jitlat_net::resolve::local_addresses;
 use std::net::IpAddr;
 use std::str::FromStr;
+use tracing::info;
 
 /// Returns the address family requested by `-4` and `-6`; `None`: either.
 pub fn family(ipv4: bool, ipv6: bool) -> Option<AddressFamily> {
@@ -34,6 +36,17 @@ pub fn family(ipv4: bool, ipv6: bool) -> Option<AddressFamily> {
         (true, _) => Some(AddressFamily::V4),
         (_, true) => Some(AddressFamily::V6),
         _ => None,
+    }
+}
+
+/// Logs how the rate of `-r` was read, because 64k may mean packets or bits.
+pub fn explain_rate(rate: Option<SendingRate>, payload: u64) {
+    if let Some(rate) = rate {
+        let bits = match rate {
+            SendingRate::Packets(_) => "; bits per second are written as 64kbit",
+            SendingRate::Bits(_) => "",
+        };
+        info!("-r: {}{bits}", rate.describe(payload));
     }
 }
 

@@ -8,6 +8,7 @@ mod several;
 use crate::exit::{ExitStatus, thresholds};
 use crate::live::{self, Board};
 use crate::logs::TestLogs;
+use crate::options::explain_rate;
 use crate::options::ping::PingArgs;
 use crate::test::not_stored;
 use crate::{archive, check, doctor, interrupt, load, path};
@@ -20,6 +21,7 @@ use jitlat_output::AnalysedStream;
 use jitlat_output::ReportStreams;
 use jitlat_output::screen::StreamOrigin;
 use jitlat_output::terminal::progress::{ProgressLine, ProgressObserver};
+use jitlat_output::terminal::replies::Replies;
 use jitlat_report::text::{asking, logged};
 use jitlat_store::log::{Journals, RowKind};
 use std::path::{Path, PathBuf};
@@ -31,6 +33,11 @@ pub fn rows(ping: &Ping) -> RowKind {
         Transport::Tcp => RowKind::TwoWayTcp,
         Transport::Udp => RowKind::TwoWay,
     }
+}
+
+/// Returns the observer that prints a line for each answer; `None` unless `-v` asks for it.
+fn replies(args: &PingArgs) -> Option<Replies> {
+    (args.report.verbose && !args.report.is_silent()).then(|| Replies::new(args.timeout))
 }
 
 /// Runs a test, writes its log and prints the report.
@@ -48,6 +55,9 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     args.report.check_without_load()?;
     archive::check(args.log.archive.as_deref(), args.report.log_on_stdout)?;
     let mut ping = args.settings()?;
+    if !args.report.is_silent() {
+        explain_rate(args.rate, ping.size()?);
+    }
     let drawn = args.live.live && live::is_possible()?;
     let TestLogs { files, scratch } = TestLogs::two_way(&args.log, rows(&ping))?;
     let mut logs = Journals::new(files);
@@ -75,8 +85,17 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
         windows.keep_quiet();
     }
     let mut shown = view.as_ref().map(|view| view.follow(0));
-    let mut observers: [&mut dyn Observer; 7] =
-        [&mut logs, &mut streams, &mut analyses, &mut records, &mut windows, &mut progress, &mut shown];
+    let mut replies = replies(args).filter(|_| !drawn);
+    let mut observers: [&mut dyn Observer; 8] = [
+        &mut logs,
+        &mut streams,
+        &mut analyses,
+        &mut records,
+        &mut windows,
+        &mut progress,
+        &mut shown,
+        &mut replies,
+    ];
     let measured = ping.run(&stop, &mut observers);
     // Release the terminal before anything is printed.
     drop(view.take());

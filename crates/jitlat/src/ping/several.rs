@@ -1,16 +1,19 @@
 //! Round trips to several hosts at the same time: a table while the tests run (with `--live`), and a table at the end.
 
-use super::rows;
+use super::{replies, rows};
 use crate::archive;
 use crate::check;
 use crate::exit::{ExitStatus, explain, thresholds};
 use crate::interrupt;
 use crate::live::{self, Board, View};
 use crate::logs::TestLogs;
+use crate::options::explain_rate;
 use crate::options::ping::PingArgs;
 use anyhow::{Context, Error, Result, bail};
 use jitlat_core::Summary;
+use jitlat_core::answer::Severity;
 use jitlat_core::scalars::{SCALARS, Scalar};
+use jitlat_core::units::eng3;
 use jitlat_instruments::{Analysed, Analyses, Instrument, Observer, Ping, RecordCollector, Stop};
 
 use jitlat_output::check::CheckedStream;
@@ -30,8 +33,25 @@ use tracing::{error, info};
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of hosts. Each needs a thread and a socket.
 const MAX_HOSTS: usize = 256;
-/// Figures in the table, by key.
-const SHOWN: [&str; 5] = ["loss", "latency-min", "latency-p50", "latency-p99", "pdv-p99"];
+/// Columns of the table: headings and keys of the figures.
+type Columns = [(&'static str, &'static str); 5];
+const COLUMNS: Columns = [
+    ("loss", "loss"),
+    ("delay min", "latency-min"),
+    ("p50", "latency-p50"),
+    ("p99", "latency-p99"),
+    ("jitter p99", "pdv-p99"),
+];
+/// Columns if a host was sent too few requests for a 99th percentile.
+const SMALL_COLUMNS: Columns = [
+    ("loss", "loss"),
+    ("delay min", "latency-min"),
+    ("mean", "latency-mean"),
+    ("p90", "latency-p90"),
+    ("max", "latency-max"),
+];
+/// Minimum number of requests for a 99th percentile.
+const MIN_REQUESTS_FOR_P99: u64 = 100;
 
 /// Runs the tests and prints the table.
 pub fn run(args: &PingArgs) -> Result<ExitStatus> {
@@ -50,6 +70,9 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
         args.settings()
     });
     let tests: Vec<Ping> = tests.collect::<Result<_>>()?;
+    if let Some(test) = tests.first().filter(|_| !args.report.is_silent()) {
+        explain_rate(args.rate, test.size()?);
+    }
     let drawn = args.live.live && live::is_possible()?;
     let (mut logs, mut scratch) = (Vec::new(), Vec::new());
     for test in &tests {
@@ -164,8 +187,9 @@ fn measure(
                 let options = args.report.options();
                 thread::Builder::new().name(format!("target {k}")).spawn_scoped(scope, move || {
                     let (mut analyses, mut records) = (Analyses::new(options), RecordCollector::default());
-                    let mut observers: [&mut dyn Observer; 4] =
-                        [log, &mut analyses, &mut records, &mut shown];
+                    let mut replies = replies(args).filter(|_| view.is_none());
+                    let mut observers: [&mut dyn Observer; 5] =
+                        [log, &mut analyses, &mut records, &mut shown, &mut replies];
                     let outcome = test.run(stop, &mut observers);
                     let found = outcome.map_err(Error::from).and_then(|_| {
                         let analysed = analyses.finish().pop().context("nothing was measured")?;
@@ -279,28 +303,70 @@ impl HostsReport {
         self.of_host.iter().map(line).collect()
     }
 
-    /// Formats the most important figures, one row for each host.
+    /// Formats the most important figures, one row for each host, and names the worst host.
     fn table(&self) -> String {
-        let figures: Vec<&Scalar> = SHOWN.iter().filter_map(|key| Scalar::named(key)).collect();
+        let is_small = self.runs.iter().any(|run| run.summary.counts.sent < MIN_REQUESTS_FOR_P99);
+        let columns = if is_small { SMALL_COLUMNS } else { COLUMNS };
         let names =
             self.of_host.iter().map(|(host, _)| host.chars().count()).max().unwrap_or(0).clamp(12, 40);
-        let mut text = format!("{:<names$}", "");
-        figures.iter().for_each(|figure| text += &format!(" {:>11}", figure.key));
+        let mut text = format!("{:<names$} {:<8}", "", "verdict");
+        columns.iter().for_each(|(heading, _)| text += &format!(" {heading:>10}"));
         text.push('\n');
         for (host, found) in &self.of_host {
-            text += &format!("{host:<names$}");
+            text += &format!("{host:<names$} ");
             match found {
                 Ok(k) => {
                     let summary: &Summary = &self.runs[*k].summary;
-                    for figure in &figures {
-                        let value = figure.of(summary).map_or_else(|| "-".to_owned(), |x| figure.show(x));
-                        text += &format!(" {value:>11}");
+                    text += &format!("{:<8}", severity(summary).name());
+                    for (_, key) in columns {
+                        let figure = Scalar::named(key);
+                        let value = figure.and_then(|figure| Some(figure.show(figure.of(summary)?)));
+                        text += &format!(" {:>10}", value.as_deref().unwrap_or("-"));
                     }
                 }
-                Err(_) => text += " not measured",
+                Err(_) => text += "not measured",
             }
             text.push('\n');
         }
-        text
+        text + &self.worst()
     }
+
+    /// Returns a line that names the worst host and the reason; empty if there is only one host.
+    fn worst(&self) -> String {
+        if self.of_host.len() < 2 {
+            return String::new();
+        }
+        if let Some((host, Err(e))) = self.of_host.iter().find(|(_, found)| found.is_err()) {
+            return format!("\nWorst: {host}: not measured: {}\n", explain(e));
+        }
+        let measured = || {
+            self.of_host
+                .iter()
+                .filter_map(|(host, found)| Some((host, &self.runs[*found.as_ref().ok()?].summary)))
+        };
+        let loss = |s: &Summary| s.counts.lost as f64 / s.counts.sent.max(1) as f64;
+        let order = |a: &Summary, b: &Summary| {
+            let median = |s: &Summary| s.latency.median.unwrap_or(0.0);
+            severity(a)
+                .cmp(&severity(b))
+                .then_with(|| loss(a).total_cmp(&loss(b)))
+                .then_with(|| median(a).total_cmp(&median(b)))
+        };
+        let Some((host, summary)) = measured().max_by(|(_, a), (_, b)| order(a, b)) else {
+            return String::new();
+        };
+        let is_fine = severity(summary) <= Severity::Good && summary.counts.lost == 0;
+        match (is_fine, &summary.answer, summary.latency.median) {
+            (true, _, Some(median)) => {
+                format!("\nSlowest: {host}, median {}; no host lost a packet\n", eng3(median))
+            }
+            (_, Some(answer), _) => format!("\nWorst: {host}: {}\n", answer.headline),
+            _ => String::new(),
+        }
+    }
+}
+
+/// Returns the verdict of a test.
+fn severity(summary: &Summary) -> Severity {
+    summary.answer.as_ref().map_or(Severity::Unknown, |answer| answer.severity)
 }

@@ -3,6 +3,7 @@
 use crate::options::key;
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use jitlat_core::far_host::FarHost;
 use jitlat_core::{Span, quantity};
 use jitlat_instruments::passive::{LivePoint, LiveSettings};
 use jitlat_net::capture::STDIN;
@@ -109,7 +110,8 @@ impl LivePointArgs {
                  or another host with -{there}"
             )
         })?;
-        let (host, port) = host_and_port(remote)?;
+        let FarHost { name: host, port } = remote.parse()?;
+        let port = port.unwrap_or(digest::PORT);
         Ok(LivePoint::Remote { host, port, interface: self.remote_interface.clone() })
     }
 
@@ -125,17 +127,5 @@ impl LivePointArgs {
             duration: self.duration,
             pairs: self.pairs,
         })
-    }
-}
-
-/// Parses `host`, `host:port`, `v6`, `[v6]:port`.
-fn host_and_port(text: &str) -> Result<(String, u16)> {
-    let port = |text: &str| text.parse().with_context(|| format!("'{text}' is not a port: give 1 to 65535"));
-    if let Some((host, p)) = text.strip_prefix('[').and_then(|t| t.split_once("]:")) {
-        return Ok((host.to_owned(), port(p)?));
-    }
-    match text.split_once(':') {
-        Some((host, p)) if !p.contains(':') => Ok((host.to_owned(), port(p)?)),
-        _ => Ok((text.trim_matches(['[', ']']).to_owned(), digest::PORT)),
     }
 }

@@ -101,3 +101,88 @@ fn an_address_that_nobody_answers_at_is_left_for_the_next() {
     let six = run("ping far.test -6 --timeout 200ms --no-log --json - -n 5 -p 2ms").any_report();
     assert_eq!((six.count("/counts/received"), six.text("/header/dst_ip")), (0, "2001:db8::77"));
 }
+
+#[test]
+fn a_server_that_announces_itself_is_found_on_its_link() {
+    let Some(lab) = lab("hosts::a_server_that_announces_itself_is_found_on_its_link") else { return };
+    lab.cable().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let find = |place: &Namespace, options: &str| {
+        Running::start(Place::In(place).jitlat(folder.path(), &format!("find {options}"))).finish(LIMIT)
+    };
+    find(&lab.client, "--timeout 300ms").refused(&["no server announced itself", "jitlat serve --announce"]);
+    // Confined, as by default.
+    let server = Place::In(&lab.server).jitlat(folder.path(), "serve --announce");
+    let server = Running::start(server);
+    server.wait_for("on the other host: jitlat fd09::2");
+    let other = Place::In(&lab.server).jitlat(
+        folder.path(),
+        "serve --announce --only jitlat --bind fd09::2 --control-port 2700 --test-port 2701 --no-sandbox",
+    );
+    let other = Running::start(other);
+    other.wait_for("istening");
+    // From the other end of the link, and from the same host.
+    for place in [&lab.client, &lab.server] {
+        let found = find(place, "");
+        assert_eq!(found.code(), 0, "{}", found.stderr);
+        let ends: Vec<&str> = found
+            .stdout
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split_once("jitlat "))
+            .map(|(_, to)| to)
+            .collect();
+        assert_eq!(ends, ["10.9.0.2", "[fd09::2]:2700"], "{}", found.stdout);
+    }
+    other.signal(nix::sys::signal::Signal::SIGTERM);
+    other.finish(LIMIT);
+    assert_eq!(find(&lab.client, "").stdout.lines().count(), 2, "one of them has ended");
+    // The printed command works.
+    let report = Running::start(
+        Place::In(&lab.client).jitlat(folder.path(), "10.9.0.2 -n 50 -p 2ms --no-log --json -"),
+    )
+    .finish(LIMIT)
+    .report();
+    assert_eq!(report.count("/counts/received"), 50);
+    drop(server);
+    // A host without a link says so.
+    lab.client.run(&format!("ip link delete {DEVICE}")).unwrap();
+    find(&lab.client, "").refused(&["no interface for multicast"]);
+}
+
+#[test]
+fn queries_cannot_make_a_server_send_more_than_one_announcement_per_second() {
+    let Some(lab) = lab("hosts::queries_cannot_make_a_server_send_more_than_one_announcement_per_second")
+    else {
+        return;
+    };
+    lab.cable().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let server =
+        Place::In(&lab.server).jitlat(folder.path(), "serve --announce --bind 10.9.0.2 --no-sandbox");
+    let server = Running::start(server);
+    server.wait_for("on the other host");
+    let sent = || {
+        let mut cat = lab.server.command("cat");
+        let output = cat.arg(format!("/sys/class/net/{DEVICE}/statistics/tx_packets")).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().parse::<u64>().unwrap()
+    };
+    let before = sent();
+    let flood = lab.client.within(|| {
+        let socket = std::net::UdpSocket::bind("10.9.0.1:0").unwrap();
+        let query = jitlat_proto::discovery::query();
+        let begin = std::time::Instant::now();
+        let mut queries = 0u64;
+        while begin.elapsed() < Duration::from_secs(3) {
+            queries += u64::from(socket.send_to(&query, "224.0.0.251:5353").is_ok());
+            // To the server itself: such queries are for another responder, and not answered.
+            let _ = socket.send_to(&query, "10.9.0.2:5353");
+        }
+        queries
+    });
+    let queries = flood.unwrap();
+    let answers = sent() - before;
+    // Port unreachable messages for the second kind are limited by the kernel.
+    assert!(queries > 1000 && answers < 100, "{answers} packets for {queries} queries");
+    drop(server);
+}

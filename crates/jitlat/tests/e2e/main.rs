@@ -30,6 +30,7 @@ mod live;
 mod load;
 mod loopback;
 mod monitor;
+mod nat;
 mod owamp;
 mod path;
 mod paths;

@@ -453,8 +453,8 @@ fn requests_shorter_than_an_answer_are_answered_in_their_size_or_whole_where_nob
     lab.cable().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let host = lab.server.v4;
-    for trust in ["", "--stamp-trust 10.9.0.0/24"] {
-        let _server = Server::start(Place::In(&lab.server), folder.path(), host, trust);
+    for trust in ["", "--stamp-trust 10.9.0.0/24", "--stamp-trust link"] {
+        let server = Server::start(Place::In(&lab.server), folder.path(), host, trust);
         for size in [14, 38, 41] {
             let line = format!("ping {host} --proto twamp --light --json - -n 50 -p 5ms -l {size}");
             let report =
@@ -465,5 +465,8 @@ fn requests_shorter_than_an_answer_are_answered_in_their_size_or_whole_where_nob
             let whole = size >= 38 || !trust.is_empty();
             assert_eq!(report.at("/two_way/up/latency/min").is_number(), whole, "{what}");
         }
+        // One line for this client, which names the option, however many requests were short.
+        let warned = server.stop().matches("--stamp-trust 10.9.0.1 answers this client in full").count();
+        assert_eq!(warned, usize::from(trust.is_empty()), "{trust}");
     }
 }

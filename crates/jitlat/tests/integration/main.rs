@@ -34,6 +34,7 @@ mod hostile_captures;
 mod links;
 mod manual;
 mod merge;
+mod mistakes;
 mod options;
 mod outputs;
 mod pages;

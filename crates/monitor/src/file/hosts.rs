@@ -6,6 +6,7 @@ use super::{Instruments, OptionValue, Sections, key_source};
 use crate::model::{ArchiveRules, Host, ServeRules};
 use crate::window::DAY;
 use jitlat_core::Span;
+use jitlat_core::far_host::FarHost;
 use jitlat_core::quantity::{self, QuantityError};
 
 /// Default time between slots.
@@ -21,6 +22,15 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
     for table in file.tables(&HOST) {
         let name = table.needed("name", "name = \"berlin\"");
         let address = table.needed("address", "address = \"192.0.2.7\"");
+        match address.as_ref().map(|address| address.get_ref().parse::<FarHost>()) {
+            Some(Err(e)) => table.fault("address", e.to_string()),
+            Some(Ok(FarHost { name, port: Some(port) })) => {
+                let why =
+                    format!("write {name} without :{port}: the ports are options of tests and of [serve]");
+                table.fault("address", why);
+            }
+            _ => {}
+        }
         let bandwidth = table.quantity("bandwidth", quantity::bit_rate).map(Located::into_inner);
         let concurrent = table.number("concurrent").unwrap_or(1);
         if concurrent > MAX_CONCURRENT {

@@ -409,3 +409,22 @@ fn what_is_wrong_with_collectors_is_named_with_its_place() {
         ]
     );
 }
+
+#[test]
+fn addresses_are_written_as_hosts_without_ports() {
+    let printed_faults = |text: &str| match read(text, &Simple) {
+        Ok(_) => Vec::new(),
+        Err(faults) => faults.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    };
+    for (address, wrong) in [
+        ("http://192.0.2.9/", "write the host alone, 192.0.2.9"),
+        ("192.0.2.9:2666", "write 192.0.2.9 without :2666"),
+        ("fe80::9%", "is not an address"),
+    ] {
+        let faults = printed_faults(&MESH.replace("2001:db8::3", address));
+        assert!(faults.iter().any(|fault| fault.contains(wrong)), "{address}: {faults:?}");
+    }
+    for address in ["fe80::9%eth0", "oslo.example.org", "::ffff:192.0.2.9"] {
+        assert_eq!(printed_faults(&MESH.replace("2001:db8::3", address)), Vec::<String>::new(), "{address}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::launch::LaunchError;
 use crate::privilege::{Capability::NetBindService, explain};
+use jitlat_core::spec::TEST_PORT;
 use jitlat_core::{Span, Transport, units};
 use std::io;
 use std::net::SocketAddr;
@@ -29,11 +30,18 @@ pub enum FlowError {
     Connect { transport: Transport, peer: SocketAddr, source: io::Error },
     /// The peer did not answer greetings in time.
     #[error(
-        "UDP {peer} does not answer: {} for {}; is a firewall between the hosts, or is the port taken?",
+        "UDP {peer} does not answer: {} for {}; is a firewall between the hosts, or is the port taken?{}",
         .reason,
-        units::duration(*.timeout)
+        units::duration(*.timeout),
+        forwarding_hint(*.from_peer, .peer.port())
     )]
-    Silent { peer: SocketAddr, reason: &'static str, timeout: Span },
+    Silent {
+        peer: SocketAddr,
+        reason: &'static str,
+        timeout: Span,
+        /// True if the peer sends the stream.
+        from_peer: bool,
+    },
     /// The greeting of a TCP connection failed.
     #[error(
         "the greeting to TCP {peer} for the test stream failed: {source}; is a firewall between the hosts?"
@@ -48,4 +56,33 @@ pub enum FlowError {
     /// The connection was lost before it could be used.
     #[error("the TCP connection of the test stream was lost before the stream started: {0}")]
     Gone(io::Error),
+}
+
+/// Returns what helps if a router forwards ports to the peer: by default the peer sends from a port that the system
+/// chooses, to which nothing is forwarded.
+fn forwarding_hint(from_peer: bool, port: u16) -> String {
+    if from_peer && port != TEST_PORT {
+        format!(
+            " If a router forwards ports to that host, -s {TEST_PORT} makes it send from the forwarded port"
+        )
+    } else {
+        String::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_from_a_port_that_is_not_forwarded_is_explained() {
+        let silent = |port, from_peer| {
+            let peer = SocketAddr::new([192, 0, 2, 7].into(), port);
+            FlowError::Silent { peer, reason: "no answer received", timeout: Span::seconds(5), from_peer }
+                .to_string()
+        };
+        assert!(silent(40_000, true).ends_with("-s 2667 makes it send from the forwarded port"));
+        assert!(silent(TEST_PORT, true).ends_with("is the port taken?"));
+        assert!(silent(40_000, false).ends_with("is the port taken?"));
+    }
 }

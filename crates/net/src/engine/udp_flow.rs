@@ -185,7 +185,8 @@ fn greet(
     while !greeter.is_done() {
         let now = steady();
         if greeter.gave_up(now) {
-            return Err(FlowError::Silent { peer, reason, timeout });
+            let from_peer = context.opening.role == FlowRole::Receive;
+            return Err(FlowError::Silent { peer, reason, timeout, from_peer });
         }
         if let Some(hello) = greeter.poll_send(now)
             && let Err(e) = send_greeting(socket, launch, &hello)

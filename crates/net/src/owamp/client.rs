@@ -15,7 +15,7 @@ use crate::{random, sockets, sys};
 use jitlat_core::clock::SyncState;
 use jitlat_core::metrics::seqset::{SeqRun, without};
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
-use jitlat_core::observer::{Event, Observer, StreamProgress};
+use jitlat_core::observer::{Event, Observer, StreamProgress, Unobserved};
 use jitlat_core::record::Moment;
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::{
@@ -30,7 +30,7 @@ use jitlat_proto::owamp::{
     SkipRange, packet,
 };
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -115,6 +115,49 @@ pub fn run(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<(Measured, Vec<SessionData>), OwampError> {
+    match attempt(request, RequestedAddresses::Own, stop, observer) {
+        Err(OwampError::Failed { address, failure })
+            if failure.may_be_due_to_addresses() && !stop.load(Ordering::Relaxed) =>
+        {
+            let again = attempt(request, RequestedAddresses::OfConnection, stop, observer);
+            // If the server refuses this, too, the addresses are not the reason.
+            again.map_err(|e| match e {
+                OwampError::Failed { .. } => OwampError::Failed { address, failure },
+                other => other,
+            })
+        }
+        outcome => outcome,
+    }
+}
+
+/// Addresses in the requests for sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RequestedAddresses {
+    /// Addresses that this host sees.
+    Own,
+    /// Unspecified addresses, which mean those that the server sees on the control connection. Needed behind address
+    /// translation.
+    OfConnection,
+}
+
+impl RequestedAddresses {
+    /// Returns the address in requests for this host's `own` one.
+    fn requested(self, own: IpAddr) -> IpAddr {
+        match (self, own) {
+            (RequestedAddresses::Own, own) => own,
+            (RequestedAddresses::OfConnection, IpAddr::V4(_)) => Ipv4Addr::UNSPECIFIED.into(),
+            (RequestedAddresses::OfConnection, IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
+        }
+    }
+}
+
+/// Runs a test on a connection of its own.
+fn attempt(
+    request: &OwampRequest,
+    addresses: RequestedAddresses,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<(Measured, Vec<SessionData>), OwampError> {
     let TestRequest { host, control_port, family, bind, .. } = &request.settings;
     let server = ServerAddress {
         host,
@@ -123,8 +166,12 @@ pub fn run(
         bind: *bind,
         programs: "owampd or `jitlat serve`",
     };
-    let (stream, remote) = connect(&server, stop, observer)?;
-    let mut test = OwampTest::new(request, stream, remote)?;
+    let (stream, remote) = match addresses {
+        RequestedAddresses::Own => connect(&server, stop, observer)?,
+        // The connection was already reported.
+        RequestedAddresses::OfConnection => connect(&server, stop, &mut Unobserved)?,
+    };
+    let mut test = OwampTest::new(request, addresses, stream, remote)?;
     let outcome = test.run(stop, observer);
     stop.fetch_or(test.interrupted, Ordering::Relaxed);
     outcome
@@ -161,6 +208,7 @@ struct OwampStream {
 
 struct OwampTest<'a> {
     request: &'a OwampRequest,
+    addresses: RequestedAddresses,
     remote: SocketAddr,
     local: SocketAddr,
     driver: Driver<Client>,
@@ -180,6 +228,7 @@ struct OwampTest<'a> {
 impl<'a> OwampTest<'a> {
     fn new(
         request: &'a OwampRequest,
+        addresses: RequestedAddresses,
         stream: std::net::TcpStream,
         remote: SocketAddr,
     ) -> Result<OwampTest<'a>, OwampError> {
@@ -187,6 +236,13 @@ impl<'a> OwampTest<'a> {
         let round_trip =
             sys::tcp_info(stream.as_fd()).map_or(Span::ZERO, |info| Span::micros(info.srtt_us.into()));
         let mut notes = Vec::new();
+        if addresses == RequestedAddresses::OfConnection {
+            notes.push(
+                "the server refused this host's address, so sessions use the addresses that it sees: there is \
+                 address translation on the path"
+                    .to_owned(),
+            );
+        }
         let mut streams = Vec::new();
         let mut specs = Vec::new();
         for spec in &request.settings.terms.specs {
@@ -209,7 +265,7 @@ impl<'a> OwampTest<'a> {
             let near = socket.local_addr()?;
             specs.push(OwampSessionSpec {
                 direction: spec.direction(),
-                near: SocketAddr::new(local.ip(), near.port()),
+                near: SocketAddr::new(addresses.requested(local.ip()), near.port()),
                 far: remote.ip(),
                 packets: spec.packets(),
                 slots: slots(spec),
@@ -247,6 +303,7 @@ impl<'a> OwampTest<'a> {
         };
         Ok(OwampTest {
             request,
+            addresses,
             remote,
             local,
             driver: Driver::new(Client::new(config, tick()), stream)?,
@@ -388,6 +445,10 @@ impl<'a> OwampTest<'a> {
             stream.spec.src_port = session.request.sender_port;
             stream.spec.dst_port = far.port();
         } else {
+            if self.addresses == RequestedAddresses::OfConnection {
+                // Opens the port of this session in the address translator. The server's sender ignores the packet.
+                let _ = socket.send_to(&[0], far);
+            }
             let len = packet::len(self.mode);
             let receiver = SessionReceiver::new(session, keys, len, far.ip(), Some(far.port()));
             stream.end = ClientEndpoint::Receiver(Box::new(Receiving::new(socket, receiver)));

@@ -1,6 +1,6 @@
 //! LaMP server over UDP sockets.
 
-use super::udp::{AnswerFate, AnsweringSocket, MAX_DATAGRAM};
+use super::udp::{AnswerFate, AnswerTracking, AnsweringSocket, MAX_DATAGRAM};
 use super::{OpenReflector, Reflector, ReflectorContext, at_port};
 use crate::audit::BegunTests;
 use crate::clock;
@@ -110,7 +110,9 @@ fn serve(
                     if kind == LampFollowUp::Kernel {
                         let (to, arrived, answered) = (arrival.from, arrival.at, clock::wall());
                         let which = AwaitingFollowUp { to, from: local, dscp, id, seq, arrived, answered };
-                        return out.push_tracked(&answer, to, local, dscp, which, true, None);
+                        let tracking =
+                            AnswerTracking { which, stamped: true, leaving: None, same_link: false };
+                        return out.push_tracked(&answer, to, local, dscp, tracking);
                     }
                     let began = if kind == LampFollowUp::Application { now.wall } else { arrival.at };
                     out.push(&answer, arrival.from, local, dscp);

@@ -33,6 +33,7 @@ pub use twamp::TwampServer;
 
 use crate::clock::{self, ClockError};
 use crate::privilege::{Capability, needs};
+use crate::resolve::local_address;
 use crate::sockets;
 use crate::wake::{self, StopSignal};
 use jitlat_core::prefix::Prefix;
@@ -388,7 +389,7 @@ fn loopback() -> impl Iterator<Item = Prefix> {
 
 /// Combines each of `ips` with `port`.
 fn at_port(ips: &[IpAddr], port: u16) -> Vec<SocketAddr> {
-    ips.iter().map(|ip| SocketAddr::new(*ip, port)).collect()
+    ips.iter().map(|ip| local_address(*ip, port)).collect()
 }
 
 #[cfg(test)]

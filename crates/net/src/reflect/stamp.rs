@@ -1,13 +1,14 @@
 //! STAMP and TWAMP Light reflector.
 
-use super::udp::{AnswerFate, AnsweringSocket, MAX_DATAGRAM};
+use super::udp::{AnswerFate, AnswerTracking, AnsweringSocket, MAX_DATAGRAM};
 use super::{ClockError, OpenReflector, Reflector, ReflectorContext, at_port, loopback};
-use crate::audit::BegunTests;
+use crate::audit::{BegunTests, OddClients};
 use crate::clock;
 use jitlat_core::StampSource;
 use jitlat_core::prefix::Prefix;
 use jitlat_proto::policy::{self, Service, TableGrant};
 use jitlat_proto::stamp::{self, ReflectorRules};
+use jitlat_proto::twoway::reflect::Silence;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -27,6 +28,8 @@ pub struct StampReflector {
     /// Networks whose source addresses cannot be forged, in addition to the loopback networks. Requests from
     /// these networks get a full-length answer even if they are shorter than the answer.
     pub trusted: Vec<Prefix>,
+    /// Identifier of this host's link in micro-sessions (RFC 9534); `None`: unknown.
+    pub link_id: Option<u16>,
 }
 
 impl Default for StampReflector {
@@ -37,8 +40,27 @@ impl Default for StampReflector {
             keys: Vec::new(),
             sessions: ReflectorRules::default().sessions,
             trusted: Vec::new(),
+            link_id: None,
         }
     }
+}
+
+/// Warns that answers to `peer` are cut to `len` bytes.
+fn warn_of_cut(peer: SocketAddr, len: usize) {
+    let ip = peer.ip().to_canonical();
+    tracing::warn!(
+        service = policy::STAMP, %peer,
+        "requests of {len} bytes are shorter than a whole answer, so answers are cut, and some programs count them as \
+         lost: --stamp-trust {ip} answers this client in full, --stamp-trust link all directly connected ones"
+    );
+}
+
+/// Warns that requests of `len` bytes from `peer` are not answered.
+fn warn_of_silence(peer: SocketAddr, len: usize, shortest: usize) {
+    tracing::warn!(
+        service = policy::STAMP, %peer,
+        "requests of {len} bytes are not answered: send at least {shortest} bytes"
+    );
 }
 
 /// An answer that was sent.
@@ -86,6 +108,7 @@ impl Reflector for StampReflector {
             sessions_per_client: table.per_client,
             stamps: StampSource::Kernel,
             trusted: self.trusted.iter().copied().chain(loopback()).collect(),
+            link_id: self.link_id,
             ..ReflectorRules::default()
         };
         let (address, shared) = (socket.local_addr()?, shared.clone());
@@ -100,10 +123,12 @@ fn reflect(
     _table: &TableGrant,
     shared: &ReflectorContext,
 ) {
+    let shortest = rules.shortest_request();
     let mut reflector = stamp::StampSessionReflector::new(rules);
     let mut answer = vec![0; MAX_DATAGRAM];
     let mut error = ClockError::read();
     let mut tests = BegunTests::new(policy::STAMP);
+    let mut short = OddClients::new();
     let mut due = None;
     while !shared.is_stopping() {
         let stamps = socket.stamps_answers();
@@ -114,20 +139,22 @@ fn reflect(
                     let which = SentAnswer { to: arrival.from, ssid: r.ssid, seq: r.seq };
                     // In sessions that request departure times, every answer is stamped.
                     let stamped = r.follow_up && stamps;
-                    out.push_tracked(
-                        &answer[..r.len],
-                        arrival.from,
-                        local,
-                        r.dscp,
-                        which,
-                        stamped,
-                        Some(leaving),
-                    );
+                    let tracking =
+                        AnswerTracking { which, stamped, leaving: Some(leaving), same_link: r.same_link };
+                    out.push_tracked(&answer[..r.len], arrival.from, local, r.dscp, tracking);
+                    if r.cut && short.is_news(arrival.from.ip(), leaving.at.steady) {
+                        warn_of_cut(arrival.from, r.len);
+                    }
                     if r.first {
                         tests.began(arrival.from, StampSessionId(r.ssid));
                     }
                 }
-                Err(why) => out.silent(why),
+                Err(why) => {
+                    if why == Silence::Short && short.is_news(arrival.from.ip(), leaving.at.steady) {
+                        warn_of_silence(arrival.from, request.len(), shortest);
+                    }
+                    out.silent(why);
+                }
             }
         });
         due = tests.write(clock::steady());

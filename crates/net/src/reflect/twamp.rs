@@ -1,7 +1,7 @@
 //! TWAMP server: one thread per control connection, which also answers the packets of its sessions.
 
 use super::control::{ControlConnection, FIRST_OTHER, listen};
-use super::udp::{AnswerFate, AnsweringSocket};
+use super::udp::{AnswerFate, AnswerTracking, AnsweringSocket};
 use super::{ClockError, OpenReflector, Reflector, ReflectorContext, at_port};
 use crate::accept::ConnectionService;
 use crate::audit;
@@ -290,7 +290,13 @@ impl TwampSession {
             match reflector.reflect(request, arrival, leaving.at.wall, error, answer) {
                 Ok(TwampReflection { len, seq }) => {
                     any = true;
-                    out.push_tracked(&answer[..len], arrival.from, local, dscp, seq, false, Some(leaving));
+                    let tracking = AnswerTracking {
+                        which: seq,
+                        stamped: false,
+                        leaving: Some(leaving),
+                        same_link: false,
+                    };
+                    out.push_tracked(&answer[..len], arrival.from, local, dscp, tracking);
                 }
                 Err(why) => out.silent(why),
             }

@@ -280,6 +280,19 @@ pub struct Answers<K> {
     lead: Lead,
 }
 
+/// An answer whose outcome is reported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnswerTracking<K> {
+    /// Identifier of the answer.
+    pub which: K,
+    /// True if the time at which the answer left is reported.
+    pub stamped: bool,
+    /// Time at which the answer is expected to leave; `None` if the answer contains no time.
+    pub leaving: Option<ExpectedDeparture>,
+    /// True if the answer leaves through the interface on which the request arrived.
+    pub same_link: bool,
+}
+
 /// Tracking data of an answer in the outbox.
 #[derive(Clone, Copy)]
 struct Tracked<K> {
@@ -288,6 +301,8 @@ struct Tracked<K> {
     stamped: bool,
     /// Clock reading from which the time in the answer was computed; `None` if the answer contains no time.
     read: Option<WallTime>,
+    /// True if the answer leaves through the interface on which the request arrived.
+    same_link: bool,
 }
 
 impl<K> Tracked<K> {
@@ -309,7 +324,13 @@ impl<K: Copy> Answers<K> {
     /// Queues `answer` for sending with the rest of the batch. There is room for one answer and one further
     /// packet per request.
     pub fn push(&mut self, answer: &[u8], to: SocketAddr, from: Option<LocalAddress>, dscp: u8) {
-        self.add(answer, to, from, dscp, Tracked { which: None, stamped: false, read: None });
+        self.add(
+            answer,
+            to,
+            from,
+            dscp,
+            Tracked { which: None, stamped: false, read: None, same_link: false },
+        );
     }
 
     /// Reads the clock for an answer to `to`, and returns the expected departure time. Pass the result to the next
@@ -334,26 +355,24 @@ impl<K: Copy> Answers<K> {
         leaving: ExpectedDeparture,
     ) {
         let stamped = self.is_lead_due(leaving);
-        self.add(answer, to, from, dscp, Tracked { which: None, stamped, read: Some(leaving.read.wall) });
+        let read = Some(leaving.read.wall);
+        self.add(answer, to, from, dscp, Tracked { which: None, stamped, read, same_link: false });
     }
 
-    /// Like [`push`](Self::push), for a tracked answer, which contains a time if `leaving` is given.
-    /// [`AnsweringSocket::take_departed`] reports if the answer could not be sent and, if `stamped` is set,
-    /// when it left.
-    #[expect(clippy::too_many_arguments)]
+    /// Like [`push`](Self::push), for a tracked answer. [`AnsweringSocket::take_departed`] reports if the answer could
+    /// not be sent and, if requested, when it left.
     pub(crate) fn push_tracked(
         &mut self,
         answer: &[u8],
         to: SocketAddr,
         from: Option<LocalAddress>,
         dscp: u8,
-        which: K,
-        stamped: bool,
-        leaving: Option<ExpectedDeparture>,
+        tracking: AnswerTracking<K>,
     ) {
+        let AnswerTracking { which, stamped, leaving, same_link } = tracking;
         let stamped = leaving.is_some_and(|leaving| self.is_lead_due(leaving)) || stamped;
         let read = leaving.map(|leaving| leaving.read.wall);
-        self.add(answer, to, from, dscp, Tracked { which: Some(which), stamped, read });
+        self.add(answer, to, from, dscp, Tracked { which: Some(which), stamped, read, same_link });
     }
 
     fn add(
@@ -372,8 +391,9 @@ impl<K: Copy> Answers<K> {
             // LaTe's raw clients, recognised by their port, read whole frames and drop those whose checksum
             // is left to the adapter.
             summed: to.port() == lamp::RAW_PORT,
+            same_link: tracked.same_link,
         };
-        self.outbox.push(answer, to, from.filter(|_| !self.bound), leave);
+        self.outbox.push(answer, to, from.filter(|_| tracked.same_link || !self.bound), leave);
         self.tracked.push(tracked);
     }
 
@@ -461,7 +481,9 @@ mod tests {
             client.send(b"?").unwrap();
             socket.receive(None, |out, _, arrival, local| {
                 let to = if n % 4 == 1 { unreachable } else { arrival.from };
-                out.push_tracked(b"!", to, local, 0, n, n % 8 < 4, None);
+                let tracking =
+                    AnswerTracking { which: n, stamped: n % 8 < 4, leaving: None, same_link: false };
+                out.push_tracked(b"!", to, local, 0, tracking);
             });
             let until = Instant::now() + LIMIT;
             // Answers without stamps are reported only if they could not be sent.
@@ -496,7 +518,7 @@ mod tests {
                 turns += 1;
                 socket.take_departed(|_, d| given_up += u32::from(d.departure == AnswerFate::Unstamped));
             }
-            let tracked = Tracked { which: Some(n), stamped: true, read: None };
+            let tracked = Tracked { which: Some(n), stamped: true, read: None, same_link: false };
             socket.answers.departures.sent(tracked, clock::wall());
             assert_eq!(client.recv(&mut [0; 8]).unwrap(), 1);
         }

@@ -221,6 +221,12 @@ fn hint(carrier: Carrier, e: &io::Error) -> String {
             )
         }
         (_, io::ErrorKind::AddrNotAvailable) => format!("{e}: --bind must be an address of this host"),
+        _ if e.raw_os_error() == Some(libc::ENODEV) => {
+            format!("{e}: --interface must be an interface of this host; `ip link` lists them")
+        }
+        _ if e.raw_os_error() == Some(libc::EINVAL) => {
+            format!("{e}: is there a route from the address or interface of --bind to that host?")
+        }
         _ => e.to_string(),
     }
 }

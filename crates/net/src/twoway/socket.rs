@@ -1,6 +1,7 @@
 //! Sockets of two-way tests: UDP and ICMP, connected to the far host, with timestamps in both directions.
 
 use crate::lamp_frame::LampLink;
+use crate::resolve::local_address;
 use crate::sockets::{self, enlarge, observe};
 use crate::stamp::{self, StampMode, StampedPackets};
 use crate::sys;
@@ -175,7 +176,7 @@ pub(crate) fn mark(
         SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };
     if marking.bind.is_some() || marking.port != 0 {
-        socket.bind(&SocketAddr::new(marking.bind.unwrap_or(any), marking.port).into())?;
+        socket.bind(&local_address(marking.bind.unwrap_or(any), marking.port).into())?;
     }
     let v6 = to.is_ipv6();
     socket.set_broadcast(marking.broadcast)?;

@@ -2,6 +2,7 @@
 
 mod behind;
 pub mod progress;
+pub mod replies;
 
 use crate::error::{Context, Result};
 use jitlat_report::text::TextStyle;

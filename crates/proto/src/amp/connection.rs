@@ -144,6 +144,15 @@ pub enum AmpFailure {
     Closed(AmpStep),
 }
 
+impl AmpFailure {
+    /// True if the reason may be the addresses in the request for a session: behind address translation they differ
+    /// from those that the server sees. A request with unspecified addresses may then be accepted.
+    pub fn may_be_due_to_addresses(&self) -> bool {
+        let codes = [AcceptCode::Failure, AcceptCode::Unsupported];
+        matches!(self, AmpFailure::Refused { step: AmpStep::Request, accept } if codes.contains(accept))
+    }
+}
+
 fn not_possible(wanted: Option<SecurityMode>) -> String {
     wanted.map_or("none of them can be used".to_owned(), |mode| format!("{mode} is not among them"))
 }

@@ -29,7 +29,8 @@ const LOSS_TIMEOUT: Span = Span::seconds(2);
 pub struct OwampSessionSpec {
     /// Direction of the packets. Up: this end sends. Down: this end receives.
     pub direction: Direction,
-    /// Address and port of this end.
+    /// Address and port of this end. An unspecified address means that of the control connection, and the requests then
+    /// leave the server's address open, too; this also works with address translation.
     pub near: SocketAddr,
     /// Address of the server.
     pub far: IpAddr,
@@ -356,7 +357,7 @@ impl Client {
         // All sessions of a test start at the same time.
         let start = *self.start.get_or_insert(NtpTime::from(now.wall + lead));
         let timeout = spec.timeout.unwrap_or(LOSS_TIMEOUT + self.round_trip);
-        let far = SocketAddr::new(spec.far, 0);
+        let far = SocketAddr::new(if spec.near.ip().is_unspecified() { spec.near.ip() } else { spec.far }, 0);
         let (sender, receiver, sid) = match spec.direction {
             Direction::Up => (spec.near, far, Sid::NONE),
             Direction::Down => {

@@ -318,8 +318,10 @@ impl Server {
                 self.named = self.named.wrapping_add(1);
                 let tail = u32::from_be_bytes(self.random.sid).wrapping_add(self.named).to_be_bytes();
                 request.sid = Sid::new(local, NtpTime::from(now.wall), tail);
+                // An address translator may also have changed the port.
+                let port = if request.sender.is_unspecified() { 0 } else { request.sender_port };
                 (request.sender, request.receiver) = (peer, local);
-                request.sender_port
+                port
             }
             Direction::Down => {
                 (request.sender, request.receiver) = (local, peer);

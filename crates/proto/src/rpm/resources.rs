@@ -26,7 +26,7 @@ pub struct WebUrl {
 
 /// Error of parsing a URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{}' is not an https:// or http:// address", .0.chars().take(80).collect::<String>())]
+#[error("'{}' is not an https:// or http:// address: write https://HOST/, HOST:PORT or [2001:db8::7]:PORT", .0.chars().take(80).collect::<String>())]
 pub struct UrlError(String);
 
 impl WebUrl {

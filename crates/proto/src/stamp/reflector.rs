@@ -7,7 +7,8 @@ use crate::shares::{Rank, SessionName, ShareTable};
 use crate::stamp::auth::StampKey;
 use crate::stamp::packet::{StampAnswer, StampLayout, StampRequest, TRUNCATED, is_answer, is_stamp};
 use crate::stamp::tlv::{
-    ClassOfService, DirectMeasurement, FollowUpTelemetry, HEADER_LEN, Tlv, TlvStep, Tlvs, flag, kind,
+    AccessReport, ClassOfService, DirectMeasurement, FollowUpTelemetry, HEADER_LEN, MicroSession, ReturnPath,
+    Tlv, TlvStep, Tlvs, flag, kind,
 };
 use crate::twoway::reflect::{RequestArrival, Silence};
 use core::net::{IpAddr, SocketAddr};
@@ -40,6 +41,9 @@ pub struct ReflectorRules {
     pub stamps: StampSource,
     /// Networks whose source addresses cannot be forged. Their requests may be shorter than an answer.
     pub trusted: Vec<Prefix>,
+    /// Identifier of the link on which requests arrive, in micro-sessions (RFC 9534). Requests for another link are not
+    /// answered. `None`: unknown.
+    pub link_id: Option<u16>,
 }
 
 impl Default for ReflectorRules {
@@ -54,6 +58,7 @@ impl Default for ReflectorRules {
             sync_source: 1,
             stamps: StampSource::User,
             trusted: Vec::new(),
+            link_id: None,
         }
     }
 }
@@ -90,6 +95,11 @@ pub struct StampReflection {
     pub follow_up: bool,
     /// True for the first answer of a session; never true if stateless.
     pub first: bool,
+    /// True if the request is shorter than a complete answer and the client is not trusted, so that the answer has only
+    /// the length of the request.
+    pub cut: bool,
+    /// True if the answer must leave through the interface on which the request arrived.
+    pub same_link: bool,
 }
 
 /// Answers STAMP and TWAMP Light requests.
@@ -136,8 +146,7 @@ impl StampSessionReflector {
             short if short < whole && self.rules.trusts(arrival.from.ip()) => whole,
             any => any,
         };
-        let least = if self.rules.is_keyed() { whole } else { layout.shortest_request() };
-        if request.len() < least || answer.len() < len {
+        if request.len() < self.rules.shortest_request() || answer.len() < len {
             return Err(Silence::Short);
         }
         let asked = StampRequest::parse(layout, request).ok_or(Silence::Foreign)?;
@@ -193,10 +202,25 @@ impl StampSessionReflector {
         };
         written.write(layout, answer);
         let received_dscp = arrival.traffic_class.map_or(0, |c| c >> 2);
-        let mut reflected = StampReflection { len, dscp: received_dscp, ssid, seq, follow_up: false, first };
+        let cut = len < whole;
+        let mut reflected = StampReflection {
+            len,
+            dscp: received_dscp,
+            ssid,
+            seq,
+            follow_up: false,
+            first,
+            cut,
+            same_link: false,
+        };
         if len > base && is_stamp {
             let tlvs = &mut answer[base..];
-            self.rules.extensions(key, &asked, &written, counters, arrival, tlvs, &mut reflected);
+            let done = self.rules.extensions(key, &asked, &written, counters, arrival, tlvs, &mut reflected);
+            if let Err(why) = done {
+                // Numbers count the answers sent.
+                self.not_sent(arrival.from, ssid, seq);
+                return Err(why);
+            }
         }
         if let Some(key) = key {
             key.sign_base(answer);
@@ -225,6 +249,14 @@ impl StampSessionReflector {
 }
 
 impl ReflectorRules {
+    /// Returns the length of the shortest request that is answered, in bytes.
+    pub fn shortest_request(&self) -> usize {
+        match self.is_keyed() {
+            true => StampLayout::Keyed.shortest_answer(),
+            false => StampLayout::Clear.shortest_request(),
+        }
+    }
+
     /// True if only authenticated packets are answered.
     fn is_keyed(&self) -> bool {
         self.key.is_some() || !self.keys.is_empty()
@@ -243,6 +275,10 @@ impl ReflectorRules {
         own.max_by_key(|(network, _)| network.length()).map(|(_, key)| key).or(self.key.as_ref())
     }
 
+    /// Fills in the extensions `tlvs` of an answer.
+    ///
+    /// # Errors
+    /// The request must not be answered.
     #[expect(clippy::too_many_arguments)]
     fn extensions(
         &self,
@@ -253,13 +289,13 @@ impl ReflectorRules {
         arrival: &RequestArrival,
         tlvs: &mut [u8],
         reflected: &mut StampReflection,
-    ) {
+    ) -> Result<(), Silence> {
         if let Some(key) = key
             && !key.verify_tlvs(asked.seq, tlvs)
         {
             // Extensions whose HMAC is wrong are returned with this flag and not processed (RFC 8972 §4.8).
             mark_all(tlvs, flag::INTEGRITY);
-            return;
+            return Ok(());
         }
         let mut at = 0;
         loop {
@@ -273,37 +309,29 @@ impl ReflectorRules {
             };
             let (header, rest) = tlvs[at..].split_at_mut(HEADER_LEN);
             let value = &mut rest[..length];
+            let filled = Understood::if_filled;
             let understood = match kind {
-                kind::PADDING => Some(()),
-                kind::TIMESTAMP_INFO => self.timestamp_info(value, written.error),
-                kind::CLASS_OF_SERVICE => self.class_of_service(value, arrival, reflected),
-                kind::DIRECT_MEASUREMENT => direct_measurement(value, written, counters),
+                kind::PADDING => Understood::Yes,
+                kind::TIMESTAMP_INFO => filled(self.timestamp_info(value, written.error)),
+                kind::CLASS_OF_SERVICE => filled(self.class_of_service(value, arrival, reflected)),
+                kind::DIRECT_MEASUREMENT => filled(direct_measurement(value, written, counters)),
                 kind::FOLLOW_UP => {
                     reflected.follow_up = counters.is_some();
-                    follow_up(value, written, counters)
+                    filled(follow_up(value, written, counters))
                 }
-                kind::HMAC if key.is_some() => Some(()),
-                _ => None,
+                kind::ACCESS_REPORT => access_report(value),
+                kind::MICRO_SESSION => self.micro_session(value)?,
+                kind::RETURN_PATH => return_path(value, arrival, reflected)?,
+                kind::HMAC if key.is_some() => Understood::Yes,
+                _ => Understood::No,
             };
-            let known = matches!(
-                kind,
-                kind::PADDING
-                    | kind::TIMESTAMP_INFO
-                    | kind::CLASS_OF_SERVICE
-                    | kind::DIRECT_MEASUREMENT
-                    | kind::FOLLOW_UP
-            );
-            match understood {
-                Some(()) => header[0] &= !(flag::UNRECOGNISED | flag::MALFORMED | flag::INTEGRITY),
-                // The type is known, but the value has the wrong length.
-                None if known => header[0] = header[0] & !flag::UNRECOGNISED | flag::MALFORMED,
-                None => header[0] |= flag::UNRECOGNISED,
-            }
+            understood.mark(&mut header[0]);
             at += HEADER_LEN + length;
         }
         if let Some(key) = key {
             key.sign_tlvs(written.seq, tlvs);
         }
+        Ok(())
     }
 
     fn timestamp_info(&self, value: &mut [u8], error: ErrorEstimate) -> Option<()> {
@@ -312,6 +340,22 @@ impl ReflectorRules {
         let fields = value.first_chunk_mut::<4>()?;
         *fields = [source, method, source, 2];
         Some(())
+    }
+
+    /// Fills in the identifier of this link.
+    ///
+    /// # Errors
+    /// The request belongs to a different link (RFC 9534 §3.2).
+    fn micro_session(&self, value: &mut [u8]) -> Result<Understood, Silence> {
+        let Some(asked) = MicroSession::parse(value) else { return Ok(Understood::Malformed) };
+        match self.link_id {
+            None => Ok(Understood::No),
+            Some(own) if asked.reflector == 0 || asked.reflector == own => {
+                value.copy_from_slice(&MicroSession { reflector: own, ..asked }.to_bytes());
+                Ok(Understood::Yes)
+            }
+            Some(_) => Err(Silence::NoSession),
+        }
     }
 
     fn class_of_service(
@@ -331,6 +375,65 @@ impl ReflectorRules {
         value.copy_from_slice(&cos.to_bytes());
         Some(())
     }
+}
+
+/// True if an extension was processed, for its flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Understood {
+    Yes,
+    /// The type is known, but the value is not valid.
+    Malformed,
+    /// The type is not known, or the request cannot be satisfied.
+    No,
+}
+
+impl Understood {
+    /// Returns the result for an extension whose value was `filled` in, unless its length is wrong.
+    fn if_filled(filled: Option<()>) -> Understood {
+        filled.map_or(Understood::Malformed, |()| Understood::Yes)
+    }
+
+    /// Sets the flags of the extension in the answer.
+    fn mark(self, flags: &mut u8) {
+        *flags = match self {
+            Understood::Yes => *flags & !(flag::UNRECOGNISED | flag::MALFORMED | flag::INTEGRITY),
+            Understood::Malformed => *flags & !flag::UNRECOGNISED | flag::MALFORMED,
+            Understood::No => *flags | flag::UNRECOGNISED,
+        };
+    }
+}
+
+/// An access report is acknowledged by returning it.
+fn access_report(value: &[u8]) -> Understood {
+    match AccessReport::parse(value) {
+        Some(report) if report.is_known() => Understood::Yes,
+        Some(_) => Understood::No,
+        None => Understood::Malformed,
+    }
+}
+
+/// Sets the path of the answer. Answers go only to the source of the request, because a sender could otherwise direct
+/// them to any host.
+///
+/// # Errors
+/// No answer is wanted.
+fn return_path(
+    value: &[u8],
+    arrival: &RequestArrival,
+    reflected: &mut StampReflection,
+) -> Result<Understood, Silence> {
+    Ok(match ReturnPath::parse(value) {
+        Some(ReturnPath::NoAnswer) => return Err(Silence::Unwanted),
+        Some(ReturnPath::SameLink) => {
+            reflected.same_link = true;
+            Understood::Yes
+        }
+        Some(ReturnPath::Address(to)) if to.to_canonical() == arrival.from.ip().to_canonical() => {
+            Understood::Yes
+        }
+        Some(ReturnPath::Address(_) | ReturnPath::Other) => Understood::No,
+        None => Understood::Malformed,
+    })
 }
 
 /// Sessions with a packet count.

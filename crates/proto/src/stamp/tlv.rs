@@ -1,5 +1,7 @@
 //! Type-length-value extensions (RFC 8972 §4): flags octet, type, 16-bit length of the value, value.
 
+use core::net::IpAddr;
+
 /// Number of bytes before the value.
 pub const HEADER_LEN: usize = 4;
 
@@ -31,6 +33,10 @@ pub mod kind {
     pub const FOLLOW_UP: u8 = 7;
     /// HMAC over the preceding extensions.
     pub const HMAC: u8 = 8;
+    /// Path of the answer (RFC 9503).
+    pub const RETURN_PATH: u8 = 10;
+    /// Identifiers of the link at both ends (RFC 9534).
+    pub const MICRO_SESSION: u8 = 11;
 }
 
 /// An extension.
@@ -227,6 +233,101 @@ impl FollowUpTelemetry {
     }
 }
 
+/// Access report (§4.6): the sender's access network, and its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessReport {
+    /// Access network: 1 3GPP, 2 another one.
+    pub access: u8,
+    /// State: 1 available, 2 not available.
+    pub state: u8,
+}
+
+impl AccessReport {
+    /// Parses a value of four bytes; `None` for any other length.
+    pub fn parse(value: &[u8]) -> Option<AccessReport> {
+        let [access, state, _, _]: [u8; 4] = value.try_into().ok()?;
+        Some(AccessReport { access: access >> 4, state })
+    }
+
+    /// True if the access network is one of RFC 8972. Reports about others are discarded.
+    pub fn is_known(self) -> bool {
+        matches!(self.access, 1 | 2)
+    }
+}
+
+/// Micro-session identifiers (RFC 9534 §3.1): the numbers that the two ends have given to the link of a link
+/// aggregation group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MicroSession {
+    /// Sender's identifier.
+    pub sender: u16,
+    /// Reflector's identifier; 0: the sender does not know it.
+    pub reflector: u16,
+}
+
+impl MicroSession {
+    /// Parses a value of four bytes; `None` for any other length.
+    pub fn parse(value: &[u8]) -> Option<MicroSession> {
+        let [s0, s1, r0, r1]: [u8; 4] = value.try_into().ok()?;
+        Some(MicroSession { sender: u16::from_be_bytes([s0, s1]), reflector: u16::from_be_bytes([r0, r1]) })
+    }
+
+    /// Encodes the value.
+    pub fn to_bytes(self) -> [u8; 4] {
+        let ([s0, s1], [r0, r1]) = (self.sender.to_be_bytes(), self.reflector.to_be_bytes());
+        [s0, s1, r0, r1]
+    }
+}
+
+/// Path that an answer should take (RFC 9503 §4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReturnPath {
+    /// No answer is wanted.
+    NoAnswer,
+    /// The answer should leave through the link on which the request arrived.
+    SameLink,
+    /// The answer should be sent to this address.
+    Address(IpAddr),
+    /// A list of segments, which a UDP socket cannot follow, or a form that is not known.
+    Other,
+}
+
+impl ReturnPath {
+    /// Parses the value, which consists of extensions in the same format; `None` if it is malformed. Only the first
+    /// control code or address counts.
+    pub fn parse(value: &[u8]) -> Option<ReturnPath> {
+        let mut path = ReturnPath::Other;
+        for step in Tlvs::new(value) {
+            let TlvStep::Whole(_, tlv) = step else { return None };
+            let found = match (tlv.kind, tlv.value) {
+                // Only the last bit has a meaning.
+                (return_path::CONTROL_CODE, [_, _, _, last]) if last & 1 == 0 => ReturnPath::NoAnswer,
+                (return_path::CONTROL_CODE, [_, _, _, _]) => ReturnPath::SameLink,
+                (return_path::ADDRESS, value) => {
+                    match (<[u8; 4]>::try_from(value), <[u8; 16]>::try_from(value)) {
+                        (Ok(v4), _) => ReturnPath::Address(v4.into()),
+                        (_, Ok(v6)) => ReturnPath::Address(v6.into()),
+                        _ => return None,
+                    }
+                }
+                (return_path::CONTROL_CODE, _) => return None,
+                // A segment list may follow or precede an address: together they cannot be followed.
+                _ => return Some(ReturnPath::Other),
+            };
+            if path == ReturnPath::Other {
+                path = found;
+            }
+        }
+        Some(path)
+    }
+}
+
+/// Type codes within a return path.
+mod return_path {
+    pub const CONTROL_CODE: u8 = 1;
+    pub const ADDRESS: u8 = 2;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,6 +352,35 @@ mod tests {
         assert_eq!(cos.to_bytes(), [0b1011_1000, 0b1010_0101, 0, 0]);
         assert_eq!(ClassOfService::parse(&cos.to_bytes()), Some(cos));
         assert_eq!(ClassOfService::parse(&[0; 5]), None);
+    }
+
+    #[test]
+    fn a_return_path_is_a_control_code_or_an_address() {
+        let value = |parts: &[(u8, &[u8])]| {
+            let mut value = Vec::new();
+            parts.iter().for_each(|(kind, part)| push(&mut value, *kind, part));
+            value
+        };
+        let path = |parts: &[(u8, &[u8])]| ReturnPath::parse(&value(parts));
+        assert_eq!(path(&[(1, &[0, 0, 0, 0])]), Some(ReturnPath::NoAnswer));
+        assert_eq!(path(&[(1, &[0, 0, 0, 1])]), Some(ReturnPath::SameLink));
+        assert_eq!(path(&[(2, &[192, 0, 2, 7])]), Some(ReturnPath::Address([192, 0, 2, 7].into())));
+        assert_eq!(path(&[(2, &[1; 16])]), Some(ReturnPath::Address([1; 16].into())));
+        assert_eq!(path(&[(2, &[192, 0, 2, 7]), (4, &[0; 16])]), Some(ReturnPath::Other));
+        assert_eq!(path(&[]), Some(ReturnPath::Other));
+        for malformed in [&value(&[(1, &[0])])[..], &value(&[(2, &[0; 5])]), &[0x80, 1, 0, 4, 0]] {
+            assert_eq!(ReturnPath::parse(malformed), None, "{malformed:x?}");
+        }
+    }
+
+    #[test]
+    fn the_fields_of_access_reports_and_micro_sessions() {
+        let report = AccessReport::parse(&[0x20, 1, 0, 0]).unwrap();
+        assert_eq!((report, report.is_known()), (AccessReport { access: 2, state: 1 }, true));
+        assert!(!AccessReport::parse(&[0x30, 1, 0, 0]).unwrap().is_known());
+        assert_eq!(AccessReport::parse(&[0x20, 1, 0]), None);
+        let link = MicroSession { sender: 0x0102, reflector: 0x0304 };
+        assert_eq!((link.to_bytes(), MicroSession::parse(&link.to_bytes())), ([1, 2, 3, 4], Some(link)));
     }
 
     proptest! {

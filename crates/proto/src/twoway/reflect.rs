@@ -40,6 +40,8 @@ pub enum Silence {
     /// The request was sent to a broadcast or multicast address: all hosts would answer at once, to an
     /// address that may be forged.
     Broadcast,
+    /// The sender wants no answer.
+    Unwanted,
 }
 
 impl core::fmt::Display for Silence {
@@ -60,7 +62,7 @@ impl Silence {
     }
 
     /// All reasons, in the order of their codes.
-    pub const ALL: [Silence; 9] = [
+    pub const ALL: [Silence; 10] = [
         Silence::Foreign,
         Silence::Short,
         Silence::Loop,
@@ -70,6 +72,7 @@ impl Silence {
         Silence::Limited,
         Silence::NotAllowed,
         Silence::Broadcast,
+        Silence::Unwanted,
     ];
 
     /// Returns a short description.
@@ -84,6 +87,7 @@ impl Silence {
             "rate limited",
             "not allowed",
             "broadcast",
+            "unwanted",
         ][self as usize]
     }
 }

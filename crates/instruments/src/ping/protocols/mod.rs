@@ -11,6 +11,7 @@ pub mod twamp;
 use super::protocol::PingProtocol;
 use crate::arguments::Argument;
 use jitlat_core::prefix::Prefix;
+use jitlat_net::resolve::connected_networks;
 
 /// All protocols of two-way tests.
 pub const PROTOCOLS: &[&PingProtocol] = &[
@@ -36,14 +37,21 @@ const ANY_PORT: Argument = Argument::switch(
      requested one are counted, but not accepted as answers.",
 );
 
-/// Parses networks separated by commas.
+/// Word that stands for all directly connected networks in lists of trusted networks.
+const LINK: &str = "link";
+
+/// Parses trusted networks separated by commas. [`LINK`] stands for all directly connected networks.
 fn networks(text: &str) -> Result<Vec<Prefix>, String> {
-    let network = |text: &str| {
-        text.trim()
-            .parse()
-            .map_err(|()| format!("'{text}' is not a network: write 192.0.2.0/24 or 2001:db8::/32"))
-    };
-    text.split(',').filter(|t| !t.trim().is_empty()).map(network).collect()
+    let mut networks = Vec::new();
+    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        match word {
+            LINK => networks.extend(connected_networks()),
+            word => networks.push(word.parse().map_err(|()| {
+                format!("'{word}' is not a network: write 192.0.2.0/24, 2001:db8::/32 or {LINK}")
+            })?),
+        }
+    }
+    Ok(networks)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use jitlat_net::reflect::StampReflector;
 use jitlat_net::twoway::TwoWayLink;
 use jitlat_proto::stamp::{self, StampSender, auth::StampKey, sender::StampOptions};
 use jitlat_proto::twamp::{SecurityMode, sender};
+use std::num::NonZeroU16;
 
 /// Entry of STAMP in the list of protocols.
 pub static PROTOCOL: PingProtocol = PingProtocol {
@@ -65,10 +66,18 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             Argument::value(
                 "stamp-trust",
                 "NETWORKS",
-                "Networks, separated by commas, whose source addresses cannot be forged\n\nShort TWAMP Light \
-                 requests from these networks get a whole answer; others get an answer cut to the size of \
-                 the request.",
+                "Networks whose source addresses cannot be forged: a list, or link\n\nShort TWAMP Light requests \
+                 (twampy's by default) from these networks get a whole answer; others get an answer cut to the size \
+                 of the request. The list is separated by commas; link stands for all directly connected networks \
+                 at the start of the server.",
                 |text| networks(text).map(drop),
+            ),
+            Argument::value(
+                "stamp-link-id",
+                "N",
+                "Number of this host's link in micro-sessions (RFC 9534)\n\nRequests for another number are not \
+                 answered. Without this option, the extension is returned as not supported.",
+                parses_as::<NonZeroU16>,
             ),
         ],
         reflectors: |arguments| {
@@ -79,6 +88,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
                 sessions: arguments.value("stamp-sessions")?,
                 trusted: networks(arguments.text("stamp-trust").unwrap_or_default())
                     .map_err(Error::Settings)?,
+                link_id: arguments.get::<NonZeroU16>("stamp-link-id")?.map(NonZeroU16::get),
             })])
         },
     }),

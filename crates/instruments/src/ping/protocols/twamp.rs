@@ -16,7 +16,7 @@ use jitlat_net::twoway::{self, TwoWayLink, prepare, run_on};
 use jitlat_proto::twamp::{self, SecurityMode, TwampSender, TwampSessionSpec, Users, sender};
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Entry of TWAMP in the list of protocols.
 pub static PROTOCOL: PingProtocol = PingProtocol {
@@ -59,7 +59,8 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
         ),
         Argument::switch(
             "nat",
-            "Have the server use the addresses of the control connection\n\nNeeded behind address translation.",
+            "Have the server use the addresses of the control connection\n\nNeeded behind address translation. Without \
+             this option it is tried if the server refuses the session.",
         ),
         stamp::PORT,
         ANY_PORT,
@@ -170,18 +171,19 @@ impl TwampClient {
         })
     }
 
-    fn session_spec(&self, test: &PingTest<'_>, port: u16, local: IpAddr) -> TwampSessionSpec {
+    /// Returns the session to request, from the address `local`; with `nat`, the server determines the addresses.
+    fn session_spec(&self, test: &PingTest<'_>, local: SocketAddr, nat: bool) -> TwampSessionSpec {
         let far = test.link.to.ip();
         let any = match far {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         TwampSessionSpec {
-            sender_port: port,
+            sender_port: local.port(),
             // Both ports are equal, like in twping: a filter that allows one direction of a flow often allows
             // the other.
-            receiver_port: port,
-            addresses: if self.nat { (any, any) } else { (local, far) },
+            receiver_port: local.port(),
+            addresses: if nat { (any, any) } else { (local.ip(), far) },
             size: test.size,
             dscp: test.link.marking.dscp,
             timeout: test.plan.timeout,
@@ -230,16 +232,28 @@ impl PingClient for TwampClient {
             doing: "reading the port of the test socket",
             source: io::ErrorKind::AddrNotAvailable.into(),
         })?;
-        let asking = SessionRequest {
+        let mut asking = SessionRequest {
             to: server,
             bind: test.link.marking.bind,
             mode: self.mode,
             user: self.user.clone(),
-            sessions: vec![self.session_spec(test, local.port(), local.ip())],
+            sessions: vec![self.session_spec(test, local, self.nat)],
             step_timeout: STEP_TIMEOUT,
         };
         let keyed = self.user.is_some() || self.mode.is_some() || self.nat;
-        let mut control = match TwampControl::open(asking, test.stop.flag()) {
+        let mut translated = false;
+        let mut opened = TwampControl::open(asking.clone(), test.stop.flag());
+        if let Err(TwampError::Failed { failure, .. }) = &opened
+            && failure.may_be_due_to_addresses()
+            && !self.nat
+        {
+            asking.sessions = vec![self.session_spec(test, local, true)];
+            // If the server refuses this, too, the addresses are not the reason, and the first error is reported.
+            if let Ok(control) = TwampControl::open(asking, test.stop.flag()) {
+                (opened, translated) = (Ok(control), true);
+            }
+        }
+        let mut control = match opened {
             Ok(control) => control,
             Err(TwampError::Connect { source, .. })
                 if source.kind() == io::ErrorKind::ConnectionRefused && !keyed =>
@@ -277,6 +291,13 @@ impl PingClient for TwampClient {
         let (mut found, _) = test.gather(measured?);
         let remarks = &mut found.facts().remarks;
         remarks.push(format!("session {} negotiated with TCP {server}, mode {mode}", granted.sid));
+        if translated {
+            remarks.push(
+                "the server refused this host's address, so the session uses the addresses that it sees (--nat): there \
+                 is address translation on the path"
+                    .to_owned(),
+            );
+        }
         if let Err(e) = stopped {
             remarks.push(format!("the control connection failed during the test: {e}"));
         }

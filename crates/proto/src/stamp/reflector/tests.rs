@@ -406,3 +406,94 @@ proptest! {
         let _ = StampSender::new(StampOptions { key, ..StampOptions::default() }).receive(&bytes, NOW);
     }
 }
+
+/// Returns the answer to a request with the extensions `parts`, each with its flags and its value, or the reason why
+/// there is none.
+fn extended(rules: ReflectorRules, parts: &[(u8, &[u8])]) -> Result<Vec<(u8, Vec<u8>)>, Silence> {
+    use crate::stamp::tlv::{Tlvs, push};
+    let mut request = Vec::new();
+    StampSender::new(StampOptions::default()).request(0, false, NOW, &mut request);
+    parts.iter().for_each(|(kind, value)| push(&mut request, *kind, value));
+    let (answer, _) = reflect(&mut StampSessionReflector::new(rules), &request, &arrival())?;
+    let step = |step| match step {
+        TlvStep::Whole(_, tlv) => (tlv.flags, tlv.value.to_vec()),
+        TlvStep::Malformed(_) => panic!("the answer is malformed"),
+    };
+    Ok(Tlvs::new(&answer[StampLayout::Clear.base()..]).map(step).collect())
+}
+
+#[test]
+fn access_reports_are_acknowledged() {
+    let flags =
+        |value: &[u8]| extended(ReflectorRules::default(), &[(kind::ACCESS_REPORT, value)]).unwrap()[0].0;
+    assert_eq!(flags(&[0x10, 1, 0, 0]), 0);
+    assert_eq!(flags(&[0x20, 2, 0, 0]), 0);
+    assert_eq!(flags(&[0x30, 1, 0, 0]), flag::UNRECOGNISED, "another access network");
+    assert_eq!(flags(&[0x10, 1, 0]), flag::MALFORMED);
+}
+
+#[test]
+fn micro_sessions_get_the_number_of_this_link() {
+    let rules = |link_id| ReflectorRules { link_id, ..ReflectorRules::default() };
+    let answer = |link_id, value: &[u8]| {
+        extended(rules(link_id), &[(kind::MICRO_SESSION, value)]).map(|mut parts| parts.remove(0))
+    };
+    assert_eq!(answer(Some(7), &[0, 5, 0, 0]), Ok((0, vec![0, 5, 0, 7])));
+    assert_eq!(answer(Some(7), &[0, 5, 0, 7]), Ok((0, vec![0, 5, 0, 7])));
+    assert_eq!(answer(Some(7), &[0, 5, 0, 8]), Err(Silence::NoSession), "the request is for another link");
+    assert_eq!(answer(Some(7), &[0, 5, 0]), Ok((flag::MALFORMED, vec![0, 5, 0])));
+    assert_eq!(answer(None, &[0, 5, 0, 8]), Ok((flag::UNRECOGNISED, vec![0, 5, 0, 8])));
+}
+
+#[test]
+fn an_answer_goes_nowhere_but_to_its_client() {
+    let path = |parts: &[(u8, &[u8])]| {
+        let mut value = Vec::new();
+        parts.iter().for_each(|(kind, part)| crate::stamp::tlv::push(&mut value, *kind, part));
+        value
+    };
+    let flags =
+        |value: &[u8]| extended(ReflectorRules::default(), &[(kind::RETURN_PATH, value)]).unwrap()[0].0;
+    assert_eq!(flags(&path(&[(1, &[0, 0, 0, 1])])), 0, "the same link");
+    assert_eq!(flags(&path(&[(2, &[192, 0, 2, 7])])), 0, "the client's own address");
+    assert_eq!(flags(&path(&[(2, &[198, 51, 100, 1])])), flag::UNRECOGNISED);
+    assert_eq!(flags(&path(&[(4, &[0; 16])])), flag::UNRECOGNISED, "a segment list");
+    assert_eq!(flags(&[0x80, 1, 0, 9]), flag::MALFORMED);
+
+    // A request for no answer is counted as received, and its answer's number is not used.
+    let request = |seq, tlv: &[u8]| {
+        let mut request = Vec::new();
+        StampSender::new(StampOptions::default()).request(seq, false, NOW, &mut request);
+        if !tlv.is_empty() {
+            crate::stamp::tlv::push(&mut request, kind::RETURN_PATH, tlv);
+        }
+        request
+    };
+    let mut r = StampSessionReflector::new(ReflectorRules::default());
+    let now = Tick { wall: NOW, steady: SteadyTime(1) };
+    let mut answer = [0; 112];
+    let mut reflect = |request: &[u8]| r.reflect(request, &arrival(), now, ERROR, &mut answer);
+    assert_eq!(reflect(&request(0, &[])).map(|r| (r.seq, r.same_link)), Ok((0, false)));
+    assert_eq!(reflect(&request(1, &path(&[(1, &[0; 4])]))), Err(Silence::Unwanted));
+    assert_eq!(
+        reflect(&request(2, &path(&[(1, &[0, 0, 0, 1])]))).map(|r| (r.seq, r.same_link)),
+        Ok((1, true))
+    );
+}
+
+#[test]
+fn a_cut_answer_is_reported_as_such() {
+    let cut = |trusted: &str, size: usize| {
+        let trusted = vec![trusted.parse().unwrap()];
+        let mut r = StampSessionReflector::new(ReflectorRules { trusted, ..ReflectorRules::default() });
+        let mut request = Vec::new();
+        let light = StampOptions { light: true, size, ..StampOptions::default() };
+        StampSender::new(light).request(0, false, NOW, &mut request);
+        let now = Tick { wall: NOW, steady: SteadyTime(1) };
+        let done = r.reflect(&request, &arrival(), now, ERROR, &mut [0; 112]).unwrap();
+        (done.cut, done.len)
+    };
+    assert_eq!(cut("198.51.100.0/24", 27), (true, 27));
+    assert_eq!(cut("192.0.2.0/24", 27), (false, 41));
+    assert_eq!(cut("198.51.100.0/24", 41), (false, 41));
+}

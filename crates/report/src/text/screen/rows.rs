@@ -15,6 +15,9 @@ use jitlat_verdict as verdict;
 const P99: Percent = Percent(99_000);
 /// Minimum number of packets for a 99th percentile.
 pub(super) const MIN_PACKETS_FOR_P99: u64 = 100;
+const P90: Percent = Percent(90_000);
+/// Minimum number of packets for a 90th percentile.
+const MIN_PACKETS_FOR_P90: u64 = 10;
 
 /// Basis of a delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -103,12 +106,17 @@ pub(super) struct FigureRow {
     pub label: String,
     /// Verdict; `None` if the stream is not judged separately.
     pub severity: Option<Severity>,
-    /// Figures in the order of [`HEADS`], without the verdict.
+    /// Figures in the order of [`HEADS`], without the verdict; of [`SMALL_HEADS`] if `small`.
     pub figures: [String; 6],
+    /// True if there are too few packets for percentiles beyond the 90th.
+    pub small: bool,
 }
 
 /// Headings of the columns, without the first.
 const HEADS: [&str; 7] = ["verdict", "delay p50", "p99", "+/-", "jitter p99", LOST, "buffer"];
+
+/// Headings of the columns, without the first, for a stream with too few packets for percentiles beyond the 90th.
+const SMALL_HEADS: [&str; 7] = ["verdict", "delay min", "mean", "p90", "max", "+/-", LOST];
 
 /// Heading of the losses without intervals.
 const LOST: &str = "lost";
@@ -122,10 +130,14 @@ impl FigureRow {
         if let Some(report) = s.two_way.as_ref().and_then(|t| t.far_report) {
             return vec![FigureRow::of_far_report(label, s, &report)];
         }
+        // A few packets, as ping sends them: their extremes say more than percentiles that they do not have.
+        let small = alone && s.is_round_trip() && (1..MIN_PACKETS_FOR_P99).contains(&s.counts.sent);
+        let shown = if small { small_figures } else { figures };
         let whole = FigureRow {
             label: label.to_owned(),
             severity: s.answer.as_ref().map(|a| a.severity),
-            figures: figures(RowFigures {
+            small,
+            figures: shown(RowFigures {
                 clocks: DelayKnowledge::of(s),
                 delay: &s.latency,
                 jitter: jitter(without_step(s), s.pdv_deskewed.as_ref().unwrap_or(&s.pdv)),
@@ -140,7 +152,8 @@ impl FigureRow {
             Some(FigureRow {
                 label: label.to_owned(),
                 severity: None,
-                figures: figures(RowFigures {
+                small,
+                figures: shown(RowFigures {
                     clocks: DelayKnowledge::of_way(s, way),
                     delay: &way.latency,
                     jitter: jitter(
@@ -155,8 +168,11 @@ impl FigureRow {
         let queue = shown_queue(s).map(|q| {
             let error = if q.bounded > 0 { "at most" } else { "none" };
             let none = || "-".to_owned();
-            let figures = [eng3(q.median), eng3(q.p99 as f64), error.to_owned(), none(), none(), none()];
-            FigureRow { label: "local queue".to_owned(), severity: None, figures }
+            let figures = match small {
+                true => [none(), none(), none(), none(), error.to_owned(), none()],
+                false => [eng3(q.median), eng3(q.p99 as f64), error.to_owned(), none(), none(), none()],
+            };
+            FigureRow { label: "local queue".to_owned(), severity: None, figures, small }
         });
         std::iter::once(whole).chain(queue).chain(ways).collect()
     }
@@ -202,6 +218,30 @@ struct RowFigures<'a> {
 }
 
 fn figures(of: RowFigures<'_>) -> [String; 6] {
+    let [median, p99] = delays(&of, [of.delay.median, p99(of.delay)]);
+    let error = if of.delay.n == 0 { "-".to_owned() } else { of.clocks.error() };
+    [
+        median,
+        p99,
+        error,
+        of.jitter.map_or_else(|| "-".to_owned(), eng3),
+        of.lost.unwrap_or_else(|| "-".to_owned()),
+        describe_buffer(of.buffer),
+    ]
+}
+
+/// Returns the figures of a stream with few packets, in the order of [`SMALL_HEADS`].
+fn small_figures(of: RowFigures<'_>) -> [String; 6] {
+    let d = of.delay;
+    let p90 = d.percentile(P90).filter(|_| d.n >= MIN_PACKETS_FOR_P90).map(|ns| ns as f64);
+    let [min, max] = [d.min, d.max].map(|ns| ns.map(|ns| ns as f64));
+    let [min, mean, p90, max] = delays(&of, [min, d.mean, p90, max]);
+    let error = if d.n == 0 { "-".to_owned() } else { of.clocks.error() };
+    [min, mean, p90, max, error, of.lost.unwrap_or_else(|| "-".to_owned())]
+}
+
+/// Formats delays in ns, corrected if necessary.
+fn delays<const N: usize>(of: &RowFigures<'_>, raw: [Option<f64>; N]) -> [String; N] {
     let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), eng3);
     let shift = of.clocks.shift();
     let corrected = |raw: Option<f64>| raw.zip(shift).map(|(ns, shift)| ns - shift as f64);
@@ -214,15 +254,7 @@ fn figures(of: RowFigures<'_>) -> [String; 6] {
         }
         (corrected, _) => time(corrected),
     };
-    let error = if of.delay.n == 0 { "-".to_owned() } else { of.clocks.error() };
-    [
-        delay(of.delay.median),
-        delay(p99(of.delay)),
-        error,
-        time(of.jitter),
-        of.lost.unwrap_or_else(|| "-".to_owned()),
-        describe_buffer(of.buffer),
-    ]
+    raw.map(delay)
 }
 
 /// Returns a row of three times in ns: median of the delay, 99th percentile of the delay, and 99th percentile of the
@@ -236,7 +268,7 @@ pub(super) fn row_of(
     let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let [p50, p99, jitter] = [0, 1, 2].map(|k| dash(ns.map(|ns| eng3(ns[k]))));
     let figures = [p50, p99, dash(error), jitter, dash(lost), "-".to_owned()];
-    FigureRow { label: label.to_owned(), severity: None, figures }
+    FigureRow { label: label.to_owned(), severity: None, figures, small: false }
 }
 
 /// Describes the loss of a stream; `None` if it cannot be observed.
@@ -336,11 +368,18 @@ impl ScreenTable {
     /// Creates a table of streams or directions, one per line.
     pub(super) fn of_rows(rows: &[FigureRow]) -> ScreenTable {
         let judged = rows.iter().any(|row| row.severity.is_some());
-        // Without a verdict there is no recommended buffer.
-        let heads = if judged { &HEADS[..] } else { &HEADS[1..HEADS.len() - 1] };
+        let small = rows.first().is_some_and(|row| row.small);
+        let heads = match (small, judged) {
+            (true, true) => &SMALL_HEADS[..],
+            (true, false) => &SMALL_HEADS[1..],
+            (false, true) => &HEADS[..],
+            // Without a verdict there is no recommended buffer.
+            (false, false) => &HEADS[1..HEADS.len() - 1],
+        };
         // Where only counts are known, no row has an interval.
+        let lost = if small { 5 } else { 4 };
         let has_interval =
-            rows.iter().any(|row| row.figures[4].ends_with(')') && !row.figures[4].ends_with("event)"));
+            rows.iter().any(|row| row.figures[lost].ends_with(')') && !row.figures[lost].ends_with("event)"));
         let named =
             |head: &str| if head == LOST && has_interval { LOST_WITH_INTERVAL } else { head }.to_owned();
         let line = |row: &FigureRow| {

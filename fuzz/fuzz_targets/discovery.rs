@@ -1,0 +1,27 @@
+//! Multicast DNS messages from the local link: no panic, bounded memory, and nothing that a terminal interprets.
+#![no_main]
+// Aims at: crates/proto/src/discovery.rs
+
+use jitlat_proto::discovery::{AnnouncedServer, FoundServers, announcement, asks};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|messages: Vec<Vec<u8>>| {
+    let mut found = FoundServers::default();
+    for message in messages.iter().take(100) {
+        let is_query = asks(message);
+        let before = found.servers().len();
+        found.add(message);
+        assert!(!is_query || found.servers().len() == before, "a query announces nothing");
+    }
+    assert!(found.servers().len() <= 64);
+    for AnnouncedServer { name, port, version, addresses } in found.servers() {
+        assert!(*port != 0 && addresses.len() <= 8 && name.len() <= 48 && version.len() <= 48);
+        assert!(!name.chars().chain(version.chars()).any(char::is_control));
+    }
+    // What was read can be announced, and is read back.
+    if let Some(server) = found.servers().first() {
+        let mut again = FoundServers::default();
+        again.add(&announcement(server, false));
+        assert_eq!(again.servers().len(), 1, "{server:?}");
+    }
+});
