@@ -266,21 +266,18 @@ impl RtpObserver for CallPeriods<'_, '_> {
             let Some((period, first)) = self.place(number, record) else { continue };
             let mut own = *record;
             own.seq -= first;
-            let period_streams = &mut self.open.entry(period).or_default();
-            let known = period_streams.streams.iter_mut().find(|s| s.number == number);
-            let open = match known {
-                Some(open) => open,
-                None if period_streams.streams.len() >= MAX_STREAMS => {
-                    period_streams.left_out.insert(number);
-                    continue;
-                }
-                None => {
-                    let first = record.arrived().unwrap_or(WallTime(0));
-                    period_streams.streams.push(OpenStream { number, least: None, first, packets: 0 });
-                    let Some(open) = period_streams.streams.last_mut() else { continue };
-                    open
-                }
-            };
+            let OpenPeriod { streams, left_out, .. } = self.open.entry(period).or_default();
+            let known = streams.iter().position(|s| s.number == number);
+            if known.is_none() && streams.len() >= MAX_STREAMS {
+                left_out.insert(number);
+                continue;
+            }
+            let index = known.unwrap_or_else(|| {
+                let first = record.arrived().unwrap_or(WallTime(0));
+                streams.push(OpenStream { number, least: None, first, packets: 0 });
+                streams.len() - 1
+            });
+            let Some(open) = streams.get_mut(index) else { continue };
             open.packets = open.packets.max(own.seq + 1);
             if let Some(delay) = record.delay() {
                 open.least = Some(open.least.map_or(delay, |least| least.min(delay)));
