@@ -16,6 +16,10 @@ use serde::{Deserialize, Serialize};
 /// Value of the `instrument` tag of a session that comes from captured traffic.
 pub const PASSIVE: &str = "passive";
 
+/// Key of the tag with the source of an RTP stream. Delays of such a session are relative to an unknown constant, because
+/// a media clock gives the send times.
+pub const SSRC: &str = "ssrc";
+
 /// Facts about a host that show how reliable its stamps are; `None` if unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -17,18 +17,20 @@ use jitlat_core::time::Span;
 use jitlat_instruments::Unobserved;
 use jitlat_instruments::passive::{RtpCaptures, RtpSource};
 use jitlat_net::capture::interface::InterfaceSettings;
-use jitlat_net::capture::{STDIN, in_folders};
+use jitlat_net::capture::{STDIN, in_folders, unpack};
 use jitlat_output::captures::{CallsReport, StreamLogs, WebRtcReport};
 use jitlat_output::{ReportParts, screen};
 use jitlat_passive::rtp::{GivenFormat, RtpObserver};
 use jitlat_report::text::screen::Screen;
 use jitlat_store::webrtc;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, BufRead, Cursor, Read};
 use std::path::{Path, PathBuf};
 use tracing::info;
 
-/// Maximum size of a dump of statistics, in bytes.
+/// Number of bytes of a file that show whether it is JSON.
+const FIRST_BYTES: u64 = 4096;
+/// Maximum size of a dump of statistics, in bytes, when it is unpacked.
 const MAX_DUMP_BYTES: u64 = 256 << 20;
 
 /// Analyse captured calls (RTP): losses, jitter, voice quality, RTCP
@@ -59,6 +61,8 @@ pub struct RtpArgs {
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
     /// Show only call N, as numbered in the list of all calls
+    ///
+    /// Also in --csv, figures and pages; --json contains all calls.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub call: Option<u32>,
     /// Codec of a dynamic payload type, as 111=opus/48000; may be repeated
@@ -87,7 +91,8 @@ pub struct RtpArgs {
     pub duration: Option<Span>,
     /// Write the packets of the streams as logs LOG.1, LOG.2 and so on
     ///
-    /// One per stream, in the order in which they were recognised, for analyze and compare.
+    /// One per stream, in the order in which they were recognised, for analyze and compare; at most 256. Further streams
+    /// have no log, and the exit status is then 2.
     #[arg(long, value_name = "LOG")]
     pub log: Option<PathBuf>,
     /// Add these logs to the archive in DIR, which is created if missing
@@ -183,28 +188,67 @@ pub fn run(args: &RtpArgs) -> Result<ExitStatus> {
     Ok(thresholds(report.judged(), &args.fail_if))
 }
 
-/// Returns true if a file begins like JSON, as no capture does.
+/// Returns true if a file, which may be compressed, begins like JSON, as no capture does.
 fn is_json(path: &Path) -> bool {
+    let head = match path.as_os_str() == STDIN {
+        // The bytes remain in the buffer of standard input.
+        true => io::stdin().lock().fill_buf().map(<[u8]>::to_vec),
+        // Reading another pipe would take its first bytes from the capture.
+        false if fs::metadata(path).is_ok_and(|m| m.is_file()) => {
+            let mut head = Vec::new();
+            File::open(path).and_then(|file| file.take(FIRST_BYTES).read_to_end(&mut head)).map(|_| head)
+        }
+        false => return false,
+    };
+    let Ok(mut plain) = head.and_then(|head| unpack(Box::new(Cursor::new(head)))) else { return false };
     let mut first = [0; 1];
-    // Reading a pipe would take its first byte from the capture.
-    let is_file = fs::metadata(path).is_ok_and(|m| m.is_file());
-    is_file && File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == *b"{"
+    while plain.read_exact(&mut first).is_ok() {
+        match first[0] {
+            b'{' => return true,
+            // Blanks, and the byte order mark.
+            b' ' | b'\t' | b'\r' | b'\n' | 0xef | 0xbb | 0xbf => {}
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Refuses options that have no effect on the statistics of a browser.
+fn refuse_for_statistics(args: &RtpArgs, path: &Path) -> Result<()> {
+    let given = [
+        ("--log", args.log.is_some()),
+        ("--call", args.call.is_some()),
+        ("--host", args.host.is_some()),
+        ("--port", args.port.is_some()),
+        ("--payload-type", !args.payload_type.is_empty()),
+        ("--codec", args.codec.is_some()),
+        ("--follow", args.follow),
+        ("--fail-if", !args.fail_if.is_empty()),
+        ("figures and pages", args.outputs.draws()),
+    ];
+    if let Some((name, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+        bail!(
+            "{name}: {} has the statistics of a browser, which have no packets: only --json and --csv are possible",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 /// Shows the statistics in a dump of a browser.
 fn show_statistics(args: &RtpArgs, path: &Path) -> Result<ExitStatus> {
-    if args.outputs.draws() || !args.fail_if.is_empty() {
-        bail!(
-            "{}: statistics of a browser have no packets: only --json and --csv are possible",
-            path.display()
-        );
-    }
+    refuse_for_statistics(args, path)?;
     let reading = || format!("reading {}", path.display());
-    let size = fs::metadata(path).with_context(reading)?.len();
-    if size > MAX_DUMP_BYTES {
-        bail!("{} has {size} bytes: dumps of up to {MAX_DUMP_BYTES} bytes are read", path.display());
+    let raw: Box<dyn Read + Send> = match path.as_os_str() == STDIN {
+        true => Box::new(io::stdin()),
+        false => Box::new(File::open(path).with_context(reading)?),
+    };
+    let mut text = String::new();
+    let plain = unpack(raw).with_context(reading)?;
+    plain.take(MAX_DUMP_BYTES + 1).read_to_string(&mut text).with_context(reading)?;
+    if text.len() as u64 > MAX_DUMP_BYTES {
+        bail!("{}: dumps of up to {MAX_DUMP_BYTES} bytes are read, and it has more", path.display());
     }
-    let text = fs::read_to_string(path).with_context(reading)?;
     let record = webrtc::read(&text).with_context(|| path.display().to_string())?;
     let printed = args.outputs.write(&WebRtcReport(&record), || {
         let shown = Screen::of_webrtc(&record);

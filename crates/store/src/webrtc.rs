@@ -35,7 +35,8 @@ type Figures<'a> = BTreeMap<&'a str, Vec<Value>>;
 /// # Errors
 /// [`WebRtcError`] if the text is not a dump, or has no media.
 pub fn read(text: &str) -> Result<WebRtcRecord, WebRtcError> {
-    let dump: Value = serde_json::from_str(text)?;
+    // Some editors begin a file with a byte order mark.
+    let dump: Value = serde_json::from_str(text.trim_start_matches('\u{feff}'))?;
     let all = dump.get("PeerConnections").and_then(Value::as_object).ok_or(WebRtcError::NotADump)?;
     let connections: Vec<WebRtcConnection> = all.iter().take(MAX_OBJECTS).filter_map(connection).collect();
     if connections.is_empty() {

@@ -19,7 +19,7 @@ use jitlat_core::evidence::Evidence;
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::metrics::clock::ClockEstimate;
 use jitlat_core::metrics::seqset::{SeqRun, absent, without};
-use jitlat_core::session::Session;
+use jitlat_core::session::{SSRC, Session};
 use jitlat_core::spec::Transport;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -115,7 +115,9 @@ impl<'a> Case<'a> {
         if series.len() >= MIN_PACKETS {
             slew = Slew::of(&delays, &blocks, noise)
                 .filter(|slew| steps::may_be_drift(slew.change() as f64, material));
-            let line = levels::drift(&delays, &blocks, noise).filter(|_| slew.is_none());
+            let is_media = session.tags.iter().any(|(key, _)| key == SSRC);
+            let most = if is_media { levels::MAX_MEDIA_DRIFT } else { levels::MAX_DRIFT };
+            let line = levels::drift(&delays, &blocks, noise, most).filter(|_| slew.is_none());
             let drift = line.filter(|drift| steps::may_be_skew(drift.rate, &delays, material));
             if let (Some(line), None) = (line, drift) {
                 // The clocks do not drift, so that packets slide through the slots of a link.
@@ -306,6 +308,11 @@ impl<'a> Case<'a> {
         self.dropped_by_queue = inside;
         self.scattered =
             others.filtered(if elsewhere > 0.0 { 0 } else { packets.min(others.sent / 2) }, |o| !full(o));
+    }
+
+    /// True if a media clock gives the send times.
+    pub fn is_media(&self) -> bool {
+        self.material.session.tags.iter().any(|(key, _)| key == SSRC)
     }
 
     /// Returns the time by which the clocks drift apart during the test, in ns; 0 if they run at the same rate.

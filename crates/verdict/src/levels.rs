@@ -15,6 +15,8 @@ const MIN_STEP_NS: i64 = 100_000;
 /// Maximum drift rate: 1000 ppm. Crystal oscillators differ by less, and clocks are slewed more slowly (RFC 5905: 500
 /// ppm).
 pub const MAX_DRIFT: f64 = 1e-3;
+/// Same as [`MAX_DRIFT`], for a media clock.
+pub const MAX_MEDIA_DRIFT: f64 = 0.02;
 
 /// A lasting change of the smallest delay.
 #[derive(Clone, Copy, Debug)]
@@ -256,8 +258,8 @@ pub fn slipped_slot(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> 
 }
 
 /// Returns the drift of the smallest delay; `None` unless the smallest delay follows one straight line during the whole
-/// test, which it does if the clocks run at different rates.
-pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<Drift> {
+/// test, which it does if the clocks run at different rates. `most` is the largest rate of a single line.
+pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise, most: f64) -> Option<Drift> {
     let n = delays.len();
     let groups = Groups::of(blocks, n)?;
     // The position of the smallest delay within its group is ignored, because groups are short.
@@ -275,7 +277,7 @@ pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<
     let broken = broken_line(&time, &min, noise).filter(|line| !line.may_be_slip());
     broken
         .map(|line| line.drift)
-        .or_else(|| slopes.into_iter().flatten().find_map(|slope| line(slope, &time, &min, noise)))
+        .or_else(|| slopes.into_iter().flatten().find_map(|slope| line((slope, most), &time, &min, noise)))
 }
 
 /// Minimum size of the step between two parallel lines, relative to the scatter around them.
@@ -353,11 +355,12 @@ fn broken_line(time: &[f64], min: &[f64], noise: DelayNoise) -> Option<BrokenLin
 }
 
 /// Returns the drift of the smallest delays `min` along a line with about this `slope`; `None` unless nearly all of
-/// them, or some in every part of the test, are on the line.
-fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<Drift> {
+/// them, or some in every part of the test, are on the line. A line that is steeper than the clocks of hosts allow, but not
+/// steeper than `most`, must be followed all the time.
+fn line((slope, most): (f64, f64), time: &[f64], min: &[f64], noise: DelayNoise) -> Option<Drift> {
     let k = min.len();
     let duration = time[k - 1] - time[0];
-    if slope.abs() > MAX_DRIFT {
+    if slope.abs() > most {
         return None;
     }
     // Residuals of the line.
@@ -376,6 +379,9 @@ fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<Drif
             .is_some_and(|s| (s - slope).abs() <= 0.25 * slope.abs() + error)
     };
     let whole = total >= 3.0 * scatter && spread(min) >= 2.0 * scatter && (0..3).all(straight);
+    if slope.abs() > MAX_DRIFT && !whole {
+        return None;
+    }
     // The line passes through the lowest residuals, or through the middle ones; points near it belong to it.
     let mut sorted = rest.clone();
     sorted.sort_by(f64::total_cmp);
@@ -400,7 +406,7 @@ fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<Drif
         (points.iter().map(|p| p.0).sum::<f64>() / count, points.iter().map(|p| p.1).sum::<f64>() / count);
     let sxy: f64 = points.iter().map(|p| (p.0 - mean_t) * (p.1 - mean_m)).sum();
     let sxx: f64 = points.iter().map(|p| (p.0 - mean_t).powi(2)).sum();
-    let rate = (sxx > 0.0).then(|| sxy / sxx).filter(|s| s.abs() <= MAX_DRIFT)?;
+    let rate = (sxx > 0.0).then(|| sxy / sxx).filter(|s| s.abs() <= most)?;
     Some(Drift { rate, error: error(&points, rate) })
 }
 

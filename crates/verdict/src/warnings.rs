@@ -5,7 +5,7 @@ use super::tcp_limits::Limits;
 use jitlat_core::answer::CauseId;
 use jitlat_core::answer::Warning;
 use jitlat_core::metrics::schedule_error::ScheduleError;
-use jitlat_core::session::{Ending, Session};
+use jitlat_core::session::{Ending, SSRC, Session};
 use jitlat_core::summary::Summary;
 
 /// List of reasons to doubt a figure.
@@ -88,7 +88,8 @@ impl Notes {
             self.warn("receive_time_went_back", text);
         }
         let Some(min) = s.latency.min else { return };
-        if min < 0 {
+        // Delays of a media clock are relative to an unknown constant: no clock is wrong.
+        if min < 0 && !s.session.tags.contains_key(SSRC) {
             self.warn("negative_delay", sentences::negative_delay(min));
         }
         let one_host = s.header.src_ip.is_some() && s.header.src_ip == s.header.dst_ip;

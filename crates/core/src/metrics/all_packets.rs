@@ -11,7 +11,7 @@ use super::schedule_error::SendErrors;
 use super::segments;
 use super::seqset::{SeqSet, absent, without};
 use super::series::{Samples, Series};
-use super::skew::SkewHull;
+use super::skew::{SkewHull, max_skew};
 use super::trend::TrendEvidence;
 use crate::distribution::{Distribution, Sample};
 use crate::summary::PathSegment;
@@ -123,7 +123,8 @@ impl<'a> AllPackets<'a> {
 
     /// Returns the line below all packets; its `is_skew` is true if the clocks explain the slope.
     pub fn skew_hull(&self) -> Option<SkewHull> {
-        self.hull().map(|hull| hull.clone().judged(self.trend()))
+        let max_skew = max_skew(self.known.session);
+        self.hull().map(|hull| hull.clone().judged(self.trend(), max_skew))
     }
 
     /// Returns the segments between lasting changes of the smallest delay.
@@ -174,6 +175,7 @@ impl<'a> AllPackets<'a> {
                 direction: self.known.session.spec.direction(),
                 jumps: !self.segments().is_empty(),
                 clock_set_back: self.known.counted.rx_time_regressions > 0,
+                max_skew: max_skew(self.known.session),
             };
             let [on_sent, on_arrived] = self.lines();
             Trend::new(&self.series, on_sent, on_arrived.map(Regression::from), evidence)

@@ -35,11 +35,20 @@ use super::series::Series;
 use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::distribution::{Distribution, DistributionRequest};
+use crate::session::{SSRC, Session};
 use std::ops::Range;
 
 /// Largest relative skew of two free-running crystal oscillators, and fastest rate at which NTP slews a clock: 1000
 /// ppm.
 pub(super) const MAX_SKEW: f64 = 1e-3;
+/// Largest relative error of a media clock: 2 %. Gateways derive such clocks from others, by rough ratios.
+const MAX_MEDIA_SKEW: f64 = 0.02;
+
+/// Returns the largest relative skew of the clocks of `session`.
+pub(super) fn max_skew(session: &Session) -> f64 {
+    let is_media = session.tags.iter().any(|(key, _)| key == SSRC);
+    if is_media { MAX_MEDIA_SKEW } else { MAX_SKEW }
+}
 
 /// Packets of a series whose send times ascend. Times of points are relative to the first send time.
 struct SinceFirst<'a> {
@@ -162,11 +171,11 @@ impl SkewHull {
     }
 
     /// Returns the line with `is_skew` set to false if `trend` shows a filling or draining queue, or if the slope is
-    /// steeper than a clock's skew can be.
-    pub fn judged(self, trend: Option<&Trend>) -> SkewHull {
+    /// steeper than `max_skew`, which a clock's skew can be.
+    pub fn judged(self, trend: Option<&Trend>, max_skew: f64) -> SkewHull {
         let queue =
             trend.is_some_and(|t| matches!(t.verdict, TrendVerdict::Overload | TrendVerdict::Draining));
-        SkewHull { is_skew: self.is_skew && !queue && self.alpha.abs() <= MAX_SKEW, ..self }
+        SkewHull { is_skew: self.is_skew && !queue && self.alpha.abs() <= max_skew, ..self }
     }
 
     /// Returns PDV with the skew removed; `None` unless the skew changes the delay during the run by more than a tenth
@@ -394,7 +403,7 @@ mod tests {
         use TrendVerdict::*;
         let judged = |is_skew, alpha, verdict: Option<TrendVerdict>| {
             let trend = verdict.map(|verdict| Trend { verdict, ..Trend::default() });
-            SkewHull { is_skew, alpha, ..SkewHull::default() }.judged(trend.as_ref()).is_skew
+            SkewHull { is_skew, alpha, ..SkewHull::default() }.judged(trend.as_ref(), MAX_SKEW).is_skew
         };
         for verdict in [Option::None, Some(None), Some(Skew), Some(Undecided)] {
             assert!(judged(true, 1e-3, verdict) && judged(true, -1e-3, verdict), "{verdict:?}");

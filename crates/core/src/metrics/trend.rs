@@ -31,6 +31,8 @@ pub struct TrendEvidence<'a> {
     pub jumps: bool,
     /// True if receive times went backwards.
     pub clock_set_back: bool,
+    /// Largest relative skew of the clocks.
+    pub max_skew: f64,
 }
 
 impl Trend {
@@ -95,10 +97,12 @@ impl Trend {
         if m < 0.0 && evidence.clock_set_back {
             return (TrendVerdict::Undecided, "the receiver's clock was set back".into());
         }
-        if m < -MAX_SKEW {
+        let follows_line = self.follows_line(drift);
+        let is_steep = m.abs() > MAX_SKEW && !(m.abs() <= evidence.max_skew && follows_line);
+        if m < 0.0 && is_steep {
             return (TrendVerdict::Draining, format!("delay falls by {:.2} ms per second", -1e3 * m));
         }
-        if m > MAX_SKEW {
+        if is_steep {
             let matches = self.period_excess.zip(self.expected_excess);
             return match matches {
                 Some((seen, expected)) if seen < 0.3 * expected => (
@@ -124,19 +128,23 @@ impl Trend {
             let verdict = if m > 0.0 { TrendVerdict::Overload } else { TrendVerdict::Draining };
             return (verdict, "the round trip changed by about as much: a queue, not a clock".into());
         }
-        let steady = self.residual_quarters.is_some_and(|quarters| {
-            let range = quarters.iter().copied().fold(f64::MIN, f64::max)
-                - quarters.iter().copied().fold(f64::MAX, f64::min);
-            range <= 0.25 * drift.abs()
-        });
-        let straight = self.hull_halves.is_some_and(|[a, b]| (a - b).abs() <= 0.5 * m.abs());
-        if steady && straight {
+        if follows_line {
             return (
                 TrendVerdict::Skew,
                 format!("the lowest delays follow a straight line of {ppm:.1} ppm over the whole run"),
             );
         }
         (TrendVerdict::Undecided, "the lowest delays do not follow a straight line".into())
+    }
+
+    /// True if the lowest delays, which change by `drift` ns during the run, follow a straight line over the whole run.
+    fn follows_line(&self, drift: f64) -> bool {
+        let steady = self.residual_quarters.is_some_and(|quarters| {
+            let range = quarters.iter().copied().fold(f64::MIN, f64::max)
+                - quarters.iter().copied().fold(f64::MAX, f64::min);
+            range <= 0.25 * drift.abs()
+        });
+        steady && self.hull_halves.is_some_and(|[a, b]| (a - b).abs() <= 0.5 * self.m_send.abs())
     }
 }
 
@@ -221,6 +229,7 @@ mod tests {
             direction: Direction::Up,
             jumps: !segments(&series).is_empty(),
             clock_set_back: false,
+            max_skew: MAX_SKEW,
         };
         Trend::new(&series, sums.on_send(), arrival, evidence).unwrap().verdict
     }
@@ -284,6 +293,7 @@ mod tests {
             direction: Direction::Up,
             jumps: false,
             clock_set_back: false,
+            max_skew: MAX_SKEW,
         };
         let rising = || slope(M);
         let excess =

@@ -21,6 +21,7 @@
 //! # Ok::<(), jitlat_instruments::passive::PassiveError>(())
 //! ```
 
+mod call_capture;
 mod error;
 mod files;
 mod first_pass;
@@ -38,6 +39,7 @@ mod settings;
 mod stream_capture;
 mod tcp;
 
+pub use call_capture::CallCapture;
 pub use error::PassiveError;
 pub use files::CaptureSource;
 pub use jitlat_passive::{CaptureEvent, CaptureObserver};

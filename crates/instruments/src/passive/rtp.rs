@@ -4,20 +4,23 @@ use super::error::PassiveError;
 use crate::analysis::Analysed;
 use crate::stop::Stop;
 use jitlat_core::analysis::{Analyzer, Options};
+use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
 use jitlat_core::metrics::dejitter::VoiceCodec;
 use jitlat_core::observer::Unobserved;
 use jitlat_core::prefix::Prefix;
 use jitlat_core::summary::Summary;
-use jitlat_core::time::SteadyTime;
+use jitlat_core::time::{SteadyTime, WallTime};
+use jitlat_core::units::duration;
 use jitlat_core::{Direction, PacketRecord, Span};
 use jitlat_net::capture::interface::{InterfaceCapture, InterfaceSettings};
 use jitlat_net::capture::{Capture, FollowedFiles, STDIN};
 use jitlat_net::clock;
+use jitlat_passive::recording::{RecordedStep, describe_step};
 use jitlat_passive::rtp::{
-    BetweenPoints, GivenFormat, PayloadTypeFigures, RtpAnalyzer, RtpObserver, RtpResult, RtpStream, between,
+    BetweenPoints, GivenFormat, OneSided, RtpAnalyzer, RtpObserver, RtpResult, RtpStream, between,
     modelled_codec,
 };
-use jitlat_passive::{Frame, IpPacket};
+use jitlat_passive::{Frame, IpPacket, Recording, Seen};
 use jitlat_verdict::{PROFILES, judge_for};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -37,8 +40,6 @@ const VIDEO_CLOCK: u32 = 90_000;
 /// Divisor of the memory limit of the analysis: the quotient is the limit of one stream, enough for 50 minutes of voice
 /// with the default limit.
 const MEMORY_SHARE: u64 = 64;
-/// Code of the warning about delays below 0.
-const NEGATIVE_DELAY: &str = "negative_delay";
 /// Codec whose scores are part of the verdicts.
 const JUDGED_CODEC: &str = "G.711+PLC";
 /// Maximum number of packets that are retained for figures, of all streams together. A stream that would exceed it has
@@ -121,6 +122,8 @@ impl RtpCaptures {
             let (mut own, _) = self.read_point(&first, options, stop, true, &mut Unobserved)?;
             if let Some(found) = between(&own.result, &other.result) {
                 own.add_between(&found, options, self.one_codec);
+                own.add_steps_between(&other.result.recording.steps);
+                own.notes.extend(other.result.notes().iter().map(|note| format!("the second point: {note}")));
                 return Ok(own);
             }
         }
@@ -149,19 +152,24 @@ impl RtpCaptures {
         let mut analyses = StreamAnalyses::new(options, self.one_codec, observer);
         let mut outcome = RtpOutcome::default();
         let (mut packets, mut skipped) = (0, 0);
-        let take = |f: &Frame<'_>| match f.packet() {
-            Ok(p) => {
+        let mut recording = Recording::of_media();
+        let mut each = |seen: Seen<'_>| match seen {
+            Seen::Packet(seen) => {
                 packets += 1;
-                if self.wants(&p) {
-                    analyzer.push(f.at, &p, &mut analyses);
+                if self.wants(&seen.packet) {
+                    analyzer.take(&seen, &mut analyses);
                 }
             }
-            Err(_) => skipped += 1,
+            Seen::ClockSet => analyzer.clock_set(),
+            Seen::Skipped(..) => skipped += 1,
         };
-        (outcome.drops, outcome.notes) = self.read(source, stop, take)?;
+        (outcome.drops, outcome.notes) = self.read(source, stop, |f| recording.push(f, &mut each))?;
+        recording.finish(&mut each);
         (outcome.packets, outcome.skipped) = (packets, skipped);
         outcome.result = analyzer.finish(&mut analyses);
+        outcome.result.recording = recording.facts();
         outcome.streams = analyses.finish(&outcome.result);
+        outcome.add_causes();
         Ok((outcome, self.host.is_some() || self.port.is_some()))
     }
 
@@ -227,6 +235,46 @@ impl RtpCaptures {
 }
 
 impl RtpOutcome {
+    /// Adds the causes that all packets of the capture show: steps of its clock, and directions of calls without packets.
+    fn add_causes(&mut self) {
+        let steps: Vec<&RecordedStep> = self.result.recording.steps.iter().filter(|s| s.proven).collect();
+        for (stream, analysed) in self.result.streams.iter().zip(&mut self.streams) {
+            if let Some(answer) = &mut analysed.summary.answer {
+                let within = steps.iter().filter(|s| (stream.first..=stream.last).contains(&s.at));
+                answer.causes.extend(within.map(|step| of_step(step, stream.first)));
+            }
+        }
+        for call in &self.result.calls {
+            for direction in Direction::BOTH {
+                let found = call.one_sided(direction, &self.result.streams);
+                let own = call.streams.iter().filter(|s| s.direction == direction).map(|s| s.stream);
+                for part in found {
+                    // The stream that is nearest to the time without packets.
+                    let own = own.clone().filter(|k| !self.result.streams[*k].is_repair());
+                    let nearest = match part.is_end {
+                        true => own.max_by_key(|k| self.result.streams[*k].last),
+                        false => own.min_by_key(|k| self.result.streams[*k].first),
+                    };
+                    let Some(nearest) = nearest else { continue };
+                    let first = self.result.streams[nearest].first;
+                    let answer = self.streams.get_mut(nearest).and_then(|s| s.summary.answer.as_mut());
+                    answer.into_iter().for_each(|answer| add_one_sided(answer, &part, first));
+                }
+            }
+        }
+    }
+
+    /// Adds the steps of the clock of the second point to the causes between the points.
+    fn add_steps_between(&mut self, other: &[RecordedStep]) {
+        let steps: Vec<RecordedStep> =
+            self.result.recording.steps.iter().chain(other).filter(|s| s.proven).copied().collect();
+        for (stream, between) in self.result.streams.iter().zip(&mut self.between) {
+            let answer = between.as_mut().and_then(|analysed| analysed.summary.answer.as_mut());
+            let causes = steps.iter().map(|step| of_step(step, stream.first));
+            answer.into_iter().for_each(|answer| answer.causes.extend(causes.clone()));
+        }
+    }
+
     /// Analyses the streams between two points.
     fn add_between(&mut self, found: &BetweenPoints, options: &Options, one_codec: bool) {
         self.between = vec![None; self.result.streams.len()];
@@ -260,17 +308,59 @@ impl RtpSource {
     }
 }
 
+/// Returns the cause for a step of the recording's clock, in a stream that began at `first`.
+fn of_step(step: &RecordedStep, first: WallTime) -> Cause {
+    let at = (step.at - first).as_seconds().max(0.0);
+    Cause {
+        from_s: at,
+        to_s: at,
+        magnitude_ns: Some(step.by_ns.0),
+        because: format!("{} at {at:.1} s: times after it are corrected", describe_step(step)),
+        ..Cause::new(CauseId::CaptureClock, Severity::Good, 0.95)
+    }
+}
+
+/// Adds a time without packets of one direction to the answer about its stream, which began at `first`.
+fn add_one_sided(answer: &mut Answer, part: &OneSided, first: WallTime) {
+    let which = if part.is_end { "last" } else { "first" };
+    let missing = duration(part.missing);
+    let because = format!("no packet in the {which} {missing} of the call, while the other direction has packets");
+    let from = (part.from - first).as_seconds();
+    let cause = Cause {
+        from_s: from,
+        to_s: from + part.missing.as_seconds(),
+        magnitude_ns: Some(part.missing.0),
+        because: format!("{because}: none was sent (one-way audio), or it takes another way"),
+        ..Cause::new(CauseId::Outage, part.severity, 0.5)
+    };
+    if part.severity.doubt() > answer.severity.doubt() {
+        answer.severity = part.severity;
+        answer.headline = match part.severity {
+            Severity::Unknown => format!("No verdict on the whole call: {because}."),
+            severity => format!("{}: {because}.", capitalised(severity.name())),
+        };
+    }
+    answer.causes.push(cause);
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
 /// Running analyses of all streams.
 struct StreamAnalyses<'a> {
     options: &'a Options,
     one_codec: bool,
     running: HashMap<u64, Analyzer>,
+    /// Smallest delay of each stream, by number.
+    least: HashMap<u64, Span>,
     observer: &'a mut dyn RtpObserver,
 }
 
 impl<'a> StreamAnalyses<'a> {
     fn new(options: &'a Options, one_codec: bool, observer: &'a mut dyn RtpObserver) -> StreamAnalyses<'a> {
-        StreamAnalyses { options, one_codec, running: HashMap::new(), observer }
+        StreamAnalyses { options, one_codec, running: HashMap::new(), least: HashMap::new(), observer }
     }
 
     /// Ends the analyses, and returns one for each stream in `result`, in the same order.
@@ -281,12 +371,10 @@ impl<'a> StreamAnalyses<'a> {
             call.streams.iter().for_each(|s| facts[s.stream] = (s.direction, call.round_trip_ns));
         }
         let analysed = |(stream, (direction, round_trip)): (&RtpStream, (Direction, Option<Span>))| {
-            let session = stream.session(direction, round_trip);
+            let session = stream.session(direction, round_trip, self.least.get(&stream.number).copied());
             let analyzer = self.running.remove(&stream.number);
             let analyzer = analyzer.unwrap_or_else(|| Analyzer::new(&session, self.options));
             let (mut summary, mut samples) = analyzer.finish_with_samples(&session);
-            // Delays are relative to the first packet, which need not be the fastest: no clock is wrong.
-            summary.warnings.retain(|warning| warning.code != NEGATIVE_DELAY);
             leave_out_wrong_scores(&mut summary, stream, self.one_codec);
             match room.checked_sub(samples.seq.len()) {
                 Some(left) => room = left,
@@ -324,7 +412,7 @@ fn leave_out_wrong_scores(summary: &mut Summary, stream: &RtpStream, one_codec: 
     if answer.without_clock_step.is_some() {
         summary.dejitter = None;
     }
-    let speech = stream.payload_types.iter().filter(|t| !t.is_event && !is_comfort_noise(t));
+    let speech = stream.payload_types.iter().filter(|t| !t.is_event && !t.is_noise());
     let mut models: Vec<&str> =
         speech.map(|t| t.codec.as_deref().and_then(modelled_codec).unwrap_or(JUDGED_CODEC)).collect();
     models.sort_unstable();
@@ -335,10 +423,6 @@ fn leave_out_wrong_scores(summary: &mut Summary, stream: &RtpStream, one_codec: 
     if one_codec || models != [JUDGED_CODEC] {
         answer.profiles.values_mut().for_each(|suits| suits.mos = None);
     }
-}
-
-fn is_comfort_noise(t: &PayloadTypeFigures) -> bool {
-    t.codec.as_deref().is_some_and(|codec| codec.eq_ignore_ascii_case("CN"))
 }
 
 impl RtpObserver for StreamAnalyses<'_> {
@@ -354,6 +438,9 @@ impl RtpObserver for StreamAnalyses<'_> {
     fn records(&mut self, number: u64, records: &[PacketRecord]) {
         self.observer.records(number, records);
         let Some(analyzer) = self.running.get_mut(&number) else { return };
+        if let Some(least) = records.iter().filter_map(PacketRecord::delay).min() {
+            self.least.entry(number).and_modify(|known| *known = least.min(*known)).or_insert(least);
+        }
         // Without a clock rate, packets arrive although their send times are unknown.
         for same in records.chunk_by(|a, b| a.sent().is_some() == b.sent().is_some()) {
             match same.first().is_some_and(|r| r.sent().is_some()) {

@@ -3,13 +3,18 @@
 
 use super::given::{OptionSet, ids};
 use crate::exit::explain;
+use crate::rtp::RtpArgs;
 use crate::spp::SppArgs;
 use clap::FromArgMatches;
 use jitlat_instruments::Stop;
-use jitlat_instruments::passive::{LivePoint, PassiveError, PeriodEvent, SegmentCapture};
+use jitlat_core::prefix::Prefix;
+use jitlat_instruments::passive::{
+    CallCapture, LivePoint, LiveSettings, PassiveError, PeriodEvent, SegmentCapture,
+};
 use jitlat_monitor::agenda::SlotFailure;
 use jitlat_monitor::file::{DeclaredCapture, EntryError, OptionValue};
 use jitlat_monitor::runtime::{CaptureResult, CaptureSetup};
+use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_passive::pipeline::PacketFilter;
 use jitlat_proto::jitlat::PresharedKey;
 
@@ -23,15 +28,21 @@ pub struct CaptureKind {
     pub name: &'static str,
     /// True if the instrument needs two points.
     pub two_points: bool,
+    /// Function that checks the settings of a capture in the file.
+    pub check: fn(&DeclaredCapture<'_>) -> Result<(), EntryError>,
     /// Function that captures until a stop is requested.
     pub follow: Follow,
 }
 
 /// All instruments of captures; the first is the default.
-pub const CAPTURED: [CaptureKind; 2] = [
-    CaptureKind { name: "spp", two_points: true, follow: follow_pairs },
-    CaptureKind { name: "tcp", two_points: false, follow: follow_segments },
+pub const CAPTURED: [CaptureKind; 3] = [
+    CaptureKind { name: "spp", two_points: true, check: check_pairs, follow: follow_pairs },
+    CaptureKind { name: "tcp", two_points: false, check: check_segments, follow: follow_segments },
+    CaptureKind { name: "rtp", two_points: false, check: check_calls, follow: follow_calls },
 ];
+
+/// Options of `jitlat rtp` that a capture may have.
+const CALL_OPTIONS: [&str; 4] = ["host", "port", "payload_type", "promiscuous"];
 
 /// Options of `jitlat spp` that a capture may have.
 const OPTIONS: [&str; 11] = [
@@ -50,13 +61,22 @@ const OPTIONS: [&str; 11] = [
 
 /// Checks the settings of a capture in the file.
 pub fn check(asked: &DeclaredCapture<'_>) -> Result<(), EntryError> {
+    let kind = CAPTURED.iter().find(|kind| kind.name == asked.instrument);
+    kind.map_or(Ok(()), |kind| (kind.check)(asked))
+}
+
+fn check_pairs(asked: &DeclaredCapture<'_>) -> Result<(), EntryError> {
     let ends = asked.has_ends.then_some(["192.0.2.1", "192.0.2.2"]);
-    let is_far = asked.is_far && asked.instrument == "spp";
-    let args = read(asked.options, ["reference", "monitor"], is_far, ends)?;
-    if asked.instrument == "tcp" {
-        only_tcp(&args)?;
-    }
-    Ok(())
+    read(asked.options, ["reference", "monitor"], asked.is_far, ends).map(drop)
+}
+
+fn check_segments(asked: &DeclaredCapture<'_>) -> Result<(), EntryError> {
+    let ends = asked.has_ends.then_some(["192.0.2.1", "192.0.2.2"]);
+    only_tcp(&read(asked.options, ["reference", "monitor"], false, ends)?).map(drop)
+}
+
+fn check_calls(asked: &DeclaredCapture<'_>) -> Result<(), EntryError> {
+    read_calls(asked.options, "eth0").map(drop)
 }
 
 fn options() -> OptionSet {
@@ -154,6 +174,45 @@ fn follow_segments(
     let settings = args.live.settings().map_err(|e| other(&e))?;
     let sides = passive.sides.unwrap_or_default();
     let capture = SegmentCapture { interface: setup.capture.interface.clone(), sides, port };
+    capture.follow_periods(&settings, setup.capture.every, stop, each).map_err(|e| (kind(&e), e.to_string()))
+}
+
+/// Reads the options of a capture of calls at `interface`.
+fn read_calls(given: &[(String, OptionValue)], interface: &str) -> Result<RtpArgs, EntryError> {
+    let instead = "not in a monitor, which stores captured packets in its archive: leave this option out";
+    let others = ids::<RtpArgs>().into_iter().filter(|id| !CALL_OPTIONS.contains(&id.as_str()));
+    let refused = others.map(|id| (id, instead.to_owned())).collect();
+    let matches = OptionSet::new::<RtpArgs>("a capture of calls", refused)
+        .read(given, &[format!("--interface={interface}")])?;
+    RtpArgs::from_arg_matches(&matches).map_err(|e| EntryError { key: None, message: e.to_string() })
+}
+
+/// Follows the RTP streams between this side of one interface and the far side.
+fn follow_calls(
+    setup: &CaptureSetup,
+    _: Option<&PresharedKey>,
+    stop: &Stop,
+    each: &mut dyn FnMut(PeriodEvent<'_>),
+) -> CaptureResult {
+    let interface = &setup.capture.interface;
+    let other = |message: String| (SlotFailure::Other, message);
+    let args = read_calls(&setup.capture.options, interface).map_err(|wrong| other(wrong.message))?;
+    let prefixes = |text: &str| {
+        let each = text.split(',').map(|one| one.trim().parse::<Prefix>().map_err(|()| one));
+        let found: Result<Vec<Prefix>, &str> = each.collect();
+        found.map_err(|one| other(format!("'{one}' is not an IP address: a capture of calls needs addresses")))
+    };
+    let near = match args.host {
+        Some(host) => vec![host],
+        None => prefixes(&setup.address)?,
+    };
+    let far = setup.far_address.as_deref().map(prefixes).transpose()?.unwrap_or_default();
+    let (port, formats) = (args.port, args.payload_type);
+    let settings = LiveSettings {
+        interface: InterfaceSettings { promiscuous: args.promiscuous, ..InterfaceSettings::default() },
+        ..LiveSettings::default()
+    };
+    let capture = CallCapture { interface: interface.clone(), near, far, port, formats };
     capture.follow_periods(&settings, setup.capture.every, stop, each).map_err(|e| (kind(&e), e.to_string()))
 }
 

@@ -30,7 +30,10 @@ pub(super) fn is_packed(head: &[u8]) -> bool {
 }
 
 /// Decompresses gzip, zstd and xz; returns any other input unchanged.
-pub(super) fn unpack(mut raw: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
+///
+/// # Errors
+/// Errors of reading the first bytes.
+pub fn unpack(mut raw: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
     let mut head = [0; 6];
     let mut got = 0;
     while got < head.len() {

@@ -22,7 +22,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 pub use follow::FollowedFiles;
-pub use input::STDIN;
+pub use input::{STDIN, unpack};
 pub use jitlat_passive::Frame;
 pub use write::PcapWriter;
 

@@ -56,6 +56,11 @@ impl RtpObserver for StreamLogs {
         }
         let mut name = OsString::from(&self.name);
         name.push(format!(".{}", stream.number + 1));
+        if Path::new(&name).exists() {
+            let name = Path::new(&name).display();
+            self.failures.push(Error::Unfit(format!("--log: {name} exists: choose another name")));
+            return;
+        }
         match LogFile::create(&Naming::Given(name.into()), LogVersion::V3) {
             Ok(mut log) => {
                 log.begin(&stream.begun_session(Direction::Up));

@@ -187,7 +187,8 @@ impl Report for CallsReport {
     }
 
     fn table(&self) -> Option<ReportTable> {
-        Some(self.with(|calls| table(&self.result, calls)))
+        let only = self.is_one.then_some(self.which);
+        Some(self.with(|calls| table(&self.result, calls, only)))
     }
 
     fn section(&self) -> Option<&Section> {
@@ -207,10 +208,11 @@ impl Report for CallsReport {
     }
 }
 
-/// Returns a table with one line per stream.
-fn table(result: &RtpResult, calls: &CapturedCalls<'_>) -> ReportTable {
+/// Returns a table with one line per stream, of all calls or of the call with the index `only`.
+fn table(result: &RtpResult, calls: &CapturedCalls<'_>, only: Option<usize>) -> ReportTable {
     let mut lines = ReportTable::new();
-    for (n, call) in result.calls.iter().enumerate() {
+    let calls_shown = result.calls.iter().enumerate().filter(|(n, _)| only.is_none_or(|only| only == *n));
+    for (n, call) in calls_shown {
         for (k, of) in call.streams.iter().enumerate() {
             let (Some(s), Some(shown)) = (result.streams.get(of.stream), calls.streams.get(of.stream)) else {
                 continue;

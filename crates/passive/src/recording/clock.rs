@@ -3,9 +3,11 @@
 //! A clock that is set affects all packets at once. If the times go back because of it, packets of several senders have
 //! earlier times than previous packets of the same senders. A capture with several queues is merely out of order, and
 //! soon returns to the time that it had reached. If the times jump forward, the clock was set if the TCP timestamps
-//! (RFC 7323) of at least two hosts have not advanced as much; otherwise nothing was sent for that time. The caller
+//! (RFC 7323) or RTP timestamps of at least two hosts have not advanced as much; otherwise nothing was sent for that
+//! time. A path that stalled delays RTP packets as well, but soon their timestamps agree with the time again. The caller
 //! holds the frames until it is decided which of these happened.
 
+use crate::rtp::RATES;
 use jitlat_core::time::{SECOND, WallTime};
 
 /// Largest step back that counts as disorder without further examination, in ns.
@@ -19,30 +21,40 @@ const MIN_FORWARD_STEP: i64 = 50_000_000;
 const NEAR_RETURN: i64 = 50_000_000;
 /// Smallest step back, in ns, that is too large for disorder.
 const CERTAIN_STEP: i64 = SECOND;
-/// Maximum number of frames that are examined to decide what a jump of the times was.
-const MAX_EXAMINED: u32 = 64;
+/// Maximum number of frames that are examined to decide what a jump of the times was: without and with RTP timestamps.
+const MAX_EXAMINED: [u32; 2] = [64, 1024];
+/// Time after a jump forward, in ns, at which RTP timestamps show whether the clock was set. A stalled path has
+/// forwarded what waited by then.
+const MEDIA_EXAMINED: i64 = 100_000_000;
 /// Number of examined frames from which on a large step back, or two senders whose times went back, decide.
 const ENOUGH_EXAMINED: u32 = 16;
 /// Number of senders that are remembered.
 const SENDERS: usize = 256;
 /// Shortest time over which the rate of a sender's timestamps is measured, in ns, and smallest number of ticks.
 const MIN_RATE: (i64, i32) = (100_000_000, 20);
-/// Usual lengths of a timestamp tick, in ns.
-const TICKS: [i64; 4] = [1_000_000, 4_000_000, 10_000_000, 100_000_000];
+/// Same as [`MIN_RATE`], for RTP timestamps.
+const MIN_MEDIA_RATE: (i64, i32) = (500_000_000, 160);
+/// Usual rates of timestamps, in Hz, and the largest relative difference from them: TCP, and RTP.
+const TCP_RATES: (&[u32], f64) = (&[1000, 250, 100, 10], 0.1);
+const MEDIA_RATES: (&[u32], f64) = (&RATES, 0.03);
+/// Pause of a sender, in ns, after which the rate of its RTP timestamps is measured anew: they may have stopped.
+const MEDIA_PAUSE: i64 = SECOND;
 /// Step of the times, in ns, that is fine enough to end the search for a coarse resolution.
 const FINE: i64 = 10_000;
 /// Smallest resolution that is reported, in ns, and minimum number of differences between times that show it.
 const COARSE: (i64, u32) = (100_000, 16);
 
-/// Sender of a packet, and the TCP timestamp of the packet.
+/// Sender of a packet, and the timestamp in the packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SenderMark {
-    /// Hash of the addresses and ports, in this direction.
+    /// Hash of the addresses and ports, in this direction, and of the source of RTP.
     pub(super) flow: u64,
     /// Hash of the source address.
     pub(super) host: u32,
-    /// TSval of a TCP segment; `None` without one.
+    /// TSval of a TCP segment, or timestamp of an RTP packet; `None` without one.
     pub(super) value: Option<u32>,
+    /// True for RTP.
+    pub(super) is_media: bool,
 }
 
 /// Remembered state of a sender.
@@ -52,27 +64,32 @@ struct Sender {
     at: i64,
     /// Time of the first timestamp, the first timestamp, and the latest one; `None` without timestamps.
     stamps: Option<(i64, u32, u32)>,
+    is_media: bool,
 }
 
 impl Sender {
-    const NONE: Sender = Sender { flow: 0, at: i64::MIN, stamps: None };
+    const NONE: Sender = Sender { flow: 0, at: i64::MIN, stamps: None, is_media: false };
 
-    /// Returns the length of a tick of this sender's timestamps, in ns; `None` if unknown.
-    fn tick(&self) -> Option<i64> {
+    /// Returns the rate of this sender's timestamps, in Hz; `None` if unknown.
+    fn rate(&self) -> Option<u32> {
         let (first_at, first, latest) = self.stamps?;
         let (span, ticks) = (self.at.saturating_sub(first_at), latest.wrapping_sub(first) as i32);
-        if span < MIN_RATE.0 || ticks < MIN_RATE.1 {
+        let (least, (rates, error)) = match self.is_media {
+            true => (MIN_MEDIA_RATE, MEDIA_RATES),
+            false => (MIN_RATE, TCP_RATES),
+        };
+        if span < least.0 || ticks < least.1 {
             return None;
         }
-        let tick = span / i64::from(ticks);
-        TICKS.into_iter().find(|usual| (tick - usual).abs() <= *usual / 10)
+        let rate = f64::from(ticks) * SECOND as f64 / span as f64;
+        rates.iter().copied().find(|usual| (rate / f64::from(*usual) - 1.0).abs() <= error)
     }
 
     /// Returns the time that passed on the recording's clock minus the time that passed on the sender's clock, in ns;
     /// `None` if unknown.
     fn excess(&self, at: i64, value: Option<u32>) -> Option<i64> {
         let passed = value?.wrapping_sub(self.stamps?.2) as i32;
-        let own = i64::from(passed).checked_mul(self.tick()?)?;
+        let own = i64::from(passed) * SECOND / i64::from(self.rate()?);
         Some(at.saturating_sub(self.at).saturating_sub(own))
     }
 }
@@ -113,6 +130,10 @@ struct Doubt {
     /// Hosts, each with the time that passed on the recording's clock minus the time that passed on the host's clock,
     /// in ns.
     excess: Vec<(u32, i64)>,
+    /// Same as `excess`, from RTP timestamps after a jump forward: latest values.
+    media: Vec<(u32, i64)>,
+    /// Time of the first examined frame.
+    since: i64,
 }
 
 #[derive(Debug)]
@@ -176,6 +197,9 @@ impl RecordingClock {
     fn note(&mut self, at: i64, mark: SenderMark) {
         let sender = &mut self.senders[RecordingClock::slot(mark.flow)];
         if sender.flow == mark.flow {
+            if mark.is_media && at.saturating_sub(sender.at) > MEDIA_PAUSE {
+                sender.stamps = None;
+            }
             sender.at = at;
             match (&mut sender.stamps, mark.value) {
                 (Some(stamps), Some(value)) => stamps.2 = value,
@@ -184,7 +208,7 @@ impl RecordingClock {
             }
         } else {
             let stamps = mark.value.map(|value| (at, value, value));
-            *sender = Sender { flow: mark.flow, at, stamps };
+            *sender = Sender { flow: mark.flow, at, stamps, is_media: mark.is_media };
         }
     }
 
@@ -218,6 +242,8 @@ impl RecordingClock {
             frames: 0,
             back: Vec::new(),
             excess: Vec::new(),
+            media: Vec::new(),
+            since: at,
         });
         Taken::Doubt
     }
@@ -270,10 +296,8 @@ impl RecordingClock {
             (sender.flow == mark.flow).then_some((mark, sender))
         });
         if let Some((mark, sender)) = known {
-            if let Some(excess) = sender.excess(at, mark.value)
-                && !doubt.excess.iter().any(|(host, _)| *host == mark.host)
-            {
-                doubt.excess.push((mark.host, excess));
+            if let Some(excess) = sender.excess(at, mark.value) {
+                doubt.note(mark, excess);
             }
             if doubt.by < 0 && sender.at > at.saturating_sub(doubt.by / 2) && !doubt.back.contains(&mark.flow)
             {
@@ -282,7 +306,7 @@ impl RecordingClock {
         }
         match doubt.by < 0 {
             true => doubt.is_back_decided(at),
-            false => doubt.is_forward_decided() || doubt.frames >= MAX_EXAMINED,
+            false => doubt.is_forward_decided(at),
         }
     }
 
@@ -313,10 +337,25 @@ impl RecordingClock {
 }
 
 impl Doubt {
+    /// Notes the excess of a sender.
+    fn note(&mut self, mark: SenderMark, excess: i64) {
+        let is_later = mark.is_media && self.by > 0;
+        let list = if is_later { &mut self.media } else { &mut self.excess };
+        match list.iter_mut().find(|(host, _)| *host == mark.host) {
+            Some((_, latest)) if is_later => *latest = excess,
+            Some(_) => {}
+            None => list.push((mark.host, excess)),
+        }
+    }
+
     /// Returns the excess on which two hosts agree, the smaller of the two in size; `None` if there is none.
     fn agreed(&self) -> Option<i64> {
-        let (a, b) = match self.excess[..] {
-            [(_, a), (_, b), ..] => (a, b),
+        self.agreed_by(&self.excess)
+    }
+
+    fn agreed_by(&self, excess: &[(u32, i64)]) -> Option<i64> {
+        let (a, b) = match excess {
+            [(_, a), (_, b), ..] => (*a, *b),
             _ => return None,
         };
         let (small, large) = if a.saturating_abs() <= b.saturating_abs() { (a, b) } else { (b, a) };
@@ -332,17 +371,32 @@ impl Doubt {
             || returned
             || self.by <= -CERTAIN_STEP && (!self.back.is_empty() || self.frames >= ENOUGH_EXAMINED)
             || self.frames >= ENOUGH_EXAMINED && self.back.len() >= 2
-            || self.frames >= MAX_EXAMINED
+            || self.frames >= MAX_EXAMINED[0]
     }
 
-    fn is_forward_decided(&self) -> bool {
-        self.agreed().is_some() || self.excess.iter().any(|(_, e)| *e < MIN_FORWARD_STEP)
+    fn is_forward_decided(&self, at: i64) -> bool {
+        let examined = at.saturating_sub(self.since);
+        let is_media_decided = match self.media.len() {
+            0 => false,
+            1 => examined >= 5 * MEDIA_EXAMINED,
+            _ => examined >= MEDIA_EXAMINED,
+        };
+        self.agreed().is_some()
+            || is_media_decided
+            || self.excess.iter().chain(&self.media).any(|(_, e)| *e < MIN_FORWARD_STEP)
+            || self.frames >= MAX_EXAMINED[usize::from(!self.media.is_empty())]
     }
 
     /// Returns the size of the step in ns, and true if senders show it; `None` if the clock was not set.
     fn step(&self) -> Option<(i64, bool)> {
         if self.by > 0 {
-            return self.agreed().filter(|by| *by >= MIN_FORWARD_STEP).map(|by| (by.min(self.by), true));
+            let of_media = || {
+                let is_settled = self.latest.saturating_sub(self.since) >= MEDIA_EXAMINED;
+                is_settled.then(|| self.agreed_by(&self.media)).flatten()
+            };
+            let agreed = self.agreed().or_else(of_media).filter(|by| *by >= MIN_FORWARD_STEP);
+            let refuted = self.media.iter().any(|(_, e)| *e < MIN_FORWARD_STEP);
+            return agreed.filter(|_| !refuted).map(|by| (by.min(self.by), true));
         }
         if self.excess.iter().any(|(_, e)| *e > self.by / 2) {
             return None;

@@ -31,7 +31,7 @@ struct Remembered {
 }
 
 #[derive(Debug)]
-pub(crate) struct CopyFinder {
+pub(super) struct CopyFinder {
     packets: Box<[Remembered; REMEMBERED]>,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn mix(a: u64, b: u64) -> u64 {
 
 /// Hash of addresses, protocol and ports in the direction of the packet.
 #[inline]
-pub(crate) fn flow_of(p: &IpPacket<'_>) -> u64 {
+pub(super) fn flow_of(p: &IpPacket<'_>) -> u64 {
     let a = p.addresses();
     let ends = match a.len() {
         8 => word(a, 0),
@@ -78,7 +78,7 @@ impl CopyFinder {
     /// Returns the difference between the packet and an earlier recording of it; `None` if there is no earlier one.
     /// `flow` is the result of [`flow_of`] for the packet; `numbered` is true if it has a TCP timestamp.
     #[inline]
-    pub(crate) fn find(
+    pub(super) fn find(
         &mut self,
         at: WallTime,
         p: &IpPacket<'_>,

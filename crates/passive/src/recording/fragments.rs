@@ -8,8 +8,6 @@ use std::collections::VecDeque;
 
 /// Maximum number of packets of which fragments are held. Beyond it, the oldest packet is given up.
 const MAX_OPEN: usize = 256;
-/// Maximum number of payload bytes that are stored of a packet.
-const KEPT: usize = 256;
 /// Maximum number of fragments of a packet.
 const MAX_FRAGMENTS: usize = 128;
 /// Longest payload of a packet, in bytes.
@@ -35,6 +33,8 @@ struct OpenPacket {
     total: Option<u32>,
     /// True if fragments overlap or are invalid, so that the packet cannot be trusted (RFC 5722).
     refused: bool,
+    /// Maximum number of payload bytes that are stored.
+    kept: usize,
 }
 
 /// A packet that was put together.
@@ -55,9 +55,11 @@ impl WholePacket {
 }
 
 /// Fragments that wait for the other fragments of their packet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Fragments {
     open: VecDeque<OpenPacket>,
+    /// Maximum number of payload bytes that are stored of a packet.
+    kept: usize,
     /// Number of fragments read.
     pub(super) read: u64,
     /// Number of packets put together.
@@ -67,6 +69,11 @@ pub(super) struct Fragments {
 }
 
 impl Fragments {
+    /// Stores at most `kept` payload bytes of a packet.
+    pub(super) fn keeping(kept: usize) -> Fragments {
+        Fragments { open: VecDeque::new(), kept, read: 0, whole: 0, incomplete: 0 }
+    }
+
     /// Adds a fragment. Returns its packet if no other fragment is missing.
     #[cold]
     pub(super) fn push(&mut self, at: WallTime, p: &IpPacket<'_>) -> Option<WholePacket> {
@@ -83,7 +90,7 @@ impl Fragments {
                 if self.open.len() >= MAX_OPEN {
                     self.give_up();
                 }
-                self.open.push_back(OpenPacket::new(key, at));
+                self.open.push_back(OpenPacket::new(key, at, self.kept));
                 self.open.len() - 1
             }
         };
@@ -106,7 +113,7 @@ impl Fragments {
 }
 
 impl OpenPacket {
-    fn new(key: PacketKey, first_at: WallTime) -> OpenPacket {
+    fn new(key: PacketKey, first_at: WallTime, kept: usize) -> OpenPacket {
         OpenPacket {
             key,
             first_at,
@@ -116,6 +123,7 @@ impl OpenPacket {
             ranges: Vec::new(),
             total: None,
             refused: false,
+            kept,
         }
     }
 
@@ -149,9 +157,9 @@ impl OpenPacket {
             self.protocol = p.protocol;
         }
         let start = start as usize;
-        if start < KEPT {
+        if start < self.kept {
             let bytes = p.transport();
-            let bytes = &bytes[..bytes.len().min(KEPT - start)];
+            let bytes = &bytes[..bytes.len().min(self.kept - start)];
             if self.payload.len() < start + bytes.len() {
                 self.payload.resize(start + bytes.len(), 0);
             }

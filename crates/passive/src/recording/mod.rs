@@ -2,7 +2,7 @@
 //!
 //! Times are corrected for steps of the clock, fragments are put together, packets are taken out of tunnels if
 //! requested, and packets that were recorded more than once are marked. After a jump of the times, frames are held
-//! until it is decided whether the clock was set; at most 64 are held.
+//! until it is decided whether the clock was set; at most 64 are held, or 1024 with media.
 
 mod clock;
 mod copies;
@@ -11,18 +11,22 @@ mod fragments;
 
 use crate::foreign::Foreign;
 use crate::link_layer::Skip;
-use crate::packet::{ESP, GRE, IpPacket, TCP};
+use crate::packet::{ESP, GRE, IpPacket, TCP, UDP, udp};
+use crate::rtp::RtpPacket;
 use crate::{Frame, LinkType};
 use clock::{RecordingClock, SenderMark, Taken};
 pub use copies::CopyKind;
-pub(crate) use copies::{CopyFinder, flow_of};
+use copies::{CopyFinder, flow_of, mix};
 pub(crate) use facts::MAX_STEPS;
 pub use facts::{RecordedStep, RecordingFacts, describe_step};
 use fragments::Fragments;
 use jitlat_core::time::{Span, WallTime};
 
-/// Maximum number of bytes that are stored of a held frame; no analysis uses more.
-const BYTES_HELD: usize = 320;
+/// Maximum number of bytes that are stored of a held frame, and of the payload of a packet put together from fragments;
+/// no analysis except that of media uses more.
+const BYTES_KEPT: [usize; 2] = [320, 256];
+/// Same as [`BYTES_KEPT`] for media: signalling is read as a whole.
+const MEDIA_BYTES_KEPT: [usize; 2] = [4096, 16 << 10];
 
 /// Item of a recording: a packet, a frame without a packet, or a step of the clock.
 #[derive(Debug)]
@@ -65,7 +69,7 @@ impl HeldFrame {
 }
 
 /// Reads the frames of one recording, in the order of the file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Recording {
     clock: RecordingClock,
     copies: CopyFinder,
@@ -77,6 +81,29 @@ pub struct Recording {
     foreign: Foreign,
     /// True to take packets out of tunnels.
     inside: bool,
+    /// True if UDP packets that look like RTP have a sequence number and a timestamp.
+    is_media: bool,
+    /// Maximum number of bytes that are stored of a held frame.
+    bytes_held: usize,
+}
+
+impl Default for Recording {
+    fn default() -> Recording {
+        let [bytes_held, kept] = BYTES_KEPT;
+        Recording {
+            clock: RecordingClock::default(),
+            copies: CopyFinder::default(),
+            fragments: Fragments::keeping(kept),
+            held: Vec::new(),
+            steps: Vec::new(),
+            copied: 0,
+            tunnelled: 0,
+            foreign: Foreign::default(),
+            inside: false,
+            is_media: false,
+            bytes_held,
+        }
+    }
 }
 
 /// Returns the timestamp of a TCP segment if it follows two bytes of padding at the beginning of the options, as in
@@ -99,6 +126,14 @@ impl Recording {
         Recording { inside: true, ..Recording::default() }
     }
 
+    /// Creates a recording whose RTP packets show steps of its clock, and copies. It passes on the packets inside
+    /// tunnels, and whole signalling messages.
+    pub fn of_media() -> Recording {
+        let [bytes_held, kept] = MEDIA_BYTES_KEPT;
+        let fragments = Fragments::keeping(kept);
+        Recording { fragments, is_media: true, bytes_held, ..Recording::inside_tunnels() }
+    }
+
     /// Adds the next frame. `each` receives the items that are now known, in order.
     #[inline]
     pub fn push(&mut self, frame: &Frame<'_>, each: &mut impl FnMut(Seen<'_>)) {
@@ -106,7 +141,7 @@ impl Recording {
             return self.hold(frame, each);
         }
         let packet = frame.packet();
-        let marked = packet.as_ref().ok().map(mark);
+        let marked = packet.as_ref().ok().map(|p| self.mark(p));
         let taken = self.clock.take(frame.at, marked);
         self.pass_taken(taken, frame, packet, marked, each);
     }
@@ -211,16 +246,35 @@ impl Recording {
             }
         }
         let packet = &seen.packet;
-        seen.copy = self.copies.find(seen.at, packet, flow_of(packet), timestamp(packet).is_some());
+        let numbered = match self.is_media && packet.protocol != TCP {
+            true => rtp_header(packet).is_some(),
+            false => timestamp(packet).is_some(),
+        };
+        seen.copy = self.copies.find(seen.at, packet, flow_of(packet), numbered);
         self.copied += u64::from(seen.copy == Some(CopyKind::Elsewhere));
         each(Seen::Packet(seen));
     }
 
+    /// Returns the sender of a packet, and the timestamp of TCP or RTP.
+    #[inline]
+    fn mark(&self, p: &IpPacket<'_>) -> SenderMark {
+        let source = p.addresses();
+        let source = &source[..source.len() / 2];
+        let host = source.last_chunk::<4>().map_or(0, |last| u32::from_le_bytes(*last));
+        let flow = flow_of(p);
+        match if self.is_media { rtp_header(p) } else { None } {
+            Some((value, ssrc)) => {
+                SenderMark { flow: mix(flow, ssrc.into()), host, value: Some(value), is_media: true }
+            }
+            None => SenderMark { flow, host, value: timestamp(p), is_media: false },
+        }
+    }
+
     #[cold]
     fn hold(&mut self, frame: &Frame<'_>, each: &mut impl FnMut(Seen<'_>)) {
-        let data = frame.data[..frame.data.len().min(BYTES_HELD)].to_vec();
+        let data = frame.data[..frame.data.len().min(self.bytes_held)].to_vec();
         self.held.push(HeldFrame { at: frame.at, link: frame.link, wire_length: frame.wire_length, data });
-        let mark = frame.packet().ok().map(|p| mark(&p));
+        let mark = frame.packet().ok().map(|p| self.mark(&p));
         if self.clock.examine(frame.at, mark) {
             self.decide(each);
         }
@@ -240,7 +294,7 @@ impl Recording {
             }
             let first = first.frame();
             let packet = first.packet();
-            let marked = packet.as_ref().ok().map(mark);
+            let marked = packet.as_ref().ok().map(|p| self.mark(p));
             let taken = self.clock.take_decided(first.at, marked);
             self.pass_taken(taken, &first, packet, marked, each);
         }
@@ -250,13 +304,14 @@ impl Recording {
     }
 }
 
-/// Returns the sender of a packet, and the packet's TCP timestamp.
+/// Returns the timestamp and the source of a packet that may be RTP.
 #[inline]
-fn mark(p: &IpPacket<'_>) -> SenderMark {
-    let source = p.addresses();
-    let source = &source[..source.len() / 2];
-    let host = source.last_chunk::<4>().map_or(0, |last| u32::from_le_bytes(*last));
-    SenderMark { flow: flow_of(p), host, value: timestamp(p) }
+fn rtp_header(p: &IpPacket<'_>) -> Option<(u32, u32)> {
+    if p.protocol != UDP || p.is_later_fragment() {
+        return None;
+    }
+    let data = p.transport().get(udp::PAYLOAD..)?;
+    RtpPacket::parse(data, p.payload_length()).map(|packet| (packet.timestamp, packet.ssrc))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ const STEPS: core::ops::RangeInclusive<i16> = -8..=16;
 /// Permitted steps if the timestamps are in proportion to the numbers.
 const REGULAR_STEPS: core::ops::RangeInclusive<i16> = -100..=100;
 /// Maximum number of payload types among the packets that decide.
-const MAX_TYPES: usize = 3;
+const MAX_TYPES: u32 = 3;
 /// Fastest media clock, in Hz.
 const FASTEST_CLOCK: u32 = 200_000;
 /// Maximum time by which the timestamps may be ahead of the arrivals.
@@ -47,6 +47,29 @@ pub(super) struct Candidates {
     packets: HashMap<StreamKey, Vec<EarlyPacket>, RandomState>,
     /// Keys in the order of their first packets; some may have become streams.
     order: VecDeque<StreamKey>,
+    /// Empty lists, to be used again.
+    empty: Vec<Vec<EarlyPacket>>,
+}
+
+/// The latest packets of a candidate, without copies, in order.
+struct Latest {
+    packets: [EarlyPacket; PACKETS],
+    length: usize,
+}
+
+impl Latest {
+    /// `None` without packets that are not copies.
+    fn of(early: &[EarlyPacket]) -> Option<Latest> {
+        let different = || early.iter().rev().filter(|p| !p.is_copy).take(PACKETS);
+        let mut latest = Latest { packets: [*different().next()?; PACKETS], length: different().count() };
+        let places = latest.packets[..latest.length].iter_mut().rev();
+        places.zip(different()).for_each(|(place, p)| *place = *p);
+        Some(latest)
+    }
+
+    fn as_slice(&self) -> &[EarlyPacket] {
+        &self.packets[..self.length]
+    }
 }
 
 impl Candidates {
@@ -64,8 +87,8 @@ impl Candidates {
                 early.remove(0);
             }
             early.push(packet);
-            let different: Vec<EarlyPacket> = early.iter().filter(|p| !p.is_copy).copied().collect();
-            let latest = &different[different.len().saturating_sub(PACKETS)..];
+            let latest = Latest::of(early)?;
+            let latest = latest.as_slice();
             let steps = match latest {
                 _ if packet.is_copy || latest.len() < wanted => return None,
                 _ if is_stream(latest) => STEPS,
@@ -80,10 +103,15 @@ impl Candidates {
         }
         while self.order.len() >= MAX_CANDIDATES {
             let Some(oldest) = self.order.pop_front() else { break };
-            self.packets.remove(&oldest);
+            if let Some(mut list) = self.packets.remove(&oldest) {
+                list.clear();
+                self.empty.push(list);
+            }
         }
         self.order.push_back(key);
-        self.packets.insert(key, vec![packet]);
+        let mut list = self.empty.pop().unwrap_or_default();
+        list.push(packet);
+        self.packets.insert(key, list);
         None
     }
 }
@@ -102,12 +130,11 @@ fn is_regular(packets: &[EarlyPacket]) -> bool {
     let number = |p: &EarlyPacket| i64::from(p.packet.sequence.wrapping_sub(first.packet.sequence) as i16);
     let ticks = |p: &EarlyPacket| ticks_between(first.packet.timestamp, p.packet.timestamp);
     let Some(each) = ticks(second).checked_div(number(second)) else { return false };
-    let mut numbers: Vec<i64> = packets.iter().map(number).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    let (Some(lowest), Some(highest)) = (numbers.first(), numbers.last()) else { return false };
+    let numbers = || packets.iter().map(number);
+    let (Some(lowest), Some(highest)) = (numbers().min(), numbers().max()) else { return false };
+    let differ = numbers().enumerate().all(|(k, n)| numbers().skip(k + 1).all(|other| other != n));
     each > 0
-        && numbers.len() == packets.len()
+        && differ
         && packets.iter().all(|p| ticks(p) == each * number(p))
         && packets.windows(2).all(|pair| REGULAR_STEPS.contains(&step(pair)))
         && is_one_sender(packets, (highest - lowest) * each)
@@ -129,12 +156,10 @@ fn is_stream(packets: &[EarlyPacket]) -> bool {
 
 /// True if the packets are of few types, and their timestamps cover `ticks` in no less time than the fastest clock takes.
 fn is_one_sender(packets: &[EarlyPacket], ticks: i64) -> bool {
-    let mut types: Vec<u8> = packets.iter().map(|p| p.packet.payload_type).collect();
-    types.sort_unstable();
-    types.dedup();
+    let types = packets.iter().fold(0u128, |set, p| set | 1 << (p.packet.payload_type & 0x7f));
     let (Some(first), Some(last)) = (packets.first(), packets.last()) else { return false };
     let most = (last.at - first.at).0.max(0).saturating_add(MAX_LEAD.0);
-    types.len() <= MAX_TYPES && ns(ticks, FASTEST_CLOCK) <= most
+    types.count_ones() <= MAX_TYPES && ns(ticks, FASTEST_CLOCK) <= most
 }
 
 #[cfg(test)]

@@ -4,14 +4,16 @@
 use super::between::PointPacket;
 use super::jitter::RtpJitter;
 use super::media_clock::ClockRateSource;
-use super::rtcp::VoipMetrics;
+use super::payload_types::is_repair;
+use super::rtcp::{ReportedLosses, StatisticsSummary, VoipMetrics};
 use super::signalling::SignalledCall;
 use crate::SpreadFigures;
 use crate::numbers::count;
-use crate::recording::RecordingFacts;
+use crate::recording::{RecordedStep, RecordingFacts, describe_step};
 use core::net::SocketAddr;
 use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
+use jitlat_core::units;
 use serde::Serialize;
 
 /// One RTP stream: the packets of a synchronisation source between two ports.
@@ -86,6 +88,12 @@ impl RtpStream {
         self.payload_types.iter().filter(|t| !t.is_event).max_by_key(|t| t.packets)
     }
 
+    /// True if the stream repairs another one: retransmissions (RFC 4588) or error correction. Its packets are sent only
+    /// if they are needed.
+    pub fn is_repair(&self) -> bool {
+        self.main_type().and_then(|t| t.codec.as_deref()).is_some_and(is_repair)
+    }
+
     /// Returns the name of the codec that most packets have, or `type` with the number of the payload type if the codec
     /// is unknown.
     pub fn codec(&self) -> String {
@@ -111,6 +119,13 @@ pub struct PayloadTypeFigures {
     pub is_event: bool,
 }
 
+impl PayloadTypeFigures {
+    /// True for comfort noise, which a sender that suppresses silence sends.
+    pub fn is_noise(&self) -> bool {
+        self.codec.as_deref().is_some_and(|codec| codec.eq_ignore_ascii_case("CN"))
+    }
+}
+
 /// Figures from RTCP packets about one stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -126,6 +141,13 @@ pub struct RtcpFigures {
     pub reported: Option<ReportedByReceiver>,
     /// Last VoIP metrics of the receiver, as reported; null if it sends none.
     pub voip: Option<VoipMetrics>,
+    /// Losses in the lists that the receiver sends (RFC 3611), as reported; null if it sends none.
+    pub losses: Option<ReportedLosses>,
+    /// Last statistics summary of the receiver (RFC 3611), as reported; null if it sends none.
+    pub statistics: Option<StatisticsSummary>,
+    /// Hash of the canonical name of the sender: all streams of a participant have the same one; `None` if unknown.
+    #[serde(skip)]
+    pub participant: Option<u64>,
 }
 
 /// Figures in a receiver's reports, as reported.
@@ -172,6 +194,11 @@ impl RtpCall {
             Direction::Down => [stream.to, stream.from],
         });
         ends.map_or_else(Default::default, |ends| ends.map(|end| end.to_string()))
+    }
+
+    /// Returns the streams that do not repair others.
+    pub fn media<'a>(&'a self, streams: &'a [RtpStream]) -> impl Iterator<Item = &'a CallStream> + Clone {
+        self.streams.iter().filter(|s| !streams.get(s.stream).is_some_and(RtpStream::is_repair))
     }
 
     /// Returns the name of the stream at `position` in the call: its direction, with a number from the second stream of
@@ -228,12 +255,19 @@ pub struct RtpResult {
     pub not_kept: u64,
     /// Number of signalled calls that were forgotten to limit memory.
     pub calls_forgotten: u64,
+    /// Effects of the recording on its packets.
+    pub recording: RecordingFacts,
 }
 
 impl RtpResult {
     /// Describes limitations of the figures.
     pub fn notes(&self) -> Vec<String> {
-        let mut notes = RecordingFacts::default().notes(self.copies);
+        let proven = self.recording.steps.iter().filter(|step| step.proven);
+        let step = |step: &RecordedStep| {
+            format!("{} at {}: times after it are corrected", describe_step(step), units::utc_date(step.at))
+        };
+        let mut notes: Vec<String> = proven.map(step).collect();
+        notes.extend(self.recording.notes(self.copies));
         if self.unread_rtcp > 0 {
             notes
                 .push(format!("{} encrypted or cut short: not read", count(self.unread_rtcp, "RTCP packet")));

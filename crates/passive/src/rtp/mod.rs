@@ -1,12 +1,14 @@
 //! Analysis of RTP streams and calls at one capture point (RFC 3550): losses, reordering, jitter, delay variation, and
 //! the contents of RTCP.
 //!
-//! A stream is recognised by its packets ([`candidate`]), earlier if SIP names its port ([`signalling`]). The media
+//! A stream is recognised by its packets ([`candidate`]), earlier if SIP names its port ([`signalling`]). Packets are
+//! datagrams, or parts of a TCP connection ([`byte_streams`]). The media
 //! clock ([`media_clock`]) gives the send time of a packet except for a constant, so that each packet becomes a
 //! [`PacketRecord`] whose delay is relative to the stream's first packet. The records are analysed like those of any
 //! other test.
 
 mod between;
+mod byte_streams;
 mod calls;
 mod candidate;
 mod copies;
@@ -18,29 +20,35 @@ mod payload_types;
 mod rtcp;
 mod sequence;
 mod signalling;
+mod snapshot;
 mod stream;
 
 pub use between::{BetweenPoints, PointPacket, StreamBetween, between};
+pub use calls::OneSided;
 pub use figures::{
     CallStream, PayloadTypeFigures, ReportedByReceiver, RtcpFigures, RtpCall, RtpResult, RtpStream,
 };
 pub use jitter::RtpJitter;
 pub use media_clock::ClockRateSource;
+pub(crate) use media_clock::RATES;
 pub use packet::RtpPacket;
 pub use payload_types::{GivenFormat, PayloadFormat, modelled_codec};
-pub use rtcp::VoipMetrics;
-pub use signalling::SignalledCall;
+pub use rtcp::{ReportedLosses, StatisticsSummary, VoipMetrics};
+pub use signalling::{Hold, SignalledCall};
+pub use snapshot::RtpSnapshot;
 
 use super::packet::{IpPacket, TCP, UDP, udp};
-use crate::Sides;
-use crate::recording::{CopyFinder, CopyKind, flow_of};
+use crate::recording::{CopyKind, RecordingFacts};
 use crate::streams::session;
+use crate::tcp::TcpSegment;
 use crate::tcp::TcpEndpoint as Endpoint;
+use crate::{SeenPacket, Sides};
+use byte_streams::{ByteStreams, Unit};
 use candidate::{Candidates, EarlyPacket};
 use foldhash::fast::RandomState;
 use jitlat_core::observer::Unobserved;
 use jitlat_core::record::PacketRecord;
-use jitlat_core::session::Session;
+use jitlat_core::session::{SSRC, Session};
 use jitlat_core::spec::{Direction, Dscp, MAX_PACKETS};
 use jitlat_core::time::{Span, WallTime};
 use rtcp::RtcpItem;
@@ -89,7 +97,7 @@ impl RtpObserver for Unobserved {
 pub struct RtpAnalyzer {
     given: Vec<GivenFormat>,
     candidates: Candidates,
-    finder: CopyFinder,
+    byte_streams: ByteStreams,
     copies: u64,
     streams: HashMap<StreamKey, StreamState, RandomState>,
     /// Keys of the streams of each source, because RTCP names only the source.
@@ -120,44 +128,76 @@ impl RtpAnalyzer {
         RtpAnalyzer { keeps_packets: true, ..self }
     }
 
-    /// Handles the next captured packet.
+    /// Handles the next packet of a recording, which knows copies of RTP packets ([`crate::Recording::of_media`]).
     #[inline]
-    pub fn push(&mut self, at: WallTime, p: &IpPacket<'_>, observer: &mut impl RtpObserver) {
-        match p.protocol {
-            UDP => self.datagram(at, p, observer),
-            TCP if !p.is_later_fragment() => {
-                let transport = p.transport();
-                let header = super::packet::tcp::header_length(transport);
-                self.signalled.push(at, transport.get(header..).unwrap_or_default());
-            }
+    pub fn take(&mut self, seen: &SeenPacket<'_>, observer: &mut impl RtpObserver) {
+        match seen.packet.protocol {
+            UDP => self.datagram(seen, observer),
+            TCP if !seen.packet.is_later_fragment() && seen.copy.is_none() => self.segment(seen, observer),
             _ => {}
         }
     }
 
-    fn datagram(&mut self, at: WallTime, p: &IpPacket<'_>, observer: &mut impl RtpObserver) {
-        let Some((src, dst)) = p.ports() else { return };
+    /// Notes that the recording's clock was set: no answer after it belongs to a time before it.
+    pub fn clock_set(&mut self) {
+        self.streams.values_mut().for_each(StreamState::clock_set);
+    }
+
+    fn datagram(&mut self, seen: &SeenPacket<'_>, observer: &mut impl RtpObserver) {
+        let (at, p) = (seen.at, &seen.packet);
         self.udp_packets += 1;
-        let transport = p.transport();
-        let Some(data) = transport.get(udp::PAYLOAD..) else { return };
-        let length = p.payload_length();
+        let Some(data) = p.transport().get(udp::PAYLOAD..) else { return };
         if data.first().is_none_or(|flags| flags >> 6 != 2) {
             self.signalled.push(at, data);
             return;
         }
-        let copy = self.finder.find(at, p, flow_of(p), true);
-        if copy == Some(CopyKind::Elsewhere) {
+        if seen.copy == Some(CopyKind::Elsewhere) {
             self.copies += 1;
             return;
         }
+        self.media(seen, data, (p.payload_length(), p.length), observer);
+    }
+
+    /// Reads the signalling and the packets in a TCP segment.
+    fn segment(&mut self, seen: &SeenPacket<'_>, observer: &mut impl RtpObserver) {
+        let p = &seen.packet;
+        let Some(segment) = TcpSegment::of(p).filter(|segment| segment.payload > 0) else { return };
+        let transport = p.transport();
+        let data = transport.get(super::packet::tcp::header_length(transport)..).unwrap_or_default();
+        let (from, to) = p.ends();
+        let key = StreamKey { from: (from, segment.ports.0), to: (to, segment.ports.1), ssrc: 0 };
+        let all = data.len() as u64 == u64::from(segment.payload);
+        let mut streams = std::mem::take(&mut self.byte_streams);
+        streams.push((seen.at, key), segment.seq, (data, all), &mut |unit| match unit {
+            Unit::Sip(message) => self.signalled.push(seen.at, message),
+            Unit::Packet(packet) => {
+                let length = packet.len() as u32;
+                self.media(seen, packet, (length, length), observer);
+            }
+        });
+        self.byte_streams = streams;
+    }
+
+    /// Handles an RTP or RTCP packet: `length` is its length, and that of the IP packet or its part of one.
+    fn media(
+        &mut self,
+        seen: &SeenPacket<'_>,
+        data: &[u8],
+        length: (u32, u32),
+        observer: &mut impl RtpObserver,
+    ) {
+        let (at, p) = (seen.at, &seen.packet);
+        let Some((src, dst)) = p.ports() else { return };
         if rtcp::is_rtcp(data) {
-            self.report(at, p, data, length);
+            self.report(at, p, data, length.0);
             return;
         }
-        let Some(packet) = RtpPacket::parse(data, length) else { return };
+        let Some(packet) = RtpPacket::parse(data, length.0) else { return };
         let (from, to) = p.ends();
         let key = StreamKey { from: (from, src), to: (to, dst), ssrc: packet.ssrc };
         let (ttl, traffic_class) = (p.ttl(), p.traffic_class());
-        let early = EarlyPacket { at, packet, ttl, traffic_class, length: p.length, is_copy: copy.is_some() };
+        let is_copy = seen.copy.is_some();
+        let early = EarlyPacket { at, packet, ttl, traffic_class, length: length.1, is_copy };
         if let Some(stream) = self.streams.get_mut(&key) {
             self.records.clear();
             let formats = Formats { given: &self.given, signalled: &self.signalled, key };
@@ -238,9 +278,20 @@ impl RtpAnalyzer {
                 each(ssrc, false, &mut |s| s.note_answer(at, last, delay));
             }
             RtcpItem::Voip(ssrc, metrics) => each(ssrc, false, &mut |s| s.note_voip(metrics)),
+            RtcpItem::Losses(ssrc, losses) => each(ssrc, false, &mut |s| s.note_losses(losses)),
+            RtcpItem::Statistics(ssrc, summary) => each(ssrc, false, &mut |s| s.note_statistics(summary)),
+            RtcpItem::Name(ssrc, name) => each(ssrc, true, &mut |s| s.note_name(name)),
             RtcpItem::Bye(ssrc) => each(ssrc, true, &mut StreamState::note_end),
         });
         self.unread_rtcp += u64::from(!whole);
+    }
+
+    /// Returns the figures so far of the streams that have not ended, and their calls.
+    pub fn snapshot(&self) -> RtpSnapshot {
+        let mut streams: Vec<RtpStream> = self.streams.values().map(StreamState::figures).collect();
+        streams.sort_by_key(|s| (s.first, s.number));
+        let calls = calls::calls(&streams, &self.signalled);
+        RtpSnapshot::new(streams, calls)
     }
 
     /// Number of streams recognised so far.
@@ -272,6 +323,7 @@ impl RtpAnalyzer {
             not_followed: self.not_followed,
             not_kept: self.not_kept,
             calls_forgotten: self.signalled.forgotten,
+            recording: RecordingFacts::default(),
         }
     }
 }
@@ -300,15 +352,22 @@ impl Formats<'_> {
 }
 
 impl RtpStream {
-    /// Returns the session of the stream's records. `round_trip` is the smallest round trip between the ends, if known;
-    /// half of it stands for the path's delay, which one capture point does not see.
-    pub fn session(&self, direction: Direction, round_trip: Option<Span>) -> Session {
+    /// Returns the session of the stream's records, whose delays are relative to an unknown constant. `round_trip` is the
+    /// smallest round trip between the ends, and `least` the smallest delay, if known. Together they bound the path's
+    /// delay: it is between 0 and the round trip, and half of it is assumed.
+    pub fn session(&self, direction: Direction, round_trip: Option<Span>, least: Option<Span>) -> Session {
         let mut session = self.begun_session(direction);
         session.sent = u32::try_from(self.expected).ok();
         session.declared = Some(self.expected);
         session.classic_rtt = round_trip;
-        let tags = [("ssrc", format!("{:08x}", self.ssrc)), ("codec", self.codec())];
-        session.tags.extend(tags.map(|(key, value)| (key.to_owned(), value)));
+        session.classic_offset = round_trip.zip(least).filter(|_| self.clock_sets == 0).map(|(trip, least)| {
+            let more = Span(least.0.saturating_sub(trip.0 / 2));
+            match direction {
+                Direction::Up => more,
+                Direction::Down => Span(more.0.saturating_neg()),
+            }
+        });
+        session.tags.push(("codec".to_owned(), self.codec()));
         session
     }
 
@@ -321,6 +380,7 @@ impl RtpStream {
         (session.src, session.dst) = (Some(self.from.ip()), Some(self.to.ip()));
         (session.spec.src_port, session.spec.dst_port) = (self.from.port(), self.to.port());
         session.spec.dscp = Dscp::new(self.dscp.into()).unwrap_or_default();
+        session.tags.push((SSRC.to_owned(), format!("{:08x}", self.ssrc)));
         session
     }
 }

@@ -58,6 +58,9 @@ const MODELLED: [(&str, &str); 6] = [
     ("G711", "G.711+PLC"),
 ];
 
+/// Formats that repair other streams: retransmissions (RFC 4588) and error correction (RFC 5109, RFC 8627).
+const REPAIR: [&str; 5] = ["rtx", "ulpfec", "parityfec", "flexfec", "flexfec-03"];
+
 impl PayloadFormat {
     /// Returns the assigned format of a payload type; `None` if it has none.
     pub fn assigned(payload_type: u8) -> Option<PayloadFormat> {
@@ -72,6 +75,11 @@ impl PayloadFormat {
     pub(super) fn is_telephone_event(&self) -> bool {
         self.codec.eq_ignore_ascii_case(TELEPHONE_EVENT)
     }
+}
+
+/// True if `codec`, a name in SDP, is a format that repairs another stream.
+pub(super) fn is_repair(codec: &str) -> bool {
+    REPAIR.iter().any(|name| name.eq_ignore_ascii_case(codec))
 }
 
 /// Returns the codec of the voice quality model that corresponds to `codec`, a name in SDP; `None` if the model has

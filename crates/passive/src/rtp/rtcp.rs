@@ -13,12 +13,18 @@ const VOIP_METRICS: usize = 32;
 mod kind {
     pub(super) const SENDER_REPORT: u8 = 200;
     pub(super) const RECEIVER_REPORT: u8 = 201;
+    pub(super) const DESCRIPTION: u8 = 202;
     pub(super) const BYE: u8 = 203;
     pub(super) const EXTENDED_REPORT: u8 = 207;
 }
 
+/// Type of the canonical name in a source description (RFC 3550 §6.5.1).
+const CANONICAL_NAME: u8 = 1;
+
 /// Block types of extended reports (RFC 3611 §4).
 mod block {
+    pub(super) const LOSS_RUNS: u8 = 1;
+    pub(super) const STATISTICS: u8 = 6;
     pub(super) const RECEIVER_TIME: u8 = 4;
     pub(super) const DELAY_SINCE_RECEIVER_TIME: u8 = 5;
     pub(super) const VOIP_METRICS: u8 = 7;
@@ -42,8 +48,38 @@ pub(super) enum RtcpItem {
     Answer { ssrc: u32, last: u32, delay: u32 },
     /// Figures of the packets of a source, as computed by a phone.
     Voip(u32, VoipMetrics),
+    /// Losses that the receiver of a source lists.
+    Losses(u32, ReportedLosses),
+    /// Losses and jitter of a source, as computed by its receiver.
+    Statistics(u32, StatisticsSummary),
+    /// Hash of the canonical name of a source: all sources of a participant have the same.
+    Name(u32, u64),
     /// This source has left.
     Bye(u32),
+}
+
+/// Packets of a source in the lists of lost packets that its receiver sends (RFC 3611 §4.1), as reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ReportedLosses {
+    /// Packets in the lists.
+    pub packets: u64,
+    /// Packets among them that the receiver did not receive.
+    pub lost: u64,
+    /// Number of packets in the longest run of lost packets within one list.
+    pub longest_run: u64,
+}
+
+/// Losses, duplicates and jitter of a source, as its receiver computes them (RFC 3611 §4.6); null where it reports none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StatisticsSummary {
+    /// Packets lost.
+    pub lost: Option<u32>,
+    /// Duplicates received.
+    pub duplicates: Option<u32>,
+    /// Smallest, mean and largest interarrival jitter, in units of the media clock.
+    pub jitter: Option<[u32; 3]>,
 }
 
 /// A report block of a sender or receiver report (RFC 3550 §6.4.1).
@@ -128,6 +164,7 @@ pub(super) fn read(data: &[u8], length: u32, mut each: impl FnMut(RtcpItem)) -> 
             kind::RECEIVER_REPORT => {
                 reports(packet.get(8..), count).for_each(|r| each(RtcpItem::Report(r)));
             }
+            kind::DESCRIPTION => names(&packet[4..], count, &mut each),
             kind::BYE if count > 0 => each(RtcpItem::Bye(ssrc)),
             kind::EXTENDED_REPORT => blocks(&packet[8..], ssrc, &mut each),
             _ => {}
@@ -184,7 +221,7 @@ fn reports(blocks: Option<&[u8]>, count: usize) -> impl Iterator<Item = ReportBl
 
 /// Reads the blocks of an extended report sent by `ssrc`.
 fn blocks(mut data: &[u8], ssrc: u32, each: &mut impl FnMut(RtcpItem)) {
-    while let [kind, _, a, b, ..] = *data {
+    while let [kind, specific, a, b, ..] = *data {
         let length = 4 + 4 * usize::from(u16::from_be_bytes([a, b]));
         let Some((block, rest)) = data.split_at_checked(length) else { return };
         data = rest;
@@ -203,6 +240,16 @@ fn blocks(mut data: &[u8], ssrc: u32, each: &mut impl FnMut(RtcpItem)) {
                     }
                 }
             }
+            block::LOSS_RUNS => {
+                if let Some((of, losses)) = block.get(4..).and_then(|b| loss_runs(b, specific & 15)) {
+                    each(RtcpItem::Losses(of, losses));
+                }
+            }
+            block::STATISTICS => {
+                if let Some((of, statistics)) = block.get(4..).and_then(|b| statistics(b, specific)) {
+                    each(RtcpItem::Statistics(of, statistics));
+                }
+            }
             block::VOIP_METRICS => {
                 if let Some((of, metrics)) = block.get(4..).and_then(voip_metrics) {
                     each(RtcpItem::Voip(of, metrics));
@@ -211,6 +258,68 @@ fn blocks(mut data: &[u8], ssrc: u32, each: &mut impl FnMut(RtcpItem)) {
             _ => {}
         }
     }
+}
+
+/// Reads the chunks of a source description.
+fn names(mut data: &[u8], count: usize, each: &mut impl FnMut(RtcpItem)) {
+    for _ in 0..count {
+        let Some(ssrc) = word(data, 0) else { return };
+        let mut at = 4;
+        while let [kind, length, ..] = *data.get(at..).unwrap_or_default() {
+            if kind == 0 {
+                break;
+            }
+            let end = at + 2 + usize::from(length);
+            let Some(text) = data.get(at + 2..end) else { return };
+            if kind == CANONICAL_NAME && !text.is_empty() {
+                each(RtcpItem::Name(ssrc, text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+                    (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+                })));
+            }
+            at = end;
+        }
+        // The list ends with at least one zero, and at a multiple of four bytes.
+        let Some(rest) = data.get((at / 4 + 1) * 4..) else { return };
+        data = rest;
+    }
+}
+
+/// Reads a list of runs of received and lost packets, of which each stands for 2^`thinning` packets in the sequence.
+fn loss_runs(b: &[u8], thinning: u8) -> Option<(u32, ReportedLosses)> {
+    // Of thinned lists, the packets between are unknown.
+    if thinning != 0 {
+        return None;
+    }
+    let (of, chunks) = (word(b, 0)?, b.get(8..)?);
+    let [b0, b1, e0, e1] = *b.get(4..)?.first_chunk()?;
+    let covered = u64::from(u16::from_be_bytes([e0, e1]).wrapping_sub(u16::from_be_bytes([b0, b1])));
+    let mut found = ReportedLosses::default();
+    let mut run = 0;
+    let mut packet = |is_received: bool| {
+        if found.packets >= covered {
+            return;
+        }
+        found.packets += 1;
+        found.lost += u64::from(!is_received);
+        run = if is_received { 0 } else { run + 1 };
+        found.longest_run = found.longest_run.max(run);
+    };
+    for chunk in chunks.chunks_exact(2) {
+        let chunk = u16::from_be_bytes([chunk[0], chunk[1]]);
+        match chunk {
+            0 => break,
+            vector if vector & 0x8000 != 0 => (0..15).rev().for_each(|bit| packet(vector >> bit & 1 != 0)),
+            runs => (0..runs & 0x3fff).for_each(|_| packet(runs & 0x4000 != 0)),
+        }
+    }
+    (found.packets > 0).then_some((of, found))
+}
+
+fn statistics(b: &[u8], flags: u8) -> Option<(u32, StatisticsSummary)> {
+    let value = |flag: u8, at: usize| (flags & flag != 0).then(|| word(b, at)).flatten();
+    let (lost, duplicates) = (value(0x80, 8), value(0x40, 12));
+    let jitter = || Some([value(0x20, 16)?, value(0x20, 24)?, value(0x20, 20)?]);
+    Some((word(b, 0)?, StatisticsSummary { lost, duplicates, jitter: jitter() }))
 }
 
 fn voip_metrics(b: &[u8]) -> Option<(u32, VoipMetrics)> {
@@ -315,6 +424,29 @@ mod tests {
         assert_eq!((m.signal_level_dbm, m.noise_level_dbm), (Some(-20), Some(-60)));
         assert_eq!((m.r_factor, m.mos_lq, m.mos_cq), (Some(80), Some(4.1), None));
         assert_eq!((m.buffer_ms, m.buffer_max_ms, m.buffer_limit_ms), (40, 60, 120));
+    }
+
+    #[test]
+    fn lists_of_losses_statistics_and_names_are_read() {
+        // 20 packets from 100 on: 4 received, 3 lost, then 13 of which bits say that the second is lost.
+        let mut data = words(&[0x80cf_0010, 7, 0x0100_0004, 9, 0x0064_0078]);
+        data.extend([0x40, 4, 0, 3, 0b1101_1111, 0xff, 0, 0]);
+        data.extend(words(&[0x06e0_0009, 9, 0x0064_0078, 4, 1, 10, 30, 20, 5, 0]));
+        // Two sources with the same name, and another item before the second one.
+        data.extend(words(&[0x82ca_0007, 7]));
+        data.extend([1, 3, b'a', b'@', b'b', 0, 0, 0]);
+        data.extend(words(&[8]));
+        data.extend([2, 1, b'n', 1, 3, b'a', b'@', b'b', 0, 0, 0, 0]);
+        let (whole, found) = items(&data);
+        assert!(whole, "{}", data.len());
+        let losses = ReportedLosses { packets: 20, lost: 4, longest_run: 3 };
+        let summary = StatisticsSummary { lost: Some(4), duplicates: Some(1), jitter: Some([10, 20, 30]) };
+        assert_eq!(found[..2], [RtcpItem::Losses(9, losses), RtcpItem::Statistics(9, summary)]);
+        let [RtcpItem::Name(7, one), RtcpItem::Name(8, two)] = found[2..] else { panic!("{found:?}") };
+        assert_eq!(one, two);
+        // Thinned lists do not show runs.
+        data[9] = 1;
+        assert_eq!(items(&data).1.len(), 3);
     }
 
     proptest! {

@@ -20,6 +20,8 @@ const MAX_MESSAGE: usize = 16 << 10;
 /// Maximum length of an identifier or address, in bytes. Messages with a longer identifier are not read; longer
 /// addresses are cut.
 const MAX_NAME: usize = 128;
+/// Maximum number of times on hold that are remembered of a call.
+const MAX_HOLDS: usize = 64;
 /// Methods of requests that are read.
 const METHODS: [&str; 6] = ["INVITE", "ACK", "UPDATE", "PRACK", "BYE", "CANCEL"];
 
@@ -39,6 +41,18 @@ pub struct SignalledCall {
     pub answered: Option<WallTime>,
     /// Time at which one side hung up (BYE, CANCEL); null if the capture does not contain it.
     pub ended: Option<WallTime>,
+    /// Times in which a session description lets at most one side send (`sendonly`, `recvonly`, `inactive`).
+    pub holds: Vec<Hold>,
+}
+
+/// Time in which a call is on hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Hold {
+    /// Beginning.
+    pub from: WallTime,
+    /// End; null if the capture does not contain it.
+    pub to: Option<WallTime>,
 }
 
 /// End of media, as a session description names it. A stream to this end belongs to the call.
@@ -56,6 +70,18 @@ impl MediaEnd {
     /// Returns the format of a payload type; `None` if it is not described.
     pub(super) fn format(&self, payload_type: u8) -> Option<&PayloadFormat> {
         self.formats.iter().find(|(n, _)| *n == payload_type).map(|(_, format)| format)
+    }
+}
+
+impl SignalledCall {
+    /// Notes that the call is on hold from now on, or that it is not.
+    fn hold(&mut self, at: WallTime, is_held: bool) {
+        let has_room = self.holds.len() < MAX_HOLDS;
+        match (self.holds.last_mut().filter(|hold| hold.to.is_none()), is_held) {
+            (Some(hold), false) => hold.to = Some(at),
+            (None, true) if has_room => self.holds.push(Hold { from: at, to: None }),
+            _ => {}
+        }
     }
 }
 
@@ -100,6 +126,9 @@ impl SignalledCalls {
             (None, "BYE" | "CANCEL") => known.call.ended = known.call.ended.or(Some(at)),
             _ => {}
         }
+        if let Some(both) = sends_both(message.body) {
+            known.call.hold(at, !both);
+        }
         // A response repeats the From of its request, but its description is that of the other side.
         let is_callers = (message.from_tag == known.caller_tag) == message.status.is_none();
         for (address, formats) in descriptions(message.body) {
@@ -126,6 +155,7 @@ impl SignalledCalls {
             began: at,
             answered: None,
             ended: None,
+            holds: Vec::new(),
         };
         let caller_tag = message.from_tag.to_owned();
         self.calls.insert(number, Remembered { call, caller_tag, last: at, ends: Vec::new() });
@@ -161,7 +191,7 @@ impl SignalledCalls {
 
 /// True if a datagram or segment begins like a SIP message.
 #[inline]
-fn is_sip(data: &[u8]) -> bool {
+pub(super) fn is_sip(data: &[u8]) -> bool {
     // Every message begins with one of these letters: most packets are decided by their first byte.
     matches!(data.first(), Some(b'I' | b'A' | b'U' | b'P' | b'B' | b'C' | b'S'))
         && (data.starts_with(b"SIP/2.0 ")
@@ -236,6 +266,28 @@ fn address_of_record(value: &str) -> String {
 fn printable(text: &str) -> String {
     let safe = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
     text.chars().take(MAX_NAME).map(safe).collect()
+}
+
+/// Returns true if a session description lets both sides send, false if at most one; `None` if it has no media.
+fn sends_both(sdp: &str) -> Option<bool> {
+    let is_line = |line: &str| {
+        line.starts_with("m=") || matches!(line.trim_end(), "a=sendonly" | "a=recvonly" | "a=inactive" | "a=sendrecv")
+    };
+    let mut lines = sdp.lines().filter(|line| is_line(line)).peekable();
+    lines.peek()?;
+    // The first medium counts; an attribute before it is the default.
+    let (mut is_both, mut media) = (true, 0);
+    for line in lines {
+        if line.starts_with("m=") {
+            media += 1;
+            if media > 1 {
+                break;
+            }
+        } else {
+            is_both = line.trim_end() == "a=sendrecv";
+        }
+    }
+    (media > 0).then_some(is_both)
 }
 
 /// Address, port and formats of a media description.
@@ -331,6 +383,25 @@ mod tests {
             (WallTime(1), Some(WallTime(3)), Some(WallTime(9)))
         );
         assert!(calls.end(end("192.0.2.1:0")).is_none(), "refused media");
+    }
+
+    #[test]
+    fn a_call_is_on_hold_until_both_sides_may_send_again() {
+        let mut calls = SignalledCalls::default();
+        let mut say = |at: i64, sdp: &str| {
+            calls.push(WallTime(at), &message("INVITE sip:b SIP/2.0", "id1", "a", sdp));
+            calls.call(0).unwrap().holds.clone()
+        };
+        let hold = |from, to: Option<i64>| Hold { from: WallTime(from), to: to.map(WallTime) };
+        assert_eq!(say(1, OFFER), []);
+        assert_eq!(say(2, ""), []);
+        let held = OFFER.replace("m=video", "a=sendonly\r\nm=video");
+        assert_eq!(say(3, &held), [hold(3, None)]);
+        assert_eq!(say(4, &held.replace("sendonly", "inactive")), [hold(3, None)]);
+        assert_eq!(say(5, OFFER), [hold(3, Some(5))]);
+        let session = OFFER.replace("m=audio", "a=recvonly\r\nm=audio");
+        assert_eq!(say(6, &session), [hold(3, Some(5)), hold(6, None)]);
+        assert_eq!(say(7, &held.replace("sendonly", "sendrecv")), [hold(3, Some(5)), hold(6, Some(7))]);
     }
 
     #[test]

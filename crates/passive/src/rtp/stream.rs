@@ -9,7 +9,7 @@ use super::jitter::{JitterMeter, TimedPacket};
 use super::media_clock::{ClockRateSource, MediaClock, RateEstimate, ns, ticks_between};
 use super::packet::RtpPacket;
 use super::payload_types::PayloadFormat;
-use super::rtcp::{ReportBlock, VoipMetrics};
+use super::rtcp::{ReportBlock, ReportedLosses, StatisticsSummary, VoipMetrics};
 use super::sequence::{Position, SequenceCounter};
 use crate::spread::SpanSpread;
 use crate::tcp::socket;
@@ -111,6 +111,9 @@ struct RtcpState {
     jitter: u32,
     max_jitter: u32,
     voip: Option<VoipMetrics>,
+    losses: Option<ReportedLosses>,
+    statistics: Option<StatisticsSummary>,
+    name: Option<u64>,
 }
 
 /// Most frequent step of the timestamps between consecutive packets (majority vote of Boyer and Moore).
@@ -422,6 +425,29 @@ impl StreamState {
         self.rtcp.voip = Some(metrics);
     }
 
+    /// Notes the losses that the receiver of the stream lists.
+    pub(super) fn note_losses(&mut self, losses: ReportedLosses) {
+        let known = self.rtcp.losses.get_or_insert_default();
+        known.packets = known.packets.saturating_add(losses.packets);
+        known.lost = known.lost.saturating_add(losses.lost);
+        known.longest_run = known.longest_run.max(losses.longest_run);
+    }
+
+    /// Notes the statistics that the receiver of the stream computes.
+    pub(super) fn note_statistics(&mut self, summary: StatisticsSummary) {
+        self.rtcp.statistics = Some(summary);
+    }
+
+    /// Notes the hash of the sender's canonical name.
+    pub(super) fn note_name(&mut self, name: u64) {
+        self.rtcp.name = Some(name);
+    }
+
+    /// Forgets the sender's times, because the recording's clock was set.
+    pub(super) fn clock_set(&mut self) {
+        self.rtcp.times.clear();
+    }
+
     /// Notes that the sender has ended the stream.
     pub(super) fn note_end(&mut self) {
         self.has_ended = true;
@@ -488,6 +514,9 @@ impl StreamState {
                 round_trip_ns: self.rtcp.round_trips.as_ref().and_then(|spread| spread.figures(0)),
                 reported,
                 voip: self.rtcp.voip,
+                losses: self.rtcp.losses,
+                statistics: self.rtcp.statistics,
+                participant: self.rtcp.name,
             },
         }
     }

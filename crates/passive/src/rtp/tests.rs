@@ -1,8 +1,8 @@
 use super::*;
-use crate::LinkType;
-use crate::packet::decode;
+use crate::{Frame, LinkType, Recording};
 use crate::testing::MS;
 use jitlat_core::analysis::{Options, analyze};
+use jitlat_core::answer::Severity;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 const A: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 4000);
@@ -51,10 +51,16 @@ impl Sent {
 }
 
 /// Collects what the analyser emits.
-#[derive(Default)]
 struct Seen {
+    recording: Recording,
     analyzer: RtpAnalyzer,
     emitted: Emitted,
+}
+
+impl Default for Seen {
+    fn default() -> Seen {
+        Seen { recording: Recording::of_media(), analyzer: RtpAnalyzer::default(), emitted: Emitted::default() }
+    }
 }
 
 #[derive(Default)]
@@ -79,11 +85,25 @@ impl RtpObserver for Emitted {
     }
 }
 
+fn take(seen: crate::Seen<'_>, analyzer: &mut RtpAnalyzer, emitted: &mut Emitted) {
+    match seen {
+        crate::Seen::Packet(seen) => analyzer.take(&seen, emitted),
+        crate::Seen::ClockSet => analyzer.clock_set(),
+        crate::Seen::Skipped(..) => panic!("a packet that is not one"),
+    }
+}
+
 impl Seen {
     fn bytes(&mut self, at: i64, from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) {
-        let ip = datagram(from, to, payload);
-        let p = decode(LinkType::IPV4, &ip, ip.len() as u32).unwrap();
-        self.analyzer.push(WallTime(at), &p, &mut self.emitted);
+        self.packet(at, &datagram(from, to, payload));
+    }
+
+    /// Adds an IP packet.
+    fn packet(&mut self, at: i64, data: &[u8]) {
+        let at = WallTime(at);
+        let frame = Frame { at, link: LinkType::IPV4, wire_length: data.len() as u32, data };
+        let Seen { recording, analyzer, emitted } = self;
+        recording.push(&frame, &mut |seen| take(seen, analyzer, emitted));
     }
 
     fn rtp(&mut self, at: i64, sent: Sent) {
@@ -91,7 +111,10 @@ impl Seen {
     }
 
     fn finish(mut self) -> (RtpResult, Emitted) {
-        let result = std::mem::take(&mut self.analyzer).finish(&mut self.emitted);
+        let Seen { recording, analyzer, emitted } = &mut self;
+        recording.finish(&mut |seen| take(seen, analyzer, emitted));
+        let mut result = std::mem::take(&mut self.analyzer).finish(&mut self.emitted);
+        result.recording = self.recording.facts();
         assert_eq!(self.emitted.begun.len(), self.emitted.ended.len());
         (result, self.emitted)
     }
@@ -122,7 +145,7 @@ fn the_common_analysis_finds_what_was_done_to_a_stream() {
         (s.packet_time_ns, &*s.codec(), s.silences, s.clock_sets),
         (Some(Span::millis(20)), "PCMU", 0, 0)
     );
-    let session = s.session(Direction::Up, None);
+    let session = s.session(Direction::Up, None, None);
     let summary = analyze(&session, emitted.records[&0].iter().copied(), &Options::default());
     let c = &summary.counts;
     assert_eq!((c.sent, c.lost, c.duplicate, c.out_of_sequence), (1000, 12, 1, 1));
@@ -362,7 +385,7 @@ fn rtcp_gives_round_trips_on_both_sides_of_the_point() {
         }
     }
     seen.bytes(2000 * MS, a, b, &words(&[0x81cb_0001, 7]));
-    let (result, _) = seen.finish();
+    let (result, emitted) = seen.finish();
     let [one, two] = &result.streams[..] else { panic!("{result:?}") };
     let round_trip = one.rtcp.round_trip_ns.unwrap();
     assert!((round_trip.min - 30 * MS).abs() < MS / 10, "{round_trip:?}");
@@ -375,8 +398,16 @@ fn rtcp_gives_round_trips_on_both_sides_of_the_point() {
     assert_eq!(call.round_trip_ns.map(|r| r.0 / MS), Some(34));
     assert_eq!(call.streams.iter().map(|s| s.direction).collect::<Vec<_>>(), Direction::BOTH);
     // Half of the round trip stands for the path's delay.
-    let session = one.session(Direction::Up, call.round_trip_ns);
-    assert_eq!(session.classic_rtt, call.round_trip_ns);
+    let session = one.session(Direction::Up, call.round_trip_ns, Some(Span::millis(-3)));
+    let half = Span(call.round_trip_ns.unwrap().0 / 2);
+    let more = Span::millis(-3) - half;
+    assert_eq!((session.classic_rtt, session.classic_offset), (call.round_trip_ns, Some(more)));
+    let session = two.session(Direction::Down, call.round_trip_ns, Some(Span::ZERO));
+    assert_eq!(session.classic_offset, Some(half));
+    let summary = analyze(&session, emitted.records[&1].iter().copied(), &Options::default());
+    let corrected = summary.latency_corrected.unwrap();
+    assert_eq!(corrected.min, Some(half.0));
+    assert!(corrected.bound_ns.is_some_and(|bound| (bound - half.0 as f64).abs() < 1.0), "{corrected:?}");
 }
 
 #[test]
@@ -505,21 +536,181 @@ fn two_points_give_the_delay_of_each_packet_through_translation() {
     assert!(between(&near, &RtpResult::default()).is_none());
 }
 
-#[test]
-fn a_clock_that_is_set_between_two_points_gives_no_delay() {
+/// Captures a call at two points, 20 ms apart in both directions. The clock of the second point is set forward by 100 ms
+/// in the middle. The streams down are `downs`.
+fn stepped(downs: &[u32]) -> [RtpResult; 2] {
     let mut points =
         [(); 2].map(|()| Seen { analyzer: RtpAnalyzer::default().keeping_packets(), ..Seen::default() });
-    for k in 0..200i64 {
-        // The clock of the second point is set forward by 100 ms in the middle; one direction is 20 ms, as is the other.
-        let (at, step) = (k * 20 * MS, if k < 100 { 0 } else { 100 * MS });
-        let (up, down) = (voice(k).bytes(), Sent { ssrc: 9, ..voice(k) }.bytes());
+    for k in 0..400i64 {
+        let (at, step) = (k * 20 * MS, if k < 200 { 0 } else { 100 * MS });
+        let up = voice(k).bytes();
         points[0].bytes(at, A, B, &up);
         points[1].bytes(at + 20 * MS + step, A, B, &up);
-        points[1].bytes(at + 25 * MS + step, B, A, &down);
-        points[0].bytes(at + 45 * MS, B, A, &down);
+        for ssrc in downs {
+            let down = Sent { ssrc: *ssrc, ..voice(k) }.bytes();
+            points[1].bytes(at + 25 * MS + step, B, A, &down);
+            points[0].bytes(at + 45 * MS, B, A, &down);
+        }
     }
-    let [near, far] = points.map(|seen| seen.finish().0);
+    points.map(|seen| seen.finish().0)
+}
+
+#[test]
+fn a_step_of_the_clock_of_one_point_is_corrected() {
+    let [near, far] = stepped(&[9]);
+    assert!(near.recording.steps.is_empty() && near.notes().is_empty());
+    let [step] = &far.recording.steps[..] else { panic!("{:?}", far.recording) };
+    assert!(step.proven && (step.by_ns - Span::millis(100)).0.abs() < MS, "{step:?}");
+    assert_eq!(far.notes().len(), 1);
     let found = between(&near, &far).unwrap();
-    assert_eq!((found.clocks.offset_ns, found.streams.len()), (None, 2));
-    assert!(found.streams.iter().all(|s| s.session.probes.is_empty()));
+    let summary = analyze(&found.streams[0].session, found.streams[0].records.iter().copied(), &Options::default());
+    assert!(summary.pdv.max.unwrap() < MS, "{:?}", summary.pdv.max);
+    assert!(found.clocks.offset_bound_ns.is_some_and(|bound| (bound - 20e6).abs() < 1e6), "{:?}", found.clocks);
+}
+
+#[test]
+fn a_step_that_one_host_alone_shows_may_be_a_pause() {
+    let [_, far] = stepped(&[]);
+    assert!(far.recording.steps.is_empty());
+}
+
+/// Wraps a TCP segment without options in an IPv4 packet.
+fn segment(from: SocketAddrV4, to: SocketAddrV4, seq: u32, payload: &[u8]) -> Vec<u8> {
+    let mut tcp = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();
+    tcp.extend(seq.to_be_bytes());
+    tcp.extend([0, 0, 0, 0, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
+    tcp.extend(payload);
+    let mut ip = datagram(from, to, &[]);
+    ip.truncate(20);
+    ip[2..4].copy_from_slice(&((20 + tcp.len()) as u16).to_be_bytes());
+    ip[9] = 6;
+    ip.extend(tcp);
+    ip
+}
+
+#[test]
+fn media_and_signalling_over_tcp_are_read() {
+    let mut seen = Seen::default();
+    // RTP with a length before each packet, cut at any place into segments of 100 bytes; nothing is lost.
+    let framed: Vec<u8> = (0..100i64)
+        .flat_map(|k| [&172u16.to_be_bytes()[..], &voice(k).bytes()].concat())
+        .collect();
+    for (k, part) in framed.chunks(100).enumerate() {
+        let ip = segment(A, B, (k * 100) as u32, part);
+        seen.packet(k as i64 * 11_494_253, &ip);
+        // A retransmission changes nothing.
+        if k % 10 == 5 {
+            seen.packet(k as i64 * 11_494_253 + 5 * MS, &ip);
+        }
+    }
+    // An invitation in two segments, and the answer.
+    let sdp = "v=0\r\nc=IN IP4 192.0.2.1\r\nm=audio 4000 TCP/RTP/AVP 0\r\n";
+    let head = |first: &str, length: usize| {
+        format!("{first}\r\nFrom: <sip:a@x>;tag=1\r\nTo: <sip:b@x>\r\nCall-ID: id1\r\nCSeq: 1 INVITE\r\nContent-Length: {length}\r\n\r\n")
+    };
+    let message = head("INVITE sip:b@x SIP/2.0", sdp.len()) + sdp;
+    let (first, second) = message.as_bytes().split_at(100);
+    let ends = [A, B].map(|end| SocketAddrV4::new(*end.ip(), 5060));
+    seen.packet(2000 * MS, &segment(ends[0], ends[1], 7, first));
+    seen.packet(2001 * MS, &segment(ends[0], ends[1], 107, second));
+    seen.packet(2002 * MS, &segment(ends[1], ends[0], 1, head("SIP/2.0 200 OK", 0).as_bytes()));
+    let (result, _) = seen.finish();
+    let [s] = &result.streams[..] else { panic!("{result:?}") };
+    assert_eq!((s.packets, s.lost, s.duplicates, &*s.codec()), (100, 0, 0, "PCMU"));
+    let signalling = result.calls[0].signalling.as_ref().unwrap();
+    assert_eq!((&*signalling.call_id, signalling.answered), ("id1", Some(WallTime(2002 * MS))));
+}
+
+#[test]
+fn a_signalling_message_in_fragments_is_read() {
+    let mut seen = Seen::default();
+    let filler = "x".repeat(2000);
+    let sdp = format!("v=0\r\ns={filler}\r\nc=IN IP4 192.0.2.1\r\nm=audio 4000 RTP/AVP 96\r\na=rtpmap:96 AMR/8000\r\n");
+    let message = format!("INVITE sip:b@x SIP/2.0\r\nFrom: <sip:a@x>;tag=1\r\nTo: <sip:b@x>\r\nCall-ID: id1\r\nCSeq: 1 INVITE\r\n\r\n{sdp}");
+    let ends = [A, B].map(|end| SocketAddrV4::new(*end.ip(), 5060));
+    let whole = datagram(ends[0], ends[1], message.as_bytes());
+    let (header, payload) = whole.split_at(20);
+    for (k, part) in payload.chunks(800).enumerate() {
+        let mut ip = header.to_vec();
+        let length = (20 + part.len()) as u16;
+        ip[2..4].copy_from_slice(&length.to_be_bytes());
+        let more = u16::from((k + 1) * 800 < payload.len()) << 13;
+        ip[4..6].copy_from_slice(&77u16.to_be_bytes());
+        ip[6..8].copy_from_slice(&(more | (k * 100) as u16).to_be_bytes());
+        ip.extend(part);
+        seen.packet(k as i64 * MS, &ip);
+    }
+    (0..20).for_each(|k| seen.rtp(100 * MS + k * 20 * MS, Sent { payload_type: 96, ..voice(k) }));
+    let (result, _) = seen.finish();
+    assert_eq!((&*result.streams[0].codec(), result.calls[0].signalling.is_some()), ("AMR", true));
+}
+
+#[test]
+fn audio_and_video_of_a_participant_are_one_call() {
+    let mut seen = Seen::default();
+    let video = [A, B].map(|end| SocketAddrV4::new(*end.ip(), end.port() + 10));
+    let report = [A, B].map(|end| SocketAddrV4::new(*end.ip(), end.port() + 1));
+    let name = |ssrc: u32, name: u32| words(&[0x80c9_0001, ssrc, 0x81ca_0004, ssrc, 0x0104_0000, name << 16, 0]);
+    for k in 0..100i64 {
+        let at = k * 20 * MS;
+        seen.rtp(at, voice(k));
+        seen.bytes(at + MS, B, A, &Sent { ssrc: 8, ..voice(k) }.bytes());
+        let frame = Sent { payload_type: 34, timestamp: (k * 1800) as u32, ..voice(k) };
+        seen.bytes(at + 2 * MS, video[0], video[1], &Sent { ssrc: 17, ..frame }.bytes());
+        seen.bytes(at + 3 * MS, video[1], video[0], &Sent { ssrc: 18, ..frame }.bytes());
+        if k == 50 {
+            for (ssrc, of) in [(7, 1), (17, 1), (8, 2), (18, 2)] {
+                let ends = if of == 1 { report } else { [report[1], report[0]] };
+                seen.bytes(at + 4 * MS, ends[0], ends[1], &name(ssrc, of));
+            }
+        }
+    }
+    let (result, _) = seen.finish();
+    let [call] = &result.calls[..] else { panic!("{:?}", result.calls) };
+    let directions: Vec<_> = call.streams.iter().map(|s| (result.streams[s.stream].ssrc, s.direction)).collect();
+    assert_eq!(directions, [(7, Direction::Up), (8, Direction::Down), (17, Direction::Up), (18, Direction::Down)]);
+}
+
+#[test]
+fn a_direction_that_ends_early_is_a_fault_unless_something_explains_it() {
+    let call = |signalled: bool, comfort: bool, ended: bool, hold: bool| {
+        let mut seen = Seen::default();
+        let sip = |first: &str, end: SocketAddrV4, more: &str| {
+            format!(
+                "{first}\r\nFrom: <sip:a@x>;tag=1\r\nTo: <sip:b@x>\r\nCall-ID: id1\r\nCSeq: 1 INVITE\r\n\r\nv=0\r\nc=IN IP4 \
+                 {}\r\nm=audio {} RTP/AVP 0 13\r\n{more}",
+                end.ip(),
+                end.port()
+            )
+            .into_bytes()
+        };
+        if signalled {
+            seen.bytes(0, A, B, &sip("INVITE sip:b@x SIP/2.0", A, ""));
+            seen.bytes(1, B, A, &sip("SIP/2.0 200 OK", B, ""));
+        }
+        for k in 0..1000i64 {
+            let at = k * 20 * MS;
+            seen.rtp(at + 2, voice(k));
+            if k < 400 {
+                let payload_type = if comfort && k == 300 { 13 } else { 0 };
+                seen.bytes(at + 3, B, A, &Sent { ssrc: 9, payload_type, ..voice(k) }.bytes());
+            }
+            if k == 400 && ended {
+                let [a, b] = [A, B].map(|end| SocketAddrV4::new(*end.ip(), end.port() + 1));
+                seen.bytes(at + 4, b, a, &words(&[0x81cb_0001, 9]));
+            }
+            if k == 401 && hold {
+                seen.bytes(at + 4, A, B, &sip("INVITE sip:b@x SIP/2.0", A, "a=sendonly\r\n"));
+            }
+        }
+        let (result, _) = seen.finish();
+        let one_sided = |direction| result.calls[0].one_sided(direction, &result.streams);
+        assert!(one_sided(Direction::Up).is_empty());
+        one_sided(Direction::Down).first().map(|part| (part.missing.0 / MS / 1000, part.severity))
+    };
+    assert_eq!(call(true, false, false, false), Some((11, Severity::Bad)));
+    assert_eq!(call(false, false, false, false), Some((11, Severity::Unknown)));
+    assert_eq!(call(true, true, false, false), Some((11, Severity::Unknown)));
+    assert_eq!(call(true, false, true, false), Some((11, Severity::Unknown)));
+    assert_eq!(call(true, false, false, true), None);
 }

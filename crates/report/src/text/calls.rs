@@ -109,6 +109,14 @@ fn stream(t: &mut String, s: &RtpStream) {
             Some(format!("min {}, median {}", units::eng4(r.min), units::eng4(r.median))),
         );
     }
+    if let Some(l) = &s.rtcp.losses {
+        let text = format!("{} of {}, at most {} in a row", l.lost, l.packets, l.longest_run);
+        row("  lost, as listed (XR)", Some(text));
+    }
+    if let Some(x) = &s.rtcp.statistics {
+        row("  statistics (XR), lost", x.lost.map(|n| n.to_string()));
+        row("  statistics, duplicates", x.duplicates.map(|n| n.to_string()));
+    }
     if let Some(v) = &s.rtcp.voip {
         let shares = format!("{:.1} % lost, {:.1} % discarded", 100.0 * v.loss_rate, 100.0 * v.discard_rate);
         row("as the phone reports (XR)", Some(shares));

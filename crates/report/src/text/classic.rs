@@ -1,6 +1,7 @@
 //! The classic report: lines, order, wording and number format of the original tool (DRDC TM 2011-047, Figure 16).
 
 use super::{Page, dash};
+use jitlat_core::session::SSRC;
 use jitlat_core::spec::{Direction, Transport};
 use jitlat_core::summary::{Distribution, MeanRate, Percent, PercentileResolution, Summary};
 use jitlat_core::units::{eng4, eng4_f64, full, full_f64, rate_line};
@@ -20,7 +21,7 @@ pub(super) fn write(page: &mut Page, s: &Summary, corrected: bool) {
     packets(page, s);
     page.blank();
     latency(page, s);
-    if corrected {
+    if corrected && !is_media(s) {
         page.blank();
         corrected_latency(page, s);
     }
@@ -82,6 +83,13 @@ fn packets(page: &mut Page, s: &Summary) {
 }
 
 fn latency(page: &mut Page, s: &Summary) {
+    if is_media(s) {
+        match s.latency_corrected {
+            Some(_) => corrected_latency(page, s),
+            None => page.line("latency = - (relative to an unknown constant: only its variation is known)"),
+        }
+        return;
+    }
     let d = &s.latency;
     let [min, avg, max] = [d.min.map(full), d.mean.map(full_f64), d.max.map(full)].map(dash);
     let what = if s.two_way.is_some() { "round trip" } else { "latency" };
@@ -109,7 +117,10 @@ fn corrected_latency(page: &mut Page, s: &Summary) {
         Direction::Down => "plus",
     };
     let bound = c.bound_ns.map(|b| format!(", which is known to +/- {}", eng4_f64(b))).unwrap_or_default();
-    page.line(&format!("(latency {sign} the relative clock error{bound})"));
+    match is_media(s) {
+        true => page.line(&format!("(with half of the smallest RTCP round trip as the smallest{bound})")),
+        false => page.line(&format!("(latency {sign} the relative clock error{bound})")),
+    }
 }
 
 fn jitter(page: &mut Page, s: &Summary) {
@@ -132,7 +143,18 @@ fn jitter(page: &mut Page, s: &Summary) {
     }
 }
 
+/// True if a media clock gives the send times, so that delays are relative to an unknown constant.
+pub(super) fn is_media(s: &Summary) -> bool {
+    s.session.tags.contains_key(SSRC)
+}
+
 fn clock(page: &mut Page, s: &Summary) {
+    if is_media(s) {
+        if let Some(rtt) = s.clock.min_rtt_ns {
+            page.line(&format!("Smallest round trip of the call (RTCP) = {}", eng4(rtt)));
+        }
+        return;
+    }
     if let Some(rtt) = s.clock.min_rtt_ns {
         page.line(&format!("Estimated control channel minimum RTT = {}", eng4(rtt)));
     }

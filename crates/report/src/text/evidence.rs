@@ -1,5 +1,6 @@
 //! Sections below the classic report: the figures' meaning, their reliability, and reasons to doubt them.
 
+use super::classic::is_media;
 use super::{Page, WordStyle, above_zero, count, dash, outcome, printable, share, two_way};
 use crate::interface::describe;
 use crate::mean;
@@ -87,7 +88,8 @@ fn variation(page: &mut Page, s: &Summary) {
             dash(i.mean_abs.map(eng4_f64))
         ));
     }
-    if let Some(j) = &s.rfc3550_jitter {
+    // The jitter of a captured stream is above, as its receiver computes it.
+    if let Some(j) = s.rfc3550_jitter.as_ref().filter(|_| !is_media(s)) {
         page.item(&format!(
             "RTP jitter (RFC 3550): mean {}, largest {}, last {} (of the last 16 packets or so)",
             eng4_f64(j.mean),
@@ -99,7 +101,8 @@ fn variation(page: &mut Page, s: &Summary) {
         page.item(&format!("loss {:.3}%{}", ratio * 100.0, loss_interval(&s.loss)));
         loss_pattern(page, s);
     }
-    mean::intervals(s).iter().for_each(|line| page.item(line));
+    let intervals = if is_media(s) { Vec::new() } else { mean::intervals(s) };
+    intervals.iter().for_each(|line| page.item(line));
     if let Some(w) = &s.within {
         let (of_mean, of_median) = (w.of_mean * 100.0, w.of_median * 100.0);
         page.item(&format!(
@@ -162,7 +165,8 @@ fn clocks(page: &mut Page, s: &Summary) {
         return;
     }
     page.heading("Clocks");
-    if let Some(offset) = c.offset_ns {
+    let is_relative = is_media(s);
+    if let Some(offset) = c.offset_ns.filter(|_| !is_relative) {
         let probes = count(c.probes as u64, "probe");
         let of = match c.estimator {
             Some(OffsetEstimator::MinimumRtt) => format!(" (from {probes})"),
@@ -173,7 +177,12 @@ fn clocks(page: &mut Page, s: &Summary) {
         };
         page.item(&format!("relative clock error, server minus client = {}{of}", full(offset)));
     }
-    if let Some([lo, hi]) = c.interval_ns {
+    if let (true, Some(bound)) = (is_relative, c.bound_ns) {
+        page.item(&format!(
+            "the delay is known to +/- {}, by the smallest RTCP round trip",
+            eng4_f64(bound)
+        ));
+    } else if let Some([lo, hi]) = c.interval_ns {
         page.item(&format!("it lies between {} and {}, even if the path is asymmetric", full(lo), full(hi)));
     } else if let Some(bound) = c.bound_ns {
         page.item(&format!("it is known to +/- {}, even if the path is asymmetric", eng4_f64(bound)));
@@ -434,7 +443,8 @@ fn far_end(page: &mut Page, s: &Summary) {
         page.item(&format!("TTL {}{several}", mixture(&f.ttl, u8::to_string)));
     }
     // In two-way tests, the far host may answer all requests with another size.
-    if f.odd_sizes > 0 && (s.two_way.is_none() || f.odd_sizes < s.counts.received) {
+    let is_agreed = !s.session.tags.contains_key("instrument");
+    if f.odd_sizes > 0 && is_agreed && (s.two_way.is_none() || f.odd_sizes < s.counts.received) {
         page.item(&format!("{} of a size other than agreed", count(f.odd_sizes, "packet")));
     }
 }

@@ -2,6 +2,7 @@
 
 use jitlat_core::answer::Severity;
 use jitlat_core::summary::Summary;
+use jitlat_passive::recording::RecordedStep;
 use jitlat_passive::rtp::{RtpCall, RtpResult, RtpStream};
 use serde::Serialize;
 
@@ -23,6 +24,8 @@ pub struct RtpDocument<'a> {
     pub capture_drops: u64,
     /// Limitations of the figures, as text.
     pub notes: Vec<String>,
+    /// Steps of the recording's clock. Times after a step are corrected by its size.
+    pub clock_steps: &'a [RecordedStep],
     /// Calls, in the order of their first packets.
     pub calls: Vec<CallDocument<'a>>,
     /// Streams, in the order of their first packets.
@@ -77,8 +80,8 @@ pub struct CallInput<'a> {
 pub fn rtp_document<'a>(of: CallInput<'a>, notes: &[String]) -> RtpDocument<'a> {
     let CallInput { result, summaries, between, packets, skipped, drops } = of;
     let severity = |call: &RtpCall| {
-        let own = call.streams.iter().filter_map(|s| summaries.get(s.stream).copied());
-        let between = call.streams.iter().filter_map(|s| between.get(s.stream).copied().flatten());
+        let own = call.media(&result.streams).filter_map(|s| summaries.get(s.stream).copied());
+        let between = call.media(&result.streams).filter_map(|s| between.get(s.stream).copied().flatten());
         let answers = own.chain(between).filter_map(|summary| summary.answer.as_ref());
         let silent = call.silent_direction().map(|_| Severity::Unknown);
         let all = answers.map(|a| a.severity).chain(silent);
@@ -92,6 +95,7 @@ pub fn rtp_document<'a>(of: CallInput<'a>, notes: &[String]) -> RtpDocument<'a> 
         skipped,
         capture_drops: drops,
         notes: result.notes().iter().chain(notes).cloned().collect(),
+        clock_steps: &result.recording.steps,
         calls: result.calls.iter().map(|call| CallDocument { call, severity: severity(call) }).collect(),
         streams: result
             .streams

@@ -2,7 +2,7 @@
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
-use crate::sentences::causes::{clock_adjusted, clock_skew};
+use crate::sentences::causes::{clock_adjusted, clock_skew, media_clock};
 use crate::slew::Slew;
 use jitlat_core::answer::{CauseId, Severity};
 
@@ -10,7 +10,7 @@ pub const RULE: CauseRule = CauseRule {
     id: CauseId::ClockSkew,
     threshold: "the smallest delays follow one straight line of 10 to 1000 ppm over the whole test, which adds up \
                 to 0.5 ms and exceeds the jitter of 99 % of the packets outside queues; or two parallel lines with \
-                one step between them; or they change once from one level to another by 1 ms or more, at no time faster \
+                one step between them; or up to 2 % by a media clock; or they change once from one level to another by 1 ms or more, at no time faster \
                 than 1000 ppm and never back, and the jitter does not rise (a clock is adjusted)",
     source: "Moon, Skelly and Towsley 1999; RFC 5905 (500 ppm)",
     find,
@@ -18,6 +18,8 @@ pub const RULE: CauseRule = CauseRule {
 
 /// Minimum rate difference, as a ratio. Clocks synchronised by NTP or PTP differ by less than 10 ppm.
 const MIN_RATE: f64 = 10e-6;
+/// Largest rate difference of two crystals, as a ratio. A larger one is due to a media clock.
+const MAX_CRYSTAL: f64 = 500e-6;
 /// Minimum drift during the test, in ns. Hosts alone cause less variation.
 const MIN_DRIFT_NS: i64 = 500_000;
 
@@ -35,7 +37,10 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     if drift.saturating_abs() < usual_variation(case).max(MIN_DRIFT_NS) || skew.abs() < MIN_RATE {
         return Vec::new();
     }
-    let why = clock_skew(1e6 * skew.abs(), 1e6 * case.skew_error, drift);
+    let why = match case.is_media() && skew.abs() > MAX_CRYSTAL {
+        true => media_clock(1e6 * skew.abs(), drift),
+        false => clock_skew(1e6 * skew.abs(), 1e6 * case.skew_error, drift),
+    };
     let mut found =
         FoundCause::of(CauseId::ClockSkew, Severity::Good, 1e-4, 0.95).whole(case).ns(drift).because(why);
     found.cause.magnitude = Some(1e6 * skew.abs());

@@ -19,7 +19,9 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let clock = |r: &StepReason| matches!(r, StepReason::SenderClock | StepReason::ReceiverClock);
     let found = case.steps.iter().filter(|(_, r)| clock(r)).map(|(step, reason)| {
         let (clock, by) = match reason {
+            StepReason::SenderClock if case.is_media() => (SteppedClock::Recording, -step.change),
             StepReason::SenderClock => (SteppedClock::Sender, -step.change),
+            _ if case.is_media() => (SteppedClock::Recording, step.change),
             _ => (SteppedClock::Receiver, step.change),
         };
         let why = clock_step(case.stream_seconds_at(step.place), clock, by);

@@ -324,7 +324,7 @@ fn points_lie_as_near_to_the_line_as_the_noise_allows() {
 fn drifts(n: u32, delay: impl Fn(f64) -> f64) -> Option<f64> {
     let d =
         delays(&every(PERIOD, n, |k| Some((delay(f64::from(k) * 0.01)) as i64 + i64::from(k % 4) * 50 * US)));
-    drift(&d, &d.blocks(), d.noise()).map(|drift| drift.rate)
+    drift(&d, &d.blocks(), d.noise(), MAX_DRIFT).map(|drift| drift.rate)
 }
 
 #[test]

@@ -282,17 +282,20 @@ pub enum SteppedClock {
     Sender,
     /// Clock of the receiving host.
     Receiver,
+    /// Clock of the recording, or media clock of the sender: a capture of one stream does not show which.
+    Recording,
 }
 
 /// Describes a clock that was set by `by_ns`.
 pub fn clock_step(at_s: f64, clock: SteppedClock, by_ns: i64) -> String {
     let who = match clock {
-        SteppedClock::Sender => "sending",
-        SteppedClock::Receiver => "receiving",
+        SteppedClock::Sender => "the sending host's clock",
+        SteppedClock::Receiver => "the receiving host's clock",
+        SteppedClock::Recording => "the recording's clock or the sender's media clock",
     };
     let direction = if by_ns > 0 { "forward" } else { "back" };
     format!(
-        "the {who} host's clock was set {direction} by {} at {}; the path's delay did not change",
+        "{who} was set {direction} by {} at {}; the path's delay did not change",
         time(by_ns.saturating_abs() as f64),
         moment(at_s)
     )
@@ -308,6 +311,16 @@ pub fn clock_skew(ppm: f64, error: f64, drift_ns: i64) -> String {
     };
     format!(
         "the clocks drift apart by {ppm:.1} ppm{interval}, {} over the test, which is no change of the path's delay",
+        time(drift_ns.saturating_abs() as f64)
+    )
+}
+
+/// Describes a media clock that runs too slowly by `ppm`, or too fast if `drift_ns` is negative.
+pub fn media_clock(ppm: f64, drift_ns: i64) -> String {
+    let how = if drift_ns < 0 { "fast" } else { "slow" };
+    format!(
+        "the sender's media clock runs {how} by {:.2} %, {} over the test; the path's delay did not change",
+        ppm / 10_000.0,
         time(drift_ns.saturating_abs() as f64)
     )
 }

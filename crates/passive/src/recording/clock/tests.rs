@@ -9,7 +9,7 @@ fn run(stamped: bool, frames: i64, recorded: impl Fn(i64) -> i64) -> (Vec<i64>, 
     let (mut times, mut steps, mut held) = (Vec::new(), Vec::new(), Vec::new());
     let mark = |k: i64| {
         let value = stamped.then_some((k * 10) as u32 + 7);
-        Some(SenderMark { flow: 1 + k as u64 % 2, host: k as u32 % 2, value })
+        Some(SenderMark { flow: 1 + k as u64 % 2, host: k as u32 % 2, value, is_media: false })
     };
     let mut queue: Vec<i64> = (0..frames).rev().collect();
     while let Some(k) = queue.pop() {
@@ -83,7 +83,7 @@ fn recordings_that_were_appended_are_not_said_to_be_proven() {
     let mut steps = Vec::new();
     for k in 0..200i64 {
         let at = WallTime(if k < 100 { k } else { k - 5000 } * 10 * MS);
-        let mark = Some(SenderMark { flow: if k < 100 { 1 } else { 2 }, host: 1, value: None });
+        let mark = Some(SenderMark { flow: if k < 100 { 1 } else { 2 }, host: 1, value: None, is_media: false });
         if (clock.is_in_doubt() || clock.take(at, mark) == Taken::Doubt) && clock.examine(at, mark) {
             steps.extend(clock.decide());
         }
@@ -107,10 +107,63 @@ proptest::proptest! {
     fn any_times_come_to_an_end(list in proptest::collection::vec((proptest::prelude::any::<i64>(), 0u64..4, proptest::prelude::any::<Option<u32>>()), 0..200)) {
         let mut clock = RecordingClock::default();
         for (at, flow, value) in list {
-            let mark = Some(SenderMark { flow, host: flow as u32, value });
+            let mark = Some(SenderMark { flow, host: flow as u32, value, is_media: false });
             if (clock.is_in_doubt() || clock.take(WallTime(at), mark) == Taken::Doubt) && clock.examine(WallTime(at), mark) {
                 clock.decide();
             }
         }
     }
+}
+
+/// Takes packets of two RTP senders, in turn 10 ms apart, each with 8000 ticks per second; `arrived` gives their
+/// recorded times. Returns the corrected times and the steps.
+fn of_media(packets: i64, ticks: impl Fn(i64) -> u32, arrived: impl Fn(i64) -> i64) -> (Vec<i64>, Vec<Step>) {
+    let mut clock = RecordingClock::default();
+    let (mut times, mut steps, mut held) = (Vec::new(), Vec::new(), Vec::new());
+    let mark = |k: i64| {
+        let (flow, host) = (1 + k as u64 % 2, k as u32 % 2);
+        Some(SenderMark { flow, host, value: Some(ticks(k).wrapping_add(host * 77_777)), is_media: true })
+    };
+    let mut queue: Vec<i64> = (0..packets).rev().collect();
+    while let Some(k) = queue.pop() {
+        let at = WallTime(arrived(k));
+        if !clock.is_in_doubt()
+            && let Taken::At { at, .. } = clock.take(at, mark(k))
+        {
+            times.push(at.0);
+            continue;
+        }
+        held.push(k);
+        if clock.examine(at, mark(k)) {
+            steps.extend(clock.decide());
+            let mut again = held.drain(..);
+            let first = again.next().map(|k| clock.take_decided(WallTime(arrived(k)), mark(k)));
+            times.extend(first.map(|taken| match taken {
+                Taken::At { at, .. } => at.0,
+                Taken::Doubt => panic!("decided"),
+            }));
+            queue.extend(again.rev());
+        }
+    }
+    (times, steps)
+}
+
+#[test]
+fn steps_forward_are_found_by_the_media_clocks_of_two_hosts() {
+    let ticks = |k: i64| (k * 80) as u32;
+    for by in [100 * MS, SECOND, 3600 * SECOND] {
+        let step = |k: i64| if k < 200 { 0 } else { by };
+        let (times, steps) = of_media(600, ticks, |k| k * 10 * MS + k * 7919 % 2000 * 1000 + step(k));
+        assert_eq!((times.len(), steps.len()), (600, 1), "{by}");
+        assert!((steps[0].by - by).abs() < 3 * MS && steps[0].proven, "{by}: {steps:?}");
+    }
+    // All packets wait for a second, and arrive together: the path stalled.
+    let stalled = |k: i64| if (200..300).contains(&k) { 3000 * MS + k * 1000 } else { k * 10 * MS };
+    let (times, steps) = of_media(600, ticks, stalled);
+    assert_eq!((times.len(), steps.len()), (600, 0));
+    // Both senders pause, and their timestamps advance, or only one of them does not.
+    let pause = |k: i64| k * 10 * MS + if k < 200 { 0 } else { 5 * SECOND };
+    let advanced = |k: i64| (k * 80) as u32 + if k < 200 { 0 } else { 40_000 };
+    assert!(of_media(600, advanced, pause).1.is_empty());
+    assert!(of_media(600, |k| if k % 2 == 0 { advanced(k) } else { ticks(k) }, pause).1.is_empty());
 }

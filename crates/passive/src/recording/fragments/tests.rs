@@ -34,7 +34,7 @@ fn fragments_in_any_order_make_their_packet() {
     let parts =
         [fragment(7, 0, true, &p[..40]), fragment(7, 40, true, &p[40..80]), fragment(7, 80, false, &p[80..])];
     for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 2, 1]] {
-        let mut f = Fragments::default();
+        let mut f = Fragments::keeping(256);
         assert_eq!(push(&mut f, 0, &parts[order[0]]), None);
         // The same fragment again changes nothing, and neither does one of another packet.
         assert_eq!(push(&mut f, 0, &parts[order[0]]), None);
@@ -48,15 +48,15 @@ fn fragments_in_any_order_make_their_packet() {
 #[test]
 fn overlaps_and_impossible_ranges_are_refused() {
     let p = payload();
-    let mut f = Fragments::default();
+    let mut f = Fragments::keeping(256);
     push(&mut f, 0, &fragment(7, 0, true, &p[..40]));
     // Another beginning of the header, as an attack would send it.
     push(&mut f, 0, &fragment(7, 8, true, &p[8..40]));
     assert_eq!(push(&mut f, 0, &fragment(7, 40, false, &p[40..])), None);
-    let mut f = Fragments::default();
+    let mut f = Fragments::keeping(256);
     push(&mut f, 0, &fragment(7, 0, true, &p[..39]));
     assert_eq!(push(&mut f, 0, &fragment(7, 40, false, &p[40..])), None, "not a multiple of eight");
-    let mut f = Fragments::default();
+    let mut f = Fragments::keeping(256);
     push(&mut f, 0, &fragment(7, 65_528, false, &p[..40]));
     assert_eq!(push(&mut f, 0, &fragment(7, 0, true, &p[..40])), None, "longer than a packet can be");
 }
@@ -64,7 +64,7 @@ fn overlaps_and_impossible_ranges_are_refused() {
 #[test]
 fn what_waits_is_bounded_and_given_up_in_time() {
     let p = payload();
-    let mut f = Fragments::default();
+    let mut f = Fragments::keeping(256);
     for ident in 0..1000 {
         push(&mut f, 0, &fragment(ident, 0, true, &p[..40]));
     }
@@ -72,9 +72,9 @@ fn what_waits_is_bounded_and_given_up_in_time() {
     push(&mut f, REASSEMBLY_TIMEOUT.0 + 1, &fragment(1, 0, true, &p[..40]));
     assert_eq!(f.open.len(), 1);
     // Many tiny fragments of one packet.
-    let mut f = Fragments::default();
+    let mut f = Fragments::keeping(256);
     for k in 0..1000 {
         push(&mut f, 0, &fragment(7, 16 * k, true, &p[..8]));
     }
-    assert!(f.open[0].ranges.len() <= MAX_FRAGMENTS && f.open[0].payload.len() <= KEPT);
+    assert!(f.open[0].ranges.len() <= MAX_FRAGMENTS && f.open[0].payload.len() <= 256);
 }

@@ -15,8 +15,6 @@ use jitlat_passive::rtp::{CallStream, ClockRateSource, RtpCall, RtpResult, RtpSt
 const MAX_NAME_COLUMNS: usize = 34;
 /// Maximum number of lines of the table.
 const MAX_LINES: usize = 8;
-/// Minimum time at the beginning or end of a call in which only one direction has packets that is mentioned.
-const MIN_ONE_SIDED: Span = Span::seconds(5);
 /// Percentile of the jitter in the table.
 const P99: Percent = Percent(99_000);
 /// Percentile that is the median.
@@ -39,10 +37,11 @@ pub struct CapturedCalls<'a> {
 }
 
 impl<'a> CapturedCalls<'a> {
-    /// Returns the worst verdict on a stream of the call, also between two points.
+    /// Returns the worst verdict on a stream of the call, also between two points. Streams that repair others do not
+    /// count.
     pub fn severity(&self, call: &RtpCall) -> Severity {
-        let own = call.streams.iter().filter_map(|s| self.summary(s.stream));
-        let between = call.streams.iter().filter_map(|s| self.between(s.stream));
+        let own = call.media(&self.result.streams).filter_map(|s| self.summary(s.stream));
+        let between = call.media(&self.result.streams).filter_map(|s| self.between(s.stream));
         let answers = own.chain(between).filter_map(|summary| summary.answer.as_ref());
         let silent = call.silent_direction().map(|_| Severity::Unknown);
         let all = answers.map(|a| a.severity).chain(silent);
@@ -149,32 +148,34 @@ impl Screen {
     pub fn of_call(calls: &CapturedCalls<'_>, which: usize) -> Screen {
         let Some(call) = calls.result.calls.get(which) else { return Screen::default() };
         let shown: Vec<(&RtpStream, ScreenStream<'_>)> = call
-            .streams
-            .iter()
+            .media(&calls.result.streams)
             .filter_map(|s| Some((calls.result.streams.get(s.stream)?, *calls.streams.get(s.stream)?)))
             .collect();
         // One point sees only what was lost before it: the packets between two points are judged like a stream.
         let own = shown.iter().map(|(_, stream)| *stream);
-        let of_points = call.streams.iter().filter_map(|s| calls.between.get(s.stream).copied().flatten());
+        let of_points = call.media(&calls.result.streams).filter_map(|s| calls.between.get(s.stream).copied().flatten());
         let streams: Vec<ScreenStream<'_>> = own.chain(of_points).collect();
         let labels: Vec<String> = streams.iter().map(|s| s.label.to_owned()).collect();
         let courses = streams.iter().take(shown.len()).zip(&labels).filter_map(|(stream, label)| {
             let (course, relative) = course(stream)?;
             Some((label.clone(), if relative { course.relative() } else { course }))
         });
-        let both = call.streams.iter().any(|s| s.direction != call.streams[0].direction);
+        let first = call.streams.first().map(|s| s.direction);
+        let both = call.streams.iter().any(|s| Some(s.direction) != first);
         let relation = if both { content::Relation::Directions } else { content::Relation::Separate };
         let mut trust = calls.notes();
         trust.extend(shown.iter().zip(&labels).flat_map(|((stream, _), label)| facts(stream, label)));
-        let between = call.streams.iter().zip(&labels);
+        let between = call.media(&calls.result.streams).zip(&labels);
         trust.extend(between.filter_map(|(s, label)| one_way_delay(calls.between(s.stream)?, label)));
+        trust.extend(repairs(call, &calls.result.streams));
+        trust.extend(on_hold(call));
         trust.push(delay(call));
         trust.extend(trust::warnings(&streams, &labels));
         let mut lead = content::lead(&streams, &labels);
         if let (Some(silent), [(_, text)]) = (call.silent_direction(), &mut lead[..]) {
             *text = format!("{}: {text}", heading(silent.reversed()));
         }
-        lead.extend(one_sided(call, &calls.result.streams));
+        lead.extend(silent(call));
         Screen {
             lead,
             title: title(call, &calls.result.streams),
@@ -195,25 +196,35 @@ fn heading(direction: Direction) -> &'static str {
     }
 }
 
-/// Describes the directions that have no packets, or none at the beginning or end of the call.
-fn one_sided(call: &RtpCall, streams: &[RtpStream]) -> Vec<(Level, String)> {
-    if let Some(silent) = call.silent_direction() {
-        let name = heading(silent);
-        let text = format!(
-            "{name}: Unknown: no packet was captured; none was sent (one-way audio), or it takes another way."
-        );
-        return vec![(Severity::Unknown.into(), text)];
-    }
-    let parts = [Direction::Up, Direction::Down].into_iter().flat_map(|direction| {
-        let [before, after] = call.one_sided(direction, streams);
-        [(before, "first"), (after, "last")].map(|(span, which)| (direction, span, which))
-    });
-    let long = parts.filter(|(_, span, _)| *span >= MIN_ONE_SIDED);
-    long.map(|(direction, span, which)| {
-        let name = heading(direction);
-        (Level::Note, format!("{name}: no packet in the {which} {} of the call.", duration(span)))
+/// Describes a direction that has no packets.
+fn silent(call: &RtpCall) -> Option<(Level, String)> {
+    let name = heading(call.silent_direction()?);
+    let text = format!(
+        "{name}: Unknown: no packet was captured; none was sent (one-way audio), or it takes another way."
+    );
+    Some((Severity::Unknown.into(), text))
+}
+
+/// Describes the streams that repair others: their losses are no losses of the media.
+fn repairs(call: &RtpCall, streams: &[RtpStream]) -> Vec<String> {
+    let all = call.streams.iter().enumerate();
+    let repairs = all.filter_map(|(k, s)| Some((k, streams.get(s.stream).filter(|s| s.is_repair())?)));
+    repairs
+        .map(|(k, s)| {
+            format!("{}: {} that repair others ({}): not part of the verdict", call.label(k), count(s.packets, "packet"), s.codec())
+        })
+        .collect()
+}
+
+/// Describes the times in which the call is on hold.
+fn on_hold(call: &RtpCall) -> Option<String> {
+    let holds = &call.signalling.as_ref()?.holds;
+    let first = holds.first()?;
+    let ended: Span = holds.iter().filter_map(|hold| Some(hold.to? - hold.from)).fold(Span(0), |a, b| a + b);
+    Some(match (holds.len(), first.to) {
+        (1, None) => "on hold: the descriptions let at most one side send".to_owned(),
+        (n, _) => format!("on hold {}, for {}", count(n as u64, "time"), duration(ended)),
     })
-    .collect()
 }
 
 /// Returns the title: `call from alice@example.com to bob@example.com, 35 s, answered after 2.1 s`.
