@@ -4,8 +4,12 @@
 //! earlier times than previous packets of the same senders. A capture with several queues is merely out of order, and
 //! soon returns to the time that it had reached. If the times jump forward, the clock was set if the TCP timestamps
 //! (RFC 7323) of at least two hosts have not advanced as much; otherwise nothing was sent for that time. The caller
-//! holds the frames until it is decided which of these happened.
+//! holds the frames until it is decided which of these happened. Senders at regular intervals show steps as well
+//! ([`intervals`]).
 
+mod intervals;
+
+use intervals::Intervals;
 use jitlat_core::time::{SECOND, WallTime};
 
 /// Largest step back that counts as disorder without further examination, in ns.
@@ -43,6 +47,8 @@ pub(super) struct SenderMark {
     pub(super) host: u32,
     /// TSval of a TCP segment; `None` without one.
     pub(super) value: Option<u32>,
+    /// True if the packet may be one of many that are sent at regular intervals.
+    pub(super) may_be_regular: bool,
 }
 
 /// Remembered state of a sender.
@@ -50,12 +56,14 @@ pub(super) struct SenderMark {
 struct Sender {
     flow: u64,
     at: i64,
+    /// Time between the two latest packets, in ns; 0 after a single one.
+    interval: i64,
     /// Time of the first timestamp, the first timestamp, and the latest one; `None` without timestamps.
     stamps: Option<(i64, u32, u32)>,
 }
 
 impl Sender {
-    const NONE: Sender = Sender { flow: 0, at: i64::MIN, stamps: None };
+    const NONE: Sender = Sender { flow: 0, at: i64::MIN, interval: 0, stamps: None };
 
     /// Returns the length of a tick of this sender's timestamps, in ns; `None` if unknown.
     fn tick(&self) -> Option<i64> {
@@ -113,6 +121,7 @@ struct Doubt {
     /// Hosts, each with the time that passed on the recording's clock minus the time that passed on the host's clock,
     /// in ns.
     excess: Vec<(u32, i64)>,
+    intervals: Intervals,
 }
 
 #[derive(Debug)]
@@ -176,6 +185,7 @@ impl RecordingClock {
     fn note(&mut self, at: i64, mark: SenderMark) {
         let sender = &mut self.senders[RecordingClock::slot(mark.flow)];
         if sender.flow == mark.flow {
+            sender.interval = at.wrapping_sub(sender.at);
             sender.at = at;
             match (&mut sender.stamps, mark.value) {
                 (Some(stamps), Some(value)) => stamps.2 = value,
@@ -184,7 +194,7 @@ impl RecordingClock {
             }
         } else {
             let stamps = mark.value.map(|value| (at, value, value));
-            *sender = Sender { flow: mark.flow, at, stamps };
+            *sender = Sender { flow: mark.flow, at, interval: 0, stamps };
         }
     }
 
@@ -218,6 +228,7 @@ impl RecordingClock {
             frames: 0,
             back: Vec::new(),
             excess: Vec::new(),
+            intervals: Intervals::default(),
         });
         Taken::Doubt
     }
@@ -244,12 +255,16 @@ impl RecordingClock {
     }
 
     /// True if the clock of the frame's sender has advanced less than the recording's clock, by [`MIN_FORWARD_STEP`] or
-    /// more; false if unknown.
+    /// more, or if the sender has no clock and may send at regular intervals; false if unknown.
     fn jumps_for(&self, at: i64, mark: Option<SenderMark>) -> bool {
         mark.is_some_and(|mark| {
             let sender = &self.senders[RecordingClock::slot(mark.flow)];
-            let excess = (sender.flow == mark.flow).then(|| sender.excess(at, mark.value)).flatten();
-            excess.is_some_and(|excess| excess >= MIN_FORWARD_STEP)
+            let is_known = sender.flow == mark.flow;
+            is_known
+                && match sender.excess(at, mark.value) {
+                    Some(excess) => excess >= MIN_FORWARD_STEP,
+                    None => Intervals::may_show(mark, sender),
+                }
         })
     }
 
@@ -269,6 +284,7 @@ impl RecordingClock {
             let sender = &self.senders[RecordingClock::slot(mark.flow)];
             (sender.flow == mark.flow).then_some((mark, sender))
         });
+        doubt.intervals.add(at, known.map(|(mark, sender)| (mark, *sender)));
         if let Some((mark, sender)) = known {
             if let Some(excess) = sender.excess(at, mark.value)
                 && !doubt.excess.iter().any(|(host, _)| *host == mark.host)
@@ -330,25 +346,35 @@ impl Doubt {
         let agreed = self.agreed().is_some() || self.excess.iter().any(|(_, e)| *e > self.by / 2);
         agreed
             || returned
-            || self.by <= -CERTAIN_STEP && (!self.back.is_empty() || self.frames >= ENOUGH_EXAMINED)
+            || self.by <= -CERTAIN_STEP
+                && (self.intervals.knows_back(self.by) || self.frames >= ENOUGH_EXAMINED)
             || self.frames >= ENOUGH_EXAMINED && self.back.len() >= 2
             || self.frames >= MAX_EXAMINED
     }
 
     fn is_forward_decided(&self) -> bool {
-        self.agreed().is_some() || self.excess.iter().any(|(_, e)| *e < MIN_FORWARD_STEP)
+        self.agreed().is_some()
+            || self.excess.iter().any(|(_, e)| *e < MIN_FORWARD_STEP)
+            || self.intervals.is_forward_decided()
     }
 
     /// Returns the size of the step in ns, and true if senders show it; `None` if the clock was not set.
     fn step(&self) -> Option<(i64, bool)> {
         if self.by > 0 {
-            return self.agreed().filter(|by| *by >= MIN_FORWARD_STEP).map(|by| (by.min(self.by), true));
+            let by_intervals = || {
+                let refuted = self.excess.iter().any(|(_, e)| *e < MIN_FORWARD_STEP);
+                self.intervals.step_forward().filter(|_| !refuted)
+            };
+            let by_clocks = self.agreed().filter(|by| *by >= MIN_FORWARD_STEP).map(|by| (by, true));
+            return by_clocks.or_else(by_intervals).map(|(by, proven)| (by.min(self.by), proven));
         }
         if self.excess.iter().any(|(_, e)| *e > self.by / 2) {
             return None;
         }
         // The first frame afterwards must not be earlier than the last one before.
-        let by = self.agreed().unwrap_or(i64::MAX).min(self.by.saturating_sub(1));
+        let of_one = || self.excess.first().map(|(_, excess)| *excess);
+        let by = self.agreed().or_else(of_one).unwrap_or_else(|| self.intervals.step_back(self.by));
+        let by = by.min(self.by.saturating_sub(1));
         let certain = self.by <= -CERTAIN_STEP;
         let proven = self.agreed().is_some() || !self.back.is_empty();
         // Disordered queues return to the time that was reached.

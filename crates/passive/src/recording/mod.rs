@@ -11,7 +11,7 @@ mod fragments;
 
 use crate::foreign::Foreign;
 use crate::link_layer::Skip;
-use crate::packet::{ESP, GRE, IpPacket, TCP};
+use crate::packet::{ESP, GRE, IpPacket, TCP, UDP};
 use crate::{Frame, LinkType};
 use clock::{RecordingClock, SenderMark, Taken};
 pub use copies::CopyKind;
@@ -23,6 +23,9 @@ use jitlat_core::time::{Span, WallTime};
 
 /// Maximum number of bytes that are stored of a held frame; no analysis uses more.
 const BYTES_HELD: usize = 320;
+
+/// Longest time for which frames are held while no more are recorded.
+const MAX_DOUBT: Span = Span::seconds(1);
 
 /// Item of a recording: a packet, a frame without a packet, or a step of the clock.
 #[derive(Debug)]
@@ -77,6 +80,8 @@ pub struct Recording {
     foreign: Foreign,
     /// True to take packets out of tunnels.
     inside: bool,
+    /// True if the packets are matched with those of another recording.
+    is_one_of_two: bool,
 }
 
 /// Returns the timestamp of a TCP segment if it follows two bytes of padding at the beginning of the options, as in
@@ -99,6 +104,12 @@ impl Recording {
         Recording { inside: true, ..Recording::default() }
     }
 
+    /// Makes the recording leave steps forward that only regular intervals show to the comparison with the recording of
+    /// another point, which finds them more precisely.
+    pub fn beside_another(self) -> Recording {
+        Recording { is_one_of_two: true, ..self }
+    }
+
     /// Adds the next frame. `each` receives the items that are now known, in order.
     #[inline]
     pub fn push(&mut self, frame: &Frame<'_>, each: &mut impl FnMut(Seen<'_>)) {
@@ -106,7 +117,7 @@ impl Recording {
             return self.hold(frame, each);
         }
         let packet = frame.packet();
-        let marked = packet.as_ref().ok().map(mark);
+        let marked = packet.as_ref().ok().map(|p| self.mark(p));
         let taken = self.clock.take(frame.at, marked);
         self.pass_taken(taken, frame, packet, marked, each);
     }
@@ -137,6 +148,14 @@ impl Recording {
         }
     }
 
+    /// Passes on the frames that are held if the recording has reached the time `now`, a second after the first of
+    /// them.
+    pub fn settle(&mut self, now: WallTime, each: &mut impl FnMut(Seen<'_>)) {
+        while self.clock.is_in_doubt() && self.held.first().is_none_or(|first| now - first.at > MAX_DOUBT) {
+            self.decide(each);
+        }
+    }
+
     /// Returns the facts so far.
     pub fn facts(&self) -> RecordingFacts {
         RecordingFacts {
@@ -146,6 +165,7 @@ impl Recording {
             copies: self.copied,
             fragments: [self.fragments.read, self.fragments.whole, self.fragments.incomplete()],
             tunnelled: self.tunnelled,
+            translated: [0; 2],
             foreign: self.foreign.clone(),
         }
     }
@@ -216,11 +236,21 @@ impl Recording {
         each(Seen::Packet(seen));
     }
 
+    /// Returns the sender of a packet, and the packet's TCP timestamp.
+    #[inline]
+    fn mark(&self, p: &IpPacket<'_>) -> SenderMark {
+        let source = p.addresses();
+        let source = &source[..source.len() / 2];
+        let host = source.last_chunk::<4>().map_or(0, |last| u32::from_le_bytes(*last));
+        let may_be_regular = p.protocol == UDP && !self.is_one_of_two;
+        SenderMark { flow: flow_of(p), host, value: timestamp(p), may_be_regular }
+    }
+
     #[cold]
     fn hold(&mut self, frame: &Frame<'_>, each: &mut impl FnMut(Seen<'_>)) {
         let data = frame.data[..frame.data.len().min(BYTES_HELD)].to_vec();
         self.held.push(HeldFrame { at: frame.at, link: frame.link, wire_length: frame.wire_length, data });
-        let mark = frame.packet().ok().map(|p| mark(&p));
+        let mark = frame.packet().ok().map(|p| self.mark(&p));
         if self.clock.examine(frame.at, mark) {
             self.decide(each);
         }
@@ -240,7 +270,7 @@ impl Recording {
             }
             let first = first.frame();
             let packet = first.packet();
-            let marked = packet.as_ref().ok().map(mark);
+            let marked = packet.as_ref().ok().map(|p| self.mark(p));
             let taken = self.clock.take_decided(first.at, marked);
             self.pass_taken(taken, &first, packet, marked, each);
         }
@@ -248,15 +278,6 @@ impl Recording {
             self.push(&frame.frame(), each);
         }
     }
-}
-
-/// Returns the sender of a packet, and the packet's TCP timestamp.
-#[inline]
-fn mark(p: &IpPacket<'_>) -> SenderMark {
-    let source = p.addresses();
-    let source = &source[..source.len() / 2];
-    let host = source.last_chunk::<4>().map_or(0, |last| u32::from_le_bytes(*last));
-    SenderMark { flow: flow_of(p), host, value: timestamp(p) }
 }
 
 #[cfg(test)]
