@@ -8,8 +8,8 @@ use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
 use crate::{
-    archive, check, compare, demo, doctor, export, find, help, manual, modes, monitor, path, rpm, rtp, serve, spp,
-    sweep, tcp, test, web,
+    archive, check, compare, demo, doctor, export, find, help, manual, modes, monitor, path, rpm, rtp, serve,
+    spp, sweep, tcp, test, web,
 };
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -106,7 +106,9 @@ fn end(e: &clap::Error) -> ! {
 
 /// Prints an error of the command line, with a hint if an option of another tool was typed; ends the process.
 fn refuse(e: &clap::Error) -> ! {
-    if let (ErrorKind::InvalidUtf8, Some(message)) = (e.kind(), not_text(std::env::args_os())) {
+    if let (ErrorKind::InvalidUtf8, Some(message)) =
+        (e.kind(), not_text(&std::env::args_os().collect::<Vec<_>>()))
+    {
         end(&command().error(ErrorKind::InvalidUtf8, message));
     }
     let typed: Vec<String> =
@@ -164,10 +166,17 @@ fn hint(e: &clap::Error, typed: &[String]) -> Option<String> {
     Some((*hint).to_owned())
 }
 
-/// Returns a message about the first of `arguments` that is not UTF-8; `None` if all are. Only file names may be other
-/// than UTF-8. The first argument, the program's name, is skipped.
-fn not_text(arguments: impl Iterator<Item = OsString>) -> Option<String> {
-    let (k, argument) = arguments.enumerate().skip(1).find(|(_, argument)| argument.to_str().is_none())?;
+/// Returns a message about the first of `arguments` that is not UTF-8 although it must be; `None` without one. Only file
+/// names may be other than UTF-8. The first argument, the program's name, is skipped.
+fn not_text(arguments: &[OsString]) -> Option<String> {
+    let as_text = |argument: &OsString| OsString::from(argument.to_string_lossy().into_owned());
+    let is_refused = |k: usize| {
+        let only = arguments.iter().enumerate().map(|(n, a)| if n == k { a.clone() } else { as_text(a) });
+        command().try_get_matches_from(only).is_err_and(|e| e.kind() == ErrorKind::InvalidUtf8)
+    };
+    let mut others = arguments.iter().enumerate().skip(1).filter(|(_, a)| a.to_str().is_none());
+    let first = others.clone().next();
+    let (k, argument) = others.find(|(k, _)| is_refused(*k)).or(first)?;
     Some(format!("argument {k}, {argument:?}, is not UTF-8, and no file name is expected there\n"))
 }
 

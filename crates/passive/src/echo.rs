@@ -3,6 +3,7 @@
 
 use super::packet::{ICMP, ICMPV6, IpPacket};
 use super::spread::SpreadFigures;
+use super::survey::Sides;
 use core::net::IpAddr;
 use jitlat_core::time::{Span, WallTime};
 use std::collections::{HashMap, VecDeque};
@@ -49,6 +50,31 @@ fn kind(p: &IpPacket<'_>) -> Option<bool> {
         (ICMP, icmp::ECHO) | (ICMPV6, icmp::ECHO_V6) => Some(true),
         (ICMP, icmp::REPLY) | (ICMPV6, icmp::REPLY_V6) => Some(false),
         _ => None,
+    }
+}
+
+/// Counts echoes and other packets by direction, to decide whether echoes are needed for pairs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EchoCounts {
+    echoes: [u64; 2],
+    others: [u64; 2],
+}
+
+impl EchoCounts {
+    /// Adds a packet; packets that do not pass between the sides are not counted.
+    pub(crate) fn add(&mut self, p: &IpPacket<'_>, sides: &Sides) {
+        let Some(direction) = sides.direction(p) else { return };
+        let counts = if is_echo(p) { &mut self.echoes } else { &mut self.others };
+        counts[direction as usize] += 1;
+    }
+
+    /// True if packets other than echoes pass in both directions, and would make at least a quarter as many pairs as
+    /// echoes. Echoes are left out then, because ping sends them and not an application. Otherwise a few answers, such as
+    /// ICMP errors, would leave only a few pairs.
+    pub(crate) fn pairs_without_echoes(&self) -> bool {
+        const SHARE: u64 = 4;
+        let pairs = |[up, down]: [u64; 2]| up.min(down);
+        pairs(self.others) > 0 && pairs(self.others).saturating_mul(SHARE) >= pairs(self.echoes)
     }
 }
 

@@ -26,6 +26,7 @@ pub mod estimate;
 pub mod flows;
 mod foreign;
 pub mod identity;
+mod layers;
 pub mod levels;
 mod link;
 mod link_layer;
@@ -65,6 +66,7 @@ pub use estimate::{MatchedFigures, PairEstimator, PassiveSummary, RatedPair, Res
 pub use flows::{FlowAnalyzer, FlowDirection, FlowFigures, FlowKey, FlowNumbers, FlowRtt, Grouping};
 pub use foreign::Foreign;
 pub use identity::{Identity, IdentityFields, IdentityRule};
+pub use layers::Layers;
 pub use levels::{BandSpacing, QueueLength, QueuedPacket, ThinnedTimes, explain_levels, with_finer};
 pub use link::{LinkQuestion, ModelFigures, NotALinkQuestion, fit_sizes};
 pub use link_layer::{LinkType, Skip};

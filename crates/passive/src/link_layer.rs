@@ -74,14 +74,14 @@ impl LinkType {
 }
 
 /// EtherTypes.
-mod ethertype {
+pub(super) mod ethertype {
     pub(super) const IPV4: u16 = 0x0800;
     pub(super) const IPV6: u16 = 0x86dd;
     pub(super) const VLAN: u16 = 0x8100;
     pub(super) const SERVICE_VLAN: u16 = 0x88a8;
     pub(super) const OLD_SERVICE_VLAN: u16 = 0x9100;
     pub(super) const PPPOE_SESSION: u16 = 0x8864;
-    pub(super) const MPLS: u16 = 0x8847;
+    pub(crate) const MPLS: u16 = 0x8847;
     pub(super) const MPLS_MULTICAST: u16 = 0x8848;
     /// Ethernet frame in a tunnel.
     pub(super) const BRIDGED: u16 = 0x6558;

@@ -10,7 +10,7 @@
 
 use super::Frame;
 use super::packet::{IpPacket, UDP};
-use super::recording::{CopyKind, RecordedStep, Recording, Seen, SeenPacket};
+use super::recording::{CopyKind, RecordedStep, Recording, RecordingFacts, Seen, SeenPacket};
 use super::spread::{SpanSpread, SpreadFigures};
 use super::tcp::{ObservedConnection, TcpAnalyzer};
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -134,7 +134,7 @@ impl OnePoint {
     pub fn finish(mut self) -> OnePointResult {
         let flows = &mut self.flows;
         self.recording.finish(&mut |seen| flows.take(&seen));
-        let facts = self.recording.facts();
+        let facts = RecordingFacts { translated: self.flows.tcp.translated(), ..self.recording.facts() };
         OnePointResult {
             notes: facts
                 .notes(facts.copies)

@@ -1,7 +1,8 @@
-//! Packets inside packets: tunnels of IP in IP, GRE, VXLAN, Geneve, GTP-U, Teredo, and ESP without encryption.
+//! Packets inside packets: tunnels of IP in IP, GRE, VXLAN, Geneve, GTP-U, Teredo, MPLS in UDP (RFC 7510), and ESP
+//! without encryption.
 
 use super::Skip;
-use super::link_layer::{LinkType, Network, after_inner_ethertype, find_network_layer};
+use super::link_layer::{LinkType, Network, after_inner_ethertype, ethertype, find_network_layer};
 use super::packet::{self, ESP, GRE, IPV4_INSIDE, IPV6_INSIDE, IpPacket, TCP, UDP, udp};
 
 /// Maximum number of nested tunnels.
@@ -17,6 +18,7 @@ mod port {
     pub(super) const GTP_U: u16 = 2152;
     pub(super) const ESP: u16 = 4500;
     pub(super) const TEREDO: u16 = 3544;
+    pub(super) const MPLS: u16 = 6635;
 }
 
 /// Flags and protocol types of GRE (RFC 2784, RFC 2890, RFC 2637) and ERSPAN (draft-foschiano-erspan).
@@ -101,6 +103,7 @@ impl<'a> IpPacket<'a> {
                 self.inside_esp(self.transport_at + udp::PAYLOAD)
             }
             () if has(port::TEREDO) && first >> 4 == 6 => self.at(Network::V6, udp::PAYLOAD),
+            () if has(port::MPLS) => self.of_type(ethertype::MPLS, udp::PAYLOAD),
             () => return None,
         }
         .ok()
@@ -205,6 +208,7 @@ fn is_tunnel(udp: u16) -> bool {
             | port::GTP_U
             | port::ESP
             | port::TEREDO
+            | port::MPLS
     )
 }
 

@@ -148,6 +148,11 @@ pub struct RecordingDocument<'a> {
     pub incomplete: u64,
     /// Packets found inside tunnels.
     pub tunnelled: u64,
+    /// TCP connections recorded on both sides of an address translation. They are analysed on the side that was recorded
+    /// first.
+    pub translated_connections: u64,
+    /// Segments of the other side of these connections. No other count includes them.
+    pub translated_segments: u64,
     /// Frames and packets that were not analysed, by type, most frequent first.
     pub not_analysed: Vec<NotAnalysed<'a>>,
 }
@@ -177,6 +182,8 @@ impl RecordingDocument<'_> {
             reassembled,
             incomplete,
             tunnelled: facts.tunnelled,
+            translated_connections: facts.translated[0],
+            translated_segments: facts.translated[1],
             not_analysed: list.into_iter().map(|(kind, count)| NotAnalysed { kind, count }).collect(),
         }
     }

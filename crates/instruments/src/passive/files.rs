@@ -12,8 +12,8 @@ use jitlat_passive::pipeline::{
 };
 use jitlat_passive::verdict::explain_no_match;
 use jitlat_passive::{
-    CaiaMatcher, CapturePoint, IdentityFields, IdentityRule, MatchPlan, Matcher, NoPlan, PacketPreview,
-    Sides, survey,
+    CaiaMatcher, CapturePoint, IdentityFields, IdentityRule, Layers, MatchPlan, Matcher, NoPlan,
+    PacketPreview, Sides, survey,
 };
 use jitlat_passive::{CaptureEvent, CaptureObserver};
 use std::fmt;
@@ -117,7 +117,7 @@ impl Passive {
         };
         let is_caia = matches!(self.matching, Matching::Caia { .. });
         let echoes_apart = first.as_ref().map_or_else(
-            || !is_caia && heads[0].pairs_without_echoes(&plan.sides[0]),
+            || !is_caia && heads[0].pairs_without_echoes(&plan.sides[0], plan.inside[0]),
             |first| first.echoes_apart,
         );
         drop(heads);
@@ -175,17 +175,18 @@ impl Passive {
     ) -> Result<Result<MatchPlan, (NoPlan, Option<MatchPlan>)>, PassiveError> {
         let asked = self.sides.as_ref();
         let tunnels = heads.each_ref().map(CaptureHead::holds_tunnels);
-        let previews = Layers::of(heads, tunnels, |head, inside| {
+        let previews = LayerPreviews::of(heads, tunnels, |head, inside| {
             Ok(if inside { head.previews_inside(available) } else { head.previews(available) })
         })?;
         // A filter names the packets of applications, which may be in tunnels.
         let innermost = self.only.is_some();
-        let mut plan = previews.survey(asked, innermost);
+        let mut plan = previews.layers().survey(asked, innermost);
         let nothing = matches!(plan, Err(NoPlan::NothingCommon | NoPlan::OtherAddresses(_)));
         if let (true, [Some(r), Some(m)]) = (nothing, again) {
             // The captures may start at different times, so both are sampled from beginning to end.
-            let sampled = Layers::of(&[r, m], tunnels, |paths, inside| sample(paths, available, inside))?;
-            plan = sampled.survey(asked, innermost);
+            let sampled =
+                LayerPreviews::of(&[r, m], tunnels, |paths, inside| sample(paths, available, inside))?;
+            plan = sampled.layers().survey(asked, innermost);
         }
         let [reference, monitor] = &previews.outer;
         let why = match plan {
@@ -217,45 +218,30 @@ pub(super) fn start_reader(source: CaptureSource) -> Result<CaptureReader, Passi
 }
 
 /// Previews of the packets of both points, and of the packets inside tunnels at the points that have tunnels.
-struct Layers {
+struct LayerPreviews {
     outer: [Vec<PacketPreview>; 2],
     inner: [Option<Vec<PacketPreview>>; 2],
 }
 
-impl Layers {
+impl LayerPreviews {
     fn of<T>(
         points: &[T; 2],
         tunnels: [bool; 2],
         previews: impl Fn(&T, bool) -> Result<Vec<PacketPreview>, PassiveError>,
-    ) -> Result<Layers, PassiveError> {
+    ) -> Result<LayerPreviews, PassiveError> {
         let [a, b] = points;
         let inner = |point, has: bool| has.then(|| previews(point, true)).transpose();
-        Ok(Layers {
+        Ok(LayerPreviews {
             outer: [previews(a, false)?, previews(b, false)?],
             inner: [inner(a, tunnels[0])?, inner(b, tunnels[1])?],
         })
     }
 
-    /// Makes the plan for matching the packets of both points. If `innermost` is false, tunnels stay closed unless
-    /// opening those of one point or both more than doubles the number of packets in common.
-    fn survey(&self, asked: Option<&Sides>, innermost: bool) -> Result<MatchPlan, NoPlan> {
-        if innermost && self.inner.iter().any(Option::is_some) {
-            let inside = self.inner.each_ref().map(Option::is_some);
-            let [r, m] = [0, 1].map(|k| self.inner[k].as_ref().unwrap_or(&self.outer[k]));
-            return survey(r, m, asked).map(|plan| MatchPlan { inside, ..plan });
+    fn layers(&self) -> Layers<'_> {
+        Layers {
+            outer: self.outer.each_ref().map(Vec::as_slice),
+            inner: self.inner.each_ref().map(Option::as_deref),
         }
-        let mut best = survey(&self.outer[0], &self.outer[1], asked);
-        let common = |plan: &Result<MatchPlan, NoPlan>| plan.as_ref().map_or(0, |plan| plan.common);
-        for inside in [[true, false], [false, true], [true, true]] {
-            let of = |k: usize| if inside[k] { self.inner[k].as_ref() } else { Some(&self.outer[k]) };
-            if let (Some(r), Some(m)) = (of(0), of(1)) {
-                let plan = survey(r, m, asked).map(|plan| MatchPlan { inside, ..plan });
-                if common(&plan) > 2 * common(&best) {
-                    best = plan;
-                }
-            }
-        }
-        best
     }
 }
 

@@ -65,7 +65,7 @@ impl Passive {
             offset_ns: self.offset.unwrap_or(plan.offset),
             common: plan.common,
             direction_assumed: plan.direction_assumed,
-            echoes_apart: heads[0].pairs_without_echoes(&plan.sides[0]),
+            echoes_apart: heads[0].pairs_without_echoes(&plan.sides[0], plan.inside[0]),
             sides: plan.sides,
             inside: plan.inside,
             clocks,

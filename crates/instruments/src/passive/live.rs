@@ -202,7 +202,9 @@ impl Following {
     ) -> Following {
         let identity = IdentityRule { fields: passive.fields(plan), available: learner.available() };
         let numbers = SharedFlowNumbers::default();
+        let mut inside = plan.inside.into_iter();
         let namers = plan.sides.each_ref().map(|sides| {
+            let inside = inside.next().unwrap_or_default();
             PacketNamer::new(NamingRule {
                 sides: sides.clone(),
                 identity,
@@ -210,7 +212,7 @@ impl Following {
                 only: passive.only,
                 part: None,
                 echoes_apart,
-                inside: false,
+                inside,
                 flows: passive.grouping.map(|g| (g, numbers.clone())),
             })
         });
@@ -236,10 +238,6 @@ impl Following {
         match delivery.what {
             CapturedBatch::Frames(frames) => {
                 frames.frames().for_each(|f| namer.push(&f));
-                for mut s in namer.take(Vec::new()) {
-                    s.id = self.salt.map_or(s.id, |salt| salted(s.id, salt));
-                    self.merger.push(point, s);
-                }
             }
             CapturedBatch::Sightings(list) => {
                 for s in list {
@@ -251,6 +249,13 @@ impl Following {
             // Captured before there was a matching plan, so this time counts as not covered.
             CapturedBatch::Previews(_) => return,
             _ => {}
+        }
+        if let Some((_, to)) = delivery.covered {
+            namer.settle(to);
+        }
+        for mut s in namer.take(Vec::new()) {
+            s.id = self.salt.map_or(s.id, |salt| salted(s.id, salt));
+            self.merger.push(point, s);
         }
         if let Some((from, to)) = delivery.covered {
             self.merger.covers(point, from, to);

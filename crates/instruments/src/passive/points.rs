@@ -10,7 +10,7 @@ use jitlat_net::digest::{DigestCollector, is_own};
 use jitlat_passive::flows::UNKNOWN_FLOW;
 use jitlat_passive::packet::decode;
 use jitlat_passive::pipeline::{CaptureFacts, CapturedBatch, FrameBatch, PointDelivery};
-use jitlat_passive::{CapturePoint, MatchPlan, Sighting};
+use jitlat_passive::{CapturePoint, MatchPlan, Sides, Sighting};
 use jitlat_proto::digest::{self, CollectorEvent, Digest, DigestRule, Entries, Listen};
 use jitlat_proto::jitlat::PresharedKey;
 use std::fmt;
@@ -191,7 +191,9 @@ impl PointSource for LivePoints {
     }
 
     fn follow(&mut self, plan: &MatchPlan, rule: &DigestRule) {
-        for (to, sides) in self.plans.iter().zip(&plan.sides) {
+        for ((to, sides), inside) in self.plans.iter().zip(&plan.sides).zip(plan.inside) {
+            // The addresses of tunnels are others than those of the packets inside.
+            let sides = if inside { &Sides::default() } else { sides };
             // Sending fails only if the point has ended, and then it needs no matching plan.
             let _ = to.as_ref().map(|to| to.send(DigestRule { sides: sides.clone(), ..rule.clone() }));
         }

@@ -306,6 +306,7 @@ impl TcpCaptures {
         };
         recording.finish(&mut each);
         (read.drops, read.notes, read.recording) = (drops, notes, recording.facts());
+        read.recording.translated = analyzer.translated();
         let connections = analyzer.finish().into_iter().zip(begins);
         let mut connections: Vec<FoundConnection> = connections
             .map(|(connection, begins)| FoundConnection { begins, connection, between: None })

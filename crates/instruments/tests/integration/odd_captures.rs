@@ -4,7 +4,7 @@
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_instruments::Stop;
 use jitlat_instruments::TcpCaptures;
-use jitlat_instruments::passive::{CaptureEvent, CaptureSource, Passive};
+use jitlat_instruments::passive::{CaptureEvent, CaptureSource, Passive, one_point};
 use jitlat_passive::CapturePoint;
 use jitlat_passive::tcp::{TcpResult, answer};
 use std::io::Cursor;
@@ -288,6 +288,94 @@ fn packets_recorded_twice_are_counted_and_left_out() {
     }
 }
 
+/// Returns an IPv4 packet with another host in place of 10.0.0.1, another port in place of 40000, and a TTL of one hop
+/// less, as on the far side of an address translation.
+fn translated(packet: &[u8], up: bool) -> Vec<u8> {
+    let mut v = packet.to_vec();
+    let (host, port) = if up { (12, 20) } else { (16, 22) };
+    v[host..host + 4].copy_from_slice(&[192, 0, 2, 9]);
+    v[port..port + 2].copy_from_slice(&1024u16.to_be_bytes());
+    v
+}
+
+#[test]
+fn both_sides_of_an_address_translation_are_counted_once() {
+    for seed in 0..seeds() {
+        let mut random = Random(seed ^ 0x4a7);
+        let stamps = random.within(0, 2) == 0;
+        let upload = upload(&mut random, stamps);
+        let form = Form { v6: false, numbered: !stamps };
+        let later = random.within(5, 200) * US;
+        let mut frames = Vec::new();
+        for s in &upload.segments {
+            // The client is on the near side, and the server beyond the translation.
+            let (near, far) = if s.up { (64, 63) } else { (63, 64) };
+            let (first, second) = if s.up { (0, later) } else { (later, 0) };
+            frames.push((s.at + first, s.packet(form, near)));
+            frames.push((s.at + second, translated(&s.packet(form, far), s.up)));
+        }
+        frames.sort_by_key(|f| f.0);
+        let r = analysed(RAW, &frames);
+        assert_upload(&r, &upload, seed, "translation");
+        let n = upload.segments.len() as u64;
+        assert_eq!((r.first.segments, r.first.recording.translated), (n, [1, n]), "seed {seed}");
+        assert!(
+            r.notes.iter().any(|note| note.contains("both sides of an address translation")),
+            "{:?}",
+            r.notes
+        );
+    }
+}
+
+/// Returns the packets of `senders`, two hosts in turn, each with its interval and its first time.
+fn regular(random: &mut Random, senders: &[(i64, i64)]) -> Vec<(i64, Vec<u8>)> {
+    let form = Form { v6: false, numbered: false };
+    let mut frames = Vec::new();
+    for (k, (interval, first)) in senders.iter().enumerate() {
+        for n in 0..300i64 {
+            let ports = [4000 + k as u16, 4001 + k as u16];
+            let mut t = ports.map(u16::to_be_bytes).concat();
+            t.extend([0, 180, 0, 0, 1, 2]);
+            t.extend(n.to_be_bytes());
+            t.extend([k as u8; 162]);
+            let at = first + n * interval + random.within(0, 200) * US;
+            frames.push((at, ip(form, k % 2 == 0, 17, 0, 64, &t)));
+        }
+    }
+    frames.sort_by_key(|f| f.0);
+    frames
+}
+
+#[test]
+fn a_clock_that_was_set_forward_is_found_by_what_is_sent_at_regular_intervals() {
+    const SENDERS: [(i64, i64); 4] = [(20 * MS, 0), (20 * MS, 7 * MS), (30 * MS, 4 * MS), (33 * MS, 11 * MS)];
+    let folder = tempfile::tempdir().unwrap();
+    let path: PathBuf = folder.path().join("odd.pcap");
+    let steps = |frames: &[(i64, Vec<u8>)]| {
+        std::fs::write(&path, pcap(RAW, frames)).unwrap();
+        one_point(std::slice::from_ref(&path), &Stop::new()).unwrap().clock_steps
+    };
+    for seed in 0..seeds() {
+        let mut random = Random(seed ^ 0x5e7);
+        let by = random.one_of(&[110 * MS, 350 * MS, 1030 * MS, 3600 * SECOND + 70 * MS]);
+        let all = regular(&mut random, &SENDERS);
+        let middle = all.len() / 2 + random.within(0, 40) as usize;
+        let mut set = all.clone();
+        set.iter_mut().skip(middle).for_each(|f| f.0 += by);
+        let found = steps(&set);
+        let right = matches!(found[..], [step] if step.proven && (step.by_ns.0 - by).abs() < 2 * MS);
+        assert!(right, "seed {seed}: {by}, {found:?}");
+        // Nothing is recorded for a while: packets are missing, or waited and come all at once.
+        let pause = 2 * SECOND..2 * SECOND + random.within(110, 900) * MS;
+        let missing: Vec<_> = all.iter().filter(|f| !pause.contains(&f.0)).cloned().collect();
+        assert_eq!(steps(&missing), [], "seed {seed}: {pause:?}");
+        let late = |at: i64| if pause.contains(&at) { pause.end + (at - pause.start) / 1000 } else { at };
+        let mut late: Vec<_> = all.iter().map(|(at, packet)| (late(*at), packet.clone())).collect();
+        late.sort_by_key(|f| f.0);
+        assert_eq!(steps(&late), [], "seed {seed}: {pause:?}");
+    }
+}
+
 /// Returns `packet` inside a tunnel of this kind.
 fn wrapped(kind: &str, packet: &[u8], v6: bool) -> Vec<u8> {
     let outer = Form { v6: false, numbered: true };
@@ -314,6 +402,7 @@ fn wrapped(kind: &str, packet: &[u8], v6: bool) -> Vec<u8> {
         "erspan 3" => {
             gre(&[0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &bridged)
         }
+        "mpls in udp" => udp(6635, &[0, 1, 0, 64, 0, 2, 1, 64], packet),
         "ip in ip" => ip(outer, true, if v6 { 41 } else { 4 }, 7, 64, packet),
         "esp null" => {
             let next = if v6 { 41 } else { 4 };
@@ -326,7 +415,7 @@ fn wrapped(kind: &str, packet: &[u8], v6: bool) -> Vec<u8> {
     }
 }
 
-const TUNNELS: [&str; 12] = [
+const TUNNELS: [&str; 13] = [
     "vxlan",
     "geneve",
     "gtp-u",
@@ -337,6 +426,7 @@ const TUNNELS: [&str; 12] = [
     "erspan 1",
     "erspan 2",
     "erspan 3",
+    "mpls in udp",
     "ip in ip",
     "esp null",
 ];

@@ -214,6 +214,46 @@ fn a_file_name_need_not_be_text() {
     let json = folder.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9.json"));
     let output = jitlat(["tcp".as_ref(), path.as_os_str(), "--json".as_ref(), json.as_os_str()]);
     assert!(output.status.success() && json.exists(), "{output:?}");
+    // Every command that reads or writes a file.
+    let named = |name: &str| {
+        let bytes: Vec<u8> = name.bytes().map(|b| if b == b'@' { 0xe9 } else { b }).collect();
+        folder.path().join(std::ffi::OsStr::from_bytes(&bytes))
+    };
+    let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata");
+    for (from, to) in [
+        ("a_loopback_v1.log", "a@.log"),
+        ("rtp/call.pcap", "call@.pcap"),
+        ("spp/htb_udp340.ref.pcap", "ref@.pcap"),
+        ("spp/htb_udp340.mon.pcap", "mon@.pcap"),
+    ] {
+        std::fs::copy(testdata.join(from), named(to)).unwrap();
+    }
+    for (line, written) in [
+        ("-f a@.log --json 1@ --html 2@ --csv 3@ --plots 4@", "1@ 2@ 3@ 4@"),
+        ("analyze a@.log a@.log --json 5@", "5@"),
+        ("export a@.log --as csv=6@", "6@"),
+        ("rtp call@.pcap --json 7@ --html 8@ --csv 9@", "7@ 8@ 9@"),
+        ("spp -f ref@.pcap -F mon@.pcap --json a@ --html b@ --write-plan c@", "a@ b@ c@"),
+        ("spp -f ref@.pcap -F mon@.pcap --plan c@", ""),
+        ("spp --one-point ref@.pcap --json d@", "d@"),
+        ("tcp call@.pcap mon@.pcap", ""),
+        ("archive add e@ a@.log", "e@"),
+        ("archive ls e@", ""),
+        ("analyze --dataset e@", ""),
+        ("man f@", "f@"),
+    ] {
+        let words = line.split(' ').map(|word| {
+            let (format, name) = word.split_once('=').map_or(("", word), |(_, name)| ("csv=", name));
+            let mut typed = std::ffi::OsString::from(format);
+            typed.push(if name.contains('@') { named(name).into_os_string() } else { name.into() });
+            typed
+        });
+        let output = jitlat(words);
+        let text = String::from_utf8_lossy(&output.stderr);
+        let said = output.status.success() || text.contains("no TCP segment");
+        assert!(said && !text.contains("UTF-8"), "{line}: {text}");
+        assert!(written.split_whitespace().all(|name| named(name).exists()), "{line}: {text}");
+    }
     // The command that is proposed can be pasted.
     let text = String::from_utf8(jitlat(["tcp".as_ref(), path.as_os_str()]).stdout).unwrap();
     assert!(text.contains(r"caf\xe9.pcap.gz'"), "{text}");

@@ -2,9 +2,9 @@
 //! their first packets.
 
 use super::{CapturedBatch, FrameBatch, PointDelivery};
-use crate::echo::is_echo;
+use crate::echo::EchoCounts;
 use crate::identity::salted;
-use crate::{MatchPlan, NoPlan, PacketPreview, Recording, Seen, Sides, survey};
+use crate::{IpPacket, Layers, MatchPlan, NoPlan, PacketPreview, Recording, Seen, Sides};
 use jitlat_core::time::{Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 
@@ -39,6 +39,10 @@ pub struct Learner {
     available: usize,
     salt: Option<u64>,
     previews: [VecDeque<PacketPreview>; 2],
+    /// Previews of the packets inside tunnels, and of the packets that are not in tunnels.
+    inner: [VecDeque<PacketPreview>; 2],
+    /// True for a point at which a tunnel was seen. Far points report only the packets outside.
+    tunnels: [bool; 2],
     /// True if `available` is determined from the frames.
     finds_available: bool,
     /// Deliveries of frames, in the order they arrived.
@@ -49,7 +53,8 @@ pub struct Learner {
     /// Number of dropped frames of each point.
     left_out: [u64; 2],
     seen: [u64; 2],
-    recordings: [Recording; 2],
+    /// The recordings of both points, with tunnels closed and opened.
+    recordings: [[Recording; 2]; 2],
     /// True if packets were delivered since the last attempt.
     has_news: bool,
     tried: Option<SteadyTime>,
@@ -68,12 +73,14 @@ impl Learner {
             salt,
             finds_available: false,
             previews: Default::default(),
+            inner: Default::default(),
+            tunnels: [false; 2],
             held: VecDeque::new(),
             frames: 0,
             given_up: [None; 2],
             left_out: [0; 2],
             seen: [0; 2],
-            recordings: Default::default(),
+            recordings: recordings(),
             has_news: false,
             tried: None,
             first: None,
@@ -104,24 +111,17 @@ impl Learner {
                 self.has_news = true;
             }
             CapturedBatch::Frames(frames) => {
-                if self.finds_available {
+                let opens = self.salt.is_none()
+                    && !self.tunnels[point]
+                    && frames.frames().any(|f| f.packet().is_ok_and(|p| p.inside().is_some()));
+                if self.finds_available || opens || self.tunnels[point] {
                     self.find_available(frames);
                 }
-                let (previews, available, salt) = (&mut self.previews[point], self.available, self.salt);
-                let mut each = |seen: Seen<'_>| {
-                    let Seen::Packet(seen) = seen else { return };
-                    let preview = PacketPreview::of(&seen.packet, seen.at, available).map(|mut preview| {
-                        preview.names = preview.names.map(|n| salt.map_or(n, |salt| salted(n, salt)));
-                        preview
-                    });
-                    previews.extend(preview);
-                    if previews.len() > MAX_PREVIEWS {
-                        previews.pop_front();
-                    }
-                };
-                for f in frames.frames() {
-                    self.recordings[point].push(&f, &mut each);
+                if opens {
+                    self.tunnels[point] = true;
+                    self.preview_again();
                 }
+                self.preview(point, frames);
                 self.seen[point] += frames.len() as u64;
                 self.frames += frames.len();
                 self.has_news = true;
@@ -144,28 +144,49 @@ impl Learner {
     /// Lowers `available` if `frames` contain fewer bytes of a packet, and recomputes earlier previews accordingly.
     fn find_available(&mut self, frames: &FrameBatch) {
         let least = frames.frames().filter_map(|f| {
-            let p = f.packet().ok()?;
-            (p.ip.len() < p.length as usize).then_some(p.ip.len())
+            let outer = f.packet().ok()?;
+            let inner = outer.inside().map_or(outer, IpPacket::innermost);
+            [outer, inner].iter().filter(|p| p.ip.len() < p.length as usize).map(|p| p.ip.len()).min()
         });
         let Some(least) = least.min().filter(|least| *least < self.available) else { return };
         self.available = least;
-        self.previews.iter_mut().for_each(VecDeque::clear);
-        self.recordings = Default::default();
-        for delivery in &self.held {
-            let CapturedBatch::Frames(frames) = &delivery.what else { continue };
-            let previews = &mut self.previews[delivery.point as usize];
+        self.preview_again();
+    }
+
+    /// Makes previews of the packets in `frames`.
+    fn preview(&mut self, point: usize, frames: &FrameBatch) {
+        let (available, salt, tunnels) = (self.available, self.salt, self.tunnels[point]);
+        let both = [&mut self.previews[point], &mut self.inner[point]];
+        for (k, (previews, recording)) in both.into_iter().zip(&mut self.recordings[point]).enumerate() {
+            if k == 1 && !tunnels {
+                continue;
+            }
             let mut each = |seen: Seen<'_>| {
-                if let Seen::Packet(seen) = seen {
-                    previews.extend(PacketPreview::of(&seen.packet, seen.at, least));
+                let Seen::Packet(seen) = seen else { return };
+                let preview = PacketPreview::of(&seen.packet, seen.at, available).map(|mut preview| {
+                    preview.names = preview.names.map(|n| salt.map_or(n, |salt| salted(n, salt)));
+                    preview
+                });
+                previews.extend(preview);
+                if previews.len() > MAX_PREVIEWS {
+                    previews.pop_front();
                 }
             };
-            for f in frames.frames() {
-                self.recordings[delivery.point as usize].push(&f, &mut each);
+            frames.frames().for_each(|f| recording.push(&f, &mut each));
+        }
+    }
+
+    /// Makes the previews of the stored frames again.
+    fn preview_again(&mut self) {
+        self.previews.iter_mut().chain(&mut self.inner).for_each(VecDeque::clear);
+        self.recordings = recordings();
+        let held = std::mem::take(&mut self.held);
+        for delivery in &held {
+            if let CapturedBatch::Frames(frames) = &delivery.what {
+                self.preview(delivery.point as usize, frames);
             }
         }
-        for previews in &mut self.previews {
-            previews.drain(..previews.len().saturating_sub(MAX_PREVIEWS));
-        }
+        self.held = held;
     }
 
     /// Returns the plan once there are enough packets at `now`, otherwise `None`.
@@ -175,8 +196,10 @@ impl Learner {
             return None;
         }
         (self.tried, self.has_news) = (Some(now), false);
-        let [r, m] = self.previews.each_mut().map(|g| &*g.make_contiguous());
-        match survey(r, m, self.asked.as_ref()) {
+        let outer = self.previews.each_mut().map(|g| &*g.make_contiguous());
+        let mut inner = self.inner.each_mut().map(|g| Some(&*g.make_contiguous())).into_iter();
+        let inner = self.tunnels.map(|has| inner.next().flatten().filter(|_| has));
+        match (Layers { outer, inner }).survey(self.asked.as_ref(), false) {
             Ok(plan) => {
                 let since = now - *self.first.get_or_insert(now);
                 let good = !plan.direction_assumed
@@ -190,17 +213,17 @@ impl Learner {
         }
     }
 
-    /// True if packets other than ICMP echoes pass in both directions between the sides of `plan`. Pairs can then be
-    /// made without echoes.
+    /// True if pairs can be made without ICMP echoes, see [`EchoCounts::pairs_without_echoes`].
     pub fn pairs_without_echoes(&self, plan: &MatchPlan) -> bool {
-        let mut ways = [false; 2];
+        let mut counts = EchoCounts::default();
         for PointDelivery { point, what, .. } in &self.held {
             let CapturedBatch::Frames(frames) = what else { continue };
-            let sides = &plan.sides[*point as usize];
-            let packets = frames.frames().filter_map(|f| f.packet().ok().filter(|p| !is_echo(p)));
-            packets.filter_map(|p| sides.direction(&p)).for_each(|direction| ways[direction as usize] = true);
+            let (sides, inside) = (&plan.sides[*point as usize], plan.inside[*point as usize]);
+            for p in frames.frames().filter_map(|f| f.packet().ok()) {
+                counts.add(&if inside { p.innermost() } else { p }, sides);
+            }
         }
-        ways == [true; 2]
+        counts.pairs_without_echoes()
     }
 
     /// Treats deliveries of each point from before its time in `times` as dropped.
@@ -229,6 +252,11 @@ impl Learner {
     pub fn not_learnt(&self) -> NotLearnt {
         NotLearnt { why: self.why, seen: self.seen }
     }
+}
+
+/// Returns empty recordings of both points, with tunnels closed and opened.
+fn recordings() -> [[Recording; 2]; 2] {
+    [(); 2].map(|()| [Recording::default(), Recording::inside_tunnels()])
 }
 
 #[cfg(test)]

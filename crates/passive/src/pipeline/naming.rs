@@ -73,8 +73,9 @@ impl PacketNamer {
     /// Creates a namer that applies `rule`.
     pub fn new(rule: NamingRule) -> PacketNamer {
         let order = if rule.sorted { InOrder::default() } else { InOrder::as_they_come() };
+        let recording = if rule.inside { Recording::inside_tunnels() } else { Recording::default() };
         PacketNamer {
-            recording: if rule.inside { Recording::inside_tunnels() } else { Recording::default() },
+            recording: recording.beside_another(),
             names: Names {
                 rule,
                 facts: CaptureFacts::default(),
@@ -95,6 +96,12 @@ impl PacketNamer {
         let names = &mut self.names;
         names.counted(frame.at).frames += 1;
         self.recording.push(frame, &mut |seen| names.take(&seen));
+    }
+
+    /// Handles frames that are held although the capture has reached the time `now`.
+    pub fn settle(&mut self, now: WallTime) {
+        let names = &mut self.names;
+        self.recording.settle(now, &mut |seen| names.take(&seen));
     }
 
     /// Number of stored sightings, including those that can be taken.

@@ -1,7 +1,7 @@
 //! Input of a survey: [`CaptureHead`], the beginning of a capture, and [`PreviewSample`], a sample of a whole
 //! capture.
 
-use crate::echo::is_echo;
+use crate::echo::EchoCounts;
 use crate::{
     Frame, Identity, IdentityFields, IdentityRule, IpPacket, LinkType, PacketPreview, Recording, Seen, Sides,
     Skip, decode,
@@ -68,15 +68,14 @@ impl CaptureHead {
         self.frames.iter().filter_map(cut).min().unwrap_or(BYTES_PER_FRAME)
     }
 
-    /// True if packets other than ICMP echoes pass in both directions between the sides. Pairs can then be made without
-    /// echoes.
-    pub fn pairs_without_echoes(&self, sides: &Sides) -> bool {
-        let mut ways = [false; 2];
-        let packets = self.frames.iter().filter_map(|k| k.packet().ok());
-        for p in packets.filter(|p| !is_echo(p)) {
-            sides.direction(&p).into_iter().for_each(|direction| ways[direction as usize] = true);
+    /// True if pairs can be made without ICMP echoes, see [`EchoCounts::pairs_without_echoes`]. `inside` is true to look
+    /// at the packets inside tunnels.
+    pub fn pairs_without_echoes(&self, sides: &Sides, inside: bool) -> bool {
+        let mut counts = EchoCounts::default();
+        for p in self.frames.iter().filter_map(|k| k.packet().ok()) {
+            counts.add(&if inside { p.innermost() } else { p }, sides);
         }
-        ways == [true; 2]
+        counts.pairs_without_echoes()
     }
 
     /// True if there are packets in tunnels.

@@ -4,10 +4,14 @@
 //! earlier times than previous packets of the same senders. A capture with several queues is merely out of order, and
 //! soon returns to the time that it had reached. If the times jump forward, the clock was set if the TCP timestamps
 //! (RFC 7323) or RTP timestamps of at least two hosts have not advanced as much; otherwise nothing was sent for that
-//! time. A path that stalled delays RTP packets as well, but soon their timestamps agree with the time again. The caller
-//! holds the frames until it is decided which of these happened.
+//! time. A path that stalled delays RTP packets as well, but soon their timestamps agree with the time again. Other
+//! senders at regular intervals show steps as well ([`intervals`]). The caller holds the frames until it is decided
+//! which of these happened.
+
+mod intervals;
 
 use crate::rtp::RATES;
+use intervals::Intervals;
 use jitlat_core::time::{SECOND, WallTime};
 
 /// Largest step back that counts as disorder without further examination, in ns.
@@ -55,6 +59,8 @@ pub(super) struct SenderMark {
     pub(super) value: Option<u32>,
     /// True for RTP.
     pub(super) is_media: bool,
+    /// True if the packet may be one of many that are sent at regular intervals.
+    pub(super) may_be_regular: bool,
 }
 
 /// Remembered state of a sender.
@@ -62,13 +68,15 @@ pub(super) struct SenderMark {
 struct Sender {
     flow: u64,
     at: i64,
+    /// Time between the two latest packets, in ns; 0 after a single one.
+    interval: i64,
     /// Time of the first timestamp, the first timestamp, and the latest one; `None` without timestamps.
     stamps: Option<(i64, u32, u32)>,
     is_media: bool,
 }
 
 impl Sender {
-    const NONE: Sender = Sender { flow: 0, at: i64::MIN, stamps: None, is_media: false };
+    const NONE: Sender = Sender { flow: 0, at: i64::MIN, interval: 0, stamps: None, is_media: false };
 
     /// Returns the rate of this sender's timestamps, in Hz; `None` if unknown.
     fn rate(&self) -> Option<u32> {
@@ -134,6 +142,7 @@ struct Doubt {
     media: Vec<(u32, i64)>,
     /// Time of the first examined frame.
     since: i64,
+    intervals: Intervals,
 }
 
 #[derive(Debug)]
@@ -200,6 +209,7 @@ impl RecordingClock {
             if mark.is_media && at.saturating_sub(sender.at) > MEDIA_PAUSE {
                 sender.stamps = None;
             }
+            sender.interval = at.wrapping_sub(sender.at);
             sender.at = at;
             match (&mut sender.stamps, mark.value) {
                 (Some(stamps), Some(value)) => stamps.2 = value,
@@ -208,7 +218,7 @@ impl RecordingClock {
             }
         } else {
             let stamps = mark.value.map(|value| (at, value, value));
-            *sender = Sender { flow: mark.flow, at, stamps, is_media: mark.is_media };
+            *sender = Sender { flow: mark.flow, at, interval: 0, stamps, is_media: mark.is_media };
         }
     }
 
@@ -244,6 +254,7 @@ impl RecordingClock {
             excess: Vec::new(),
             media: Vec::new(),
             since: at,
+            intervals: Intervals::default(),
         });
         Taken::Doubt
     }
@@ -270,12 +281,16 @@ impl RecordingClock {
     }
 
     /// True if the clock of the frame's sender has advanced less than the recording's clock, by [`MIN_FORWARD_STEP`] or
-    /// more; false if unknown.
+    /// more, or if the sender has no clock and may send at regular intervals; false if unknown.
     fn jumps_for(&self, at: i64, mark: Option<SenderMark>) -> bool {
         mark.is_some_and(|mark| {
             let sender = &self.senders[RecordingClock::slot(mark.flow)];
-            let excess = (sender.flow == mark.flow).then(|| sender.excess(at, mark.value)).flatten();
-            excess.is_some_and(|excess| excess >= MIN_FORWARD_STEP)
+            let is_known = sender.flow == mark.flow;
+            is_known
+                && match sender.excess(at, mark.value) {
+                    Some(excess) => excess >= MIN_FORWARD_STEP,
+                    None => Intervals::may_show(mark, sender),
+                }
         })
     }
 
@@ -295,6 +310,7 @@ impl RecordingClock {
             let sender = &self.senders[RecordingClock::slot(mark.flow)];
             (sender.flow == mark.flow).then_some((mark, sender))
         });
+        doubt.intervals.add(at, known.map(|(mark, sender)| (mark, *sender)));
         if let Some((mark, sender)) = known {
             if let Some(excess) = sender.excess(at, mark.value) {
                 doubt.note(mark, excess);
@@ -369,7 +385,8 @@ impl Doubt {
         let agreed = self.agreed().is_some() || self.excess.iter().any(|(_, e)| *e > self.by / 2);
         agreed
             || returned
-            || self.by <= -CERTAIN_STEP && (!self.back.is_empty() || self.frames >= ENOUGH_EXAMINED)
+            || self.by <= -CERTAIN_STEP
+                && (self.intervals.knows_back(self.by) || self.frames >= ENOUGH_EXAMINED)
             || self.frames >= ENOUGH_EXAMINED && self.back.len() >= 2
             || self.frames >= MAX_EXAMINED[0]
     }
@@ -383,8 +400,14 @@ impl Doubt {
         };
         self.agreed().is_some()
             || is_media_decided
-            || self.excess.iter().chain(&self.media).any(|(_, e)| *e < MIN_FORWARD_STEP)
+            || self.is_refuted()
+            || self.media.is_empty() && self.intervals.is_forward_decided()
             || self.frames >= MAX_EXAMINED[usize::from(!self.media.is_empty())]
+    }
+
+    /// True if a sender's clock shows that the recording's clock was not set forward.
+    fn is_refuted(&self) -> bool {
+        self.excess.iter().chain(&self.media).any(|(_, e)| *e < MIN_FORWARD_STEP)
     }
 
     /// Returns the size of the step in ns, and true if senders show it; `None` if the clock was not set.
@@ -394,15 +417,19 @@ impl Doubt {
                 let is_settled = self.latest.saturating_sub(self.since) >= MEDIA_EXAMINED;
                 is_settled.then(|| self.agreed_by(&self.media)).flatten()
             };
-            let agreed = self.agreed().or_else(of_media).filter(|by| *by >= MIN_FORWARD_STEP);
             let refuted = self.media.iter().any(|(_, e)| *e < MIN_FORWARD_STEP);
-            return agreed.filter(|_| !refuted).map(|by| (by.min(self.by), true));
+            let by_clocks = self.agreed().or_else(of_media).filter(|by| *by >= MIN_FORWARD_STEP && !refuted);
+            let by_intervals = || self.intervals.step_forward().filter(|_| !self.is_refuted());
+            let step = by_clocks.map(|by| (by, true)).or_else(by_intervals);
+            return step.map(|(by, proven)| (by.min(self.by), proven));
         }
         if self.excess.iter().any(|(_, e)| *e > self.by / 2) {
             return None;
         }
         // The first frame afterwards must not be earlier than the last one before.
-        let by = self.agreed().unwrap_or(i64::MAX).min(self.by.saturating_sub(1));
+        let of_one = || self.excess.first().map(|(_, excess)| *excess);
+        let by = self.agreed().or_else(of_one).unwrap_or_else(|| self.intervals.step_back(self.by));
+        let by = by.min(self.by.saturating_sub(1));
         let certain = self.by <= -CERTAIN_STEP;
         let proven = self.agreed().is_some() || !self.back.is_empty();
         // Disordered queues return to the time that was reached.

@@ -1,7 +1,7 @@
 //! [`CopyFinder`]: finds packets that a recording contains more than once, because they were recorded at several points
 //! of the same host or switch: on all interfaces of a router, at both ports of a mirror, at a bond and its member.
 
-use crate::packet::{IpPacket, TCP, UDP};
+use crate::packet::{IpPacket, TCP, UDP, tcp};
 use jitlat_core::time::WallTime;
 
 /// Difference between a packet that was recorded again and its first recording.
@@ -30,15 +30,23 @@ struct Remembered {
     ttl: u8,
 }
 
+/// Share of packets that were recorded again without any difference, as 1 in this many, from which on equal
+/// acknowledgements without numbers are copies as well.
+const SYSTEMATIC: u64 = 8;
+
 #[derive(Debug)]
 pub(super) struct CopyFinder {
     packets: Box<[Remembered; REMEMBERED]>,
+    /// Number of packets that were looked for.
+    seen: u64,
+    /// Number of packets that were recorded again without any difference, except acknowledgements without numbers.
+    same: u64,
 }
 
 impl Default for CopyFinder {
     fn default() -> CopyFinder {
         let none = Remembered { name: 0, at: i64::MIN, link: 0, ttl: 0 };
-        CopyFinder { packets: Box::new([none; REMEMBERED]) }
+        CopyFinder { packets: Box::new([none; REMEMBERED]), seen: 0, same: 0 }
     }
 }
 
@@ -50,6 +58,19 @@ fn word(bytes: &[u8], at: usize) -> u64 {
         None | Some([]) => 0,
         Some(rest) => rest.iter().fold(0, |sum, b| sum << 8 | u64::from(*b)),
     }
+}
+
+/// Returns the first five words of a transport header, with zeros for bytes that were not captured.
+#[inline]
+fn words(t: &[u8]) -> [u64; 5] {
+    let [a, b, c, d] = match t.first_chunk::<32>() {
+        Some(t) => {
+            let (words, _) = t.as_chunks::<8>();
+            [0, 1, 2, 3].map(|k| words.get(k).map_or(0, |w| u64::from_le_bytes(*w)))
+        }
+        None => [0, 8, 16, 24].map(|at| word(t, at)),
+    };
+    [a, b, c, d, word(t, 32)]
 }
 
 /// Mixes all bits of two numbers: multiplies them, and combines both halves of the product.
@@ -86,40 +107,74 @@ impl CopyFinder {
         numbered: bool,
     ) -> Option<CopyKind> {
         let t = p.transport();
+        let [first, second, third, fourth, fifth] = words(t);
         // Without the checksums of UDP and TCP: they may not be filled in yet at one of two places.
         let (first, third) = match p.protocol {
-            TCP => (word(t, 0), word(t, 16) & !0xffff),
-            UDP => (word(t, 0) & 0x0000_ffff_ffff_ffff, word(t, 16)),
-            _ => (word(t, 0), word(t, 16)),
+            TCP => (first, third & !0xffff),
+            UDP => (first & 0x0000_ffff_ffff_ffff, third),
+            _ => (first, third),
         };
         let numbers = u64::from(p.length) << 32 | u64::from(p.ident);
         let place = u64::from(p.fragment_offset) << 1 | u64::from(p.more_fragments);
         let name = mix(
             mix(flow ^ numbers, first ^ place << 48),
-            mix(word(t, 8) ^ third.rotate_left(32), word(t, 24) ^ word(t, 32).rotate_left(23)),
+            mix(second ^ third.rotate_left(32), fourth ^ fifth.rotate_left(23)),
         );
         // Ethernet and SLL2 have what differs between places in these bytes.
-        let header = word(p.before, 0) ^ word(p.before, 6).rotate_left(32);
+        let header = match p.before.first_chunk::<14>() {
+            Some([a, b, c, d, e, f, g, h, i, j, k, l, m, n]) => {
+                u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h])
+                    ^ u64::from_le_bytes([*g, *h, *i, *j, *k, *l, *m, *n]).rotate_left(32)
+            }
+            None => word(p.before, 0) ^ word(p.before, 6).rotate_left(32),
+        };
         let link = (header ^ header >> 32) as u32 ^ p.before.len() as u32;
         let ttl = p.ttl();
-        let slot = &mut self.packets[name as usize % REMEMBERED];
-        if slot.name != name {
-            *slot = Remembered { name, at: at.0, link, ttl };
+        self.seen += 1;
+        let new = Remembered { name, at: at.0, link, ttl };
+        let known = std::mem::replace(&mut self.packets[name as usize % REMEMBERED], new);
+        if known.name != name {
             return None;
         }
-        let known = *slot;
-        let unnumbered = usize::from(p.ident == 0 && !numbered);
-        let gap = at.0.saturating_sub(known.at).saturating_abs();
-        let hops = ttl.abs_diff(known.ttl);
-        let found = match hops == 0 && link == known.link {
-            true => (gap <= SAME[unnumbered]).then_some(CopyKind::Same),
-            false => (hops <= 1 && gap <= ELSEWHERE[unnumbered]).then_some(CopyKind::Elsewhere),
-        };
-        if found.is_none() {
-            *slot = Remembered { name, at: at.0, link, ttl };
+        let found = self.compare(known, new, p, numbered);
+        if found.is_some() {
+            self.packets[name as usize % REMEMBERED] = known;
         }
         found
     }
+
+    /// Returns the difference between two packets of the same name; `None` if they are two packets.
+    #[cold]
+    fn compare(
+        &mut self,
+        known: Remembered,
+        new: Remembered,
+        p: &IpPacket<'_>,
+        numbered: bool,
+    ) -> Option<CopyKind> {
+        let is_unnumbered = p.ident == 0 && !numbered;
+        let gap = new.at.saturating_sub(known.at).saturating_abs();
+        let hops = new.ttl.abs_diff(known.ttl);
+        if hops != 0 || new.link != known.link {
+            return (hops <= 1 && gap <= ELSEWHERE[usize::from(is_unnumbered)])
+                .then_some(CopyKind::Elsewhere);
+        }
+        if gap > SAME[usize::from(is_unnumbered)] {
+            return None;
+        }
+        // A receiver that numbers nothing repeats an acknowledgement for each segment that follows a loss.
+        if is_unnumbered && is_acknowledgement(p) {
+            return (self.same * SYSTEMATIC >= self.seen).then_some(CopyKind::Same);
+        }
+        self.same += 1;
+        Some(CopyKind::Same)
+    }
+}
+
+/// True if the packet is a TCP segment with nothing but an acknowledgement.
+fn is_acknowledgement(p: &IpPacket<'_>) -> bool {
+    const ACK: u8 = 16;
+    p.protocol == TCP && p.payload_length() == 0 && p.transport().get(tcp::FLAGS) == Some(&ACK)
 }
 
 #[cfg(test)]

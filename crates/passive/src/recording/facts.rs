@@ -39,6 +39,10 @@ pub struct RecordingFacts {
     pub fragments: [u64; 3],
     /// Number of packets taken out of tunnels.
     pub tunnelled: u64,
+    /// Number of TCP connections recorded on both sides of an address translation, and number of segments of the second
+    /// side. These segments are left out.
+    #[serde(default)]
+    pub translated: [u64; 2],
     /// Frames and packets that were not analysed, by type.
     pub foreign: Foreign,
 }
@@ -54,6 +58,7 @@ impl RecordingFacts {
         add(&mut self.copies, next.copies);
         self.fragments.iter_mut().zip(next.fragments).for_each(|(a, b)| add(a, b));
         add(&mut self.tunnelled, next.tunnelled);
+        self.translated.iter_mut().zip(next.translated).for_each(|(a, b)| add(a, b));
         self.foreign.add(&next.foreign);
     }
 
@@ -66,6 +71,14 @@ impl RecordingFacts {
             notes.push(format!(
                 "the recording contains {} more than once (several interfaces, or both ports of a mirror): the copies are left out",
                 count(copies, "packet")
+            ));
+        }
+        let [connections, segments] = self.translated;
+        if connections > 0 {
+            notes.push(format!(
+                "the recording contains {} on both sides of an address translation (NAT): {} of the second side are left out",
+                count(connections, "connection"),
+                count(segments, "segment")
             ));
         }
         let [_, whole, incomplete] = self.fragments;

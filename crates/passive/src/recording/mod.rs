@@ -28,6 +28,9 @@ const BYTES_KEPT: [usize; 2] = [320, 256];
 /// Same as [`BYTES_KEPT`] for media: signalling is read as a whole.
 const MEDIA_BYTES_KEPT: [usize; 2] = [4096, 16 << 10];
 
+/// Longest time for which frames are held while no more are recorded.
+const MAX_DOUBT: Span = Span::seconds(1);
+
 /// Item of a recording: a packet, a frame without a packet, or a step of the clock.
 #[derive(Debug)]
 pub enum Seen<'a> {
@@ -85,6 +88,8 @@ pub struct Recording {
     is_media: bool,
     /// Maximum number of bytes that are stored of a held frame.
     bytes_held: usize,
+    /// True if the packets are matched with those of another recording.
+    is_one_of_two: bool,
 }
 
 impl Default for Recording {
@@ -102,6 +107,7 @@ impl Default for Recording {
             inside: false,
             is_media: false,
             bytes_held,
+            is_one_of_two: false,
         }
     }
 }
@@ -132,6 +138,12 @@ impl Recording {
         let [bytes_held, kept] = MEDIA_BYTES_KEPT;
         let fragments = Fragments::keeping(kept);
         Recording { fragments, is_media: true, bytes_held, ..Recording::inside_tunnels() }
+    }
+
+    /// Makes the recording leave steps forward that only regular intervals show to the comparison with the recording of
+    /// another point, which finds them more precisely.
+    pub fn beside_another(self) -> Recording {
+        Recording { is_one_of_two: true, ..self }
     }
 
     /// Adds the next frame. `each` receives the items that are now known, in order.
@@ -172,6 +184,14 @@ impl Recording {
         }
     }
 
+    /// Passes on the frames that are held if the recording has reached the time `now`, a second after the first of
+    /// them.
+    pub fn settle(&mut self, now: WallTime, each: &mut impl FnMut(Seen<'_>)) {
+        while self.clock.is_in_doubt() && self.held.first().is_none_or(|first| now - first.at > MAX_DOUBT) {
+            self.decide(each);
+        }
+    }
+
     /// Returns the facts so far.
     pub fn facts(&self) -> RecordingFacts {
         RecordingFacts {
@@ -181,6 +201,7 @@ impl Recording {
             copies: self.copied,
             fragments: [self.fragments.read, self.fragments.whole, self.fragments.incomplete()],
             tunnelled: self.tunnelled,
+            translated: [0; 2],
             foreign: self.foreign.clone(),
         }
     }
@@ -262,14 +283,15 @@ impl Recording {
         let source = &source[..source.len() / 2];
         let host = source.last_chunk::<4>().map_or(0, |last| u32::from_le_bytes(*last));
         let flow = flow_of(p);
-        match if self.is_media { rtp_header(p) } else { None } {
-            Some((value, ssrc)) => {
-                SenderMark { flow: mix(flow, ssrc.into()), host, value: Some(value), is_media: true }
-            }
-            None => SenderMark { flow, host, value: timestamp(p), is_media: false },
+        if self.is_media
+            && let Some((value, ssrc)) = rtp_header(p)
+        {
+            let flow = mix(flow, ssrc.into());
+            return SenderMark { flow, host, value: Some(value), is_media: true, may_be_regular: false };
         }
+        let may_be_regular = p.protocol == UDP && !self.is_one_of_two;
+        SenderMark { flow, host, value: timestamp(p), is_media: false, may_be_regular }
     }
-
     #[cold]
     fn hold(&mut self, frame: &Frame<'_>, each: &mut impl FnMut(Seen<'_>)) {
         let data = frame.data[..frame.data.len().min(self.bytes_held)].to_vec();

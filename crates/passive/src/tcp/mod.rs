@@ -17,6 +17,7 @@ mod result;
 mod round_trips;
 mod rounds;
 mod segment;
+mod translation;
 mod verdict;
 mod window;
 
@@ -44,6 +45,7 @@ use foldhash::fast::RandomState;
 use jitlat_core::prefix::bits;
 use jitlat_core::time::WallTime;
 use std::collections::HashMap;
+use translation::{Openers, Opening};
 
 /// Maximum number of connections followed; segments of further ones are only counted. The limit is lower in unit tests.
 const MAX_CONNECTIONS: usize = if cfg!(test) { 1 << 10 } else { 1 << 17 };
@@ -57,13 +59,26 @@ pub trait ConnectionObserver {
     fn status(&mut self, up: bool, at: WallTime, status: &DirectionStatus);
 }
 
+/// What is known about a pair of endpoints.
+#[derive(Clone, Copy, Debug)]
+enum Known {
+    /// Index of their latest connection.
+    Connection(usize),
+    /// The connection is that of other endpoints, on the other side of an address translation.
+    Translated,
+}
+
 /// Analyses the TCP connections of one capture point.
 #[derive(Debug, Default)]
 pub struct TcpAnalyzer {
     /// Connections, in the order of their first segment.
     connections: Vec<ConnectionState>,
     /// Index of the latest connection between two endpoints. The key contains the smaller endpoint first.
-    known: HashMap<(TcpEndpoint, TcpEndpoint), usize, RandomState>,
+    known: HashMap<(TcpEndpoint, TcpEndpoint), Known, RandomState>,
+    openers: Openers,
+    /// Number of connections recorded on both sides of an address translation, and number of segments that were left
+    /// out there.
+    translated: [u64; 2],
     segments: u64,
     not_followed: u64,
     events: Vec<TcpEvent>,
@@ -106,7 +121,7 @@ impl TcpAnalyzer {
             (from, to) = ((src, s.ports.0), (dst, s.ports.1));
             s.is_late = seen.is_late;
             match seen.copy {
-                None => self.segment(seen.at, from, to, &s),
+                None => self.segment((seen.at, seen.packet.ttl()), from, to, &s),
                 Some(kind) => self.copied(from, to, kind),
             }
         }
@@ -117,7 +132,9 @@ impl TcpAnalyzer {
     #[cold]
     fn copied(&mut self, from: TcpEndpoint, to: TcpEndpoint, kind: CopyKind) {
         let key = if from <= to { (from, to) } else { (to, from) };
-        if let Some(c) = self.known.get(&key).and_then(|n| self.connections.get_mut(*n)) {
+        if let Some(Known::Connection(n)) = self.known.get(&key)
+            && let Some(c) = self.connections.get_mut(*n)
+        {
             c.copied(from, kind);
         }
     }
@@ -127,25 +144,44 @@ impl TcpAnalyzer {
         self.connections.iter_mut().for_each(ConnectionState::clock_set);
     }
 
-    fn segment(&mut self, at: WallTime, from: TcpEndpoint, to: TcpEndpoint, s: &TcpSegment) {
-        self.segments += 1;
+    fn segment(&mut self, (at, ttl): (WallTime, u8), from: TcpEndpoint, to: TcpEndpoint, s: &TcpSegment) {
         let key = if from <= to { (from, to) } else { (to, from) };
-        let known = self.known.get(&key).copied();
-        let n = match known.filter(|n| !self.connections[*n].is_succeeded_by(at, from, s)) {
-            Some(n) => n,
-            None if self.connections.len() >= MAX_CONNECTIONS => {
-                self.not_followed += 1;
+        let n = match self.known.get(&key) {
+            Some(Known::Connection(n)) if !self.connections[*n].is_succeeded_by(at, from, s) => *n,
+            Some(Known::Translated) => {
+                self.translated[1] += 1;
                 return;
             }
-            None => {
-                self.known.insert(key, self.connections.len());
-                self.connections.push(ConnectionState::new(at, from, to, s, self.keeps_history));
-                self.connections.len() - 1
-            }
+            _ => match self.begin(&Opening { at, ttl, from, to, segment: *s }) {
+                Some(n) => n,
+                None => return,
+            },
         };
+        self.segments += 1;
         if let Some(c) = self.connections.get_mut(n) {
             c.take(at, from, s, &mut self.events);
         }
+    }
+
+    /// Begins a connection and returns its index; `None` if it is not followed, or is known by other addresses.
+    #[cold]
+    fn begin(&mut self, opening: &Opening) -> Option<usize> {
+        let Opening { at, from, to, segment, .. } = *opening;
+        let key = if from <= to { (from, to) } else { (to, from) };
+        if self.openers.is_translated(opening) {
+            self.known.insert(key, Known::Translated);
+            self.translated = [self.translated[0] + 1, self.translated[1] + 1];
+            return None;
+        }
+        let n = self.connections.len();
+        if n >= MAX_CONNECTIONS {
+            self.segments += 1;
+            self.not_followed += 1;
+            return None;
+        }
+        self.known.insert(key, Known::Connection(n));
+        self.connections.push(ConnectionState::new(at, from, to, &segment, self.keeps_history));
+        Some(n)
     }
 
     /// Returns the state of a packet's connection after the packet: first of the data from the client, then of the data
@@ -153,8 +189,10 @@ impl TcpAnalyzer {
     pub fn status(&self, at: WallTime, p: &IpPacket<'_>) -> Option<[DirectionStatus; 2]> {
         let ((src, dst), (a, b)) = (p.ends(), p.ports()?);
         let (from, to) = ((src, a), (dst, b));
-        let n = self.known.get(&if from <= to { (from, to) } else { (to, from) })?;
-        Some(self.connections.get(*n)?.status(at))
+        match self.known.get(&if from <= to { (from, to) } else { (to, from) })? {
+            Known::Connection(n) => Some(self.connections.get(*n)?.status(at)),
+            Known::Translated => None,
+        }
     }
 
     /// Number of connections that have begun so far.
@@ -170,6 +208,12 @@ impl TcpAnalyzer {
     /// Number of segments in connections that are not followed, because the limit of followed connections was reached.
     pub fn not_followed(&self) -> u64 {
         self.not_followed
+    }
+
+    /// Number of connections recorded on both sides of an address translation, which are followed on the side that was
+    /// recorded first, and number of segments of the other side, which are left out.
+    pub fn translated(&self) -> [u64; 2] {
+        self.translated
     }
 
     /// All connections, in the order of their first segment.

@@ -9,6 +9,35 @@ mod direction;
 
 const MS: i64 = 1_000_000;
 
+/// Takes the segments of one connection as seen on both sides of a router. `translated` gives the client on the far side.
+fn on_both_sides(translated: &str, ident: u32, hops: u8) -> TcpAnalyzer {
+    let mut analyzer = TcpAnalyzer::default();
+    let end = |a: SocketAddr| (jitlat_core::prefix::bits(a.ip()), a.port());
+    let far: SocketAddr = translated.parse().unwrap();
+    for k in 0..10u32 {
+        let up = k != 1;
+        let (flags, ack) = if k == 0 { (SYN, None) } else { (ACK, Some(5000)) };
+        let s = TcpSegment { seq: 999 + k, ack, flags, ident, window: 1000, ..TcpSegment::default() };
+        for (place, near) in [client(), far].into_iter().enumerate() {
+            let (from, to) = if up { (near, server()) } else { (server(), near) };
+            let at = WallTime(i64::from(k) * MS + place as i64 * 30_000);
+            analyzer.segment((at, 64 - hops * place as u8), end(from), end(to), &s);
+        }
+    }
+    analyzer
+}
+
+#[test]
+fn both_sides_of_an_address_translation_are_one_connection() {
+    let translated = on_both_sides("192.0.2.1:1024", 7, 1);
+    assert_eq!((translated.begun(), translated.segments(), translated.translated()), (1, 10, [1, 10]));
+    // A scanner sends one segment to many ports; without numbers two connections may begin alike.
+    for (far, ident, hops) in [("192.0.2.1:1024", 7, 0), ("192.0.2.1:1024", 0, 1)] {
+        let two = on_both_sides(far, ident, hops);
+        assert_eq!((two.begun(), two.segments(), two.translated()), (2, 20, [0; 2]), "{ident} {hops}");
+    }
+}
+
 struct Talk {
     analyzer: TcpAnalyzer,
     events: Vec<(i64, EventKind)>,
@@ -54,7 +83,7 @@ impl Talk {
         let (from, to) = if up { (client(), server()) } else { (server(), client()) };
         self.analyzer.events.clear();
         let end = |a: SocketAddr| (jitlat_core::prefix::bits(a.ip()), a.port());
-        self.analyzer.segment(WallTime(ms * MS), end(from), end(to), &s);
+        self.analyzer.segment((WallTime(ms * MS), 64), end(from), end(to), &s);
         self.events.extend(self.analyzer.events.iter().map(|e| (ms, e.kind)));
     }
 

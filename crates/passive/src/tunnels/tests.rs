@@ -32,6 +32,12 @@ fn tunnels_in_tunnels_lead_to_the_innermost_packet() {
 }
 
 #[test]
+fn labels_in_udp_lead_to_their_packet() {
+    let udp = [&[0xc3, 0x50, 0x19, 0xeb, 0, 44, 0, 0, 0, 1, 0, 64, 0, 2, 1, 64][..], &INNER].concat();
+    assert_eq!(inside(&outer(17, &udp)), FOUND);
+}
+
+#[test]
 fn an_authentication_header_is_stepped_over() {
     let header = [&[6, 4, 0, 0][..], &[0; 20], &INNER[20..]].concat();
     let packet = outer(51, &header);
@@ -53,7 +59,7 @@ proptest! {
     #[test]
     fn any_bytes_may_be_in_a_tunnel(
         protocol in prop::sample::select(vec![4u8, 41, 47, 50, 51, 17]),
-        port in prop::sample::select(vec![4789u16, 8472, 4790, 6081, 2152, 4500, 3544]),
+        port in prop::sample::select(vec![4789u16, 8472, 4790, 6081, 2152, 4500, 3544, 6635]),
         mut bytes in prop::collection::vec(any::<u8>(), 0..120),
     ) {
         if protocol == 17 && bytes.len() > 8 {

@@ -47,12 +47,17 @@ fn echoes_alone_are_no_traffic() {
     let holds = |packets: &[Vec<u8>]| {
         let mut head = CaptureHead::default();
         packets.iter().for_each(|p| head.push(&frame(0, p)));
-        head.pairs_without_echoes(&sides())
+        head.pairs_without_echoes(&sides(), false)
     };
     assert!(!holds(&[]) && !holds(&[echo((1, 2), true), echo((2, 1), false)]));
     assert!(!holds(&[echo((1, 2), true), udp((1, 3), 1, b"x")]), "between others");
     assert!(!holds(&[echo((1, 2), true), udp((2, 1), 1, b"x")]), "unanswered");
     assert!(holds(&[echo((1, 2), true), udp((2, 1), 1, b"x"), udp((1, 2), 2, b"x")]));
+    // One answer to many packets beside five pings.
+    let pings: Vec<_> = (0..5).flat_map(|_| [echo((1, 2), true), echo((2, 1), false)]).collect();
+    let unanswered: Vec<_> = (0..20).map(|k| udp((1, 2), k, b"x")).collect();
+    assert!(!holds(&[&pings[..], &unanswered, &[udp((2, 1), 1, b"x")]].concat()));
+    assert!(holds(&[&pings[..], &unanswered, &[udp((2, 1), 1, b"x"), udp((2, 1), 2, b"x")]].concat()));
 }
 
 /// Returns a sample of packets with these numbers as payload.

@@ -1,4 +1,5 @@
 use super::*;
+use jitlat_core::time::SECOND;
 
 const MS: i64 = 1_000_000;
 
@@ -9,7 +10,8 @@ fn run(stamped: bool, frames: i64, recorded: impl Fn(i64) -> i64) -> (Vec<i64>, 
     let (mut times, mut steps, mut held) = (Vec::new(), Vec::new(), Vec::new());
     let mark = |k: i64| {
         let value = stamped.then_some((k * 10) as u32 + 7);
-        Some(SenderMark { flow: 1 + k as u64 % 2, host: k as u32 % 2, value, is_media: false })
+        let host = k as u32 % 2;
+        Some(SenderMark { flow: 1 + k as u64 % 2, host, value, is_media: false, may_be_regular: false })
     };
     let mut queue: Vec<i64> = (0..frames).rev().collect();
     while let Some(k) = queue.pop() {
@@ -69,6 +71,79 @@ fn steps_forward_are_found_by_the_timestamps_of_two_hosts() {
     }
 }
 
+/// Takes packets of senders that send at regular intervals; `senders` has the interval and the first time of each in ms,
+/// `recorded` gives the recorded time of a packet, or `None` if it is missing. Returns the steps.
+fn regular(senders: &[(i64, i64)], recorded: impl Fn(i64) -> Option<i64>) -> Vec<Step> {
+    let mut frames: Vec<(i64, i64, SenderMark)> = Vec::new();
+    for ((interval, first), k) in senders.iter().zip(0..) {
+        let mark = SenderMark {
+            flow: 10 + k,
+            host: k as u32 % 2,
+            value: None,
+            is_media: false,
+            may_be_regular: true,
+        };
+        let times = (0..200).map(|n| (first + n * interval) * MS);
+        frames.extend(times.filter_map(|at| Some((at, recorded(at)?, mark))));
+    }
+    frames.sort_by_key(|f| f.0);
+    let (mut clock, mut steps, mut held) = (RecordingClock::default(), Vec::new(), Vec::new());
+    let mut queue: Vec<_> = frames.into_iter().rev().collect();
+    while let Some(frame) = queue.pop() {
+        let (at, mark) = (WallTime(frame.1), Some(frame.2));
+        if !clock.is_in_doubt() && clock.take(at, mark) != Taken::Doubt {
+            continue;
+        }
+        held.push(frame);
+        if clock.examine(at, mark) {
+            steps.extend(clock.decide());
+            let mut rest = held.drain(..);
+            if let Some(first) = rest.next() {
+                clock.take_decided(WallTime(first.1), Some(first.2));
+            }
+            queue.extend(rest.rev());
+        }
+    }
+    steps.extend(clock.decide());
+    steps
+}
+
+const CALL: [(i64, i64); 2] = [(20, 0), (20, 7)];
+const ROOM: [(i64, i64); 4] = [(20, 0), (20, 7), (30, 4), (33, 11)];
+
+#[test]
+fn a_step_forward_is_seen_by_all_who_send_at_regular_intervals() {
+    for (senders, proven) in [(&CALL[..], false), (&ROOM, true)] {
+        for by in [110 * MS, 350 * MS, 4567 * MS] {
+            let steps = regular(senders, |at| Some(if at < 2000 * MS { at } else { at + by }));
+            assert!(steps.len() == 1 && (steps[0].by - by).abs() <= MS, "{by}: {steps:?}");
+            assert_eq!(steps[0].proven, proven);
+        }
+    }
+}
+
+#[test]
+fn missing_packets_are_no_step_forward() {
+    // An outage, and a pause in which nothing was recorded: every sender continues at its own times.
+    assert_eq!(regular(&ROOM, |at| (!(2000 * MS..2357 * MS).contains(&at)).then_some(at)), []);
+    // Packets that waited come all at once.
+    let waited =
+        |at: i64| Some(if (2000 * MS..2357 * MS).contains(&at) { 2357 * MS + at / 1000 } else { at });
+    assert_eq!(regular(&ROOM, waited), []);
+    // Only one direction is silent.
+    assert_eq!(regular(&CALL[..1], |at| Some(if at < 2000 * MS { at } else { at + 350 * MS })), []);
+}
+
+#[test]
+fn the_size_of_a_step_back_does_not_depend_on_the_time_between_packets() {
+    for by in [-150 * MS, -290 * MS, -SECOND, -3600 * SECOND] {
+        let steps = regular(&ROOM, |at| Some(if at < 2000 * MS { at } else { at + by }));
+        assert!(steps.len() == 1 && (steps[0].by - by).abs() <= MS, "{by}: {steps:?}");
+        let (_, steps, _) = run(false, 300, |k| k * 10 * MS + if k < 100 { 0 } else { by });
+        assert!(steps.len() == 1 && (steps[0].by - by).abs() <= MS, "{by}: {steps:?}");
+    }
+}
+
 #[test]
 fn disorder_is_no_step() {
     // Every tenth frame was recorded after those of the next 30 ms.
@@ -83,7 +158,13 @@ fn recordings_that_were_appended_are_not_said_to_be_proven() {
     let mut steps = Vec::new();
     for k in 0..200i64 {
         let at = WallTime(if k < 100 { k } else { k - 5000 } * 10 * MS);
-        let mark = Some(SenderMark { flow: if k < 100 { 1 } else { 2 }, host: 1, value: None, is_media: false });
+        let mark = Some(SenderMark {
+            flow: if k < 100 { 1 } else { 2 },
+            host: 1,
+            value: None,
+            is_media: false,
+            may_be_regular: false,
+        });
         if (clock.is_in_doubt() || clock.take(at, mark) == Taken::Doubt) && clock.examine(at, mark) {
             steps.extend(clock.decide());
         }
@@ -107,7 +188,8 @@ proptest::proptest! {
     fn any_times_come_to_an_end(list in proptest::collection::vec((proptest::prelude::any::<i64>(), 0u64..4, proptest::prelude::any::<Option<u32>>()), 0..200)) {
         let mut clock = RecordingClock::default();
         for (at, flow, value) in list {
-            let mark = Some(SenderMark { flow, host: flow as u32, value, is_media: false });
+            let mark =
+                Some(SenderMark { flow, host: flow as u32, value, is_media: false, may_be_regular: flow % 2 == 0 });
             if (clock.is_in_doubt() || clock.take(WallTime(at), mark) == Taken::Doubt) && clock.examine(WallTime(at), mark) {
                 clock.decide();
             }
@@ -122,7 +204,13 @@ fn of_media(packets: i64, ticks: impl Fn(i64) -> u32, arrived: impl Fn(i64) -> i
     let (mut times, mut steps, mut held) = (Vec::new(), Vec::new(), Vec::new());
     let mark = |k: i64| {
         let (flow, host) = (1 + k as u64 % 2, k as u32 % 2);
-        Some(SenderMark { flow, host, value: Some(ticks(k).wrapping_add(host * 77_777)), is_media: true })
+        Some(SenderMark {
+            flow,
+            host,
+            value: Some(ticks(k).wrapping_add(host * 77_777)),
+            is_media: true,
+            may_be_regular: false,
+        })
     };
     let mut queue: Vec<i64> = (0..packets).rev().collect();
     while let Some(k) = queue.pop() {

@@ -64,6 +64,28 @@ fn without_numbers_an_equal_packet_may_be_sent_again() {
     assert_eq!(found(&first, 5 * MS + 1, &frame(0, 1, 63, 2)), None);
 }
 
+/// Takes segments one microsecond apart; returns how many are copies.
+fn copies(frames: &[Vec<u8>]) -> usize {
+    let mut finder = CopyFinder::default();
+    let of = |(at, bytes): (i64, &Vec<u8>)| {
+        let p = decode(LinkType::ETHERNET, bytes, bytes.len() as u32).unwrap();
+        usize::from(finder.find(WallTime(at), &p, flow_of(&p), false).is_some())
+    };
+    (0..).step_by(1000).zip(frames).map(of).sum()
+}
+
+#[test]
+fn equal_acknowledgements_without_numbers_are_copies_only_among_others() {
+    let data: Vec<Vec<u8>> = (0..20).map(|k| frame(0, k, 64, 1)).collect();
+    let mut ack = frame(0, 200, 64, 1);
+    ack.truncate(ack.len() - 4);
+    (ack[17], ack[14 + 20 + tcp::FLAGS]) = (40, 16);
+    let again = vec![ack; 4];
+    assert_eq!(copies(&[&data[..], &again].concat()), 0);
+    let twice: Vec<Vec<u8>> = data.iter().flat_map(|f| [f.clone(), f.clone()]).collect();
+    assert_eq!(copies(&[&twice[..], &again[..2]].concat()), 21);
+}
+
 #[test]
 fn other_packets_are_no_copies() {
     let first = frame(5, 1, 64, 1);

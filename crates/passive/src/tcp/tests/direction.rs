@@ -270,7 +270,7 @@ fn connections_beyond_the_limit_are_counted_and_the_others_followed() {
     let mut analyzer = TcpAnalyzer::default();
     let syn = TcpSegment { seq: 1, flags: SYN, window: 1000, ..TcpSegment::default() };
     let mut send = |client: usize, s| {
-        analyzer.segment(WallTime(0), (client as u128, 40_000), (u128::MAX, 80), &s);
+        analyzer.segment((WallTime(0), 64), (client as u128, 40_000), (u128::MAX, 80), &s);
         (analyzer.connections.len(), analyzer.not_followed())
     };
     let last = (0..MAX_CONNECTIONS + 3).map(|k| send(k, syn)).last().unwrap();

@@ -1,0 +1,56 @@
+//! [`Openers`]: recognises connections that one recording contains with two pairs of addresses, because it was made on both
+//! sides of an address translation (NAT).
+
+use super::TcpEndpoint;
+use super::segment::TcpSegment;
+use jitlat_core::time::{Span, WallTime};
+use std::collections::VecDeque;
+
+/// Maximum number of openings that are remembered.
+const REMEMBERED: usize = 64;
+/// Maximum time from one side of a translation to the other.
+const MAX_PASSAGE: Span = Span::millis(50);
+
+/// First segment of a connection that was seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opening {
+    pub(super) at: WallTime,
+    pub(super) ttl: u8,
+    pub(super) from: TcpEndpoint,
+    pub(super) to: TcpEndpoint,
+    pub(super) segment: TcpSegment,
+}
+
+impl Opening {
+    /// True if both are one segment, with translated addresses. A sender's numbers must show it, because scanners send
+    /// the same segment to many ports.
+    fn is_same(&self, other: &Opening) -> bool {
+        let what = |o: &Opening| TcpSegment { ports: (0, 0), is_late: false, ..o.segment };
+        let is_numbered = self.segment.ident != 0 || self.segment.timestamps.is_some();
+        (self.at - other.at).0.saturating_abs() <= MAX_PASSAGE.0
+            && (self.from == other.from) != (self.to == other.to)
+            && self.ttl.abs_diff(other.ttl) == 1
+            && is_numbered
+            && what(self) == what(other)
+    }
+}
+
+/// First segments of the latest connections.
+#[derive(Debug, Default)]
+pub(super) struct Openers {
+    latest: VecDeque<Opening>,
+}
+
+impl Openers {
+    /// True if `opening` is the opening of a connection that is known by other addresses. Otherwise it is remembered.
+    pub(super) fn is_translated(&mut self, opening: &Opening) -> bool {
+        if self.latest.iter().any(|known| known.is_same(opening)) {
+            return true;
+        }
+        if self.latest.len() >= REMEMBERED {
+            self.latest.pop_front();
+        }
+        self.latest.push_back(*opening);
+        false
+    }
+}
