@@ -50,9 +50,9 @@ ingest TESTS='3000':
 alert-rates TESTS='300':
     JITLAT_TESTS={{TESTS}} cargo test --profile fast -p jitlat-monitor --lib -- alerts::rates::table --ignored --nocapture
 
-# How often `jitlat compare` finds a difference between equal paths, and how often it finds a real one, in TESTS pairs of each kind (minutes)
-compare-rates TESTS='200' SEED='1':
-    JITLAT_TESTS={{TESTS}} JITLAT_SEED={{SEED}} cargo test --profile fast -p jitlat-verdict --lib -- compare::rates::table --ignored --nocapture
+# How often `jitlat compare` finds a difference between equal paths, and how often it finds a real one, in TESTS pairs of each kind, or only of runs of PACKETS (minutes)
+compare-rates TESTS='200' SEED='1' PACKETS='':
+    JITLAT_TESTS={{TESTS}} JITLAT_SEED={{SEED}} JITLAT_PACKETS={{PACKETS}} cargo test --profile fast -p jitlat-verdict --lib -- compare::rates::table --ignored --nocapture
 
 # Reported delays of each instrument and protocol minus those of captures at both hosts (root, tcpdump)
 bias PACKETS='2000':

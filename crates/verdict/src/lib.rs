@@ -74,7 +74,7 @@ mod warnings;
 pub use causes::{CauseRule, RULES};
 pub use findings::findings;
 pub use judging::{analyze, judge, judge_for, judge_with_hosts, options};
-pub use opinion::Opinion;
+pub use opinion::{Opinion, jitter_note};
 pub use profiles::{PROFILES, Profile};
 pub use sentences::causes::evidence;
 pub use sentences::findings::{drawn_without_clock_step, with_clock_step, without_clock_step};

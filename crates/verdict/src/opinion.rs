@@ -1,7 +1,8 @@
 //! [`Opinion`]: the verdict in one sentence, its evidence, and the reliability of the figures.
 
 use super::sentences::belief::{self, ClockKnowledge};
-use jitlat_core::answer::{JitterWithoutStep, Level, Verdict};
+use super::severity::MIN_BUFFER_NS;
+use jitlat_core::answer::{CauseId, JitterWithoutStep, Level, Verdict};
 use jitlat_core::distribution::Percent;
 use jitlat_core::spec::Transport;
 use jitlat_core::summary::{Coverage, Summary};
@@ -82,6 +83,18 @@ fn sample(s: &Summary) -> Option<String> {
     let dependent = s.inference.t_valid == Some(false);
     let effective = s.inference.p99.effective_n;
     (n > 0).then(|| belief::sample(n, dependent, effective, s.header.proto == Transport::Tcp.number()))
+}
+
+/// Returns a note if the jitter of the test includes causes that the recommended buffer leaves out, and is therefore larger
+/// than the buffer; otherwise `None`.
+pub fn jitter_note(s: &Summary) -> Option<String> {
+    let answer = s.answer.as_ref()?;
+    let (buffer, jitter) = (answer.buffer_ns?, s.pdv.percentiles.at(Percent(99_000))?);
+    if answer.without_clock_step.is_some() || jitter <= buffer.max(MIN_BUFFER_NS) {
+        return None;
+    }
+    let number = |id| -> u64 { answer.causes.iter().filter(|c| c.id == id).map(|c| c.count.max(1)).sum() };
+    belief::jitter(number(CauseId::ReceiverStall), number(CauseId::RouteChange), number(CauseId::ClockSkew))
 }
 
 #[cfg(test)]

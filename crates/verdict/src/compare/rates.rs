@@ -189,7 +189,7 @@ fn a_real_difference_is_not_said_to_be_none() {
     assert!(median.worse <= 3, "{median:?}");
 }
 
-/// Runs `JITLAT_TESTS` comparisons for each row.
+/// Runs `JITLAT_TESTS` comparisons for each row; with `JITLAT_PACKETS`, only for runs of this length.
 #[test]
 #[ignore = "takes minutes: just compare-rates"]
 #[expect(clippy::print_stdout, reason = "a table for people")]
@@ -197,18 +197,21 @@ fn table() {
     let number =
         |name: &str, otherwise| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(otherwise);
     let (tests, seed): (u32, _) = (number("JITLAT_TESTS", 200), u64::from(number("JITLAT_SEED", 1)));
-    let sizes = |n: usize| if n > 3000 { tests.div_ceil(4) } else { tests };
+    let only = std::env::var("JITLAT_PACKETS").ok().and_then(|n| n.parse().ok());
+    let sizes = |n: usize| if n > 3000 && only.is_none() { tests.div_ceil(4) } else { tests };
+    let chosen = |n: &usize| only.is_none_or(|only| only == *n);
     let mut highest: f64 = 0.0;
-    let mut text = format!("{tests} comparisons per row (a quarter of 10 000 packets), seed {seed}.\n\n");
+    let quarter = if only.is_none() { " (a quarter of 10 000 packets)" } else { "" };
+    let mut text = format!("{tests} comparisons per row{quarter}, seed {seed}.\n\n");
     text += "| equal delays | packets | autocorrelation | worse or better, median | same | worse or better, p99 | same |\n\
              |---|---:|---:|---:|---:|---:|---:|\n";
     for law in [Law::LogNormal, Law::Normal, Law::Exponential] {
-        for n in [100, 300, 1000, 3000, 10_000] {
+        for n in [100, 300, 1000, 3000, 10_000].into_iter().filter(chosen) {
             for correlation in [0.0, 0.5, 0.9, 0.95] {
                 let run = Run { n, law, correlation, ..RUN };
                 let [median, p99] =
                     [Statistic::Median, Statistic::P99].map(|s| Rates::of(run, run, s, sizes(n), seed));
-                if tests >= 200 && n <= 3000 {
+                if tests >= 200 && sizes(n) == tests {
                     highest = highest.max(median.false_alarms()).max(p99.false_alarms());
                 }
                 let _ = writeln!(
@@ -225,10 +228,10 @@ fn table() {
     text += "\n| equal losses | packets | packets in a bad state | lost in it | worse or better |\n|---:|---:|---:|---:|---:|\n";
     for share in [0.01, 0.03] {
         for (bad, within) in [(1.0, 1.0), (3.0, 1.0), (8.0, 1.0), (20.0, 1.0), (8.0, 0.5), (20.0, 0.5)] {
-            for n in [1000, 3000, 10_000] {
+            for n in [1000, 3000, 10_000].into_iter().filter(chosen) {
                 let run = Run { n, ..clustered(share, bad, within) };
                 let rates = Rates::of(run, run, Statistic::Median, sizes(n), seed);
-                if tests >= 200 && n <= 3000 {
+                if tests >= 200 && sizes(n) == tests {
                     highest = highest.max(rates.false_alarms());
                 }
                 let _ = writeln!(
@@ -243,7 +246,7 @@ fn table() {
     }
     text += "\n| difference | packets | autocorrelation | worse | same | better |\n|---|---:|---:|---:|---:|---:|\n";
     let mut power = |name: &str, a: Run, b: Run, statistic| {
-        for n in [100, 300, 1000, 3000, 10_000] {
+        for n in [100, 300, 1000, 3000, 10_000].into_iter().filter(chosen) {
             let rates = Rates::of(Run { n, ..a }, Run { n, ..b }, statistic, sizes(n), seed);
             let _ = writeln!(
                 text,

@@ -8,7 +8,7 @@ use jitlat_core::summary::StampCounts;
 use jitlat_core::twoway::TwoWayFigures;
 use jitlat_core::{Analyzer, PacketRecord, WallTime};
 
-fn opinion(delay: impl Fn(i64) -> Option<i64>) -> Opinion {
+fn summary(delay: impl Fn(i64) -> Option<i64>) -> Summary {
     let session = Session {
         sent: Some(1000),
         declared: Some(1000),
@@ -25,7 +25,23 @@ fn opinion(delay: impl Fn(i64) -> Option<i64>) -> Opinion {
             ));
         }
     }
-    Opinion::of(&analyzer.finish(&session))
+    analyzer.finish(&session)
+}
+
+fn opinion(delay: impl Fn(i64) -> Option<i64>) -> Opinion {
+    Opinion::of(&summary(delay))
+}
+
+#[test]
+fn a_jitter_that_is_not_the_buffers_has_a_note() {
+    let noise = |seq: i64| 5_000_000 + seq * 7919 % 100_000;
+    assert_eq!(jitter_note(&summary(|seq| Some(noise(seq)))), None);
+    let longer = summary(|seq| Some(noise(seq) + if seq < 600 { 0 } else { 12 * MS }));
+    let note = jitter_note(&longer).unwrap();
+    assert_eq!(note, "the jitter includes the route change; the buffer does not");
+    // A queue is part of both.
+    let queue = summary(|seq| Some(noise(seq) + (60 * MS - (seq - 500).abs() * MS / 2).max(0)));
+    assert_eq!(jitter_note(&queue), None);
 }
 
 #[test]

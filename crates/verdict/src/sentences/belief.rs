@@ -112,3 +112,20 @@ pub fn sample(packets: u64, dependent: bool, effective: Option<f64>, tcp: bool) 
         if finest.starts_with(',') { "" } else { then }
     )
 }
+/// Describes causes that the jitter of a test includes and its buffer does not, given the number of each; `None` without
+/// any.
+pub fn jitter(receiver_stalls: u64, route_changes: u64, drifts: u64) -> Option<String> {
+    let name = |n: u64, one: &'static str, several: &'static str| match n {
+        0 => None,
+        1 => Some(one),
+        _ => Some(several),
+    };
+    let drift = name(drifts, "the drift of the clocks", "the drift of the clocks");
+    let parts = [
+        name(receiver_stalls, "the receiver's stall", "the receiver's stalls"),
+        name(route_changes, "the route change", "the route changes"),
+        drift,
+    ];
+    let parts: Vec<&str> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("the jitter includes {}; the buffer does not", parts.join(" and ")))
+}

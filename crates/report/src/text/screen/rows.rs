@@ -287,6 +287,10 @@ fn lost_on(way: &DirectionResult) -> Option<String> {
 /// Formats a loss: `0.40 % (0.11-1.40)`, `0.40 % (1 event)`, `none (<0.75 %)`, `all (>99 %)`. Without `events`, the
 /// positions of the losses are unknown, and the interval is omitted.
 pub(super) fn describe_loss(lost: u64, sent: u64, events: Option<&ShareInterval>) -> String {
+    // Three packets or fewer bound nothing.
+    if sent <= 3 && (lost == 0 || lost >= sent) {
+        return if lost == 0 { "none" } else { "all" }.to_owned();
+    }
     if lost == 0 {
         return format!("none (<{} %)", percent(3.0 / sent as f64));
     }

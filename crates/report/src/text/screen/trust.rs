@@ -51,6 +51,7 @@ pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String>
         lines.extend(clocks(s).into_iter().filter(|_| compared && !is_reported(s)));
         lines.extend(clock_steps(&received));
     }
+    lines.extend(received.iter().find_map(|s| jitlat_verdict::jitter_note(s)));
     lines.extend(streams.iter().flat_map(|s| reported(s.summary)));
     let from: Vec<(&str, &Summary)> = streams
         .iter()
