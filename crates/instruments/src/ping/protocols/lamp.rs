@@ -249,7 +249,7 @@ impl LampClient {
                     .to_owned(),
             ));
         }
-        if client.link.is_some() && arguments.has(PORT.name) {
+        if client.link.is_some() && client.port != lamp::PORT {
             return Err(Error::Settings(
                 "--ethernet and --lamp-wsmp send no UDP, and so have no port: write the host without one, and leave \
                  out --lamp-port"
