@@ -14,10 +14,9 @@ use std::net::{IpAddr, SocketAddr};
 
 /// List the servers on the local link that announce themselves
 #[derive(Clone, Debug, Args)]
-#[command(
-    after_help = "On the other host: jitlat serve --announce. The search uses multicast DNS (UDP 5353, service\n\
-                  _jitlat._udp.local), which routers do not forward. Anyone on the link can announce anything."
-)]
+#[command(after_help = "On the other host: jitlat serve --announce. The search uses multicast DNS (UDP\n\
+                  5353, service _jitlat._udp.local), which routers do not forward. Anyone on the\n\
+                  link can announce anything.")]
 pub struct FindArgs {
     /// Time for which announcements are collected
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "2s")]

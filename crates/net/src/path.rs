@@ -30,7 +30,14 @@ const MAX_ROUNDS: usize = 8;
 
 /// Reason why the path cannot be probed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot trace the path to {to}: {doing}: {source}")]
+#[error(
+    "cannot trace the path to {to}: {doing}: {source}{}",
+    if source.raw_os_error() == Some(libc::EINVAL) {
+        "; is there a route from the address or interface of --bind to that host?"
+    } else {
+        ""
+    }
+)]
 pub struct PathError {
     /// Destination.
     pub to: IpAddr,

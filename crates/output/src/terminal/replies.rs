@@ -77,16 +77,23 @@ impl Observer for Replies {
                     session.and_then(|s| s.two_way.as_ref()).is_none_or(|facts| facts.expects_answers());
             }
             Event::Arrived { records, .. } => self.arrived(records, now),
-            Event::Missed { packets, .. } => self.lines.omitted += packets,
             Event::Progress([progress, ..]) if self.expected => {
                 self.open.sent(progress.sent.into(), now + self.timeout);
                 let late = self.open.overdue(now);
                 self.lost(late, now);
             }
-            Event::Concluding(sessions) if self.expected => {
+            // Contains answers that were not in `Arrived`, such as the last ones.
+            Event::Records { records, .. } => {
+                let new: Vec<PacketRecord> =
+                    records.iter().filter(|record| self.open.is_open(record.seq)).copied().collect();
+                self.arrived(&new, now);
+            }
+            Event::Finished(sessions) => {
                 let sent = sessions.first().and_then(|s| s.sent).map_or(i64::MAX, i64::from);
-                let rest = self.open.rest(sent);
-                self.lost(rest, now);
+                if self.expected {
+                    let rest = self.open.rest(sent);
+                    self.lost(rest, now);
+                }
                 let text = self.lines.rest();
                 self.print(&text);
             }
@@ -139,6 +146,11 @@ impl OpenRequests {
         }
         self.next = next;
         self.deadlines.push_back((deadline, next));
+    }
+
+    /// True if the request `seq` has been neither answered nor counted as lost, or is not known to have been sent.
+    fn is_open(&self, seq: i64) -> bool {
+        seq >= self.next || self.numbers.contains(&seq)
     }
 
     /// Removes a request; returns false if it was already answered, or counted as lost.
@@ -240,7 +252,8 @@ mod tests {
         assert!(open.answered(1) && open.answered(4));
         assert_eq!(open.overdue(at(99)), []);
         assert_eq!(open.overdue(at(100)), [(0, 0), (2, 2)]);
-        assert!(!open.answered(2), "it counts as lost");
+        assert!(!open.answered(2) && !open.is_open(2), "it counts as lost");
+        assert!(open.is_open(3) && open.is_open(5), "the last one may have been sent since");
         assert_eq!(open.overdue(at(500)), [(3, 3)]);
         open.sent(9, at(900));
         assert_eq!(open.rest(8), [(5, 7)], "the last one was not sent");

@@ -24,6 +24,9 @@ const MAX_STOP_REPEATS: u32 = 3;
 /// Time for which repeated REPORTs are acknowledged: two repetition intervals of the server.
 const REPORT_LINGER: Span = Span::millis(450);
 
+/// Beginning of the reason for a test that no server has answered.
+pub const NO_ANSWER: &str = "no LaMP server answered";
+
 /// Kind of test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LampMode {
@@ -332,8 +335,8 @@ impl Protocol for Client {
             }
             LampClientState::Over => ConversationState::Over,
             LampClientState::Failed => ConversationState::Failed(format!(
-                "no LaMP server answered {MAX_REPEATS} INIT packets: is one running there (`jitlat serve`, `LaTe -s`), \
-                 and does the firewall let UDP through?"
+                "{NO_ANSWER} {MAX_REPEATS} INIT packets: is one running there (`jitlat serve`, `LaTe -s`), and does the \
+                 firewall let UDP through?"
             )),
         }
     }

@@ -11,10 +11,11 @@ use jitlat_core::twoway::{FarReport, TwoWay};
 use jitlat_net::lamp_frame::LampLink;
 use jitlat_net::reflect::{LampEthernetReflector, LampFrameReflector, LampReflector, Reflector};
 use jitlat_net::stamp::StampMode;
-use jitlat_net::twoway::{self, TwoWayLink, socket::Carrier};
+use jitlat_net::twoway::{self, PingError, TwoWayLink, socket::Carrier};
 use jitlat_proto::lamp::client::{FollowUpState, LampOptions};
 use jitlat_proto::lamp::{self, LampFollowUp, LampMode, packet::HEADER_LEN};
 use jitlat_proto::wsmp::Psid;
+use std::net::SocketAddr;
 
 /// Entry of LaMP in the list of protocols.
 pub static PROTOCOL: PingProtocol = PingProtocol {
@@ -248,6 +249,13 @@ impl LampClient {
                     .to_owned(),
             ));
         }
+        if client.link.is_some() && client.port != lamp::PORT {
+            return Err(Error::Settings(
+                "--ethernet and --lamp-wsmp send no UDP, and so have no port: write the host without one, and leave \
+                 out --lamp-port"
+                    .to_owned(),
+            ));
+        }
         if client.any_port && (client.raw || client.link.is_some() || client.broadcast) {
             let why = "--any-port is for datagrams to one host: leave out --raw, --ethernet, --lamp-wsmp and --broadcast";
             return Err(Error::Settings(why.to_owned()));
@@ -270,6 +278,29 @@ impl LampClient {
             ));
         }
         Ok(client)
+    }
+}
+
+impl LampClient {
+    /// Returns `error` with advice that fits frames without UDP.
+    fn without_udp(&self, error: Error) -> Error {
+        let option = match self.link {
+            Some(LampLink::Wsmp(_)) => "--lamp-wsmp IFACE, with the same PSID",
+            Some(LampLink::Ethernet) => "--lamp-ethernet IFACE",
+            None => return error,
+        };
+        match error {
+            Error::Ping(PingError::Conversation { to, why }) if why.starts_with(lamp::client::NO_ANSWER) => {
+                // These frames have no port.
+                let to = SocketAddr::new(to.ip(), 0);
+                let why = format!(
+                    "{} on this link: is `jitlat serve` running on the other host, with {option}?",
+                    lamp::client::NO_ANSWER
+                );
+                Error::Ping(PingError::Conversation { to, why })
+            }
+            other => other,
+        }
     }
 }
 
@@ -329,7 +360,20 @@ impl PingClient for LampClient {
             follow_up: self.follow_up.map(|kind| kind.request(test.link.stamps)),
             broadcast: self.broadcast,
         };
-        let (mut found, client) = test.datagrams(|_| lamp::Client::new(options))?;
+        let measured = test.datagrams(|_| lamp::Client::new(options));
+        let (mut found, client) = measured.map_err(|e| self.without_udp(e))?;
+        match self.link {
+            Some(LampLink::Wsmp(psid)) => {
+                found
+                    .facts()
+                    .remarks
+                    .push(format!("in wave short messages (WSMP) of PSID {psid}, without IP"));
+            }
+            Some(LampLink::Ethernet) => {
+                found.facts().remarks.push("in Ethernet frames, without IP".to_owned())
+            }
+            None => {}
+        }
         found.facts().remarks.extend(remarks(client.follow_up()).map(str::to_owned));
         if self.broadcast {
             found.facts().remarks.push(TwoWay::BROADCAST_REMARK.to_owned());
