@@ -253,7 +253,8 @@ fn collectd_stores_the_figures() {
     if !installed("/usr/sbin/collectd") {
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
+    // collectd refuses folders whose names begin with a dot.
+    let dir = tempfile::Builder::new().prefix("collectd").tempdir().unwrap();
     let root = dir.path().display();
     let configuration = format!(
         "BaseDir \"{root}\"\nPIDFile \"{root}/pid\"\nTypesDB \"/usr/share/collectd/types.db\"\nInterval 3600\n\
