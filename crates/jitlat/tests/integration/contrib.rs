@@ -3,6 +3,7 @@
 //! `JITLAT_REQUIRE_PEERS` is set.
 
 use crate::server::Server;
+use crate::side_by_side::side_by_side;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -76,16 +77,18 @@ fn pschedulers_tests_have_their_results() {
         [control, server.port(1), server.port(2), server.port(3)].map(|p| p.parse().unwrap()).into();
     let base = json!({ "schema": 4, "source": "127.0.0.1", "dest": "127.0.0.1", "packet-count": 20,
                        "packet-interval": 0.001, "output-raw": true });
-    for (port, more) in [
+    let cases = [
         (ports[0], json!({})),
         (ports[0], json!({ "reverse": true, "packet-padding": 100, "ip-tos": 46, "bucket-width": 0.0001 })),
         (ports[0], json!({ "flip": true })),
         (ports[1], json!({ "protocol": "stamp", "reverse": true })),
         (ports[2], json!({ "protocol": "twamp" })),
         (ports[3], json!({ "protocol": "owamp" })),
-    ] {
+    ];
+    // They wait more than they compute.
+    side_by_side(3, &cases, |(port, more)| {
         let mut spec = base.clone();
-        spec["ctrl-port"] = port.into();
+        spec["ctrl-port"] = (*port).into();
         more.as_object().unwrap().iter().for_each(|(key, value)| spec[key] = value.clone());
         let result = scheduled("latency", spec.clone());
         assert_eq!((&result["succeeded"], &result["schema"]), (&true.into(), &1.into()), "{spec}: {result}");
@@ -100,7 +103,7 @@ fn pschedulers_tests_have_their_results() {
         let seconds = |packet: &Value, key: &str| packet[key].as_u64().unwrap() as f64 / 2f64.powi(32);
         let all_near = packets.iter().all(|p| (seconds(p, "dst-ts") - seconds(p, "src-ts")).abs() < 10.0);
         assert!(all_near && packets.iter().all(|p| p["ip-ttl"].is_u64()), "{spec}: {}", packets[0]);
-    }
+    });
     let trips = scheduled(
         "rtt",
         json!({ "schema": 4, "dest": "127.0.0.1", "count": 5, "interval": "PT0.01S", "protocol": "stamp", "port": ports[1] }),
