@@ -141,6 +141,9 @@ fn hint(e: &clap::Error, typed: &[String]) -> Option<String> {
         return None;
     }
     let first = typed.first()?;
+    if typed.iter().any(|word| word == "-w") {
+        return Some("-w and -c are conditions of a check by a monitoring system: add --check".to_owned());
+    }
     if first == "client" {
         return Some(format!("a test needs no command: jitlat {}", typed.get(1).map_or("HOST", |host| host)));
     }
@@ -401,6 +404,7 @@ mod tests {
             ("h -i 20ms", Some("-p 20ms")),
             ("h --port 5", Some("--control-port")),
             ("client h", Some("jitlat h")),
+            ("ping h -w loss>1% -c loss>5%", Some("add --check")),
             ("spp a.pcap b.pcap", Some("-f A.pcap -F B.pcap")),
             ("h --dst-port x", None),
             ("h --nonsense", None),

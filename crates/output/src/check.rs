@@ -271,7 +271,7 @@ fn range(thresholds: impl Iterator<Item = Threshold>, factor: f64, is_positive: 
     }
 }
 
-/// Returns `text` as it may stand before performance data: on one line, without a bar, and not too long.
+/// Returns `text` in the form that is possible before performance data: on one line, without a bar, and not too long.
 fn shortened(text: &str) -> String {
     let plain = |c: char| match c {
         '|' => '/',

@@ -1,4 +1,4 @@
-"""What the executables of this pScheduler tool share: settings, durations, and the command line of jitlat.
+"""Settings, durations and the command line of jitlat, for all executables of this pScheduler tool.
 
 Only the standard library is used, so that the tool can be tried without pScheduler: each executable reads one JSON document on
 standard input and writes one on standard output.

@@ -101,7 +101,7 @@ impl TypedValueParser for NamedParser {
 
 /// Lists `outputs`, one per line, with name and description.
 pub fn list(outputs: impl Iterator<Item = &'static Output>) -> String {
-    outputs.map(|output| format!("  {:<12}  {}\n", output.name, output.help)).collect()
+    outputs.map(|output| format!("  {:<13}  {}\n", output.name, output.help)).collect()
 }
 
 /// Defines `--as NAME[=FILE]` for reports with `parts`.

@@ -107,7 +107,10 @@ fn a_host_that_answers_is_judged_by_conditions() {
     );
     let loss = of(&data, "loss");
     assert_eq!((loss.value.as_str(), loss.unit.as_str(), loss.critical.as_str()), ("0", "%", "7.5"));
-    assert_eq!(of(&data, "up-loss").value, "0");
+    // This reflector does not count requests, so that losses have no direction.
+    let up = of(&data, "up-loss");
+    assert_eq!((up.value.as_str(), up.critical.as_str()), ("U", "5"));
+    assert!(text.contains("up-loss>5% cannot be decided: up-loss is unknown"), "{text}");
 }
 
 #[test]
