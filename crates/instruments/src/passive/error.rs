@@ -89,8 +89,7 @@ pub enum PassiveError {
         notes: Vec<String>,
     },
     /// A capture contains no RTP stream.
-    #[error("no RTP stream in {name}: {packets} IP packets, {skipped} frames without a known IP packet, {}",
-        none_recognised(*.udp, *.filtered))]
+    #[error("{}{}", no_rtp(.name, [*.packets, *.skipped, *.udp], *.filtered), lines(.notes))]
     NoRtp {
         /// Names of the captures or of the interface, in one text.
         name: String,
@@ -102,7 +101,20 @@ pub enum PassiveError {
         udp: u64,
         /// True if a filter excluded some packets.
         filtered: bool,
+        /// Messages about the files.
+        notes: Vec<String>,
     },
+}
+
+/// Describes a capture without RTP in one sentence; `counts` are those of IP packets, other frames, and UDP packets.
+fn no_rtp(name: &str, counts: [u64; 3], filtered: bool) -> String {
+    match counts {
+        [0, 0, _] => format!("{name} contains no packets"),
+        [packets, skipped, udp] => format!(
+            "no RTP stream in {name}: {packets} IP packets, {skipped} frames without a known IP packet, {}",
+            none_recognised(udp, filtered)
+        ),
+    }
 }
 
 fn none_recognised(udp: u64, filtered: bool) -> String {

@@ -26,7 +26,7 @@ pub fn run(args: &SppArgs) -> Result<ExitStatus> {
             bail!("these captures contain no packets{notes}");
         }
         bail!(
-            "no TCP or QUIC in these captures ({packets} IP packets, {skipped} other frames), but \
+            "no TCP or QUIC in these captures (IP packets: {packets}, other frames: {skipped}), but \
              --one-point measures nothing else: give two points, or another capture{notes}"
         );
     }

@@ -215,10 +215,12 @@ impl RecordingClock {
     fn unusual(&mut self, at: i64, mark: Option<SenderMark>) -> Taken {
         let gap = at.saturating_sub(self.newest);
         if self.newest == i64::MIN || gap >= 0 && !self.jumps_for(at, mark) {
-            return self.accept(at, mark);
+            let (at, late) = self.accept(at, mark);
+            return Taken::At { at, late };
         }
         if gap < 0 && gap.saturating_neg() <= self.disorder {
-            return self.accept(at, mark);
+            let (at, late) = self.accept(at, mark);
+            return Taken::At { at, late };
         }
         self.doubt = Some(Doubt {
             from: self.newest,
@@ -235,23 +237,23 @@ impl RecordingClock {
 
     /// Handles the first frame of a jump that was decided, whatever its time is. It is not doubted again, so that each
     /// decision passes a frame on.
-    pub(super) fn take_decided(&mut self, recorded: WallTime, mark: Option<SenderMark>) -> Taken {
+    pub(super) fn take_decided(&mut self, recorded: WallTime, mark: Option<SenderMark>) -> (WallTime, bool) {
         self.accept(recorded.0.saturating_add(self.correction), mark)
     }
 
-    /// Takes the corrected time `at` as it is.
-    fn accept(&mut self, at: i64, mark: Option<SenderMark>) -> Taken {
+    /// Takes the corrected time `at` as it is. Returns it, and true if it is earlier than one before.
+    fn accept(&mut self, at: i64, mark: Option<SenderMark>) -> (WallTime, bool) {
         let late = at < self.newest;
         if late {
             self.disordered += 1;
-            return Taken::At { at: WallTime(at), late };
+            return (WallTime(at), late);
         }
         if self.newest != i64::MIN && self.coarse {
             self.note_difference(at.saturating_sub(self.newest));
         }
         self.newest = at;
         mark.into_iter().for_each(|mark| self.note(at, mark));
-        Taken::At { at: WallTime(at), late }
+        (WallTime(at), late)
     }
 
     /// True if the clock of the frame's sender has advanced less than the recording's clock, by [`MIN_FORWARD_STEP`] or
