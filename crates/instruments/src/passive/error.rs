@@ -130,14 +130,19 @@ fn no_tcp(name: &str, read: &PointRead, filtered: bool) -> String {
     let PointRead { packets, skipped, recording, .. } = read;
     let foreign = recording.foreign.describe().map_or(String::new(), |what| format!(" ({what})"));
     let cut = recording.foreign.truncated();
+    let fragments = recording.fragments[0];
     match (packets, skipped) {
+        (0, 0) if fragments > 0 => format!(
+            "{name} contains {fragments} fragments of packets, none of which is complete: TCP needs whole packets"
+        ),
         (0, 0) => format!("{name} contains no packets"),
         (0, n) if cut * 2 > *n => format!(
             "nothing in {name} can be analysed: {cut} of {n} frames are cut before the end of their headers; capture at least \
              128 bytes of each packet (tcpdump -s 128)"
         ),
         _ => format!(
-            "no TCP segment in {name}: {packets} IP packets, {skipped} frames without a known IP packet{foreign}{}",
+            "no TCP segment in {name}: {packets} IP {}, {skipped} frames without a known IP packet{foreign}{}",
+            if *packets == 1 { "packet" } else { "packets" },
             if filtered { "; a filter selected only some hosts and ports" } else { "" }
         ),
     }

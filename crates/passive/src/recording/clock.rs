@@ -31,6 +31,8 @@ const ENOUGH_EXAMINED: u32 = 16;
 const SENDERS: usize = 256;
 /// Shortest time over which the rate of a sender's timestamps is measured, in ns, and smallest number of ticks.
 const MIN_RATE: (i64, i32) = (100_000_000, 20);
+/// Part of a time by which two clocks that run may differ, as 1 in this many.
+const MAX_DRIFT: i64 = 1000;
 /// Usual lengths of a timestamp tick, in ns.
 const TICKS: [i64; 4] = [1_000_000, 4_000_000, 10_000_000, 100_000_000];
 /// Step of the times, in ns, that is fine enough to end the search for a coarse resolution.
@@ -76,12 +78,17 @@ impl Sender {
         TICKS.into_iter().find(|usual| (tick - usual).abs() <= *usual / 10)
     }
 
-    /// Returns the time that passed on the recording's clock minus the time that passed on the sender's clock, in ns;
-    /// `None` if unknown.
+    /// Returns the time that passed on the recording's clock minus the time that passed on the sender's clock, in ns; 0
+    /// if they differ no more than clocks do, `None` if unknown.
     fn excess(&self, at: i64, value: Option<u32>) -> Option<i64> {
         let passed = value?.wrapping_sub(self.stamps?.2) as i32;
-        let own = i64::from(passed).checked_mul(self.tick()?)?;
-        Some(at.saturating_sub(self.at).saturating_sub(own))
+        let tick = self.tick()?;
+        let own = i64::from(passed).checked_mul(tick)?;
+        let elapsed = at.saturating_sub(self.at);
+        let excess = elapsed.saturating_sub(own);
+        // A timestamp is known to a tick, and the rates of two clocks differ a little.
+        let uncertain = tick.saturating_mul(2).saturating_add(elapsed.saturating_abs() / MAX_DRIFT);
+        Some(if excess.saturating_abs() <= uncertain { 0 } else { excess })
     }
 }
 

@@ -7,8 +7,8 @@ use jitlat_core::time::WallTime;
 /// Difference between a packet that was recorded again and its first recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyKind {
-    /// The packet was recorded at another place: its link-layer headers differ, or its TTL differs by one because a
-    /// router is between the two places.
+    /// The packet was recorded at another place: its link-layer headers differ, or its TTL differs by one or two, because
+    /// routers are between the two places.
     Elsewhere,
     /// The two do not differ. Either the recording or the path made the copy.
     Same,
@@ -16,6 +16,8 @@ pub enum CopyKind {
 
 /// Number of packets that are remembered.
 const REMEMBERED: usize = 2048;
+/// Maximum number of routers between two places.
+const MAX_HOPS: u8 = 2;
 /// Maximum time between two recordings of a packet at two places, in ns: for senders that number their packets (by IP
 /// identification or timestamps), and for other senders, whose repeated packets can be equal.
 const ELSEWHERE: [i64; 2] = [200_000_000, 5_000_000];
@@ -179,7 +181,7 @@ impl CopyFinder {
         let gap = new.at.saturating_sub(known.at).saturating_abs();
         let hops = new.ttl.abs_diff(known.ttl);
         if hops != 0 || new.link != known.link {
-            return (hops <= 1 && gap <= ELSEWHERE[usize::from(is_unnumbered)])
+            return (hops <= MAX_HOPS && gap <= ELSEWHERE[usize::from(is_unnumbered)])
                 .then_some(CopyKind::Elsewhere);
         }
         if gap > SAME[usize::from(is_unnumbered)] {
