@@ -25,6 +25,8 @@ const MAX_FLOWS: usize = if cfg!(test) { 1 << 6 } else { 1 << 16 };
 /// Maximum percentage of edges that may contradict the rule of the spin bit. With more, the end is assumed not to
 /// implement the spin bit.
 const MAX_CONFLICT_PERCENT: u64 = 20;
+/// Number of packets with a spin bit below which nothing can be said about the bit.
+const FEW_PACKETS: u64 = 16;
 /// Length of a UDP header, in bytes.
 const HEADER: usize = 8;
 
@@ -94,6 +96,8 @@ struct QuicFlow {
     is_quic: bool,
     /// Spin bits of packets from the client, and of packets from the server.
     spins: [Spin; 2],
+    /// Number of packets with a spin bit.
+    short: u64,
     edges: u64,
     conflicts: u64,
     whole: SpanSpread,
@@ -224,7 +228,7 @@ fn of_connection(c: &ObservedConnection) -> OnePointFlow {
         client_rtt_ns,
         whole_rtt_ns: None,
         why_not: none.then_some(
-            "no timestamp was echoed: the timestamp option is off, or one direction was not captured; `jitlat tcp` measures by acknowledgements",
+            "no timestamp was echoed: the timestamp option is off, one direction was not captured, or the packets are too few; `jitlat tcp` measures by acknowledgements",
         ),
     }
 }
@@ -247,9 +251,9 @@ impl Quic {
             return (first & FIXED != 0).then_some(Quic::Short);
         }
         let version = u32::from_be_bytes(*payload.get(1..)?.first_chunk::<4>()?);
-        // Versions 1 and 2, drafts, and version negotiation.
-        let known = matches!(version, 0 | 1 | 0x6b33_43cf) || version >> 8 == 0x00ff_0000;
-        known.then_some(Quic::Long)
+        // Versions 1 and 2, and drafts.
+        let known = matches!(version, 1 | 0x6b33_43cf) || version >> 8 == 0x00ff_0000;
+        (known && first & FIXED != 0).then_some(Quic::Long)
     }
 }
 
@@ -267,6 +271,7 @@ impl QuicFlow {
             packets: 0,
             is_quic: false,
             spins: <[Spin; 2]>::default(),
+            short: 0,
             edges: 0,
             conflicts: 0,
             whole: SpanSpread::of_flow(),
@@ -286,6 +291,7 @@ impl QuicFlow {
             self.is_quic = true;
             return;
         }
+        self.short += 1;
         let (own, other) = if from == self.client { (0, 1) } else { (1, 0) };
         let before = self.spins[own].value.replace(value);
         // The first value of a direction is not an edge: the time of the change is unknown.
@@ -325,6 +331,9 @@ impl QuicFlow {
             client_rtt_ns: figures(&self.parts[1]),
             whole_rtt_ns: figures(&self.whole),
             why_not: match (turned, kept) {
+                (false, _) if self.short < FEW_PACKETS => {
+                    Some("too few packets with a spin bit: packets of the handshake have none")
+                }
                 (false, _) => {
                     Some("the spin bit does not change: an end has disabled it, as RFC 9000 allows")
                 }

@@ -25,7 +25,7 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     /// Reason why the frame contains no usable IP packet.
-    #[inline]
+    #[inline(always)]
     pub fn packet(&self) -> Result<IpPacket<'a>, Skip> {
         decode(self.link, self.data, self.wire_length)
     }
@@ -258,7 +258,7 @@ fn wide(bytes: &[u8]) -> u128 {
 ///
 /// # Errors
 /// Reason why the frame contains no usable packet.
-#[inline]
+#[inline(always)]
 pub fn decode(link: LinkType, data: &[u8], wire_length: u32) -> Result<IpPacket<'_>, Skip> {
     match plain_ipv4(link, data) {
         Some((ip, header)) => {
@@ -301,7 +301,7 @@ fn be16(header: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([header[at], header[at + 1]])
 }
 
-#[inline]
+#[inline(always)]
 fn ipv4(data: &[u8], on_wire: u32) -> Result<IpPacket<'_>, Skip> {
     let h = data.first_chunk::<{ v4::HEADER }>().ok_or(Skip::Truncated)?;
     let header = usize::from(h[v4::VERSION_AND_LENGTH] & 15) * 4;

@@ -89,8 +89,7 @@ pub enum PassiveError {
         notes: Vec<String>,
     },
     /// A capture contains no RTP stream.
-    #[error("no RTP stream in {name}: {packets} IP packets, {skipped} frames without a known IP packet, {}",
-        none_recognised(*.udp, *.filtered))]
+    #[error("{}{}", no_rtp(.name, [*.packets, *.skipped, *.udp], *.filtered), lines(.notes))]
     NoRtp {
         /// Names of the captures or of the interface, in one text.
         name: String,
@@ -102,7 +101,20 @@ pub enum PassiveError {
         udp: u64,
         /// True if a filter excluded some packets.
         filtered: bool,
+        /// Messages about the files.
+        notes: Vec<String>,
     },
+}
+
+/// Describes a capture without RTP in one sentence; `counts` are those of IP packets, other frames, and UDP packets.
+fn no_rtp(name: &str, counts: [u64; 3], filtered: bool) -> String {
+    match counts {
+        [0, 0, _] => format!("{name} contains no packets"),
+        [packets, skipped, udp] => format!(
+            "no RTP stream in {name}: {packets} IP packets, {skipped} frames without a known IP packet, {}",
+            none_recognised(udp, filtered)
+        ),
+    }
 }
 
 fn none_recognised(udp: u64, filtered: bool) -> String {
@@ -118,14 +130,19 @@ fn no_tcp(name: &str, read: &PointRead, filtered: bool) -> String {
     let PointRead { packets, skipped, recording, .. } = read;
     let foreign = recording.foreign.describe().map_or(String::new(), |what| format!(" ({what})"));
     let cut = recording.foreign.truncated();
+    let fragments = recording.fragments[0];
     match (packets, skipped) {
+        (0, 0) if fragments > 0 => format!(
+            "{name} contains {fragments} fragments of packets, none of which is complete: TCP needs whole packets"
+        ),
         (0, 0) => format!("{name} contains no packets"),
         (0, n) if cut * 2 > *n => format!(
             "nothing in {name} can be analysed: {cut} of {n} frames are cut before the end of their headers; capture at least \
              128 bytes of each packet (tcpdump -s 128)"
         ),
         _ => format!(
-            "no TCP segment in {name}: {packets} IP packets, {skipped} frames without a known IP packet{foreign}{}",
+            "no TCP segment in {name}: {packets} IP {}, {skipped} frames without a known IP packet{foreign}{}",
+            if *packets == 1 { "packet" } else { "packets" },
             if filtered { "; a filter selected only some hosts and ports" } else { "" }
         ),
     }

@@ -129,9 +129,9 @@ impl RtpCaptures {
         }
         let (outcome, filtered) = self.read_point(source, options, stop, false, observer)?;
         if outcome.result.streams.is_empty() {
-            let RtpOutcome { packets, skipped, result, .. } = outcome;
+            let RtpOutcome { packets, skipped, result, notes, .. } = outcome;
             let (name, udp) = (source.name(), result.udp_packets);
-            return Err(PassiveError::NoRtp { name, packets, skipped, udp, filtered });
+            return Err(PassiveError::NoRtp { name, packets, skipped, udp, filtered, notes });
         }
         Ok(outcome)
     }

@@ -177,7 +177,7 @@ impl TcpCaptures {
             if !ours || at < of.first || at > of.last {
                 return;
             }
-            for e in analyzer.take(&seen) {
+            for e in analyzer.take(seen) {
                 observer.event(e.from == of.client, &e.event);
             }
             for (status, up) in analyzer.status(at, p).into_iter().flatten().zip([true, false]) {
@@ -278,10 +278,16 @@ impl TcpCaptures {
             if !self.wants(p) {
                 return;
             }
-            events.clear();
-            events.extend(analyzer.take(&seen));
-            begins.resize(analyzer.begun(), read.packets);
-            if !events.is_empty() {
+            let found = analyzer.take(seen);
+            let is_eventful = found.len() > 0;
+            if is_eventful {
+                events.clear();
+                events.extend(found);
+            }
+            if begins.len() < analyzer.begun() {
+                begins.resize(analyzer.begun(), read.packets);
+            }
+            if is_eventful {
                 observer.capture_event(&CaptureEvent::Tcp(&events));
                 if self.share.is_some() {
                     kept.extend(events.iter().map(|event| FoundEvent::new(read.packets, event)));

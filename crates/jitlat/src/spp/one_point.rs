@@ -23,10 +23,11 @@ pub fn run(args: &SppArgs) -> Result<ExitStatus> {
         let OnePointResult { packets, skipped, notes, .. } = found;
         let notes: String = notes.iter().map(|note| format!("\n  {note}")).collect();
         if packets + skipped == 0 {
-            bail!("these captures contain no packets{notes}");
+            let whole = if notes.contains("fragments") { "whole packets" } else { "packets" };
+            bail!("these captures contain no {whole}{notes}");
         }
         bail!(
-            "no TCP or QUIC in these captures ({packets} IP packets, {skipped} other frames), but \
+            "no TCP or QUIC in these captures (IP packets: {packets}, other frames: {skipped}), but \
              --one-point measures nothing else: give two points, or another capture{notes}"
         );
     }

@@ -340,3 +340,112 @@ fn one_point_gives_round_trips_by_the_spin_bit_of_a_real_connection() {
     let [server, client] = ["server_rtt_ns", "client_rtt_ns"].map(|part| flow[part]["min"].as_i64().unwrap());
     assert!((40_000_000..50_000_000).contains(&server) && (0..10_000_000).contains(&client), "{flow}");
 }
+
+/// Counts of all connections of a capture together.
+#[derive(Debug, Default, PartialEq)]
+struct TcpCounts {
+    segments: u64,
+    copies: u64,
+    bytes: u64,
+    /// Retransmissions and segments out of order: programs differ in which of the two a segment is.
+    again: u64,
+    duplicate_acks: u64,
+    probes: u64,
+}
+
+fn counted_by_jitlat(file: &Path) -> TcpCounts {
+    let output = jitlat_tcp([file.as_os_str(), "--one-point".as_ref(), "--json".as_ref(), "-".as_ref()]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let mut counts = TcpCounts::default();
+    for connection in json["connections"].as_array().into_iter().flatten() {
+        for way in ["up", "down"] {
+            let count = |name: &str| connection[way][name].as_u64().unwrap();
+            counts.segments += count("segments");
+            counts.copies += count("copies");
+            counts.bytes += count("bytes");
+            counts.again += count("retransmissions") + count("out_of_order");
+            counts.duplicate_acks += count("duplicate_acks");
+            counts.probes += count("keep_alives");
+        }
+    }
+    counts
+}
+
+fn counted_by_tshark(file: &Path) -> Option<TcpCounts> {
+    const FIELDS: [&str; 6] = [
+        "tcp.len",
+        "tcp.analysis.retransmission",
+        "tcp.analysis.out_of_order",
+        "tcp.analysis.duplicate_ack",
+        "tcp.analysis.keep_alive",
+        "tcp.analysis.zero_window_probe",
+    ];
+    let mut command = Command::new("tshark");
+    // In a tunnel the innermost segment is the last one.
+    command.args(["-n", "-Y", "tcp", "-T", "fields", "-E", "occurrence=l", "-r"]).arg(file);
+    FIELDS.iter().for_each(|field| _ = command.args(["-e", field]));
+    let output = command.output().ok()?;
+    let mut counts = TcpCounts::default();
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let is = |k: usize| u64::from(fields.get(k).is_some_and(|field| !field.is_empty()));
+        counts.segments += 1;
+        counts.bytes += fields[0].parse::<u64>().unwrap_or(0);
+        counts.again += is(1) + is(2);
+        counts.duplicate_acks += is(3);
+        counts.probes += is(4) + is(5);
+    }
+    Some(counts)
+}
+
+/// Returns the captures below `folder`, in order.
+fn captures_below(folder: &Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> = entries
+        .flat_map(|path| match path.is_dir() {
+            true => captures_below(&path),
+            false => vec![path],
+        })
+        .filter(|path| path.to_string_lossy().trim_end_matches(".gz").ends_with(".pcap"))
+        .collect();
+    found.sort();
+    found
+}
+
+/// Compares the counts of every capture in the repository with those of tshark: a few in the gate, all with `JITLAT_FULL=1`.
+/// Skipped if tshark is not installed, unless `JITLAT_REQUIRE_PEERS` is set.
+#[test]
+fn the_counts_of_every_capture_are_those_of_tshark() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let full = std::env::var_os("JITLAT_FULL").is_some();
+    let all: Vec<_> =
+        ["testdata", "examples/seeds"].iter().flat_map(|folder| captures_below(&root.join(folder))).collect();
+    let step = if full { 1 } else { 12 };
+    let mut compared = 0;
+    for file in all.iter().step_by(step) {
+        let name = file.display();
+        let Some(theirs) = counted_by_tshark(file) else {
+            assert!(std::env::var_os("JITLAT_REQUIRE_PEERS").is_none(), "tshark is not installed");
+            println!("skipped: tshark is not installed");
+            return;
+        };
+        let ours = counted_by_jitlat(file);
+        assert_eq!(ours.segments + ours.copies, theirs.segments, "{name}");
+        compared += usize::from(theirs.segments > 0);
+        // tshark counts copies as data, retransmissions and duplicate acknowledgements.
+        if ours.copies > 0 {
+            continue;
+        }
+        assert_eq!(
+            (ours.bytes, ours.again, ours.probes),
+            (theirs.bytes, theirs.again, theirs.probes),
+            "{name}"
+        );
+        // tshark counts the acknowledgement of a segment that arrived twice as well. The made-up acknowledgements of the
+        // examples acknowledge nothing.
+        let is_made_up = file.starts_with(root.join("examples"));
+        let near = ours.duplicate_acks.abs_diff(theirs.duplicate_acks) <= 1;
+        assert!(is_made_up || near, "{name}: {ours:?} {theirs:?}");
+    }
+    assert!(compared > if full { 40 } else { 2 }, "{compared} of {}", all.len());
+}

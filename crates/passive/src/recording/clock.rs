@@ -36,6 +36,8 @@ const ENOUGH_EXAMINED: u32 = 16;
 const SENDERS: usize = 256;
 /// Shortest time over which the rate of a sender's timestamps is measured, in ns, and smallest number of ticks.
 const MIN_RATE: (i64, i32) = (100_000_000, 20);
+/// Part of a time by which two clocks that run may differ, as 1 in this many.
+const MAX_DRIFT: i64 = 1000;
 /// Same as [`MIN_RATE`], for RTP timestamps.
 const MIN_MEDIA_RATE: (i64, i32) = (500_000_000, 160);
 /// Usual rates of timestamps, in Hz, and the largest relative difference from them: TCP, and RTP.
@@ -93,12 +95,17 @@ impl Sender {
         rates.iter().copied().find(|usual| (rate / f64::from(*usual) - 1.0).abs() <= error)
     }
 
-    /// Returns the time that passed on the recording's clock minus the time that passed on the sender's clock, in ns;
-    /// `None` if unknown.
+    /// Returns the time that passed on the recording's clock minus the time that passed on the sender's clock, in ns; 0
+    /// if they differ no more than clocks do, `None` if unknown.
     fn excess(&self, at: i64, value: Option<u32>) -> Option<i64> {
         let passed = value?.wrapping_sub(self.stamps?.2) as i32;
-        let own = i64::from(passed) * SECOND / i64::from(self.rate()?);
-        Some(at.saturating_sub(self.at).saturating_sub(own))
+        let rate = i64::from(self.rate()?);
+        let own = i64::from(passed) * SECOND / rate;
+        let elapsed = at.saturating_sub(self.at);
+        let excess = elapsed.saturating_sub(own);
+        // A timestamp is known to a tick, and the rates of two clocks differ a little.
+        let uncertain = (2 * SECOND / rate).saturating_add(elapsed.saturating_abs() / MAX_DRIFT);
+        Some(if excess.saturating_abs() <= uncertain { 0 } else { excess })
     }
 }
 
@@ -239,10 +246,12 @@ impl RecordingClock {
     fn unusual(&mut self, at: i64, mark: Option<SenderMark>) -> Taken {
         let gap = at.saturating_sub(self.newest);
         if self.newest == i64::MIN || gap >= 0 && !self.jumps_for(at, mark) {
-            return self.accept(at, mark);
+            let (at, late) = self.accept(at, mark);
+            return Taken::At { at, late };
         }
         if gap < 0 && gap.saturating_neg() <= self.disorder {
-            return self.accept(at, mark);
+            let (at, late) = self.accept(at, mark);
+            return Taken::At { at, late };
         }
         self.doubt = Some(Doubt {
             from: self.newest,
@@ -261,23 +270,23 @@ impl RecordingClock {
 
     /// Handles the first frame of a jump that was decided, whatever its time is. It is not doubted again, so that each
     /// decision passes a frame on.
-    pub(super) fn take_decided(&mut self, recorded: WallTime, mark: Option<SenderMark>) -> Taken {
+    pub(super) fn take_decided(&mut self, recorded: WallTime, mark: Option<SenderMark>) -> (WallTime, bool) {
         self.accept(recorded.0.saturating_add(self.correction), mark)
     }
 
-    /// Takes the corrected time `at` as it is.
-    fn accept(&mut self, at: i64, mark: Option<SenderMark>) -> Taken {
+    /// Takes the corrected time `at` as it is. Returns it, and true if it is earlier than one before.
+    fn accept(&mut self, at: i64, mark: Option<SenderMark>) -> (WallTime, bool) {
         let late = at < self.newest;
         if late {
             self.disordered += 1;
-            return Taken::At { at: WallTime(at), late };
+            return (WallTime(at), late);
         }
         if self.newest != i64::MIN && self.coarse {
             self.note_difference(at.saturating_sub(self.newest));
         }
         self.newest = at;
         mark.into_iter().for_each(|mark| self.note(at, mark));
-        Taken::At { at: WallTime(at), late }
+        (WallTime(at), late)
     }
 
     /// True if the clock of the frame's sender has advanced less than the recording's clock, by [`MIN_FORWARD_STEP`] or

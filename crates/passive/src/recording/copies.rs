@@ -7,8 +7,8 @@ use jitlat_core::time::WallTime;
 /// Difference between a packet that was recorded again and its first recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyKind {
-    /// The packet was recorded at another place: its link-layer headers differ, or its TTL differs by one because a
-    /// router is between the two places.
+    /// The packet was recorded at another place: its link-layer headers differ, or its TTL differs by one or two, because
+    /// routers are between the two places.
     Elsewhere,
     /// The two do not differ. Either the recording or the path made the copy.
     Same,
@@ -16,6 +16,8 @@ pub enum CopyKind {
 
 /// Number of packets that are remembered.
 const REMEMBERED: usize = 2048;
+/// Maximum number of routers between two places.
+const MAX_HOPS: u8 = 2;
 /// Maximum time between two recordings of a packet at two places, in ns: for senders that number their packets (by IP
 /// identification or timestamps), and for other senders, whose repeated packets can be equal.
 const ELSEWHERE: [i64; 2] = [200_000_000, 5_000_000];
@@ -63,14 +65,26 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 /// Returns the first five words of a transport header, with zeros for bytes that were not captured.
 #[inline]
 fn words(t: &[u8]) -> [u64; 5] {
-    let [a, b, c, d] = match t.first_chunk::<32>() {
+    let last = word(t, 32);
+    match t.first_chunk::<32>() {
+        // (constant offsets in a fixed number of bytes need no check)
         Some(t) => {
-            let (words, _) = t.as_chunks::<8>();
-            [0, 1, 2, 3].map(|k| words.get(k).map_or(0, |w| u64::from_le_bytes(*w)))
+            let at = |k: usize| {
+                u64::from_le_bytes([
+                    t[k],
+                    t[k + 1],
+                    t[k + 2],
+                    t[k + 3],
+                    t[k + 4],
+                    t[k + 5],
+                    t[k + 6],
+                    t[k + 7],
+                ])
+            };
+            [at(0), at(8), at(16), at(24), last]
         }
-        None => [0, 8, 16, 24].map(|at| word(t, at)),
-    };
-    [a, b, c, d, word(t, 32)]
+        None => [word(t, 0), word(t, 8), word(t, 16), word(t, 24), last],
+    }
 }
 
 /// Mixes all bits of two numbers: multiplies them, and combines both halves of the product.
@@ -84,8 +98,8 @@ pub(super) fn mix(a: u64, b: u64) -> u64 {
 #[inline]
 pub(super) fn flow_of(p: &IpPacket<'_>) -> u64 {
     let a = p.addresses();
-    let ends = match a.len() {
-        8 => word(a, 0),
+    let ends = match a.first_chunk::<8>() {
+        Some(v4) if a.len() == 8 => u64::from_le_bytes(*v4),
         _ => mix(word(a, 0) ^ word(a, 16), word(a, 8) ^ word(a, 24)),
     };
     let ports = match matches!(p.protocol, TCP | UDP) && !p.is_later_fragment() {
@@ -116,15 +130,26 @@ impl CopyFinder {
         };
         let numbers = u64::from(p.length) << 32 | u64::from(p.ident);
         let place = u64::from(p.fragment_offset) << 1 | u64::from(p.more_fragments);
-        let name = mix(
-            mix(flow ^ numbers, first ^ place << 48),
-            mix(second ^ third.rotate_left(32), fourth ^ fifth.rotate_left(23)),
-        );
+        // (an odd factor keeps all differences of the first word, which has the sequence number)
+        let spread =
+            (flow ^ numbers ^ (first ^ place << 48).rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let name = mix(spread ^ second ^ third.rotate_left(32), fourth ^ fifth.rotate_left(23));
         // Ethernet and SLL2 have what differs between places in these bytes.
         let header = match p.before.first_chunk::<14>() {
-            Some([a, b, c, d, e, f, g, h, i, j, k, l, m, n]) => {
-                u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h])
-                    ^ u64::from_le_bytes([*g, *h, *i, *j, *k, *l, *m, *n]).rotate_left(32)
+            Some(b) => {
+                let at = |k: usize| {
+                    u64::from_le_bytes([
+                        b[k],
+                        b[k + 1],
+                        b[k + 2],
+                        b[k + 3],
+                        b[k + 4],
+                        b[k + 5],
+                        b[k + 6],
+                        b[k + 7],
+                    ])
+                };
+                at(0) ^ at(6).rotate_left(32)
             }
             None => word(p.before, 0) ^ word(p.before, 6).rotate_left(32),
         };
@@ -156,7 +181,7 @@ impl CopyFinder {
         let gap = new.at.saturating_sub(known.at).saturating_abs();
         let hops = new.ttl.abs_diff(known.ttl);
         if hops != 0 || new.link != known.link {
-            return (hops <= 1 && gap <= ELSEWHERE[usize::from(is_unnumbered)])
+            return (hops <= MAX_HOPS && gap <= ELSEWHERE[usize::from(is_unnumbered)])
                 .then_some(CopyKind::Elsewhere);
         }
         if gap > SAME[usize::from(is_unnumbered)] {

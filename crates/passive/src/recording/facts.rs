@@ -83,12 +83,17 @@ impl RecordingFacts {
         }
         let [_, whole, incomplete] = self.fragments;
         if whole + incomplete > 0 {
-            let missing = if incomplete == 0 {
-                String::new()
-            } else {
-                format!("; {} could not be put together", count(incomplete, "other packet"))
-            };
-            notes.push(format!("{} put together from fragments{missing}", count(whole, "packet")));
+            notes.push(match (whole, incomplete) {
+                (0, _) => {
+                    format!("{} could not be put together from their fragments", count(incomplete, "packet"))
+                }
+                (_, 0) => format!("{} put together from fragments", count(whole, "packet")),
+                _ => format!(
+                    "{} put together from fragments; {} could not be put together",
+                    count(whole, "packet"),
+                    count(incomplete, "other packet")
+                ),
+            });
         }
         if self.tunnelled > 0 {
             notes.push(format!(

@@ -35,7 +35,7 @@ const MAX_DOUBT: Span = Span::seconds(1);
 #[derive(Debug)]
 pub enum Seen<'a> {
     /// A packet.
-    Packet(SeenPacket<'a>),
+    Packet(&'a SeenPacket<'a>),
     /// A frame without a usable packet: its time, its link type, and the reason.
     Skipped(WallTime, LinkType, Skip),
     /// The recording's clock was set: nothing can be measured between a frame before this item and a frame after it.
@@ -153,26 +153,21 @@ impl Recording {
             return self.hold(frame, each);
         }
         let packet = frame.packet();
-        let marked = packet.as_ref().ok().map(|p| self.mark(p));
-        let taken = self.clock.take(frame.at, marked);
-        self.pass_taken(taken, frame, packet, marked, each);
+        let p = match &packet {
+            Ok(p) => p,
+            Err(skip) => return self.push_skipped(frame, *skip, each),
+        };
+        let marked = self.mark(p);
+        match self.clock.take(frame.at, Some(marked)) {
+            Taken::At { at, late } => self.pass((at, late), p, marked, each),
+            Taken::Doubt => self.hold(frame, each),
+        }
     }
 
-    #[inline]
-    fn pass_taken(
-        &mut self,
-        taken: Taken,
-        frame: &Frame<'_>,
-        packet: Result<IpPacket<'_>, Skip>,
-        marked: Option<SenderMark>,
-        each: &mut impl FnMut(Seen<'_>),
-    ) {
-        match taken {
-            Taken::At { at, late } => match (packet, marked) {
-                (Ok(p), Some(marked)) => self.pass((at, late), p, marked, each),
-                (Err(skip), _) => self.skip(at, frame, skip, each),
-                (Ok(_), None) => {}
-            },
+    #[cold]
+    fn push_skipped(&mut self, frame: &Frame<'_>, skip: Skip, each: &mut impl FnMut(Seen<'_>)) {
+        match self.clock.take(frame.at, None) {
+            Taken::At { at, .. } => self.skip(at, frame, skip, each),
             Taken::Doubt => self.hold(frame, each),
         }
     }
@@ -216,32 +211,32 @@ impl Recording {
     fn pass(
         &mut self,
         (at, is_late): (WallTime, bool),
-        p: IpPacket<'_>,
+        p: &IpPacket<'_>,
         marked: SenderMark,
         each: &mut impl FnMut(Seen<'_>),
     ) {
         if p.protocol != TCP || p.is_fragment() {
             return self.pass_other((at, is_late), p, marked, each);
         }
-        let copy = self.copies.find(at, &p, marked.flow, marked.value.is_some());
+        let copy = self.copies.find(at, p, marked.flow, marked.value.is_some());
         self.copied += u64::from(copy == Some(CopyKind::Elsewhere));
-        each(Seen::Packet(SeenPacket { at, packet: p, is_late, copy, is_whole_again: false }));
+        each(Seen::Packet(&SeenPacket { at, packet: *p, is_late, copy, is_whole_again: false }));
     }
 
     /// Passes on a packet that may be a fragment or a tunnel packet.
     fn pass_other(
         &mut self,
         (at, is_late): (WallTime, bool),
-        p: IpPacket<'_>,
+        p: &IpPacket<'_>,
         marked: SenderMark,
         each: &mut impl FnMut(Seen<'_>),
     ) {
-        let seen = SeenPacket { at, packet: p, is_late, copy: None, is_whole_again: false };
+        let seen = SeenPacket { at, packet: *p, is_late, copy: None, is_whole_again: false };
         if !p.is_fragment() {
             return self.pass_inside(seen, each);
         }
-        if self.copies.find(at, &p, marked.flow, false).is_none()
-            && let Some(whole) = self.fragments.push(at, &p)
+        if self.copies.find(at, p, marked.flow, false).is_none()
+            && let Some(whole) = self.fragments.push(at, p)
             && let Some(packet) = whole.packet()
         {
             self.pass_inside(SeenPacket { packet, is_whole_again: true, ..seen }, each);
@@ -273,7 +268,7 @@ impl Recording {
         };
         seen.copy = self.copies.find(seen.at, packet, flow_of(packet), numbered);
         self.copied += u64::from(seen.copy == Some(CopyKind::Elsewhere));
-        each(Seen::Packet(seen));
+        each(Seen::Packet(&seen));
     }
 
     /// Returns the sender of a packet, and the timestamp of TCP or RTP.
@@ -317,8 +312,12 @@ impl Recording {
             let first = first.frame();
             let packet = first.packet();
             let marked = packet.as_ref().ok().map(|p| self.mark(p));
-            let taken = self.clock.take_decided(first.at, marked);
-            self.pass_taken(taken, &first, packet, marked, each);
+            let (at, late) = self.clock.take_decided(first.at, marked);
+            match (packet, marked) {
+                (Ok(p), Some(marked)) => self.pass((at, late), &p, marked, each),
+                (Err(skip), _) => self.skip(at, &first, skip, each),
+                (Ok(_), None) => {}
+            }
         }
         for frame in held {
             self.push(&frame.frame(), each);

@@ -19,6 +19,10 @@ const MIN_CLOSED_SHARE: f64 = 0.01;
 const MIN_SEGMENT_SHARE: f64 = 0.003;
 /// Minimum number of segments for reordering and duplicates to be reported.
 const MIN_AFFECTED_SEGMENTS: u64 = 5;
+/// Number of segments below which losses are given as a count, not as a share.
+const FEW_SEGMENTS: u64 = 100;
+/// Number of lost segments below which the loss may be an exception.
+const FEW_LOST: u64 = 5;
 /// Maximum number of causes in an answer.
 const MAX_CAUSES: usize = 16;
 
@@ -134,7 +138,7 @@ fn queue(direction: &TcpDirection<'_>, resolution: Span) -> Option<Cause> {
     if usual <= resolution.0.saturating_mul(2) {
         return None;
     }
-    let sure = is_queued(&r)?;
+    let sure = is_queued(&r, direction.data)?;
     let because = format!(
         "minimum round trip {}, median {}, 95th percentile {}: a queue{}",
         time(r.min as f64),
@@ -171,7 +175,11 @@ fn loss(direction: &TcpDirection<'_>, between: u64) -> Option<Cause> {
     };
     let because = format!("{} ({}) lost{location}: {how}{waited}", count(lost, "segment"), percent(share));
     let severity = of_missing(share, lost, data.data_segments).max(of_host(of_wait(data.longest_wait_ns.0)));
-    Some(Cause { magnitude: Some(share), count: lost, ..cause(id, severity, 0.8, because) })
+    Some(Cause {
+        magnitude: Some(share),
+        count: lost,
+        ..cause(id, severity, if lost < FEW_LOST { 0.6 } else { 0.8 }, because)
+    })
 }
 
 fn window(direction: &TcpDirection<'_>, c: &ObservedConnection) -> Option<Cause> {
@@ -351,12 +359,16 @@ fn headline(judged: &[&TcpDirection<'_>], all: usize, point: &TcpPoint) -> Strin
         };
         return format!("{name}: nothing delayed {data}{path}.");
     };
-    let share = percent(first.magnitude.unwrap_or(0.0));
+    let lost = match (first.count, worst.data.data_segments) {
+        (1, all @ 0..FEW_SEGMENTS) => format!("1 of {all} segments is lost"),
+        (n, all @ 0..FEW_SEGMENTS) => format!("{n} of {all} segments are lost"),
+        _ => format!("{} of the segments are lost", percent(first.magnitude.unwrap_or(0.0))),
+    };
     let size = time(first.magnitude_ns.unwrap_or(0) as f64);
     let what = match first.id {
         CauseId::Queue => format!("data waits up to {size} in a queue"),
         CauseId::ReceiverStall => format!("the receiver did not read for {size}"),
-        _ => format!("{share} of the segments are lost"),
+        _ => lost,
     };
     let also = worst.causes.iter().skip(1).find(|c| c.severity > Severity::Good && c.magnitude.is_some());
     let also = also.map_or(String::new(), |c| format!(", {} are lost", percent(c.magnitude.unwrap_or(0.0))));
@@ -451,7 +463,25 @@ mod tests {
     }
 
     #[test]
+    fn a_loss_among_few_segments_is_counted() {
+        let of = |all: u64, lost: u64| {
+            one(|up, _| {
+                (up.data_segments, up.lost_after, up.retransmissions, up.fast) = (all, lost, lost, lost)
+            })
+        };
+        let few = of(20, 4);
+        assert!(few.headline.contains(": 4 of 20 segments are lost, "), "{}", few.headline);
+        assert_eq!(few.causes[0].confidence, 0.6);
+        assert!(of(200, 40).headline.contains(": 20.0 % of the segments are lost, "));
+    }
+
+    #[test]
     fn a_round_trip_may_be_a_delayed_acknowledgement() {
+        // Never more than two segments are sent before their acknowledgement: it may wait for half a second.
+        let single =
+            |median: i64| one(|up, _| (up.rtt_timestamp_ns, up.max_in_flight) = (rtt(MS, median * MS), 1000));
+        assert_eq!((single(300).severity, single(300).causes[0].confidence), (Severity::Fair, 0.5));
+        assert_eq!(single(700).causes[0].confidence, 0.9);
         let maybe = one(|up, _| up.rtt_timestamp_ns = rtt(20 * MS, 190 * MS));
         assert_eq!((maybe.severity, maybe.causes[0].confidence), (Severity::Fair, 0.5));
         assert!(maybe.causes[0].because.contains("delayed acknowledgements"));

@@ -206,13 +206,12 @@ impl ConnectionState {
         self.directions.iter_mut().for_each(DirectionState::clock_set);
     }
 
-    /// True if a segment opens another connection between the same ends.
+    /// True if the SYN `s` opens another connection between the same ends.
     pub(super) fn is_succeeded_by(&self, at: WallTime, from: TcpEndpoint, s: &TcpSegment) -> bool {
         let isn = self.directions[usize::from(from != self.client)].isn();
         let other = isn != Some(s.seq);
         let silent = at - self.last >= REOPEN_SILENCE && other;
-        s.has(SYN)
-            && (silent || self.over && (s.ack.is_none() || other) || self.reset && other && isn.is_some())
+        silent || self.over && (s.ack.is_none() || other) || self.reset && other && isn.is_some()
     }
 
     /// Handles a segment and adds the resulting events to `events`.
@@ -227,9 +226,10 @@ impl ConnectionState {
         if self.sides_open {
             self.find_sides(from, s);
         }
-        self.note_handshake(at, from, s);
+        let is_client = from == self.client;
+        self.note_handshake(at, is_client, s);
         let [up, down] = &mut self.directions;
-        let (own, peer) = if from == self.client { (up, down) } else { (down, up) };
+        let (own, peer) = if is_client { (up, down) } else { (down, up) };
         // Handle the acknowledgement first: it may open the window that the data then fills.
         if peer.take_acknowledgement(at, s, own.window().is_kept_by(s)) {
             own.count_duplicate_ack();
@@ -243,14 +243,14 @@ impl ConnectionState {
         }
     }
 
-    fn note_handshake(&mut self, at: WallTime, from: TcpEndpoint, s: &TcpSegment) {
+    fn note_handshake(&mut self, at: WallTime, is_client: bool, s: &TcpSegment) {
         match (s.has(SYN), s.ack.is_some()) {
             (true, false) => self.syn.note(at),
             (true, true) => {
                 self.handshake[0] = self.handshake[0].or(self.syn.until(at));
                 self.syn_ack.note(at);
             }
-            (false, true) if from == self.client => {
+            (false, true) if is_client && self.syn_ack != Shake::Never => {
                 self.handshake[1] = self.handshake[1].or(self.syn_ack.until(at));
                 self.syn_ack = Shake::Never;
             }

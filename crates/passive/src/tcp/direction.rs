@@ -54,13 +54,15 @@ pub(super) struct DirectionState {
     over: bool,
     /// Delivered data; `None` if not recorded.
     history: Option<DeliveredSegments>,
-    /// Number of packets that were recorded again without any difference.
+    /// Number of packets that were recorded again without any difference soon afterwards.
     same: u64,
 }
 
 /// Smallest share of packets recorded again without any difference, as 1 in this many, for which the recording is
 /// assumed to have made the copies: paths rarely duplicate packets, and a mirror duplicates all.
 const SYSTEMATIC_COPIES: u64 = 5;
+/// Smallest number of packets recorded again some time later for the same assumption.
+const MIN_COPIES: u64 = 5;
 
 /// True if the packet with IP identification `ident` was sent before the one with `than`, by a host that
 /// numbers its packets: `ident` is slightly smaller, modulo 2¹⁶. A retransmission gets a new, larger
@@ -468,11 +470,13 @@ impl DirectionState {
     /// Returns the statistics so far.
     pub(super) fn finish(&self) -> DirectionFigures {
         let [by_ack, by_timestamp] = self.round_trips.figures();
-        let systematic = self.same * SYSTEMATIC_COPIES >= self.figures.segments;
-        let [made, met] = if systematic { [self.same, 0] } else { [0, self.same] };
+        let twice = self.same + self.figures.duplicates;
+        let is_share = |n: u64| n * SYSTEMATIC_COPIES >= self.figures.segments;
+        let is_systematic = is_share(self.same) || twice >= MIN_COPIES && is_share(twice);
+        let [made, met] = if is_systematic { [twice, 0] } else { [0, twice] };
         DirectionFigures {
             copies: self.figures.copies + made,
-            duplicates: self.figures.duplicates + met,
+            duplicates: met,
             unfilled_gaps: self.gaps.unfilled(),
             rtt_ack_ns: by_ack.or(self.figures.rtt_ack_ns),
             rtt_timestamp_ns: by_timestamp.or(self.figures.rtt_timestamp_ns),

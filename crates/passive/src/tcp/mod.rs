@@ -13,6 +13,7 @@ mod gaps;
 mod history;
 mod notes;
 mod part;
+mod recent;
 mod result;
 mod round_trips;
 mod rounds;
@@ -44,6 +45,8 @@ use core::net::SocketAddr;
 use foldhash::fast::RandomState;
 use jitlat_core::prefix::bits;
 use jitlat_core::time::WallTime;
+use recent::RecentConnections;
+use segment::SYN;
 use std::collections::HashMap;
 use translation::{Openers, Opening};
 
@@ -75,6 +78,8 @@ pub struct TcpAnalyzer {
     connections: Vec<ConnectionState>,
     /// Index of the latest connection between two endpoints. The key contains the smaller endpoint first.
     known: HashMap<(TcpEndpoint, TcpEndpoint), Known, RandomState>,
+    /// Copies of the latest entries of `known`, which are found without a hash of the endpoints.
+    recent: RecentConnections,
     openers: Openers,
     /// Number of connections recorded on both sides of an address translation, and number of segments that were left
     /// out there.
@@ -82,6 +87,8 @@ pub struct TcpAnalyzer {
     segments: u64,
     not_followed: u64,
     events: Vec<TcpEvent>,
+    /// Sender and receiver of the segment that caused `events`.
+    ends: (TcpEndpoint, TcpEndpoint),
     keeps_history: bool,
 }
 
@@ -113,19 +120,25 @@ impl TcpAnalyzer {
 
     /// Handles a packet of a recording; returns its events.
     #[inline]
-    pub fn take<'s>(&'s mut self, seen: &SeenPacket<'_>) -> impl Iterator<Item = DirectedEvent> + use<'s> {
+    pub fn take<'s>(
+        &'s mut self,
+        seen: &SeenPacket<'_>,
+    ) -> impl ExactSizeIterator<Item = DirectedEvent> + use<'s> {
         self.events.clear();
-        let (mut from, mut to) = Default::default();
         if let Some(mut s) = TcpSegment::of(&seen.packet) {
             let (src, dst) = seen.packet.ends();
-            (from, to) = ((src, s.ports.0), (dst, s.ports.1));
+            let (from, to) = ((src, s.ports.0), (dst, s.ports.1));
             s.is_late = seen.is_late;
             match seen.copy {
                 None => self.segment((seen.at, seen.packet.ttl()), from, to, &s),
                 Some(kind) => self.copied(from, to, kind),
             }
+            if !self.events.is_empty() {
+                self.ends = (from, to);
+            }
         }
-        self.events.iter().map(move |e| DirectedEvent { from: socket(from), to: socket(to), event: *e })
+        let ends = &self.ends;
+        self.events.iter().map(|e| DirectedEvent { from: socket(ends.0), to: socket(ends.1), event: *e })
     }
 
     /// Counts a packet that was recorded again.
@@ -145,9 +158,18 @@ impl TcpAnalyzer {
     }
 
     fn segment(&mut self, (at, ttl): (WallTime, u8), from: TcpEndpoint, to: TcpEndpoint, s: &TcpSegment) {
-        let key = if from <= to { (from, to) } else { (to, from) };
-        let n = match self.known.get(&key) {
-            Some(Known::Connection(n)) if !self.connections[*n].is_succeeded_by(at, from, s) => *n,
+        let known = self.recent.find(from, to).or_else(|| {
+            let key = if from <= to { (from, to) } else { (to, from) };
+            let known = self.known.get(&key).copied()?;
+            self.recent.remember(from, to, known);
+            Some(known)
+        });
+        let n = match known {
+            Some(Known::Connection(n))
+                if !s.has(SYN) || !self.connections[n].is_succeeded_by(at, from, s) =>
+            {
+                n
+            }
             Some(Known::Translated) => {
                 self.translated[1] += 1;
                 return;
@@ -168,6 +190,7 @@ impl TcpAnalyzer {
     fn begin(&mut self, opening: &Opening) -> Option<usize> {
         let Opening { at, from, to, segment, .. } = *opening;
         let key = if from <= to { (from, to) } else { (to, from) };
+        self.recent.forget(from, to);
         if self.openers.is_translated(opening) {
             self.known.insert(key, Known::Translated);
             self.translated = [self.translated[0] + 1, self.translated[1] + 1];

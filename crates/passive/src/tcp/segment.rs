@@ -54,6 +54,8 @@ impl TcpSegment {
         }
         let t = p.transport();
         let h = t.first_chunk::<{ tcp::OPTIONS }>()?;
+        let be16 = |at: usize| u16::from_be_bytes([h[at], h[at + 1]]);
+        let number = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
         let be32 = |b: &[u8], at: usize| -> Option<u32> {
             b.get(at..)?.first_chunk::<4>().map(|w| u32::from_be_bytes(*w))
         };
@@ -63,16 +65,21 @@ impl TcpSegment {
         }
         let flags = h[tcp::FLAGS];
         let mut s = TcpSegment {
-            ports: p.ports()?,
-            seq: be32(h, tcp::SEQUENCE)?,
-            ack: (flags & ACK != 0).then(|| be32(h, tcp::ACKNOWLEDGEMENT)).flatten(),
+            ports: (be16(tcp::SOURCE_PORT), be16(tcp::DESTINATION_PORT)),
+            seq: number(tcp::SEQUENCE),
+            ack: (flags & ACK != 0).then(|| number(tcp::ACKNOWLEDGEMENT)),
             flags,
-            window: u16::from_be_bytes([h[tcp::WINDOW], h[tcp::WINDOW + 1]]),
-            payload: p.payload_length(),
+            window: be16(tcp::WINDOW),
+            payload: p.length.saturating_sub(p.transport_at as u32).saturating_sub(header as u32),
             ident: p.ident,
             ..TcpSegment::default()
         };
         let mut o = t.get(tcp::OPTIONS..header.min(t.len())).unwrap_or_default();
+        // Nearly all segments have these options, and no others.
+        if let [option::NOTHING, option::NOTHING, option::TIMESTAMPS, 10, a, b, c, d, e, f, g, h] = o {
+            s.timestamps = Some((u32::from_be_bytes([*a, *b, *c, *d]), u32::from_be_bytes([*e, *f, *g, *h])));
+            return Some(s);
+        }
         while let [kind, rest @ ..] = o {
             match (*kind, rest) {
                 (option::END, _) => break,

@@ -11,8 +11,12 @@ const MIN_QUEUE_NS: i64 = 5_000_000;
 /// Minimum number of segments with payload for a verdict.
 pub(super) const MIN_SEGMENTS: u64 = 10;
 
-/// Longest delay of an acknowledgement by a receiver, in ns (Linux; RFC 9293 allows 500 ms).
+/// Longest delay of an acknowledgement by a receiver of more than two segments at a time, in ns (Linux).
 const MAX_ACK_DELAY_NS: i64 = 200_000_000;
+/// Longest delay of the acknowledgement of a segment that none follows, in ns (RFC 9293 §3.8.6.3).
+const MAX_SINGLE_ACK_DELAY_NS: i64 = 500_000_000;
+/// Length of two full segments, in bytes. A receiver acknowledges every second full segment at once.
+const TWO_SEGMENTS: u64 = 2 * 1460;
 
 /// Describes the causes of delay in each direction that has data.
 pub fn explain_delays(c: &ObservedConnection, between: Option<&BetweenPoints>) -> Vec<String> {
@@ -37,23 +41,25 @@ pub(super) fn round_trip(data: &DirectionFigures) -> Option<SpreadFigures> {
     }
 }
 
-/// Returns `Some(true)` if round trips show a queue, `Some(false)` if delayed acknowledgements can explain
-/// them, `None` if there is no queue.
-pub(super) fn is_queued(r: &SpreadFigures) -> Option<bool> {
+/// Returns `Some(true)` if the round trips `r` of `data` show a queue, `Some(false)` if delayed acknowledgements can
+/// explain them, `None` if there is no queue.
+pub(super) fn is_queued(r: &SpreadFigures, data: &DirectionFigures) -> Option<bool> {
     let above = r.median.saturating_sub(r.min);
-    (above > r.min && above > MIN_QUEUE_NS).then_some(above >= MAX_ACK_DELAY_NS)
+    let may_wait = (1..=TWO_SEGMENTS).contains(&data.max_in_flight);
+    let longest = if may_wait { MAX_SINGLE_ACK_DELAY_NS } else { MAX_ACK_DELAY_NS };
+    (above > r.min && above > MIN_QUEUE_NS).then_some(above >= longest)
 }
 
 fn path(data: &DirectionFigures, between: Option<&DirectionBetween>) -> Option<String> {
     let r = round_trip(data)?;
     let above = r.median.saturating_sub(r.min);
-    let mut text = if is_queued(&r) == Some(false) {
+    let mut text = if is_queued(&r, data) == Some(false) {
         format!(
             "minimum round trip {}, median {}: a queue on the path, or the receiver's delayed acknowledgements",
             eng3(r.min as f64),
             eng3(r.median as f64)
         )
-    } else if is_queued(&r) == Some(true) {
+    } else if is_queued(&r, data) == Some(true) {
         format!(
             "the path contributes most: minimum round trip {}, median {}: a queue of {}",
             eng3(r.min as f64),

@@ -50,6 +50,7 @@ fn a_packet_at_another_place_is_a_copy_for_longer_than_an_equal_one() {
     assert_eq!(found(&first, 30 * US, &frame(5, 1, 63, 2)), Some(CopyKind::Elsewhere));
     assert_eq!(found(&first, 200 * MS, &frame(5, 1, 64, 2)), Some(CopyKind::Elsewhere), "another link");
     assert_eq!(found(&first, 201 * MS, &frame(5, 1, 63, 2)), None);
+    assert_eq!(found(&first, 30 * US, &frame(5, 1, 62, 1)), Some(CopyKind::Elsewhere), "two routers");
     assert_eq!(found(&first, 30 * US, &frame(5, 1, 61, 1)), None, "a loop is the path's");
     assert_eq!(found(&first, MS, &frame(5, 1, 64, 1)), Some(CopyKind::Same));
     assert_eq!(found(&first, MS + 1, &frame(5, 1, 64, 1)), None, "a duplicate of the path, or sent again");
