@@ -236,7 +236,12 @@ impl<'a, 'b> CallPeriods<'a, 'b> {
         }
         self.streams.retain(|_, stream| !stream.has_ended || !stream.periods.is_empty());
         let is_whole = over && period > self.first;
-        (self.each)(PeriodEvent::Ended(EndedCapturePeriod { period, sessions: Some(sessions), dropped, is_whole }));
+        (self.each)(PeriodEvent::Ended(EndedCapturePeriod {
+            period,
+            sessions: Some(sessions),
+            dropped,
+            is_whole,
+        }));
     }
 }
 
@@ -291,7 +296,12 @@ impl RtpObserver for CallPeriods<'_, '_> {
             let mut session = stream.figures.begun_session(stream.direction);
             session.created = Some(open[index].first);
             session.ending = Ending::Unknown;
-            (self.each)(PeriodEvent::Records { period, session: &session, direction: index, records: &records });
+            (self.each)(PeriodEvent::Records {
+                period,
+                session: &session,
+                direction: index,
+                records: &records,
+            });
         }
     }
 

@@ -328,7 +328,8 @@ fn of_step(step: &RecordedStep, first: WallTime) -> Cause {
 fn add_one_sided(answer: &mut Answer, part: &OneSided, first: WallTime) {
     let which = if part.is_end { "last" } else { "first" };
     let missing = duration(part.missing);
-    let because = format!("no packet in the {which} {missing} of the call, while the other direction has packets");
+    let because =
+        format!("no packet in the {which} {missing} of the call, while the other direction has packets");
     let from = (part.from - first).as_seconds();
     let cause = Cause {
         from_s: from,

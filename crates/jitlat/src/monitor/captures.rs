@@ -6,8 +6,8 @@ use crate::exit::explain;
 use crate::rtp::RtpArgs;
 use crate::spp::SppArgs;
 use clap::FromArgMatches;
-use jitlat_instruments::Stop;
 use jitlat_core::prefix::Prefix;
+use jitlat_instruments::Stop;
 use jitlat_instruments::passive::{
     CallCapture, LivePoint, LiveSettings, PassiveError, PeriodEvent, SegmentCapture,
 };
@@ -200,7 +200,8 @@ fn follow_calls(
     let prefixes = |text: &str| {
         let each = text.split(',').map(|one| one.trim().parse::<Prefix>().map_err(|()| one));
         let found: Result<Vec<Prefix>, &str> = each.collect();
-        found.map_err(|one| other(format!("'{one}' is not an IP address: a capture of calls needs addresses")))
+        found
+            .map_err(|one| other(format!("'{one}' is not an IP address: a capture of calls needs addresses")))
     };
     let near = match args.host {
         Some(host) => vec![host],

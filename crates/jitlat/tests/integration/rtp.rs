@@ -295,7 +295,8 @@ fn the_streams_of_every_capture_are_those_of_tshark() {
             assert!(std::env::var_os("JITLAT_REQUIRE_PEERS").is_none(), "tshark is not installed");
             return;
         };
-        let none = String::from_utf8_lossy(&rtp(std::slice::from_ref(file), &["-q"]).stderr).contains("no RTP stream");
+        let none = String::from_utf8_lossy(&rtp(std::slice::from_ref(file), &["-q"]).stderr)
+            .contains("no RTP stream");
         let ours = if none { Counted::new() } else { by_jitlat(file) };
         for (ssrc, own) in &ours {
             let their = theirs.get(ssrc).unwrap_or_else(|| panic!("{}: {ssrc} is no stream", file.display()));
@@ -316,7 +317,8 @@ fn a_dump_may_be_compressed_and_options_without_effect_are_refused() {
     use std::process::Stdio;
     let folder = tempfile::tempdir().unwrap();
     let entry = |values: &str| serde_json::json!({ "statsType": "inbound-rtp", "values": values });
-    let stats = serde_json::json!({ "IT1-packetsReceived": entry("[950]"), "IT1-packetsLost": entry("[50]") });
+    let stats =
+        serde_json::json!({ "IT1-packetsReceived": entry("[950]"), "IT1-packetsLost": entry("[50]") });
     let dump = serde_json::json!({ "PeerConnections": { "1-1": { "stats": stats } } }).to_string();
     let marked = folder.path().join("marked.json");
     fs::write(&marked, format!("\u{feff} \n{dump}")).unwrap();

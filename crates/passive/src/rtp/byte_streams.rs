@@ -82,7 +82,8 @@ impl ByteStreams {
         }
         let Some(content) = content(data).filter(|_| all) else { return };
         while self.streams.len() >= MAX_STREAMS {
-            let Some(oldest) = self.streams.iter().min_by_key(|(key, s)| (s.last, **key)).map(|(key, _)| *key)
+            let Some(oldest) =
+                self.streams.iter().min_by_key(|(key, s)| (s.last, **key)).map(|(key, _)| *key)
             else {
                 return;
             };
@@ -105,7 +106,8 @@ fn content(data: &[u8]) -> Option<Content> {
             // The next packet, if there is one in the segment, begins after as many bytes as the length says.
             let length = usize::from(u16::from_be_bytes([*a, *b]));
             let next = data.get(length + 4);
-            let is_framed = length >= MIN_PACKET && (data.len() <= length + 4 || next.is_some_and(|f| f >> 6 == 2));
+            let is_framed =
+                length >= MIN_PACKET && (data.len() <= length + 4 || next.is_some_and(|f| f >> 6 == 2));
             is_framed.then_some(Content::Framed)
         }
         _ if is_sip(data) => Some(Content::Sip),
@@ -160,7 +162,10 @@ impl ByteStream {
 /// Beginning of the bytes that wait.
 enum First<'a> {
     /// A complete part of this length, which contains `unit`.
-    Unit { length: usize, unit: Option<Unit<'a>> },
+    Unit {
+        length: usize,
+        unit: Option<Unit<'a>>,
+    },
     Incomplete,
     /// Bytes that do not belong to this content.
     Other,

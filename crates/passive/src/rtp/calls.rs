@@ -70,7 +70,8 @@ impl RtpCall {
         let parts = [(expected, first, false), (last, other_last, true)];
         let one = |(from, to, is_end): (WallTime, WallTime, bool)| {
             let missing = Span((to - from).0.max(0)) - self.on_hold(from, to);
-            let severity = self.severity_of_missing(direction, (missing, is_end), other_last - expected, streams);
+            let severity =
+                self.severity_of_missing(direction, (missing, is_end), other_last - expected, streams);
             (missing >= MIN_ONE_SIDED).then_some(OneSided { from, missing, is_end, severity })
         };
         parts.into_iter().filter_map(one).collect()
@@ -97,7 +98,8 @@ impl RtpCall {
             own.filter_map(|s| streams.get(s.stream))
         };
         let is_answered = self.signalling.as_ref().is_some_and(|s| s.answered.is_some());
-        let suppresses = own().any(|s| s.silences > 0 || s.payload_types.iter().any(PayloadTypeFigures::is_noise));
+        let suppresses =
+            own().any(|s| s.silences > 0 || s.payload_types.iter().any(PayloadTypeFigures::is_noise));
         let has_ended = is_end && own().all(|s| s.has_ended);
         match is_answered && !suppresses && !has_ended {
             false => Severity::Unknown,
@@ -148,8 +150,7 @@ pub(super) fn calls(streams: &[RtpStream], signalled: &SignalledCalls) -> Vec<Rt
         // Audio and video of a participant are sent between other ports, at the same time.
         let participant = stream.rtcp.participant.filter(|_| media.is_none());
         let key = participant.map_or(key, |name| {
-            let (same, last) =
-                participants.entry((name, from.0, to.0)).or_insert((key, stream.last));
+            let (same, last) = participants.entry((name, from.0, to.0)).or_insert((key, stream.last));
             if stream.first - *last > MAX_PAUSE {
                 *same = key;
             }

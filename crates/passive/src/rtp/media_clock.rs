@@ -4,7 +4,8 @@ use jitlat_core::time::{SECOND, Span, WallTime};
 use serde::Serialize;
 
 /// Clock rates in use, in Hz.
-pub(crate) const RATES: [u32; 10] = [8000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 90_000];
+pub(crate) const RATES: [u32; 10] =
+    [8000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 90_000];
 /// Maximum relative difference between an estimated rate and the rate in use: about twice the error that 10 ms of
 /// jitter cause.
 const MAX_RATE_ERROR: f64 = 0.01;

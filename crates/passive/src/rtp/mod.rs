@@ -40,8 +40,8 @@ pub use snapshot::RtpSnapshot;
 use super::packet::{IpPacket, TCP, UDP, udp};
 use crate::recording::{CopyKind, RecordingFacts};
 use crate::streams::session;
-use crate::tcp::TcpSegment;
 use crate::tcp::TcpEndpoint as Endpoint;
+use crate::tcp::TcpSegment;
 use crate::{SeenPacket, Sides};
 use byte_streams::{ByteStreams, Unit};
 use candidate::{Candidates, EarlyPacket};
@@ -360,13 +360,14 @@ impl RtpStream {
         session.sent = u32::try_from(self.expected).ok();
         session.declared = Some(self.expected);
         session.classic_rtt = round_trip;
-        session.classic_offset = round_trip.zip(least).filter(|_| self.clock_sets == 0).map(|(trip, least)| {
-            let more = Span(least.0.saturating_sub(trip.0 / 2));
-            match direction {
-                Direction::Up => more,
-                Direction::Down => Span(more.0.saturating_neg()),
-            }
-        });
+        session.classic_offset =
+            round_trip.zip(least).filter(|_| self.clock_sets == 0).map(|(trip, least)| {
+                let more = Span(least.0.saturating_sub(trip.0 / 2));
+                match direction {
+                    Direction::Up => more,
+                    Direction::Down => Span(more.0.saturating_neg()),
+                }
+            });
         session.tags.push(("codec".to_owned(), self.codec()));
         session
     }

@@ -272,9 +272,12 @@ fn names(mut data: &[u8], count: usize, each: &mut impl FnMut(RtcpItem)) {
             let end = at + 2 + usize::from(length);
             let Some(text) = data.get(at + 2..end) else { return };
             if kind == CANONICAL_NAME && !text.is_empty() {
-                each(RtcpItem::Name(ssrc, text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-                    (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-                })));
+                each(RtcpItem::Name(
+                    ssrc,
+                    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+                        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+                    }),
+                ));
             }
             at = end;
         }

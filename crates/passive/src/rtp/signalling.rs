@@ -271,7 +271,8 @@ fn printable(text: &str) -> String {
 /// Returns true if a session description lets both sides send, false if at most one; `None` if it has no media.
 fn sends_both(sdp: &str) -> Option<bool> {
     let is_line = |line: &str| {
-        line.starts_with("m=") || matches!(line.trim_end(), "a=sendonly" | "a=recvonly" | "a=inactive" | "a=sendrecv")
+        line.starts_with("m=")
+            || matches!(line.trim_end(), "a=sendonly" | "a=recvonly" | "a=inactive" | "a=sendrecv")
     };
     let mut lines = sdp.lines().filter(|line| is_line(line)).peekable();
     lines.peek()?;

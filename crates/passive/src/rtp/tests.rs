@@ -1,6 +1,6 @@
 use super::*;
-use crate::{Frame, LinkType, Recording};
 use crate::testing::MS;
+use crate::{Frame, LinkType, Recording};
 use jitlat_core::analysis::{Options, analyze};
 use jitlat_core::answer::Severity;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -59,7 +59,11 @@ struct Seen {
 
 impl Default for Seen {
     fn default() -> Seen {
-        Seen { recording: Recording::of_media(), analyzer: RtpAnalyzer::default(), emitted: Emitted::default() }
+        Seen {
+            recording: Recording::of_media(),
+            analyzer: RtpAnalyzer::default(),
+            emitted: Emitted::default(),
+        }
     }
 }
 
@@ -563,9 +567,14 @@ fn a_step_of_the_clock_of_one_point_is_corrected() {
     assert!(step.proven && (step.by_ns - Span::millis(100)).0.abs() < MS, "{step:?}");
     assert_eq!(far.notes().len(), 1);
     let found = between(&near, &far).unwrap();
-    let summary = analyze(&found.streams[0].session, found.streams[0].records.iter().copied(), &Options::default());
+    let summary =
+        analyze(&found.streams[0].session, found.streams[0].records.iter().copied(), &Options::default());
     assert!(summary.pdv.max.unwrap() < MS, "{:?}", summary.pdv.max);
-    assert!(found.clocks.offset_bound_ns.is_some_and(|bound| (bound - 20e6).abs() < 1e6), "{:?}", found.clocks);
+    assert!(
+        found.clocks.offset_bound_ns.is_some_and(|bound| (bound - 20e6).abs() < 1e6),
+        "{:?}",
+        found.clocks
+    );
 }
 
 #[test]
@@ -592,9 +601,8 @@ fn segment(from: SocketAddrV4, to: SocketAddrV4, seq: u32, payload: &[u8]) -> Ve
 fn media_and_signalling_over_tcp_are_read() {
     let mut seen = Seen::default();
     // RTP with a length before each packet, cut at any place into segments of 100 bytes; nothing is lost.
-    let framed: Vec<u8> = (0..100i64)
-        .flat_map(|k| [&172u16.to_be_bytes()[..], &voice(k).bytes()].concat())
-        .collect();
+    let framed: Vec<u8> =
+        (0..100i64).flat_map(|k| [&172u16.to_be_bytes()[..], &voice(k).bytes()].concat()).collect();
     for (k, part) in framed.chunks(100).enumerate() {
         let ip = segment(A, B, (k * 100) as u32, part);
         seen.packet(k as i64 * 11_494_253, &ip);
@@ -606,7 +614,9 @@ fn media_and_signalling_over_tcp_are_read() {
     // An invitation in two segments, and the answer.
     let sdp = "v=0\r\nc=IN IP4 192.0.2.1\r\nm=audio 4000 TCP/RTP/AVP 0\r\n";
     let head = |first: &str, length: usize| {
-        format!("{first}\r\nFrom: <sip:a@x>;tag=1\r\nTo: <sip:b@x>\r\nCall-ID: id1\r\nCSeq: 1 INVITE\r\nContent-Length: {length}\r\n\r\n")
+        format!(
+            "{first}\r\nFrom: <sip:a@x>;tag=1\r\nTo: <sip:b@x>\r\nCall-ID: id1\r\nCSeq: 1 INVITE\r\nContent-Length: {length}\r\n\r\n"
+        )
     };
     let message = head("INVITE sip:b@x SIP/2.0", sdp.len()) + sdp;
     let (first, second) = message.as_bytes().split_at(100);
@@ -625,8 +635,12 @@ fn media_and_signalling_over_tcp_are_read() {
 fn a_signalling_message_in_fragments_is_read() {
     let mut seen = Seen::default();
     let filler = "x".repeat(2000);
-    let sdp = format!("v=0\r\ns={filler}\r\nc=IN IP4 192.0.2.1\r\nm=audio 4000 RTP/AVP 96\r\na=rtpmap:96 AMR/8000\r\n");
-    let message = format!("INVITE sip:b@x SIP/2.0\r\nFrom: <sip:a@x>;tag=1\r\nTo: <sip:b@x>\r\nCall-ID: id1\r\nCSeq: 1 INVITE\r\n\r\n{sdp}");
+    let sdp = format!(
+        "v=0\r\ns={filler}\r\nc=IN IP4 192.0.2.1\r\nm=audio 4000 RTP/AVP 96\r\na=rtpmap:96 AMR/8000\r\n"
+    );
+    let message = format!(
+        "INVITE sip:b@x SIP/2.0\r\nFrom: <sip:a@x>;tag=1\r\nTo: <sip:b@x>\r\nCall-ID: id1\r\nCSeq: 1 INVITE\r\n\r\n{sdp}"
+    );
     let ends = [A, B].map(|end| SocketAddrV4::new(*end.ip(), 5060));
     let whole = datagram(ends[0], ends[1], message.as_bytes());
     let (header, payload) = whole.split_at(20);
@@ -650,7 +664,8 @@ fn audio_and_video_of_a_participant_are_one_call() {
     let mut seen = Seen::default();
     let video = [A, B].map(|end| SocketAddrV4::new(*end.ip(), end.port() + 10));
     let report = [A, B].map(|end| SocketAddrV4::new(*end.ip(), end.port() + 1));
-    let name = |ssrc: u32, name: u32| words(&[0x80c9_0001, ssrc, 0x81ca_0004, ssrc, 0x0104_0000, name << 16, 0]);
+    let name =
+        |ssrc: u32, name: u32| words(&[0x80c9_0001, ssrc, 0x81ca_0004, ssrc, 0x0104_0000, name << 16, 0]);
     for k in 0..100i64 {
         let at = k * 20 * MS;
         seen.rtp(at, voice(k));
@@ -667,8 +682,12 @@ fn audio_and_video_of_a_participant_are_one_call() {
     }
     let (result, _) = seen.finish();
     let [call] = &result.calls[..] else { panic!("{:?}", result.calls) };
-    let directions: Vec<_> = call.streams.iter().map(|s| (result.streams[s.stream].ssrc, s.direction)).collect();
-    assert_eq!(directions, [(7, Direction::Up), (8, Direction::Down), (17, Direction::Up), (18, Direction::Down)]);
+    let directions: Vec<_> =
+        call.streams.iter().map(|s| (result.streams[s.stream].ssrc, s.direction)).collect();
+    assert_eq!(
+        directions,
+        [(7, Direction::Up), (8, Direction::Down), (17, Direction::Up), (18, Direction::Down)]
+    );
 }
 
 #[test]

@@ -178,10 +178,7 @@ fn clocks(page: &mut Page, s: &Summary) {
         page.item(&format!("relative clock error, server minus client = {}{of}", full(offset)));
     }
     if let (true, Some(bound)) = (is_relative, c.bound_ns) {
-        page.item(&format!(
-            "the delay is known to +/- {}, by the smallest RTCP round trip",
-            eng4_f64(bound)
-        ));
+        page.item(&format!("the delay is known to +/- {}, by the smallest RTCP round trip", eng4_f64(bound)));
     } else if let Some([lo, hi]) = c.interval_ns {
         page.item(&format!("it lies between {} and {}, even if the path is asymmetric", full(lo), full(hi)));
     } else if let Some(bound) = c.bound_ns {

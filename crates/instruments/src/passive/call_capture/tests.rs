@@ -22,7 +22,8 @@ fn capture() -> CallCapture {
 
 /// Returns packet `k` of a G.711 stream from or to the near host, as an IP packet.
 fn voice(k: i64, ssrc: u32, up: bool) -> Vec<u8> {
-    let ends: [[u8; 4]; 2] = if up { [[192, 0, 2, 1], [198, 51, 100, 2]] } else { [[198, 51, 100, 2], [192, 0, 2, 1]] };
+    let ends: [[u8; 4]; 2] =
+        if up { [[192, 0, 2, 1], [198, 51, 100, 2]] } else { [[198, 51, 100, 2], [192, 0, 2, 1]] };
     let mut ip = vec![0x45, 0, 0, 200, 0, 0, 0, 0, 64, 17, 0, 0];
     ip.extend(ends.concat());
     ip.extend([0x0f, 0xa0, 0x13, 0x88, 0, 180, 0, 0, 0x80, 0]);
@@ -108,9 +109,8 @@ fn each_packet_of_a_stream_is_in_one_period_and_each_loss_too() {
 
 #[test]
 fn streams_of_other_hosts_and_ports_do_not_count_and_too_many_are_counted() {
-    let packets: Vec<(i64, Vec<u8>)> = (0..20)
-        .flat_map(|k| (0..70).map(move |ssrc| (k * 20, voice(k, ssrc, true))))
-        .collect();
+    let packets: Vec<(i64, Vec<u8>)> =
+        (0..20).flat_map(|k| (0..70).map(move |ssrc| (k * 20, voice(k, ssrc, true)))).collect();
     let reported = run(&packets, &capture());
     let sessions = reported.ended[0].sessions.as_deref().unwrap();
     assert_eq!(sessions.len(), MAX_STREAMS);

@@ -83,7 +83,8 @@ fn recordings_that_were_appended_are_not_said_to_be_proven() {
     let mut steps = Vec::new();
     for k in 0..200i64 {
         let at = WallTime(if k < 100 { k } else { k - 5000 } * 10 * MS);
-        let mark = Some(SenderMark { flow: if k < 100 { 1 } else { 2 }, host: 1, value: None, is_media: false });
+        let mark =
+            Some(SenderMark { flow: if k < 100 { 1 } else { 2 }, host: 1, value: None, is_media: false });
         if (clock.is_in_doubt() || clock.take(at, mark) == Taken::Doubt) && clock.examine(at, mark) {
             steps.extend(clock.decide());
         }

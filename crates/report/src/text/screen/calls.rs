@@ -154,7 +154,8 @@ impl Screen {
             .collect();
         // One point sees only what was lost before it: the packets between two points are judged like a stream.
         let own = shown.iter().map(|(_, stream)| *stream);
-        let of_points = call.media(&calls.result.streams).filter_map(|s| calls.between.get(s.stream).copied().flatten());
+        let of_points =
+            call.media(&calls.result.streams).filter_map(|s| calls.between.get(s.stream).copied().flatten());
         let streams: Vec<ScreenStream<'_>> = own.chain(of_points).collect();
         let labels: Vec<String> = streams.iter().map(|s| s.label.to_owned()).collect();
         let courses = streams.iter().take(shown.len()).zip(&labels).filter_map(|(stream, label)| {
@@ -212,7 +213,12 @@ fn repairs(call: &RtpCall, streams: &[RtpStream]) -> Vec<String> {
     let repairs = all.filter_map(|(k, s)| Some((k, streams.get(s.stream).filter(|s| s.is_repair())?)));
     repairs
         .map(|(k, s)| {
-            format!("{}: {} that repair others ({}): not part of the verdict", call.label(k), count(s.packets, "packet"), s.codec())
+            format!(
+                "{}: {} that repair others ({}): not part of the verdict",
+                call.label(k),
+                count(s.packets, "packet"),
+                s.codec()
+            )
         })
         .collect()
 }
