@@ -2,12 +2,12 @@
 // Aims at: crates/passive/src/rtp
 // Longest input: 8192
 
-//! Lists of operations: datagrams with any contents, RTP senders that lose, repeat and reorder packets, and pauses, at
+//! Lists of operations: datagrams and TCP segments with any contents, RTP senders that lose, repeat and reorder packets, and pauses, at
 //! two capture points.
 
 use jitlat_core::{PacketRecord, WallTime};
 use jitlat_passive::rtp::{RtpAnalyzer, RtpObserver, RtpResult, RtpStream, between};
-use jitlat_passive::{LinkType, decode};
+use jitlat_passive::{Frame, LinkType, Recording};
 use std::collections::HashMap;
 
 /// Checks what the analyser emits.
@@ -57,17 +57,48 @@ fn datagram(ends: u8, payload: &[u8]) -> Vec<u8> {
     ip
 }
 
+/// Wraps a payload in TCP over IPv4.
+fn segment(ends: u8, seq: u8, payload: &[u8]) -> Vec<u8> {
+    let tcp = [&[0, 0, 0, seq, 0, 0, 0, 0, 0x50, 0x18, 1, 0, 0, 0, 0, 0][..], payload].concat();
+    let mut ip = datagram(ends, &tcp[4..]);
+    ip[9] = 6;
+    ip[24..28].copy_from_slice(&tcp[..4]);
+    ip
+}
+
+/// A capture point.
+struct Point {
+    recording: Recording,
+    analyzer: RtpAnalyzer,
+    seen: Seen,
+}
+
+/// Passes an item of a recording on.
+fn take(item: jitlat_passive::Seen<'_>, analyzer: &mut RtpAnalyzer, seen: &mut Seen) {
+    match item {
+        jitlat_passive::Seen::Packet(packet) => analyzer.take(&packet, seen),
+        jitlat_passive::Seen::ClockSet => analyzer.clock_set(),
+        jitlat_passive::Seen::Skipped(..) => {}
+    }
+}
+
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let mut points = [(); 2].map(|()| (RtpAnalyzer::default().keeping_packets(), Seen::default()));
+    let mut points = [(); 2].map(|()| Point {
+        recording: Recording::of_media(),
+        analyzer: RtpAnalyzer::default().keeping_packets(),
+        seen: Seen::default(),
+    });
     let (mut at, mut rest) = (0i64, data);
-    let push = |points: &mut [(RtpAnalyzer, Seen); 2], which: u8, at: i64, ends: u8, payload: &[u8]| {
-        let ip = datagram(ends, payload);
-        let p = decode(LinkType::IPV4, &ip, ip.len() as u32).expect("a whole packet");
-        for (k, (analyzer, seen)) in points.iter_mut().enumerate() {
+    let pass = |points: &mut [Point; 2], which: u8, at: i64, ip: &[u8]| {
+        let frame = Frame { at: WallTime(at), link: LinkType::IPV4, wire_length: ip.len() as u32, data: ip };
+        for (k, Point { recording, analyzer, seen }) in points.iter_mut().enumerate() {
             if which >> k & 1 == 0 {
-                analyzer.push(WallTime(at), &p, seen);
+                recording.push(&frame, &mut |item| take(item, analyzer, seen));
             }
         }
+    };
+    let push = |points: &mut [Point; 2], which: u8, at: i64, ends: u8, payload: &[u8]| {
+        pass(points, which, at, &datagram(ends, payload));
     };
     while let [what, ends, a, b, more @ ..] = rest {
         rest = more;
@@ -77,7 +108,10 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
             0 | 1 => {
                 let (payload, after) = rest.split_at(rest.len().min(usize::from(*a)));
                 rest = after;
-                push(&mut points, *what, at, *ends, payload);
+                match what >> 2 & 1 {
+                    0 => push(&mut points, *what, at, *ends, payload),
+                    _ => pass(&mut points, *what, at, &segment(*ends, *b, payload)),
+                }
             }
             // Some packets of a sender of RTP.
             2 => {
@@ -93,7 +127,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
             _ => at += i64::from(*a) * 1_000_000_000,
         }
     }
-    let results: [RtpResult; 2] = points.map(|(analyzer, mut seen)| {
+    let results: [RtpResult; 2] = points.map(|Point { mut recording, mut analyzer, mut seen }| {
+        recording.finish(&mut |item| take(item, &mut analyzer, &mut seen));
         let result = analyzer.finish(&mut seen);
         assert!(seen.open.is_empty() && seen.records == seen.packets);
         let of_calls: usize = result.calls.iter().map(|call| call.streams.len()).sum();

@@ -19,7 +19,7 @@ use std::time::Duration;
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 /// Time that a period waits for its last packets: those that are late, and those whose send time is known only when the
 /// clock rate is estimated. Packets known later count in a later period.
-const GRACE: Span = Span::seconds(12);
+const GRACE: Span = Span::seconds(5);
 /// Maximum number of streams that are stored of one period.
 const MAX_STREAMS: usize = 64;
 /// Key of the tag with the number of streams of a period that are not stored.

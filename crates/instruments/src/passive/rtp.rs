@@ -266,11 +266,15 @@ impl RtpOutcome {
 
     /// Adds the steps of the clock of the second point to the causes between the points.
     fn add_steps_between(&mut self, other: &[RecordedStep]) {
-        let steps: Vec<RecordedStep> =
-            self.result.recording.steps.iter().chain(other).filter(|s| s.proven).copied().collect();
+        let own = self.result.recording.steps.iter().map(|step| (step, "first"));
+        let steps = own.chain(other.iter().map(|step| (step, "second"))).filter(|(step, _)| step.proven);
+        let steps: Vec<(RecordedStep, &str)> = steps.map(|(step, point)| (*step, point)).collect();
         for (stream, between) in self.result.streams.iter().zip(&mut self.between) {
             let answer = between.as_mut().and_then(|analysed| analysed.summary.answer.as_mut());
-            let causes = steps.iter().map(|step| of_step(step, stream.first));
+            let causes = steps.iter().map(|(step, point)| {
+                let cause = of_step(step, stream.first);
+                Cause { because: format!("at the {point} point, {}", cause.because), ..cause }
+            });
             answer.into_iter().for_each(|answer| answer.causes.extend(causes.clone()));
         }
     }
@@ -406,11 +410,15 @@ fn options_of(options: &Options, one_codec: bool, stream: &RtpStream) -> Options
     }
 }
 
-/// Removes scores that contradict each other: those that include the steps of a clock, those of G.711 if the figures of
+/// Removes scores that contradict each other: those that include the steps or the drift of a clock, those of G.711 if the figures of
 /// the stream's codec are known, and all of a stream that changes between codecs.
 fn leave_out_wrong_scores(summary: &mut Summary, stream: &RtpStream, one_codec: bool) {
     let Some(answer) = &mut summary.answer else { return };
-    if answer.without_clock_step.is_some() {
+    // The clock rate may have become known only after the beginning of the analysis.
+    if stream.clock_rate.is_some() {
+        answer.profiles.retain(|name, _| (name == "video") == (stream.clock_rate == Some(VIDEO_CLOCK)));
+    }
+    if answer.without_clock_step.is_some() || answer.names(CauseId::ClockSkew) {
         summary.dejitter = None;
     }
     let speech = stream.payload_types.iter().filter(|t| !t.is_event && !t.is_noise());

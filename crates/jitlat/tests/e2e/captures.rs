@@ -313,3 +313,95 @@ fn tcp_segments_that_leave_have_round_trips_and_losses() {
     assert!(sent[..2].iter().any(|n| *n > 50.0), "{sent:?}");
     assert!(delays[0] > 0.0 && delays[0] < 5e6 && delays.iter().any(|ns| *ns > 1e7), "{delays:?}");
 }
+
+/// Sends and receives a call of G.711 between two hosts, until it is stopped.
+#[derive(Default)]
+struct Call {
+    stop: AtomicBool,
+    /// True if one of three packets from a is not sent.
+    loses: AtomicBool,
+    /// Number of packets that a sent or left out, and that b sent.
+    due: [Mutex<u64>; 2],
+}
+
+impl Call {
+    fn talk(&self, from: &Namespace, side: usize) {
+        let ends = ["10.9.0.1:4000", "10.9.0.2:5000"];
+        let socket = from.within(|| UdpSocket::bind(ends[side]).unwrap()).unwrap();
+        let began = std::time::Instant::now();
+        jitlat_waiting::at_pace(Duration::from_millis(20), || {
+            let mut due = self.due[side].lock().unwrap();
+            let left_out = side == 0 && self.loses.load(Ordering::Relaxed) && *due % 3 == 0;
+            let mut packet = vec![0x80, 0];
+            packet.extend((*due as u16).to_be_bytes());
+            packet.extend(((began.elapsed().as_micros() / 125) as u32).to_be_bytes());
+            packet.extend([1, 2, 3, side as u8]);
+            packet.resize(172, 0x55);
+            *due += 1;
+            if !left_out {
+                socket.send_to(&packet, ends[1 - side]).unwrap();
+            }
+            !self.stop.load(Ordering::Relaxed)
+        });
+    }
+}
+
+#[test]
+fn calls_are_archived_stream_by_stream() {
+    let Some(lab) = lab("calls_are_archived_stream_by_stream") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let text = "host = [{ name = \"a\", address = \"10.9.0.1\" }, { name = \"b\", address = \"10.9.0.2\" }]\n\
+                [[capture]]\nname = \"calls\"\nhost = \"a\"\ninstrument = \"rtp\"\ninterface = \"path\"\ntowards = \"b\"\n\
+                every = \"5s\"\n[serve]\non = false\n[archive]\nfolder = \"archive\"\n[web]\n\
+                [[alert]]\nname = \"voice\"\nif = \"mos<3.6\"\n[[alert]]\nname = \"lost\"\nif = \"loss>10%\"\n\
+                [[notify]]\nname = \"file\"\ncommand = [\"sh\", \"-c\", \"echo $JITLAT_ALERT $JITLAT_STATE $JITLAT_SRC $JITLAT_DST >> notified\"]\n";
+    fs::write(folder.join("mesh.toml"), text).unwrap();
+    let notified = || fs::read_to_string(folder.join("notified")).unwrap_or_default();
+    let measured = || slots(&folder.join("a"), "measured");
+    let a = monitor(&lab.client, folder, "a");
+    a.wait_for("capturing on path");
+    let call = Call::default();
+    std::thread::scope(|threads| {
+        let _stop = StopOnDrop(&call.stop);
+        threads.spawn(|| call.talk(&lab.client, 0));
+        threads.spawn(|| call.talk(&lab.server, 1));
+        wait_until("two whole periods", || measured() >= 2);
+        assert_eq!(notified(), "");
+        call.loses.store(true, Ordering::Relaxed);
+        wait_until("the alerts", || {
+            ["voice firing a b", "lost firing a b"].iter().all(|line| notified().contains(line))
+        });
+        let now = ask(&lab.client, "/api/v1/now");
+        assert!(now.contains("captured calls") && now.contains("\"bad\""), "{now}");
+        call.loses.store(false, Ordering::Relaxed);
+        wait_until("their end", || {
+            ["voice resolved a b", "lost resolved a b"].iter().all(|line| notified().contains(line))
+        });
+        call.stop.store(true, Ordering::Relaxed);
+    });
+    a.signal(Signal::SIGTERM);
+    let ended = a.finish(TIMEOUT);
+    assert_eq!(ended.code(), 0, "{}", ended.stderr);
+    assert!(!notified().contains(" b a"), "nothing was lost from b to a: {}", notified());
+    let out = folder.join("logs");
+    let line = format!("archive export a {}", out.display());
+    assert_eq!(Running::start(Place::Here.jitlat(folder, &line)).finish(TIMEOUT).code(), 0);
+    // Each packet is in one period: of every stream, the periods together have all of its packets.
+    let mut totals = [0; 2];
+    for entry in fs::read_dir(&out).unwrap() {
+        let mut log = LogReader::open(&entry.unwrap().path()).unwrap();
+        let session = log.session().clone();
+        let tag = |key: &str| session.tags.iter().find(|(k, _)| k == key).map(|(_, v)| v.clone());
+        assert_eq!([tag("test"), tag("codec")], [Some("calls".to_owned()), Some("PCMU".to_owned())]);
+        let slot: i64 = tag("slot").unwrap().parse().unwrap();
+        let side = usize::from(session.spec.direction() == jitlat_core::Direction::Down);
+        assert_eq!(tag("ssrc").unwrap(), format!("0102030{side}"));
+        totals[side] += session.packets();
+        let is_within =
+            |record: jitlat_core::PacketRecord| record.arrived().unwrap().0.div_euclid(EVERY) == slot;
+        assert!(log.records(&mut None).all(is_within), "each packet is in its period");
+    }
+    let due = call.due.map(|due| due.into_inner().unwrap());
+    assert_eq!(totals, due);
+}

@@ -267,6 +267,94 @@ fn the_figures_are_those_of_tshark() {
     }
 }
 
+/// Returns the captures in a folder and the folders in it.
+fn captures_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<PathBuf> = entries
+        .flat_map(|path| match path.is_dir() {
+            true => captures_in(&path),
+            false => vec![path],
+        })
+        .filter(|path| path.to_string_lossy().contains(".pcap"))
+        .collect();
+    found.sort();
+    found
+}
+
+/// Compares every capture of the repository with tshark; with `JITLAT_FULL` only.
+#[test]
+fn the_streams_of_every_capture_are_those_of_tshark() {
+    if std::env::var_os("JITLAT_FULL").is_none() {
+        return;
+    }
+    let all = captures_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata"));
+    assert!(all.len() >= 60, "{all:?}");
+    let mut compared = 0;
+    for file in &all {
+        let Some(theirs) = by_tshark(file) else {
+            assert!(std::env::var_os("JITLAT_REQUIRE_PEERS").is_none(), "tshark is not installed");
+            return;
+        };
+        let none = String::from_utf8_lossy(&rtp(std::slice::from_ref(file), &["-q"]).stderr)
+            .contains("no RTP stream");
+        let ours = if none { Counted::new() } else { by_jitlat(file) };
+        for (ssrc, own) in &ours {
+            let their = theirs.get(ssrc).unwrap_or_else(|| panic!("{}: {ssrc} is no stream", file.display()));
+            assert_eq!(own[..2], their[..2], "{}, source {ssrc}: packets, lost", file.display());
+            compared += 1;
+        }
+        // The heuristics of tshark take any UDP packets whose first byte fits for streams, of a few packets each.
+        for (ssrc, their) in theirs.iter().filter(|(ssrc, _)| !ours.contains_key(*ssrc)) {
+            assert!(their[0] < 8.0, "{}: {ssrc} is a stream, {their:?}", file.display());
+        }
+    }
+    assert!(compared >= 3, "{compared}");
+}
+
+#[test]
+fn a_dump_may_be_compressed_and_options_without_effect_are_refused() {
+    use std::io::Write;
+    use std::process::Stdio;
+    let folder = tempfile::tempdir().unwrap();
+    let entry = |values: &str| serde_json::json!({ "statsType": "inbound-rtp", "values": values });
+    let stats =
+        serde_json::json!({ "IT1-packetsReceived": entry("[950]"), "IT1-packetsLost": entry("[50]") });
+    let dump = serde_json::json!({ "PeerConnections": { "1-1": { "stats": stats } } }).to_string();
+    let marked = folder.path().join("marked.json");
+    fs::write(&marked, format!("\u{feff} \n{dump}")).unwrap();
+    let plain = folder.path().join("dump.json");
+    fs::write(&plain, &dump).unwrap();
+    assert!(Command::new("gzip").arg(&plain).status().unwrap().success());
+    let packed = folder.path().join("dump.json.gz");
+    for file in [&marked, &packed] {
+        let o = rtp(std::slice::from_ref(file), &["-q"]);
+        assert_eq!(o.status.code(), Some(0), "{o:?}");
+        let line = String::from_utf8_lossy(&o.stdout).into_owned();
+        assert!(line.contains("missing packets"), "{line}");
+        // Standard input, and an option that has no effect.
+        let mut child = Command::new(env!("CARGO_BIN_EXE_jitlat"))
+            .args(["rtp", "-", "-q"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(&fs::read(file).unwrap()).unwrap();
+        assert_eq!(String::from_utf8_lossy(&child.wait_with_output().unwrap().stdout), line);
+        let refused = rtp(std::slice::from_ref(file), &["--log", "l"]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("--log"), "{refused:?}");
+    }
+    // A capture on standard input is still one.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_jitlat"))
+        .args(["rtp", "-", "-q"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(&fs::read(capture("call.pcap")).unwrap()).unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, rtp(&[capture("call.pcap")], &["-q"]).stdout);
+}
+
 #[test]
 fn the_statistics_of_a_browser_are_read_as_a_record() {
     let folder = tempfile::tempdir().unwrap();

@@ -435,9 +435,13 @@ impl Doubt {
         if self.excess.iter().any(|(_, e)| *e > self.by / 2) {
             return None;
         }
-        // The first frame afterwards must not be earlier than the last one before.
-        let of_one = || self.excess.first().map(|(_, excess)| *excess);
-        let by = self.agreed().or_else(of_one).unwrap_or_else(|| self.intervals.step_back(self.by));
+        // The first frame afterwards must not be earlier than the last one before. The clock of a single sender cannot
+        // prove a step, but shows its size.
+        let single = || match self.excess[..] {
+            [(_, excess)] => Some(excess).filter(|e| *e > self.by.saturating_sub(MEDIA_PAUSE)),
+            _ => None,
+        };
+        let by = self.agreed().or_else(single).unwrap_or_else(|| self.intervals.step_back(self.by));
         let by = by.min(self.by.saturating_sub(1));
         let certain = self.by <= -CERTAIN_STEP;
         let proven = self.agreed().is_some() || !self.back.is_empty();

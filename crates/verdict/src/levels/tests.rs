@@ -219,7 +219,7 @@ fn the_error_of_a_drift_contains_the_true_one() {
 fn drift_of(slope: f64, median: i64, off: impl Fn(usize) -> f64) -> Option<Drift> {
     let time: Vec<f64> = (50..151).map(|k| k as f64 * 1e9).collect();
     let min: Vec<f64> = time.iter().enumerate().map(|(k, t)| slope * t + off(k)).collect();
-    line(slope, &time, &min, DelayNoise { median, p90: 0 })
+    line((slope, MAX_DRIFT), &time, &min, DelayNoise { median, p90: 0 })
 }
 
 fn is_near(found: Option<f64>, slope: f64) {
@@ -250,7 +250,7 @@ fn what_lies_on_the_line_gives_the_slope() {
     // The given slope need not be exactly that of the points.
     let time: Vec<f64> = (0..101).map(|k| k as f64 * 1e9).collect();
     let min: Vec<f64> = time.iter().map(|t| 1.1e-5 * t).collect();
-    is_near(line(1e-5, &time, &min, NO_NOISE).map(|drift| drift.rate), 1.1e-5);
+    is_near(line((1e-5, MAX_DRIFT), &time, &min, NO_NOISE).map(|drift| drift.rate), 1.1e-5);
     // Points in a queue, far above the line, are excluded.
     is_near(line_of(1e-5, 0, |k| if (40..60).contains(&k) { 5e6 } else { 0.0 }), 1e-5);
 }

@@ -81,7 +81,7 @@ fn each_packet_of_a_stream_is_in_one_period_and_each_loss_too() {
         }
     }
     // Traffic goes on after the call.
-    packets.push((45_000, voice(0, 1, true)));
+    packets.push((40_000, voice(0, 1, true)));
     let reported = run(&packets, &capture());
     let periods: Vec<i64> = reported.ended.iter().map(|ended| ended.period - BEGIN / EVERY.0).collect();
     assert_eq!(periods, [0, 1, 2, 3]);

@@ -93,6 +93,7 @@ impl Screen {
         let worst = order.first().map_or(Severity::Unknown, |k| calls.severity(&calls.result.calls[*k]));
         let text = match (affected, unknown) {
             (0, 0) => format!("Nothing is wrong with the {}.", count(all, "call")),
+            (0, n) if n as u64 == all => format!("No verdict on the {}.", count(all, "call")),
             (0, n) => {
                 format!("Nothing is wrong with {} of the {all} calls; no verdict on {n}.", all - n as u64)
             }
