@@ -7,8 +7,8 @@ use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
 use crate::{
-    archive, compare, demo, doctor, export, help, manual, modes, monitor, path, rpm, rtp, serve, spp, sweep,
-    tcp, test, web,
+    archive, compare, demo, doctor, export, help, manual, modes, monitor, path, programs, rpm, rtp, serve,
+    spp, sweep, tcp, test, web,
 };
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -72,14 +72,29 @@ pub fn parse() -> Cli {
         command().error(ErrorKind::InvalidSubcommand, message).exit();
     }
     let matches = command().try_get_matches().unwrap_or_else(|e| refuse(&e));
-    let cli = Cli::from_arg_matches(&matches).and_then(|mut cli| {
-        let wrong = |e: anyhow::Error| command().error(ErrorKind::InvalidValue, crate::exit::explain(&e));
-        check_modes(&command(), &matches).map_err(wrong)?;
-        overwritten::check(&matches).map_err(wrong)?;
-        shape(&mut cli, &matches).map_err(wrong)?;
-        Ok(cli)
-    });
-    cli.unwrap_or_else(|e| e.exit())
+    of_matches(&matches).unwrap_or_else(|e| e.exit())
+}
+
+/// Parses `words`, a command line that this program made itself.
+///
+/// # Errors
+/// The message of a wrong option or value, in one line.
+pub fn read(words: Vec<OsString>) -> anyhow::Result<Cli> {
+    let cli = command().try_get_matches_from(words).and_then(|matches| of_matches(&matches));
+    cli.map_err(|e| {
+        let text = e.to_string();
+        let first: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+        anyhow::Error::msg(first.join(" ").trim_start_matches("error: ").to_owned())
+    })
+}
+
+fn of_matches(matches: &ArgMatches) -> Result<Cli, clap::Error> {
+    let mut cli = Cli::from_arg_matches(matches)?;
+    let wrong = |e: anyhow::Error| command().error(ErrorKind::InvalidValue, crate::exit::explain(&e));
+    check_modes(&command(), matches).map_err(wrong)?;
+    overwritten::check(matches).map_err(wrong)?;
+    shape(&mut cli, matches).map_err(wrong)?;
+    Ok(cli)
 }
 
 /// Prints an error of the command line, with a hint if an option of another tool was typed; ends the process.
@@ -240,6 +255,7 @@ pub enum Command {
     Tcp(Box<tcp::TcpArgs>),
     Rtp(Box<rtp::RtpArgs>),
     Web(web::WebArgs),
+    As(programs::AsArgs),
     /// Print completions of commands and options for a shell
     #[command(
         after_help = "bash: jitlat completions bash > ~/.local/share/bash-completion/completions/jitlat\n\

@@ -29,11 +29,13 @@ pub mod comparison;
 mod csv;
 mod error;
 mod format;
+mod fping;
 mod graphite;
 mod hdr;
 mod html;
 pub mod input;
 mod intervals;
+mod iperf3;
 mod irtt;
 pub mod joined;
 mod json;
@@ -56,6 +58,7 @@ mod summary_csv;
 pub mod sweep;
 pub mod terminal;
 pub mod text;
+mod twping;
 mod wanted;
 #[cfg(not(feature = "archive"))]
 mod without_archive;
@@ -92,7 +95,13 @@ pub const OUTPUTS: &[&Output] = &[
     &hdr::OUTPUT,
     &irtt::OUTPUT,
     &owamp::STATISTICS,
+    &owamp::MACHINE,
     &owamp::RAW,
+    &owamp::FILE,
+    &twping::RAW,
+    &twping::MACHINE,
+    &fping::OUTPUT,
+    &iperf3::OUTPUT,
     &late::SUMMARY,
     &late::PACKETS,
     &graphite::OUTPUT,

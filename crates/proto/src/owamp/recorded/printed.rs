@@ -66,6 +66,7 @@ impl Command {
             percentiles: self
                 .option("-a")
                 .map_or(Vec::new(), |a| a.split(',').map(|p| p.parse().unwrap()).collect()),
+            ..OwpingOptions::default()
         }
     }
 }
