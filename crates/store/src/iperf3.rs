@@ -170,7 +170,8 @@ impl<'a> Iperf3Test<'a> {
         let intervals = self.intervals.iter().map(|part| {
             let mut sum = part.json(!reverse);
             if !reverse && let Some(members) = sum.as_object_mut() {
-                ["jitter_ms", "lost_packets", "lost_percent"].map(|key| members.remove(key));
+                members
+                    .retain(|key, _| !["jitter_ms", "lost_packets", "lost_percent"].contains(&key.as_str()));
             }
             sum["omitted"] = false.into();
             let mut stream = sum.clone();
