@@ -5,7 +5,7 @@ use crate::format::{Destination, Output, ReportParts, write_each};
 use crate::report::PROGRAM;
 use jitlat_core::Span;
 use jitlat_store::iperf3::Iperf3Test;
-use std::io::{self, Write};
+use std::io;
 
 /// Length of intervals in iperf3, unless its option -i gives another.
 const USUAL_INTERVAL: Span = Span::seconds(1);
