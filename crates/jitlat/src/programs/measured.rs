@@ -1,7 +1,6 @@
 //! Runs tests for the command lines of other programs: our words become settings, and the test its result. Nothing is
 //! printed and no log is written.
 
-use crate::options::live::LiveArgs;
 use crate::ping::late;
 use crate::root::{self, Command};
 use anyhow::{Context, Result, bail};
@@ -49,7 +48,7 @@ pub fn prepared_two_way(
     begin(&late_test.setting, ping.timeout.0 / 1_000_000)?;
     let mut analyses = Analyses::new(args.report.options());
     let mut records = RecordCollector::default();
-    let mut observers: [&mut dyn Observer; 4] = [&mut streams, &mut analyses, &mut records, &mut &mut *shown];
+    let mut observers: [&mut dyn Observer; 4] = [&mut streams, &mut analyses, &mut records, shown];
     let measured = ping.run(stop, &mut observers);
     if measured.is_err()
         && let Err(trouble) = late_test.failed(&args.report.outputs)

@@ -6,7 +6,6 @@ use anyhow::{Context, Result, bail};
 use jitlat_core::Span;
 use jitlat_core::far_host::FarHost;
 use jitlat_instruments::Unobserved;
-use jitlat_instruments::arguments::NamedFile;
 use jitlat_instruments::ping::protocols::twamp::user;
 use jitlat_net::client::AddressFamily;
 use jitlat_net::owamp::{FetchRequest, fetch};
