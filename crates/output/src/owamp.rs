@@ -4,6 +4,7 @@
 
 use crate::error::{Context, Result, bail};
 use crate::format::{Destination, Output, OutputPlace, OwnOption, ReportParts, write_each, write_file};
+use crate::input;
 use crate::report::{AnalysedStream, Report};
 use jitlat_proto::owamp::{OwpingOptions, SessionData, Statistics};
 use std::io::{self, Write};
@@ -79,7 +80,12 @@ fn converted_stream(stream: &AnalysedStream) -> Result<Statistics> {
     if stream.session.two_way.is_some() {
         bail!("it needs a one-way test (jitlat HOST), but this is a test of round trips: --as twping");
     }
-    let records = stream.packets().context("reading the packets")?;
-    let data = SessionData::of_test(&stream.session, &records).map_err(io::Error::other)?;
+    let data = match stream.log.as_deref().filter(|log| input::is_owamp_file(log)) {
+        Some(file) => input::owamp_file(file)?,
+        None => {
+            let records = stream.packets().context("reading the packets")?;
+            SessionData::of_test(&stream.session, &records).map_err(io::Error::other)?
+        }
+    };
     Ok(Statistics { data, style: OwpingOptions::default() })
 }

@@ -1,7 +1,7 @@
 //! A one-way test in the formats of iperf3's client for UDP (`iperf3 -u -c`): JSON, and text.
 //!
 //! Bytes are those of the payload, as in iperf3. The rate of the sender is over the time in which it sent, that of the
-//! receiver over the time in which packets arrived. What is unknown (the load of the processors) is left out.
+//! receiver over the time in which packets arrived. Unknown values (the load of the processors) are left out.
 
 use jiff::fmt::rfc2822::DateTimePrinter;
 use jitlat_core::metrics::rfc3550::JitterEstimator;
@@ -115,7 +115,7 @@ impl<'a> Iperf3Test<'a> {
         let mut parts = Vec::new();
         let (mut start, mut before) = (Span::ZERO, 0);
         while start < self.sent.end {
-            let end = (start + self.interval).min(self.sent.end);
+            let end = self.interval_end(start, self.sent.end);
             let until = (end.0 as u64).div_ceil(period as u64).min(self.sent.packets);
             let packets = if end == self.sent.end { self.sent.packets } else { until } - before;
             before += packets;
@@ -131,7 +131,7 @@ impl<'a> Iperf3Test<'a> {
         let (mut start, end) = (Span::ZERO, self.sent.end.max(self.received.end));
         let mut rest = arrivals.iter().peekable();
         while start < end {
-            let until = (start + self.interval).min(end);
+            let until = self.interval_end(start, end);
             while let Some((seq, _, delay)) = rest.next_if(|a| a.1 - first < until || until == end) {
                 counter.push(*seq, *delay);
             }
@@ -139,6 +139,13 @@ impl<'a> Iperf3Test<'a> {
             start = until;
         }
         parts
+    }
+
+    /// Returns the end of the interval that begins at `start`. A rest of less than a tenth of an interval belongs to the last
+    /// one.
+    fn interval_end(&self, start: Span, end: Span) -> Span {
+        let until = start + self.interval;
+        if (end - until).0 < self.interval.0 / 10 { end } else { until }
     }
 
     fn is_reverse(&self) -> bool {

@@ -11,7 +11,7 @@ use std::str::FromStr;
 pub struct Program {
     /// Name of the program, and of a link to this one.
     pub name: &'static str,
-    /// What the program does here, beginning with a verb.
+    /// Description of the program, which begins with a verb.
     pub about: &'static str,
     /// Arguments without options.
     pub usage: &'static str,
@@ -31,14 +31,14 @@ pub struct ForeignOption {
     pub names: &'static str,
     /// Name of the value; empty for a switch, in brackets if the value may be missing.
     pub value: &'static str,
-    /// What becomes of the option.
+    /// Effect of the option.
     pub becomes: Becomes,
 }
 
 /// Our words for the value of an option.
 pub type Words = Result<Vec<String>, String>;
 
-/// What becomes of an option.
+/// Effect of an option.
 pub enum Becomes {
     /// Options of this program: their names, and a function that makes the words.
     Ours(&'static str, fn(&str) -> Words),
@@ -280,7 +280,7 @@ impl Given {
     /// Returns a file name among the values, checked to be no option.
     pub fn file(&self, name: &str) -> Result<Option<&str>> {
         let file = self.value(name).filter(|file| !file.is_empty());
-        Ok(file.map(|file| (!file.starts_with("--")).then_some(file).context("give a file")).transpose()?)
+        file.map(|file| (!file.starts_with("--")).then_some(file).context("give a file")).transpose()
     }
 }
 
@@ -427,6 +427,7 @@ mod tests {
         assert!(
             table.contains("| `-c`, `--count` N | `-n N` |\n") && table.contains("not taken: give the hosts")
         );
-        assert!(PROGRAM.help().contains("  -Q                 no effect: there is nothing to silence\n"));
+        let line = format!("  {:14}  no effect: there is nothing to silence\n", "-Q");
+        assert!(PROGRAM.help().contains(&line), "{}", PROGRAM.help());
     }
 }

@@ -1,7 +1,7 @@
 //! `fping`: ICMP echo requests to one or more hosts.
 
 use super::arguments::{ForeignOption as Opt, Given, Program, milliseconds, of_switch, with};
-use super::measured::{arrivals, two_way};
+use super::measured::{Arrivals, two_way};
 use anyhow::{Context, Result, bail};
 use jitlat_core::time::SECOND;
 use jitlat_instruments::Stop;
@@ -45,7 +45,7 @@ pub static PROGRAM: Program = Program {
         Opt::printed("-a, --alive", "", "only hosts that answer"),
         Opt::nothing("-A, --addr", "", "hosts are printed as given"),
         Opt::refused("-d, --rdns", "", "give the names"),
-        Opt::printed("-D, --timestamp", "", "the time before each line"),
+        Opt::printed("-D, --timestamp", "", "print timestamp before each output line"),
         Opt::printed("-e, --elapsed", "", "the round trip after `is alive`"),
         Opt::refused("-J, --json", "", "`jitlat ping A B C --json -` writes a list of JSON objects"),
         Opt::refused("-n, --name", "", "give the names"),
@@ -77,8 +77,10 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Result of a host.
 enum HostResult {
     Replies(Replies),
-    /// The name has no address, or nothing was sent.
+    /// The name has no address.
     Unknown(String),
+    /// Nothing was measured.
+    Failed(String),
 }
 
 fn run(given: &Given) -> Result<u8> {
@@ -129,11 +131,15 @@ fn run(given: &Given) -> Result<u8> {
     let results = measure(&hosts, &words, lines)?;
     let mut out = String::new();
     let mut summary = String::new();
-    let mut unresolved = false;
+    let (mut unresolved, mut failed) = (false, false);
     for (host, result) in hosts.iter().zip(&results) {
         match result {
             HostResult::Unknown(why) => {
                 unresolved = true;
+                let _ = writeln!(summary, "{host}: {why}");
+            }
+            HostResult::Failed(why) => {
+                failed = true;
                 let _ = writeln!(summary, "{host}: {why}");
             }
             HostResult::Replies(replies) if counted || looped => {
@@ -152,10 +158,11 @@ fn run(given: &Given) -> Result<u8> {
     }
     terminal::print_to_stderr(&summary)?;
     let silent = |result: &HostResult| matches!(result, HostResult::Replies(r) if r.received() == 0);
-    Ok(match (unresolved, results.iter().any(silent)) {
-        (true, _) => 2,
-        (false, true) => 1,
-        (false, false) => 0,
+    Ok(match (failed, unresolved, results.iter().any(silent)) {
+        (true, ..) => PROGRAM.failed,
+        (_, true, _) => 2,
+        (.., true) => 1,
+        _ => 0,
     })
 }
 
@@ -231,7 +238,7 @@ fn test(host: &str, words: &[String], lines: Lines, stop: &Stop) -> HostResult {
     let mut words = words.to_vec();
     words.extend(["--proto".to_owned(), "icmp".to_owned(), "--".to_owned(), host.to_owned()]);
     let mut so_far = Replies::default();
-    let mut show = arrivals(|record| {
+    let mut show = Arrivals::new(|record| {
         if lines.until_answer {
             stop.request();
         }
@@ -245,7 +252,10 @@ fn test(host: &str, words: &[String], lines: Lines, stop: &Stop) -> HostResult {
     });
     let result = two_way(&words, &mut show, stop);
     match result {
-        Err(e) => HostResult::Unknown(crate::exit::explain(&e)),
+        Err(e) => match e.downcast_ref() {
+            Some(jitlat_instruments::Error::Resolve(_)) => HostResult::Unknown(crate::exit::explain(&e)),
+            _ => HostResult::Failed(crate::exit::explain(&e)),
+        },
         Ok(result) => {
             let replies = Replies::of(&result.run.session, &result.run.records);
             // Requests that were not answered have their lines in the end.

@@ -1,12 +1,14 @@
 //! `irtt`: round trips with an IRTT server, and the server.
 
 use super::arguments::{ForeignOption as Opt, Given, Program, dscp_of_tos, of_switch, with, with_units};
-use super::measured::two_way;
+use super::measured::{Arrivals, two_way};
 use anyhow::{Context, Result, bail};
-use jitlat_core::observer::Event;
+use jitlat_core::observer::{Event, Observer};
 use jitlat_output::terminal;
 use jitlat_store::irtt::text::{ReplyLines, raw, table};
+use std::cell::RefCell;
 use std::io::Write;
+use std::net::SocketAddr;
 use tempfile::NamedTempFile;
 
 pub static PROGRAM: Program = Program {
@@ -140,23 +142,27 @@ fn client(given: &Given, host: &str) -> Result<u8> {
     let per_reply = !given.has("-q") && !given.has("-r") && !probes;
     words.extend(["--proto".to_owned(), "irtt".to_owned(), "--".to_owned(), host.to_owned()]);
     print(&format!("[Connecting] connecting to {host}\n"))?;
-    let mut lines = ReplyLines::new(false);
-    let mut address = host.to_owned();
-    let mut show = |event: &Event<'_>| {
-        let text: String = match event {
-            Event::Started(sessions) => {
-                let Some(session) = sessions.first() else { return };
-                lines.far_clock = true;
-                if let Some(ip) = session.dst {
-                    address = std::net::SocketAddr::new(ip, session.spec.dst_port).to_string();
-                }
-                format!("[{address}] [Connected] connection established\n")
-            }
-            Event::Arrived { records, .. } if per_reply => records.iter().map(|r| lines.line(r)).collect(),
-            _ => return,
-        };
+    let mut lines = ReplyLines::new(true);
+    let address = RefCell::new(host.to_owned());
+    let mut connected = false;
+    let mut arrivals = Arrivals::new(|record| {
+        let mut text = String::new();
+        if !std::mem::replace(&mut connected, true) {
+            text = format!("[{}] [Connected] connection established\n", address.borrow());
+        }
+        if per_reply {
+            text += &lines.line(record);
+        }
         // A closed output does not end the test.
         let _ = print(&text);
+    });
+    let mut show = |event: &Event<'_>| {
+        if let Event::Started([session, ..]) = event
+            && let Some(ip) = session.dst
+        {
+            *address.borrow_mut() = SocketAddr::new(ip, session.spec.dst_port).to_string();
+        }
+        arrivals.event(event);
     };
     let stop = crate::interrupt::stop()?;
     let result = two_way(&words, &mut show, &stop)?;
@@ -165,7 +171,7 @@ fn client(given: &Given, host: &str) -> Result<u8> {
         if received == 0 {
             bail!("{host} does not answer");
         }
-        print(&format!("[{address}] [NoTest] skipping test at user request\n"))?;
+        print(&format!("[{}] [NoTest] skipping test at user request\n", address.borrow()))?;
         return Ok(0);
     }
     let (session, records) = (&result.run.session, &result.run.records);

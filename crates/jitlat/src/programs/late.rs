@@ -1,9 +1,8 @@
 //! `LaTe`: latency over LaMP.
 
 use super::arguments::{ForeignOption as Opt, Given, Program, Words, milliseconds, of_switch, seconds, with};
-use super::measured::prepared_two_way;
+use super::measured::{Arrivals, prepared_two_way};
 use anyhow::{Result, bail};
-use jitlat_core::observer::Event;
 use jitlat_output::terminal;
 use jitlat_store::late::summary::Setting;
 use jitlat_store::late::{SampleHistory, text};
@@ -161,6 +160,9 @@ fn run(given: &Given) -> Result<u8> {
     if !given.has("-n") && !given.has("-i") {
         words.extend(["-n".to_owned(), USUAL.0.to_owned()]);
     }
+    if !given.has("-L") {
+        words.push("--stamps=u".to_owned());
+    }
     let mask = given.number::<u8>("-C")?.unwrap_or(2);
     let shown = [0, 1, 2].map(|bit| mask >> bit & 1 == 1);
     if given.has("-w") {
@@ -188,16 +190,12 @@ fn run(given: &Given) -> Result<u8> {
         Ok(terminal::print(&text::settings(known, host, timeout))?)
     };
     let mut history = SampleHistory::default();
-    let mut show = |event: &Event<'_>| {
-        if let Event::Arrived { records, .. } = event
-            && let Some(setting) = &*setting.borrow()
-        {
-            let samples = records.iter().filter_map(|record| history.sample(record));
-            let lines: String = samples.map(|sample| text::reply(&sample, setting, host)).collect();
+    let mut show = Arrivals::new(|record| {
+        if let (Some(setting), Some(sample)) = (&*setting.borrow(), history.sample(record)) {
             // A closed standard output does not end the test.
-            let _ = terminal::print(&lines);
+            let _ = terminal::print(&text::reply(&sample, setting, host));
         }
-    };
+    });
     let stop = crate::interrupt::stop()?;
     let result = prepared_two_way(&words, &stop, begin, &mut show)?;
     let run = &result.run;

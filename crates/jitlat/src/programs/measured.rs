@@ -4,6 +4,7 @@
 use crate::ping::late;
 use crate::root::{self, Command};
 use anyhow::{Context, Result, bail};
+use jitlat_core::PacketRecord;
 use jitlat_core::observer::{Event, Observer};
 use jitlat_instruments::{Analyses, Instrument, RecordCollector, Stop};
 use jitlat_output::{AnalysedStream, ReportStreams, log_failures};
@@ -40,7 +41,9 @@ pub fn prepared_two_way(
     begin: impl FnOnce(&Setting, i64) -> Result<()>,
     shown: &mut dyn Observer,
 ) -> Result<TwoWayResult> {
-    let Some(Command::Ping(args)) = read("ping", words)? else { bail!("these words are no two-way test") };
+    let Some(Command::Ping(args)) = read("ping", words)? else {
+        bail!("jitlat ping does not take these words")
+    };
     args.protocol.check()?;
     args.report.check(1, &[])?;
     let ping = args.settings()?;
@@ -71,7 +74,9 @@ pub fn prepared_two_way(
 
 /// Runs the test of `jitlat test WORDS`.
 pub fn one_way(words: &[String], stop: &Stop) -> Result<OneWayResult> {
-    let Some(Command::Test(args)) = read("test", words)? else { bail!("these words are no one-way test") };
+    let Some(Command::Test(args)) = read("test", words)? else {
+        bail!("jitlat test does not take these words")
+    };
     let host = args.host.context("give a host")?;
     let test = args.one_way.settings(&host)?;
     let mut analyses = Analyses::new(args.one_way.report.options());
@@ -92,11 +97,54 @@ fn read(command: &str, words: &[String]) -> Result<Option<Command>> {
     Ok(root::read(line.map(Into::into).collect())?.command)
 }
 
-/// Passes the packets of a test to `each` as they arrive.
-pub fn arrivals(mut each: impl FnMut(&jitlat_core::PacketRecord)) -> impl FnMut(&Event<'_>) {
-    move |event| {
-        if let Event::Arrived { records, .. } = event {
-            records.iter().for_each(&mut each);
+/// Passes the packets of a test to a function as they arrive, each once, in order of arrival.
+pub struct Arrivals<F> {
+    each: F,
+    /// Number of packets that have arrived while the test ran.
+    seen: u64,
+    /// Number of final records so far.
+    concluded: u64,
+}
+
+impl<F: FnMut(&PacketRecord)> Arrivals<F> {
+    /// Creates an observer that calls `each`.
+    pub fn new(each: F) -> Arrivals<F> {
+        Arrivals { each, seen: 0, concluded: 0 }
+    }
+}
+
+impl<F: FnMut(&PacketRecord)> Observer for Arrivals<F> {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Arrived { records, .. } => {
+                self.seen += records.len() as u64;
+                records.iter().for_each(&mut self.each);
+            }
+            Event::Missed { packets, .. } => self.seen += packets,
+            // The last packets are only among the final records.
+            Event::Records { records, .. } => {
+                let known = self.seen.saturating_sub(self.concluded).min(records.len() as u64) as usize;
+                self.concluded += records.len() as u64;
+                records[known..].iter().for_each(&mut self.each);
+            }
+            _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_packet_is_passed_on_once() {
+        let records: Vec<PacketRecord> = (0..6).map(PacketRecord::new).collect();
+        let mut passed = Vec::new();
+        let mut arrivals = Arrivals::new(|record| passed.push(record.seq));
+        arrivals.event(&Event::Arrived { stream: 0, records: &records[..2] });
+        arrivals.event(&Event::Missed { stream: 0, packets: 1 });
+        arrivals.event(&Event::Records { stream: 0, records: &records[..4], tcp: &[] });
+        arrivals.event(&Event::Records { stream: 0, records: &records[4..], tcp: &[] });
+        assert_eq!(passed, [0, 1, 3, 4, 5]);
     }
 }

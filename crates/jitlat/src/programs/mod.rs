@@ -111,7 +111,7 @@ fn serve(protocol: &str, words: Vec<String>) -> Result<u8> {
     let only = format!("--only={protocol}");
     let line = ["jitlat", "serve", only.as_str()].into_iter().map(str::to_owned).chain(words);
     let Some(Command::Serve(args)) = root::read(line.map(Into::into).collect())?.command else {
-        bail!("these words are no server");
+        bail!("jitlat serve does not take these words");
     };
     Ok(u8::from(crate::serve::run(&args)? != exit::ExitStatus::Measured))
 }

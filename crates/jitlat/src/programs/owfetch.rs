@@ -96,7 +96,7 @@ fn run(given: &Given) -> Result<u8> {
         let data = match data {
             Ok(data) => data,
             Err(why) => {
-                error!("session {sid}: {why}");
+                error!("session {sid}: {why}: the server has no records of it, or not for this client");
                 whole = false;
                 continue;
             }

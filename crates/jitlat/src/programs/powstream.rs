@@ -4,17 +4,18 @@
 use super::arguments::{ForeignOption as Opt, Given, Program, of_switch, seconds, with};
 use super::measured::one_way;
 use super::owping::{payload, schedule};
+use crate::interrupt::Signals;
 use anyhow::{Context, Result, bail};
-use jitlat_core::Direction;
 use jitlat_core::ntp::NtpTime;
-use jitlat_net::clock;
+use jitlat_core::{Direction, Span};
+use jitlat_net::{clock, wake};
 use jitlat_output::terminal;
 use jitlat_proto::owamp::Statistics;
 use jitlat_store::output as file;
 use std::collections::VecDeque;
 use std::fs;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 use tracing::error;
 
 pub static PROGRAM: Program = Program {
@@ -49,10 +50,8 @@ pub static PROGRAM: Program = Program {
 };
 
 /// Time until the next attempt after a failed session.
-const RETRY: Duration = Duration::from_secs(30);
-/// Time between two checks for a stop.
-const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// Default number of sessions whose files are kept.
+const RETRY: Span = Span::seconds(30);
+/// Default number of sessions whose files are retained.
 const KEEP: usize = 10_000;
 
 fn run(given: &Given) -> Result<u8> {
@@ -80,13 +79,14 @@ fn run(given: &Given) -> Result<u8> {
         words.push("-R".to_owned());
     }
     words.extend(["--proto".to_owned(), "owamp".to_owned(), "--".to_owned(), host.to_owned()]);
-    let stop = crate::interrupt::stop()?;
+    let signals = Signals::to_stop()?;
+    let stop = signals.stop();
     let mut written: VecDeque<[PathBuf; 2]> = VecDeque::new();
     let (mut sessions, mut failures) = (0, 0);
     loop {
         let mut failed = false;
         let began = clock::wall();
-        let session = one_way(&words, &stop).and_then(|result| {
+        let session = one_way(&words, stop).and_then(|result| {
             result.owamp.into_iter().next().context("the session ended before its results were there")
         });
         match session {
@@ -113,7 +113,7 @@ fn run(given: &Given) -> Result<u8> {
             return Ok(u8::from(written.is_empty() || failures > 0 && most.is_some()));
         }
         if failed {
-            wait(&stop);
+            wake::wait(&[signals.as_fd()], Some(clock::steady() + RETRY));
         }
     }
 }
@@ -124,12 +124,4 @@ fn write(session: &Statistics, folder: &Path, name: &str) -> Result<[PathBuf; 2]
     file::write(&files[0], |out| out.write_all(&session.data.to_file()))?;
     file::write(&files[1], |out| out.write_all(session.machine().as_bytes()))?;
     Ok(files)
-}
-
-/// Waits until the next attempt, or until a stop is requested.
-fn wait(stop: &jitlat_instruments::Stop) {
-    let until = Instant::now() + RETRY;
-    while Instant::now() < until && !stop.is_requested() {
-        std::thread::sleep(STOP_CHECK_INTERVAL);
-    }
 }

@@ -15,6 +15,8 @@ pub const MAGIC: [u8; 4] = *b"OwA\0";
 const VERSION: u32 = 3;
 /// Length of the fields before the request.
 const HEADER: usize = 40;
+/// Maximum number of packets of a session that is read. The time of its last packet follows from those of all others.
+const MAX_PACKETS: u32 = 1 << 26;
 
 /// Reason why a data file cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +88,9 @@ impl SessionData {
         let (next_seq, skips, mut records) = (r.u32()?, r.u32()?, r.u32()? as usize);
         let (skips_at, records_at) = (offset(r.u64()?)?, offset(r.u64()?)?);
         let request = RequestSession::parse(r.take(RequestSession::LEN)?)?;
+        if request.packets > MAX_PACKETS {
+            return Err(FileError::Impossible);
+        }
         let mut slots = Vec::new();
         for _ in 0..request.slots {
             let slot = ScheduleSlot::parse(r.take(ScheduleSlot::LEN)?)?;
@@ -215,5 +220,6 @@ mod tests {
         assert_eq!(with(32, 0xff), FileError::Truncated, "the offset of the records");
         assert_eq!(with(40 + 112, 9), FileError::Impossible, "the type of a slot");
         assert_eq!(with(20, 0xff), FileError::Truncated, "the number of records");
+        assert_eq!(with(48, 0xff), FileError::Impossible, "the number of packets");
     }
 }

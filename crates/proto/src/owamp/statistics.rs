@@ -259,7 +259,10 @@ impl Statistics {
         for (n, packets) in (1..).zip(&counted.reordered) {
             let _ = writeln!(out, "\t{n}\t{packets}");
         }
-        let _ = writeln!(out, "\t{}\t0\n</NREORDERING>", counted.reordered.len() + 1);
+        if counted.reordered.is_empty() {
+            out += "\t1\t0\n";
+        }
+        out += "</NREORDERING>\n";
         out
     }
 }

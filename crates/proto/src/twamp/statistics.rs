@@ -410,9 +410,9 @@ mod tests {
     use jitlat_core::twoway::TwoWay;
     use jitlat_core::{Direction, Schedule, TestSpec, Transport};
 
-    /// Lines of `twping -R`, the requests of which were lost on their way at 3 and 8.
+    /// Lines of `twping -R`. The requests 3 and 8 were lost in transit.
     const RAW: &str = include_str!("../../../../testdata/twamp/twping-R.txt");
-    /// What twping printed about these ten packets with `-v`, at another time.
+    /// Returns the session and the records that these lines are about.
     fn read() -> (Session, Vec<PacketRecord>) {
         let spec = TestSpec::new(Direction::Up, Transport::Udp, 10, 41, Span::millis(20), Schedule::Periodic);
         let mut session = Session::new(spec.unwrap());
