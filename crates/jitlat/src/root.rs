@@ -29,8 +29,7 @@ use std::path::PathBuf;
     subcommand_negates_reqs = true,
     arg_required_else_help = true,
     after_help = "On one host: jitlat serve. On the other: jitlat HOST (jitlat test -h). Alone: jitlat demo.\n\
-                  Exit status: 0 measured, also if Ctrl-C ended the test early; 1 measured, but a --fail-if\n\
-                  threshold was violated; 2 the measurement failed or broke off, or an output was not written."
+                  Exit status: 0 measured, even if ended early; 1 a --fail-if is violated; 2 failed, or not written."
 )]
 pub struct Cli {
     #[command(subcommand)]

@@ -12,6 +12,7 @@ use std::fmt::Write;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
+use tracing::error;
 
 pub static PROGRAM: Program = Program {
     name: "fping",
@@ -122,6 +123,7 @@ fn run(given: &Given) -> Result<u8> {
     let width = hosts.iter().map(|host| host.chars().count()).max().unwrap_or(0);
     let lines = Lines {
         each: (counted || looped) && !given.has("-q"),
+        looped,
         until_answer: !counted && !looped,
         stamped: given.has("-D"),
         width,
@@ -189,6 +191,7 @@ fn hosts(given: &Given) -> Result<Vec<String>> {
 #[derive(Clone, Copy)]
 struct Lines {
     each: bool,
+    looped: bool,
     /// True to end the test of a host with its first answer.
     until_answer: bool,
     stamped: bool,
@@ -254,6 +257,13 @@ fn test(host: &str, words: &[String], lines: Lines, stop: &Stop) -> HostResult {
     match result {
         Err(e) => match e.downcast_ref() {
             Some(jitlat_instruments::Error::Resolve(_)) => HostResult::Unknown(crate::exit::explain(&e)),
+            // No route to the host: as in fping, all requests are lost.
+            _ if is_unreachable(&e) => {
+                error!("{}", crate::exit::explain(&e));
+                let probes = words.iter().skip_while(|word| *word != "-n").nth(1);
+                let probes = probes.and_then(|n| n.parse::<usize>().ok()).unwrap_or(1);
+                HostResult::Replies(Replies(vec![None; if lines.looped { 0 } else { probes }]))
+            }
             _ => HostResult::Failed(crate::exit::explain(&e)),
         },
         Ok(result) => {
@@ -265,6 +275,13 @@ fn test(host: &str, words: &[String], lines: Lines, stop: &Stop) -> HostResult {
             HostResult::Replies(replies)
         }
     }
+}
+
+/// Returns true if `error` is that there is no route to the host.
+fn is_unreachable(error: &anyhow::Error) -> bool {
+    let kinds = error.chain().filter_map(|cause| Some(cause.downcast_ref::<io::Error>()?.kind()));
+    let unreachable = [io::ErrorKind::NetworkUnreachable, io::ErrorKind::HostUnreachable];
+    kinds.into_iter().any(|kind| unreachable.contains(&kind))
 }
 
 impl Lines {

@@ -368,15 +368,21 @@ fn our_lines_are_those_of_fping() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    // Numbers differ.
+    // Numbers with a point differ.
     let form = |text: &[u8]| {
         let text = String::from_utf8_lossy(text).into_owned();
-        text.split_inclusive([' ', '/', '\n'])
-            .map(|word| match word.trim().parse::<f64>() {
-                Ok(_) if word.contains('.') => "N ".to_owned(),
-                _ => word.to_owned(),
-            })
-            .collect::<String>()
+        let is_number = |c: char| c.is_ascii_digit() || c == '.';
+        let mut parts: Vec<String> = Vec::new();
+        for c in text.chars() {
+            match parts.last_mut() {
+                Some(part) if part.ends_with(is_number) == is_number(c) => part.push(c),
+                _ => parts.push(c.to_string()),
+            }
+        }
+        let of = |part: &String| {
+            if part.parse::<f64>().is_ok() && part.contains('.') { "N".to_owned() } else { part.clone() }
+        };
+        parts.iter().map(of).collect::<String>()
     };
     for line in [
         "-C 3 -q -p 20 127.0.0.1 127.0.0.11",

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Maximum number of records that are read per session.
-const MAX_RECORDS: usize = 40_000_000;
+const MAX_RECORDS: usize = 10_000_000;
 
 /// Settings of a fetch.
 #[derive(Clone, Debug)]
