@@ -8,6 +8,7 @@ use jitlat_core::session::Ending;
 use jitlat_core::summary::Summary;
 use jitlat_core::{NoiseFloor, Options, Session, Span};
 use jitlat_net::client::Measured;
+use jitlat_proto::owamp::Statistics;
 
 /// A test that sends packets. It can be run any number of times.
 pub trait Instrument {
@@ -62,23 +63,14 @@ pub struct TestOutcome {
     pub ending: Ending,
     /// Reason why the test ended early; `None` after a complete test.
     pub reason: Option<String>,
-    /// Results in the output formats of the protocol's own tools; empty for most protocols.
-    pub texts: Vec<ProtocolText>,
-}
-
-/// Test results as printed by a tool of the protocol.
-#[derive(Clone, Debug)]
-pub struct ProtocolText {
-    /// Name of the format: `owstats`.
-    pub format: &'static str,
-    /// Output of the tool.
-    pub text: String,
+    /// Sessions of OWAMP whose receivers' records are known, for the formats of its tools; empty for other protocols.
+    pub owamp: Vec<Statistics>,
 }
 
 impl From<Measured> for TestOutcome {
     fn from(measured: Measured) -> TestOutcome {
         let Measured { sessions, ending, reason } = measured;
-        TestOutcome { sessions, ending, reason, texts: Vec::new() }
+        TestOutcome { sessions, ending, reason, owamp: Vec::new() }
     }
 }
 

@@ -67,7 +67,7 @@ mod watch;
 pub use analysis::{Analysed, Analyses, RecordCollector};
 pub use arguments::{Argument, Arguments};
 pub use error::Error;
-pub use instrument::{Annotations, Instrument, ProtocolText, TestOutcome};
+pub use instrument::{Annotations, Instrument, TestOutcome};
 pub use jitlat_core::observer::{Event, Observer, StreamProgress, Unobserved};
 pub use one_way::OneWay;
 pub use passive::{Passive, RtpCaptures, TcpCaptures};

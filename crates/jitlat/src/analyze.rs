@@ -59,7 +59,7 @@ pub fn run(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> Resul
     };
     let extra = if together.attenuation { attenuation::parts(&runs)? } else { None };
     let interval = args.analysis.interval;
-    let report = ReportStreams { runs: &runs, extra: extra.as_ref(), interval, texts: &[] };
+    let report = ReportStreams { runs: &runs, extra: extra.as_ref(), interval, owamp: &[] };
     let explained = extra.as_ref().map_or("", |extra| extra.text.as_str());
     let written = args.outputs.write(&report, || args.page(&runs, StreamOrigin::Logs, explained));
     if !written || runs.iter().all(AnalysedStream::is_unknown) {
@@ -72,7 +72,6 @@ pub fn run(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> Resul
 pub fn analyse(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> Result<Vec<AnalysedStream>> {
     let mut others: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
     others.extend(together.state.as_deref());
-    args.outputs.check_protocol(None)?;
     args.check(if together.merge { 1 } else { logs.len() }, &others)?;
     let rows = args.outputs.needing(ReportParts::ROWS).map(|(output, _)| output.spelling());
     let rows = rows.or(together.attenuation.then(|| "--attenuation".to_owned()));

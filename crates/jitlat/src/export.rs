@@ -43,7 +43,7 @@ pub fn run(args: &ExportArgs) -> Result<ExitStatus> {
     let runs = analyze::analyse(std::slice::from_ref(&args.log), &SeveralLogs::default(), &report)?;
     let interval = args.analysis.interval;
     let failures =
-        report.outputs.write_files(&ReportStreams { runs: &runs, extra: None, interval, texts: &[] });
+        report.outputs.write_files(&ReportStreams { runs: &runs, extra: None, interval, owamp: &[] });
     let whole = jitlat_output::log_failures(&failures) && !runs.iter().all(AnalysedStream::is_unknown);
     Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }

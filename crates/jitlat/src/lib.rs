@@ -9,6 +9,7 @@
 //! * [`check`] – tests as checks of Nagios and Icinga
 //! * [`analyze`], [`mod@export`], [`compare`] – saved tests; [`mod@archive`] – archives of many tests; [`spp`],
 //!   [`tcp`], [`rtp`] – captured traffic
+//! * [`programs`] – command lines and outputs of other programs
 //! * [`monitor`] – many paths, continuously
 //! * [`mod@web`] – the page of an archive
 //! * [`live`] – options of the full-screen view
@@ -47,6 +48,7 @@ mod options;
 mod path;
 mod ping;
 mod policy;
+mod programs;
 mod root;
 #[cfg(feature = "rpm")]
 mod rpm;
@@ -81,8 +83,15 @@ use tracing::error;
 /// The definition of the command line: commands, options, help.
 pub use root::command;
 
+/// The tables of other programs' options, for the documentation.
+pub use programs::tables;
+
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
+    let words: Vec<_> = std::env::args_os().collect();
+    if let Some(ended) = programs::run_requested(&words) {
+        return ended;
+    }
     let cli = root::parse();
     let limit = cli.check().and_then(CheckArgs::limit);
     log::start(cli.log_level, cli.log_format, cli.command.as_ref().is_some_and(Command::runs_long));
@@ -119,6 +128,7 @@ pub fn run() -> ExitCode {
         Some(Command::Spp(args)) => spp::run(&args),
         Some(Command::Tcp(args)) => tcp::run(&args),
         Some(Command::Rtp(args)) => rtp::run(&args),
+        Some(Command::As(args)) => programs::refuse(&args),
         Some(Command::Web(args)) => web::run(&args),
         Some(Command::Completions(args)) => manual::completions(&args, root::command()),
         Some(Command::Man(args)) => manual::pages(&args, root::command()),

@@ -23,7 +23,7 @@ use tracing::error;
 
 /// Runs `jitlat HOST --load …`.
 pub fn one_way(test: &OneWay, args: &OneWayArgs) -> Result<ExitStatus> {
-    args.report.outputs.check_one_way(args.protocol.name())?;
+    args.report.outputs.check_one_way()?;
     let own = Some((test.settings.control_port, args.host_args.key_file.as_ref()));
     let directions: Vec<Direction> = test.settings.terms.specs.iter().map(TestSpec::direction).collect();
     let streams = directions.len();
@@ -35,7 +35,7 @@ pub fn one_way(test: &OneWay, args: &OneWayArgs) -> Result<ExitStatus> {
 /// Runs `jitlat ping HOST --load …`.
 pub fn two_way(args: &PingArgs) -> Result<ExitStatus> {
     args.protocol.check()?;
-    args.report.outputs.check_protocol(None)?;
+    args.report.outputs.check_two_way()?;
     let test = args.settings()?;
     let load = args.load.settings(&test.host, None, vec![Direction::Up])?;
     let logs = (&args.log, ping::rows(&test));

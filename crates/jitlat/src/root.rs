@@ -8,8 +8,8 @@ use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
 use crate::{
-    archive, check, compare, demo, doctor, export, find, help, manual, modes, monitor, path, rpm, rtp, serve,
-    spp, sweep, tcp, test, web,
+    archive, check, compare, demo, doctor, export, find, help, manual, modes, monitor, path, programs, rpm,
+    rtp, serve, spp, sweep, tcp, test, web,
 };
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -30,8 +30,7 @@ use std::path::PathBuf;
     subcommand_negates_reqs = true,
     arg_required_else_help = true,
     after_help = "On one host: jitlat serve. On the other: jitlat HOST (jitlat test -h). Alone: jitlat demo.\n\
-                  Exit status: 0 measured, also if Ctrl-C ended the test early; 1 measured, but a --fail-if\n\
-                  threshold was violated; 2 the measurement failed or broke off, or an output was not written."
+                  Exit status: 0 measured, even if ended early; 1 a --fail-if is violated; 2 failed, or not written."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -86,14 +85,7 @@ pub fn parse() -> Cli {
         end(&command().error(ErrorKind::InvalidSubcommand, message));
     }
     let matches = command().try_get_matches_from(check::arguments()).unwrap_or_else(|e| refuse(&e));
-    let cli = Cli::from_arg_matches(&matches).and_then(|mut cli| {
-        let wrong = |e: anyhow::Error| command().error(ErrorKind::InvalidValue, crate::exit::explain(&e));
-        check_modes(&command(), &matches).map_err(wrong)?;
-        overwritten::check(&matches).map_err(wrong)?;
-        shape(&mut cli, &matches).map_err(wrong)?;
-        Ok(cli)
-    });
-    cli.unwrap_or_else(|e| end(&e))
+    of_matches(&matches).unwrap_or_else(|e| end(&e))
 }
 
 /// Prints an error of the command line, or help; ends the process.
@@ -102,6 +94,28 @@ fn end(e: &clap::Error) -> ! {
         check::refused(e);
     }
     e.exit()
+}
+
+/// Parses `words`, a command line that this program made itself.
+///
+/// # Errors
+/// The message of a wrong option or value, in one line.
+pub fn read(words: Vec<OsString>) -> anyhow::Result<Cli> {
+    let cli = command().try_get_matches_from(words).and_then(|matches| of_matches(&matches));
+    cli.map_err(|e| {
+        let text = e.to_string();
+        let first: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+        anyhow::Error::msg(first.join(" ").trim_start_matches("error: ").to_owned())
+    })
+}
+
+fn of_matches(matches: &ArgMatches) -> Result<Cli, clap::Error> {
+    let mut cli = Cli::from_arg_matches(matches)?;
+    let wrong = |e: anyhow::Error| command().error(ErrorKind::InvalidValue, crate::exit::explain(&e));
+    check_modes(&command(), matches).map_err(wrong)?;
+    overwritten::check(matches).map_err(wrong)?;
+    shape(&mut cli, matches).map_err(wrong)?;
+    Ok(cli)
 }
 
 /// Prints an error of the command line, with a hint if an option of another tool was typed; ends the process.
@@ -284,6 +298,7 @@ pub enum Command {
     Tcp(Box<tcp::TcpArgs>),
     Rtp(Box<rtp::RtpArgs>),
     Web(web::WebArgs),
+    As(programs::AsArgs),
     /// Print completions of commands and options for a shell
     #[command(
         after_help = "bash: jitlat completions bash > ~/.local/share/bash-completion/completions/jitlat\n\

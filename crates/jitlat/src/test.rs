@@ -130,7 +130,7 @@ pub fn measure(
 /// Rejects, before the measurement, outputs that cannot be written.
 pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
     let others: Vec<&Path> = args.log.output.iter().map(PathBuf::as_path).collect();
-    args.report.outputs.check_one_way(args.protocol.name())?;
+    args.report.outputs.check_one_way()?;
     args.report.check(streams, &others)?;
     args.report.check_without_load()?;
     archive::check(args.log.archive.as_deref(), args.report.log_on_stdout)
@@ -243,7 +243,7 @@ impl TestObservers {
             runs: &runs,
             extra: explained.as_ref(),
             interval: args.report.analysis.interval,
-            texts: &outcome.texts,
+            owamp: &outcome.owamp,
         };
         let explanation = explained.as_ref().map_or("", |e| &e.text);
         let whole = args.report.write(&report, || args.report.page(&runs, origin, explanation));

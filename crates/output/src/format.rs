@@ -33,8 +33,8 @@ pub struct Output {
     pub keeps_packets: bool,
     /// True if the format is only defined for round trips.
     pub two_way: bool,
-    /// One-way protocol (`--proto`) for which the format is defined; `None` for all tests.
-    pub one_way_protocol: Option<&'static str>,
+    /// True if the format is only defined for one-way tests.
+    pub one_way: bool,
     /// Sets the analysis options that the format requires.
     pub asks: fn(&mut Options),
     /// Writes the report to the path.
@@ -60,7 +60,7 @@ impl Output {
             lacks: None,
             keeps_packets: false,
             two_way: false,
-            one_way_protocol: None,
+            one_way: false,
             asks: |_| {},
             write,
         }

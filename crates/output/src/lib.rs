@@ -32,11 +32,13 @@ pub mod comparison;
 mod csv;
 mod error;
 mod format;
+mod fping;
 mod graphite;
 mod hdr;
 mod html;
 pub mod input;
 mod intervals;
+mod iperf3;
 mod irtt;
 pub mod joined;
 mod json;
@@ -60,6 +62,7 @@ pub mod sweep;
 pub mod systems;
 pub mod terminal;
 pub mod text;
+mod twping;
 mod wanted;
 #[cfg(not(feature = "archive"))]
 mod without_archive;
@@ -96,7 +99,13 @@ pub const OUTPUTS: &[&Output] = &[
     &hdr::OUTPUT,
     &irtt::OUTPUT,
     &owamp::STATISTICS,
+    &owamp::MACHINE,
     &owamp::RAW,
+    &owamp::FILE,
+    &twping::RAW,
+    &twping::MACHINE,
+    &fping::OUTPUT,
+    &iperf3::OUTPUT,
     &late::SUMMARY,
     &late::PACKETS,
     &graphite::OUTPUT,

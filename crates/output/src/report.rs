@@ -10,7 +10,8 @@ use jitlat_core::session::Ending;
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Direction, PacketRecord, Session, Span};
-use jitlat_instruments::{Analysed, ProtocolText};
+use jitlat_instruments::Analysed;
+use jitlat_proto::owamp::Statistics;
 use jitlat_report::FirstScreen;
 use jitlat_report::Section;
 use jitlat_report::figure::{self, ComparedRun, Figure, Trace};
@@ -41,8 +42,8 @@ pub trait Report {
         None
     }
 
-    /// Returns the results in the formats of tools for the test's protocol; empty for most tests.
-    fn texts(&self) -> &[ProtocolText] {
+    /// Returns the sessions of OWAMP whose receivers' records are known; empty for other tests.
+    fn owamp(&self) -> &[Statistics] {
         &[]
     }
 
@@ -180,14 +181,14 @@ pub struct ReportStreams<'a> {
     pub extra: Option<&'a ReportExtra>,
     /// Length of the windows that were analysed separately; `None` without windows.
     pub interval: Option<Span>,
-    /// Results in the formats of tools for the test's protocol; empty for most tests.
-    pub texts: &'a [ProtocolText],
+    /// Sessions of OWAMP whose receivers' records are known; empty for other tests.
+    pub owamp: &'a [Statistics],
 }
 
 impl<'a> ReportStreams<'a> {
     /// Creates a report of `runs` without anything else.
     pub fn of(runs: &'a [AnalysedStream]) -> ReportStreams<'a> {
-        ReportStreams { runs, extra: None, interval: None, texts: &[] }
+        ReportStreams { runs, extra: None, interval: None, owamp: &[] }
     }
 }
 
@@ -208,8 +209,8 @@ impl Report for ReportStreams<'_> {
         self.interval
     }
 
-    fn texts(&self) -> &[ProtocolText] {
-        self.texts
+    fn owamp(&self) -> &[Statistics] {
+        self.owamp
     }
 }
 

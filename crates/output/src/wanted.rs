@@ -167,26 +167,22 @@ impl WantedOutputs {
         Ok(())
     }
 
-    /// Rejects formats for round trips and for other protocols, before a one-way measurement with `protocol`.
-    pub fn check_one_way(&self, protocol: &str) -> Result<()> {
-        if let Some((output, _)) = self.outputs.iter().find(|(output, _)| output.two_way) {
-            bail!("{} is only defined for round trips (jitlat ping)", output.spelling());
+    /// Rejects formats for round trips, before a one-way measurement.
+    pub fn check_one_way(&self) -> Result<()> {
+        match self.outputs.iter().find(|(output, _)| output.two_way) {
+            Some((output, _)) => bail!("{} is only defined for round trips (jitlat ping)", output.spelling()),
+            None => Ok(()),
         }
-        self.check_protocol(Some(protocol))
     }
 
-    /// Rejects formats for a one-way protocol other than `protocol`. `protocol` is `None` for reports of other tests.
-    pub fn check_protocol(&self, protocol: Option<&str>) -> Result<()> {
-        let of_another = |output: &Output| output.one_way_protocol.filter(|one| Some(*one) != protocol);
-        for (output, _) in &self.outputs {
-            if let Some(one) = of_another(output) {
-                bail!(
-                    "{} is only defined for tests with --proto {one}: jitlat HOST --proto {one}",
-                    output.spelling()
-                );
+    /// Rejects formats for one-way tests, before a measurement of round trips.
+    pub fn check_two_way(&self) -> Result<()> {
+        match self.outputs.iter().find(|(output, _)| output.one_way) {
+            Some((output, _)) => {
+                bail!("{} is only defined for one-way tests (jitlat HOST)", output.spelling())
             }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Writes every format, and prints `text` unless a format uses standard output. The text comes last, because it

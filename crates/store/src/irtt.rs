@@ -1,8 +1,12 @@
 //! A two-way test in the format of irtt's client (`-o FILE.json`, JSON format 1), for programs that read this format,
 //! such as flent and dashboards. See `docs/formats/irtt-json.md`.
 //!
+//! * [`text`] – what irtt's client prints
+//!
 //! Times are in ns. Unknown values are left out, except statistics that these programs expect in every test, which are
 //! 0 without samples.
+
+pub mod text;
 
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::{LossSide, processing, round_trip};
@@ -183,7 +187,7 @@ struct InstantEntry {
 }
 
 /// Statistics of both directions and of the round trip.
-#[derive(Clone, Copy, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Three {
     #[serde(skip_serializing_if = "Option::is_none")]
     receive: Option<i64>,
@@ -415,7 +419,8 @@ mod tests {
         record
     }
 
-    fn written(far_clock: bool) -> Value {
+    /// A test of six requests. 1 and 5 are lost.
+    pub(super) fn session(far_clock: bool) -> Session {
         let spec = TestSpec::new(Direction::Up, Transport::Udp, 6, 60, Span::millis(10), Schedule::Periodic)
             .unwrap();
         let mut session = Session::new(spec);
@@ -434,11 +439,18 @@ mod tests {
             ],
             ..TwoWay::default()
         }));
-        // 1 and 5 are lost, 3 arrives after 4, 2 arrives twice.
+        session
+    }
+
+    /// Answers to the requests of [`session`]: 3 arrives after 4, 2 arrives twice.
+    pub(super) fn answers() -> [PacketRecord; 5] {
         let answers = [(0, 50, 70), (2, 60, 80), (2, 60, 90), (4, 50, 100), (3, 90, 70)];
-        let records = answers.map(|(seq, up, down)| answer(seq, up * 1000, down * 1000));
+        answers.map(|(seq, up, down)| answer(seq, up * 1000, down * 1000))
+    }
+
+    fn written(far_clock: bool) -> Value {
         let mut text = Vec::new();
-        write(&mut text, &session, records.into_iter()).unwrap();
+        write(&mut text, &session(far_clock), answers().into_iter()).unwrap();
         serde_json::from_slice(&text).unwrap()
     }
 

@@ -4,6 +4,7 @@
 //! * [`csv`] – one line per packet, or one line per test
 //! * `hdr` – histograms for HdrHistogram's tools (feature `hdr`, on by default)
 //! * [`irtt`] – a two-way test in the format of irtt's client
+//! * [`fping`] – round trips of a host as fping prints them; [`iperf3`] – a one-way test in the formats of iperf3
 //! * [`late`] – outputs in the formats of the LaTe program
 //! * [`json`] – the summary as one object, or its intervals as JSON Lines
 //! * [`openmetrics`] – the summary for Prometheus
@@ -42,8 +43,10 @@
 #![forbid(unsafe_code)]
 
 pub mod csv;
+pub mod fping;
 #[cfg(feature = "hdr")]
 pub mod hdr;
+pub mod iperf3;
 pub mod irtt;
 pub mod json;
 pub mod late;

@@ -288,7 +288,7 @@ impl Ping {
             ending: session.ending,
             reason: session.reason.clone(),
             sessions,
-            texts: Vec::new(),
+            owamp: Vec::new(),
         })
     }
 

@@ -35,11 +35,6 @@ impl OneWayProtocolArgs {
         Ok(())
     }
 
-    /// Returns the name of the protocol.
-    pub fn name(&self) -> &'static str {
-        self.protocol.name
-    }
-
     /// Returns the name of the protocol; `None` for jitlat's own protocol.
     pub fn foreign(&self) -> Option<&'static str> {
         (!std::ptr::eq(self.protocol, ONE_WAY_PROTOCOLS[0])).then_some(self.protocol.name)

@@ -2,7 +2,7 @@
 //!
 //! * [`late`] – LaTe's options; [`several`] – several hosts at once
 
-mod late;
+pub mod late;
 mod several;
 
 use crate::exit::{ExitStatus, thresholds};
@@ -50,7 +50,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     }
     args.protocol.check()?;
     let others: Vec<&Path> = args.log.output.iter().map(PathBuf::as_path).collect();
-    args.report.outputs.check_protocol(None)?;
+    args.report.outputs.check_two_way()?;
     args.report.check(1, &others)?;
     args.report.check_without_load()?;
     archive::check(args.log.archive.as_deref(), args.report.log_on_stdout)?;
@@ -136,7 +136,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
         });
     }
     let report =
-        ReportStreams { runs: &runs, extra: None, interval: args.report.analysis.interval, texts: &[] };
+        ReportStreams { runs: &runs, extra: None, interval: args.report.analysis.interval, owamp: &[] };
     let whole = args.report.write(&report, || args.report.page(&runs, StreamOrigin::Test(&args.host), ""));
     let mut troubles = closed.map(|c| c.troubles).unwrap_or_default();
     if let [run] = &runs[..] {

@@ -60,7 +60,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     if hosts.len() > MAX_HOSTS {
         bail!("{} hosts are too many: give at most {MAX_HOSTS}", hosts.len());
     }
-    args.report.outputs.check_protocol(None)?;
+    args.report.outputs.check_two_way()?;
     // Tables and documents contain all hosts: they are one report.
     args.report.check(1, &[])?;
     args.report.outputs.check_tests(hosts.len())?;

@@ -142,7 +142,6 @@ impl RpmArgs {
 
 /// Measures and reports.
 pub fn run(args: &RpmArgs) -> Result<ExitStatus> {
-    args.outputs.check_protocol(None)?;
     let others: Vec<&Path> = args.log.output.iter().map(PathBuf::as_path).collect();
     args.outputs.check(1, &others)?;
     archive::check(args.log.archive.as_deref(), false)?;

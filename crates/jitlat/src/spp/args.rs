@@ -392,7 +392,7 @@ impl SppArgs {
             bail!("--compat only makes pairs: leave it out for {}", output.spelling());
         }
         let others: Vec<&Path> = self.log.iter().chain(&self.sizes_csv).map(PathBuf::as_path).collect();
-        outputs.check_one_way("")?;
+        outputs.check_one_way()?;
         outputs.check_analysis(&self.report.options())?;
         Ok(outputs.check(if names > 0 { 1 } else { 2 }, &others)?)
     }

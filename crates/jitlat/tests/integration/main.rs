@@ -41,6 +41,7 @@ mod pages;
 mod patches;
 mod peers;
 mod ping;
+mod programs;
 mod readme;
 mod rpm;
 mod rtp;

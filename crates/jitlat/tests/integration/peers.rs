@@ -1,6 +1,6 @@
-//! irtt's own client and server, flent's reader of irtt's results, and stamp-suite in both roles. Skipped if these
-//! programs are not installed (Debian: irtt, flent; `packaging/tools stamp-suite`), unless `JITLAT_REQUIRE_PEERS` is
-//! set.
+//! irtt's own client and server, flent with links named irtt and fping, fping, smokeping's probe, and stamp-suite in both
+//! roles. Skipped if these programs are not installed (Debian: irtt, flent, fping, smokeping; `packaging/tools stamp-suite`),
+//! unless `JITLAT_REQUIRE_PEERS` is set.
 
 use crate::network;
 use crate::server::Server;
@@ -308,4 +308,127 @@ json.dump({'series': series, 'raw': raw, 'metadata': metadata}, open('flent.json
         let ns = number(&ours, name);
         assert!((ms * 1e6 - ns).abs() <= 1.0, "{flent}: {ms} ms, {ns} ns");
     }
+}
+
+/// Makes links of `names` to jitlat in `folder`.
+fn links(folder: &Path, names: &[&str]) {
+    names.iter().for_each(|name| std::os::unix::fs::symlink(JITLAT, folder.join(name)).unwrap());
+}
+
+/// flent checks the help and the output of irtt and fping before it calls them.
+#[test]
+fn flent_calls_us_as_irtt_and_fping() {
+    if !installed(&[FLENT, "/usr/bin/python3"]) {
+        return;
+    }
+    let (ip, dir) = (network::own_address().to_string(), tempfile::tempdir().unwrap());
+    links(dir.path(), &["irtt", "fping"]);
+    // The port that irtt's client uses without another; the address belongs to this process.
+    let mut server = Command::new(JITLAT);
+    server.args([
+        "serve",
+        "--only",
+        "irtt",
+        "--irtt-port",
+        "2112",
+        "--irtt-trust",
+        "127.0.0.0/8",
+        "--bind",
+        &ip,
+    ]);
+    let mut server = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    crate::listening::wait_until_listening(&mut server, 1);
+    for test in ["ping", "voip"] {
+        let flent = Command::new("timeout")
+            .args(["60", "flent", test, "-l", "3", "-s", "0.1", "-H", &ip, "-f", "summary", "-v"])
+            .env("PATH", format!("{}:/usr/bin:/bin:/usr/sbin:/sbin", dir.path().display()))
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&flent.stdout) + String::from_utf8_lossy(&flent.stderr);
+        assert!(flent.status.success() && !said.contains("Not using."), "{test}: {said}");
+        let called =
+            |name: &str| said.contains(&format!("Forking to run command {}/{name}", dir.path().display()));
+        assert!(called("irtt") && (test == "voip" || called("fping")), "{test}: {said}");
+        for name in
+            if test == "ping" { ["Ping (ms) ICMP", "Ping (ms) UDP"] } else { ["VoIP::delay", "VoIP::rtt"] }
+        {
+            let line = said.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default();
+            let points = line.split_whitespace().last().and_then(|word| word.parse::<u32>().ok());
+            assert!(points.is_some_and(|points| points >= 20), "{test}: {name}: {said}");
+        }
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
+#[test]
+fn our_lines_are_those_of_fping() {
+    if !installed(&["/usr/bin/fping"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    // Numbers with a point differ.
+    let form = |text: &[u8]| {
+        let text = String::from_utf8_lossy(text).into_owned();
+        let is_number = |c: char| c.is_ascii_digit() || c == '.';
+        let mut parts: Vec<String> = Vec::new();
+        for c in text.chars() {
+            match parts.last_mut() {
+                Some(part) if part.ends_with(is_number) == is_number(c) => part.push(c),
+                _ => parts.push(c.to_string()),
+            }
+        }
+        let of = |part: &String| {
+            if part.parse::<f64>().is_ok() && part.contains('.') { "N".to_owned() } else { part.clone() }
+        };
+        parts.iter().map(of).collect::<String>()
+    };
+    for line in [
+        "-C 3 -q -p 20 127.0.0.1 127.0.0.11",
+        "-C 2 -p 20 127.0.0.1",
+        "-c 3 -p 20 127.0.0.1",
+        "-c 3 -q -p 20 127.0.0.1",
+        "127.0.0.1 127.0.0.2",
+        "-a 127.0.0.1",
+        "-u 127.0.0.1",
+    ] {
+        let theirs = run("/usr/bin/fping", line, dir.path());
+        let ours = run(JITLAT, &format!("as fping {line}"), dir.path());
+        assert_eq!(ours.status.code(), theirs.status.code(), "{line}");
+        assert_eq!(form(&ours.stdout), form(&theirs.stdout), "{line}");
+        assert_eq!(form(&ours.stderr), form(&theirs.stderr), "{line}");
+    }
+}
+
+/// The probe FPing of smokeping checks the program when it is created, and then reads its lines.
+#[test]
+fn smokepings_probe_reads_our_lines() {
+    let probe = "/usr/share/perl5/Smokeping/probes/FPing.pm";
+    if !installed(&[probe, "/usr/bin/perl"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    links(dir.path(), &["fping"]);
+    let script = "
+use Smokeping::probes::FPing;
+my $properties = { binary => $ARGV[0], protocol => 4, mininterval => 0.01, hostinterval => 0.02, timeout => 1.5 };
+my $probe = Smokeping::probes::FPing->new($properties, {}, 'FPing');
+$probe->{properties} = $properties;
+$probe->{targets} = { one => '127.0.0.1', two => '127.0.0.2' };
+$probe->{addrlookup} = { '127.0.0.1' => ['one'], '127.0.0.2' => ['two'] };
+no warnings;
+*Smokeping::probes::FPing::pings = sub { 20 };
+*Smokeping::probes::FPing::addresses = sub { ['127.0.0.1', '127.0.0.2'] };
+$probe->ping;
+print join(' ', $probe->{pingfactor}, map { scalar @{$probe->{rtts}{$_}} } qw(one two)), ' ', $probe->{rtts}{one}[0], qq(\\n);
+";
+    let output = Command::new("timeout")
+        .args(["60", "perl", "-e", script, &dir.path().join("fping").display().to_string()])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    let words: Vec<f64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    assert_eq!(words.get(..3), Some(&[1000.0, 20.0, 20.0][..]), "{said}");
+    assert!(words[3] > 0.0 && words[3] < 1.0, "seconds: {said}");
 }

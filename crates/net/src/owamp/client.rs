@@ -12,9 +12,7 @@ use crate::ring::{self, Outlet, RingIntake};
 use crate::stamp::{StampMode, StampedPackets};
 use crate::wake::Waker;
 use crate::{random, sockets, sys};
-use jitlat_core::clock::SyncState;
-use jitlat_core::metrics::seqset::{SeqRun, without};
-use jitlat_core::ntp::{ErrorEstimate, NtpTime};
+use jitlat_core::ntp::NtpTime;
 use jitlat_core::observer::{Event, Observer, StreamProgress, Unobserved};
 use jitlat_core::record::Moment;
 use jitlat_core::session::{Ending, HostFacts};
@@ -26,8 +24,8 @@ use jitlat_proto::amp::{SecurityMode, Sid};
 use jitlat_proto::jitlat::SentStamps;
 use jitlat_proto::owamp::client::{Client, OwampClientEvent, OwampClientInput, OwampGrant, OwampOptions};
 use jitlat_proto::owamp::{
-    DataRecord, OwampSessionSpec, PeerSummary, ScheduleSlot, SessionData, SessionReceiver, SessionSender,
-    SkipRange, packet,
+    CountedPackets, DataRecord, OwampSessionSpec, PeerSummary, ScheduleSlot, SessionData, SessionEnd,
+    SessionReceiver, SessionSender, packet,
 };
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -40,8 +38,6 @@ use std::thread::JoinHandle;
 const START_DELAY: Span = Span::millis(300);
 /// Maximum number of records of a stream in one event.
 const MAX_RECORDS: usize = 8192;
-/// Clock error reported for an unsynchronised clock; the kernel reports the same.
-const UNSYNCHRONISED_ERROR: Span = Span::seconds(16);
 
 /// Settings of a test with an OWAMP server.
 #[derive(Clone, Debug)]
@@ -627,7 +623,12 @@ impl OwampStream {
                 session.unsent = counted.unsent;
                 session.skipped = counted.skipped;
                 session.unreported = if is_complete { counted.unreported } else { 0 };
-                session.server.sync_before = self.far_clock(&data.records);
+                let far = if self.spec.direction() == Direction::Up {
+                    SessionEnd::Receiver
+                } else {
+                    SessionEnd::Sender
+                };
+                session.server.sync_before = data.clock(far);
                 session.server.sync_after = session.server.sync_before;
             }
             Err(why) => {
@@ -638,27 +639,6 @@ impl OwampStream {
                 }
             }
         }
-    }
-
-    /// Returns the state of the server's clock, from the error estimates in its packets; `None` without
-    /// packets.
-    fn far_clock(&self, records: &[DataRecord]) -> Option<SyncState> {
-        let of = |record: &DataRecord| match self.spec.direction() {
-            Direction::Up => record.receive_error,
-            Direction::Down => record.send_error,
-        };
-        let estimates: Vec<ErrorEstimate> = records.iter().filter(|r| r.received.is_some()).map(of).collect();
-        let synchronised = estimates.iter().all(|e| e.synchronised());
-        let largest = estimates.iter().map(|e| e.error()).max()?;
-        // If the clock is not synchronised, the estimate has no meaning.
-        let error = if synchronised { largest } else { UNSYNCHRONISED_ERROR };
-        Some(SyncState {
-            synchronised,
-            offset: Span::ZERO,
-            estimated_error: error,
-            maximum_error: error,
-            frequency_ppb: 0,
-        })
     }
 
     /// Returns the records of the packets that the results cover and that arrived, in order of arrival.
@@ -688,56 +668,6 @@ impl OwampStream {
             same.is_some()
         };
         self.arrived.iter().filter(is_counted).copied().collect()
-    }
-}
-
-/// Packets of a session that its results cover. Packets sent within the timeout before the end are excluded, including
-/// their losses (RFC 4656 §3.8).
-#[derive(Debug, Default, PartialEq, Eq)]
-struct CountedPackets {
-    /// Packets below this number are covered.
-    end: u32,
-    /// Number of covered packets that were not sent.
-    unsent: u64,
-    /// Numbers of covered packets that the sender skipped because their send times had passed.
-    skipped: Vec<SeqRun>,
-    /// Number of sent packets that are not covered.
-    unreported: u64,
-}
-
-impl CountedPackets {
-    /// Returns the packets that `data` covers. `refused` contains the numbers of packets that the system refused to
-    /// send, ascending. `planned` is the number of packets of a session that was not interrupted: the packets that
-    /// its sender did not reach count as skipped.
-    fn of(data: &SessionData, refused: &[u32], planned: Option<u32>) -> CountedPackets {
-        let mut skips = data.skips.clone();
-        if let Some((next, planned)) = data
-            .next_seq
-            .zip(planned)
-            .filter(|(next, planned)| next < planned && skips.last().is_none_or(|skip| skip.last < *next))
-        {
-            skips.push(SkipRange { first: next, last: planned - 1 });
-        }
-        let mut end = data.records.iter().map(|r| r.seq.saturating_add(1)).max().unwrap_or(0);
-        for skip in &skips {
-            if (skip.first..=skip.last).contains(&end) {
-                end = skip.last + 1;
-            }
-        }
-        let run = |first: u32, last: u32| SeqRun { start: first.into(), len: u64::from(last - first) + 1 };
-        let below = skips.iter().filter(|skip| skip.first < end).map(|skip| run(skip.first, skip.last));
-        let not_sent: Vec<SeqRun> = below.collect();
-        let unsent: u64 = not_sent.iter().map(|run| run.len).sum();
-        let skipped = without(not_sent.into_iter(), refused.iter().map(|seq| run(*seq, *seq)));
-        let later = skips.iter().filter(|skip| skip.first >= end).map(|skip| skip.last - skip.first + 1);
-        let later: u32 = later.sum();
-        let sent = planned.or(data.next_seq).unwrap_or(end).saturating_sub(end);
-        CountedPackets {
-            end,
-            unsent,
-            skipped: skipped.collect(),
-            unreported: sent.saturating_sub(later).into(),
-        }
     }
 }
 
@@ -842,6 +772,3 @@ fn packet_record(recorded: &RecordedPacket) -> PacketRecord {
     packet.set_traffic_class(traffic_class);
     packet
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,8 +1,10 @@
-//! OWAMP on sockets: the two ends of a session, used by server and client, and a client's test. The server is
+//! OWAMP on sockets: the two ends of a session, used by server and client, a client's test, and fetches. The server is
 //! a [reflector](crate::reflect::OwampServer).
 
 mod client;
+mod fetch;
 pub(crate) mod receiving;
 pub(crate) mod sending;
 
 pub use client::{OwampError, OwampRequest, run};
+pub use fetch::{FetchRequest, FetchedSession, fetch};

@@ -5,6 +5,7 @@
 //! * [`setup`], [`message`] – messages in plain text
 //! * [`crypto`] – keys, and encryption of the control connection
 //! * [`connection`] – one end of the control connection, from the greeting on
+//! * [`printed`] – numbers and times as the tools of perfSONAR print them
 //! * [`test_keys`] – protection of test packets in the keyed modes
 //! * [`users`] – the users of the keyed modes
 //!
@@ -15,6 +16,7 @@ pub mod connection;
 pub mod crypto;
 pub mod message;
 pub mod modes;
+pub mod printed;
 pub mod setup;
 pub mod test_keys;
 pub mod users;

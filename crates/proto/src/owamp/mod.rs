@@ -10,10 +10,14 @@
 //! * [`sender`], [`receiver`] – the two ends of a session
 //! * [`packet`] – the test packet
 //! * [`fetch`] – recorded data sent to the client
-//! * [`statistics`] – results in the format of owping and owstats
+//! * [`counted`] – the packets that results cover
+//! * [`statistics`] – results in the format of owping and owstats; [`file`](mod@file) – data files of OWAMP's tools
+//! * [`test`](mod@test) – other one-way tests as sessions, and sessions as tests
 
 pub mod client;
+pub mod counted;
 pub mod fetch;
+pub mod file;
 pub mod message;
 pub mod packet;
 pub mod receiver;
@@ -25,9 +29,12 @@ pub mod server;
 pub mod session;
 pub mod statistics;
 pub mod store;
+pub mod test;
 
 pub use client::{Client, OwampSessionSpec};
+pub use counted::CountedPackets;
 pub use fetch::Unusable;
+pub use file::FileError;
 pub use message::{DataRecord, FetchSession, ScheduleSlot, SentSummary, SessionFinish, SkipRange};
 pub use packet::TestPacket;
 pub use receiver::{Ignored, SessionReceiver};
@@ -39,6 +46,7 @@ pub use server::Server;
 pub use session::{SessionData, TestSession};
 pub use statistics::{OwpingOptions, Statistics};
 pub use store::{Owner, Store, StoreLimits};
+pub use test::{SessionEnd, TooManyLost};
 
 /// TCP port of the control server (RFC 4656 §3.1, RFC 8545).
 pub const PORT: u16 = 861;

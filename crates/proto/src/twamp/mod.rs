@@ -5,6 +5,7 @@
 //! * [`client`] – requests sessions, starts and stops them
 //! * [`server`] – accepts sessions
 //! * [`sender`], [`reflector`] – the two ends of a session
+//! * [`statistics`] – results in the format of twping
 //!
 //! The code shared with OWAMP, mainly for the keyed modes, is in [`amp`](crate::amp).
 
@@ -12,12 +13,14 @@ pub mod client;
 pub mod reflector;
 pub mod sender;
 pub mod server;
+pub mod statistics;
 
 pub use crate::amp::{AcceptCode, SecurityMode, SecurityModes, Sid, TestKeys, Users, crypto};
 pub use client::{AmpFailure, Client, TwampSessionSpec};
 pub use reflector::{SessionReflector, TwampReflection};
 pub use sender::TwampSender;
 pub use server::{Server, TwampRules};
+pub use statistics::TwpingStatistics;
 
 /// TCP port of the control server (RFC 5357 §8, RFC 8545).
 pub const PORT: u16 = 862;

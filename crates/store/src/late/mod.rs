@@ -3,6 +3,7 @@
 //! * [`SampleHistory`] – converts records to samples
 //! * [`summary`] – one line per test: 34 columns
 //! * [`packets`] – one line per packet
+//! * [`text`] – what LaTe's client prints
 //! * [`stream`] – messages to a listening program, one per sample
 //! * [`graphite`] – lines for Carbon
 //!
@@ -13,6 +14,7 @@ pub mod graphite;
 pub mod packets;
 pub mod stream;
 pub mod summary;
+pub mod text;
 
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::{processing, round_trip};

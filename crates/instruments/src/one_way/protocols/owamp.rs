@@ -2,7 +2,7 @@
 
 use crate::arguments::{Argument, Arguments};
 use crate::error::Error;
-use crate::instrument::{ProtocolText, TestOutcome};
+use crate::instrument::TestOutcome;
 use crate::one_way::OneWay;
 use crate::one_way::protocol::{OneWayClient, OneWayProtocol};
 use crate::ping::protocol::ProtocolServer;
@@ -258,15 +258,7 @@ impl OneWayClient for OwampClient {
             OwampError::Client(e) => Error::OneWay(e),
             failed @ OwampError::Failed { .. } => Error::Conversation(failed.into()),
         })?;
-        let print = |format, text: fn(&Statistics) -> String| {
-            let sessions =
-                received.iter().map(|data| Statistics { data: data.clone(), style: self.style.clone() });
-            ProtocolText { format, text: sessions.map(|session| text(&session)).collect() }
-        };
-        let texts = match received[..] {
-            [] => Vec::new(),
-            _ => vec![print("owstats", Statistics::text), print("owping", Statistics::raw)],
-        };
-        Ok(TestOutcome { texts, ..measured.into() })
+        let owamp = received.into_iter().map(|data| Statistics { data, style: self.style.clone() });
+        Ok(TestOutcome { owamp: owamp.collect(), ..measured.into() })
     }
 }

@@ -325,7 +325,7 @@ pub fn users(file: &NamedFile) -> Result<Users, Error> {
 
 /// Finds the user called `wanted`, or the only user, in a key file; `option` is the option to name in the
 /// error message.
-pub(crate) fn user(file: &NamedFile, wanted: Option<&str>, option: &str) -> Result<(String, Vec<u8>), Error> {
+pub fn user(file: &NamedFile, wanted: Option<&str>, option: &str) -> Result<(String, Vec<u8>), Error> {
     let users = users(file)?;
     let name = match (wanted, &users.names().collect::<Vec<_>>()[..]) {
         (Some(name), _) => name.to_owned(),

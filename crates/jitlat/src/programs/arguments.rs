@@ -1,0 +1,433 @@
+//! Command lines of other programs: [`Program`] with the table of its options, each with what it becomes here, and
+//! [`Given`], a command line that was read with that table.
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap_lex::RawArgs;
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::str::FromStr;
+
+/// A program whose command line is taken.
+pub struct Program {
+    /// Name of the program, and of a link to this one.
+    pub name: &'static str,
+    /// Description of the program, which begins with a verb.
+    pub about: &'static str,
+    /// Arguments without options.
+    pub usage: &'static str,
+    /// Options that are known, in the order of the program's own help.
+    pub options: &'static [ForeignOption],
+    /// Runs the command; returns its exit status.
+    pub run: fn(&Given) -> Result<u8>,
+    /// Exit status for a wrong command line.
+    pub wrong: u8,
+    /// Exit status if nothing was measured.
+    pub failed: u8,
+}
+
+/// An option of another program.
+pub struct ForeignOption {
+    /// Spellings, separated by a comma and a space.
+    pub names: &'static str,
+    /// Name of the value; empty for a switch, in brackets if the value may be missing.
+    pub value: &'static str,
+    /// Effect of the option.
+    pub becomes: Becomes,
+}
+
+/// Our words for the value of an option.
+pub type Words = Result<Vec<String>, String>;
+
+/// Effect of an option.
+pub enum Becomes {
+    /// Options of this program: their names, and a function that makes the words.
+    Ours(&'static str, fn(&str) -> Words),
+    /// A setting of the output, which this text describes.
+    Printed(&'static str),
+    /// Nothing, for this reason.
+    Nothing(&'static str),
+    /// An error that says what to use instead.
+    Refused(&'static str),
+}
+
+impl ForeignOption {
+    /// An option that becomes `ours`, with the words that `words` makes of its value.
+    pub const fn ours(
+        names: &'static str,
+        value: &'static str,
+        ours: &'static str,
+        words: fn(&str) -> Words,
+    ) -> ForeignOption {
+        ForeignOption { names, value, becomes: Becomes::Ours(ours, words) }
+    }
+
+    /// An option that determines what is printed, as `meaning` describes.
+    pub const fn printed(names: &'static str, value: &'static str, meaning: &'static str) -> ForeignOption {
+        ForeignOption { names, value, becomes: Becomes::Printed(meaning) }
+    }
+
+    /// An option that is accepted and changes nothing.
+    pub const fn nothing(names: &'static str, value: &'static str, why: &'static str) -> ForeignOption {
+        ForeignOption { names, value, becomes: Becomes::Nothing(why) }
+    }
+
+    /// An option that is refused; `instead` says what to use.
+    pub const fn refused(names: &'static str, value: &'static str, instead: &'static str) -> ForeignOption {
+        ForeignOption { names, value, becomes: Becomes::Refused(instead) }
+    }
+
+    /// Returns the spellings.
+    pub fn spellings(&self) -> impl Iterator<Item = &'static str> {
+        self.names.split(", ")
+    }
+
+    fn takes_value(&self) -> bool {
+        !self.value.is_empty() && !self.has_optional_value()
+    }
+
+    fn has_optional_value(&self) -> bool {
+        self.value.starts_with('[')
+    }
+}
+
+/// A command line.
+pub struct Given {
+    given: Vec<(&'static ForeignOption, String)>,
+    /// Words that are not options.
+    pub operands: Vec<String>,
+}
+
+/// Reason why a command line is not run.
+pub enum Unread {
+    /// Help was requested.
+    Help,
+    /// An option or value is wrong.
+    Wrong(String),
+}
+
+impl From<String> for Unread {
+    fn from(message: String) -> Unread {
+        Unread::Wrong(message)
+    }
+}
+
+impl Program {
+    /// Reads the arguments of the program.
+    pub fn read(&'static self, arguments: &[OsString]) -> Result<Given, Unread> {
+        let mut given = Given { given: Vec::new(), operands: Vec::new() };
+        let raw = RawArgs::new(arguments);
+        let mut cursor = raw.cursor();
+        let mut only_operands = false;
+        while let Some(word) = raw.next(&mut cursor) {
+            let text = |word: &std::ffi::OsStr| word.to_str().map(str::to_owned);
+            let next = |cursor: &mut clap_lex::ArgCursor| raw.next_os(cursor).and_then(text);
+            if only_operands || word.is_stdio() {
+                given.operands.push(text(word.to_value_os()).ok_or("a word is not UTF-8".to_owned())?);
+            } else if word.is_escape() {
+                only_operands = true;
+            } else if let Some((name, attached)) = word.to_long() {
+                let name = format!("--{}", name.map_err(|_| "an option is not UTF-8".to_owned())?);
+                let option = self.option(&name)?;
+                let value = match attached.and_then(text) {
+                    Some(_) if option.value.is_empty() => {
+                        return Err(format!("{name} takes no value").into());
+                    }
+                    None if option.takes_value() => next(&mut cursor).ok_or_else(|| lacks(option, &name))?,
+                    attached => attached.unwrap_or_default(),
+                };
+                given.given.push((option, value));
+            } else if let Some(mut flags) = word.to_short() {
+                while let Some(letter) = flags.next_flag() {
+                    let letter = letter.map_err(|_| "an option is not UTF-8".to_owned())?;
+                    let name = format!("-{letter}");
+                    let option = self.option(&name)?;
+                    let value = if option.value.is_empty() {
+                        None
+                    } else {
+                        let attached = flags.next_value_os().and_then(text);
+                        match attached {
+                            None if option.takes_value() => {
+                                Some(next(&mut cursor).ok_or_else(|| lacks(option, &name))?)
+                            }
+                            attached => attached,
+                        }
+                    };
+                    given.given.push((option, value.unwrap_or_default()));
+                }
+            } else {
+                given.operands.push(text(word.to_value_os()).ok_or("a word is not UTF-8".to_owned())?);
+            }
+        }
+        for (option, value) in &given.given {
+            if let Becomes::Refused(instead) = option.becomes {
+                let name = option.spellings().next().unwrap_or_default();
+                return Err(format!("{name} is not taken: {instead}").into());
+            }
+            if let Becomes::Ours(_, words) = option.becomes {
+                let name = option.spellings().next().unwrap_or_default();
+                words(value).map_err(|why| format!("{name} {value}: {why}"))?;
+            }
+        }
+        Ok(given)
+    }
+
+    fn option(&'static self, name: &str) -> Result<&'static ForeignOption, Unread> {
+        match self.options.iter().find(|option| option.spellings().any(|spelling| spelling == name)) {
+            Some(option) => Ok(option),
+            None if name == "--help" || name == "-h" => Err(Unread::Help),
+            None => Err(Unread::Wrong(format!(
+                "{name} is not taken: `jitlat as {} --help` lists the options that are",
+                self.name
+            ))),
+        }
+    }
+
+    /// Returns the help: usage, and the table of options.
+    pub fn help(&self) -> String {
+        let mut out = format!("{}.\n\nUsage: jitlat as {} {}\n\n", self.about, self.name, self.usage);
+        let left =
+            |option: &ForeignOption| format!("{} {}", option.names, option.value).trim_end().to_owned();
+        let width = self.options.iter().map(|option| left(option).len()).max().unwrap_or(0).min(30);
+        for option in self.options {
+            let (left, right) = (left(option), option.describe());
+            let _ = match left.len() > width {
+                true => writeln!(out, "  {left}\n  {:width$}  {right}", ""),
+                false => writeln!(out, "  {left:width$}  {right}"),
+            };
+        }
+        out
+    }
+
+    /// Returns the table of options in Markdown.
+    pub fn table(&self) -> String {
+        let mut out = format!("| {} | here |\n|---|---|\n", self.name);
+        for option in self.options {
+            let names: Vec<String> = option.spellings().map(|name| format!("`{name}`")).collect();
+            let value = if option.value.is_empty() { String::new() } else { format!(" {}", option.value) };
+            let right = match option.becomes {
+                Becomes::Ours(ours, _) => format!("`{ours}`"),
+                _ => option.describe(),
+            };
+            let _ = writeln!(out, "| {}{value} | {right} |", names.join(", "));
+        }
+        out
+    }
+}
+
+impl ForeignOption {
+    fn describe(&self) -> String {
+        match self.becomes {
+            Becomes::Ours(ours, _) => ours.to_owned(),
+            Becomes::Printed(meaning) => meaning.to_owned(),
+            Becomes::Nothing(why) => format!("no effect: {why}"),
+            Becomes::Refused(instead) => format!("not taken: {instead}"),
+        }
+    }
+}
+
+fn lacks(option: &ForeignOption, name: &str) -> String {
+    format!("{name} needs a value: {name} {}", option.value)
+}
+
+impl Given {
+    /// True if the option `name` was given.
+    pub fn has(&self, name: &str) -> bool {
+        self.value(name).is_some()
+    }
+
+    /// Returns the last value of the option `name`; `None` if it was not given.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        let is_it = |option: &ForeignOption| option.spellings().any(|spelling| spelling == name);
+        self.given.iter().rev().find(|(option, _)| is_it(option)).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the last value of the option `name` as a number; `None` if it was not given.
+    pub fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
+        let number = |text: &str| text.parse().map_err(|_| anyhow!("{name} {text}: give a number"));
+        self.value(name).map(number).transpose()
+    }
+
+    /// Returns our words for all options that have any.
+    pub fn words(&self) -> Result<Vec<String>> {
+        let mut all = Vec::new();
+        for (option, value) in &self.given {
+            if let Becomes::Ours(_, words) = option.becomes {
+                all.extend(words(value).map_err(|why| anyhow!(why))?);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Returns the only operand, which `what` describes.
+    pub fn operand(&self, what: &str) -> Result<&str> {
+        match &self.operands[..] {
+            [one] => Ok(one),
+            [] => bail!("give {what}"),
+            several => bail!("give one {what}, not {}: {}", several.len(), several.join(" ")),
+        }
+    }
+
+    /// Refuses options other than `names`, of which `command` takes no others.
+    pub fn only(&self, names: &[&str], command: &str) -> Result<()> {
+        let other =
+            |(option, _): &&(&'static ForeignOption, String)| !option.spellings().any(|s| names.contains(&s));
+        match self.given.iter().find(other) {
+            Some((option, _)) => bail!("{command} takes {}, not {}", names.join(", "), option.names),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns a file name among the values, checked to be no option.
+    pub fn file(&self, name: &str) -> Result<Option<&str>> {
+        let file = self.value(name).filter(|file| !file.is_empty());
+        file.map(|file| (!file.starts_with("--")).then_some(file).context("give a file")).transpose()
+    }
+}
+
+/// Makes the words of an option without a value.
+pub fn of_switch(words: &'static str) -> Words {
+    Ok(words.split(' ').map(str::to_owned).collect())
+}
+
+/// Makes the words `option` and `value`, joined as one word if `value` could be read as an option.
+pub fn with(option: &str, value: impl Into<String>) -> Words {
+    let value = value.into();
+    Ok(match option.starts_with("--") {
+        true => vec![format!("{option}={value}")],
+        false => vec![option.to_owned(), value],
+    })
+}
+
+/// Converts a number of milliseconds to our spelling of a time.
+pub fn milliseconds(text: &str) -> Result<String, String> {
+    scaled(text, 1e6)
+}
+
+/// Converts a number of seconds to our spelling of a time.
+pub fn seconds(text: &str) -> Result<String, String> {
+    scaled(text, 1e9)
+}
+
+fn scaled(text: &str, factor: f64) -> Result<String, String> {
+    let number = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0 && n * factor < 9e18);
+    number.map(|number| format!("{}ns", (number * factor).round() as i64)).ok_or("give a number".to_owned())
+}
+
+/// Converts a time with units, such as `1m30s` or `2.5ms`, to our spelling of a time.
+pub fn with_units(text: &str) -> Result<String, String> {
+    let wrong = || format!("'{text}' is not a time: write 20ms, 1.5s or 1m30s");
+    let (mut rest, mut total) = (text, 0.0);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let (number, after) = rest.split_at(digits);
+        let units =
+            [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 6e10), ("h", 3.6e12)];
+        let (unit, factor) = units.into_iter().find(|(unit, _)| after.starts_with(unit)).ok_or_else(wrong)?;
+        total += number.parse::<f64>().map_err(|_| wrong())? * factor;
+        rest = &after[unit.len()..];
+    }
+    if text.is_empty() || !(0.0..9e18).contains(&total) {
+        return Err(wrong());
+    }
+    Ok(format!("{}ns", total.round() as i64))
+}
+
+/// Converts a TOS octet, decimal, octal after `0` or hexadecimal after `0x`, to a DSCP.
+pub fn dscp_of_tos(text: &str) -> Result<String, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => u8::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    number
+        .map(|octet| (octet >> 2).to_string())
+        .map_err(|_| "give a TOS octet, 0 to 255 or 0x00 to 0xff".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static PROGRAM: Program = Program {
+        name: "probe",
+        about: "Probes",
+        usage: "HOST",
+        options: &[
+            ForeignOption::ours("-c, --count", "N", "-n N", |n| with("-n", n)),
+            ForeignOption::ours("-4", "", "-4", |_| of_switch("-4")),
+            ForeignOption::ours("-p", "MS", "-p TIME", |ms| with("-p", milliseconds(ms)?)),
+            ForeignOption::printed("-v", "[N]", "the first N packets"),
+            ForeignOption::nothing("-Q", "", "there is nothing to silence"),
+            ForeignOption::refused("-g, --generate", "", "give the hosts one by one"),
+        ],
+        run: |_| Ok(0),
+        wrong: 3,
+        failed: 4,
+    };
+
+    fn read(line: &str) -> Result<Given, String> {
+        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        PROGRAM.read(&words).map_err(|unread| match unread {
+            Unread::Help => "help".to_owned(),
+            Unread::Wrong(message) => message,
+        })
+    }
+
+    #[test]
+    fn letters_are_read_in_every_spelling() {
+        for line in
+            ["-c 3 -4 host", "-c3 -4 host", "-4c3 host", "--count=3 -4 -- host", "host --count 3 -4 -Q"]
+        {
+            let given = read(line).map_err(|e| panic!("{line}: {e}")).unwrap();
+            let mut words = given.words().unwrap();
+            words.sort_unstable();
+            assert_eq!(
+                (words.join(" "), given.operand("HOST").unwrap()),
+                ("-4 -n 3".to_owned(), "host"),
+                "{line}"
+            );
+        }
+        // A value that may be missing is attached.
+        let given = read("-v host -v12").unwrap();
+        assert_eq!((given.value("-v"), given.operands.len()), (Some("12"), 1));
+        assert_eq!(read("-p 0.5 h").unwrap().words().unwrap(), ["-p", "500000ns"]);
+    }
+
+    #[test]
+    fn what_is_not_taken_is_named() {
+        for (line, message) in [
+            ("-g h", "-g is not taken: give the hosts one by one"),
+            ("--generate h", "-g is not taken"),
+            ("-z h", "-z is not taken: `jitlat as probe --help`"),
+            ("h -c", "-c needs a value: -c N"),
+            ("h --count", "--count needs a value"),
+            ("-p x h", "-p x: give a number"),
+            ("-h", "help"),
+        ] {
+            let refused = read(line).err().unwrap_or_default();
+            assert!(refused.starts_with(message), "{line}: {refused}");
+        }
+    }
+
+    #[test]
+    fn times_and_octets() {
+        assert_eq!(
+            ["1m30s", "2.5ms", "300ns"].map(|t| with_units(t).unwrap()),
+            ["90000000000ns", "2500000ns", "300ns"]
+        );
+        for wrong in ["", "5", "ms", "1.2.3s", "-1s", "999999999h"] {
+            assert!(with_units(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(["184", "0xb8", "0"].map(|t| dscp_of_tos(t).unwrap()), ["46", "46", "0"]);
+        assert!(dscp_of_tos("256").is_err());
+    }
+
+    #[test]
+    fn the_table_contains_every_option() {
+        let table = PROGRAM.table();
+        assert!(
+            table.contains("| `-c`, `--count` N | `-n N` |\n") && table.contains("not taken: give the hosts")
+        );
+        let line = format!("  {:14}  no effect: there is nothing to silence\n", "-Q");
+        assert!(PROGRAM.help().contains(&line), "{}", PROGRAM.help());
+    }
+}

@@ -1,0 +1,147 @@
+//! `iperf3`: UDP tests, whose far end is `jitlat serve`.
+
+use super::arguments::{ForeignOption as Opt, Given, Program, Words, dscp_of_tos, of_switch, seconds, with};
+use super::measured::one_way;
+use anyhow::{Context, Result, bail};
+use jitlat_core::Span;
+use jitlat_core::far_host::FarHost;
+use jitlat_core::spec::CONTROL_PORT;
+use jitlat_output::terminal;
+use jitlat_store::iperf3::Iperf3Test;
+
+pub static PROGRAM: Program = Program {
+    name: "iperf3",
+    about: "Measures jitter and loss over UDP with `jitlat serve` as the far end, with the text and the JSON of iperf3",
+    usage: "-u -c HOST [OPTIONS]",
+    options: &[
+        Opt::printed("-c, --client", "HOST", "the host that runs `jitlat serve`"),
+        Opt::printed("-u, --udp", "", "UDP; without it: `jitlat HOST --load tcp --load-proto iperf3`"),
+        Opt::refused("-s, --server", "", "`jitlat serve` is the server of these tests"),
+        Opt::printed("-p, --port", "PORT", "--control-port PORT (2666)"),
+        Opt::printed("-b, --bitrate", "RATE", "-r RATE; default 1M, and no rate of 0"),
+        Opt::printed("-t, --time", "SECONDS", "--duration TIME (10)"),
+        Opt::ours("-n, --bytes", "BYTES", "-n N (with -l)", |_| Ok(Vec::new())),
+        Opt::ours("-k, --blockcount", "N", "-n N", |n| with("-n", n)),
+        Opt::printed("-l, --length", "BYTES", "-l BYTES (1460)"),
+        Opt::ours("-R, --reverse", "", "-R", |_| of_switch("-R")),
+        Opt::refused("--bidir", "", "run one test and another with -R, or `jitlat HOST -b`"),
+        Opt::ours("-P, --parallel", "1", "nothing; other numbers are refused", |n| match n {
+            "1" => Ok(Vec::new()),
+            _ => Err("a test has one stream".to_owned()),
+        }),
+        Opt::printed("-i, --interval", "SECONDS", "length of the intervals (1); 0 for none"),
+        Opt::ours("-B, --bind", "ADDR", "--bind ADDR", |address| with("--bind", address)),
+        Opt::ours("--cport", "PORT", "-s PORT", |port| with("-s", port)),
+        Opt::ours("-4, --version4", "", "-4", |_| of_switch("-4")),
+        Opt::ours("-6, --version6", "", "-6", |_| of_switch("-6")),
+        Opt::ours("-S, --tos", "TOS", "-D DSCP (the TOS octet divided by 4)", |tos| {
+            with("-D", dscp_of_tos(tos)?)
+        }),
+        Opt::ours("--dscp", "DSCP", "-D DSCP", |dscp| with("-D", dscp)),
+        Opt::printed("-J, --json", "", "JSON (--as iperf3)"),
+        Opt::printed("-f, --format", "LETTER", "the prefix is chosen by the size"),
+        Opt::nothing("-V, --verbose", "", "`jitlat -f LOG -v` prints every figure"),
+        Opt::nothing("--forceflush", "", "the text is printed at the end"),
+        Opt::nothing("--udp-counters-64bit", "", "numbers have 64 bits"),
+        Opt::nothing("--get-server-output", "", "the text contains the receiver's figures"),
+        Opt::nothing("--connect-timeout", "MS", "the connection has its own timeout"),
+        Opt::refused("-O, --omit", "SECONDS", "no packet is left out"),
+        Opt::refused("-w, --window", "BYTES", "buffers are chosen by the rate"),
+        Opt::refused("-T, --title", "TEXT", "`jitlat --name TEXT` names a test"),
+        Opt::refused("-Z, --zerocopy", "", "packets are sent one by one"),
+        Opt::refused("--logfile", "FILE", "redirect the output to a file"),
+        Opt::nothing("-v, --version", "", "`jitlat --version` prints the version"),
+    ],
+    run,
+    wrong: 1,
+    failed: 1,
+};
+
+/// Payload of a packet without -l, as iperf3 chooses it for an MTU of 1500.
+const USUAL_LENGTH: u64 = 1460;
+
+/// Parses a number with the suffix K, M or G.
+fn number(text: &str, step: f64) -> Result<f64, String> {
+    let (number, power) = match text.chars().last() {
+        Some('k' | 'K') => (&text[..text.len() - 1], 1),
+        Some('m' | 'M') => (&text[..text.len() - 1], 2),
+        Some('g' | 'G') => (&text[..text.len() - 1], 3),
+        _ => (text, 0),
+    };
+    let number = number.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0);
+    number
+        .map(|number| number * step.powi(power))
+        .ok_or(format!("'{text}' is not a number: write 1000, 64K or 1M"))
+}
+
+/// Makes our words of rate, length and number of packets.
+fn traffic(given: &Given) -> Words {
+    let length = given.value("-l").map_or(Ok(USUAL_LENGTH as f64), |text| number(text, 1024.0))?;
+    let rate = given.value("-b").unwrap_or("1M");
+    if rate.contains('/') {
+        return Err(format!("-b {rate}: a burst of packets is `jitlat HOST --schedule burst --burst N`"));
+    }
+    let rate = number(rate, 1000.0)?;
+    if rate < 1.0 {
+        return Err("-b 0: an unlimited rate is not possible over UDP here: give a rate".to_owned());
+    }
+    let mut words = with("-l", format!("{length:.0}"))?;
+    words.extend(with("-p", format!("{:.0}ns", (length * 8e9 / rate).max(1.0)))?);
+    match (given.value("-n"), given.has("-k")) {
+        (Some(bytes), false) => {
+            let packets = (number(bytes, 1024.0)? / length.max(1.0)).ceil();
+            words.extend(with("-n", format!("{packets:.0}"))?);
+        }
+        (Some(_), true) => return Err("-n and -k both set the length of the test: give one".to_owned()),
+        (None, true) => {}
+        (None, false) => {
+            words.extend(with("--duration", seconds(given.value("-t").unwrap_or("10"))?)?);
+        }
+    }
+    Ok(words)
+}
+
+fn run(given: &Given) -> Result<u8> {
+    let host = given.value("-c").context("give a server: iperf3 -u -c HOST")?;
+    if let [extra, ..] = &given.operands[..] {
+        bail!("'{extra}' is not an option: the host follows -c");
+    }
+    if !given.has("-u") {
+        bail!(
+            "without -u iperf3 measures the throughput of TCP: `jitlat {host} --load tcp --load-proto iperf3` does, with a \
+             server of iperf3"
+        );
+    }
+    let FarHost { name, port } = host.parse()?;
+    let port = given.number::<u16>("-p")?.or(port).unwrap_or(CONTROL_PORT);
+    let interval = given.number::<f64>("-i")?.unwrap_or(1.0);
+    let interval = Span((interval.clamp(0.0, 1e6) * 1e9) as i64);
+    let mut words = given.words()?;
+    words.extend(traffic(given).map_err(anyhow::Error::msg)?);
+    words.extend([format!("--control-port={port}"), "--".to_owned(), name.clone()]);
+    let stop = crate::interrupt::stop()?;
+    let result = one_way(&words, &stop)?;
+    let run = result.runs.first().context("nothing was measured")?;
+    let test = Iperf3Test::new(&run.session, &run.records, interval);
+    if given.has("-J") {
+        let program = concat!("jitlat ", env!("CARGO_PKG_VERSION"));
+        let document = test.document(&name, port, program);
+        terminal::print(&(serde_json::to_string_pretty(&document)? + "\n"))?;
+    } else {
+        terminal::print(&test.text(&name, port))?;
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suffixes_are_those_of_iperf3() {
+        assert_eq!(number("1M", 1000.0), Ok(1e6));
+        assert_eq!(number("8K", 1024.0), Ok(8192.0));
+        assert_eq!(number("2.5g", 1000.0), Ok(2.5e9));
+        assert!(number("x", 1000.0).is_err() && number("", 1000.0).is_err());
+    }
+}
