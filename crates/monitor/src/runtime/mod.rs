@@ -20,6 +20,7 @@ mod alone;
 mod captures;
 mod collect;
 mod demand;
+mod ends;
 mod equipment;
 mod error;
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Webhooks over TLS: only a server that proves its identity is notified. Needs the program `openssl`, which makes
 //! certificates.
-#![cfg(feature = "tls")]
 
 use jitlat_web::{PostError, post};
 use std::io::{Read, Write};
