@@ -1,4 +1,4 @@
-//! What a host with a key sends to a collector, fed with arbitrary bytes: bodies in pieces of any size, offers, the first bytes of a
+//! Input of a collector from a host with a key, arbitrary bytes: bodies in pieces of any size, offers, the first bytes of a
 //! connection, and times and sizes against its quota.
 #![no_main]
 // Aims at: crates/proto/src/push

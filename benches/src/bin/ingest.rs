@@ -146,7 +146,9 @@ fn collect(tests: &[Packed], root: &Path) -> Result<()> {
             let own = Archive::open(root)?;
             while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let text = unpack(&own, test)?;
-                to.send(PreparedTest::new(&text, "one.log", &[])?.from_host("host", &CollectedEnds::default()))?;
+                to.send(
+                    PreparedTest::new(&text, "one.log", &[])?.from_host("host", &CollectedEnds::default()),
+                )?;
             }
             Ok(())
         };

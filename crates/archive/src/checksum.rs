@@ -30,7 +30,9 @@ impl LogName {
     /// Derives the number of the test. It is never negative, for the benefit of programs without unsigned integers.
     pub(crate) fn number(&self) -> i64 {
         let bits = match self {
-            LogName::Sha256([a, b, c, d, e, f, g, h, ..]) => u64::from_be_bytes([*a, *b, *c, *d, *e, *f, *g, *h]),
+            LogName::Sha256([a, b, c, d, e, f, g, h, ..]) => {
+                u64::from_be_bytes([*a, *b, *c, *d, *e, *f, *g, *h])
+            }
             LogName::Xxh3(sum) => *sum as u64,
         };
         (bits >> 1) as i64

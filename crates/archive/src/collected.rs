@@ -49,7 +49,7 @@ impl<'a> CollectedOrigin<'a> {
     }
 
     /// Returns the address of an end in this archive, and the name that it gets. An address that is not known to be a host's means
-    /// nothing outside the network of the host that pushed the test: it is kept apart as ADDRESS@HOST. Names in logs are not
+    /// nothing outside the network of the host that pushed the test: it is stored separately as ADDRESS@HOST. Names in logs are not
     /// believed, and a host names itself only.
     pub fn end(&self, address: &str, host: Option<&'a str>) -> (String, Option<&'a str>) {
         match host {
@@ -142,8 +142,11 @@ impl Archive {
                 let values = params![now(), bounded(waiting), bounded(dropped), host];
                 all.prepare_cached(update)?.execute(values)?;
             }
-            let update = "UPDATE collected SET refused = refused + ?, over_quota = over_quota + ? WHERE host = ?";
-            all.prepare_cached(update)?.execute(params![bounded(refused), bounded(over_quota), host]).map(drop)
+            let update =
+                "UPDATE collected SET refused = refused + ?, over_quota = over_quota + ? WHERE host = ?";
+            all.prepare_cached(update)?
+                .execute(params![bounded(refused), bounded(over_quota), host])
+                .map(drop)
         })
     }
 
@@ -157,7 +160,8 @@ impl Archive {
                      coalesce(sum(CASE WHEN t.added_ns >= ? THEN t.log_bytes ELSE 0 END), 0) \
                      FROM tags g JOIN tests t ON t.id = g.test WHERE g.key = 'collected-from' AND g.value = ?";
         let read = |row: &Row<'_>| Ok((unsigned(row, 0)?, unsigned(row, 1)?));
-        let found = self.db.prepare_cached(query).and_then(|mut all| all.query_row(params![since_ns, host], read));
+        let found =
+            self.db.prepare_cached(query).and_then(|mut all| all.query_row(params![since_ns, host], read));
         found.map_err(self.sql("reading"))
     }
 

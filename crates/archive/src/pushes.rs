@@ -9,8 +9,8 @@
 
 use crate::add::now;
 use crate::catalogue::unsigned;
-use crate::collected::TAG;
 use crate::checksum::LogName;
+use crate::collected::TAG;
 use crate::error::ArchiveError;
 use crate::{Archive, TestId};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};

@@ -281,19 +281,24 @@ impl Archive {
             };
             done.waited = pushes::count_dropped(all, &files.iter().map(|f| f.id).collect::<Vec<_>>())?;
             for file in &files {
-                done.packets_of += all.execute("UPDATE tests SET file = NULL WHERE file = ?", [file.id])? as u64;
+                done.packets_of +=
+                    all.execute("UPDATE tests SET file = NULL WHERE file = ?", [file.id])? as u64;
                 all.execute("DELETE FROM files WHERE id = ?", [file.id])?;
             }
             if let Retention::Tests { .. } = keep {
-                let old = format!("SELECT id, stream, started_ns, pool, hash FROM tests WHERE {DATED} < ? AND file IS NULL");
+                let old = format!(
+                    "SELECT id, stream, started_ns, pool, hash FROM tests WHERE {DATED} < ? AND file IS NULL"
+                );
                 let mut old = all.prepare(&old)?;
                 let mut rows = old.query([until])?;
                 while let Some(row) = rows.next()? {
-                    let (id, stream, at, hash): (i64, i64, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(4)?);
+                    let (id, stream, at, hash): (i64, i64, i64, String) =
+                        (row.get(0)?, row.get(1)?, row.get(2)?, row.get(4)?);
                     let pool: Vec<u8> = row.get(3)?;
                     let hour = at.div_euclid(DAY / 24).saturating_mul(DAY / 24);
                     let query = "SELECT pool FROM kept WHERE (stream, hour_ns) = (?, ?)";
-                    let kept: Option<Vec<u8>> = all.query_row(query, params![stream, hour], |r| r.get(0)).optional()?;
+                    let kept: Option<Vec<u8>> =
+                        all.query_row(query, params![stream, hour], |r| r.get(0)).optional()?;
                     let both = kept.as_deref().map_or(Ok(Pool::default()), read_pool).and_then(|mut both| {
                         both.merge(&read_pool(&pool)?);
                         Ok(both)

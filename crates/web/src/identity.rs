@@ -77,7 +77,7 @@ pub enum IdentityError {
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
     /// No certificate could be made.
@@ -122,7 +122,7 @@ impl Identity {
     }
 
     /// Reads the file at `path`, or first makes it: a certificate for `names` that is signed by itself, and its key. Only this user
-    /// can read the file. The result tells whether the certificate is new.
+    /// can read the file. The second part of the result is true if the certificate is new.
     ///
     /// # Errors
     /// [`IdentityError`].
@@ -184,7 +184,8 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let text = first.fingerprint().to_string();
         assert_eq!(text.parse(), Ok(first.fingerprint()));
-        let colons: Vec<String> = text[7..].as_bytes().chunks(2).map(|b| String::from_utf8_lossy(b).to_uppercase()).collect();
+        let colons: Vec<String> =
+            text[7..].as_bytes().chunks(2).map(|b| String::from_utf8_lossy(b).to_uppercase()).collect();
         assert_eq!(format!("sha256:{}", colons.join(":")).parse(), Ok(first.fingerprint()));
         for wrong in ["", "sha256:", &text[7..], &text[..70], "sha1:00", &text.replace(':', "-")] {
             assert_eq!(wrong.parse::<Fingerprint>(), Err(UnfitFingerprint), "{wrong}");

@@ -67,7 +67,10 @@ struct Door {
 
 impl std::fmt::Debug for Door {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Door").field("address", &self.address).field("tls", &self.tls.is_some()).finish_non_exhaustive()
+        f.debug_struct("Door")
+            .field("address", &self.address)
+            .field("tls", &self.tls.is_some())
+            .finish_non_exhaustive()
     }
 }
 
@@ -199,7 +202,9 @@ impl Door {
             (true, Some(pushes)) => router(app.clone()).merge(pushes),
             (true, None) => router(app.clone()),
             (false, pushes) => pushes.unwrap_or_default().fallback(|| async {
-                let error = "this port takes tests of other hosts: docs/protocols/push.md describes the requests".to_owned();
+                let error =
+                    "this port takes tests of other hosts: docs/protocols/push.md describes the requests"
+                        .to_owned();
                 (StatusCode::NOT_FOUND, Json(jitlat_proto::push::answer::ErrorAnswer { error }))
             }),
         }
@@ -214,7 +219,11 @@ impl Door {
         stop: Arc<AsyncFd<OwnedFd>>,
     ) {
         let slots = ConnectionSlots::default();
-        let most = if self.pushes { PUSH_CONNECTIONS } else { (app.limits.connections, app.limits.connections_of_one) };
+        let most = if self.pushes {
+            PUSH_CONNECTIONS
+        } else {
+            (app.limits.connections, app.limits.connections_of_one)
+        };
         let mut stopped = pin!(stop.readable());
         while let Some(accepted) = poll_fn(|cx| match stopped.as_mut().poll(cx) {
             Poll::Ready(_) => Poll::Ready(None),
@@ -237,7 +246,8 @@ impl Door {
                     };
                     let from = ClientAddress(peer.ip().to_canonical());
                     let router = router.clone().layer(Extension(from));
-                    let answering = converse(stream, peer, (self.tls.clone(), self.pushes), router, app.clone());
+                    let answering =
+                        converse(stream, peer, (self.tls.clone(), self.pushes), router, app.clone());
                     tokio::spawn(async move {
                         answering.await;
                         drop(slot);

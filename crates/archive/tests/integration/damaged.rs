@@ -222,7 +222,8 @@ fn tests_of_earlier_versions_have_both_names() {
     let b = folder.path().join("b");
     Archive::migrate(&b).unwrap();
     let db = rusqlite::Connection::open(b.join(CATALOGUE)).unwrap();
-    db.execute_batch("DELETE FROM tests; DELETE FROM figures; DELETE FROM row_groups; DELETE FROM files;").unwrap();
+    db.execute_batch("DELETE FROM tests; DELETE FROM figures; DELETE FROM row_groups; DELETE FROM files;")
+        .unwrap();
     drop(db);
     let archive = Archive::make(&b).unwrap();
     assert_eq!(archive.recover().unwrap().entered, 1);

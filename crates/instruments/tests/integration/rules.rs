@@ -11,8 +11,8 @@ use jitlat_net::digest::{CollectorError, DigestCollector, DigestExporter};
 use jitlat_proto::digest::{DigestError, DigestRefusal, Listen};
 use jitlat_proto::jitlat::{PresharedKey, PresharedKeys};
 use jitlat_proto::policy::{
-    DIGESTS, IRTT, LAMP, ONE_WAY, OWAMP, Quota, RPM, SERVICES, STAMP, Scope, Service, ServiceRules,
-    TCP, TEST_PORT, TWAMP,
+    DIGESTS, IRTT, LAMP, ONE_WAY, OWAMP, Quota, RPM, SERVICES, STAMP, Scope, Service, ServiceRules, TCP,
+    TEST_PORT, TWAMP,
 };
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -36,8 +36,7 @@ const WITH_SESSIONS: &[Service] = &[ONE_WAY, TWAMP, OWAMP, LAMP, IRTT, DIGESTS];
 const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, OWAMP, IRTT, TCP, DIGESTS, RPM];
 /// The test port is not in lists of rules about a whole client, because the one-way test that leads to it is
 /// refused first.
-const ALSO_BEFORE_THE_TEST_PORT: &[Service] =
-    &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, LAMP, IRTT, DIGESTS];
+const ALSO_BEFORE_THE_TEST_PORT: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, LAMP, IRTT, DIGESTS];
 
 fn quota(policy: &mut Policy, service: Service, scope: Scope) -> &mut Quota {
     match scope {

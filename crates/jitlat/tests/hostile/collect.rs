@@ -137,7 +137,8 @@ fn a_host_pushes_beside_others_that_guess_its_token() {
         jitlat_waiting::at_pace(Duration::from_millis(10), || {
             let guess = || {
                 let stop = StopSignal::new().unwrap();
-                PushClient::connect(at, &format!("guessed token {refused:08}"), stop)?.offers(&Offers::default())
+                PushClient::connect(at, &format!("guessed token {refused:08}"), stop)?
+                    .offers(&Offers::default())
             };
             match scene.lab.client.within(guess) {
                 Ok(Err(PushFailure::Refused(why, _))) => {
@@ -179,7 +180,7 @@ fn a_host_pushes_beside_one_with_a_key_that_turned_bad() {
                     assert!(answers.iter().all(|answer| answer.status >= 400), "{answers:?}");
                     refused += answers.len();
                 }
-                // Too many requests, or no place.
+                // Too many requests or connections.
                 Ok(Err(_)) | Err(_) => {}
             }
             !over.load(Ordering::Relaxed)

@@ -1,9 +1,9 @@
 //! Sections of the file about collectors: hosts that receive the tests of other hosts.
 
 use super::Sections;
+use super::hosts::pause;
 use super::keys::{COLLECTOR, choose};
 use super::reader::{Located, TableReader};
-use super::hosts::pause;
 use crate::model::{ArchiveRules, CollectorQuota, CollectorRules, CollectorTrust, Host};
 use jitlat_core::{Span, quantity};
 
@@ -59,7 +59,8 @@ fn trust(table: &TableReader<'_>) -> CollectorTrust {
     let pin = table.needed_if_there("pin", "pin = \"sha256:…\"");
     let file = table.needed_if_there("ca-file", "ca-file = \"authority.pem\"");
     if pin.as_deref().is_some_and(|pin| !is_fingerprint(pin)) {
-        let message = "write the fingerprint that the collector prints at its start: sha256: and 64 hexadecimal digits";
+        let message =
+            "write the fingerprint that the collector prints at its start: sha256: and 64 hexadecimal digits";
         table.fault("pin", message);
     }
     match (pin, file, table.truth("plain").unwrap_or(false)) {

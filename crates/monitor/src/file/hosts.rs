@@ -39,7 +39,8 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
             );
         }
         if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)) {
-            let message = "a name has only ASCII letters, digits and '-._', so that no name looks like another";
+            let message =
+                "a name has only ASCII letters, digits and '-._', so that no name looks like another";
             table.fault("name", message);
         }
         hosts.push(Host {

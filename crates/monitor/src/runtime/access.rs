@@ -117,7 +117,9 @@ pub fn collector(
     folder: &Path,
     archive: Option<&Path>,
 ) -> Result<Option<PushSettings>> {
-    let Some(rules) = model.collectors.iter().find(|collector| collector.host == host) else { return Ok(None) };
+    let Some(rules) = model.collectors.iter().find(|collector| collector.host == host) else {
+        return Ok(None);
+    };
     let archive = archive.context(
         "[[collector]] needs an archive for collected tests: write [archive] with a folder, or give --archive DIR",
     )?;
@@ -147,7 +149,10 @@ pub fn collector(
         listen: ips.into_iter().map(|ip| SocketAddr::new(ip, rules.port)).collect(),
         identity: match rules.trust {
             CollectorTrust::Plain => None,
-            _ => Some(identity(rules.certificate.as_deref(), &own.address, folder, archive).context("[[collector]]")?),
+            _ => Some(
+                identity(rules.certificate.as_deref(), &own.address, folder, archive)
+                    .context("[[collector]]")?,
+            ),
         },
         hosts,
         shelf: Arc::new(ArchiveShelf::new(archive, all, collect)?),

@@ -6,8 +6,8 @@
 use super::ends::HostNames;
 use crate::runtime::error::{Context, Result};
 use jitlat_archive::{
-    AddOutcome, AlertUpdate, Archive, ArchiveError, Arrived, Fired, IncomingLog, LogName, MAX_LOG_BYTES, Note,
-    PreparedTest, Unfit, utc,
+    AddOutcome, AlertUpdate, Archive, ArchiveError, Arrived, Fired, IncomingLog, LogName, MAX_LOG_BYTES,
+    Note, PreparedTest, Unfit, utc,
 };
 use jitlat_core::{Span, SteadyTime};
 use jitlat_net::clock;
@@ -237,7 +237,9 @@ impl CollectorState {
             warn!("the collector cannot store tests: {error}; hosts retain them and try again");
         }
         let (why, wait) = match error {
-            ArchiveError::Io { source, .. } if is_full(source) => ("its disk is full".to_owned(), RETRY_PAUSES.0),
+            ArchiveError::Io { source, .. } if is_full(source) => {
+                ("its disk is full".to_owned(), RETRY_PAUSES.0)
+            }
             ArchiveError::Busy { .. } => ("its archive is busy".to_owned(), RETRY_PAUSES.1),
             e => (format!("its archive failed: {e}"), RETRY_PAUSES.1),
         };
@@ -301,16 +303,19 @@ impl CollectorState {
         }
         warn!("{host} pushes {}: refused until its quota has room again", over.what);
         let at = clock::wall().0;
-        self.note(archive, AlertUpdate::Fired(Fired {
-            alert: QUOTA_RULE.to_owned(),
-            severity: "warning".to_owned(),
-            test: "push".to_owned(),
-            src: host.to_owned(),
-            dst: self.rules.name.clone(),
-            since_ns: at,
-            fired_ns: at,
-            reason: format!("pushes {}", over.what),
-        }))
+        self.note(
+            archive,
+            AlertUpdate::Fired(Fired {
+                alert: QUOTA_RULE.to_owned(),
+                severity: "warning".to_owned(),
+                test: "push".to_owned(),
+                src: host.to_owned(),
+                dst: self.rules.name.clone(),
+                since_ns: at,
+                fired_ns: at,
+                reason: format!("pushes {}", over.what),
+            }),
+        )
     }
 
     /// Resolves the alerts of hosts that have kept to their quotas for a while.
@@ -359,7 +364,10 @@ impl CollectorState {
         // A clock that is behind its own archive cannot tell.
         let last = archive.last_arrival().map_err(|e| self.fails(&e))?;
         if last.is_some_and(|last| now.0 < last.saturating_sub(self.rules.skew.0)) {
-            return Err(NotNow { why: "its clock is behind the tests in its archive".to_owned(), wait: RETRY_PAUSES.0 });
+            return Err(NotNow {
+                why: "its clock is behind the tests in its archive".to_owned(),
+                wait: RETRY_PAUSES.0,
+            });
         }
         Ok(Some(format!(
             "its log is dated {}, later than its arrival at {}: check the clock of that host",
@@ -435,7 +443,9 @@ impl Intake<'_> {
             return Some(self.refused(header, "its log is longer than 1 GiB".to_owned()));
         }
         if header.bytes > quota.bytes_per_day.min(quota.bytes) {
-            return Some(self.refused(header, "its log alone is longer than the quota of this host".to_owned()));
+            return Some(
+                self.refused(header, "its log alone is longer than the quota of this host".to_owned()),
+            );
         }
         if let Some(why) = self.shared.hosts.foreign_names(self.host, &header.tags) {
             return Some(self.refused(header, why));
@@ -454,7 +464,12 @@ impl Intake<'_> {
     }
 
     /// Receives the log of a test, and adds or queues the test.
-    fn part(&self, place: usize, header: &PartHeader, mut body: &mut dyn BufRead) -> Result<Decision, PartError> {
+    fn part(
+        &self,
+        place: usize,
+        header: &PartHeader,
+        mut body: &mut dyn BufRead,
+    ) -> Result<Decision, PartError> {
         let Ok(name) = header.hash.parse::<LogName>() else {
             return Err(PartError::Line("hash is not the name of a log".to_owned()));
         };
@@ -543,11 +558,7 @@ fn answer(hash: &str, result: IntakeResult) -> PartAnswer {
 
 impl ArchiveShelf {
     /// Opens the archive for a body of `host`.
-    fn open<'a>(
-        &'a self,
-        host: &'a str,
-        to: Sender<(usize, IntakeResult)>,
-    ) -> Result<Intake<'a>, NotNow> {
+    fn open<'a>(&'a self, host: &'a str, to: Sender<(usize, IntakeResult)>) -> Result<Intake<'a>, NotNow> {
         let archive = Archive::open_to_write(&self.shared.root).map_err(|e| self.shared.fails(&e))?;
         let jobs = self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Ok(Intake { host, shared: &self.shared, archive, jobs: jobs.ok_or_else(stopping)?, to })

@@ -13,8 +13,8 @@ use jitlat_net::key_file;
 use jitlat_net::pace;
 use jitlat_net::wake::StopSignal;
 use jitlat_web::{
-    DEFAULT_PORT, Identity, MonitorNow, MonitorState, PageRuns, ReadAccess, RunLimits, Settings, SlotsNow, Starters,
-    Token, Web,
+    DEFAULT_PORT, Identity, MonitorNow, MonitorState, PageRuns, ReadAccess, RunLimits, Settings, SlotsNow,
+    Starters, Token, Web,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;

@@ -238,12 +238,7 @@ struct Spool {
 
 impl Spool {
     /// Drops the oldest tests beyond the limit, if a check is due.
-    fn bound(
-        &mut self,
-        target: &Target,
-        archive: &Archive,
-        now: SteadyTime,
-    ) -> Result<(), ArchiveError> {
+    fn bound(&mut self, target: &Target, archive: &Archive, now: SteadyTime) -> Result<(), ArchiveError> {
         if self.looked.is_some_and(|at| now - at < BOUND_INTERVAL) {
             return Ok(());
         }

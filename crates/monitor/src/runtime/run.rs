@@ -558,16 +558,12 @@ impl Monitor<'_> {
             match RunningServer::start(&*self.settings.equipment, &new, host, &self.folder) {
                 Ok(server) => self.server = server,
                 Err(e) => {
-                    self.server = RunningServer::start(
-                        &*self.settings.equipment,
-                        &old,
-                        self.host,
-                        &self.folder,
-                    )
-                    .unwrap_or_else(|again| {
-                        error!("{}", explain(&again));
-                        None
-                    });
+                    self.server =
+                        RunningServer::start(&*self.settings.equipment, &old, self.host, &self.folder)
+                            .unwrap_or_else(|again| {
+                                error!("{}", explain(&again));
+                                None
+                            });
                     return Err(e);
                 }
             }
@@ -580,7 +576,10 @@ impl Monitor<'_> {
             self.pushes =
                 pushes.map_err(|e| error!("[[collector]]: {}; nothing is pushed", explain(&e))).ok();
         }
-        if new.web != old.web || moved || collects && !(new.collectors.is_empty() && old.collectors.is_empty()) {
+        if new.web != old.web
+            || moved
+            || collects && !(new.collectors.is_empty() && old.collectors.is_empty())
+        {
             // Stop the old web server first, so that its port is free.
             self.page = None;
             let site = WebSite { model: &new, host, folder: &self.folder, archive: kept.as_deref() };

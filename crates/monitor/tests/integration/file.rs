@@ -342,12 +342,18 @@ fn hosts_push_to_collectors() {
     let [oslo, berlin] = &model.collectors[..] else { panic!("{:?}", model.collectors) };
     assert_eq!((oslo.host, oslo.port, &oslo.from[..], oslo.spool), (2, 2670, &[0, 1][..], 1_000_000_000));
     assert_eq!((berlin.host, berlin.port, &berlin.from[..], berlin.spool), (0, 9000, &[2][..], 5 << 30));
-    assert_eq!((&oslo.trust, &oslo.certificate, oslo.skew), (&CollectorTrust::System, &None, Span::seconds(3600)));
+    assert_eq!(
+        (&oslo.trust, &oslo.certificate, oslo.skew),
+        (&CollectorTrust::System, &None, Span::seconds(3600))
+    );
     let pin = format!("sha256:{}", "0A:".repeat(31) + "ff");
-    let keys = format!("host = \"oslo\"\npin = \"{pin}\"\nskew = \"0\"\ntests-per-second = 5\nbytes-per-day = \"1G\"\nbytes = \"2G\"\n");
+    let keys = format!(
+        "host = \"oslo\"\npin = \"{pin}\"\nskew = \"0\"\ntests-per-second = 5\nbytes-per-day = \"1G\"\nbytes = \"2G\"\n"
+    );
     let more = common::model(&format!("{KEYED}[[collector]]\n{keys}")).collectors.remove(0);
     assert_eq!((more.trust, more.skew), (CollectorTrust::Pin(pin), Span::ZERO));
-    let quota = CollectorQuota { tests_per_second: Some(5), bytes_per_day: Some(1 << 30), bytes: Some(2 << 30) };
+    let quota =
+        CollectorQuota { tests_per_second: Some(5), bytes_per_day: Some(1 << 30), bytes: Some(2 << 30) };
     assert_eq!(more.quota, quota);
     let with = MonitorPlan::new(&model, &Timetable::new(&model));
     let alone = common::model(KEYED);

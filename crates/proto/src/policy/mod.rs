@@ -63,8 +63,7 @@ pub const DIGESTS: Service = "digests";
 pub const RPM: Service = "rpm";
 
 /// All services. A new protocol needs an entry in this list, and cases in the test of all rules.
-pub const SERVICES: &[Service] =
-    &[ONE_WAY, TEST_PORT, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP, DIGESTS, RPM];
+pub const SERVICES: &[Service] = &[ONE_WAY, TEST_PORT, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP, DIGESTS, RPM];
 
 /// Networks that are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -84,12 +84,22 @@ impl PartAnswer {
 
     /// Answer for a test that exceeds a quota of its host.
     pub fn over_quota(hash: &str, why: String, wait: Span) -> PartAnswer {
-        PartAnswer { status: 429, error: Some(why), retry_after: Some(seconds(wait)), ..PartAnswer::stored(hash) }
+        PartAnswer {
+            status: 429,
+            error: Some(why),
+            retry_after: Some(seconds(wait)),
+            ..PartAnswer::stored(hash)
+        }
     }
 
     /// Answer for a test that cannot be stored now.
     pub fn later(hash: &str, why: String, wait: Span) -> PartAnswer {
-        PartAnswer { status: 503, error: Some(why), retry_after: Some(seconds(wait)), ..PartAnswer::stored(hash) }
+        PartAnswer {
+            status: 503,
+            error: Some(why),
+            retry_after: Some(seconds(wait)),
+            ..PartAnswer::stored(hash)
+        }
     }
 
     /// Returns the meaning of the answer for the host that pushes. An unknown status means that the test is kept.

@@ -82,7 +82,13 @@ impl PushUse {
     ///
     /// # Errors
     /// [`OverQuota`]; nothing is counted.
-    pub fn take(&mut self, quota: &PushQuota, bytes: u64, stored: u64, now: SteadyTime) -> Result<(), OverQuota> {
+    pub fn take(
+        &mut self,
+        quota: &PushQuota,
+        bytes: u64,
+        stored: u64,
+        now: SteadyTime,
+    ) -> Result<(), OverQuota> {
         let PushQuota { tests_per_second, bytes_per_day, bytes: in_all } = *quota;
         let test = Span(1_000_000_000 / i64::from(tests_per_second.max(1)));
         let wait = self.tests.wait(now, test, BURST);
@@ -96,7 +102,10 @@ impl PushUse {
         }
         if stored.saturating_add(bytes) > in_all {
             // Only retention makes room.
-            return Err(OverQuota { what: format!("more than {in_all} bytes in all"), wait: Span::seconds(600) });
+            return Err(OverQuota {
+                what: format!("more than {in_all} bytes in all"),
+                wait: Span::seconds(600),
+            });
         }
         self.tests.add(now, test);
         self.bytes.add(now, day);

@@ -51,7 +51,8 @@ fn a_body_is_read_as_it_was_written_whatever_the_pieces() {
 
 #[test]
 fn a_part_that_nobody_wants_does_not_hide_the_next() {
-    let body = [header(9, Some(4)).line(), b"bad!".to_vec(), header(9, Some(4)).line(), b"good".to_vec()].concat();
+    let body =
+        [header(9, Some(4)).line(), b"bad!".to_vec(), header(9, Some(4)).line(), b"good".to_vec()].concat();
     let mut body = Cursor::new(body);
     let first = PartHeader::read(&mut body).unwrap().unwrap();
     assert_eq!(first.log(&mut body, |_| Err("no")).unwrap(), Err("no"));
@@ -85,7 +86,9 @@ fn lines_that_describe_no_test_are_refused_with_the_reason() {
 fn offers_and_answers_say_what_they_mean() {
     let offers = Offers { waiting: 3, dropped: 1, tests: vec!["0".repeat(64), "1".repeat(32)] };
     assert_eq!(Offers::parse(&serde_json::to_vec(&offers).unwrap()), Ok(offers));
-    for wrong in ["", "[]", "{\"waiting\":-1,\"dropped\":0}", "{\"waiting\":0,\"dropped\":0,\"tests\":[\"x\"]}"] {
+    for wrong in
+        ["", "[]", "{\"waiting\":-1,\"dropped\":0}", "{\"waiting\":0,\"dropped\":0,\"tests\":[\"x\"]}"]
+    {
         assert!(Offers::parse(wrong.as_bytes()).is_err(), "{wrong}");
     }
     let many = Offers { tests: vec!["0".repeat(64); 257], ..Offers::default() };
@@ -105,7 +108,8 @@ fn offers_and_answers_say_what_they_mean() {
 fn each_quota_holds_and_says_when_it_has_room_again() {
     let quota = PushQuota { tests_per_second: 10, bytes_per_day: 86_400_000, bytes: 50_000_000 };
     let mut uses = PushUse::new(&quota, 0, SteadyTime(0));
-    let mut at = |seconds: i64, bytes, stored| uses.take(&quota, bytes, stored, SteadyTime(seconds * 1_000_000_000));
+    let mut at =
+        |seconds: i64, bytes, stored| uses.take(&quota, bytes, stored, SteadyTime(seconds * 1_000_000_000));
     // 20 s of the rate at once, then as many as time passes.
     (0..200).for_each(|_| at(0, 1, 0).unwrap());
     let over = at(0, 1, 0).unwrap_err();
@@ -115,7 +119,10 @@ fn each_quota_holds_and_says_when_it_has_room_again() {
     // 1000 bytes per second, and those of a day at once.
     at(100, 86_000_000, 0).unwrap();
     let over = at(101, 1_000_000, 0).unwrap_err();
-    assert!(over.what.contains("in a day") && (Span::seconds(550)..Span::seconds(610)).contains(&over.wait), "{over:?}");
+    assert!(
+        over.what.contains("in a day") && (Span::seconds(550)..Span::seconds(610)).contains(&over.wait),
+        "{over:?}"
+    );
     at(101 + over.wait.0 / 1_000_000_000 + 1, 1_000_000, 0).unwrap();
     let over = at(10_000, 10, 50_000_000).unwrap_err();
     assert_eq!(over.what, "more than 50000000 bytes in all");

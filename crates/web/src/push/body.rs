@@ -12,7 +12,7 @@ use tokio::time::timeout;
 const WAITING_PIECES: usize = 4;
 /// Time without a piece after which the body ends.
 const IDLE: Duration = Duration::from_secs(30);
-/// Time for a body without any data, and the bytes per second that extend it: who sends more slowly holds a place for nothing.
+/// Time for a body without any data, and the bytes per second that extend it: a slower sender would only occupy a slot.
 const SLOWEST: (Duration, u64) = (Duration::from_secs(60), 4000);
 
 /// Bytes that are discarded when the reader needs no more. With unread input the kernel would reset the connection, and the answer might

@@ -1,6 +1,6 @@
 //! [`PushClient`]: a connection to a collector. Its token is sent only after the collector's certificate was checked.
 
-use crate::client::{ByteStream, Trusted};
+use crate::client::{ByteStream, PostError, Trusted};
 use crate::identity::Fingerprint;
 use crate::server::readable;
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
@@ -121,7 +121,10 @@ impl HttpBody for PushBody {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let next = match self.get_mut() {
             PushBody::Whole(text) => Poll::Ready(text.take()),
             PushBody::Pieces(pieces) => pieces.poll_recv(cx),
@@ -187,7 +190,8 @@ impl PushClient {
                     None => greet(stream).await,
                     Some(trusted) => {
                         let secured = trusted.secure(host, stream).await;
-                        greet(secured.map_err(|e| PushFailure::Untrusted(e.to_string()))?).await
+                        greet(secured.map_err(|e| PushFailure::Untrusted(untrusted(&e, &target.trust)))?)
+                            .await
                     }
                 }
             };
@@ -195,7 +199,13 @@ impl PushClient {
             Ok((sender, stop))
         })?;
         let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-        Ok(PushClient { runtime, sender, authority: format!("{bracketed}:{port}"), token: token.to_owned(), stop })
+        Ok(PushClient {
+            runtime,
+            sender,
+            authority: format!("{bracketed}:{port}"),
+            token: token.to_owned(),
+            stop,
+        })
     }
 
     /// Reports the state of this host, and returns the names of offered tests that the collector has.
@@ -293,7 +303,8 @@ impl PushClient {
             // A long log takes longer than an answer; each piece of it is bounded by the collector.
             let limit = if method_is_long(path) { ANSWER_TIMEOUT.saturating_mul(30) } else { ANSWER_TIMEOUT };
             let (head, text) = within(asking, limit, stop).await??;
-            let wait = head.headers.get(header::RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
+            let wait =
+                head.headers.get(header::RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
             let why = || match serde_json::from_slice::<ErrorAnswer>(&text) {
                 Ok(answer) => answer.error,
                 Err(_) => format!("it answered with status {}", head.status.as_u16()),
@@ -312,7 +323,18 @@ fn method_is_long(path: &str) -> bool {
 }
 
 fn read<T: DeserializeOwned>(answer: &Bytes) -> Result<T, PushFailure> {
-    serde_json::from_slice(answer).map_err(|e| PushFailure::Failed(format!("the collector's answer is not valid: {e}")))
+    serde_json::from_slice(answer)
+        .map_err(|e| PushFailure::Failed(format!("the collector's answer is not valid: {e}")))
+}
+
+/// Describes why a certificate is not trusted, and how to pin it.
+fn untrusted(error: &PostError, trust: &PushTrust) -> String {
+    match trust {
+        PushTrust::Pin(_) | PushTrust::Plain => error.to_string(),
+        PushTrust::System | PushTrust::CaFile(_) => {
+            format!("{error}, or set pin to the fingerprint that the collector prints at its start")
+        }
+    }
 }
 
 /// Begins HTTP on a connection.

@@ -72,7 +72,10 @@ impl PushState {
         let (Some(shown), None) = (shown.next(), shown.next()) else { return None };
         let token = shown.to_str().ok()?.strip_prefix("Bearer ")?.trim();
         let sum = checksum(&[token.as_bytes()]);
-        let found = self.hosts.iter().fold(None, |found, (name, token)| if token.has(&sum) { Some(name) } else { found });
+        let found = self
+            .hosts
+            .iter()
+            .fold(None, |found, (name, token)| if token.has(&sum) { Some(name) } else { found });
         found.map(|name| PushingHost(name.clone()))
     }
 
@@ -172,13 +175,24 @@ async fn offers(
 }
 
 /// Receives at most `most` tests.
-async fn receive(push: Arc<PushState>, host: Arc<str>, from: Body, most: usize) -> Result<PartAnswers, Response> {
-    let busy = || failed(StatusCode::SERVICE_UNAVAILABLE, "it is busy with tests of other hosts", Some(Span::seconds(5)));
-    let Ok(Ok(place)) = timeout(WAIT, push.bodies.clone().acquire_owned()).await else { return Err(busy()) };
+async fn receive(
+    push: Arc<PushState>,
+    host: Arc<str>,
+    from: Body,
+    most: usize,
+) -> Result<PartAnswers, Response> {
+    let busy = || {
+        failed(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "it is busy with tests of other hosts",
+            Some(Span::seconds(5)),
+        )
+    };
+    let Ok(Ok(slot)) = timeout(WAIT, push.bodies.clone().acquire_owned()).await else { return Err(busy()) };
     let (to, mut reader) = body();
     let work = tokio::spawn(blocking(move || {
-        // The place is free again when nothing is read any more, even if the host disconnects.
-        let _place = place;
+        // The slot is free again when nothing is read any more, even if the host disconnects.
+        let _slot = slot;
         push.shelf.receive(&host, &mut reader, most)
     }));
     feed(from, to).await;
@@ -222,8 +236,10 @@ async fn test(
             let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             with_wait(json(status, &answer), answer.retry_after)
         }
-        None => {
-            failed(StatusCode::BAD_REQUEST, answers.error.as_deref().unwrap_or("the body contains no test"), None)
-        }
+        None => failed(
+            StatusCode::BAD_REQUEST,
+            answers.error.as_deref().unwrap_or("the body contains no test"),
+            None,
+        ),
     }
 }
