@@ -106,7 +106,7 @@ fn offers_and_answers_say_what_they_mean() {
 
 #[test]
 fn each_quota_holds_and_says_when_it_has_room_again() {
-    let quota = PushQuota { tests_per_second: 10, bytes_per_day: 86_400_000, bytes: 50_000_000 };
+    let quota = PushQuota { tests_per_second: 10, bytes_per_day: 86_400_000, bytes: 500_000_000 };
     let mut uses = PushUse::new(&quota, 0, SteadyTime(0));
     let mut at =
         |seconds: i64, bytes, stored| uses.take(&quota, bytes, stored, SteadyTime(seconds * 1_000_000_000));
@@ -124,8 +124,8 @@ fn each_quota_holds_and_says_when_it_has_room_again() {
         "{over:?}"
     );
     at(101 + over.wait.0 / 1_000_000_000 + 1, 1_000_000, 0).unwrap();
-    let over = at(10_000, 10, 50_000_000).unwrap_err();
-    assert_eq!(over.what, "more than 50000000 bytes in all");
+    let over = at(10_000, 10, 500_000_000).unwrap_err();
+    assert_eq!(over.what, "more than 500000000 bytes in all");
     // A clock that stands still or a host that pushed before the collector started change nothing.
     let mut later = PushUse::new(&quota, 86_400_000, SteadyTime(5));
     assert!(later.take(&quota, 10_000, 0, SteadyTime(5)).is_err());
