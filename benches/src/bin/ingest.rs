@@ -9,7 +9,7 @@
 //! Compared with, in the same run: one test at a time, as a measuring host adds its own; and SQLite alone, which
 //! writes the same bytes in batches of the same size, as blobs and as one row per packet.
 
-use jitlat_archive::{AddOutcome, Archive, Arrived, IncomingLog, PreparedTest};
+use jitlat_archive::{AddOutcome, Archive, Arrived, CollectedEnds, IncomingLog, LogName, PreparedTest};
 use jitlat_benches::queued;
 use jitlat_core::WallTime;
 use jitlat_store::log::LogReader;
@@ -33,7 +33,7 @@ const BATCH: usize = 64;
 
 /// A test as it is transferred.
 struct Packed {
-    hash: u128,
+    name: LogName,
     bytes: u64,
     log: Vec<u8>,
 }
@@ -106,11 +106,11 @@ fn test(k: u64) -> Result<Packed> {
     let hosts = (1 + k % HOSTS, 1 + (k + 1 + k / HOSTS % (HOSTS - 1)) % HOSTS);
     let text = queued::log(Vec::new(), k, NEW_YEAR + k as i64 * 1_000_000_000, PACKETS, &hosts)?;
     let log = zstd::bulk::compress(&text, 3)?;
-    Ok(Packed { hash: twox_hash::XxHash3_128::oneshot(&text), bytes: text.len() as u64, log })
+    Ok(Packed { name: LogName::of(&text), bytes: text.len() as u64, log })
 }
 
 fn unpack(archive: &Archive, test: &Packed) -> Result<Vec<u8>> {
-    let mut incoming = IncomingLog::new(archive, test.hash, test.bytes)?;
+    let mut incoming = IncomingLog::new(archive, test.name, test.bytes)?;
     for piece in test.log.chunks(1 << 16) {
         incoming.push(piece)?;
     }
@@ -146,7 +146,9 @@ fn collect(tests: &[Packed], root: &Path) -> Result<()> {
             let own = Archive::open(root)?;
             while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let text = unpack(&own, test)?;
-                to.send(PreparedTest::new(&text, "one.log", &[])?.from_host("host"))?;
+                to.send(
+                    PreparedTest::new(&text, "one.log", &[])?.from_host("host", &CollectedEnds::default()),
+                )?;
             }
             Ok(())
         };
@@ -181,7 +183,7 @@ fn sqlite(tests: &[Packed], path: &Path, rows: bool) -> Result<()> {
         for test in batch {
             let insert = "INSERT INTO tests(hash, log) VALUES (?, ?)";
             let log = (!rows).then_some(&test.log);
-            all.prepare_cached(insert)?.execute(params![format!("{:032x}", test.hash), log])?;
+            all.prepare_cached(insert)?.execute(params![test.name.to_string(), log])?;
             if rows {
                 let id = all.last_insert_rowid();
                 let text = std::io::Cursor::new(zstd::bulk::decompress(&test.log, test.bytes as usize)?);

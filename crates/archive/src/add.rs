@@ -1,13 +1,14 @@
 //! [`Archive::add`]: adds a log to the archive.
 
 use crate::batch::PreparedTest;
-use crate::checksum::{number, sum};
+use crate::checksum::{LogName, LogNames, sum_of_file};
+use crate::collected::CollectedOrigin;
 use crate::entry::{CatalogueEntry, LogOrigin};
 use crate::error::ArchiveError;
 use crate::packets::{Piece, PublishedFile, StoredFile};
 use crate::{Archive, PooledStream, TestId, alerts, rollup, totals};
+use jitlat_core::Direction;
 use jitlat_core::scalars::{ExactNumber, selectors};
-use jitlat_core::{Direction, Session};
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params, params_from_iter};
 use std::borrow::Cow;
@@ -33,17 +34,6 @@ impl Archive {
     /// [`ArchiveError`]; the archive is then unchanged.
     pub fn add(&self, path: &Path, tags: &[(String, String)]) -> Result<AddOutcome, ArchiveError> {
         let source = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        self.add_from(path, &source, tags, None)
-    }
-
-    /// Like [`Archive::add`], for a log named `source` that was received from `host`.
-    pub(crate) fn add_from(
-        &self,
-        path: &Path,
-        source: &str,
-        tags: &[(String, String)],
-        host: Option<&str>,
-    ) -> Result<AddOutcome, ArchiveError> {
         if !path.is_file() {
             return Err(match std::fs::metadata(path) {
                 Ok(_) => {
@@ -53,33 +43,36 @@ impl Archive {
                 Err(e) => ArchiveError::io("opening the log", path)(e),
             });
         }
-        let (sum, bytes) = sum(path)?;
-        if let Some(known) = self.known(sum)? {
+        let (names, bytes) = sum_of_file(path)?;
+        if let Some(known) = self.known(&names)? {
             return Ok(AddOutcome::Known(known));
         }
-        let mut test = PreparedTest::of_file(self, path, &LogOrigin { sum, bytes, source, tags })?;
-        if let Some(host) = host {
-            test = test.from_host(host);
-        }
+        let test = PreparedTest::of_file(self, path, &LogOrigin { names, bytes, source: &source, tags })?;
         self.add_all(&mut [test])?
             .pop()
             .unwrap_or_else(|| Err(ArchiveError::Impossible("nothing was added".to_owned())))
     }
 
-    /// Returns the test whose log has the checksum `sum`, even if the test has since been removed; `None` if no such
-    /// log was ever added.
-    pub(crate) fn known(&self, sum: u128) -> Result<Option<TestId>, ArchiveError> {
+    /// Returns the test of a log, even if the test has since been removed; `None` if no such log was ever added.
+    pub(crate) fn known(&self, names: &LogNames) -> Result<Option<TestId>, ArchiveError> {
+        match self.known_as(names.name)? {
+            None => self.known_as(names.earlier),
+            known => Ok(known),
+        }
+    }
+
+    /// Returns the test whose log has this name, even if the test has since been removed.
+    pub(crate) fn known_as(&self, name: LogName) -> Result<Option<TestId>, ArchiveError> {
         let query = "SELECT hash FROM tests WHERE id = ?1 UNION SELECT hash FROM gone WHERE id = ?1";
-        let hash: Option<String> = self
-            .db
-            .query_row(query, [number(sum)], |row| row.get(0))
-            .optional()
-            .map_err(self.sql("reading"))?;
+        let id = TestId(name.number());
+        let hash: Option<String> =
+            self.db.query_row(query, [id.0], |row| row.get(0)).optional().map_err(self.sql("reading"))?;
         match hash {
-            Some(hash) if hash != format!("{sum:032x}") => {
-                Err(ArchiveError::Impossible(format!("another log has the number {}", TestId(number(sum)))))
-            }
-            hash => Ok(hash.map(|_| TestId(number(sum)))),
+            None => Ok(None),
+            Some(hash) if hash == name.to_string() => Ok(Some(id)),
+            // A number that another log has by chance matters only for a test that would get it.
+            Some(_) if matches!(name, LogName::Xxh3(_)) => Ok(None),
+            Some(_) => Err(ArchiveError::Impossible(format!("another log has the number {id}"))),
         }
     }
 
@@ -144,13 +137,23 @@ fn host(all: &Transaction<'_>, address: &str, name: Option<&str>) -> rusqlite::R
 }
 
 /// Returns the number of the stream to which a test belongs. A new stream is added to the catalogue.
-fn stream(all: &Transaction<'_>, session: &Session) -> rusqlite::Result<i64> {
+fn stream(all: &Transaction<'_>, entry: &CatalogueEntry) -> rusqlite::Result<i64> {
+    let session = &entry.session;
     let PooledStream { src, dst, protocol, direction, payload_bytes, period_ns, dscp } =
         PooledStream::of(session);
     let down = session.two_way.is_none() && session.spec.direction() == Direction::Down;
     let (client, server) = (session.client.name.as_deref(), session.server.name.as_deref());
     let (sender, receiver) = if down { (server, client) } else { (client, server) };
-    let (src, dst) = (host(all, &src, sender)?, host(all, &dst, receiver)?);
+    let (src, dst) = match CollectedOrigin::of(&entry.tags) {
+        None => (host(all, &src, sender)?, host(all, &dst, receiver)?),
+        Some(origin) => {
+            let end = |address: &str, end| {
+                let (address, name) = origin.end(address, end);
+                host(all, &address, name)
+            };
+            (end(&src, origin.src)?, end(&dst, origin.dst)?)
+        }
+    };
     let (payload, period) = (payload_bytes.unwrap_or(-1), period_ns.unwrap_or(-1));
     let kind = params![src, dst, protocol, direction, payload, period, dscp];
     let insert = "INSERT OR IGNORE INTO streams(src, dst, protocol, direction, payload, period_ns, dscp) \
@@ -164,7 +167,7 @@ fn stream(all: &Transaction<'_>, session: &Session) -> rusqlite::Result<i64> {
 pub(crate) fn enter_all(all: &Transaction<'_>, entries: &[(&CatalogueEntry, i64)]) -> rusqlite::Result<()> {
     let mut hours: BTreeMap<(i64, i64), Vec<&(&CatalogueEntry, i64)>> = BTreeMap::new();
     for test in entries {
-        let hour = (stream(all, &test.0.session)?, rollup::hour(test.0.started_ns));
+        let hour = (stream(all, test.0)?, rollup::hour(test.0.started_ns));
         hours.entry(hour).or_default().push(test);
     }
     // Tests are added hour by hour. The tests of an hour are thus in its roll-up before longer periods are pooled from

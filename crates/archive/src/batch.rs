@@ -5,7 +5,7 @@
 //! Adding many tests at once costs less per test, because each roll-up is updated once and the disk is synced once.
 
 use crate::add::{AddOutcome, enter_all, file};
-use crate::checksum::number;
+use crate::checksum::{LogNames, LogSum, sum_of_file};
 use crate::entry::{CatalogueEntry, LogOrigin};
 use crate::error::ArchiveError;
 use crate::intake::{IntakePackets, RowOverflow, TestIntake};
@@ -13,15 +13,15 @@ use crate::packets::{ColumnBlock, FileTests, PacketFileWriter, PublishedFile, St
 use crate::parts::{CHANGED, ChecksumReader, Parts, take_rows};
 use crate::text::TAIL_BYTES;
 use crate::tidy::MIN_SHARED_ROWS;
-use crate::{Archive, TestId, collected, rollup};
+use crate::{Archive, CollectedEnds, TestId, collected, rollup};
 use jitlat_core::twoway::TcpSample;
-use jitlat_core::{PacketRecord, Session};
+use jitlat_core::{PacketRecord, Session, WallTime};
 use jitlat_store::log::{CanonicalLog, LogReader, LogRow, is_part};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
-use twox_hash::{XxHash3_64, XxHash3_128};
+use twox_hash::XxHash3_64;
 
 /// Maximum size of a log that is prepared in memory, in bytes. Preparation takes about five times as much memory.
 pub const MAX_PREPARED_BYTES: u64 = 2 << 20;
@@ -31,7 +31,7 @@ const MEASURED: &str = "test.log";
 
 /// A test that was read and analysed, and is ready to be added.
 pub struct PreparedTest {
-    sum: u128,
+    names: LogNames,
     entry: CatalogueEntry,
     packets: IntakePackets,
     /// Host that sent the test to this collector; `None` for this host's own tests.
@@ -59,9 +59,9 @@ impl PreparedTest {
             let problem = "too large to load (limit 2 MiB)";
             return Err(ArchiveError::Unsuitable { path: path.to_owned(), problem });
         }
-        let origin = LogOrigin { sum: XxHash3_128::oneshot(text), bytes: text.len() as u64, source, tags };
+        let origin = LogOrigin { names: LogNames::of(text), bytes: text.len() as u64, source, tags };
         let end = &mut |header| Ok(text[text.len().saturating_sub(TAIL_BYTES).max(header)..].to_vec());
-        let mut intake = TestIntake::new(number(origin.sum), source, RowOverflow::Memory, end);
+        let mut intake = TestIntake::new(origin.names.name.number(), source, RowOverflow::Memory, end);
         let reader = LogReader::from_reader(source, Box::new(Cursor::new(text.to_vec())))?;
         let columns = ended(&reader, path)?.row_text();
         take_rows(&mut &*text, path, columns, &mut intake)?;
@@ -81,7 +81,7 @@ impl PreparedTest {
     ) -> Result<PreparedTest, ArchiveError> {
         let log = CanonicalLog::new(session, !tcp.is_empty());
         let (header, closing) = (log.header(), log.closing(records.len() as u64));
-        let (mut sum, mut bytes) = (XxHash3_128::new(), 0);
+        let (mut sum, mut bytes) = (LogSum::default(), 0);
         let mut count = |part: &[u8]| {
             sum.write(part);
             bytes += part.len() as u64;
@@ -108,8 +108,7 @@ impl PreparedTest {
         }
         count(closing.as_bytes());
         intake.line(closing.as_bytes());
-        let sum = sum.finish_128();
-        PreparedTest::taken(intake, &LogOrigin { sum, bytes, source: MEASURED, tags: &[] })
+        PreparedTest::taken(intake, &LogOrigin { names: sum.names(), bytes, source: MEASURED, tags: &[] })
     }
 
     /// Prepares the log in the file at `path`. `origin` must describe this log. Packets of a long log are stored in
@@ -119,7 +118,7 @@ impl PreparedTest {
         path: &Path,
         origin: &LogOrigin<'_>,
     ) -> Result<PreparedTest, ArchiveError> {
-        let (name, id) = (path.display().to_string(), number(origin.sum));
+        let (name, id) = (path.display().to_string(), origin.names.name.number());
         let end =
             &mut |header| end_of_file(path, header as u64).map_err(ArchiveError::io("reading the log", path));
         let long = archive.root.join("tmp").join(format!("{}.parquet", TestId(id)));
@@ -127,7 +126,7 @@ impl PreparedTest {
         let columns = ended(&LogReader::open(path)?, path)?.row_text();
         let mut log = ChecksumReader::open(path)?;
         take_rows(&mut log, path, columns, &mut intake)?;
-        if log.sum() != origin.sum {
+        if log.sum() != origin.names {
             return Err(ArchiveError::Unsuitable { path: path.to_owned(), problem: CHANGED });
         }
         PreparedTest::taken(intake, origin)
@@ -138,14 +137,28 @@ impl PreparedTest {
         if let IntakePackets::Held(blocks) = &mut packets {
             blocks.iter_mut().flat_map(|block| &mut block.tests).for_each(|(test, _)| *test = entry.id);
         }
-        Ok(PreparedTest { sum: origin.sum, entry, packets, host: None })
+        Ok(PreparedTest { names: origin.names, entry, packets, host: None })
     }
 
-    /// Marks the log as received from `host`, and adds `host` to its tags.
+    /// Prepares the log in the file at `path`, of any size, which is named `source`, with `tags` in addition to the log's own.
+    /// Packets of a long log are stored in `tmp/` of the archive.
+    ///
+    /// # Errors
+    /// [`ArchiveError`] if the file is not a log.
+    pub fn from_file(
+        archive: &Archive,
+        path: &Path,
+        source: &str,
+        tags: &[(String, String)],
+    ) -> Result<PreparedTest, ArchiveError> {
+        let (names, bytes) = sum_of_file(path)?;
+        PreparedTest::of_file(archive, path, &LogOrigin { names, bytes, source, tags })
+    }
+
+    /// Marks the log as received from `host`, with the known hosts at its ends, and adds them to its tags.
     #[must_use]
-    pub fn from_host(mut self, host: &str) -> PreparedTest {
-        self.entry.tags.retain(|(key, _)| key != collected::TAG);
-        self.entry.tags.push((collected::TAG.to_owned(), host.to_owned()));
+    pub fn from_host(mut self, host: &str, ends: &CollectedEnds) -> PreparedTest {
+        ends.tag(host, &mut self.entry.tags);
         self.host = Some(host.to_owned());
         self
     }
@@ -158,6 +171,16 @@ impl PreparedTest {
     /// Session of the test: everything in the log except its packets.
     pub fn session(&self) -> &Session {
         &self.entry.session
+    }
+
+    /// Time at which the test started according to its log.
+    pub fn started(&self) -> WallTime {
+        WallTime(self.entry.started_ns)
+    }
+
+    /// Length of the log in bytes.
+    pub fn log_bytes(&self) -> u64 {
+        self.entry.log_bytes
     }
 
     /// Number of the test, derived from the checksum of its log.
@@ -181,7 +204,7 @@ impl Archive {
         let mut added = Vec::with_capacity(tests.len());
         for test in tests.iter_mut() {
             let id = test.id();
-            added.push(match self.known(test.sum) {
+            added.push(match self.known(&test.names) {
                 Ok(Some(known)) => Ok(AddOutcome::Known(known)),
                 Ok(None) if !seen.insert(id) => Ok(AddOutcome::Known(id)),
                 Ok(None) => {

@@ -5,11 +5,59 @@ use crate::add::now;
 use crate::catalogue::unsigned;
 use crate::entry::CatalogueEntry;
 use crate::error::ArchiveError;
-use rusqlite::{Row, Transaction, params};
+use rusqlite::{OptionalExtension, Row, Transaction, params};
 use serde::Serialize;
 
 /// Tag with the name of the host that pushed a test.
 pub(crate) const TAG: &str = "collected-from";
+/// Tags with the names of the hosts at its ends.
+const END_TAGS: [&str; 2] = ["collected-src", "collected-dst"];
+/// Beginning of tags that only this host sets.
+const RESERVED: &str = "collected-";
+
+/// Hosts at the ends of a test that another host pushed, as far as their addresses are known to be theirs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CollectedEnds {
+    /// Name of the host that has the source address; `None`: the address is known from this host's tests only.
+    pub src: Option<String>,
+    /// Name of the host that has the destination address.
+    pub dst: Option<String>,
+}
+
+impl CollectedEnds {
+    /// Adds the tags of a test that `host` pushed with these ends; a log cannot claim them.
+    pub(crate) fn tag(&self, host: &str, tags: &mut Vec<(String, String)>) {
+        tags.retain(|(key, _)| !key.starts_with(RESERVED));
+        tags.push((TAG.to_owned(), host.to_owned()));
+        let ends = END_TAGS.into_iter().zip([&self.src, &self.dst]);
+        tags.extend(ends.filter_map(|(key, name)| Some((key.to_owned(), name.clone()?))));
+    }
+}
+
+/// Host that pushed a test, and the known hosts at its ends.
+pub(crate) struct CollectedOrigin<'a> {
+    from: &'a str,
+    pub src: Option<&'a str>,
+    pub dst: Option<&'a str>,
+}
+
+impl<'a> CollectedOrigin<'a> {
+    /// Reads the tags of a test; `None` if this host measured it.
+    pub fn of(tags: &'a [(String, String)]) -> Option<CollectedOrigin<'a>> {
+        let of = |wanted: &str| tags.iter().find(|(key, _)| key == wanted).map(|(_, value)| value.as_str());
+        Some(CollectedOrigin { from: of(TAG)?, src: of(END_TAGS[0]), dst: of(END_TAGS[1]) })
+    }
+
+    /// Returns the address of an end in this archive, and the name that it gets. An address that is not known to be a host's means
+    /// nothing outside the network of the host that pushed the test: it is stored separately as ADDRESS@HOST. Names in logs are not
+    /// believed, and a host names itself only.
+    pub fn end(&self, address: &str, host: Option<&'a str>) -> (String, Option<&'a str>) {
+        match host {
+            Some(host) => (address.to_owned(), (host == self.from).then_some(host)),
+            None => (format!("{address}@{}", self.from), None),
+        }
+    }
+}
 
 /// Counts of the tests that a host has pushed to this archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -21,6 +69,8 @@ pub struct CollectedHost {
     pub stored: u64,
     /// Total number of tests from this host that were refused.
     pub refused: u64,
+    /// Total number of times that a test from this host exceeded a quota.
+    pub over_quota: u64,
     /// Time at which the last test was stored, ns since 1970; null before the first.
     pub stored_ns: Option<i64>,
     /// Time of the host's last report of `waiting` and `dropped`, ns since 1970; null without a report.
@@ -63,16 +113,17 @@ impl Archive {
                 heard_ns: row.get(4)?,
                 waiting: unsigned(row, 5)?,
                 dropped: unsigned(row, 6)?,
+                over_quota: unsigned(row, 7)?,
             })
         };
-        let query = "SELECT host, stored, refused, stored_ns, heard_ns, waiting, dropped FROM collected ORDER BY host";
+        let query = "SELECT host, stored, refused, stored_ns, heard_ns, waiting, dropped, over_quota FROM collected ORDER BY host";
         let run = || self.db.prepare_cached(query)?.query_map([], take)?.collect();
         let found: rusqlite::Result<Vec<CollectedHost>> = run();
         found.map_err(self.sql("reading"))
     }
 
-    /// Records the report, if any, from `host` about its waiting and dropped tests, and increases the number of its
-    /// refused tests.
+    /// Records the report, if any, from `host` about its waiting and dropped tests, and increases the numbers of its
+    /// refused tests and of those over a quota.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -81,6 +132,7 @@ impl Archive {
         host: &str,
         report: Option<(u64, u64)>,
         refused: u64,
+        over_quota: u64,
     ) -> Result<(), ArchiveError> {
         let bounded = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         self.transaction(|all| {
@@ -90,8 +142,48 @@ impl Archive {
                 let values = params![now(), bounded(waiting), bounded(dropped), host];
                 all.prepare_cached(update)?.execute(values)?;
             }
-            let update = "UPDATE collected SET refused = refused + ? WHERE host = ?";
-            all.prepare_cached(update)?.execute(params![bounded(refused), host]).map(drop)
+            let update =
+                "UPDATE collected SET refused = refused + ?, over_quota = over_quota + ? WHERE host = ?";
+            all.prepare_cached(update)?
+                .execute(params![bounded(refused), bounded(over_quota), host])
+                .map(drop)
         })
+    }
+
+    /// Returns the bytes of the logs of `host` that this archive keeps with their packets, and of those that arrived since
+    /// `since_ns`.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn collected_bytes(&self, host: &str, since_ns: i64) -> Result<(u64, u64), ArchiveError> {
+        let query = "SELECT coalesce(sum(CASE WHEN t.file IS NULL THEN 0 ELSE t.log_bytes END), 0), \
+                     coalesce(sum(CASE WHEN t.added_ns >= ? THEN t.log_bytes ELSE 0 END), 0) \
+                     FROM tags g JOIN tests t ON t.id = g.test WHERE g.key = 'collected-from' AND g.value = ?";
+        let read = |row: &Row<'_>| Ok((unsigned(row, 0)?, unsigned(row, 1)?));
+        let found =
+            self.db.prepare_cached(query).and_then(|mut all| all.query_row(params![since_ns, host], read));
+        found.map_err(self.sql("reading"))
+    }
+
+    /// Returns the time at which the newest test arrived, ns since 1970; `None` if the archive is empty.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn last_arrival(&self) -> Result<Option<i64>, ArchiveError> {
+        let query = "SELECT added_ns FROM tests WHERE entered > 0 ORDER BY entered DESC LIMIT 1";
+        self.db.query_row(query, [], |row| row.get(0)).optional().map_err(self.sql("reading"))
+    }
+
+    /// Returns the address and the name of each host in this archive; `None` if no name is known.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn hosts(&self) -> Result<Vec<(String, Option<String>)>, ArchiveError> {
+        let run = || {
+            let mut all = self.db.prepare_cached("SELECT address, name FROM hosts ORDER BY address")?;
+            all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        };
+        let found: rusqlite::Result<Vec<(String, Option<String>)>> = run();
+        found.map_err(self.sql("reading"))
     }
 }

@@ -1,6 +1,6 @@
 //! [`CatalogueEntry`]: the facts about a test that the catalogue stores.
 
-use crate::checksum::number;
+use crate::checksum::LogNames;
 use crate::error::ArchiveError;
 use crate::packed::{pack, pack_pool};
 use crate::packets::StoredTest;
@@ -37,8 +37,8 @@ pub(crate) struct Packed {
 
 /// Origin of a log.
 pub(crate) struct LogOrigin<'a> {
-    /// Checksum and size of the log.
-    pub sum: u128,
+    /// Names and size of the log.
+    pub names: LogNames,
     pub bytes: u64,
     pub source: &'a str,
     pub tags: &'a [(String, String)],
@@ -69,8 +69,8 @@ impl Analysis {
         all.retain(|(key, _)| origin.tags.iter().all(|(given, _)| given != key));
         all.extend_from_slice(origin.tags);
         CatalogueEntry {
-            id: number(origin.sum),
-            hash: format!("{:032x}", origin.sum),
+            id: origin.names.name.number(),
+            hash: origin.names.name.to_string(),
             pool: Pool::of(&summary, &samples),
             session,
             summary,

@@ -4,14 +4,12 @@
 //! The sender states the size of the log. A log that unpacks to more bytes is refused. A log of up to
 //! [`MAX_PREPARED_BYTES`] bytes stays in memory, a longer one is written to a file in `tmp/`.
 
-use crate::add::AddOutcome;
 use crate::batch::MAX_PREPARED_BYTES;
+use crate::checksum::{LogName, LogSum, sum};
 use crate::error::ArchiveError;
 use crate::{Archive, TestId};
 use std::io::{self, Read, Write};
-use std::path::Path;
 use tempfile::NamedTempFile;
-use twox_hash::XxHash3_128;
 use zstd::stream::read::Encoder;
 use zstd::stream::write::Decoder;
 
@@ -26,13 +24,13 @@ const MAX_WINDOW_LOG: u32 = 21;
 /// A log that is being received in pieces.
 pub struct IncomingLog {
     out: Decoder<'static, Bounded>,
-    hash: u128,
+    name: LogName,
 }
 
 /// The unpacked part of a log. Its size is limited.
 struct Bounded {
     to: LogBuffer,
-    sum: XxHash3_128,
+    sum: LogSum,
     /// Number of bytes that are still expected.
     left: u64,
     /// Error that occurred while storing the log; `None` if there was none.
@@ -88,11 +86,11 @@ impl Write for Bounded {
 }
 
 impl IncomingLog {
-    /// Starts receiving a log for `archive`. The log must have `bytes` bytes and the checksum `hash`.
+    /// Starts receiving a log for `archive`. The log must have `bytes` bytes and the name `name`.
     ///
     /// # Errors
     /// [`Unfit`].
-    pub fn new(archive: &Archive, hash: u128, bytes: u64) -> Result<IncomingLog, Unfit> {
+    pub fn new(archive: &Archive, name: LogName, bytes: u64) -> Result<IncomingLog, Unfit> {
         if bytes > MAX_LOG_BYTES {
             return Err(Unfit::Other("it is larger than 1 GiB"));
         }
@@ -101,15 +99,10 @@ impl IncomingLog {
         } else {
             LogBuffer::File(NamedTempFile::new_in(archive.root().join("tmp")).map_err(Unfit::Here)?)
         };
-        let mut out = Decoder::new(Bounded { to, sum: XxHash3_128::new(), left: bytes, failed: None })
+        let mut out = Decoder::new(Bounded { to, sum: LogSum::default(), left: bytes, failed: None })
             .map_err(Unfit::Packed)?;
         out.window_log_max(MAX_WINDOW_LOG).map_err(Unfit::Packed)?;
-        Ok(IncomingLog { out, hash })
-    }
-
-    /// Returns the checksum that was announced.
-    pub fn hash(&self) -> u128 {
-        self.hash
+        Ok(IncomingLog { out, name })
     }
 
     /// Accepts the next piece.
@@ -132,7 +125,7 @@ impl IncomingLog {
         if log.left > 0 {
             return Err(Unfit::Other("it is shorter than announced"));
         }
-        if log.sum.finish_128() != self.hash {
+        if log.sum.names().name != self.name {
             return Err(Unfit::Other("its checksum differs from the announced one"));
         }
         Ok(match log.to {
@@ -161,28 +154,20 @@ impl Archive {
         Ok(Box::new(packed))
     }
 
-    /// Adds the long log in the file at `path`, which was received from `host`, to the archive.
-    ///
-    /// # Errors
-    /// Same as [`Archive::add`].
-    pub fn add_from_host(
-        &self,
-        path: &Path,
-        source: &str,
-        tags: &[(String, String)],
-        host: &str,
-    ) -> Result<AddOutcome, ArchiveError> {
-        let mut tags = tags.to_vec();
-        tags.retain(|(key, _)| key != crate::collected::TAG);
-        tags.push((crate::collected::TAG.to_owned(), host.to_owned()));
-        self.add_from(path, source, &tags, Some(host))
-    }
-
-    /// Returns true if this archive contains, or once contained, a log with the checksum `hash`.
+    /// Returns the SHA-256 of a test's log, which is computed from its packets.
     ///
     /// # Errors
     /// [`ArchiveError`].
-    pub fn has(&self, hash: u128) -> Result<bool, ArchiveError> {
-        Ok(self.known(hash)?.is_some())
+    pub fn name(&self, id: TestId) -> Result<LogName, ArchiveError> {
+        let (names, _) = sum(self.log(id)?).map_err(|e| ArchiveError::Impossible(e.to_string()))?;
+        Ok(names.name)
+    }
+
+    /// Returns true if this archive contains, or once contained, the log with this name.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn has(&self, name: LogName) -> Result<bool, ArchiveError> {
+        Ok(self.known_as(name)?.is_some())
     }
 }

@@ -2,7 +2,7 @@
 //! [`Assembly`] combines the parts into the session and records that a reader of the log would return.
 
 use crate::TestId;
-use crate::checksum::{number, sum};
+use crate::checksum::{LogNames, LogSum, sum_of_file};
 use crate::error::ArchiveError;
 use crate::packets::{FileTests, StoredTest, TESTS_KEY, VERSION, VERSION_KEY};
 use crate::text::{Blob, MAX_TEXT_BYTES, OtherLines, end_of, ends_in_text, header_reader};
@@ -13,7 +13,6 @@ use std::io::{BufRead, BufReader, Read};
 use std::iter::Peekable;
 use std::path::Path;
 use std::vec::IntoIter;
-use twox_hash::XxHash3_128;
 
 /// All data of a test except its packets, as stored in the metadata of a packet file or table.
 #[derive(Clone, Debug)]
@@ -31,13 +30,13 @@ impl TestHeader {
     /// # Errors
     /// [`ArchiveError`], for example if the log changes while it is read.
     pub fn of_log(path: &Path, mut each: impl FnMut(&LogRow)) -> Result<TestHeader, ArchiveError> {
-        let (sum, _) = sum(path)?;
-        let (rows, rest) = take_apart(path, sum, |row| {
+        let (names, _) = sum_of_file(path)?;
+        let (rows, rest) = take_apart(path, names, |row| {
             each(row);
             Ok(())
         })?;
         let source = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let (id, hash) = (number(sum), format!("{sum:032x}"));
+        let (id, hash) = (names.name.number(), names.name.to_string());
         Ok(TestHeader::new(StoredTest {
             id,
             hash,
@@ -206,7 +205,7 @@ impl Assembly {
 /// rows, and the other lines.
 pub(crate) fn take_apart(
     path: &Path,
-    expected: u128,
+    expected: LogNames,
     each: impl FnMut(&LogRow) -> Result<(), ArchiveError>,
 ) -> Result<(u64, OtherLines), ArchiveError> {
     let unsuitable = |problem| ArchiveError::Unsuitable { path: path.to_owned(), problem };
@@ -246,17 +245,17 @@ pub(crate) const CHANGED: &str = "the log changed while it was read: add it afte
 /// Reads a file line by line and computes the checksum of all bytes read.
 pub(crate) struct ChecksumReader {
     input: BufReader<File>,
-    sum: XxHash3_128,
+    sum: LogSum,
 }
 
 impl ChecksumReader {
     pub fn open(path: &Path) -> Result<ChecksumReader, ArchiveError> {
         let log = File::open(path).map_err(ArchiveError::io("opening the log", path))?;
-        Ok(ChecksumReader { input: BufReader::with_capacity(1 << 18, log), sum: XxHash3_128::new() })
+        Ok(ChecksumReader { input: BufReader::with_capacity(1 << 18, log), sum: LogSum::default() })
     }
 
-    pub fn sum(&self) -> u128 {
-        self.sum.finish_128()
+    pub fn sum(&self) -> LogNames {
+        self.sum.names()
     }
 }
 

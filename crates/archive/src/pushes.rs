@@ -4,11 +4,12 @@
 //! collector in this order. All tests up to the number `settled` were stored or refused by the collector, or dropped
 //! here. If a test is removed before it is settled, the transaction that removes its packets counts it as dropped. The
 //! collector may nevertheless have some of the first [`MAX_UNSETTLED`] of these tests: they were sent, but the
-//! confirmation did not arrive. These tests are called *doubts*. The collector is asked for them by checksum, and those
+//! confirmation did not arrive. These tests are called *doubts*. The collector is asked for them by name, and those
 //! that it has count as stored instead of dropped.
 
 use crate::add::now;
 use crate::catalogue::unsigned;
+use crate::checksum::LogName;
 use crate::collected::TAG;
 use crate::error::ArchiveError;
 use crate::{Archive, TestId};
@@ -52,8 +53,8 @@ pub struct Outgoing {
     pub number: i64,
     /// Identifier of the test.
     pub test: TestId,
-    /// Checksum of the test's log.
-    pub hash: u128,
+    /// Name of the test's log.
+    pub name: LogName,
     /// Size of the test's log, in bytes.
     pub bytes: u64,
 }
@@ -69,11 +70,11 @@ pub enum PushResult {
     Gone,
 }
 
-fn hash(row: &Row<'_>, column: usize) -> rusqlite::Result<u128> {
+fn name(row: &Row<'_>, column: usize) -> rusqlite::Result<LogName> {
     let text: String = row.get(column)?;
     let invalid =
         |e| rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(e));
-    u128::from_str_radix(&text, 16).map_err(invalid)
+    text.parse().map_err(invalid)
 }
 
 /// Returns all collectors, each with the number up to which all tests are settled.
@@ -255,7 +256,7 @@ impl Archive {
             Ok(Outgoing {
                 number: row.get(0)?,
                 test: TestId(row.get(1)?),
-                hash: hash(row, 2)?,
+                name: name(row, 2)?,
                 bytes: unsigned(row, 3)?,
             })
         };
@@ -268,17 +269,17 @@ impl Archive {
         found.map_err(self.sql("reading"))
     }
 
-    /// Returns the numbers and checksums of dropped tests that `collector` may nevertheless have.
+    /// Returns the numbers and names of dropped tests that `collector` may nevertheless have.
     ///
     /// # Errors
     /// [`ArchiveError`].
-    pub fn push_doubts(&self, collector: &str) -> Result<Vec<(i64, u128)>, ArchiveError> {
+    pub fn push_doubts(&self, collector: &str) -> Result<Vec<(i64, LogName)>, ArchiveError> {
         let run = || {
             let query = "SELECT number, hash FROM push_doubts WHERE collector = ? ORDER BY number";
             let mut doubts = self.db.prepare_cached(query)?;
-            doubts.query_map([collector], |row| Ok((row.get(0)?, hash(row, 1)?)))?.collect()
+            doubts.query_map([collector], |row| Ok((row.get(0)?, name(row, 1)?)))?.collect()
         };
-        let found: rusqlite::Result<Vec<(i64, u128)>> = run();
+        let found: rusqlite::Result<Vec<(i64, LogName)>> = run();
         found.map_err(self.sql("reading"))
     }
 

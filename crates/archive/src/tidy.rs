@@ -42,12 +42,12 @@ pub struct Compacted {
 /// Data that is retained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
-    /// Packets of tests that started within this number of days. The figures of older tests are also retained.
+    /// Packets of tests that started within this number of days, or arrived within it if they claim to have started later. The figures of older tests are also retained.
     Packets {
         /// Number of days.
         days: u32,
     },
-    /// Tests that started within this number of days. Older tests are removed, but their data remain in the roll-ups.
+    /// Tests of this number of days, counted likewise. Older tests are removed, but their data remain in the roll-ups.
     Tests {
         /// Number of days.
         days: u32,
@@ -108,18 +108,24 @@ impl SmallFile {
     }
 }
 
-/// Returns the files in which all tests started before `until`.
+/// SQL expression: time from which the age of a test counts. A test is never younger than its arrival, whatever its log says.
+const DATED: &str = "min(started_ns, added_ns)";
+
+/// Returns the files in which all tests are dated before `until`.
 fn before(db: &Connection, until: i64) -> rusqlite::Result<Vec<SmallFile>> {
-    let query = "SELECT id, name, bytes FROM files f WHERE NOT EXISTS \
-                 (SELECT 1 FROM tests WHERE file = f.id AND started_ns >= ?)";
-    db.prepare(query)?.query_map([until], SmallFile::read)?.collect()
+    let query = format!(
+        "SELECT id, name, bytes FROM files f WHERE NOT EXISTS (SELECT 1 FROM tests WHERE file = f.id AND {DATED} >= ?)"
+    );
+    db.prepare(&query)?.query_map([until], SmallFile::read)?.collect()
 }
 
 /// Returns the files to remove so that the remaining files, those with newer tests, take at most `bytes` bytes.
 fn beyond(db: &Connection, bytes: u64) -> rusqlite::Result<Vec<SmallFile>> {
-    let query = "SELECT id, name, bytes, (SELECT max(started_ns) FROM tests WHERE file = f.id) AS newest FROM files f \
-                 ORDER BY newest DESC, id DESC";
-    let mut files = db.prepare(query)?;
+    let query = format!(
+        "SELECT id, name, bytes, (SELECT max({DATED}) FROM tests WHERE file = f.id) AS newest FROM files f \
+         ORDER BY newest DESC, id DESC"
+    );
+    let mut files = db.prepare(&query)?;
     let mut sum = 0u64;
     let mut kept = |file: &SmallFile| {
         sum = sum.saturating_add(file.bytes);
@@ -275,18 +281,24 @@ impl Archive {
             };
             done.waited = pushes::count_dropped(all, &files.iter().map(|f| f.id).collect::<Vec<_>>())?;
             for file in &files {
-                done.packets_of += all.execute("UPDATE tests SET file = NULL WHERE file = ?", [file.id])? as u64;
+                done.packets_of +=
+                    all.execute("UPDATE tests SET file = NULL WHERE file = ?", [file.id])? as u64;
                 all.execute("DELETE FROM files WHERE id = ?", [file.id])?;
             }
             if let Retention::Tests { .. } = keep {
-                let mut old = all.prepare("SELECT id, stream, started_ns, pool, hash FROM tests WHERE started_ns < ? AND file IS NULL")?;
+                let old = format!(
+                    "SELECT id, stream, started_ns, pool, hash FROM tests WHERE {DATED} < ? AND file IS NULL"
+                );
+                let mut old = all.prepare(&old)?;
                 let mut rows = old.query([until])?;
                 while let Some(row) = rows.next()? {
-                    let (id, stream, at, hash): (i64, i64, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(4)?);
+                    let (id, stream, at, hash): (i64, i64, i64, String) =
+                        (row.get(0)?, row.get(1)?, row.get(2)?, row.get(4)?);
                     let pool: Vec<u8> = row.get(3)?;
                     let hour = at.div_euclid(DAY / 24).saturating_mul(DAY / 24);
                     let query = "SELECT pool FROM kept WHERE (stream, hour_ns) = (?, ?)";
-                    let kept: Option<Vec<u8>> = all.query_row(query, params![stream, hour], |r| r.get(0)).optional()?;
+                    let kept: Option<Vec<u8>> =
+                        all.query_row(query, params![stream, hour], |r| r.get(0)).optional()?;
                     let both = kept.as_deref().map_or(Ok(Pool::default()), read_pool).and_then(|mut both| {
                         both.merge(&read_pool(&pool)?);
                         Ok(both)

@@ -8,7 +8,7 @@ use jitlat_core::prefix::Prefix;
 use jitlat_net::key_file::{self, KeyFileError};
 use jitlat_proto::jitlat::{BadKey, PresharedKey, PresharedKeys, ServerLimits};
 use jitlat_proto::policy::file::{self, FileError, PolicyFile};
-use jitlat_proto::policy::{COLLECT, DIGESTS, IRTT, ONE_WAY, SERVICES, STAMP, Service};
+use jitlat_proto::policy::{DIGESTS, IRTT, ONE_WAY, SERVICES, STAMP, Service};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -162,11 +162,6 @@ impl AccessRules {
                 (None, _) => {}
                 (Some(path), ONE_WAY) => keys.add(PresharedKeys::ANY, key(path)?),
                 (Some(path), DIGESTS) => digest_key = Some(key(path)?),
-                (Some(_), COLLECT) => {
-                    return Err(AccessError::Refused(format!(
-                        "services.{name}.key-file: hosts that push are authenticated with the key of their [[host]] in the monitor's file; leave it out"
-                    )));
-                }
                 (Some(path), _) => {
                     key_files.insert(format!("{name}-key-file"), read_key_file(path)?);
                 }

@@ -5,7 +5,6 @@ use jitlat_core::spec::SpecError;
 use jitlat_net::client::ClientError;
 use jitlat_net::digest::ExporterError;
 use jitlat_net::emulator::RelayError;
-use jitlat_net::push::PushServiceError;
 use jitlat_net::resolve::ResolveError;
 use jitlat_net::server::ServerError;
 use jitlat_net::twoway;
@@ -57,9 +56,6 @@ pub enum Error {
     /// The service for packet digests failed.
     #[error(transparent)]
     Digests(#[from] ExporterError),
-    /// The collector for tests of other hosts failed.
-    #[error(transparent)]
-    Collect(#[from] PushServiceError),
     /// The impaired path could not be set up.
     #[error(transparent)]
     Relay(RelayError),

@@ -10,9 +10,9 @@ use jitlat_net::pace::Pacing;
 use jitlat_net::privilege::Capability;
 use jitlat_net::resolve::local_address;
 use jitlat_net::server::{JitlatServer, ServerSettings};
-use jitlat_net::{RunningService, digest, push, reflect};
+use jitlat_net::{RunningService, digest, reflect};
 use jitlat_proto::jitlat::{PresharedKeys, ServerLimits};
-use jitlat_proto::policy::{COLLECT, DIGESTS, Gate, ONE_WAY, Service};
+use jitlat_proto::policy::{DIGESTS, Gate, ONE_WAY, Service};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::mpsc::SyncSender;
 
@@ -71,8 +71,6 @@ pub struct Serve {
     pub one_way_packets: Option<SyncSender<OneWayPacket>>,
     /// Service for packet digests, which passive measurements on other hosts use; `None`: not offered.
     pub digests: Option<DigestService>,
-    /// Service for tests that other hosts push; `None`: not offered.
-    pub collect: Option<CollectService>,
 }
 
 /// Settings of the service for one-way tests.
@@ -111,21 +109,11 @@ pub struct DigestService {
     pub service: digest::DigestExporter,
 }
 
-/// Settings of the service for tests that other hosts push.
-#[derive(Clone, Debug)]
-pub struct CollectService {
-    /// TCP port.
-    pub port: u16,
-    /// Hosts that may push, and storage for their tests.
-    pub service: push::PushService,
-}
-
 /// Running services. Dropping this value ends all sessions and waits for their threads.
 pub struct Serving {
     one_way: Option<RunningService>,
     reflectors: reflect::Reflectors,
     digests: Option<RunningService>,
-    collector: Option<RunningService>,
     withheld: Vec<Service>,
 }
 
@@ -141,7 +129,7 @@ impl Serve {
     /// [`Serving::failures`].
     ///
     /// # Errors
-    /// [`Error`] if the service for one-way tests, digests or pushed tests cannot start, or if no service
+    /// [`Error`] if the service for one-way tests or digests cannot start, or if no service
     /// remains.
     pub fn start(&self) -> Result<Serving, Error> {
         let gate = Gate::new(self.policy.clone());
@@ -158,13 +146,6 @@ impl Serve {
             |port: u16| -> Vec<SocketAddr> { self.ips.iter().map(|ip| local_address(*ip, port)).collect() };
         let digests = match &self.digests {
             Some(DigestService { port, service }) if is_served(DIGESTS, !service.keys.is_empty()) => {
-                Some(service.clone().serve_sharing(&at(*port), gate.clone())?)
-            }
-            _ => None,
-        };
-        let collector = match &self.collect {
-            // Pushing always requires a key.
-            Some(CollectService { port, service }) if is_served(COLLECT, true) => {
                 Some(service.clone().serve_sharing(&at(*port), gate.clone())?)
             }
             _ => None,
@@ -192,7 +173,7 @@ impl Serve {
                 };
                 Some(JitlatServer::sharing(service, gate)?.start()?)
             }
-            None if reflectors.listening().is_empty() && digests.is_none() && collector.is_none() => {
+            None if reflectors.listening().is_empty() && digests.is_none() => {
                 let why = match withheld[..] {
                     [] => "no service to run: none is enabled, or none could start".to_owned(),
                     _ => format!(
@@ -205,7 +186,7 @@ impl Serve {
             }
             None => None,
         };
-        Ok(Serving { one_way, reflectors, digests, collector, withheld })
+        Ok(Serving { one_way, reflectors, digests, withheld })
     }
 
     /// Returns the capabilities that the services need; `realtime` is true if their threads have a real-time
@@ -232,7 +213,6 @@ impl Serve {
     fn has_key(&self) -> bool {
         self.one_way.as_ref().is_some_and(|s| !s.keys.is_empty())
             || self.digests.as_ref().is_some_and(|s| !s.service.keys.is_empty())
-            || self.collect.as_ref().is_some_and(|s| !s.service.keys.is_empty())
             || self.reflectors.iter().any(|r| r.authenticates())
     }
 }
@@ -251,11 +231,6 @@ impl Serving {
     /// Returns the addresses of the service for packet digests.
     pub fn digests(&self) -> &[SocketAddr] {
         self.digests.as_ref().map_or(&[], RunningService::addresses)
-    }
-
-    /// Returns the addresses of the service for pushed tests.
-    pub fn collecting(&self) -> &[SocketAddr] {
-        self.collector.as_ref().map_or(&[], RunningService::addresses)
     }
 
     /// Returns the services that are not offered: another service has a key, while they neither have a key nor are

@@ -307,7 +307,6 @@ impl ServeArgs {
             policy: access.policy,
             priority: self.priority.priority(),
             one_way_packets: None,
-            collect: None,
         })
     }
 

@@ -11,7 +11,7 @@ use jitlat_core::Span;
 use jitlat_core::quantity::{self, QuantityError};
 use jitlat_monitor::runtime::StandaloneRunner;
 use jitlat_output::terminal;
-use jitlat_web::{DEFAULT_PORT, PageRuns, ReadAccess, RunLimits, Settings, Starters, Token, Web};
+use jitlat_web::{DEFAULT_PORT, Identity, PageRuns, ReadAccess, RunLimits, Settings, Starters, Token, Web};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -41,6 +41,15 @@ pub struct WebArgs {
     /// Let a proxy in front check users; accept any host name in requests
     #[arg(long, conflicts_with = "token_file")]
     behind_proxy: bool,
+    /// Certificate and its private key for HTTPS, in FILE (PEM) [default: self-made]
+    ///
+    /// Readers on other hosts connect over HTTPS. Without this option the server makes a certificate at its first start
+    /// (certificate.pem in the archive) and prints its fingerprint, which browsers show.
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+    /// Serve other hosts without HTTPS: anybody in between reads token and pages
+    #[arg(long, conflicts_with_all = ["certificate", "behind_proxy"])]
+    plain: bool,
     #[command(flatten)]
     run: RunArgs,
 }
@@ -131,11 +140,33 @@ pub fn run(args: &WebArgs) -> Result<ExitStatus> {
         // Create the archive if it does not exist, because tests need it for their results.
         archive::check(Some(&args.archive), false)?;
     }
+    settings.plain = args.plain;
+    settings.identity = identity(args, &settings)?;
     let signals = Signals::to_stop()?;
     let web = Web::bind(&settings)?;
-    terminal::print(&format!("jitlat web: http://{}/\n", web.address()))?;
+    terminal::print(&format!("jitlat web: {}://{}/\n", web.scheme(), web.address()))?;
+    if let Some(identity) = &settings.identity {
+        terminal::print(&format!("its certificate: {}\n", identity.fingerprint()))?;
+    }
     web.run(&signals)?;
     Ok(ExitStatus::Measured)
+}
+
+/// Returns the certificate; `None`: no TLS, because only this host or a proxy reads the pages, or because it is not wanted.
+fn identity(args: &WebArgs, settings: &Settings) -> Result<Option<Identity>> {
+    if let Some(path) = &args.certificate {
+        let contents = read_key_file(path).context("--certificate")?.contents;
+        return Ok(Some(Identity::of_file_contents(path, &contents).context("--certificate")?));
+    }
+    let is_shown = !settings.listen.ip().is_loopback() && args.token_file.is_some();
+    if !is_shown || args.plain {
+        return Ok(None);
+    }
+    let names = [settings.listen.ip().to_string()];
+    let path = args.archive.join("certificate.pem");
+    let (identity, _) = Identity::made(&path, &names)
+        .context("a certificate for HTTPS is needed: give --certificate FILE, or --plain to do without")?;
+    Ok(Some(identity))
 }
 
 /// Reads the token in a file.

@@ -67,7 +67,6 @@ pub fn monitor(folder: &Path, stop: &StopSignal) -> Result<SlotCounts, AnyError>
         priority: None,
         one_way_packets: None,
         digests: None,
-        collect: None,
     };
     let reflector = reflector.start()?;
     let equipment = Arc::new(Echo { port: reflector.reflected()[0].1.port() });

@@ -200,6 +200,38 @@ pub struct CollectorRules {
     /// Maximum size of the packets that a pushing host stores until this collector accepts them, in bytes;
     /// beyond it, the oldest tests are dropped and counted.
     pub spool: u64,
+    /// How pushing hosts check that they are connected to the collector.
+    pub trust: CollectorTrust,
+    /// File with the collector's certificate and private key (PEM); `None`: the collector makes its own.
+    pub certificate: Option<String>,
+    /// Time by which a log may be dated later than it arrives.
+    pub skew: Span,
+    /// Limits of what each host pushes.
+    pub quota: CollectorQuota,
+}
+
+/// How a pushing host checks that it is connected to the collector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CollectorTrust {
+    /// By an authority that the system of the host trusts.
+    System,
+    /// By an authority in this file (PEM).
+    CaFile(String),
+    /// By the fingerprint of the collector's certificate.
+    Pin(String),
+    /// Not at all: without TLS.
+    Plain,
+}
+
+/// Limits of what each host pushes; `None`: the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CollectorQuota {
+    /// Tests per second.
+    pub tests_per_second: Option<u32>,
+    /// Bytes of logs per day.
+    pub bytes_per_day: Option<u64>,
+    /// Bytes of logs whose packets the collector keeps.
+    pub bytes: Option<u64>,
 }
 
 /// Settings of each host's server.
@@ -222,6 +254,10 @@ pub struct WebRules {
     pub listen: (Option<IpAddr>, Option<u16>),
     /// Users who may read the page.
     pub readers: Readers,
+    /// File with the certificate and its private key (PEM); `None`: the page makes its own if it needs one.
+    pub certificate: Option<String>,
+    /// True if other hosts may read the page without TLS.
+    pub plain: bool,
     /// Limits of tests that are started from the page; `None`: nobody can start tests.
     pub run: Option<RunRules>,
 }

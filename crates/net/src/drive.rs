@@ -6,10 +6,10 @@ use jitlat_core::session::HostFacts;
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::Machine;
 use jitlat_proto::jitlat::{ClientInput, ClientMachine, ServerInput, ServerMachine};
-use jitlat_proto::{owamp, push, twamp};
+use jitlat_proto::{owamp, twamp};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::AsFd;
 
 /// Maximum wait before flags, counters and clocks are checked, in milliseconds.
@@ -84,26 +84,6 @@ impl Conversing for owamp::Client {
 
     fn closed(_: Option<&str>) -> owamp::client::OwampClientInput<'_> {
         owamp::client::OwampClientInput::Closed
-    }
-}
-
-impl Conversing for push::PushSender {
-    fn received(bytes: &[u8]) -> push::SenderInput<'_> {
-        push::SenderInput::Bytes(bytes)
-    }
-
-    fn closed(_: Option<&str>) -> push::SenderInput<'_> {
-        push::SenderInput::Closed
-    }
-}
-
-impl Conversing for push::PushReceiver {
-    fn received(bytes: &[u8]) -> push::ReceiverInput<'_> {
-        push::ReceiverInput::Bytes(bytes)
-    }
-
-    fn closed(_: Option<&str>) -> push::ReceiverInput<'_> {
-        push::ReceiverInput::Closed
     }
 }
 
@@ -192,18 +172,6 @@ impl<M: Conversing> Driver<M> {
         wait(self.connection.as_ref(), waker, self.machine.poll_timeout());
     }
 
-    /// Like [`Self::wait`], but without a waker and for at most `timeout`.
-    pub fn wait_for(&self, timeout: Span) {
-        let until = clock::steady() + timeout;
-        let due = self.machine.poll_timeout().map_or(until, |due| due.min(until));
-        wait(self.connection.as_ref(), None, Some(due));
-    }
-
-    /// True if output is waiting because the connection does not accept it yet.
-    pub fn is_pending(&self) -> bool {
-        self.connection.as_ref().is_some_and(NonblockingConnection::is_pending)
-    }
-
     /// Passes the timer event to the state machine if it is due.
     pub(crate) fn check_timer(&mut self) {
         let now = tick();
@@ -219,25 +187,6 @@ impl<M: Conversing> Driver<M> {
         while self.machine.poll_transmit(tick(), &mut connection.out) {}
         while connection.flush().is_ok() && connection.is_pending() && clock::steady() < until {
             wait(Some(connection), None, Some(until));
-        }
-    }
-
-    /// Like [`Self::finish`], then discards further input until the peer has closed the connection, all
-    /// within `timeout`. Otherwise the kernel would reset the connection because of unread input, and the
-    /// peer might lose the last message.
-    pub fn finish_and_drain(&mut self, timeout: Span) {
-        let until = clock::steady() + timeout;
-        self.finish(timeout);
-        let Some(connection) = &mut self.connection else { return };
-        if connection.stream.shutdown(Shutdown::Write).is_err() {
-            return;
-        }
-        while clock::steady() < until {
-            match connection.read() {
-                ReadResult::Nothing => wait(Some(connection), None, Some(until)),
-                ReadResult::Bytes(_) => {}
-                ReadResult::Closed(_) => return,
-            }
         }
     }
 
@@ -430,19 +379,5 @@ mod tests {
         driver.machine.to_send = vec![7; 1000];
         driver.write_output();
         assert_eq!((&driver.machine.received[..], driver.machine.closed), (&b"full"[..], 1));
-    }
-
-    #[test]
-    fn last_words_arrive_at_a_peer_that_is_still_talking() {
-        let (mut driver, mut peer) = connected();
-        let talking = std::thread::spawn(move || {
-            peer.write_all(&vec![1; 3_000_000]).unwrap();
-            let mut last = Vec::new();
-            peer.read_to_end(&mut last).map(|_| last)
-        });
-        driver.machine.to_send = b"full".to_vec();
-        driver.finish_and_drain(Span::seconds(20));
-        drop(driver);
-        assert_eq!(talking.join().unwrap().unwrap(), b"full");
     }
 }

@@ -7,7 +7,7 @@
 //! * [`stamp`] – timestamps of the kernel and of the hardware
 //! * [`twoway`] – drivers of the two-way protocols; [`reflect`] – their reflectors
 //! * [`capture`] – packets captured on an interface or read from a file
-//! * [`digest`] – digests of packets captured on other hosts; [`push`] – sending tests to a collector
+//! * [`digest`] – digests of packets captured on other hosts
 //! * [`client`], [`server`] – the drivers of the two sides of a one-way test
 //! * `rpm`, a feature – responsiveness under load over HTTP/2: client and server
 //! * [`resolve`] – addresses of hosts and interfaces
@@ -84,7 +84,6 @@ pub mod owamp;
 pub mod pace;
 pub mod path;
 pub mod privilege;
-pub mod push;
 pub mod random;
 pub mod reflect;
 pub mod resolve;

@@ -3,13 +3,15 @@
 //! * [`Settings`] – archive, address to listen on, access; [`Web`] – the server
 //! * `routes` – every address; `now`, `path`, `test`, `hosts`, `compare`, `alerts` – one page each; `api` – their contents as JSON
 //! * [`PageRuns`], [`Runner`] – tests that are started from a page, if allowed, and watched there
+//! * [`PushSettings`], [`Shelf`] – tests that other hosts push to this one; [`PushClient`] – pushes tests of this host
+//! * [`Identity`] – certificate of a server, from a file or self-made
 //! * [`post`] – sends a request, for notifications
 //! * `access` – authorisation of readers; `change` – authorisation to start tests, and protection against cross-site requests;
 //!   `limits` – limits of connections and requests
 //!
 //! This crate is the only part of the program with an async runtime: one thread waits for connections, and a
-//! few read the archive. Only requests that start or stop tests change anything, and they are refused unless
-//! [`Settings::runs`] is set.
+//! few read the archive. Only requests that start or stop tests, and those that push tests, change anything. They are
+//! refused unless [`Settings::runs`] or [`Settings::push`] is set.
 //!
 //! Related crates: `jitlat-archive` has the results, `jitlat-report` draws figures, `jitlat-monitor` serves the page, and runs
 //! the tests that are started from it ([`Runner`]).
@@ -38,6 +40,7 @@ mod client;
 mod compare;
 mod events;
 mod hosts;
+mod identity;
 mod limits;
 mod metrics;
 mod now;
@@ -46,6 +49,7 @@ mod openapi;
 mod page;
 mod path;
 mod problem;
+mod push;
 mod pushes;
 mod query;
 mod routes;
@@ -57,11 +61,13 @@ mod token;
 mod verdict;
 
 pub use access::ReadAccess;
-pub use client::{HAS_HTTPS, PostError, post};
+pub use client::{PostError, post};
 pub use hosts::{MonitorNow, MonitorState, SlotsNow};
+pub use identity::{Fingerprint, Identity, IdentityError, UnfitFingerprint};
 pub use limits::WebLimits;
 #[cfg(feature = "schema")]
 pub use openapi::openapi;
+pub use push::{NotNow, PushClient, PushFailure, PushSettings, PushTarget, PushTrust, Shelf};
 pub use run::{
     HostOffer, PageRuns, Planned, RunFeed, RunLimits, RunOffer, RunRefusal, RunRequest, Runner, Starters,
     TestOffer,
@@ -88,6 +94,14 @@ pub struct Settings {
     pub archive: PathBuf,
     /// Address to listen on; with port 0 the system chooses a port.
     pub listen: SocketAddr,
+    /// Certificate of the pages' address; `None`: pages are served without TLS.
+    pub identity: Option<Identity>,
+    /// True if pages and tokens may be sent without TLS to other hosts, and no proxy is in between.
+    pub plain: bool,
+    /// True if pages, documents and metrics are served.
+    pub pages: bool,
+    /// Collector that receives tests from other hosts; `None` if there is none.
+    pub push: Option<PushSettings>,
     /// Clients that may read the pages.
     pub access: ReadAccess,
     /// Limits of connections and requests.
@@ -104,6 +118,10 @@ impl Settings {
         Settings {
             archive: archive.to_owned(),
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), DEFAULT_PORT),
+            identity: None,
+            plain: false,
+            pages: true,
+            push: None,
             access: ReadAccess::Local,
             limits: WebLimits::default(),
             monitor: None,
@@ -127,6 +145,12 @@ pub enum WebError {
         /// Error of the system.
         source: std::io::Error,
     },
+    /// Other hosts could connect without TLS.
+    #[error(
+        "--listen {0} can be reached from other hosts: a certificate is needed (--certificate FILE), unless you allow tokens and \
+         pages to be sent in clear (--plain)"
+    )]
+    Clear(SocketAddr),
     /// Other hosts could connect, but access is not restricted.
     #[error(
         "--listen {0} can be reached from other hosts: set a token (--token-file FILE), or declare that a proxy controls \

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
 /// Limits of connections and requests.
@@ -56,6 +55,14 @@ pub const MAX_HEADERS: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionSlots(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
+/// Returns the address that stands for a client: an IPv6 client has a whole /64.
+fn client(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+        v4 => v4,
+    }
+}
+
 /// Slot of an open connection, which is counted until the slot is dropped.
 #[derive(Debug)]
 pub struct ConnectionSlot {
@@ -64,11 +71,12 @@ pub struct ConnectionSlot {
 }
 
 impl ConnectionSlots {
-    /// Takes a slot for a connection from `peer`; `None` if a limit is reached.
-    pub fn take(&self, peer: IpAddr, limits: &WebLimits) -> Option<ConnectionSlot> {
+    /// Takes a slot for a connection from `peer`, of at most `(all, of one client)`; `None` if a limit is reached.
+    pub fn take(&self, peer: IpAddr, most: (usize, usize)) -> Option<ConnectionSlot> {
+        let peer = client(peer);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (sum, own) = (all.values().sum::<usize>(), all.get(&peer).copied().unwrap_or(0));
-        if sum >= limits.connections || own >= limits.connections_of_one {
+        if sum >= most.0 || own >= most.1 {
             return None;
         }
         all.insert(peer, own + 1);
@@ -88,16 +96,16 @@ impl Drop for ConnectionSlot {
 
 /// A connection that fails if its client reads nothing until the timeout.
 #[derive(Debug)]
-pub struct TimeoutConnection {
-    stream: TcpStream,
+pub struct TimeoutConnection<S> {
+    stream: S,
     timeout: Duration,
     /// Timer that runs while data cannot be sent; `None` at other times.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl TimeoutConnection {
+impl<S> TimeoutConnection<S> {
     /// Wraps `stream`, with the timeout for sending.
-    pub fn new(stream: TcpStream, timeout: Duration) -> TimeoutConnection {
+    pub fn new(stream: S, timeout: Duration) -> TimeoutConnection<S> {
         TimeoutConnection { stream, timeout, stalled: None }
     }
 
@@ -117,13 +125,13 @@ impl TimeoutConnection {
     }
 }
 
-impl AsyncRead for TimeoutConnection {
+impl<S: AsyncRead + Unpin> AsyncRead for TimeoutConnection<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_read(cx, to)
     }
 }
 
-impl AsyncWrite for TimeoutConnection {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutConnection<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let sent = Pin::new(&mut this.stream).poll_write(cx, bytes);
@@ -149,13 +157,17 @@ mod tests {
 
     #[test]
     fn a_slot_is_given_back_by_itself() {
-        let limits = WebLimits { connections: 3, connections_of_one: 2, ..WebLimits::default() };
+        let limits = (3, 2);
         let (slots, a, b) = (ConnectionSlots::default(), [127, 0, 0, 1].into(), [127, 0, 0, 2].into());
-        let held = [slots.take(a, &limits), slots.take(a, &limits), slots.take(b, &limits)];
+        let held = [slots.take(a, limits), slots.take(a, limits), slots.take(b, limits)];
         assert!(held.iter().all(Option::is_some));
-        assert!(slots.take(a, &limits).is_none() && slots.take(b, &limits).is_none());
-        drop(held);
-        assert!(slots.take(a, &limits).is_some());
+        assert!(slots.take(a, limits).is_none() && slots.take(b, limits).is_none());
+        // The addresses of an IPv6 client are one client's.
+        let (c, d) = ("2001:db8::1".parse().unwrap(), "2001:db8::ffff:1".parse().unwrap());
+        let held_too = [slots.take(c, (9, 1)), slots.take(d, (9, 1))];
+        assert!(held_too[0].is_some() && held_too[1].is_none());
+        drop((held, held_too));
+        assert!(slots.take(a, limits).is_some());
         assert!(slots.0.lock().unwrap().is_empty());
     }
 }

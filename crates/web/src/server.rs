@@ -1,38 +1,78 @@
-//! [`Web`]: accepts connections within limits.
+//! [`Web`]: accepts connections within limits, for pages and for pushes.
 
 use crate::access::ReadAccess;
 use crate::app::{App, router};
+use crate::client::ByteStream;
 use crate::limits::{ConnectionSlots, MAX_HEADER_BYTES, MAX_HEADERS, TimeoutConnection};
+use crate::push::{self, MAX_BODIES, PushState};
 use crate::run::Starters;
 use crate::{Settings, WebError, events};
-use axum::Router;
+use axum::extract::Extension;
+use axum::http::StatusCode;
+use axum::{Json, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use jitlat_proto::push::earlier;
 use std::future::{Future, poll_fn};
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, AsRawFd};
-use std::pin::pin;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
-use tracing::debug;
-
-/// Server of the pages.
-#[derive(Debug)]
-pub struct Web {
-    app: App,
-    listener: TcpListener,
-    address: SocketAddr,
-}
+use tokio_rustls::TlsAcceptor;
+use tracing::{debug, warn};
 
 /// Pause after a failure to accept a connection.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// Maximum numbers of connections for pushes: in all, and of one client.
+const PUSH_CONNECTIONS: (usize, usize) = (512, 32);
+/// Time for the first bytes of a connection, and for its TLS handshake.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for the last bytes of a connection that is refused.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time between two looks at first bytes that do not decide yet.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Answer to HTTP on a port that speaks HTTPS.
+const USE_HTTPS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n\
+                           This port speaks HTTPS only: write https:// in front of the address.\n";
+
+/// Address of the client that sent a request.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientAddress(pub IpAddr);
+
+/// Server of pages and pushes.
+#[derive(Debug)]
+pub struct Web {
+    app: App,
+    push: Option<Arc<PushState>>,
+    doors: Vec<Door>,
+}
+
+/// Address on which the server listens, and what it serves there.
+struct Door {
+    listener: TcpListener,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    pages: bool,
+    pushes: bool,
+}
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Door")
+            .field("address", &self.address)
+            .field("tls", &self.tls.is_some())
+            .finish_non_exhaustive()
+    }
+}
 
 impl Web {
     /// Opens the archive and starts to listen.
@@ -40,25 +80,43 @@ impl Web {
     /// # Errors
     /// [`WebError`], for example if other hosts could connect but no access rule is set.
     pub fn bind(settings: &Settings) -> Result<Web, WebError> {
-        let address = settings.listen;
-        if !address.ip().is_loopback() && matches!(settings.access, ReadAccess::Local) {
-            return Err(WebError::Open(address));
-        }
-        let for_all = settings.runs.as_ref().is_some_and(|runs| matches!(runs.who, Starters::Local));
-        if for_all && !matches!(settings.access, ReadAccess::Local) {
-            return Err(WebError::OpenRuns);
+        if settings.pages {
+            check_access(settings)?;
         }
         let app = App::new(settings)?;
-        let failed = |source| WebError::Listen { address, source };
-        let listener = TcpListener::bind(address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        Ok(Web { app, listener, address })
+        let tls = |identity: &Option<crate::Identity>| {
+            identity.as_ref().map(|identity| TlsAcceptor::from(identity.config.clone()))
+        };
+        let mut doors = Vec::new();
+        for at in settings.push.iter().flat_map(|push| &push.listen) {
+            // Pages at the same port are served by the same listener.
+            let shown = !matches!(settings.access, ReadAccess::Local);
+            let pages = settings.pages && shown && at.port() != 0 && at.port() == settings.listen.port();
+            let identity = settings.push.as_ref().and_then(|push| tls(&push.identity));
+            doors.push(Door { pages, pushes: true, ..Door::open(*at, identity)? });
+        }
+        if settings.pages && !doors.iter().any(|door| door.pages) {
+            doors.push(Door { pages: true, ..Door::open(settings.listen, tls(&settings.identity))? });
+        }
+        let push = settings.push.as_ref().map(|push| Arc::new(PushState::new(push)));
+        Ok(Web { app, push, doors })
     }
 
-    /// Returns the address on which the server listens.
+    /// Returns the address on which pages are served, and otherwise the first one; 0.0.0.0:0 of a server that serves nothing.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        let page = self.doors.iter().find(|door| door.pages).or(self.doors.first());
+        page.map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |door| door.address)
+    }
+
+    /// Returns the scheme of the page's address.
+    pub fn scheme(&self) -> &'static str {
+        let page = self.doors.iter().find(|door| door.pages);
+        if page.is_some_and(|door| door.tls.is_some()) { "https" } else { "http" }
+    }
+
+    /// Returns the addresses on which hosts push tests.
+    pub fn push_addresses(&self) -> Vec<SocketAddr> {
+        self.doors.iter().filter(|door| door.pushes).map(|door| door.address).collect()
     }
 
     /// Answers requests until `stop` is readable, or its other end is closed.
@@ -66,50 +124,30 @@ impl Web {
     /// # Errors
     /// [`WebError::Runtime`].
     pub fn run(self, stop: impl AsFd) -> Result<(), WebError> {
-        let Web { app, listener, .. } = self;
+        let Web { app, push, doors } = self;
         let app = Arc::new(app);
         // One thread accepts connections. A few blocking threads read the archive; two more watch it for new tests and
-        // follow running tests.
+        // follow running tests. Bodies of pushes are read by others.
+        let bodies = if push.is_some() { MAX_BODIES + 4 } else { 0 };
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(app.limits.readers + 2)
+            .max_blocking_threads(app.limits.readers + 2 + bodies)
             .thread_name("web")
             .build()
             .map_err(WebError::Runtime)?;
         let ended: Result<(), std::io::Error> = runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
             let watching = tokio::spawn(events::watch(app.clone()));
-            let stop = stop.as_fd().try_clone_to_owned()?;
-            let stop = readable(stop)?;
-            let (router, slots) = (router(app.clone()), ConnectionSlots::default());
-            let mut stopped = pin!(stop.readable());
-            while let Some(accepted) = poll_fn(|cx| match stopped.as_mut().poll(cx) {
-                Poll::Ready(_) => Poll::Ready(None),
-                Poll::Pending => listener.poll_accept(cx).map(Some),
-            })
-            .await
-            {
-                match accepted {
-                    // Try again: the cause may be temporary, for example too many open files.
-                    Err(e) => {
-                        debug!("web page: accepting a connection: {e}");
-                        // A request to stop ends the pause.
-                        let _ = timeout(ACCEPT_RETRY_PAUSE, stop.readable()).await;
-                    }
-                    Ok((stream, peer)) => {
-                        let Some(slot) = slots.take(peer.ip(), &app.limits) else {
-                            // Dropping the stream closes the connection.
-                            debug!("web page: too many connections, from {peer} or in total");
-                            continue;
-                        };
-                        let answering = answer(stream, router.clone(), app.clone());
-                        tokio::spawn(async move {
-                            answering.await;
-                            drop(slot);
-                        });
-                    }
-                }
+            let stop = Arc::new(readable(stop.as_fd().try_clone_to_owned()?)?);
+            let mut open = Vec::new();
+            for door in doors {
+                let router = door.router(&app, push.as_ref());
+                let listener = tokio::net::TcpListener::from_std(door.listener.try_clone()?)?;
+                open.push(tokio::spawn(door.accept(listener, router, app.clone(), stop.clone())));
+            }
+            for door in open {
+                // A panic of the task ends only its door.
+                let _ = door.await;
             }
             watching.abort();
             Ok(())
@@ -117,6 +155,106 @@ impl Web {
         // Requests that still read the archive must not delay the end.
         runtime.shutdown_timeout(Duration::from_secs(1));
         ended.map_err(WebError::Runtime)
+    }
+}
+
+/// Checks that pages which other hosts can reach are protected.
+fn check_access(settings: &Settings) -> Result<(), WebError> {
+    let address = settings.listen;
+    if !address.ip().is_loopback() && matches!(settings.access, ReadAccess::Local) {
+        return Err(WebError::Open(address));
+    }
+    let is_shown = !address.ip().is_loopback() && matches!(settings.access, ReadAccess::Token(_));
+    if is_shown && settings.identity.is_none() && !settings.plain {
+        return Err(WebError::Clear(address));
+    }
+    let for_all = settings.runs.as_ref().is_some_and(|runs| matches!(runs.who, Starters::Local));
+    if for_all && !matches!(settings.access, ReadAccess::Local) {
+        return Err(WebError::OpenRuns);
+    }
+    Ok(())
+}
+
+impl Door {
+    fn open(address: SocketAddr, tls: Option<TlsAcceptor>) -> Result<Door, WebError> {
+        let failed = |source| WebError::Listen { address, source };
+        // The IPv6 wildcard address stands for IPv6 only: IPv4 has an address of its own.
+        let domain = if address.is_ipv6() { socket2::Domain::IPV6 } else { socket2::Domain::IPV4 };
+        let open = || {
+            let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+            if address.is_ipv6() {
+                socket.set_only_v6(true)?;
+            }
+            socket.set_reuse_address(true)?;
+            socket.bind(&address.into())?;
+            socket.listen(128)?;
+            socket.set_nonblocking(true)?;
+            Ok(TcpListener::from(socket))
+        };
+        let listener: TcpListener = open().map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Door { listener, address, tls, pages: false, pushes: false })
+    }
+
+    fn router(&self, app: &Arc<App>, push: Option<&Arc<PushState>>) -> Router {
+        let pushes = push.filter(|_| self.pushes).map(push::router);
+        match (self.pages, pushes) {
+            (true, Some(pushes)) => router(app.clone()).merge(pushes),
+            (true, None) => router(app.clone()),
+            (false, pushes) => pushes.unwrap_or_default().fallback(|| async {
+                let error =
+                    "this port takes tests of other hosts: docs/protocols/push.md describes the requests"
+                        .to_owned();
+                (StatusCode::NOT_FOUND, Json(jitlat_proto::push::answer::ErrorAnswer { error }))
+            }),
+        }
+    }
+
+    /// Accepts connections until `stop` is readable.
+    async fn accept(
+        self,
+        listener: tokio::net::TcpListener,
+        router: Router,
+        app: Arc<App>,
+        stop: Arc<AsyncFd<OwnedFd>>,
+    ) {
+        let slots = ConnectionSlots::default();
+        let most = if self.pushes {
+            PUSH_CONNECTIONS
+        } else {
+            (app.limits.connections, app.limits.connections_of_one)
+        };
+        let mut stopped = pin!(stop.readable());
+        while let Some(accepted) = poll_fn(|cx| match stopped.as_mut().poll(cx) {
+            Poll::Ready(_) => Poll::Ready(None),
+            Poll::Pending => listener.poll_accept(cx).map(Some),
+        })
+        .await
+        {
+            match accepted {
+                // Try again: the cause may be temporary, for example too many open files.
+                Err(e) => {
+                    debug!("web page: accepting a connection: {e}");
+                    // A request to stop ends the pause.
+                    let _ = timeout(ACCEPT_RETRY_PAUSE, stop.readable()).await;
+                }
+                Ok((stream, peer)) => {
+                    let Some(slot) = slots.take(peer.ip(), most) else {
+                        // Dropping the stream closes the connection.
+                        debug!("web page: too many connections, from {peer} or in total");
+                        continue;
+                    };
+                    let from = ClientAddress(peer.ip().to_canonical());
+                    let router = router.clone().layer(Extension(from));
+                    let answering =
+                        converse(stream, peer, (self.tls.clone(), self.pushes), router, app.clone());
+                    tokio::spawn(async move {
+                        answering.await;
+                        drop(slot);
+                    });
+                }
+            }
+        }
     }
 }
 
@@ -129,7 +267,86 @@ pub fn readable<T: AsRawFd>(descriptor: T) -> std::io::Result<AsyncFd<T>> {
     AsyncFd::with_interest(descriptor, Interest::READABLE)
 }
 
-async fn answer(stream: TcpStream, router: Router, app: Arc<App>) {
+/// Kind of a connection, according to its first bytes.
+enum Greeting {
+    /// TLS or HTTP, as expected.
+    Expected,
+    /// HTTP where TLS is expected.
+    Http,
+    /// The earlier protocol of pushes.
+    Earlier,
+}
+
+/// Looks at the first bytes of a connection without reading them; `None` if too few arrive.
+async fn look(stream: &TcpStream, is_secure: bool, pushes: bool) -> Option<Greeting> {
+    let mut first = [0; earlier::ENOUGH];
+    loop {
+        let n = stream.peek(&mut first).await.ok().filter(|n| *n > 0)?;
+        if is_secure && first[0].is_ascii_uppercase() {
+            return Some(Greeting::Http);
+        }
+        match earlier::is_earlier(&first[..n]) {
+            Some(true) if pushes => return Some(Greeting::Earlier),
+            Some(_) => return Some(Greeting::Expected),
+            None => tokio::time::sleep(LOOK_INTERVAL).await,
+        }
+    }
+}
+
+/// Sends the last bytes of a connection, then discards input until the client has closed it: with unread input the kernel would reset
+/// the connection, and the client might lose these bytes.
+async fn say(stream: &mut TcpStream, last: &[u8]) {
+    let saying = async {
+        let mut rest = last;
+        while !rest.is_empty() {
+            let n = poll_fn(|cx| Pin::new(&mut *stream).poll_write(cx, rest)).await?;
+            rest = &rest[n..];
+        }
+        poll_fn(|cx| Pin::new(&mut *stream).poll_shutdown(cx)).await?;
+        loop {
+            stream.readable().await?;
+            match stream.try_read(&mut [0; 1024]) {
+                Ok(0) => return Ok(()),
+                Err(e) if e.kind() != std::io::ErrorKind::WouldBlock => return Err(e),
+                _ => {}
+            }
+        }
+    };
+    // A client that does not close has the bytes nevertheless.
+    let _ = timeout(LAST_WORDS_TIMEOUT, saying).await;
+}
+
+/// Answers the requests of a connection.
+async fn converse(
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    (tls, pushes): (Option<TlsAcceptor>, bool),
+    router: Router,
+    app: Arc<App>,
+) {
+    let greeting = timeout(GREETING_TIMEOUT, look(&stream, tls.is_some(), pushes)).await;
+    match greeting {
+        Ok(Some(Greeting::Expected)) => {}
+        Ok(Some(Greeting::Earlier)) => {
+            warn!(%peer, "refused a push of the earlier protocol: update jitlat on that host");
+            return say(&mut stream, &earlier::refusal()).await;
+        }
+        Ok(Some(Greeting::Http)) => {
+            return say(&mut stream, USE_HTTPS).await;
+        }
+        Ok(None) | Err(_) => return,
+    }
+    match tls {
+        None => answer(stream, router, &app).await,
+        Some(tls) => match timeout(GREETING_TIMEOUT, tls.accept(stream)).await {
+            Ok(Ok(stream)) => answer(stream, router, &app).await,
+            Ok(Err(e)) => debug!("web page: the TLS handshake with {peer} failed: {e}"),
+            Err(_) => debug!("web page: the TLS handshake with {peer} took too long"),
+        },
+    }
+}
+
+async fn answer(stream: impl ByteStream, router: Router, app: &App) {
     let io = TokioIo::new(TimeoutConnection::new(stream, app.limits.stalled));
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -41,7 +41,7 @@ pub(crate) struct FileTests {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct StoredTest {
     pub id: i64,
-    /// XXH3-128 of the log, 32 hexadecimal digits.
+    /// SHA-256 of the log in hexadecimal digits; XXH3-128 (32 digits) of tests that an earlier version added.
     pub hash: String,
     /// First row group with packets of the test.
     pub row_group: u64,

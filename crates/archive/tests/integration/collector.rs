@@ -2,17 +2,18 @@
 
 use crate::common::{DAY, HOUR, NEW_YEAR, known_logs, write_log};
 use jitlat_archive::{
-    AddOutcome, Archive, Arrived, Filter, IncomingLog, MAX_UNSETTLED, PoolPeriod, PreparedTest, PushResult,
-    Retention, Unfit,
+    AddOutcome, Archive, Arrived, CollectedEnds, Filter, IncomingLog, LogName, MAX_UNSETTLED, PoolPeriod,
+    PreparedTest, PushResult, Retention, Unfit,
 };
-use jitlat_core::WallTime;
 use jitlat_core::pool;
 use jitlat_core::scalars::{SCALARS, Selector};
+use jitlat_core::{Span, WallTime};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 fn prepared(log: &Path, tags: &[(String, String)]) -> Result<PreparedTest, jitlat_archive::ArchiveError> {
     let name = log.file_name().unwrap().to_string_lossy().into_owned();
@@ -78,7 +79,7 @@ fn a_batch_has_each_log_once_whatever_is_in_it() {
     archive.add(&logs[7], &[]).unwrap();
     let twice = logs.iter().chain(logs.iter().rev());
     let mut batch: Vec<PreparedTest> =
-        twice.map(|log| prepared(log, &[]).unwrap().from_host("berlin")).collect();
+        twice.map(|log| prepared(log, &[]).unwrap().from_host("berlin", &CollectedEnds::default())).collect();
     let added = archive.add_all(&mut batch).unwrap();
     let new = added.iter().filter(|added| matches!(added, Ok(AddOutcome::New(_)))).count();
     assert_eq!((added.len(), new), (80, 39));
@@ -95,7 +96,11 @@ fn a_batch_has_each_log_once_whatever_is_in_it() {
     assert_eq!(archive.pushes().unwrap()[0].waiting, 1);
     // The result equals an archive that received them one by one, in another order.
     let other = Archive::make(&folder.path().join("b")).unwrap();
-    logs.iter().rev().for_each(|log| assert!(other.add(log, &[]).is_ok()));
+    other.add(&logs[7], &[]).unwrap();
+    for log in logs.iter().rev() {
+        let one = prepared(log, &[]).unwrap().from_host("berlin", &CollectedEnds::default());
+        assert!(other.add_all(&mut [one]).unwrap()[0].is_ok());
+    }
     let ask = |archive: &Archive, period| {
         archive
             .query(&Filter::default(), SCALARS.iter().find(|f| f.key == "pdv-p99").unwrap(), period)
@@ -114,7 +119,9 @@ fn what_a_crash_left_out_is_entered_and_counted() {
     let archive = Archive::make(&root).unwrap();
     let logs: Vec<_> = (0..3).map(|k| write_log(folder.path(), k, NEW_YEAR + k * HOUR, 50)).collect();
     let batch = || -> Vec<PreparedTest> {
-        logs.iter().map(|log| prepared(log, &[]).unwrap().from_host("oslo")).collect()
+        logs.iter()
+            .map(|log| prepared(log, &[]).unwrap().from_host("oslo", &CollectedEnds::default()))
+            .collect()
     };
     let before = fs::read(root.join("catalogue.sqlite")).unwrap();
     let other = Archive::make(&folder.path().join("b")).unwrap();
@@ -137,16 +144,16 @@ fn what_a_crash_left_out_is_entered_and_counted() {
     );
 }
 
-fn packed(archive: &Archive, log: &Path) -> (u128, u64, Vec<u8>) {
+fn packed(archive: &Archive, log: &Path) -> (LogName, u64, Vec<u8>) {
     let AddOutcome::New(id) = archive.add(log, &[]).unwrap() else { panic!("it is new") };
     let mut packed = Vec::new();
     archive.compressed(id).unwrap().read_to_end(&mut packed).unwrap();
     archive.begin_push("x", 1 << 40).unwrap();
     let found = archive.to_push("x", 0, 1000).unwrap().into_iter().find(|t| t.test == id).unwrap();
-    (found.hash, found.bytes, packed)
+    (found.name, found.bytes, packed)
 }
 
-fn taken(archive: &Archive, hash: u128, bytes: u64, packed: &[u8]) -> Result<Vec<u8>, Unfit> {
+fn taken(archive: &Archive, hash: LogName, bytes: u64, packed: &[u8]) -> Result<Vec<u8>, Unfit> {
     let mut incoming = IncomingLog::new(archive, hash, bytes)?;
     for piece in packed.chunks(1000) {
         incoming.push(piece)?;
@@ -165,7 +172,7 @@ fn a_log_comes_as_it_was_or_not_at_all() {
     let (hash, bytes, packed) = packed(&archive, &log);
     assert!(taken(&archive, hash, bytes, &packed).unwrap() == fs::read(&log).unwrap());
     let refused = [
-        (hash ^ 1, bytes, packed.clone()),
+        (LogName::of(b"another log"), bytes, packed.clone()),
         (hash, bytes - 1, packed.clone()),
         (hash, bytes + 1, packed.clone()),
         (hash, bytes, packed[..packed.len() - 9].to_vec()),
@@ -203,13 +210,41 @@ fn a_long_log_goes_through_a_file() {
     incoming.push(&packed).unwrap();
     let Arrived::File(file) = incoming.finish().unwrap() else { panic!("it is long") };
     let tags = [("client".to_owned(), "rome".to_owned())];
-    assert!(matches!(far.add_from_host(file.path(), "1.log", &tags, "rome"), Ok(AddOutcome::New(_))));
-    assert!(matches!(far.add_from_host(file.path(), "1.log", &tags, "rome"), Ok(AddOutcome::Known(_))));
+    let add = || {
+        let test = PreparedTest::from_file(&far, file.path(), "1.log", &tags).unwrap();
+        far.add_all(&mut [test.from_host("rome", &CollectedEnds::default())]).unwrap().remove(0).unwrap()
+    };
+    assert!(matches!(add(), AddOutcome::New(_)));
+    assert!(matches!(add(), AddOutcome::Known(_)));
     drop(file);
     assert_eq!(far.collected().unwrap()[0].stored, 1);
     let test = &far.list(&Filter::default(), &[]).unwrap()[0];
     assert!(text(&far, &test.id) == fs::read(&log).unwrap());
     assert_eq!(fs::read_dir(far.root().join("tmp")).unwrap().count(), 0);
+}
+
+/// A test that claims to be of the year 2223 neither outlives the others nor makes their packets the oldest.
+#[test]
+fn retention_goes_by_arrival_for_logs_that_claim_to_be_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::make(&folder.path().join("a")).unwrap();
+    let now = WallTime(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64);
+    let far = NEW_YEAR + 197 * 365 * DAY;
+    archive.add(&write_log(folder.path(), 1, far, 3000), &[]).unwrap();
+    archive.add(&write_log(folder.path(), 2, now.0 - HOUR, 3000), &[]).unwrap();
+    let kept = || -> Vec<bool> {
+        let mut list = archive.list(&Filter::default(), &[]).unwrap();
+        list.sort_by_key(|test| test.started_ns);
+        list.iter().map(|test| test.has_packets).collect()
+    };
+    // Both arrived today.
+    archive.prune(Retention::Packets { days: 2 }, now).unwrap();
+    assert_eq!(kept(), [true, true]);
+    // Ten days later, neither is younger than its arrival.
+    archive.prune(Retention::Packets { days: 2 }, now + Span(10 * DAY)).unwrap();
+    assert_eq!(kept(), [false, false]);
+    archive.prune(Retention::Tests { days: 2 }, now + Span(10 * DAY)).unwrap();
+    assert!(kept().is_empty());
 }
 
 #[test]
@@ -336,10 +371,10 @@ proptest! {
         archive.begin_push("c", 1 << 30).unwrap();
         let (mut made, mut far) = (0, BTreeSet::new());
         // State of this connection: tests sent, stored there, and confirmations received.
-        let mut sent: Vec<(i64, u128)> = Vec::new();
+        let mut sent: Vec<(i64, LogName)> = Vec::new();
         let mut answers: Vec<(i64, PushResult)> = Vec::new();
         let mut stored = 0;
-        let reconnect = |archive: &Archive, far: &BTreeSet<u128>| {
+        let reconnect = |archive: &Archive, far: &BTreeSet<LogName>| {
             let doubts = archive.push_doubts("c").unwrap();
             let known: Vec<(i64, PushResult)> = doubts
                 .into_iter()
@@ -366,7 +401,7 @@ proptest! {
                     let after = sent.last().map_or(0, |(n, _)| *n);
                     let room = MAX_UNSETTLED - (sent.len() - stored);
                     let next = archive.to_push("c", after, n.min(room)).unwrap();
-                    sent.extend(next.iter().map(|t| (t.number, t.hash)));
+                    sent.extend(next.iter().map(|t| (t.number, t.name)));
                 }
                 Step::Store(n) => {
                     for (number, hash) in sent.iter().skip(stored).take(n) {
@@ -400,7 +435,7 @@ proptest! {
                 break;
             }
             let mut answers = next.iter().map(|t| {
-                far.insert(t.hash);
+                far.insert(t.name);
                 (t.number, PushResult::Stored)
             }).collect();
             hear(&archive, &mut answers);

@@ -42,7 +42,6 @@ fn tests_against_a_host_of_our_own() {
         priority: None,
         one_way_packets: None,
         digests: None,
-        collect: None,
     };
     let serving = serve.start().unwrap();
     let (control, stamp) = (serving.one_way()[0].port(), serving.reflected()[0].1.port());
@@ -71,7 +70,6 @@ fn responsiveness_of_a_host_of_our_own() {
         priority: None,
         one_way_packets: None,
         digests: None,
-        collect: None,
     };
     let serving = serve.start().unwrap();
     let parameters = RpmParameters {

@@ -4,20 +4,17 @@
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
 use jitlat_instruments::one_way::OneWayProtocol;
 use jitlat_instruments::ping::PingProtocol;
-use jitlat_instruments::serve::{CollectService, DigestService, OneWayService, Policy, Serve, answered};
+use jitlat_instruments::serve::{DigestService, OneWayService, Policy, Serve, answered};
 use jitlat_instruments::{Arguments, Instrument, OneWay, Ping, Stop, Unobserved};
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::digest::{CollectorError, DigestCollector, DigestExporter};
-use jitlat_net::push::{PushConnection, PushIntake, PushReply, PushService, Shelf};
 use jitlat_proto::digest::{DigestError, DigestRefusal, Listen};
 use jitlat_proto::jitlat::{PresharedKey, PresharedKeys};
 use jitlat_proto::policy::{
-    COLLECT, DIGESTS, IRTT, LAMP, ONE_WAY, OWAMP, Quota, RPM, SERVICES, STAMP, Scope, Service, ServiceRules,
-    TCP, TEST_PORT, TWAMP,
+    DIGESTS, IRTT, LAMP, ONE_WAY, OWAMP, Quota, RPM, SERVICES, STAMP, Scope, Service, ServiceRules, TCP,
+    TEST_PORT, TWAMP,
 };
-use jitlat_proto::push::{About, PushOffer, PushRefusal, SenderEvent, SpoolState};
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A rule that refuses every request of the client.
@@ -32,15 +29,14 @@ struct Rule {
 const NOBODY: &str = "192.0.2.0/24";
 const LOCALHOST: &str = "127.0.0.0/8";
 const WITH_RATES: &[Service] = &[ONE_WAY, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP, RPM];
-const WITH_CONNECTIONS: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, TCP, DIGESTS, RPM, COLLECT];
+const WITH_CONNECTIONS: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, TCP, DIGESTS, RPM];
 /// Services with sessions. STAMP has sessions as well, but answers clients without a session, too, without
 /// counting.
-const WITH_SESSIONS: &[Service] = &[ONE_WAY, TWAMP, OWAMP, LAMP, IRTT, DIGESTS, COLLECT];
-const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, OWAMP, IRTT, TCP, DIGESTS, RPM, COLLECT];
+const WITH_SESSIONS: &[Service] = &[ONE_WAY, TWAMP, OWAMP, LAMP, IRTT, DIGESTS];
+const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, OWAMP, IRTT, TCP, DIGESTS, RPM];
 /// The test port is not in lists of rules about a whole client, because the one-way test that leads to it is
 /// refused first.
-const ALSO_BEFORE_THE_TEST_PORT: &[Service] =
-    &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, LAMP, IRTT, DIGESTS, COLLECT];
+const ALSO_BEFORE_THE_TEST_PORT: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, LAMP, IRTT, DIGESTS];
 
 fn quota(policy: &mut Policy, service: Service, scope: Scope) -> &mut Quota {
     match scope {
@@ -126,7 +122,7 @@ fn rules() -> Vec<Rule> {
         quotas!("sessions", sessions = 0, of_a_service: WITH_SESSIONS, of_all: ALSO_BEFORE_THE_TEST_PORT),
         quotas!("memory", memory = 1, of_a_service: WITH_SESSIONS, of_all: ALSO_BEFORE_THE_TEST_PORT),
         quotas!("duration", duration = Span(1), of_a_service: WITH_DURATION,
-            of_all: &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, IRTT, TCP, DIGESTS, RPM, COLLECT]),
+            of_all: &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, IRTT, TCP, DIGESTS, RPM]),
     ];
     networks.into_iter().chain(all.into_iter().flatten()).collect()
 }
@@ -167,47 +163,6 @@ fn host(ip: Ipv4Addr, service: Service, policy: Policy, elsewhere: bool) -> Serv
             (false, true) => Some(digests(Some(key()).into())),
             (false, false) => None,
         },
-        collect: (service == COLLECT).then(|| CollectService {
-            port: 0,
-            service: PushService { keys: Some(key()).into(), shelf: Arc::new(Bin) },
-        }),
-    }
-}
-
-/// A collector that discards everything.
-#[derive(Debug)]
-struct Bin;
-
-impl Shelf for Bin {
-    fn open(&self, _host: &str) -> Result<Box<dyn PushIntake>, (PushRefusal, String, Span)> {
-        Ok(Box::new(Bin))
-    }
-}
-
-impl PushIntake for Bin {
-    fn state(&mut self, _: SpoolState) {}
-    fn offered(&mut self, _: Vec<PushOffer>) {}
-    fn begin(&mut self, _: u64, _: About) {}
-    fn piece(&mut self, _: &[u8]) {}
-    fn whole(&mut self, _: u64) {}
-    fn gone(&mut self, _: u64) {}
-    fn answers(&mut self) -> Vec<PushReply> {
-        Vec::new()
-    }
-}
-
-/// Returns true if a host may offer its tests, and still may a moment later.
-fn push(host: &str, port: u16) -> bool {
-    let Ok(mut connection) = PushConnection::open(host, port, key()) else { return false };
-    let mut opened = false;
-    loop {
-        match connection.poll(Span::millis(200)) {
-            Some(SenderEvent::Open) => opened = true,
-            Some(SenderEvent::Over(..)) => return false,
-            Some(_) => {}
-            None if opened => return true,
-            None => {}
-        }
     }
 }
 
@@ -236,7 +191,6 @@ fn served(service: Service, serve: &Serve) -> bool {
                 })
             )
         }),
-        COLLECT => serving.collecting().first().is_some_and(|at| push(&host, at.port())),
         RPM => reflected.first().is_some_and(|(_, at)| responsiveness::is_served(&at.to_string())),
         OWAMP => reflected.first().is_some_and(|(_, at)| owamp(&host, at.port())),
         _ => {
@@ -393,9 +347,7 @@ fn rules_of_one_service_are_no_rules_of_another() {
 #[test]
 fn if_a_service_has_a_key_only_open_services_are_served_without_one() {
     walk(1, |service, ip, _| {
-        // A collector always requires a key.
-        let keyed = service == COLLECT;
-        assert_eq!(served(service, &host(ip, service, Policy::default(), true)), keyed, "{service}");
+        assert!(!served(service, &host(ip, service, Policy::default(), true)), "{service}");
         let mut policy = Policy::default();
         policy.service(if service == TEST_PORT { ONE_WAY } else { service }).open = true;
         assert!(served(service, &host(ip, service, policy, true)), "{service}");

@@ -74,7 +74,7 @@ impl Instruments for MonitorInstruments {
     }
 
     fn has_https(&self) -> bool {
-        jitlat_web::HAS_HTTPS
+        true
     }
 
     fn serve(&self, options: &[(String, OptionValue)]) -> Result<(), EntryError> {

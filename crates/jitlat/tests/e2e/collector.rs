@@ -5,6 +5,7 @@ use jitlat_archive::{Archive, CollectedHost, Filter, Pushed};
 use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
 use jitlat_net::emulator::lab::Namespace;
 use jitlat_store::log::{LogVersion, LogWriter};
+use jitlat_web::Identity;
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -26,9 +27,11 @@ fn write(path: &Path, text: &str) {
     fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
 }
 
-/// Writes the file, and a key for each host.
+/// Writes the file, a key for each host, and the certificate of the collector, which the other hosts pin.
 fn prepare(folder: &Path, text: &str) {
-    write(&folder.join("mesh.toml"), text);
+    let (identity, _) = Identity::made(&folder.join("collector.pem"), &["10.9.0.2".to_owned()]).unwrap();
+    let trust = format!("certificate = \"collector.pem\"\npin = \"{}\"\n", identity.fingerprint());
+    write(&folder.join("mesh.toml"), &text.replace("[[collector]]\n", &format!("[[collector]]\n{trust}")));
     for host in ["a", "b", "c"] {
         write(&folder.join(format!("{host}.key")), &format!("the key of {host}, and of nobody else"));
     }
@@ -149,7 +152,7 @@ fn hosts_push_what_they_measure_to_one_that_collects() {
     for finished in [&a, &b] {
         assert!(!finished.stderr.contains("cannot push tests"), "{}", finished.stderr);
     }
-    assert!(c.stderr.contains("collecting tests on TCP"), "{}", c.stderr);
+    assert!(c.stderr.contains("collecting tests on https://"), "{}", c.stderr);
     // The monitor that ended first retained what it could not push any more.
     let all: BTreeSet<String> = ids(&central).into_iter().collect();
     assert_eq!(all.len(), ids(&central).len(), "each once");

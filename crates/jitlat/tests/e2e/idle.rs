@@ -77,7 +77,7 @@ fn a_monitor_is_idle_while_nothing_is_due() {
                 [[alert]]\nname = \"any\"\nif = \"sent>0\"\nof = \"2 of 3\"\n\
                 [[notify]]\nname = \"file\"\ncommand = [\"sh\", \"-c\", \"echo $JITLAT_ALERT >> notified\"]\n\
                 [[notify]]\nname = \"nobody\"\nwebhook = \"http://127.0.0.1:9/\"\n\
-                [[collector]]\nhost = \"a\"\nfrom = [\"b\"]\n[[collector]]\nhost = \"b\"\nfrom = [\"a\"]\n";
+                [[collector]]\nhost = \"a\"\nplain = true\nfrom = [\"b\"]\n[[collector]]\nhost = \"b\"\nplain = true\nfrom = [\"a\"]\n";
     write(&folder.join("mesh.toml"), file);
     for host in ["a", "b", "c"] {
         write(&folder.join(format!("{host}.key")), &format!("the key of {host}, and of nobody else"));

@@ -1,18 +1,21 @@
-//! A collector under attack: connections without a key that are silent, too slow or send nonsense, while an honest
-//! host pushes.
+//! A collector under attack while an honest host pushes: connections that are silent, too slow or send nonsense; guesses of its token;
+//! and a host with a key that turns bad.
 
 use crate::forged::Scene;
 use crate::harness::*;
 use crate::honest::seconds;
 use jitlat_archive::{Archive, Filter};
 use jitlat_core::{PacketRecord, Session, Span, TestSpec, WallTime};
-use jitlat_net::push::PushConnection;
+use jitlat_net::wake::StopSignal;
 use jitlat_proto::jitlat::PresharedKey;
-use jitlat_proto::push::{PORT, PushError, PushRefusal, SenderEvent};
+use jitlat_proto::push::answer::{Offers, PartAnswer};
+use jitlat_proto::push::part::PartHeader;
+use jitlat_proto::push::{PORT, earlier};
 use jitlat_store::log::{LogVersion, LogWriter};
+use jitlat_web::{Fingerprint, Identity, PushClient, PushFailure, PushTarget, PushTrust};
 use nix::sys::signal::Signal;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -42,12 +45,14 @@ fn make(archive: &Archive, folder: &Path, seed: i64) {
 
 /// Runs `attack` against a collector until it is stopped, while a host pushes a test every 100 ms; checks that all of
 /// them arrive once.
-fn pushed_beside(test: &str, attack: impl FnOnce(&Scene, IpAddr, &AtomicBool) + Send) {
+fn pushed_beside(test: &str, attack: impl FnOnce(&Scene, &PushTarget, &AtomicBool) + Send) {
     let Some(scene) = Scene::new(test) else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let file = folder.join("mesh.toml");
-    fs::write(&file, FILE).unwrap();
+    let (identity, _) = Identity::made(&folder.join("b.pem"), &["10.9.0.2".to_owned()]).unwrap();
+    let pin: Fingerprint = identity.fingerprint();
+    fs::write(&file, format!("{FILE}certificate = \"b.pem\"\npin = \"{pin}\"\n")).unwrap();
     fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
     let run = |place, host: &str| {
         let line = format!("monitor mesh.toml --host {host} --archive {host}");
@@ -57,7 +62,10 @@ fn pushed_beside(test: &str, attack: impl FnOnce(&Scene, IpAddr, &AtomicBool) + 
     let (b, a) = (run(&scene.lab.server, "b"), run(&scene.victim, "a"));
     let over = AtomicBool::new(false);
     let made = std::thread::scope(|scope| {
-        scope.spawn(|| attack(&scene, scene.lab.server.v4, &over));
+        let host = scene.lab.server.v4.to_string();
+        let at = PushTarget { host, port: PORT, trust: PushTrust::Pin(pin) };
+        let (scene, over) = (&scene, &over);
+        scope.spawn(move || attack(scene, &at, over));
         let begun = Instant::now();
         let mut made = 0;
         jitlat_waiting::at_pace(Duration::from_millis(100), || {
@@ -76,7 +84,10 @@ fn pushed_beside(test: &str, attack: impl FnOnce(&Scene, IpAddr, &AtomicBool) + 
         assert_eq!(running.finish(LIMIT).code(), 0);
     }
     let central = Archive::open_to_write(&folder.join("b")).unwrap();
-    assert_eq!(central.list(&Filter::default(), &[]).unwrap().len(), made);
+    let honest = [("collected-from".to_owned(), "a".to_owned())];
+    let honest = Filter { tags: honest.to_vec(), ..Filter::default() };
+    assert_eq!(central.list(&honest, &[]).unwrap().len(), made);
+    assert_eq!(central.list(&Filter::default(), &[]).unwrap().len(), made, "nothing forged is there");
     assert_eq!(central.check(true).unwrap().damaged, []);
     let _ = writeln!(std::io::stderr(), "{test}: honest {made} tests pushed, each once");
 }
@@ -104,15 +115,15 @@ fn flood(scene: &Scene, host: IpAddr, over: &AtomicBool, mut each: impl FnMut(&m
 
 #[test]
 fn a_host_pushes_beside_connections_that_say_nothing_or_nonsense() {
-    pushed_beside("a_host_pushes_beside_connections_that_say_nothing_or_nonsense", |scene, host, over| {
-        flood(scene, host, over, |stream, k| {
-            let said: &[u8] = match k % 4 {
-                // Nothing; a frame that is longer than allowed; the beginning of a frame; the greeting of another
-                // protocol.
+    pushed_beside("a_host_pushes_beside_connections_that_say_nothing_or_nonsense", |scene, at, over| {
+        flood(scene, at.host.parse().unwrap(), over, |stream, k| {
+            let said: &[u8] = match k % 5 {
+                // Nothing; the beginning of TLS; the beginning and the whole of a greeting of the earlier protocol; HTTP without TLS.
                 0 => b"",
-                1 => b"\xff\xff\xff\xff\x01",
+                1 => b"\x16\x03\x01\x02\x00\x01",
                 2 => b"\x00\x00\x00\x18\x01JLT",
-                _ => b"\x00\x00\x00\x18\x01JLTD\x00\x01\x010123456789abcdef",
+                3 => b"\x00\x00\x00\x18\x01JLTP\x00\x01\x010123456789abcdef",
+                _ => b"PUT /push/v1/tests/0 HTTP/1.1\r\n",
             };
             let _ = stream.write(said);
         });
@@ -120,31 +131,122 @@ fn a_host_pushes_beside_connections_that_say_nothing_or_nonsense() {
 }
 
 #[test]
-fn a_host_pushes_beside_others_that_guess_its_key() {
-    pushed_beside("a_host_pushes_beside_others_that_guess_its_key", |scene, host, over| {
-        let (mut refused, mut waits) = (0, 0);
+fn a_host_pushes_beside_others_that_guess_its_token() {
+    pushed_beside("a_host_pushes_beside_others_that_guess_its_token", |scene, at, over| {
+        let (mut refused, begun) = (0, Instant::now());
         jitlat_waiting::at_pace(Duration::from_millis(10), || {
-            let key =
-                PresharedKey::from_file_contents(format!("guessed key {refused:08}").as_bytes()).unwrap();
-            let open = || PushConnection::open(&host.to_string(), PORT, key);
-            let Ok(Ok(mut connection)) = scene.lab.client.within(open) else { return true };
-            let begun = Instant::now();
-            while begun.elapsed() < Duration::from_secs(5) {
-                match connection.poll(Span::millis(20)) {
-                    Some(SenderEvent::Over(Some(PushError::Refused(PushRefusal::Key, _)), _)) => refused += 1,
-                    Some(SenderEvent::Over(Some(PushError::Refused(PushRefusal::Busy, why)), _)) => {
-                        assert!(why.contains("wrong keys"), "{why}");
-                        waits += 1;
-                    }
-                    Some(SenderEvent::Over(..)) => {}
-                    Some(event) => panic!("without a key: {event:?}"),
-                    None => continue,
+            let guess = || {
+                let stop = StopSignal::new().unwrap();
+                PushClient::connect(at, &format!("guessed token {refused:08}"), stop)?
+                    .offers(&Offers::default())
+            };
+            match scene.lab.client.within(guess) {
+                Ok(Err(PushFailure::Refused(why, _))) => {
+                    assert!(why.contains("no host with this token"), "{why}");
+                    refused += 1;
                 }
-                break;
+                Ok(Ok(known)) => panic!("without a token: {known:?}"),
+                Ok(Err(_)) | Err(_) => {}
             }
             !over.load(Ordering::Relaxed)
         });
-        // After the second wrong key, connections from that address are ignored for a while.
-        assert!((2..20).contains(&refused) && waits > 10, "{refused} refused, {waits} asked to wait");
+        // Every guess takes a second.
+        assert!((2..=begun.elapsed().as_secs()).contains(&refused), "{refused} guesses");
+    });
+}
+
+/// With the key of c, somebody claims tests between a and b, sends bodies that never end, and floods.
+#[test]
+fn a_host_pushes_beside_one_with_a_key_that_turned_bad() {
+    pushed_beside("a_host_pushes_beside_one_with_a_key_that_turned_bad", |scene, at, over| {
+        let key = PresharedKey::from_file_contents(b"the key of c, and of nobody else").unwrap();
+        let token = key.push_token("c");
+        let forged = forged_logs();
+        let (mut refused, mut round) = (0, 0usize);
+        jitlat_waiting::at_pace(Duration::from_millis(20), || {
+            round += 1;
+            let attack = || -> Result<Vec<PartAnswer>, PushFailure> {
+                let mut client = PushClient::connect(at, &token, StopSignal::new().unwrap())?;
+                let (header, log) = &forged[round % forged.len()];
+                if round.is_multiple_of(5) {
+                    // A log that is announced and not sent: the connection ends in the middle of it.
+                    let part = [header.line(), log[..log.len() / 2].to_vec()].concat();
+                    return client.tests(part).map(|answers| answers.tests);
+                }
+                client.tests([header.line(), log.clone()].concat()).map(|answers| answers.tests)
+            };
+            match scene.lab.client.within(attack) {
+                Ok(Ok(answers)) => {
+                    assert!(answers.iter().all(|answer| answer.status >= 400), "{answers:?}");
+                    refused += answers.len();
+                }
+                // Too many requests or connections.
+                Ok(Err(_)) | Err(_) => {}
+            }
+            !over.load(Ordering::Relaxed)
+        });
+        assert!(refused > 10, "the attack did not take place: {refused}");
+    });
+}
+
+/// Returns logs of tests between the addresses of a and b, and of tests in the names of others, as they are sent.
+fn forged_logs() -> Vec<(PartHeader, Vec<u8>)> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("forged.log");
+    let archive = Archive::make(&folder.path().join("own")).unwrap();
+    archive.begin_push("x", 1 << 40).unwrap();
+    let tagged = |tags: &[(&str, &str)]| {
+        tags.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<Vec<(String, String)>>()
+    };
+    let cases = [
+        ("10.9.0.3", "10.9.0.2", tagged(&[])),
+        ("10.9.0.2", "10.9.0.3", tagged(&[("client", "c"), ("server", "b")])),
+        ("10.9.0.3", "10.9.0.2", tagged(&[("client", "a"), ("server", "b"), ("test", "none")])),
+        ("10.9.0.9", "10.9.0.2", tagged(&[("client", "A"), ("server", "c")])),
+    ];
+    for (k, (src, dst, _)) in cases.iter().enumerate() {
+        let mut log = LogWriter::new(File::create(&path).unwrap(), LogVersion::V3);
+        let mut session = Session::new(TestSpec::default());
+        (session.src, session.dst) = (src.parse().ok(), dst.parse().ok());
+        session.client.name = Some("a".to_owned());
+        log.begin(&session);
+        for i in 0..100 + k as i64 {
+            let sent = WallTime(1_767_225_600_000_000_000 + i * 20_000_000);
+            log.record(&PacketRecord::one_way(i, sent, sent + Span::millis(900)));
+        }
+        log.finish(&session);
+        log.close().1.unwrap();
+        archive.add(&path, &[]).unwrap();
+    }
+    let tests = archive.to_push("x", 0, 10).unwrap();
+    let pack = |(test, (_, _, tags)): (&jitlat_archive::Outgoing, &(&str, &str, Vec<(String, String)>))| {
+        let mut log = Vec::new();
+        archive.compressed(test.test).unwrap().read_to_end(&mut log).unwrap();
+        let header = PartHeader {
+            hash: test.name.to_string(),
+            source: "forged.log".to_owned(),
+            tags: tags.clone(),
+            bytes: test.bytes,
+            packed: Some(log.len() as u64),
+        };
+        (header, log)
+    };
+    tests.iter().zip(&cases).map(pack).collect()
+}
+
+#[test]
+fn a_host_of_an_earlier_version_is_told_so_in_its_own_words() {
+    pushed_beside("a_host_of_an_earlier_version_is_told_so_in_its_own_words", |scene, at, over| {
+        let told = || {
+            let mut stream = TcpStream::connect((at.host.as_str(), PORT))?;
+            stream.set_read_timeout(Some(LIMIT))?;
+            stream.write_all(b"\x00\x00\x00\x18\x01JLTP\x00\x01\x010123456789abcdef")?;
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer)?;
+            Ok::<Vec<u8>, std::io::Error>(answer)
+        };
+        let answer = scene.lab.client.within(told).unwrap();
+        assert_eq!(answer.unwrap(), earlier::refusal());
+        jitlat_waiting::until("the end", LIMIT, || over.load(Ordering::Relaxed));
     });
 }

@@ -1,15 +1,19 @@
 //! Sections of the file about collectors: hosts that receive the tests of other hosts.
 
 use super::Sections;
+use super::hosts::pause;
 use super::keys::{COLLECTOR, choose};
 use super::reader::{Located, TableReader};
-use crate::model::{ArchiveRules, CollectorRules, Host};
-use jitlat_core::quantity;
+use crate::model::{ArchiveRules, CollectorQuota, CollectorRules, CollectorTrust, Host};
+use jitlat_core::{Span, quantity};
 
 /// Default TCP port of a collector.
 const DEFAULT_PORT: u32 = 2670;
 /// Default limit for unsent packets stored on a pushing host, in bytes.
 const DEFAULT_SPOOL_BYTES: u64 = 1_000_000_000;
+
+/// Default time by which a log may be dated later than it arrives.
+const DEFAULT_SKEW: Span = Span::seconds(3600);
 
 pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -> Vec<CollectorRules> {
     let mut collectors: Vec<CollectorRules> = Vec::new();
@@ -36,9 +40,59 @@ pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -
             table.fault("from", format!("{} is the collector itself: leave it out", hosts[host].name));
         }
         check_keys(&table, hosts, &from);
-        collectors.push(CollectorRules { host, port: u16::try_from(port).unwrap_or(0), from, spool });
+        collectors.push(CollectorRules {
+            host,
+            port: u16::try_from(port).unwrap_or(0),
+            from,
+            spool,
+            trust: trust(&table),
+            certificate: table.needed_if_there("certificate", "certificate = \"collector.pem\""),
+            skew: table.quantity("skew", pause).map_or(DEFAULT_SKEW, Located::into_inner),
+            quota: quota(&table),
+        });
     }
     collectors
+}
+
+/// Reads how hosts check the collector's certificate.
+fn trust(table: &TableReader<'_>) -> CollectorTrust {
+    let pin = table.needed_if_there("pin", "pin = \"sha256:…\"");
+    let file = table.needed_if_there("ca-file", "ca-file = \"authority.pem\"");
+    if pin.as_deref().is_some_and(|pin| !is_fingerprint(pin)) {
+        let message =
+            "write the fingerprint that the collector prints at its start: sha256: and 64 hexadecimal digits";
+        table.fault("pin", message);
+    }
+    match (pin, file, table.truth("plain").unwrap_or(false)) {
+        (Some(pin), None, false) => CollectorTrust::Pin(pin),
+        (None, Some(file), false) => CollectorTrust::CaFile(file),
+        (None, None, true) => CollectorTrust::Plain,
+        (None, None, false) => CollectorTrust::System,
+        (_, Some(_), _) => {
+            table.fault("ca-file", "'pin', 'ca-file' and 'plain' cannot be combined: choose one");
+            CollectorTrust::System
+        }
+        _ => {
+            table.fault("pin", "'pin', 'ca-file' and 'plain' cannot be combined: choose one");
+            CollectorTrust::System
+        }
+    }
+}
+
+fn is_fingerprint(text: &str) -> bool {
+    let digits = text.strip_prefix("sha256:").unwrap_or_default();
+    let digits: Vec<char> = digits.chars().filter(|c| *c != ':').collect();
+    digits.len() == 64 && digits.iter().all(char::is_ascii_hexdigit)
+}
+
+/// Reads the limits of what each host pushes.
+fn quota(table: &TableReader<'_>) -> CollectorQuota {
+    let bytes = |key| table.quantity(key, quantity::bytes).map(Located::into_inner);
+    CollectorQuota {
+        tests_per_second: table.number("tests-per-second"),
+        bytes_per_day: bytes("bytes-per-day"),
+        bytes: bytes("bytes"),
+    }
 }
 
 /// Returns the index of the host `name`; unknown names are faults.

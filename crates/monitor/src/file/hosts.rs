@@ -42,14 +42,16 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
         let key = key_source(&table);
         // Keep an unnamed entry in the list: the indices of the other hosts must stay correct.
         let name = name.map(Located::into_inner).unwrap_or_default();
-        if !name.is_empty() && hosts.iter().any(|h| h.name == name) {
+        if !name.is_empty() && hosts.iter().any(|h| h.name.eq_ignore_ascii_case(&name)) {
             table.fault(
                 "name",
                 format!("another host has the name '{}': choose another name", name.escape_debug()),
             );
         }
-        if name.contains(char::is_control) || name.contains(':') {
-            table.fault("name", "a name must be one line without ':'");
+        if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)) {
+            let message =
+                "a name has only ASCII letters, digits and '-._', so that no name looks like another";
+            table.fault("name", message);
         }
         hosts.push(Host {
             name,

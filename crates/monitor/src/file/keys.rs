@@ -108,6 +108,8 @@ pub const WEB: FileSection = FileSection {
         "listen",
         "token-file",
         "behind-proxy",
+        "certificate",
+        "plain",
         "run",
         "run-token-file",
         "run-longest",
@@ -118,8 +120,24 @@ pub const WEB: FileSection = FileSection {
 };
 
 /// Hosts that receive the tests of other hosts.
-pub const COLLECTOR: FileSection =
-    FileSection { title: "[[collector]]", name: "collector", keys: &["host", "port", "from", "spool"] };
+pub const COLLECTOR: FileSection = FileSection {
+    title: "[[collector]]",
+    name: "collector",
+    keys: &[
+        "host",
+        "port",
+        "from",
+        "spool",
+        "pin",
+        "ca-file",
+        "plain",
+        "certificate",
+        "skew",
+        "tests-per-second",
+        "bytes-per-day",
+        "bytes",
+    ],
+};
 
 /// All sections.
 pub const SECTIONS: &[FileSection] =

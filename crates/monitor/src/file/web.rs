@@ -44,7 +44,13 @@ pub fn web(file: &Sections<'_>, hosts: &[Host]) -> Option<WebRules> {
         }
     };
     let run = run(&table, &readers);
-    table.truth("on").unwrap_or(true).then_some(WebRules { hosts, listen, readers, run })
+    let certificate = table.needed_if_there("certificate", "certificate = \"page.pem\"");
+    let plain = table.truth("plain").unwrap_or(false);
+    if plain && certificate.is_some() {
+        table.fault("plain", "'plain' and 'certificate' cannot be combined: leave one of them out");
+    }
+    let rules = WebRules { hosts, listen, readers, certificate, plain, run };
+    table.truth("on").unwrap_or(true).then_some(rules)
 }
 
 /// Reads the settings of tests that are started from the page; `None`: nobody can start tests.

@@ -1,14 +1,17 @@
-//! Keys of the hosts, and the server of this host.
+//! Keys of the hosts, the server of this host, and its collector.
 
-use super::collect::ArchiveShelf;
+use super::collect::{ArchiveShelf, CollectRules};
 use super::{Equipment, ServerKeys};
 use crate::Model;
-use crate::model::{CollectorRules, KeySource};
+use crate::model::{CollectorTrust, KeySource};
 use crate::runtime::error::{Context, MonitorError, Result, bail};
-use jitlat_instruments::serve::{CollectService, Serve, Serving};
+use jitlat_instruments::serve::{Serve, Serving};
 use jitlat_net::key_file;
-use jitlat_net::push::PushService;
-use jitlat_proto::jitlat::{PresharedKey, PresharedKeys};
+use jitlat_proto::jitlat::PresharedKey;
+use jitlat_proto::push::quota::PushQuota;
+use jitlat_web::{Identity, PushSettings, Token};
+use nix::unistd::gethostname;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -57,39 +60,24 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// Starts the server of `host`. If the file declares this host a collector, the server adds pushed tests to `archive`.
-    /// `None` if the file configures no server.
+    /// Starts the server of `host`; `None` if the file configures no server.
     pub fn start(
         equipment: &dyn Equipment,
         model: &Model,
         host: usize,
         folder: &Path,
-        archive: Option<&Path>,
     ) -> Result<Option<RunningServer>> {
-        let collector = model.collectors.iter().find(|collector| collector.host == host);
-        if !model.serve.on && collector.is_none() {
+        if !model.serve.on {
             return Ok(None);
         }
-        let mut serve = settings(equipment, model, host, folder).context("[serve]")?;
-        if !model.serve.on {
-            (serve.one_way, serve.reflectors, serve.digests) = (None, Vec::new(), None);
-        }
-        if let Some(rules) = collector {
-            let archive = archive.context(
-                "[[collector]] needs an archive for collected tests: write [archive] with a folder, or give --archive DIR",
-            )?;
-            serve.collect = Some(collect(model, rules, folder, archive).context("[[collector]]")?);
-        }
-        let serving = serve.start().context(if model.serve.on { "[serve]" } else { "[[collector]]" })?;
+        let serve = settings(equipment, model, host, folder).context("[serve]")?;
+        let serving = serve.start().context("[serve]")?;
         serving.failure_lines().iter().for_each(|line| warn!("{line}"));
         for address in serving.one_way() {
             info!("listening on TCP {address}");
         }
         for address in serving.digests() {
             info!("serving packet digests for captures of other hosts on TCP {address}");
-        }
-        for address in serving.collecting() {
-            info!("collecting tests on TCP {address}");
         }
         if !serving.withheld().is_empty() {
             let list = serving.withheld().join(", ");
@@ -118,16 +106,73 @@ fn settings(equipment: &dyn Equipment, model: &Model, host: usize, folder: &Path
     equipment.server(&model.serve.options, keys).map_err(MonitorError::Server)
 }
 
-/// Creates the collector of this host, according to `rules`.
-fn collect(model: &Model, rules: &CollectorRules, folder: &Path, archive: &Path) -> Result<CollectService> {
-    let mut keys = PresharedKeys::default();
+/// Name of the file with the certificate that a collector makes, in the folder of its archive.
+const CERTIFICATE: &str = "certificate.pem";
+
+/// Creates the collector of `host`; `None` if the file declares none there.
+pub fn collector(
+    equipment: &dyn Equipment,
+    model: &Model,
+    host: usize,
+    folder: &Path,
+    archive: Option<&Path>,
+) -> Result<Option<PushSettings>> {
+    let Some(rules) = model.collectors.iter().find(|collector| collector.host == host) else {
+        return Ok(None);
+    };
+    let archive = archive.context(
+        "[[collector]] needs an archive for collected tests: write [archive] with a folder, or give --archive DIR",
+    )?;
+    let ips = settings(equipment, model, host, folder).context("[serve]")?.ips;
+    let mut hosts = Vec::new();
     for host in rules.from.iter().map(|k| &model.hosts[*k]) {
         // Every pushing host has a key: a file without it is rejected when it is read.
         if let Some(source) = &host.key {
-            keys.add(&host.name, key(source, folder)?);
+            hosts.push((host.name.clone(), Token::new(&key(source, folder)?.push_token(&host.name))));
         }
     }
-    let hosts = model.hosts.iter().map(|host| (host.name.clone(), host.address.clone()));
-    let shelf = Arc::new(ArchiveShelf::new(archive, hosts)?);
-    Ok(CollectService { port: rules.port, service: PushService { keys, shelf } })
+    let usual = PushQuota::default();
+    let quota = PushQuota {
+        tests_per_second: rules.quota.tests_per_second.unwrap_or(usual.tests_per_second),
+        bytes_per_day: rules.quota.bytes_per_day.unwrap_or(usual.bytes_per_day),
+        bytes: rules.quota.bytes.unwrap_or(usual.bytes),
+    };
+    let own = &model.hosts[host];
+    let collect = CollectRules {
+        name: own.name.clone(),
+        skew: rules.skew,
+        quota,
+        channels: model.alerts.channels.iter().map(|channel| channel.name.clone()).collect(),
+    };
+    let all = model.hosts.iter().map(|host| (host.name.clone(), host.address.clone()));
+    Ok(Some(PushSettings {
+        listen: ips.into_iter().map(|ip| SocketAddr::new(ip, rules.port)).collect(),
+        identity: match rules.trust {
+            CollectorTrust::Plain => None,
+            _ => Some(
+                identity(rules.certificate.as_deref(), &own.address, folder, archive)
+                    .context("[[collector]]")?,
+            ),
+        },
+        hosts,
+        shelf: Arc::new(ArchiveShelf::new(archive, all, collect)?),
+    }))
+}
+
+/// Returns the certificate of the web server at `address`: from the file `name`, or its own, which is made at its first start.
+pub fn identity(name: Option<&str>, address: &str, folder: &Path, archive: &Path) -> Result<Identity> {
+    if let Some(name) = name {
+        let path = folder.join(name);
+        let contents = key_file::read(&path).context("certificate")?;
+        return Identity::of_file_contents(&path, &contents).context("certificate");
+    }
+    let system = gethostname().ok().and_then(|name| name.into_string().ok());
+    let mut names = vec![address.to_owned()];
+    names.extend(system.filter(|name| !name.is_empty() && name != address));
+    let path = archive.join(CERTIFICATE);
+    let (identity, is_new) = Identity::made(&path, &names).context("certificate")?;
+    if is_new {
+        info!("made a certificate: {}", path.display());
+    }
+    Ok(identity)
 }

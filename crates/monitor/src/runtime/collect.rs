@@ -1,64 +1,75 @@
-//! Collector of this host: receives tests pushed by other hosts, and adds them to the archive.
+//! Collector of this host: stores tests pushed by other hosts in the archive.
 //!
-//! The server has one thread per connected host, which unpacks, checks and analyses the host's tests. A single
-//! thread adds the tests of all hosts to the archive, in batches. A test is confirmed only once it is in the
-//! archive.
+//! Each body is read by a thread of the web server, which unpacks, checks and analyses its tests. A single thread adds the tests of all
+//! hosts to the archive, in batches. A test is answered only once it is in the archive.
 
+use super::ends::HostNames;
 use crate::runtime::error::{Context, Result};
 use jitlat_archive::{
-    AddOutcome, Archive, ArchiveError, Arrived, IncomingLog, MAX_LOG_BYTES, PreparedTest, Unfit,
+    AddOutcome, AlertUpdate, Archive, ArchiveError, Arrived, Fired, IncomingLog, LogName, MAX_LOG_BYTES,
+    Note, PreparedTest, Unfit, utc,
 };
-use jitlat_core::{Session, Span};
-use jitlat_net::pace;
-use jitlat_net::push::{PushIntake, PushReply, Shelf};
-use jitlat_proto::push::{About, PushOffer, PushOutcome, PushRefusal, SpoolState};
-use jitlat_store::log::LogReader;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{IpAddr, ToSocketAddrs};
+use jitlat_core::{Span, SteadyTime};
+use jitlat_net::clock;
+use jitlat_proto::push::answer::{Offers, PartAnswer, PartAnswers};
+use jitlat_proto::push::part::{PartError, PartHeader};
+use jitlat_proto::push::quota::{OverQuota, PushQuota, PushUse};
+use jitlat_web::{NotNow, Shelf};
+use std::collections::BTreeMap;
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TrySendError};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tempfile::NamedTempFile;
 use tracing::{error, info, warn};
 
-/// Maximum total size of the logs that are requested from a host and not confirmed or refused yet, in bytes. A
-/// single log may be longer.
-const MAX_UNSETTLED_BYTES: u64 = 2 << 20;
 /// Maximum number of tests that are added to the archive in one transaction.
 const MAX_TESTS_PER_BATCH: usize = 128;
 /// Maximum number of tests that are analysed at the same time; limits the memory that analyses need.
 const MAX_CONCURRENT_ANALYSES: usize = 2;
-/// Maximum time that a test waits for room in the archive's queue; after this time, the host is refused.
+/// Maximum time that a test waits for room in the archive's queue.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Interval at which the state that a host reports is stored in the archive.
-const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 /// Times for which hosts are requested to wait: when the disk is full, and when the archive fails.
 const RETRY_PAUSES: (Span, Span) = (Span::seconds(20), Span::seconds(10));
+/// Time for which the number of bytes that are stored for a host is used without a look at the archive.
+const STORED_INTERVAL: Span = Span::seconds(600);
+/// Time without a test over a quota after which its alert is resolved, and time between two checks.
+const QUIET: (Span, Duration) = (Span::seconds(600), Duration::from_secs(30));
+const DAY: i64 = 86_400_000_000_000;
+/// Rule of alerts about quotas.
+const QUOTA_RULE: &str = "push quota";
 
-/// Outcome of a test, or the refusal of all tests for now: reason, details, and time to wait.
-type IntakeResult = Result<PushOutcome, (PushRefusal, String, Span)>;
+/// Rules of a collector.
+#[derive(Clone, Debug)]
+pub struct CollectRules {
+    /// Name of this host.
+    pub name: String,
+    /// Time by which a log may be dated later than it arrives.
+    pub skew: Span,
+    /// Limits of what each host pushes.
+    pub quota: PushQuota,
+    /// Names of the channels that are told of hosts over their quota.
+    pub channels: Vec<String>,
+}
 
-/// Test that waits to be added to the archive.
+/// Test that waits to be added to the archive, with its position in the body.
 struct IntakeJob {
-    number: u64,
+    place: usize,
     test: PreparedTest,
-    to: Sender<(u64, IntakeResult)>,
-    entering: PendingLog,
+    to: Sender<(usize, IntakeResult)>,
 }
 
-/// Marks a log as received but not yet in the archive. Dropped once the log has been added or rejected.
-struct PendingLog {
-    shared: Arc<CollectorState>,
-    hash: u128,
-}
+/// Outcome of a test: what became of it, or why nothing can be stored now.
+type IntakeResult = Result<Stored, NotNow>;
 
-impl Drop for PendingLog {
-    fn drop(&mut self) {
-        self.shared.entering().remove(&self.hash);
-    }
+/// What became of a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stored {
+    New,
+    Known,
+    Refused(String),
 }
 
 /// Archive to which a collector adds the received tests.
@@ -72,9 +83,11 @@ pub struct ArchiveShelf {
 struct CollectorState {
     root: PathBuf,
     hosts: HostNames,
-    /// Checksums of logs that were received but are not yet in the archive. They identify such a log if a host
-    /// reconnects and offers it again.
-    entering: Mutex<BTreeSet<u128>>,
+    rules: CollectRules,
+    /// What each host pushes.
+    uses: Mutex<BTreeMap<String, HostUse>>,
+    /// Reason for the last logged refusal of each host.
+    logged: Mutex<BTreeMap<String, String>>,
     jobs: Mutex<Option<SyncSender<IntakeJob>>>,
     /// Number of analyses that may start now.
     places: Mutex<usize>,
@@ -86,26 +99,49 @@ struct CollectorState {
     failing: AtomicBool,
 }
 
+/// What a host pushes.
+#[derive(Debug)]
+struct HostUse {
+    rates: PushUse,
+    /// Bytes of its logs in the archive, and the time of the last look.
+    stored: (u64, SteadyTime),
+    /// Time of the last test over a quota; `None`: its alert is not firing.
+    over: Option<SteadyTime>,
+}
+
+/// What is decided about a test before its log is read, or afterwards.
+enum Decision {
+    Answer(PartAnswer),
+    /// The test waits to be added.
+    Queued,
+}
+
 impl ArchiveShelf {
     /// Adds received tests to the archive at `root`, which is created if it does not exist; `hosts` contains
     /// the name of each host in the monitor's file, and its address or host name.
-    pub fn new(root: &Path, hosts: impl Iterator<Item = (String, String)>) -> Result<ArchiveShelf> {
+    pub fn new(
+        root: &Path,
+        hosts: impl Iterator<Item = (String, String)>,
+        rules: CollectRules,
+    ) -> Result<ArchiveShelf> {
         let archive = Archive::make(root)?;
         let (jobs, waiting) = mpsc::sync_channel(MAX_TESTS_PER_BATCH);
         let shared = Arc::new(CollectorState {
             root: root.to_owned(),
-            hosts: HostNames { named: hosts.collect(), by_address: OnceLock::new() },
-            entering: Mutex::default(),
+            hosts: HostNames::new(hosts),
+            rules,
+            uses: Mutex::default(),
+            logged: Mutex::default(),
             jobs: Mutex::new(Some(jobs)),
             places: Mutex::new(MAX_CONCURRENT_ANALYSES),
             free: Condvar::new(),
             long: Mutex::new(()),
             failing: AtomicBool::new(false),
         });
-        let entering = shared.clone();
-        // Unlike the hosts' threads, this one runs at normal priority: it locks the archive, and this host's
+        let state = shared.clone();
+        // Unlike the threads that read bodies, this one runs at normal priority: it locks the archive, and this host's
         // own results wait for the lock.
-        let run = move || enter(&archive, &waiting, &entering);
+        let run = move || enter(&archive, &waiting, &state);
         let writer = std::thread::Builder::new().name("collected".to_owned()).spawn(run);
         Ok(ArchiveShelf { shared, writer: Some(writer.context("starting the collector's thread")?) })
     }
@@ -120,66 +156,15 @@ impl Drop for ArchiveShelf {
     }
 }
 
-/// Hosts of the monitor's file, used to reject tests that do not belong to the host that pushes them.
-#[derive(Debug)]
-struct HostNames {
-    /// Address or host name of each host, by its name in the file.
-    named: BTreeMap<String, String>,
-    /// Names of the hosts by address; resolved when the first test arrives.
-    by_address: OnceLock<BTreeMap<IpAddr, BTreeSet<String>>>,
-}
-
-impl HostNames {
-    /// Returns the host that started a test according to `tags`, if that is a host of the file other than `host`.
-    fn other_client<'a>(&self, host: &str, tags: &'a [(String, String)]) -> Option<&'a str> {
-        let mut clients = tags.iter().filter(|(key, _)| key == "client").map(|(_, client)| client.as_str());
-        clients.find(|client| *client != host && self.named.contains_key(*client))
-    }
-
-    /// Returns the reason why a test with `tags` between the addresses of `session` does not belong to `host`: its tags name
-    /// other hosts, or both of its addresses belong to other hosts. An address that is not in the file may belong to `host`,
-    /// for example behind address translation. `None`: it may be a test of `host`.
-    fn foreign(&self, host: &str, tags: &[(String, String)], session: &Session) -> Option<String> {
-        if let Some(client) = self.other_client(host, tags) {
-            return Some(format!("{host} offers a test that {client} started"));
-        }
-        let ends = tags.iter().filter(|(key, _)| ["client", "server"].contains(&key.as_str()));
-        let ends: Vec<&str> = ends.map(|(_, name)| name.as_str()).collect();
-        if !ends.is_empty() && !ends.contains(&host) {
-            return Some(format!("{host} offers a test of {}", ends.join(" and ")));
-        }
-        let (src, dst) = session.src.zip(session.dst)?;
-        let of_others = |end: IpAddr| {
-            self.by_address().get(&end.to_canonical()).filter(|names| !names.contains(host))?.first()
-        };
-        let (from, to) = of_others(src).zip(of_others(dst))?;
-        Some(format!("{host} offers a test from {src} to {dst}, which are {from} and {to}"))
-    }
-
-    fn by_address(&self) -> &BTreeMap<IpAddr, BTreeSet<String>> {
-        self.by_address.get_or_init(|| {
-            let mut all: BTreeMap<IpAddr, BTreeSet<String>> = BTreeMap::new();
-            for (name, address) in &self.named {
-                // A host whose name cannot be resolved is only recognised by its tags.
-                for found in (address.as_str(), 0).to_socket_addrs().into_iter().flatten() {
-                    all.entry(found.ip().to_canonical()).or_default().insert(name.clone());
-                }
-            }
-            all
-        })
-    }
-}
-
-/// Passes `job` to the thread that adds tests to the archive, as soon as its queue has room. After [`QUEUE_TIMEOUT`] the host
-/// is refused instead, before it considers the connection dead.
-fn queue(jobs: &SyncSender<IntakeJob>, mut job: IntakeJob) -> Result<(), (PushRefusal, &'static str)> {
+/// Passes `job` to the thread that adds tests to the archive, as soon as its queue has room.
+fn queue(jobs: &SyncSender<IntakeJob>, mut job: IntakeJob) -> Result<(), NotNow> {
     let begun = Instant::now();
     loop {
         match jobs.try_send(job) {
             Ok(()) => return Ok(()),
-            Err(TrySendError::Disconnected(_)) => return Err((PushRefusal::Stopping, "")),
+            Err(TrySendError::Disconnected(_)) => return Err(stopping()),
             Err(TrySendError::Full(_)) if begun.elapsed() >= QUEUE_TIMEOUT => {
-                return Err((PushRefusal::Busy, "its archive is busy"));
+                return Err(NotNow { why: "its archive is busy".to_owned(), wait: RETRY_PAUSES.1 });
             }
             Err(TrySendError::Full(back)) => job = back,
         }
@@ -187,24 +172,32 @@ fn queue(jobs: &SyncSender<IntakeJob>, mut job: IntakeJob) -> Result<(), (PushRe
     }
 }
 
+fn stopping() -> NotNow {
+    NotNow { why: "it is being stopped".to_owned(), wait: Span::seconds(1) }
+}
+
 /// Adds tests to the archive as they arrive; all waiting tests are added in one batch.
 fn enter(archive: &Archive, jobs: &Receiver<IntakeJob>, shared: &CollectorState) {
-    while let Ok(first) = jobs.recv() {
+    loop {
+        let first = match jobs.recv_timeout(QUIET.1) {
+            Ok(first) => first,
+            Err(RecvTimeoutError::Timeout) => {
+                shared.resolve(archive);
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
         let mut batch = vec![first];
         batch.extend(jobs.try_iter().take(MAX_TESTS_PER_BATCH - 1));
-        let mut answers = Vec::with_capacity(batch.len());
-        let mut tests = Vec::with_capacity(batch.len());
-        let mut all_entering = Vec::with_capacity(batch.len());
-        for IntakeJob { number, test, to, entering } in batch {
-            answers.push((number, to));
+        let (mut answers, mut tests) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
+        for IntakeJob { place, test, to } in batch {
+            answers.push((place, to));
             tests.push(test);
-            all_entering.push(entering);
         }
         let results = enter_batch(archive, &mut tests, shared);
-        drop(all_entering);
-        for ((number, to), result) in answers.into_iter().zip(results) {
-            // A host that has disconnected offers the test again.
-            let _ = to.send((number, result));
+        for ((place, to), result) in answers.into_iter().zip(results) {
+            // A host that has disconnected sends the test again.
+            let _ = to.send((place, result));
         }
     }
 }
@@ -228,30 +221,29 @@ fn enter_batch(archive: &Archive, tests: &mut [PreparedTest], shared: &Collector
     }
 }
 
-fn outcome(added: Result<AddOutcome, ArchiveError>) -> PushOutcome {
+fn outcome(added: Result<AddOutcome, ArchiveError>) -> Stored {
     match added {
-        Ok(AddOutcome::New(_)) => PushOutcome::Stored,
-        Ok(AddOutcome::Known(_)) => PushOutcome::Known,
-        Err(e) => PushOutcome::Refused(e.to_string()),
+        Ok(AddOutcome::New(_)) => Stored::New,
+        Ok(AddOutcome::Known(_)) => Stored::Known,
+        Err(e) => Stored::Refused(e.to_string()),
     }
 }
 
 impl CollectorState {
-    /// Logs a failure of the archive once, and returns the refusal that hosts receive.
-    fn fails(&self, error: &ArchiveError) -> (PushRefusal, String, Span) {
+    /// Logs a failure of the archive once, and returns what hosts are told.
+    fn fails(&self, error: &ArchiveError) -> NotNow {
         let first = !self.failing.swap(true, Ordering::Relaxed);
         if first {
             warn!("the collector cannot store tests: {error}; hosts retain them and try again");
         }
-        match error {
+        let (why, wait) = match error {
             ArchiveError::Io { source, .. } if is_full(source) => {
-                (PushRefusal::Full, String::new(), RETRY_PAUSES.0)
+                ("its disk is full".to_owned(), RETRY_PAUSES.0)
             }
-            ArchiveError::Busy { .. } => {
-                (PushRefusal::Busy, "its archive is busy".to_owned(), RETRY_PAUSES.1)
-            }
-            e => (PushRefusal::Failed, e.to_string(), RETRY_PAUSES.1),
-        }
+            ArchiveError::Busy { .. } => ("its archive is busy".to_owned(), RETRY_PAUSES.1),
+            e => (format!("its archive failed: {e}"), RETRY_PAUSES.1),
+        };
+        NotNow { why, wait }
     }
 
     fn works(&self) {
@@ -260,22 +252,8 @@ impl CollectorState {
         }
     }
 
-    /// Adds the log in the file at `path` to the archive. Concurrent calls wait for each other.
-    fn enter_long(&self, path: &Path, about: &About, host: &str) -> IntakeResult {
-        let _alone = self.long.lock().unwrap_or_else(PoisonError::into_inner);
-        let added = Archive::open_to_write(&self.root)
-            .and_then(|archive| archive.add_from_host(path, &about.source, &about.tags, host));
-        match added {
-            Err(
-                e @ (ArchiveError::Log(_) | ArchiveError::Unsuitable { .. } | ArchiveError::Impossible(_)),
-            ) => Ok(PushOutcome::Refused(e.to_string())),
-            Err(e) => Err(self.fails(&e)),
-            added => Ok(outcome(added)),
-        }
-    }
-
-    fn entering(&self) -> MutexGuard<'_, BTreeSet<u128>> {
-        self.entering.lock().unwrap_or_else(PoisonError::into_inner)
+    fn uses(&self) -> MutexGuard<'_, BTreeMap<String, HostUse>> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for permission to analyse a test.
@@ -286,6 +264,133 @@ impl CollectorState {
         }
         *places -= 1;
         AnalysisPermit(self)
+    }
+
+    /// Counts a test of `bytes`, if the quotas of `host` leave room for it.
+    fn take(&self, archive: &Archive, host: &str, bytes: u64) -> Result<Result<(), OverQuota>, ArchiveError> {
+        let (now, quota) = (clock::steady(), &self.rules.quota);
+        let looked = self.uses().get(host).map(|of| of.stored.1);
+        // The archive is read while nobody waits for the lock.
+        let found = match looked {
+            Some(at) if now - at < STORED_INTERVAL => None,
+            _ => Some(archive.collected_bytes(host, clock::wall().0.saturating_sub(DAY))?),
+        };
+        let mut uses = self.uses();
+        let of = uses.entry(host.to_owned()).or_insert_with(|| HostUse {
+            rates: PushUse::new(quota, found.map_or(0, |(_, today)| today), now),
+            stored: (0, now),
+            over: None,
+        });
+        if let Some((kept, _)) = found {
+            of.stored = (kept, now);
+        }
+        let went = of.rates.take(quota, bytes, of.stored.0, now);
+        if went.is_ok() {
+            of.stored.0 = of.stored.0.saturating_add(bytes);
+        }
+        Ok(went)
+    }
+
+    /// Fires the alert about a host that exceeds a quota, unless it is firing.
+    fn fire(&self, archive: &Archive, host: &str, over: &OverQuota) -> Result<(), ArchiveError> {
+        let now = clock::steady();
+        let before = match self.uses().get_mut(host) {
+            Some(of) => of.over.replace(now),
+            None => None,
+        };
+        if before.is_some() {
+            return Ok(());
+        }
+        warn!("{host} pushes {}: refused until its quota has room again", over.what);
+        let at = clock::wall().0;
+        self.note(
+            archive,
+            AlertUpdate::Fired(Fired {
+                alert: QUOTA_RULE.to_owned(),
+                severity: "warning".to_owned(),
+                test: "push".to_owned(),
+                src: host.to_owned(),
+                dst: self.rules.name.clone(),
+                since_ns: at,
+                fired_ns: at,
+                reason: format!("pushes {}", over.what),
+            }),
+        )
+    }
+
+    /// Resolves the alerts of hosts that have kept to their quotas for a while.
+    fn resolve(&self, archive: &Archive) {
+        let now = clock::steady();
+        let quiet: Vec<String> = self
+            .uses()
+            .iter_mut()
+            .filter(|(_, of)| of.over.is_some_and(|at| now - at >= QUIET.0))
+            .map(|(host, of)| {
+                of.over = None;
+                host.clone()
+            })
+            .collect();
+        for host in quiet {
+            let resolved = AlertUpdate::Resolved {
+                alert: QUOTA_RULE.to_owned(),
+                test: "push".to_owned(),
+                src: host.clone(),
+                dst: self.rules.name.clone(),
+                at_ns: clock::wall().0,
+                reason: "within its quotas again".to_owned(),
+            };
+            if let Err(e) = self.note(archive, resolved) {
+                warn!("the alert about {host} cannot be resolved: {e}");
+            }
+        }
+    }
+
+    fn note(&self, archive: &Archive, change: AlertUpdate) -> Result<(), ArchiveError> {
+        let note = Note {
+            changes: vec![change],
+            channels: self.rules.channels.clone(),
+            most_waiting: 1000,
+            ..Note::default()
+        };
+        archive.note(&note).map(drop)
+    }
+
+    /// Returns the refusal of a test whose log is dated later than it arrives.
+    fn dated_later(&self, archive: &Archive, test: &PreparedTest) -> Result<Option<String>, NotNow> {
+        let (now, started) = (clock::wall(), test.started());
+        if started.0 <= now.0.saturating_add(self.rules.skew.0) {
+            return Ok(None);
+        }
+        // A clock that is behind its own archive cannot tell.
+        let last = archive.last_arrival().map_err(|e| self.fails(&e))?;
+        if last.is_some_and(|last| now.0 < last.saturating_sub(self.rules.skew.0)) {
+            return Err(NotNow {
+                why: "its clock is behind the tests in its archive".to_owned(),
+                wait: RETRY_PAUSES.0,
+            });
+        }
+        Ok(Some(format!(
+            "its log is dated {}, later than its arrival at {}: check the clock of that host",
+            utc(started.0),
+            utc(now.0)
+        )))
+    }
+
+    /// Returns the reason why a test that was read is refused; otherwise the test as one of `host`.
+    fn check(
+        &self,
+        archive: &Archive,
+        host: &str,
+        test: PreparedTest,
+    ) -> Result<Result<PreparedTest, String>, NotNow> {
+        let ends = match self.hosts.ends(host, test.tags(), test.session()) {
+            Ok(ends) => ends,
+            Err(why) => return Ok(Err(why)),
+        };
+        Ok(match self.dated_later(archive, &test)? {
+            Some(why) => Err(why),
+            None => Ok(test.from_host(host, &ends)),
+        })
     }
 }
 
@@ -303,253 +408,249 @@ fn is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
-impl Shelf for ArchiveShelf {
-    fn open(&self, host: &str) -> Result<Box<dyn PushIntake>, (PushRefusal, String, Span)> {
+/// One body of a host.
+struct Intake<'a> {
+    host: &'a str,
+    shared: &'a CollectorState,
+    archive: Archive,
+    jobs: SyncSender<IntakeJob>,
+    to: Sender<(usize, IntakeResult)>,
+}
+
+impl Intake<'_> {
+    fn not_now(&self, header: &PartHeader, not_now: NotNow) -> Decision {
+        Decision::Answer(PartAnswer::later(&header.hash, not_now.why, not_now.wait))
+    }
+
+    fn fails(&self, header: &PartHeader, error: &ArchiveError) -> Decision {
+        self.not_now(header, self.shared.fails(error))
+    }
+
+    fn refused(&self, header: &PartHeader, why: String) -> Decision {
+        Decision::Answer(PartAnswer::refused(&header.hash, why))
+    }
+
+    /// Decides about a test by its description alone; `None`: its log is needed.
+    fn before(&self, header: &PartHeader, name: LogName) -> Option<Decision> {
+        match self.archive.has(name) {
+            Ok(true) => return Some(Decision::Answer(PartAnswer::known(&header.hash))),
+            Ok(false) => {}
+            Err(ArchiveError::Impossible(why)) => return Some(self.refused(header, why)),
+            Err(e) => return Some(self.fails(header, &e)),
+        }
+        let quota = &self.shared.rules.quota;
+        if header.bytes > MAX_LOG_BYTES {
+            return Some(self.refused(header, "its log is longer than 1 GiB".to_owned()));
+        }
+        if header.bytes > quota.bytes_per_day.min(quota.bytes) {
+            return Some(
+                self.refused(header, "its log alone is longer than the quota of this host".to_owned()),
+            );
+        }
+        if let Some(why) = self.shared.hosts.foreign_names(self.host, &header.tags) {
+            return Some(self.refused(header, why));
+        }
+        match self.shared.take(&self.archive, self.host, header.bytes) {
+            Ok(Ok(())) => None,
+            Ok(Err(over)) => {
+                if let Err(e) = self.shared.fire(&self.archive, self.host, &over) {
+                    return Some(self.fails(header, &e));
+                }
+                let why = format!("{} pushes {}", self.host, over.what);
+                Some(Decision::Answer(PartAnswer::over_quota(&header.hash, why, over.wait)))
+            }
+            Err(e) => Some(self.fails(header, &e)),
+        }
+    }
+
+    /// Receives the log of a test, and adds or queues the test.
+    fn part(
+        &self,
+        place: usize,
+        header: &PartHeader,
+        mut body: &mut dyn BufRead,
+    ) -> Result<Decision, PartError> {
+        let Ok(name) = header.hash.parse::<LogName>() else {
+            return Err(PartError::Line("hash is not the name of a log".to_owned()));
+        };
+        if let Some(decided) = self.before(header, name) {
+            let is_over = matches!(&decided, Decision::Answer(answer) if [429, 503].contains(&answer.status));
+            // Without a stated length, no other test follows.
+            if header.packed.is_some() && !is_over {
+                let _ = header.log(&mut body, |_| Err(()))?;
+            }
+            return Ok(decided);
+        }
+        let unfit = |why: Unfit| match why {
+            Unfit::Here(source) => {
+                let path = self.archive.root().join("tmp");
+                self.fails(header, &ArchiveError::Io { doing: "writing in", path, source })
+            }
+            why => self.refused(header, why.to_string()),
+        };
+        let mut incoming = match IncomingLog::new(&self.archive, name, header.bytes) {
+            Ok(incoming) => incoming,
+            Err(why) => return Ok(unfit(why)),
+        };
+        if let Err(why) = header.log(&mut body, |piece| incoming.push(piece))? {
+            return Ok(unfit(why));
+        }
+        let arrived = match incoming.finish() {
+            Ok(arrived) => arrived,
+            Err(why) => return Ok(unfit(why)),
+        };
+        Ok(match arrived {
+            Arrived::Text(text) => self.short(place, header, &text),
+            Arrived::File(file) => self.long(header, file.path()),
+        })
+    }
+
+    fn short(&self, place: usize, header: &PartHeader, text: &[u8]) -> Decision {
+        let prepared = {
+            let _place = self.shared.place();
+            PreparedTest::new(text, &header.source, &header.tags)
+        };
+        let test = match prepared {
+            Ok(test) => test,
+            Err(e) => return self.refused(header, e.to_string()),
+        };
+        let test = match self.shared.check(&self.archive, self.host, test) {
+            Ok(Ok(test)) => test,
+            Ok(Err(why)) => return self.refused(header, why),
+            Err(not_now) => return self.not_now(header, not_now),
+        };
+        match queue(&self.jobs, IntakeJob { place, test, to: self.to.clone() }) {
+            Ok(()) => Decision::Queued,
+            Err(not_now) => self.not_now(header, not_now),
+        }
+    }
+
+    /// Adds a long log, which is read from its file. Concurrent calls wait for each other.
+    fn long(&self, header: &PartHeader, path: &Path) -> Decision {
+        let _alone = self.shared.long.lock().unwrap_or_else(PoisonError::into_inner);
+        let test = match PreparedTest::from_file(&self.archive, path, &header.source, &header.tags) {
+            Ok(test) => test,
+            Err(
+                e @ (ArchiveError::Log(_) | ArchiveError::Unsuitable { .. } | ArchiveError::Impossible(_)),
+            ) => return self.refused(header, e.to_string()),
+            Err(e) => return self.fails(header, &e),
+        };
+        let test = match self.shared.check(&self.archive, self.host, test) {
+            Ok(Ok(test)) => test,
+            Ok(Err(why)) => return self.refused(header, why),
+            Err(not_now) => return self.not_now(header, not_now),
+        };
+        match enter_batch(&self.archive, &mut [test], self.shared).pop() {
+            Some(result) => Decision::Answer(answer(&header.hash, result)),
+            None => self.not_now(header, stopping()),
+        }
+    }
+}
+
+fn answer(hash: &str, result: IntakeResult) -> PartAnswer {
+    match result {
+        Ok(Stored::New) => PartAnswer::stored(hash),
+        Ok(Stored::Known) => PartAnswer::known(hash),
+        Ok(Stored::Refused(why)) => PartAnswer::refused(hash, why),
+        Err(NotNow { why, wait }) => PartAnswer::later(hash, why, wait),
+    }
+}
+
+impl ArchiveShelf {
+    /// Opens the archive for a body of `host`.
+    fn open<'a>(&'a self, host: &'a str, to: Sender<(usize, IntakeResult)>) -> Result<Intake<'a>, NotNow> {
         let archive = Archive::open_to_write(&self.shared.root).map_err(|e| self.shared.fails(&e))?;
         let jobs = self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(jobs) = jobs else { return Err((PushRefusal::Stopping, String::new(), RETRY_PAUSES.1)) };
-        let (to, results) = mpsc::channel();
-        Ok(Box::new(HostIntake {
-            host: host.to_owned(),
-            archive,
-            shared: self.shared.clone(),
-            jobs,
-            to,
-            results,
-            offered: VecDeque::new(),
-            wanted: BTreeMap::new(),
-            coming: None,
-            answers: Vec::new(),
-            state: None,
-            noted: None,
-            refused: 0,
-            logged: None,
-        }))
+        Ok(Intake { host, shared: &self.shared, archive, jobs: jobs.ok_or_else(stopping)?, to })
     }
-}
 
-/// Receives the tests of one host while the host is connected.
-struct HostIntake {
-    host: String,
-    archive: Archive,
-    shared: Arc<CollectorState>,
-    jobs: SyncSender<IntakeJob>,
-    /// Sends outcomes of tests to `results`; cloned for each job.
-    to: Sender<(u64, IntakeResult)>,
-    results: Receiver<(u64, IntakeResult)>,
-    /// Offered tests that are not requested yet because [`MAX_UNSETTLED_BYTES`] is reached.
-    offered: VecDeque<PushOffer>,
-    /// Requested tests that are not confirmed or refused yet.
-    wanted: BTreeMap<u64, PushOffer>,
-    /// Log that is being received, with the number and the description of its test; `None`: no log.
-    coming: Option<(u64, About, IncomingLog)>,
-    answers: Vec<PushReply>,
-    /// Last state reported by the host, until it is stored.
-    state: Option<SpoolState>,
-    /// Time when the state and the number of refused tests were last stored; `None` if never.
-    noted: Option<Instant>,
-    /// Number of tests refused since `noted`.
-    refused: u64,
-    /// Reason for the last logged refusal; `None`: no refusal was logged.
-    logged: Option<String>,
-}
-
-impl HostIntake {
-    fn settle(&mut self, number: u64, outcome: PushOutcome) {
-        self.wanted.remove(&number);
-        if let PushOutcome::Refused(why) = &outcome {
-            self.refused += 1;
-            if self.logged.as_ref() != Some(why) {
-                warn!("refused a test from {}: {why}", self.host);
-                self.logged = Some(why.clone());
+    /// Logs refusals with a new reason, and stores the numbers of refused tests.
+    fn count(&self, archive: &Archive, host: &str, answers: &[PartAnswer]) {
+        let refused: Vec<&String> =
+            answers.iter().filter(|a| a.status == 422).filter_map(|a| a.error.as_ref()).collect();
+        for why in &refused {
+            let mut logged = self.shared.logged.lock().unwrap_or_else(PoisonError::into_inner);
+            if logged.get(host) != Some(why) {
+                warn!("refused a test from {host}: {why}");
+                logged.insert(host.to_owned(), (*why).clone());
             }
         }
-        match self.answers.last_mut() {
-            Some(PushReply::Settled(list)) => list.push((number, outcome)),
-            _ => self.answers.push(PushReply::Settled(vec![(number, outcome)])),
+        let over_quota = answers.iter().filter(|a| a.status == 429).count();
+        if refused.len() + over_quota > 0
+            && let Err(e) = archive.record_report(host, None, refused.len() as u64, over_quota as u64)
+        {
+            self.shared.fails(&e);
         }
     }
+}
 
-    /// Handles the offered tests in order: confirms those already in the archive, and requests the others up to
-    /// [`MAX_UNSETTLED_BYTES`].
-    fn want(&mut self) {
-        let mut bytes: u64 = self.wanted.values().map(|offer| offer.length).sum();
-        let mut want = Vec::new();
-        while let Some(next) = self.offered.front().copied()
-            && (self.wanted.is_empty() || bytes.saturating_add(next.length) <= MAX_UNSETTLED_BYTES)
-            && !self.shared.entering().contains(&next.hash)
-        {
-            self.offered.pop_front();
-            match self.archive.has(next.hash) {
-                Ok(true) => self.settle(next.number, PushOutcome::Known),
-                Ok(false) if next.length > MAX_LOG_BYTES => {
-                    self.settle(next.number, PushOutcome::Refused("its log is longer than 1 GiB".to_owned()));
+impl Shelf for ArchiveShelf {
+    fn offered(&self, host: &str, offers: &Offers) -> Result<Vec<String>, NotNow> {
+        let run = || {
+            let archive = Archive::open_to_write(&self.shared.root)?;
+            archive.record_report(host, Some((offers.waiting, offers.dropped)), 0, 0)?;
+            let mut known = Vec::new();
+            for name in &offers.tests {
+                let has = match name.parse() {
+                    Ok(parsed) => archive.has(parsed),
+                    Err(_) => Ok(false),
+                };
+                match has {
+                    Ok(true) => known.push(name.clone()),
+                    // The answer to the test itself gives the reason.
+                    Ok(false) | Err(ArchiveError::Impossible(_)) => {}
+                    Err(e) => return Err(e),
                 }
-                Ok(false) => {
-                    bytes = bytes.saturating_add(next.length);
-                    want.push(next.number);
-                    self.wanted.insert(next.number, next);
-                }
-                Err(ArchiveError::Impossible(why)) => self.settle(next.number, PushOutcome::Refused(why)),
+            }
+            Ok(known)
+        };
+        run().map_err(|e| self.shared.fails(&e))
+    }
+
+    fn receive(&self, host: &str, mut body: &mut dyn BufRead, most: usize) -> PartAnswers {
+        let mut answers = PartAnswers::default();
+        let (to, results) = mpsc::channel();
+        let intake = self.open(host, to);
+        while answers.tests.len() < most {
+            let header = match PartHeader::read(&mut body) {
+                Ok(Some(header)) => header,
+                Ok(None) => break,
                 Err(e) => {
-                    self.fails(&e);
+                    answers.error = Some(e.to_string());
+                    break;
+                }
+            };
+            let decided = match &intake {
+                Ok(intake) => intake.part(answers.tests.len(), &header, body),
+                Err(not_now) => Ok(Decision::Answer(answer(&header.hash, Err(not_now.clone())))),
+            };
+            match decided {
+                // Replaced once it is known.
+                Ok(Decision::Queued) => answers.tests.push(answer(&header.hash, Err(stopping()))),
+                Ok(Decision::Answer(answer)) => {
+                    let is_over = [429, 503].contains(&answer.status);
+                    answers.tests.push(answer);
+                    if is_over {
+                        break;
+                    }
+                }
+                Err(e) => {
+                    answers.error = Some(e.to_string());
                     break;
                 }
             }
         }
-        if !want.is_empty() {
-            self.answers.push(PushReply::Want(want));
-        }
-    }
-
-    /// Stores the state that the host reported and the number of refused tests in the archive.
-    fn note(&mut self) {
-        self.noted = Some(Instant::now());
-        let (state, refused) = (self.state.take(), std::mem::take(&mut self.refused));
-        let state = state.map(|state| (state.waiting, state.dropped));
-        if (state.is_some() || refused > 0)
-            && let Err(e) = self.archive.record_report(&self.host, state, refused)
-        {
-            self.fails(&e);
-        }
-    }
-
-    fn fails(&mut self, error: &ArchiveError) {
-        let (why, details, pause) = self.shared.fails(error);
-        self.answers.push(PushReply::Later(why, details, pause));
-    }
-
-    fn unfit(&mut self, number: u64, why: Unfit) {
-        self.coming = None;
-        match why {
-            Unfit::Here(source) => {
-                let path = self.archive.root().join("tmp");
-                self.fails(&ArchiveError::Io { doing: "writing in", path, source });
-            }
-            why => self.settle(number, PushOutcome::Refused(why.to_string())),
-        }
-    }
-
-    /// Returns the refusal of a test with `tags` between the addresses of `session`; `None` if it may be a test of this host.
-    fn foreign(&self, tags: &[(String, String)], session: &Session) -> Option<PushOutcome> {
-        self.shared.hosts.foreign(&self.host, tags, session).map(PushOutcome::Refused)
-    }
-
-    fn enter_text(&mut self, number: u64, text: &[u8], about: &About, entering: PendingLog) {
-        let shared = self.shared.clone();
-        let prepared = {
-            let _place = shared.place();
-            PreparedTest::new(text, &about.source, &about.tags)
-        };
-        let test = match prepared {
-            Ok(test) => test,
-            Err(e) => return self.settle(number, PushOutcome::Refused(e.to_string())),
-        };
-        if let Some(foreign) = self.foreign(test.tags(), test.session()) {
-            return self.settle(number, foreign);
-        }
-        let job = IntakeJob { number, test: test.from_host(&self.host), to: self.to.clone(), entering };
-        if let Err((why, details)) = queue(&self.jobs, job) {
-            self.answers.push(PushReply::Later(why, details.to_owned(), RETRY_PAUSES.1));
-        }
-    }
-
-    /// Adds a long log, which is read from its file. Runs in its own thread, because without answers the host
-    /// would consider the connection dead.
-    fn enter_file(&mut self, number: u64, file: NamedTempFile, about: About, entering: PendingLog) {
-        // A file that is not a log is refused when it is added.
-        if let Ok(log) = LogReader::open(file.path()) {
-            let tags = [&about.tags[..], &log.session().tags].concat();
-            if let Some(foreign) = self.foreign(&tags, log.session()) {
-                return self.settle(number, foreign);
+        // The channel ends with the last queued test.
+        let archive = intake.ok().map(|Intake { archive, .. }| archive);
+        for (place, result) in results {
+            if let Some(at) = answers.tests.get_mut(place) {
+                *at = answer(&at.hash, result);
             }
         }
-        let (shared, host, to) = (self.shared.clone(), self.host.clone(), self.to.clone());
-        let enter = move || {
-            pace::yield_to_others();
-            let taken = shared.enter_long(file.path(), &about, &host);
-            drop(entering);
-            // A host that has disconnected offers the test again.
-            let _ = to.send((number, taken));
-        };
-        if let Err(e) = std::thread::Builder::new().name("long log".to_owned()).spawn(enter) {
-            self.answers.push(PushReply::Later(PushRefusal::Failed, e.to_string(), RETRY_PAUSES.1));
+        if let Some(archive) = archive {
+            self.count(&archive, host, &answers.tests);
         }
-    }
-}
-
-impl PushIntake for HostIntake {
-    fn state(&mut self, state: SpoolState) {
-        self.state = Some(state);
-    }
-
-    fn offered(&mut self, offers: Vec<PushOffer>) {
-        self.offered.extend(offers);
-    }
-
-    fn begin(&mut self, number: u64, about: About) {
-        let Some(offer) = self.wanted.get(&number) else { return };
-        if let Some(client) = self.shared.hosts.other_client(&self.host, &about.tags) {
-            let why = format!("{} offers a test that {client} started", self.host);
-            return self.settle(number, PushOutcome::Refused(why));
-        }
-        match IncomingLog::new(&self.archive, offer.hash, offer.length) {
-            Ok(incoming) => self.coming = Some((number, about, incoming)),
-            Err(why) => self.unfit(number, why),
-        }
-    }
-
-    fn piece(&mut self, bytes: &[u8]) {
-        // Ignore pieces of a refused log, which may still arrive.
-        let Some((number, _, incoming)) = &mut self.coming else { return };
-        if let Err(why) = incoming.push(bytes) {
-            let number = *number;
-            self.unfit(number, why);
-        }
-    }
-
-    fn whole(&mut self, number: u64) {
-        let Some((coming, about, incoming)) = self.coming.take() else { return };
-        debug_assert_eq!(coming, number);
-        let hash = incoming.hash();
-        match incoming.finish() {
-            Ok(arrived) => {
-                self.shared.entering().insert(hash);
-                let entering = PendingLog { shared: self.shared.clone(), hash };
-                match arrived {
-                    Arrived::Text(text) => self.enter_text(number, &text, &about, entering),
-                    Arrived::File(file) => self.enter_file(number, file, about, entering),
-                }
-            }
-            Err(why) => self.unfit(number, why),
-        }
-    }
-
-    fn gone(&mut self, number: u64) {
-        self.wanted.remove(&number);
-        if self.coming.as_ref().is_some_and(|(coming, ..)| *coming == number) {
-            self.coming = None;
-        }
-    }
-
-    fn answers(&mut self) -> Vec<PushReply> {
-        while let Ok((number, result)) = self.results.try_recv() {
-            match result {
-                Ok(outcome) => self.settle(number, outcome),
-                Err((why, details, pause)) => self.answers.push(PushReply::Later(why, details, pause)),
-            }
-        }
-        if self.noted.is_none_or(|at| at.elapsed() >= NOTE_INTERVAL) {
-            self.note();
-        }
-        self.want();
-        std::mem::take(&mut self.answers)
-    }
-}
-
-impl Drop for HostIntake {
-    fn drop(&mut self) {
-        self.note();
+        answers
     }
 }
 

@@ -8,7 +8,7 @@
 //!
 //! Its modules: `job` is one test of the timetable, `measure` runs one, `demand` accepts tests from the page;
 //! `access` has keys and the server, `page` the web page, `own` finds this host in the file; `captures` follows
-//! interfaces; `push` sends tests to collectors, `collect` takes those of other hosts; `alerts` judges results
+//! interfaces; `push` sends tests to collectors, `collect` takes those of other hosts, `ends` decides whose they are; `alerts` judges results
 //! and notifies people; `watch` waits for writes to the archive.
 //!
 //! Only this module touches sockets, threads, clocks and the archive. The rest of the crate does not import it, and compiles without the
@@ -20,6 +20,7 @@ mod alone;
 mod captures;
 mod collect;
 mod demand;
+mod ends;
 mod equipment;
 mod error;
 #[cfg(test)]

@@ -1,9 +1,11 @@
-//! Web server for the page of this host's archive.
+//! Web server of this host: the page of its archive, and its collector.
 
+use super::Equipment;
+use super::access;
 use super::demand::RunQueue;
 use crate::Model;
 use crate::agenda::{EndingCounts, SlotEnding};
-use crate::model::{Readers, RunRules};
+use crate::model::{Readers, RunRules, WebRules};
 use crate::runtime::error::{Context, Result, bail};
 use crate::text;
 use jitlat_core::{Span, SteadyTime, WallTime};
@@ -11,8 +13,8 @@ use jitlat_net::key_file;
 use jitlat_net::pace;
 use jitlat_net::wake::StopSignal;
 use jitlat_web::{
-    DEFAULT_PORT, MonitorNow, MonitorState, PageRuns, ReadAccess, RunLimits, Settings, SlotsNow, Starters,
-    Token, Web,
+    DEFAULT_PORT, Identity, MonitorNow, MonitorState, PageRuns, ReadAccess, RunLimits, Settings, SlotsNow,
+    Starters, Token, Web,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -27,36 +29,45 @@ pub struct RunningPage {
 }
 
 impl RunningPage {
-    /// Starts the web server of `host`; `None` if the file configures none.
+    /// Starts the web server of `host`: its page, its collector, or both; `None` if the file configures neither.
     pub fn start(
-        model: &Model,
-        host: usize,
-        folder: &Path,
-        archive: Option<&Path>,
+        equipment: &dyn Equipment,
+        site: &WebSite<'_>,
         state: &Arc<MonitorState>,
         demands: &Arc<RunQueue>,
     ) -> Result<Option<RunningPage>> {
-        let Some(rules) = model.web.as_ref().filter(|rules| rules.is_of(host)) else { return Ok(None) };
+        let WebSite { model, host, folder, archive } = *site;
+        let push = access::collector(equipment, model, host, folder, archive)?;
+        let rules = model.web.as_ref().filter(|rules| rules.is_of(host));
+        if rules.is_none() && push.is_none() {
+            return Ok(None);
+        }
         let Some(archive) = archive else {
             bail!("[web] needs an archive to show: write [archive] with a folder, or give --archive DIR");
         };
         let mut settings = Settings::new(archive);
         settings.monitor = Some(state.clone());
-        settings.listen = address(rules.listen);
-        settings.access = match &rules.readers {
-            Readers::Local => ReadAccess::Local,
-            Readers::Proxy => ReadAccess::Proxy,
-            Readers::Token(file) => {
-                let file = folder.join(file);
-                let token = token(&file).with_context(|| format!("[web] token-file {}", file.display()))?;
-                ReadAccess::Token(token)
-            }
-        };
-        if let Some(rules) = &rules.run {
-            settings.runs = Some(runs(rules, folder, demands)?);
+        settings.pages = rules.is_some();
+        if let Some(rules) = rules {
+            show(&mut settings, rules, site, demands)?;
         }
-        let page = Web::bind(&settings).context("[web]")?;
-        info!("web page: http://{}/", page.address());
+        settings.push = push;
+        let page = Web::bind(&settings).context(if rules.is_some() { "[web]" } else { "[[collector]]" })?;
+        if rules.is_some() {
+            let with = |identity: &Identity| format!(", with the certificate {}", identity.fingerprint());
+            let with = settings.identity.as_ref().map(with).unwrap_or_default();
+            info!("web page: {}://{}/{with}", page.scheme(), page.address());
+        }
+        let identity = settings.push.as_ref().and_then(|push| push.identity.as_ref());
+        for address in page.push_addresses() {
+            match identity {
+                Some(identity) => info!(
+                    "collecting tests on https://{address}, with the certificate {}",
+                    identity.fingerprint()
+                ),
+                None => info!("collecting tests on http://{address}, without TLS"),
+            }
+        }
         let stop = StopSignal::new().context("[web]")?;
         let stopped = stop.clone();
         let run = move || {
@@ -70,6 +81,48 @@ impl RunningPage {
         let thread = thread.spawn(run).context("starting the web server's thread")?;
         Ok(Some(RunningPage { stop, thread: Some(thread) }))
     }
+}
+
+/// Host and file of a web server.
+#[derive(Clone, Copy)]
+pub struct WebSite<'a> {
+    pub model: &'a Model,
+    pub host: usize,
+    pub folder: &'a Path,
+    pub archive: Option<&'a Path>,
+}
+
+/// Sets what the page needs.
+fn show(
+    settings: &mut Settings,
+    rules: &WebRules,
+    site: &WebSite<'_>,
+    demands: &Arc<RunQueue>,
+) -> Result<()> {
+    let folder = site.folder;
+    settings.listen = address(rules.listen);
+    settings.plain = rules.plain;
+    settings.access = match &rules.readers {
+        Readers::Local => ReadAccess::Local,
+        Readers::Proxy => ReadAccess::Proxy,
+        Readers::Token(file) => {
+            let file = folder.join(file);
+            let token = token(&file).with_context(|| format!("[web] token-file {}", file.display()))?;
+            ReadAccess::Token(token)
+        }
+    };
+    // TLS, unless nobody else reads it, a proxy does, or the file says so.
+    let is_shown = !settings.listen.ip().is_loopback() && matches!(rules.readers, Readers::Token(_));
+    if rules.certificate.is_some() || is_shown && !rules.plain {
+        let name = settings.listen.ip().to_string();
+        let archive = settings.archive.clone();
+        let identity = access::identity(rules.certificate.as_deref(), &name, folder, &archive);
+        settings.identity = Some(identity.context("[web]")?);
+    }
+    if let Some(rules) = &rules.run {
+        settings.runs = Some(runs(rules, folder, demands)?);
+    }
+    Ok(())
 }
 
 /// Returns address and port; defaults replace values that are missing in the file.

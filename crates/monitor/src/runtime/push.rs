@@ -1,17 +1,18 @@
-//! Pushes this host's tests to collectors: one thread per collector, in parallel to the tests.
+//! Pushes this host's tests to collectors over HTTPS: one thread per collector, in parallel to the tests.
 
 use super::watch::ArchiveWatch;
 use crate::Model;
-use crate::runtime::error::Result;
-use jitlat_archive::{Archive, MAX_UNSETTLED, Outgoing, PushResult};
+use crate::model::CollectorTrust;
+use crate::runtime::error::{Context, Result};
+use jitlat_archive::{Archive, ArchiveError, LogName, MAX_PREPARED_BYTES, Outgoing, PushResult};
 use jitlat_core::{Span, SteadyTime};
-use jitlat_net::push::{PushConnection, PushFailure};
 use jitlat_net::wake::StopSignal;
 use jitlat_net::{clock, pace};
 use jitlat_proto::jitlat::PresharedKey;
-use jitlat_proto::push::{
-    About, MAX_PIECE, PushOffer, PushOutcome, Retry, SenderEvent, SenderInput, SpoolState,
-};
+use jitlat_proto::push::answer::{Offers, Outcome, PartAnswer};
+use jitlat_proto::push::part::PartHeader;
+use jitlat_proto::push::{MAX_TESTS, Retry};
+use jitlat_web::{PushClient, PushFailure, PushTarget, PushTrust};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -22,14 +23,9 @@ use tracing::{error, info, warn};
 const RETRY_PAUSE: Span = Span::seconds(1);
 /// Time between two checks of the spool's size.
 const BOUND_INTERVAL: Span = Span::seconds(60);
-/// Time after which a connection without anything to push is closed.
-const IDLE_TIMEOUT: Span = Span::seconds(2);
-/// Time between two reports of this host's state to the collector.
-const STATE_INTERVAL: Span = Span::seconds(10);
-/// Time without any offer, data or confirmation after which a connection with unsettled tests is closed.
-const STALL_TIMEOUT: Span = Span::seconds(120);
-/// Time for pushes in progress to complete when the monitor stops.
-const END_TIMEOUT: Span = Span::seconds(3);
+/// Size of a body, and number of tests in it, from which on it is sent.
+const BODY_BYTES: usize = 512 << 10;
+const BODY_TESTS: usize = 64;
 
 /// Threads that push tests. They stop when this value is dropped.
 pub struct RunningPushes {
@@ -41,22 +37,26 @@ pub struct RunningPushes {
 #[derive(Clone, PartialEq)]
 pub struct Target {
     name: String,
-    address: String,
-    port: u16,
+    at: PushTarget,
     spool: u64,
 }
 
 /// Returns the collectors to which `host` pushes its tests.
-pub fn targets(model: &Model, host: usize) -> Vec<Target> {
+///
+/// # Errors
+/// A pin that is not a fingerprint.
+pub fn targets(model: &Model, host: usize, folder: &Path) -> Result<Vec<Target>> {
     let own = model.collectors.iter().filter(|collector| collector.from.contains(&host));
     let target = |collector: &crate::model::CollectorRules| {
         let far = &model.hosts[collector.host];
-        Target {
-            name: far.name.clone(),
-            address: far.address.clone(),
-            port: collector.port,
-            spool: collector.spool,
-        }
+        let trust = match &collector.trust {
+            CollectorTrust::System => PushTrust::System,
+            CollectorTrust::CaFile(file) => PushTrust::CaFile(folder.join(file)),
+            CollectorTrust::Pin(pin) => PushTrust::Pin(pin.parse().context("[[collector]] pin")?),
+            CollectorTrust::Plain => PushTrust::Plain,
+        };
+        let at = PushTarget { host: far.address.clone(), port: collector.port, trust };
+        Ok(Target { name: far.name.clone(), at, spool: collector.spool })
     };
     own.map(target).collect()
 }
@@ -67,10 +67,11 @@ impl RunningPushes {
     pub fn start(
         model: &Model,
         host: usize,
+        folder: &Path,
         root: Option<&Path>,
         key: Option<&PresharedKey>,
     ) -> Result<RunningPushes> {
-        let targets = targets(model, host);
+        let targets = targets(model, host, folder)?;
         let stop = StopSignal::new()?;
         let mut threads = Vec::new();
         if let Some(root) = root {
@@ -81,12 +82,13 @@ impl RunningPushes {
                 // From now on the archive counts tests that are removed before they are pushed, even before the
                 // first attempt to push.
                 archive.begin_push(&target.name, target.spool)?;
-                let Some(key) = key.cloned() else { continue };
+                let Some(key) = key else { continue };
+                let token = key.push_token(&model.hosts[host].name);
                 let seed =
                     model.hosts[host].name.bytes().fold(7, |sum: u64, b| sum.rotate_left(9) ^ u64::from(b));
                 let mut pusher = Pusher {
                     root: root.to_owned(),
-                    key,
+                    token,
                     retry: Retry::new(seed),
                     failure: None,
                     spool: Spool::default(),
@@ -121,7 +123,7 @@ impl Drop for RunningPushes {
 struct Pusher {
     root: PathBuf,
     target: Target,
-    key: PresharedKey,
+    token: String,
     retry: Retry,
     /// Time of the first failure since the last success, and the last logged reason; `None` after a success.
     failure: Option<(SteadyTime, String)>,
@@ -133,14 +135,20 @@ struct Pusher {
 
 /// Reason why a connection ended before all tests were pushed.
 enum PushEnd {
-    /// The connection failed, or the collector refused. Contains the minimum time until the next attempt.
-    Far(PushFailure, Span),
+    /// The connection failed, or the collector refused.
+    Far(PushFailure),
     /// The archive of this host failed.
-    Here(jitlat_archive::ArchiveError),
+    Here(ArchiveError),
 }
 
-impl From<jitlat_archive::ArchiveError> for PushEnd {
-    fn from(e: jitlat_archive::ArchiveError) -> PushEnd {
+impl From<PushFailure> for PushEnd {
+    fn from(e: PushFailure) -> PushEnd {
+        PushEnd::Far(e)
+    }
+}
+
+impl From<ArchiveError> for PushEnd {
+    fn from(e: ArchiveError) -> PushEnd {
         PushEnd::Here(e)
     }
 }
@@ -162,7 +170,7 @@ impl Pusher {
 
     /// Pushes the waiting tests if an attempt is due. Returns the time of the next step; `None` if no step is needed
     /// before the archive changes. A change of the archive always requires a step.
-    fn step(&mut self) -> Result<Option<SteadyTime>, jitlat_archive::ArchiveError> {
+    fn step(&mut self) -> Result<Option<SteadyTime>, ArchiveError> {
         let archive = Archive::open_to_write(&self.root)?;
         let now = clock::steady();
         self.spool.bound(&self.target, &archive, now)?;
@@ -175,7 +183,7 @@ impl Pusher {
             // Wake up earlier to enforce the limit of the spool.
             return Ok(self.retry.due().into_iter().chain(Some(now + BOUND_INTERVAL)).min());
         }
-        let begun = PushSession::begin(&self.target, &self.key, &archive, &self.stop, &mut self.spool);
+        let begun = PushSession::begin(&self.target, &self.token, &archive, &self.stop, &mut self.spool);
         let ended = begun.and_then(|mut session| {
             let ended = session.run();
             if session.progress {
@@ -194,9 +202,9 @@ impl Pusher {
                 self.spool.warned = false;
             }
             Err(PushEnd::Here(e)) => return Err(e),
-            Err(PushEnd::Far(..)) if self.stop.is_requested() => {}
-            Err(PushEnd::Far(why, pause)) => {
-                self.retry.failed(now, pause);
+            Err(PushEnd::Far(_)) if self.stop.is_requested() => {}
+            Err(PushEnd::Far(why)) => {
+                self.retry.failed(now, why.pause());
                 let (since, before) = self.failure.take().map_or((now, None), |(at, why)| (at, Some(why)));
                 let why = why.to_string();
                 if before.as_ref() != Some(&why) {
@@ -213,7 +221,7 @@ impl Pusher {
         Ok(Some(clock::steady()))
     }
 
-    fn waiting(&self, archive: &Archive) -> Result<u64, jitlat_archive::ArchiveError> {
+    fn waiting(&self, archive: &Archive) -> Result<u64, ArchiveError> {
         let all = archive.pushes()?;
         Ok(all.iter().find(|push| push.collector == self.target.name).map_or(0, |push| push.waiting))
     }
@@ -230,12 +238,7 @@ struct Spool {
 
 impl Spool {
     /// Drops the oldest tests beyond the limit, if a check is due.
-    fn bound(
-        &mut self,
-        target: &Target,
-        archive: &Archive,
-        now: SteadyTime,
-    ) -> Result<(), jitlat_archive::ArchiveError> {
+    fn bound(&mut self, target: &Target, archive: &Archive, now: SteadyTime) -> Result<(), ArchiveError> {
         if self.looked.is_some_and(|at| now - at < BOUND_INTERVAL) {
             return Ok(());
         }
@@ -251,257 +254,244 @@ impl Spool {
     }
 }
 
-/// Connection to the collector, and the state of the tests offered on it.
+/// Connection to the collector.
 struct PushSession<'a> {
     target: &'a Target,
     archive: &'a Archive,
     stop: &'a StopSignal,
     spool: &'a mut Spool,
-    connection: PushConnection,
-    /// Tests that are offered but not confirmed or refused yet.
-    offered: BTreeMap<u64, Outgoing>,
-    /// Numbers of tests that are no longer stored here and may or may not have reached the collector.
-    doubts: BTreeSet<u64>,
-    /// Number of the last test that was offered.
-    last: i64,
-    /// Reasons why requested tests cannot be sent, by number.
-    unreadable: BTreeMap<u64, String>,
+    client: PushClient,
     /// Reason for the last logged refusal; `None`: no refusal was logged.
     refused: Option<String>,
-    /// Log that is being sent; `None`: no log.
-    log: Option<Box<dyn Read + Send>>,
-    /// Time when a test was last offered, sent, confirmed or refused.
-    moved: SteadyTime,
-    /// Time when a test was last offered or waiting for its confirmation.
-    used: SteadyTime,
-    /// Time when this host's state was last sent; `None` if it was not sent yet.
-    reported: Option<SteadyTime>,
-    open: bool,
-    /// True if no further tests are offered on this connection.
-    finishing: bool,
-    /// True if at least one test was confirmed or refused.
+    /// True if at least one test was stored, refused or removed.
     progress: bool,
+}
+
+/// Tests that are being pushed, in the order of their numbers.
+#[derive(Default)]
+struct Window {
+    tests: Vec<Outgoing>,
+    /// Results by position; `None`: not known yet.
+    results: Vec<Option<PushResult>>,
+    /// Number of the first tests whose results are stored.
+    settled: usize,
+    /// Body of the next request, and the positions and names of the tests in it.
+    body: Vec<u8>,
+    sent: Vec<(usize, String)>,
+    /// Reason why the collector takes no further tests now; `None`: it does.
+    later: Option<(String, Span)>,
 }
 
 impl<'a> PushSession<'a> {
     fn begin(
         target: &'a Target,
-        key: &PresharedKey,
+        token: &str,
         archive: &'a Archive,
         stop: &'a StopSignal,
         spool: &'a mut Spool,
     ) -> Result<PushSession<'a>, PushEnd> {
-        let connection = PushConnection::open(&target.address, target.port, key.clone())
-            .map_err(|why| PushEnd::Far(why, Span::ZERO))?;
-        Ok(PushSession {
-            target,
-            archive,
-            stop,
-            spool,
-            connection,
-            offered: BTreeMap::new(),
-            doubts: BTreeSet::new(),
-            last: 0,
-            unreadable: BTreeMap::new(),
-            refused: None,
-            log: None,
-            moved: clock::steady(),
-            used: clock::steady(),
-            reported: None,
-            open: false,
-            finishing: false,
-            progress: false,
+        let client = PushClient::connect(&target.at, token, stop)?;
+        Ok(PushSession { target, archive, stop, spool, client, refused: None, progress: false })
+    }
+
+    /// Pushes until no test waits, or the program is being stopped.
+    fn run(&mut self) -> Result<(), PushEnd> {
+        while !self.stop.is_requested() {
+            self.spool.bound(self.target, self.archive, clock::steady())?;
+            if self.ask_for_doubts()? {
+                continue;
+            }
+            let tests = self.archive.to_push(&self.target.name, 0, MAX_TESTS)?;
+            if tests.is_empty() {
+                break;
+            }
+            self.push(tests)?;
+        }
+        self.offer(Vec::new()).map(drop)
+    }
+
+    /// Reports the state of this host, and returns those of `tests` that the collector has.
+    fn offer(&mut self, tests: Vec<String>) -> Result<BTreeSet<String>, PushEnd> {
+        let all = self.archive.pushes()?;
+        let own = all.iter().find(|push| push.collector == self.target.name);
+        let (waiting, dropped) = own.map_or((0, 0), |own| (own.waiting, own.dropped));
+        let known = self.client.offers(&Offers { waiting, dropped, tests })?.known;
+        Ok(known.into_iter().collect())
+    }
+
+    /// Asks whether the collector has the tests that were dropped here but may have been sent before; false if there are none.
+    fn ask_for_doubts(&mut self) -> Result<bool, PushEnd> {
+        let doubts = self.archive.push_doubts(&self.target.name)?;
+        let doubts: Vec<(i64, String)> =
+            doubts.into_iter().take(MAX_TESTS).map(|(number, name)| (number, name.to_string())).collect();
+        if doubts.is_empty() {
+            return Ok(false);
+        }
+        let known = self.offer(doubts.iter().map(|(_, name)| name.clone()).collect())?;
+        let result = |name| if known.contains(name) { PushResult::Stored } else { PushResult::Gone };
+        let settled: Vec<_> = doubts.iter().map(|(number, name)| (*number, result(name))).collect();
+        self.archive.settle_push(&self.target.name, 0, &settled)?;
+        self.progress = true;
+        Ok(true)
+    }
+
+    /// Pushes `tests`, the first ones that are not settled.
+    fn push(&mut self, tests: Vec<Outgoing>) -> Result<(), PushEnd> {
+        let known = self.offer(tests.iter().map(|test| test.name.to_string()).collect())?;
+        let mut window = Window { results: vec![None; tests.len()], tests, ..Window::default() };
+        for k in 0..window.tests.len() {
+            let test = window.tests[k].clone();
+            if known.contains(&test.name.to_string()) {
+                window.results[k] = Some(PushResult::Stored);
+            } else if test.bytes > MAX_PREPARED_BYTES {
+                self.send(&mut window)?;
+                window.results[k] = self.send_long(&test, &mut window.later)?;
+            } else {
+                match self.part(&test) {
+                    Ok((header, log)) => {
+                        window.body.extend(header.line());
+                        window.body.extend(log);
+                        window.sent.push((k, header.hash));
+                    }
+                    Err(result) => window.results[k] = Some(result),
+                }
+            }
+            if window.body.len() >= BODY_BYTES || window.sent.len() >= BODY_TESTS {
+                self.send(&mut window)?;
+            }
+            if window.later.is_some() || self.stop.is_requested() {
+                break;
+            }
+        }
+        if window.later.is_none() {
+            self.send(&mut window)?;
+        }
+        self.settle(&mut window)?;
+        match window.later {
+            Some((why, wait)) => Err(PushFailure::Refused(why, wait).into()),
+            None if window.settled == 0 && !self.stop.is_requested() => {
+                Err(PushFailure::Failed("the collector answers, but stores nothing".to_owned()).into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the description of a test, and its name, which earlier versions did not store.
+    fn header(&self, test: &Outgoing) -> Result<PartHeader, PushResult> {
+        let read = || {
+            let header = self.archive.header(test.test)?;
+            let name = match test.name {
+                name @ LogName::Sha256(_) => name,
+                LogName::Xxh3(_) => self.archive.name(test.test)?,
+            };
+            Ok(PartHeader {
+                hash: name.to_string(),
+                source: header.source().to_owned(),
+                tags: header.tags().to_vec(),
+                bytes: test.bytes,
+                packed: None,
+            })
+        };
+        let header = read().map_err(|e| self.unreadable(test, &e))?;
+        if !header.fits() {
+            return Err(PushResult::Refused("it has too many tags, or tags that are too long".to_owned()));
+        }
+        Ok(header)
+    }
+
+    /// Returns a test as a part of a body.
+    fn part(&self, test: &Outgoing) -> Result<(PartHeader, Vec<u8>), PushResult> {
+        let mut header = self.header(test)?;
+        let mut log = Vec::new();
+        let mut packed = self.archive.compressed(test.test).map_err(|e| self.unreadable(test, &e))?;
+        packed.read_to_end(&mut log).map_err(|e| self.damaged(test, &e))?;
+        header.packed = Some(log.len() as u64);
+        Ok((header, log))
+    }
+
+    fn unreadable(&self, test: &Outgoing, error: &ArchiveError) -> PushResult {
+        match error {
+            // When the test is settled, the archive decides if it counts as dropped.
+            ArchiveError::Pruned(_) | ArchiveError::NoSuchTest { .. } => PushResult::Gone,
+            e => self.damaged(test, e),
+        }
+    }
+
+    fn damaged(&self, test: &Outgoing, error: &dyn std::fmt::Display) -> PushResult {
+        warn!("{}: test {} cannot be pushed: {error}", self.target.name, test.number);
+        PushResult::Refused(format!("it cannot be read from this host's archive: {error}"))
+    }
+
+    /// Sends the waiting body, and stores the results.
+    fn send(&mut self, window: &mut Window) -> Result<(), PushEnd> {
+        if !window.sent.is_empty() {
+            let answers = self.client.tests(std::mem::take(&mut window.body))?;
+            let mut answers: BTreeMap<String, PartAnswer> =
+                answers.tests.into_iter().map(|answer| (answer.hash.clone(), answer)).collect();
+            for (k, name) in std::mem::take(&mut window.sent) {
+                // Tests without an answer are sent again.
+                if let Some(answer) = answers.remove(&name) {
+                    window.results[k] = self.result(answer.outcome(), &mut window.later);
+                }
+            }
+        }
+        self.settle(window)
+    }
+
+    /// Sends a test that needs a request of its own.
+    fn send_long(
+        &mut self,
+        test: &Outgoing,
+        later: &mut Option<(String, Span)>,
+    ) -> Result<Option<PushResult>, PushEnd> {
+        let header = match self.header(test) {
+            Ok(header) => header,
+            Err(result) => return Ok(Some(result)),
+        };
+        let mut log = match self.archive.compressed(test.test) {
+            Ok(log) => log,
+            Err(e) => return Ok(Some(self.unreadable(test, &e))),
+        };
+        Ok(match self.client.test(&header, &mut log)? {
+            Ok(answer) => self.result(answer.outcome(), later),
+            Err(e) => {
+                // The body ended early, and with it the connection.
+                let result = self.damaged(test, &e);
+                *later = Some((e.to_string(), Span::ZERO));
+                Some(result)
+            }
         })
     }
 
-    fn run(&mut self) -> Result<(), PushEnd> {
-        let mut piece = vec![0; MAX_PIECE];
-        let mut stopped = None;
-        loop {
-            match self.connection.poll(Span::millis(100)) {
-                Some(SenderEvent::Open) => self.open = true,
-                Some(SenderEvent::Wanted(number)) => self.begin_log(number),
-                Some(SenderEvent::Settled(tests)) => self.settle(tests)?,
-                Some(SenderEvent::Over(None, _)) => {
-                    self.connection.finish();
-                    return Ok(());
+    /// Returns the result of a test; `None` if it waits.
+    fn result(&mut self, outcome: Outcome, later: &mut Option<(String, Span)>) -> Option<PushResult> {
+        match outcome {
+            Outcome::Stored => Some(PushResult::Stored),
+            Outcome::Refused(why) => {
+                if self.refused.as_ref() != Some(&why) {
+                    warn!("{}: refused a test: {why}", self.target.name);
+                    self.refused = Some(why.clone());
                 }
-                Some(SenderEvent::Over(Some(why), pause)) => return Err(PushEnd::Far(why.into(), pause)),
-                None => {}
+                Some(PushResult::Refused(why))
             }
-            if self.connection.needs_data() {
-                self.send_piece(&mut piece);
-            }
-            let now = clock::steady();
-            if self.open && !self.finishing {
-                self.offer(now)?;
-            }
-            if self.stop.is_requested() && now - *stopped.get_or_insert(now) > END_TIMEOUT {
-                return Ok(());
+            Outcome::Later(why, wait) => {
+                later.get_or_insert((why, wait));
+                None
             }
         }
     }
 
-    /// Asks the collector whether it has the tests that were dropped here but may have been sent before.
-    fn ask_for_doubts(&mut self, room: usize, now: SteadyTime) -> Result<(), PushEnd> {
-        let doubts = self.archive.push_doubts(&self.target.name)?;
-        let doubts: Vec<PushOffer> = doubts
-            .into_iter()
-            .map(|(number, hash)| PushOffer { number: number.unsigned_abs(), hash, length: 0 })
-            .filter(|o| !self.offered.contains_key(&o.number) && !self.doubts.contains(&o.number))
-            .take(room)
+    /// Stores the results up to the first test without one.
+    fn settle(&mut self, window: &mut Window) -> Result<(), PushEnd> {
+        let new: Vec<(i64, PushResult)> = window.tests[window.settled..]
+            .iter()
+            .zip(&window.results[window.settled..])
+            .map_while(|(test, result)| Some((test.number, result.clone()?)))
             .collect();
-        if !doubts.is_empty() {
-            self.moved = now;
-            self.doubts.extend(doubts.iter().map(|offer| offer.number));
-            self.connection.give(SenderInput::Offer(&doubts));
-        }
+        let Some((last, _)) = new.last() else { return Ok(()) };
+        self.archive.settle_push(&self.target.name, *last, &new)?;
+        window.settled += new.len();
+        self.progress = true;
         Ok(())
-    }
-
-    fn offer(&mut self, now: SteadyTime) -> Result<(), PushEnd> {
-        if self.reported.is_none_or(|at| now - at >= STATE_INTERVAL) {
-            self.reported = Some(now);
-            self.report_state()?;
-        }
-        let machine = self.connection.machine();
-        let (room, unsettled) = (machine.room(), machine.unsettled());
-        if unsettled > 0 {
-            self.used = now;
-            if now - self.moved >= STALL_TIMEOUT {
-                return Err(PushEnd::Far(PushFailure::Stalled, Span::ZERO));
-            }
-        }
-        if self.stop.is_requested() {
-            if !std::mem::replace(&mut self.finishing, true) {
-                self.report_state()?;
-                self.connection.give(SenderInput::Finish);
-            }
-            return Ok(());
-        }
-        // Wait for more room, because the collector answers each small offer with a separate request.
-        if room < MAX_UNSETTLED / 4 {
-            return Ok(());
-        }
-        self.spool.bound(self.target, self.archive, now)?;
-        self.ask_for_doubts(room, now)?;
-        let machine = self.connection.machine();
-        let (room, unsettled) = (machine.room(), machine.unsettled());
-        let tests = self.archive.to_push(&self.target.name, self.last, room)?;
-        if tests.is_empty() {
-            if unsettled == 0 && now - self.used >= IDLE_TIMEOUT {
-                self.finishing = true;
-                self.report_state()?;
-                self.connection.give(SenderInput::Finish);
-            }
-            return Ok(());
-        }
-        (self.used, self.moved) = (now, now);
-        let offer = |test: &Outgoing| PushOffer {
-            number: test.number.unsigned_abs(),
-            hash: test.hash,
-            length: test.bytes,
-        };
-        let offers: Vec<PushOffer> = tests.iter().map(offer).collect();
-        self.last = tests.last().map_or(self.last, |test| test.number);
-        self.offered.extend(tests.into_iter().map(|test| (test.number.unsigned_abs(), test)));
-        self.connection.give(SenderInput::Offer(&offers));
-        Ok(())
-    }
-
-    fn report_state(&mut self) -> Result<(), PushEnd> {
-        let all = self.archive.pushes()?;
-        if let Some(own) = all.iter().find(|push| push.collector == self.target.name) {
-            self.connection
-                .give(SenderInput::State(SpoolState { waiting: own.waiting, dropped: own.dropped }));
-        }
-        Ok(())
-    }
-
-    fn begin_log(&mut self, number: u64) {
-        // Tests in doubt are no longer stored here.
-        let Some(test) = self.offered.get(&number) else { return self.connection.give(SenderInput::Gone) };
-        let read = || {
-            let header = self.archive.header(test.test)?;
-            let about = About { source: header.source().to_owned(), tags: header.tags().to_vec() };
-            Ok((about, self.archive.compressed(test.test)?))
-        };
-        match read() {
-            Ok((about, log)) if about.fits() => {
-                self.log = Some(log);
-                self.connection.give(SenderInput::Test(about));
-            }
-            Ok(_) => self.cannot_send(number, "it has too many tags, or tags that are too long".to_owned()),
-            // When the test is settled, the archive decides if it counts as dropped.
-            Err(
-                jitlat_archive::ArchiveError::Pruned(_) | jitlat_archive::ArchiveError::NoSuchTest { .. },
-            ) => {
-                self.connection.give(SenderInput::Gone);
-            }
-            Err(e) => self.cannot_send(number, e.to_string()),
-        }
-    }
-
-    fn cannot_send(&mut self, number: u64, why: String) {
-        warn!("{}: test {number} cannot be pushed: {why}", self.target.name);
-        self.unreadable.insert(number, why);
-        self.log = None;
-        self.connection.give(SenderInput::Gone);
-    }
-
-    fn send_piece(&mut self, piece: &mut [u8]) {
-        let Some(log) = &mut self.log else { return };
-        self.moved = clock::steady();
-        let mut filled = 0;
-        let ended = loop {
-            match log.read(&mut piece[filled..]) {
-                Ok(0) => break Ok(filled < piece.len()),
-                Ok(n) => filled += n,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => break Err(e),
-            }
-        };
-        match ended {
-            Ok(ended) => {
-                self.connection.give(SenderInput::Piece(&piece[..filled]));
-                if ended {
-                    self.log = None;
-                    self.connection.give(SenderInput::Whole);
-                }
-            }
-            Err(e) => {
-                let damaged = "it cannot be read from this host's archive";
-                let number = self.connection.machine().sending().unwrap_or_default();
-                self.cannot_send(number, format!("{damaged}: {e}"));
-            }
-        }
-    }
-
-    fn settle(&mut self, tests: Vec<(u64, Option<PushOutcome>)>) -> Result<(), PushEnd> {
-        (self.progress, self.moved) = (true, clock::steady());
-        let (mut upto, mut settled) = (0, Vec::with_capacity(tests.len()));
-        for (number, outcome) in tests {
-            let signed = i64::try_from(number).unwrap_or(i64::MAX);
-            if self.offered.remove(&number).is_some() {
-                upto = upto.max(signed);
-            }
-            self.doubts.remove(&number);
-            let unreadable = self.unreadable.remove(&number);
-            settled.push((
-                signed,
-                match outcome {
-                    Some(PushOutcome::Stored | PushOutcome::Known) => PushResult::Stored,
-                    Some(PushOutcome::Refused(why)) => {
-                        if self.refused.as_ref() != Some(&why) {
-                            warn!("{}: refused a test: {why}", self.target.name);
-                            self.refused = Some(why.clone());
-                        }
-                        PushResult::Refused(why)
-                    }
-                    None => unreadable.map_or(PushResult::Gone, PushResult::Refused),
-                },
-            ));
-        }
-        Ok(self.archive.settle_push(&self.target.name, upto, &settled)?)
     }
 }

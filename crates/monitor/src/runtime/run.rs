@@ -6,7 +6,7 @@ use super::captures::{self, RunningCaptures};
 use super::demand::{QueuedRun, RunQueue, refused};
 use super::job::{Task, options_of_server};
 use super::on_demand::TestPlacement;
-use super::page::{OwnState, RunningPage};
+use super::page::{OwnState, RunningPage, WebSite};
 use super::push::{self, RunningPushes};
 use super::{Equipment, own};
 use crate::agenda::EndingCounts;
@@ -165,13 +165,14 @@ pub fn run(
     alerts::check(&model, kept.as_deref())?;
     captures::check(&model, host, kept.as_deref())?;
     recover(kept.as_deref())?;
-    let server = RunningServer::start(&**equipment, &model, host, &folder, kept.as_deref())?;
-    let pushes = RunningPushes::start(&model, host, kept.as_deref(), key.as_ref())?;
+    let server = RunningServer::start(&**equipment, &model, host, &folder)?;
+    let pushes = RunningPushes::start(&model, host, &folder, kept.as_deref(), key.as_ref())?;
     let name = model.hosts[host].name.clone();
     let state = OwnState::new(&name, clock::wall(), clock::steady());
     let waker = Waker::new()?;
     let demands = Arc::new(RunQueue::new(model.clone(), host, equipment.clone(), waker.clone()));
-    let page = RunningPage::start(&model, host, &folder, kept.as_deref(), &state.shown, &demands)?;
+    let site = WebSite { model: &model, host, folder: &folder, archive: kept.as_deref() };
+    let page = RunningPage::start(&**equipment, &site, &state.shown, &demands)?;
     let alerts = RunningAlerts::start(&model, &name, &folder, kept.as_deref(), args.print.clone())?;
     let captures = RunningCaptures::start(equipment.clone(), &model, host, &folder, kept.as_deref())?;
     let agenda =
@@ -543,49 +544,49 @@ impl Monitor<'_> {
         let shown_to_others = |model: &Model, host: usize| model.far_interfaces(host);
         let kept_before = archive_of(self.settings, &old, &self.folder);
         let moved = kept != kept_before;
-        let collects = new.collectors != old.collectors;
+        let collects = new.collectors != old.collectors
+            || keys(&new) != keys(&old)
+            || new.serve != old.serve
+            || new.hosts != old.hosts
+            || new.alerts.channels != old.alerts.channels;
         if new.serve != old.serve
             || keys(&new) != keys(&old)
             || shown_to_others(&new, host) != shown_to_others(&old, self.host)
-            || collects
-            || moved && !new.collectors.is_empty()
         {
             // Stop the old server first, so that its ports are free.
             self.server = None;
-            match RunningServer::start(&*self.settings.equipment, &new, host, &self.folder, kept.as_deref()) {
+            match RunningServer::start(&*self.settings.equipment, &new, host, &self.folder) {
                 Ok(server) => self.server = server,
                 Err(e) => {
-                    self.server = RunningServer::start(
-                        &*self.settings.equipment,
-                        &old,
-                        self.host,
-                        &self.folder,
-                        kept_before.as_deref(),
-                    )
-                    .unwrap_or_else(|again| {
-                        error!("{}", explain(&again));
-                        None
-                    });
+                    self.server =
+                        RunningServer::start(&*self.settings.equipment, &old, self.host, &self.folder)
+                            .unwrap_or_else(|again| {
+                                error!("{}", explain(&again));
+                                None
+                            });
                     return Err(e);
                 }
             }
         }
-        let targets = |model: &Model, host: usize| push::targets(model, host);
-        if moved || key != self.key || targets(&new, host) != targets(&old, self.host) {
+        let targets = |model: &Model, host: usize| push::targets(model, host, &self.folder);
+        if moved || key != self.key || targets(&new, host)? != targets(&old, self.host)? {
             // Stop the old threads first, so that no test is offered twice.
             self.pushes = None;
-            let pushes = RunningPushes::start(&new, host, kept.as_deref(), key.as_ref());
+            let pushes = RunningPushes::start(&new, host, &self.folder, kept.as_deref(), key.as_ref());
             self.pushes =
                 pushes.map_err(|e| error!("[[collector]]: {}; nothing is pushed", explain(&e))).ok();
         }
-        if new.web != old.web || moved {
+        if new.web != old.web
+            || moved
+            || collects && !(new.collectors.is_empty() && old.collectors.is_empty())
+        {
             // Stop the old web server first, so that its port is free.
             self.page = None;
-            let demands = &self.demands;
-            let page =
-                RunningPage::start(&new, host, &self.folder, kept.as_deref(), &self.state.shown, demands);
+            let site = WebSite { model: &new, host, folder: &self.folder, archive: kept.as_deref() };
+            let equipment = &*self.settings.equipment;
+            let page = RunningPage::start(equipment, &site, &self.state.shown, &self.demands);
             self.page = page.unwrap_or_else(|e| {
-                error!("{}; the page is not served", explain(&e));
+                error!("{}; neither the page nor pushed tests are served", explain(&e));
                 None
             });
         }

@@ -4,7 +4,7 @@ use crate::common;
 use crate::common::{Simple, model};
 use jitlat_core::Span;
 use jitlat_monitor::file::{keys::SECTIONS, read};
-use jitlat_monitor::model::{KeySource, Readers, SendingHosts};
+use jitlat_monitor::model::{CollectorQuota, CollectorTrust, KeySource, Readers, SendingHosts};
 use jitlat_monitor::{MonitorPlan, Timetable};
 
 const MESH: &str = r#"host = [
@@ -342,6 +342,19 @@ fn hosts_push_to_collectors() {
     let [oslo, berlin] = &model.collectors[..] else { panic!("{:?}", model.collectors) };
     assert_eq!((oslo.host, oslo.port, &oslo.from[..], oslo.spool), (2, 2670, &[0, 1][..], 1_000_000_000));
     assert_eq!((berlin.host, berlin.port, &berlin.from[..], berlin.spool), (0, 9000, &[2][..], 5 << 30));
+    assert_eq!(
+        (&oslo.trust, &oslo.certificate, oslo.skew),
+        (&CollectorTrust::System, &None, Span::seconds(3600))
+    );
+    let pin = format!("sha256:{}", "0A:".repeat(31) + "ff");
+    let keys = format!(
+        "host = \"oslo\"\npin = \"{pin}\"\nskew = \"0\"\ntests-per-second = 5\nbytes-per-day = \"1G\"\nbytes = \"2G\"\n"
+    );
+    let more = common::model(&format!("{KEYED}[[collector]]\n{keys}")).collectors.remove(0);
+    assert_eq!((more.trust, more.skew), (CollectorTrust::Pin(pin), Span::ZERO));
+    let quota =
+        CollectorQuota { tests_per_second: Some(5), bytes_per_day: Some(1 << 30), bytes: Some(2 << 30) };
+    assert_eq!(more.quota, quota);
     let with = MonitorPlan::new(&model, &Timetable::new(&model));
     let alone = common::model(KEYED);
     let without = MonitorPlan::new(&alone, &Timetable::new(&alone));
@@ -380,9 +393,19 @@ fn what_is_wrong_with_collectors_is_named_with_its_place() {
         ),
         ("host = \"oslo\"\n[[collector]]\nhost = \"oslo\"", vec!["15:8: oslo is already a collector"]),
         (
+            "host = \"oslo\"\npin = \"12:34\"",
+            vec![
+                "14:7: write the fingerprint that the collector prints at its start: sha256: and 64 hexadecimal digits",
+            ],
+        ),
+        (
+            "host = \"oslo\"\nca-file = \"a.pem\"\nplain = true",
+            vec!["14:11: 'pin', 'ca-file' and 'plain' cannot be combined: choose one"],
+        ),
+        (
             "host = \"oslo\"\nspol = \"1G\"",
             vec![
-                "14:1: [[collector]] has no key 'spol': did you mean 'spool'? (choose host, port, from, spool)",
+                "14:1: [[collector]] has no key 'spol': did you mean 'spool'? (choose host, port, from, spool, pin, ca-file, plain, certificate, skew, tests-per-second, bytes-per-day, bytes)",
             ],
         ),
     ];

@@ -63,6 +63,15 @@ impl PresharedKey {
         }
         Ok(PresharedKey(key.to_vec()))
     }
+
+    /// Returns the token with which `host`, the only host that has this key, pushes tests: the SHA-256 of `jitlat push 1 HOST KEY`,
+    /// in hexadecimal digits. The key cannot be computed from it.
+    pub fn push_token(&self, host: &str) -> String {
+        let mut sum = Sha256::new();
+        sum.update(format!("jitlat push 1 {host} "));
+        sum.update(&self.0);
+        sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 impl fmt::Debug for PresharedKey {

@@ -62,12 +62,8 @@ pub const DIGESTS: Service = "digests";
 /// Responsiveness tests: HTTP/2 connections.
 pub const RPM: Service = "rpm";
 
-/// Collector: tests that hosts push to it.
-pub const COLLECT: Service = "collect";
-
 /// All services. A new protocol needs an entry in this list, and cases in the test of all rules.
-pub const SERVICES: &[Service] =
-    &[ONE_WAY, TEST_PORT, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP, DIGESTS, RPM, COLLECT];
+pub const SERVICES: &[Service] = &[ONE_WAY, TEST_PORT, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP, DIGESTS, RPM];
 
 /// Networks that are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -161,8 +157,6 @@ impl Default for Policy {
                 (DIGESTS, rules(Some((64, 8)), Some((4, 2)))),
                 // Each foreign probe is a connection, up to a hundred per second, which some clients do not close.
                 (RPM, with_duration(rules(Some((1024, 512)), None), Span::seconds(300))),
-                // A session is a host that has proved its key. Several hosts may share an address.
-                (COLLECT, rules(Some((256, 64)), Some((128, 32)))),
             ]
             .into(),
         }

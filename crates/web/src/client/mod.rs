@@ -1,9 +1,8 @@
 //! [`post`]: sends one HTTP request to notify another program.
-//!
-//! `https://` needs the feature `tls`. It is optional because rustls takes a tenth of jitlat's compile time.
 
-#[cfg(feature = "tls")]
 mod tls;
+
+pub(crate) use tls::Trusted;
 
 use axum::body::Body;
 use hyper::client::conn::http1;
@@ -16,11 +15,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 
-/// True if this program supports `https://` addresses.
-pub const HAS_HTTPS: bool = cfg!(feature = "tls");
-
 /// Connection of a request, plain or encrypted.
-trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> ByteStream for S {}
 
@@ -31,9 +27,6 @@ pub enum PostError {
     /// The address is not an HTTP address.
     #[error("'{0}' is not an http:// or https:// address")]
     Address(String),
-    /// The address is `https://`, but the program was built without the feature `tls`.
-    #[error("this jitlat was built without https: build it with `--features tls`, or use a released package")]
-    NoHttps,
     /// The trusted certificates cannot be read.
     #[error("certificate authorities: {0}")]
     Authorities(String),
@@ -102,25 +95,6 @@ async fn ask(stream: impl ByteStream, request: Request<Body>) -> Result<StatusCo
     Ok(sender.send_request(request).await.map_err(failed)?.status())
 }
 
-#[cfg(feature = "tls")]
-use tls::Trusted;
-
-/// Placeholder for trusted authorities in builds without `tls`; it has no values.
-#[cfg(not(feature = "tls"))]
-enum Trusted {}
-
-#[cfg(not(feature = "tls"))]
-impl Trusted {
-    fn new(_: Option<&Path>) -> Result<Trusted, PostError> {
-        Err(PostError::NoHttps)
-    }
-
-    #[expect(clippy::unused_async, reason = "as with the feature")]
-    async fn secure(&self, _: &str, _: TcpStream) -> Result<TcpStream, PostError> {
-        match *self {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,13 +145,6 @@ mod tests {
             post(&format!("http://{free}/"), String::new(), None, TIMEOUT),
             Err(PostError::Failed(_))
         ));
-    }
-
-    #[test]
-    #[cfg(not(feature = "tls"))]
-    fn without_the_feature_tls_is_refused_in_words() {
-        let went = post("https://127.0.0.1/", String::new(), None, TIMEOUT).unwrap_err().to_string();
-        assert!(went.contains("built without https") && !HAS_HTTPS, "{went}");
     }
 
     #[test]

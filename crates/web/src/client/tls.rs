@@ -1,9 +1,15 @@
-//! TLS for requests to `https://` addresses: rustls, with the certificate authorities of this system or of a file.
+//! TLS for requests to `https://` addresses: rustls, with the certificate authorities of this system or of a file, or a pinned
+//! certificate.
 
 use super::{ByteStream, PostError};
+use crate::identity::Fingerprint;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,11 +18,11 @@ use tokio_rustls::TlsConnector;
 
 /// Trusted certificate authorities; loading them takes a while.
 #[derive(Clone)]
-pub(super) struct Trusted(Arc<ClientConfig>);
+pub(crate) struct Trusted(Arc<ClientConfig>);
 
 impl Trusted {
     /// Loads the authorities in `ca_file`, or those of this system if it is `None`.
-    pub(super) fn new(ca_file: Option<&Path>) -> Result<Trusted, PostError> {
+    pub(crate) fn new(ca_file: Option<&Path>) -> Result<Trusted, PostError> {
         let mut roots = RootCertStore::empty();
         match ca_file {
             Some(file) => {
@@ -49,8 +55,19 @@ impl Trusted {
         Ok(Trusted(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))
     }
 
+    /// Trusts only the certificate with this fingerprint, whatever its names and dates.
+    pub(crate) fn pinned(pin: Fingerprint) -> Result<Trusted, PostError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = Arc::new(PinVerifier { pin, provider: provider.clone() });
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| PostError::Failed(e.to_string()))?;
+        let config = config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+        Ok(Trusted(Arc::new(config)))
+    }
+
     /// Encrypts a connection to `host`, which must have a valid certificate.
-    pub(super) async fn secure(
+    pub(crate) async fn secure(
         &self,
         host: &str,
         stream: TcpStream,
@@ -59,6 +76,62 @@ impl Trusted {
         let name = ServerName::try_from(host.to_owned()).map_err(|e| failed(&e))?;
         let connected = TlsConnector::from(self.0.clone()).connect(name, stream).await;
         connected.map_err(|e| PostError::Untrusted(why(&e)))
+    }
+}
+
+/// The certificate has another fingerprint than the pinned one.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "its certificate has the fingerprint {found}, not the pinned one: if the collector has a new certificate, write pin = \"{found}\""
+)]
+struct OtherCertificate {
+    found: Fingerprint,
+}
+
+/// Accepts one certificate.
+#[derive(Debug)]
+struct PinVerifier {
+    pin: Fingerprint,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for PinVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let found = Fingerprint::of(end_entity);
+        if found == self.pin {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let other = OtherError(Arc::new(OtherCertificate { found }));
+        Err(CertificateError::Other(other).into())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -80,6 +153,7 @@ fn why(error: &io::Error) -> String {
                 "its certificate is from an unknown authority: set ca-file to the authority's certificate"
                     .to_owned()
             }
+            CertificateError::Other(other) => other.to_string(),
             other => format!("its certificate is refused: {other}"),
         },
         Some(other) => format!("the TLS handshake failed: {other}"),

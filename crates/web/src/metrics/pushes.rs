@@ -30,12 +30,15 @@ const PUSHED: [OfPush; 4] = [
 /// Metric of a host that pushes: name, help, kind, value.
 type OfHost = (&'static str, &'static str, FamilyKind, fn(&CollectedHost) -> Option<f64>);
 
-const COLLECTED: [OfHost; 5] = [
+const COLLECTED: [OfHost; 6] = [
     ("jitlat_collected_tests", "Tests that a host has pushed to this archive.", FamilyKind::Counter, |c| {
         Some(c.stored as f64)
     }),
     ("jitlat_collected_refused", "Tests of a host that this archive refused.", FamilyKind::Counter, |c| {
         Some(c.refused as f64)
+    }),
+    ("jitlat_collected_over_quota", "Tests of a host that were over its quota.", FamilyKind::Counter, |c| {
+        Some(c.over_quota as f64)
     }),
     (
         "jitlat_collected_dropped",

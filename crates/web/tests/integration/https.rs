@@ -1,10 +1,10 @@
-//! Webhooks over TLS: only a server that proves its identity is notified. Needs the program `openssl`, which makes
+//! Webhooks and pages over TLS: only a server that proves its identity is notified. Needs the program `openssl`, which makes
 //! certificates.
-#![cfg(feature = "tls")]
 
-use jitlat_web::{PostError, post};
+use jitlat_archive::Archive;
+use jitlat_web::{Identity, PostError, ReadAccess, Settings, Token, Web, post};
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -143,5 +143,34 @@ fn a_file_without_certificates_and_a_server_without_tls_are_said_to_be_so() {
     });
     let said = post(&address, String::new(), Some(&own), TIMEOUT).unwrap_err().to_string();
     assert!(said.contains("the TLS handshake failed"), "{said}");
+    server.join().unwrap();
+}
+
+/// The page speaks HTTPS with the certificate that it made, and says so to everybody who speaks HTTP.
+#[test]
+fn a_page_with_a_certificate_is_read_over_https_only() {
+    let folder = tempfile::tempdir().unwrap();
+    Archive::make(folder.path()).unwrap();
+    let file = folder.path().join("certificate.pem");
+    let mut settings = Settings::new(folder.path());
+    settings.listen.set_port(0);
+    settings.access = ReadAccess::Token(Token::new("correct-horse-battery"));
+    settings.identity = Some(Identity::made(&file, &["127.0.0.1".to_owned()]).unwrap().0);
+    let web = Web::bind(&settings).unwrap();
+    let at = web.address();
+    assert_eq!(web.scheme(), "https");
+    let (stop, stopped) = std::os::unix::net::UnixStream::pair().unwrap();
+    let server = std::thread::spawn(move || web.run(stopped).unwrap());
+    let went = post(&format!("https://{at}/"), String::new(), Some(&file), TIMEOUT);
+    assert!(matches!(went, Err(PostError::Refused(405))), "{went:?}");
+    let mut plain = TcpStream::connect(at).unwrap();
+    plain.set_read_timeout(Some(TIMEOUT)).unwrap();
+    plain
+        .write_all(b"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer correct-horse-battery\r\n\r\n")
+        .unwrap();
+    let mut said = String::new();
+    plain.read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("HTTP/1.1 400") && said.contains("HTTPS only"), "{said}");
+    drop(stop);
     server.join().unwrap();
 }

@@ -340,6 +340,10 @@ fn other_hosts_read_nothing_without_the_token() {
     let mut open = Settings::new(folder.path());
     open.listen = "0.0.0.0:0".parse().unwrap();
     assert!(matches!(Web::bind(&open), Err(jitlat_web::WebError::Open(_))));
+    open.access = ReadAccess::Token(Token::new("correct-horse-battery"));
+    assert!(matches!(Web::bind(&open), Err(jitlat_web::WebError::Clear(_))), "no token in clear");
+    open.plain = true;
+    assert!(Web::bind(&open).is_ok());
 
     let served =
         Served::start(folder.path(), |s| s.access = ReadAccess::Token(Token::new("correct-horse-battery")));

@@ -1,184 +1,202 @@
 use super::*;
 use jitlat_archive::{CollectedHost, Filter, TestId};
-use jitlat_instruments::serve::{CollectService, Policy, Serve, Serving};
-use jitlat_net::push::{PushConnection, PushService};
-use jitlat_proto::jitlat::{PresharedKey, PresharedKeys};
-use jitlat_proto::push::{SenderEvent, SenderInput};
+use jitlat_net::wake::StopSignal;
+use jitlat_proto::push::answer::Outcome;
+use jitlat_store::log::LogReader;
+use jitlat_web::{
+    Identity, PushClient, PushFailure, PushSettings, PushTarget, PushTrust, Settings, Token, Web,
+};
 use std::fs;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-fn key(host: &str) -> PresharedKey {
-    PresharedKey::from_file_contents(format!("the key of {host}, and of nobody else").as_bytes()).unwrap()
+const HOSTS: [(&str, &str); 4] =
+    [("berlin", "192.0.2.1"), ("madrid", "192.0.2.2"), ("oslo", "2001:db8::3"), ("rome", "192.0.2.4")];
+
+fn token(host: &str) -> String {
+    format!("the token of {host}, and of nobody else")
 }
 
 /// Collector on its own port, with the folder of its archive.
 struct Collector {
-    at: SocketAddr,
-    _serving: Serving,
+    at: PushTarget,
+    stop: StopSignal,
+    thread: Option<JoinHandle<()>>,
     folder: tempfile::TempDir,
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        self.stop.request();
+        self.thread.take().unwrap().join().unwrap();
+    }
 }
 
 impl Collector {
     fn start() -> Collector {
-        Collector::with(Policy::default())
+        Collector::with(PushQuota::default())
     }
 
-    fn with(policy: Policy) -> Collector {
+    fn with(quota: PushQuota) -> Collector {
         let folder = tempfile::tempdir().unwrap();
-        let mut keys = PresharedKeys::default();
-        ["berlin", "madrid"].iter().for_each(|host| keys.add(*host, key(host)));
-        let hosts = [
-            ("berlin", "192.0.2.1"),
-            ("madrid", "192.0.2.2"),
-            ("oslo", "2001:db8::3"),
-            ("rome", "192.0.2.1"),
-        ];
-        let hosts = hosts.map(|(name, address)| (name.to_owned(), address.to_owned())).into_iter();
-        let shelf = Arc::new(ArchiveShelf::new(&folder.path().join("a"), hosts).unwrap());
-        let serve = Serve {
-            ips: vec![Ipv4Addr::LOCALHOST.into()],
-            one_way: None,
-            reflectors: Vec::new(),
-            policy,
-            priority: None,
-            one_way_packets: None,
-            digests: None,
-            collect: Some(CollectService { port: 0, service: PushService { keys, shelf } }),
+        let root = folder.path().join("a");
+        let hosts = HOSTS.map(|(name, address)| (name.to_owned(), address.to_owned())).into_iter();
+        let rules = CollectRules {
+            name: "rome".to_owned(),
+            skew: Span::seconds(3600),
+            quota,
+            channels: vec!["out".to_owned()],
         };
-        let serving = serve.start().unwrap();
-        let at = serving.collecting()[0];
-        Collector { at, _serving: serving, folder }
+        let shelf = Arc::new(ArchiveShelf::new(&root, hosts, rules).unwrap());
+        let (identity, _) = Identity::made(&folder.path().join("c.pem"), &["localhost".to_owned()]).unwrap();
+        let pin = identity.fingerprint();
+        let mut settings = Settings::new(&root);
+        settings.pages = false;
+        settings.push = Some(PushSettings {
+            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
+            identity: Some(identity),
+            hosts: ["berlin", "madrid"].map(|host| (host.to_owned(), Token::new(&token(host)))).to_vec(),
+            shelf,
+        });
+        let web = Web::bind(&settings).unwrap();
+        let port = web.push_addresses()[0].port();
+        let at = PushTarget { host: "127.0.0.1".to_owned(), port, trust: PushTrust::Pin(pin) };
+        let stop = StopSignal::new().unwrap();
+        let stopped = stop.clone();
+        let thread = Some(std::thread::spawn(move || web.run(stopped).unwrap()));
+        Collector { at, stop, thread, folder }
     }
 
     fn archive(&self) -> Archive {
         Archive::open(&self.folder.path().join("a")).unwrap()
     }
 
-    /// Returns the stored counts of the only host that pushes, once they have these values: they are stored once per second.
-    fn noted(&self, refused: u64, waiting: u64) -> CollectedHost {
-        let what = format!("{refused} refused and {waiting} waiting");
-        jitlat_waiting::for_value(&what, Duration::from_secs(60), || {
-            let noted = self.archive().collected().unwrap().remove(0);
-            ((noted.refused, noted.waiting) == (refused, waiting)).then_some(noted)
-        })
+    fn connect(&self, host: &str) -> PushClient {
+        PushClient::connect(&self.at, &token(host), StopSignal::new().unwrap()).unwrap()
     }
 
-    fn connect(&self, host: &str) -> PushConnection {
-        let mut connection =
-            PushConnection::open(&self.at.ip().to_string(), self.at.port(), key(host)).unwrap();
-        assert_eq!(next(&mut connection), SenderEvent::Open);
-        connection
+    fn collected(&self, host: &str) -> CollectedHost {
+        self.archive().collected().unwrap().into_iter().find(|c| c.host == host).unwrap()
     }
 }
 
-/// Returns the next event; fails after a time limit.
-fn next(connection: &mut PushConnection) -> SenderEvent {
-    let begun = Instant::now();
-    loop {
-        if let Some(event) = connection.poll(Span::millis(20)) {
-            return event;
+/// A log as it is sent.
+#[derive(Clone)]
+struct Packed {
+    name: LogName,
+    bytes: u64,
+    log: Vec<u8>,
+}
+
+impl Packed {
+    fn header(&self, tags: &[(&str, &str)]) -> PartHeader {
+        PartHeader {
+            hash: self.name.to_string(),
+            source: "a.log".to_owned(),
+            tags: tags.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            bytes: self.bytes,
+            packed: Some(self.log.len() as u64),
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "nothing happens");
+    }
+
+    fn part(&self, tags: &[(&str, &str)]) -> Vec<u8> {
+        [self.header(tags).line(), self.log.clone()].concat()
     }
 }
 
-/// Creates logs of a host as they are sent: checksum, length, and compressed bytes.
-fn logs(seeds: std::ops::Range<u64>, packets: i64) -> Vec<(u128, u64, Vec<u8>)> {
-    let folder = tempfile::tempdir().unwrap();
-    let archive = Archive::make(&folder.path().join("own")).unwrap();
+/// Packs the logs at these paths.
+fn packed(folder: &Path, logs: &[PathBuf]) -> Vec<Packed> {
+    let archive = Archive::make(&folder.join("own")).unwrap();
     archive.begin_push("x", 1 << 40).unwrap();
-    for seed in seeds {
-        let log = folder.path().join(format!("{seed}.log"));
-        write_log(&log, seed, packets);
-        archive.add(&log, &[]).unwrap();
+    for log in logs {
+        archive.add(log, &[]).unwrap();
     }
     let pack = |id: TestId| {
         let mut packed = Vec::new();
         archive.compressed(id).unwrap().read_to_end(&mut packed).unwrap();
         packed
     };
-    archive.to_push("x", 0, 10_000).unwrap().iter().map(|t| (t.hash, t.bytes, pack(t.test))).collect()
+    let all = archive.to_push("x", 0, 10_000).unwrap();
+    all.iter().map(|t| Packed { name: t.name, bytes: t.bytes, log: pack(t.test) }).collect()
 }
 
-fn write_log(path: &Path, seed: u64, packets: i64) {
+const NEW_YEAR: i64 = 1_767_225_600_000_000_000;
+
+/// Creates logs of a host.
+fn logs(seeds: std::ops::Range<i64>, packets: i64) -> Vec<Packed> {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |seed: i64| {
+        let path = folder.path().join(format!("{seed}.log"));
+        write_log(&path, NEW_YEAR + seed * 3_600_000_000_000, packets);
+        path
+    };
+    packed(folder.path(), &seeds.map(write).collect::<Vec<_>>())
+}
+
+fn write_log(path: &Path, start: i64, packets: i64) {
     use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
-    let mut log =
-        jitlat_store::log::LogWriter::new(fs::File::create(path).unwrap(), jitlat_store::log::LogVersion::V3);
+    let file = fs::File::create(path).unwrap();
+    let mut log = jitlat_store::log::LogWriter::new(file, jitlat_store::log::LogVersion::V3);
     let session = Session::new(TestSpec::default());
     log.begin(&session);
     for i in 0..packets {
-        let sent = 1_767_225_600_000_000_000 + seed as i64 * 3_600_000_000_000 + i * 20_000_000;
-        let noise = (i.wrapping_mul(7919) ^ (seed as i64 * 104_729)) % 1_000_003;
+        let sent = start + i * 20_000_000;
+        let noise = (i.wrapping_mul(7919) ^ (start / 1_000_000_000)) % 1_000_003;
         log.record(&PacketRecord::one_way(i, WallTime(sent), WallTime(sent + 5_000_000 + noise.abs())));
     }
     log.finish(&session);
     log.close().1.unwrap();
 }
 
-fn about(tags: &[(&str, &str)]) -> About {
-    let tags = tags.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    About { source: "a.log".to_owned(), tags }
+/// Creates the log of a test between two addresses, with more lines in its header.
+fn log_between(src: &str, dst: &str, more: &str, packets: i64) -> Packed {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.log");
+    write_log(&path, NEW_YEAR, packets);
+    let text = fs::read_to_string(&path).unwrap();
+    let rest: String =
+        text.lines().skip(1).filter(|l| !l.contains("_ip ")).map(|l| format!("{l}\n")).collect();
+    let first = text.lines().next().unwrap();
+    fs::write(&path, format!("{first}\n# src_ip {src}\n# dst_ip {dst}\n{more}{rest}")).unwrap();
+    let own = LogReader::open(&path).unwrap();
+    assert_eq!((own.session().src, own.session().dst), (src.parse().ok(), dst.parse().ok()));
+    packed(folder.path(), &[path]).remove(0)
 }
 
-/// Offers one log, sends `packed` for it, and returns the event that settles it.
-fn send(
-    connection: &mut PushConnection,
-    number: u64,
-    hash: u128,
-    length: u64,
-    packed: &[u8],
-    about: &About,
-) -> SenderEvent {
-    connection.give(SenderInput::Offer(&[PushOffer { number, hash, length }]));
-    let mut pieces = packed.chunks(50_000);
-    let begun = Instant::now();
-    loop {
-        match connection.poll(Span::millis(20)) {
-            Some(SenderEvent::Wanted(wanted)) => {
-                assert_eq!(wanted, number);
-                connection.give(SenderInput::Test(about.clone()));
-            }
-            Some(event) => return event,
-            None => {}
-        }
-        if connection.needs_data() {
-            match pieces.next() {
-                Some(piece) => connection.give(SenderInput::Piece(piece)),
-                None => connection.give(SenderInput::Whole),
-            }
-        }
-        assert!(begun.elapsed() < Duration::from_secs(60), "nothing happens");
-    }
+/// Sends one test, and returns its answer.
+fn send(client: &mut PushClient, log: &Packed, tags: &[(&str, &str)]) -> PartAnswer {
+    let answers = client.tests(log.part(tags)).unwrap();
+    assert_eq!((answers.tests.len(), &answers.error), (1, &None), "{answers:?}");
+    answers.tests[0].clone()
 }
 
-fn settled(number: u64, outcome: PushOutcome) -> SenderEvent {
-    SenderEvent::Settled(vec![(number, Some(outcome))])
+fn refusal(answer: &PartAnswer) -> &str {
+    assert_eq!(answer.status, 422, "{answer:?}");
+    answer.error.as_deref().unwrap()
 }
 
 #[test]
 fn tests_are_stored_once_with_their_tags_whoever_sends_them_how_often() {
     let collector = Collector::start();
     let logs = logs(0..20, 300);
-    // Two hosts send the same logs at the same time, in different orders.
+    // Two hosts send the same logs at the same time, in different orders, alone and many at once.
     std::thread::scope(|scope| {
         for host in ["berlin", "madrid"] {
             let (collector, logs) = (&collector, &logs);
             scope.spawn(move || {
-                let mut connection = collector.connect(host);
+                let mut client = collector.connect(host);
                 for k in 0..2 * logs.len() {
                     let k = if host == "berlin" { k % 20 } else { 19 - k % 20 };
-                    let (hash, length, packed) = &logs[k];
-                    let event =
-                        send(&mut connection, k as u64, *hash, *length, packed, &about(&[("site", "lab")]));
-                    assert!(
-                        [PushOutcome::Stored, PushOutcome::Known]
-                            .iter()
-                            .any(|o| event == settled(k as u64, o.clone())),
-                        "{event:?}"
-                    );
+                    let answer = send(&mut client, &logs[k], &[("site", "lab")]);
+                    assert_eq!(answer.outcome(), Outcome::Stored, "{answer:?}");
                 }
+                let all: Vec<u8> = logs.iter().flat_map(|log| log.part(&[])).collect();
+                let answers = client.tests(all).unwrap();
+                assert!(
+                    answers.tests.len() == 20 && answers.tests.iter().all(|a| a.status == 200),
+                    "{answers:?}"
+                );
             });
         }
     });
@@ -187,7 +205,6 @@ fn tests_are_stored_once_with_their_tags_whoever_sends_them_how_often() {
     assert_eq!(archive.list(&all, &[]).unwrap().len(), 20);
     let collected = archive.collected().unwrap();
     assert_eq!(collected.iter().map(|c| c.stored).sum::<u64>(), 20, "{collected:?}");
-    drop(collector.connect("berlin"));
     let whole = Archive::open_to_write(archive.root()).unwrap().check(true).unwrap();
     assert_eq!((whole.tests, whole.damaged.len()), (20, 0));
 }
@@ -195,39 +212,34 @@ fn tests_are_stored_once_with_their_tags_whoever_sends_them_how_often() {
 #[test]
 fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
     let collector = Collector::start();
-    let mut connection = collector.connect("madrid");
-    let (hash, length, packed) = logs(7..8, 500).remove(0);
-    let mut refused =
-        |number: u64, hash: u128, length: u64, packed: &[u8], tags: &[(&str, &str)], why: &str| {
-            let event = send(&mut connection, number, hash, length, packed, &about(tags));
-            let SenderEvent::Settled(list) = event else { panic!("{event:?}") };
-            let (said, Some(PushOutcome::Refused(reason))) = &list[0] else { panic!("{list:?}") };
-            assert!(*said == number && reason.contains(why), "{reason}");
-        };
-    // A test of another host in the file.
-    refused(1, hash, length, &packed, &[("client", "oslo")], "madrid offers a test that oslo started");
-    let both = [("client", "madrid"), ("client", "oslo")];
-    refused(10, hash, length, &packed, &both, "madrid offers a test that oslo started");
+    let mut client = collector.connect("madrid");
+    let log = logs(7..8, 500).remove(0);
+    let mut refused = |log: &Packed, tags: &[(&str, &str)], why: &str| {
+        let answer = send(&mut client, log, tags);
+        assert!(refusal(&answer).contains(why), "{answer:?}, not {why}");
+    };
+    // A test of another host in the file, in any spelling.
+    refused(&log, &[("client", "oslo")], "madrid offers a test that oslo started");
+    refused(&log, &[("Client", "OSLO"), ("server", "madrid")], "madrid offers a test that OSLO started");
+    refused(&log, &[("client", "madrid"), ("client", "oslo")], "madrid offers a test that oslo started");
     // Tests between two other hosts, in the file or not.
-    for (number, client, server) in
-        [(12, "oslo", "berlin"), (13, "nobody", "oslo"), (14, "nobody", "nowhere")]
-    {
-        refused(
-            number,
-            hash,
-            length,
-            &packed,
-            &[("client", client), ("server", server)],
-            "madrid offers a test ",
-        );
+    for (client, server) in [("oslo", "berlin"), ("nobody", "oslo"), ("nobody", "nowhere")] {
+        refused(&log, &[("client", client), ("server", server)], "madrid offers a test ");
     }
-    refused(15, hash, length, &packed, &[("server", "oslo")], "madrid offers a test of oslo");
-    refused(11, hash, u64::MAX, &packed, &[], "longer than 1 GiB");
-    refused(2, hash ^ 9, length, &packed, &[], "differs from the announced one");
-    refused(3, hash, length - 1, &packed, &[], "longer than announced");
-    refused(4, hash, length + 1, &packed, &[], "shorter than announced");
-    refused(5, hash, length, &packed[9..], &[], "cannot be unpacked");
-    refused(6, hash, 2 << 30, &packed, &[], "longer than 1 GiB");
+    refused(&log, &[("server", "oslo")], "madrid offers a test of oslo");
+    // A Cyrillic letter that looks like a Latin one.
+    refused(
+        &log,
+        &[("client", "madrid"), ("server", "\u{43e}slo")],
+        "names of hosts have only ASCII letters",
+    );
+    let with = |name, bytes, log: &[u8]| Packed { name, bytes, log: log.to_vec() };
+    let other = LogName::of(b"another log");
+    refused(&with(log.name, 2 << 30, &log.log), &[], "longer than 1 GiB");
+    refused(&with(other, log.bytes, &log.log), &[], "differs from the announced one");
+    refused(&with(log.name, log.bytes - 1, &log.log), &[], "longer than announced");
+    refused(&with(log.name, log.bytes + 1, &log.log), &[], "shorter than announced");
+    refused(&with(log.name, log.bytes, &log.log[9..]), &[], "cannot be unpacked");
     // One gibibyte in 32 kB: a frame of blocks that repeat one byte.
     let mut bomb = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x50];
     for k in 0..8192u32 {
@@ -235,160 +247,218 @@ fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
         bomb.extend_from_slice(&block.to_le_bytes()[..3]);
         bomb.push(b'#');
     }
-    refused(7, hash, length, &bomb, &[], "longer than announced");
+    refused(&with(log.name, 1 << 20, &bomb), &[], "longer than announced");
     // Data that is not a log: the checksum is right, but it cannot be parsed.
-    let nonsense = vec![b'x'; 1000];
     let block: u32 = 1 | 1 << 1 | 1000 << 3;
-    let packed_nonsense =
-        [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x50][..], &block.to_le_bytes()[..3], b"x"].concat();
-    let sum = xxh3(&nonsense);
-    refused(8, sum, 1000, &packed_nonsense, &[], "a.log");
-    // On the same connection a correct test is accepted.
-    let event = send(&mut connection, 9, hash, length, &packed, &about(&[("client", "madrid")]));
-    assert_eq!(event, settled(9, PushOutcome::Stored));
-    assert_eq!(collector.noted(14, 0).stored, 1);
+    let nonsense = [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x50][..], &block.to_le_bytes()[..3], b"x"].concat();
+    refused(&with(LogName::of(&[b'x'; 1000]), 1000, &nonsense), &[], "a.log");
+    // On the same connection a correct test is accepted, in the same body as a wrong one.
+    let wrong = with(other, log.bytes, &log.log);
+    let answers = client.tests([wrong.part(&[]), log.part(&[("client", "madrid")])].concat()).unwrap();
+    assert_eq!(answers.tests.iter().map(|a| a.status).collect::<Vec<_>>(), [422, 201], "{answers:?}");
+    let collected = collector.collected("madrid");
+    assert_eq!((collected.stored, collected.refused), (1, 16));
     assert_eq!(fs::read_dir(collector.folder.path().join("a/tmp")).unwrap().count(), 0);
 }
 
-/// Returns the checksum of a log as archives store it.
-fn xxh3(log: &[u8]) -> u128 {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x");
-    fs::write(&path, log).unwrap();
-    jitlat_archive::checksum(&path).unwrap()
+/// The attack of a host that turns bad: with its own key it claims tests between two others, in every way that a log and its tags
+/// allow. Nothing of the others changes.
+#[test]
+fn a_host_with_a_key_cannot_speak_for_another() {
+    let collector = Collector::start();
+    // The good host's own test: its name is learned, from the file.
+    let named = "# client.name somebody\n";
+    let own = log_between("192.0.2.1", "192.0.2.4", named, 50);
+    let tags = [("client", "berlin"), ("server", "rome")];
+    assert_eq!(send(&mut collector.connect("berlin"), &own, &tags).status, 201);
+    let before = names(&collector);
+    assert!(before.contains(&("192.0.2.1".to_owned(), Some("berlin".to_owned()))), "{before:?}");
+    let between = |src: &str, dst: &str, names: &str| {
+        format!("madrid offers a test from {src} to {dst}, which are {names}")
+    };
+    let mut seed = 50;
+    let mut forged = |src: &str, dst: &str, tags: &[(&str, &str)]| {
+        seed += 1;
+        // A log names hosts, too.
+        let lines = "# client.name berlin\n# server.name rome\n";
+        // A connection of its own for each: making a log takes a while on a busy host.
+        send(&mut collector.connect("madrid"), &log_between(src, dst, lines, seed), tags)
+    };
+    for (src, dst, names) in [
+        ("192.0.2.1", "192.0.2.4", "berlin and rome"),
+        ("192.0.2.4", "192.0.2.1", "rome and berlin"),
+        ("::ffff:192.0.2.1", "2001:db8::3", "berlin and oslo"),
+        ("192.0.2.1", "192.0.2.1", "berlin and berlin"),
+    ] {
+        for tags in [&[][..], &[("client", "madrid"), ("server", "rome")], &[("collected-from", "berlin")]] {
+            assert_eq!(refusal(&forged(src, dst, tags)), between(src, dst, names));
+        }
+    }
+    assert_eq!(
+        refusal(&forged("192.0.2.1", "192.0.2.4", &[("client", "berlin")])),
+        "madrid offers a test that berlin started"
+    );
+    // Long logs are read from a file.
+    let long = log_between("192.0.2.1", "192.0.2.4", "", 40_000);
+    assert!(long.bytes > jitlat_archive::MAX_PREPARED_BYTES);
+    assert_eq!(
+        refusal(&send(&mut collector.connect("madrid"), &long, &[])),
+        between("192.0.2.1", "192.0.2.4", "berlin and rome")
+    );
+    assert_eq!(names(&collector), before);
+    assert_eq!(collector.archive().list(&Filter::default(), &[]).unwrap().len(), 1);
+    // What only it can know stays its own: addresses that are not in the file are apart, whatever names the log has.
+    let tags = [("client", "madrid"), ("server", "rome"), ("collected-src", "berlin")];
+    assert_eq!(forged("10.0.0.7", "192.0.2.4", &tags).status, 201);
+    assert_eq!(forged("10.0.0.7", "198.51.100.9", &[]).status, 201);
+    assert_eq!(forged("192.0.2.2", "192.0.2.1", &[]).status, 201);
+    let after = names(&collector);
+    let own = |address: &str, name: Option<&str>| (address.to_owned(), name.map(str::to_owned));
+    for expected in [
+        own("192.0.2.1", Some("berlin")),
+        own("192.0.2.2", Some("madrid")),
+        own("192.0.2.4", None),
+        own("10.0.0.7@madrid", None),
+        own("198.51.100.9@madrid", None),
+    ] {
+        assert!(after.contains(&expected), "{expected:?} in {after:?}");
+    }
+    assert_eq!(after.len(), 5);
+    // Another host behind address translation has the same address: it is not the same host.
+    let behind = log_between("10.0.0.7", "192.0.2.4", "", 60);
+    assert_eq!(send(&mut collector.connect("berlin"), &behind, &[]).status, 201);
+    assert!(names(&collector).contains(&own("10.0.0.7@berlin", None)));
+}
+
+/// Returns the addresses and names of hosts in the archive of the collector.
+fn names(collector: &Collector) -> Vec<(String, Option<String>)> {
+    let mut names: Vec<_> = collector.archive().hosts().unwrap();
+    names.sort();
+    names
 }
 
 #[test]
 fn a_test_in_another_hosts_name_is_known_by_the_log_itself() {
     let collector = Collector::start();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("own.log");
-    write_log(&path, 1, 50);
-    let text = fs::read_to_string(&path).unwrap();
-    fs::write(&path, text.replacen("\n", "\n# tag client=oslo\n", 1)).unwrap();
-    let own = LogReader::open(&path).unwrap();
-    assert_eq!(own.session().tags, [("client".to_owned(), "oslo".to_owned())]);
-    let archive = Archive::make(&folder.path().join("own")).unwrap();
-    archive.begin_push("x", 1 << 40).unwrap();
-    archive.add(&path, &[]).unwrap();
-    let test = archive.to_push("x", 0, 1).unwrap().remove(0);
-    let mut packed = Vec::new();
-    archive.compressed(test.test).unwrap().read_to_end(&mut packed).unwrap();
-    let mut connection = collector.connect("berlin");
-    let event = send(&mut connection, 1, test.hash, test.bytes, &packed, &about(&[]));
-    assert!(
-        matches!(&event, SenderEvent::Settled(list) if matches!(list[0].1, Some(PushOutcome::Refused(_)))),
-        "{event:?}"
-    );
+    let log = log_between("192.0.2.1", "192.0.2.4", "# tag client=oslo\n", 50);
+    let mut client = collector.connect("berlin");
+    assert_eq!(refusal(&send(&mut client, &log, &[])), "berlin offers a test that oslo started");
     assert!(collector.archive().list(&Filter::default(), &[]).unwrap().is_empty());
 }
 
-/// Creates the log of a test from `src` to `dst`: checksum, length, and compressed bytes. With `long`, the log is so long that
-/// the collector reads it from a file.
-fn log_between(src: &str, dst: &str, long: bool) -> (u128, u64, Vec<u8>) {
+#[test]
+fn a_log_that_is_dated_later_than_it_arrives_is_refused() {
+    let collector = Collector::start();
+    let mut client = collector.connect("berlin");
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("own.log");
-    write_log(&path, 1, if long { 40_000 } else { 50 });
-    let text = fs::read_to_string(&path).unwrap();
-    let with = format!("\n# src_ip {src}\n# dst_ip {dst}\n");
-    let rest: String =
-        text.lines().skip(1).filter(|l| !l.contains("_ip ")).map(|l| format!("{l}\n")).collect();
-    fs::write(&path, format!("{}{with}{rest}", text.lines().next().unwrap())).unwrap();
-    let own = LogReader::open(&path).unwrap();
-    let session = own.session();
-    assert_eq!((session.src, session.dst), (src.parse().ok(), dst.parse().ok()));
-    assert_eq!(fs::metadata(&path).unwrap().len() > jitlat_archive::MAX_PREPARED_BYTES, long);
-    let archive = Archive::make(&folder.path().join("own")).unwrap();
-    archive.begin_push("x", 1 << 40).unwrap();
-    archive.add(&path, &[]).unwrap();
-    let test = archive.to_push("x", 0, 1).unwrap().remove(0);
-    let mut packed = Vec::new();
-    archive.compressed(test.test).unwrap().read_to_end(&mut packed).unwrap();
-    (test.hash, test.bytes, packed)
-}
-
-#[test]
-fn a_test_between_the_addresses_of_two_other_hosts_is_refused() {
-    let collector = Collector::start();
-    let mut connection = collector.connect("madrid");
-    let mut number = 0;
-    let mut pushed = |src: &str, dst: &str, long: bool, tags: &[(&str, &str)]| {
-        number += 1;
-        let (hash, length, packed) = log_between(src, dst, long);
-        match send(&mut connection, number, hash, length, &packed, &about(tags)) {
-            SenderEvent::Settled(list) => list[0].1.clone(),
-            event => panic!("{event:?}"),
-        }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
+    const HOUR: i64 = 3_600_000_000_000;
+    let mut at = |start: i64, packets| {
+        let path = folder.path().join(format!("{start}.log"));
+        write_log(&path, start, packets);
+        let own = tempfile::tempdir().unwrap();
+        send(&mut client, &packed(own.path(), &[path])[0], &[])
     };
-    let between = |src, dst, names| format!("madrid offers a test from {src} to {dst}, which are {names}");
-    for (src, dst, names, long) in [
-        ("192.0.2.1", "2001:db8::3", "berlin and oslo", false),
-        ("192.0.2.1", "2001:db8::3", "berlin and oslo", true),
-        ("2001:db8::3", "192.0.2.1", "oslo and berlin", false),
-        ("::ffff:192.0.2.1", "2001:db8::3", "berlin and oslo", false),
-        ("192.0.2.1", "192.0.2.1", "berlin and berlin", false),
-    ] {
-        for tags in [&[][..], &[("client", "madrid"), ("server", "oslo")]] {
-            let refused = Some(PushOutcome::Refused(between(src, dst, names)));
-            assert_eq!(pushed(src, dst, long, tags), refused);
-        }
+    assert_eq!(at(now + HOUR / 2, 20).status, 201, "clocks differ");
+    assert_eq!(at(now - 50 * 365 * 24 * HOUR, 20).status, 201);
+    for (start, packets) in
+        [(now + 2 * HOUR, 20), (now + 100 * 24 * HOUR, 20), (i64::MAX - HOUR, 20), (now + 2 * HOUR, 40_000)]
+    {
+        let answer = at(start, packets);
+        assert!(refusal(&answer).contains("later than its arrival"), "{answer:?}");
     }
-    for (src, dst) in [
-        ("192.0.2.2", "2001:db8::3"),
-        ("192.0.2.1", "192.0.2.2"),
-        // Another address of this host, and a target that is not in the file.
-        ("10.0.0.7", "192.0.2.1"),
-        ("192.0.2.2", "198.51.100.9"),
-    ] {
-        assert_eq!(
-            pushed(src, dst, false, &[("client", "madrid")]),
-            Some(PushOutcome::Stored),
-            "{src} to {dst}"
-        );
-    }
-    // Two hosts with the same address.
-    drop(connection);
-    let mut rome = collector.connect("berlin");
-    let (hash, length, packed) = log_between("192.0.2.1", "192.0.2.1", false);
-    assert_eq!(send(&mut rome, 1, hash, length, &packed, &about(&[])), settled(1, PushOutcome::Stored));
+    let collected = collector.collected("berlin");
+    assert_eq!((collected.stored, collected.refused), (2, 4));
 }
 
 #[test]
-fn a_host_that_connects_again_ends_its_older_connection() {
+fn a_host_over_its_quota_is_refused_counted_and_told_when_to_come_again() {
+    let all = logs(0..30, 100);
+    let bytes = all[0].bytes;
+    let quota = PushQuota { tests_per_second: 1, bytes_per_day: 10 * bytes, bytes: 1 << 40 };
+    let collector = Collector::with(quota);
+    let mut evil = collector.connect("madrid");
+    let body: Vec<u8> = all.iter().flat_map(|log| log.part(&[])).collect();
+    let answers = evil.tests(body).unwrap().tests;
+    let stored = answers.iter().filter(|a| a.status == 201).count();
+    let last = answers.last().unwrap();
+    assert!((8..=11).contains(&stored) && answers.len() == stored + 1, "{answers:?}");
+    assert!(last.status == 429 && last.error.as_deref().unwrap().contains("bytes in a day"), "{last:?}");
+    assert!(last.retry_after.is_some_and(|s| s > 60), "{last:?}");
+    // Another host has its own.
+    assert_eq!(send(&mut collector.connect("berlin"), &all[29], &[]).status, 201);
+    let collected = collector.collected("madrid");
+    assert_eq!((collected.stored, collected.over_quota), (stored as u64, 1));
+    // One alert, however often.
+    assert_eq!(send(&mut evil, &all[28], &[]).status, 429);
+    let alerts = collector.archive().alerts(9).unwrap();
+    assert_eq!(alerts.len(), 1);
+    let alert = &alerts[0];
+    assert_eq!(
+        (alert.alert.as_str(), alert.src.as_str(), alert.dst.as_str()),
+        ("push quota", "madrid", "rome")
+    );
+    // The collector that starts again knows what was pushed today.
+    let collector = {
+        let folder = tempfile::tempdir().unwrap();
+        let hosts = HOSTS.map(|(name, address)| (name.to_owned(), address.to_owned())).into_iter();
+        let rules = CollectRules { name: "rome".to_owned(), skew: Span::ZERO, quota, channels: Vec::new() };
+        let root = collector.folder.path().join("a");
+        let _keep = folder;
+        ArchiveShelf::new(&root, hosts, rules).unwrap()
+    };
+    let answers = collector.receive("madrid", &mut &all[28].part(&[])[..], 1);
+    assert_eq!(answers.tests[0].status, 429, "{answers:?}");
+}
+
+#[test]
+fn who_has_no_token_is_told_so_and_slowed() {
     let collector = Collector::start();
-    let mut old = collector.connect("berlin");
-    let mut other = collector.connect("madrid");
-    let mut new = collector.connect("berlin");
-    assert!(matches!(next(&mut old), SenderEvent::Over(Some(_), _)));
-    let (hash, length, packed) = logs(3..4, 100).remove(0);
-    assert_eq!(send(&mut new, 1, hash, length, &packed, &about(&[])), settled(1, PushOutcome::Stored));
-    assert_eq!(send(&mut other, 1, hash, length, &packed, &about(&[])), settled(1, PushOutcome::Known));
+    let begun = Instant::now();
+    let mut guess = PushClient::connect(&collector.at, &token("oslo"), StopSignal::new().unwrap()).unwrap();
+    let went = guess.offers(&Offers::default());
+    assert!(
+        matches!(&went, Err(PushFailure::Refused(why, _)) if why.contains("no host with this token")),
+        "{went:?}"
+    );
+    assert!(begun.elapsed() >= Duration::from_secs(1));
 }
 
+/// The token is not sent to a server with another certificate.
 #[test]
-fn who_has_no_key_or_no_place_is_told_so() {
-    let mut policy = Policy::default();
-    policy.service(jitlat_proto::policy::COLLECT).total.sessions = Some(1);
-    let collector = Collector::with(policy);
-    let open = |host: &str| PushConnection::open("127.0.0.1", collector.at.port(), key(host)).unwrap();
-    let SenderEvent::Over(Some(why), _) = next(&mut open("oslo")) else { panic!("oslo pushes nothing") };
-    assert_eq!(why.to_string(), "the collector refused: it does not have this host's key");
-    let _berlin = collector.connect("berlin");
-    let SenderEvent::Over(Some(why), _) = next(&mut open("madrid")) else { panic!("there is no place") };
-    assert!(why.to_string().starts_with("the collector refused: it is busy: "), "{why}");
+fn a_server_with_another_certificate_gets_no_token() {
+    let (collector, other) = (Collector::start(), Collector::start());
+    let wrong = PushTarget { trust: other.at.trust.clone(), ..collector.at.clone() };
+    let went = PushClient::connect(&wrong, &token("berlin"), StopSignal::new().unwrap());
+    let PushTrust::Pin(pin) = &collector.at.trust else { panic!("pinned") };
+    assert!(
+        matches!(&went, Err(PushFailure::Untrusted(why)) if why.contains(&pin.to_string())),
+        "{:?}",
+        went.err()
+    );
+    let went = PushClient::connect(
+        &PushTarget { trust: PushTrust::System, ..collector.at.clone() },
+        "x",
+        StopSignal::new().unwrap(),
+    );
+    assert!(went.is_err(), "no authority signed it");
 }
 
 #[test]
 fn a_long_log_and_what_a_host_says_of_itself_arrive() {
     let collector = Collector::start();
-    let mut connection = collector.connect("berlin");
-    connection.give(SenderInput::State(SpoolState { waiting: 7, dropped: 3 }));
-    let (hash, length, packed) = logs(1..2, 60_000).remove(0);
-    assert!(length > jitlat_archive::MAX_PREPARED_BYTES);
-    assert_eq!(send(&mut connection, 1, hash, length, &packed, &about(&[])), settled(1, PushOutcome::Stored));
-    connection.give(SenderInput::Finish);
-    assert_eq!(next(&mut connection), SenderEvent::Over(None, Span::ZERO));
-    let collected = collector.noted(0, 7);
-    assert_eq!((collected.stored, collected.dropped), (1, 3));
+    let mut client = collector.connect("berlin");
+    let log = logs(1..2, 60_000).remove(0);
+    assert!(log.bytes > jitlat_archive::MAX_PREPARED_BYTES);
+    let earlier = "0123456789abcdef0123456789abcdef".to_owned();
+    let offers = Offers { waiting: 7, dropped: 3, tests: vec![log.name.to_string(), earlier] };
+    assert!(client.offers(&offers).unwrap().known.is_empty());
+    let header = PartHeader { packed: None, ..log.header(&[]) };
+    let answer = client.test(&header, &mut &log.log[..]).unwrap().unwrap();
+    assert_eq!(answer.status, 201, "{answer:?}");
+    assert_eq!(client.test(&header, &mut &log.log[..]).unwrap().unwrap().status, 200);
+    assert_eq!(client.offers(&offers).unwrap().known, [log.name.to_string()]);
+    let collected = collector.collected("berlin");
+    assert_eq!((collected.stored, collected.waiting, collected.dropped), (1, 7, 3));
     assert!(collected.heard_ns.is_some() && collected.stored_ns.is_some());
 }

@@ -1,0 +1,141 @@
+//! Offers and answers of a collector, in JSON. Unknown fields belong to a later version and are ignored.
+
+use super::{MAX_TESTS, is_earlier_name, is_name};
+use jitlat_core::Span;
+use serde::{Deserialize, Serialize};
+
+/// What a host has for the collector: its state, and the names of tests that the collector may already have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offers {
+    /// Number of tests that wait on the host.
+    pub waiting: u64,
+    /// Number of tests that the host removed before they were pushed, since pushing to this collector began.
+    pub dropped: u64,
+    /// Names of tests, at most [`MAX_TESTS`]: SHA-256, or XXH3-128 of tests that an earlier version stored.
+    #[serde(default)]
+    pub tests: Vec<String>,
+}
+
+impl Offers {
+    /// Parses a body.
+    ///
+    /// # Errors
+    /// Description of the problem.
+    pub fn parse(body: &[u8]) -> Result<Offers, String> {
+        let offers: Offers = serde_json::from_slice(body).map_err(|e| e.to_string())?;
+        if offers.tests.len() > MAX_TESTS {
+            return Err(format!("more than {MAX_TESTS} tests in one offer"));
+        }
+        match offers.tests.iter().find(|name| !is_name(name) && !is_earlier_name(name)) {
+            Some(wrong) => Err(format!("'{}' is not the SHA-256 of a log", wrong.escape_debug())),
+            None => Ok(offers),
+        }
+    }
+}
+
+/// Answer to [`Offers`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Known {
+    /// Names of the offered tests that the collector has.
+    pub known: Vec<String>,
+}
+
+/// Answer for one test of a body.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartAnswer {
+    /// Name of the test.
+    pub hash: String,
+    /// Status as of an answer for this test alone: 201 stored, 200 known already, 422 refused for ever, 429 over a quota, 503 not now.
+    pub status: u16,
+    /// Reason, if the test was neither stored nor known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Seconds to wait before the next attempt; with 429 and 503.
+    #[serde(default, rename = "retry-after", skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<u64>,
+}
+
+/// Outcome of a test for the host that pushes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The collector has the test.
+    Stored,
+    /// The collector will never take the test, for this reason.
+    Refused(String),
+    /// The host keeps the test and tries again after this pause; reason.
+    Later(String, Span),
+}
+
+impl PartAnswer {
+    /// Answer for a stored test.
+    pub fn stored(hash: &str) -> PartAnswer {
+        PartAnswer { hash: hash.to_owned(), status: 201, error: None, retry_after: None }
+    }
+
+    /// Answer for a test that the collector has already.
+    pub fn known(hash: &str) -> PartAnswer {
+        PartAnswer { status: 200, ..PartAnswer::stored(hash) }
+    }
+
+    /// Answer for a test that the collector never takes.
+    pub fn refused(hash: &str, why: String) -> PartAnswer {
+        PartAnswer { status: 422, error: Some(why), ..PartAnswer::stored(hash) }
+    }
+
+    /// Answer for a test that exceeds a quota of its host.
+    pub fn over_quota(hash: &str, why: String, wait: Span) -> PartAnswer {
+        PartAnswer {
+            status: 429,
+            error: Some(why),
+            retry_after: Some(seconds(wait)),
+            ..PartAnswer::stored(hash)
+        }
+    }
+
+    /// Answer for a test that cannot be stored now.
+    pub fn later(hash: &str, why: String, wait: Span) -> PartAnswer {
+        PartAnswer {
+            status: 503,
+            error: Some(why),
+            retry_after: Some(seconds(wait)),
+            ..PartAnswer::stored(hash)
+        }
+    }
+
+    /// Returns the meaning of the answer for the host that pushes. An unknown status means that the test is kept.
+    pub fn outcome(&self) -> Outcome {
+        let why = || self.error.clone().unwrap_or_else(|| format!("status {}", self.status));
+        match self.status {
+            200 | 201 => Outcome::Stored,
+            422 => Outcome::Refused(why()),
+            _ => Outcome::Later(why(), pause(self.retry_after)),
+        }
+    }
+}
+
+/// Returns whole seconds, at least 1.
+fn seconds(wait: Span) -> u64 {
+    (wait.0.max(1) as u64).div_ceil(1_000_000_000)
+}
+
+/// Returns the pause that a collector requested, one hour at most.
+pub fn pause(retry_after: Option<u64>) -> Span {
+    Span::seconds(retry_after.unwrap_or(0).min(3600) as i64)
+}
+
+/// Answer to a body with several tests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartAnswers {
+    /// Answers in the order of the parts. Parts without an answer were not read.
+    pub tests: Vec<PartAnswer>,
+    /// Reason why the rest of the body was not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Answer to a request that failed as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorAnswer {
+    /// What happened, and what to do.
+    pub error: String,
+}

@@ -1,0 +1,55 @@
+//! Pushes of tests over HTTP: [`PushSettings`] for the collector's side, [`PushClient`] for a host that pushes. Specification:
+//! `docs/protocols/push.md`.
+//!
+//! * `routes` – requests of hosts with a token; `body` – the body of a request, read where blocking is allowed
+//! * `client` – a connection to a collector
+
+mod body;
+mod client;
+mod routes;
+
+pub use client::{PushClient, PushFailure, PushTarget, PushTrust};
+pub(crate) use routes::{MAX_BODIES, PushState, router};
+
+use crate::identity::Identity;
+use crate::token::Token;
+use jitlat_core::Span;
+use jitlat_proto::push::answer::{Offers, PartAnswers};
+use std::fmt;
+use std::io::BufRead;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Storage for the tests of all hosts. The methods may block.
+pub trait Shelf: Send + Sync + fmt::Debug {
+    /// Records the state of `host`, and returns the offered tests that are stored already.
+    ///
+    /// # Errors
+    /// [`NotNow`].
+    fn offered(&self, host: &str, offers: &Offers) -> Result<Vec<String>, NotNow>;
+
+    /// Stores at most `most` tests that `host` sends in a body. Every test that was read has an answer.
+    fn receive(&self, host: &str, body: &mut dyn BufRead, most: usize) -> PartAnswers;
+}
+
+/// Reason why nothing can be stored now, and the time that a host should wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotNow {
+    /// Reason, for the host.
+    pub why: String,
+    /// Time to wait.
+    pub wait: Span,
+}
+
+/// Settings of a collector.
+#[derive(Clone, Debug)]
+pub struct PushSettings {
+    /// Addresses to listen on; with port 0 the system chooses a port.
+    pub listen: Vec<SocketAddr>,
+    /// Certificate; `None`: hosts connect without TLS.
+    pub identity: Option<Identity>,
+    /// Names of the hosts that may push, each with its token.
+    pub hosts: Vec<(String, Token)>,
+    /// Storage for the tests.
+    pub shelf: Arc<dyn Shelf>,
+}

@@ -1,0 +1,245 @@
+//! Requests of hosts that push. Each needs the token of a host, which decides whose tests they are.
+
+use super::body::{body, feed};
+use super::{NotNow, PushSettings, Shelf};
+use crate::server::ClientAddress;
+use crate::token::{Token, checksum};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Extension, Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{post, put};
+use jitlat_core::Span;
+use jitlat_proto::push::answer::{ErrorAnswer, Known, Offers, PartAnswer, PartAnswers};
+use jitlat_proto::push::{MAX_TESTS, is_name};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// Maximum number of bodies that are received at the same time.
+pub const MAX_BODIES: usize = 16;
+/// Maximum number of requests of one host at the same time.
+const MAX_OF_HOST: usize = 2;
+/// Time that a request waits until another body is complete.
+const WAIT: Duration = Duration::from_secs(5);
+/// Maximum length of an offer, in bytes.
+const MAX_OFFER_BYTES: usize = 64 << 10;
+/// Time for an offer to arrive.
+const OFFER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Delay before a wrong token is refused, which slows down guessing.
+const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
+/// Time between two lines in the log about wrong tokens from one address, and the number of addresses that are remembered.
+const LOG_INTERVAL: (Duration, usize) = (Duration::from_secs(60), 1000);
+
+/// State shared by all pushes.
+#[derive(Debug)]
+pub struct PushState {
+    hosts: Vec<(Arc<str>, Token)>,
+    shelf: Arc<dyn Shelf>,
+    bodies: Arc<Semaphore>,
+    of_host: HashMap<Arc<str>, Arc<Semaphore>>,
+    /// Time of the last line about a wrong token, by address.
+    logged: Mutex<HashMap<IpAddr, Instant>>,
+}
+
+/// Host whose token a request has.
+#[derive(Clone)]
+struct PushingHost(Arc<str>);
+
+impl PushState {
+    pub fn new(settings: &PushSettings) -> PushState {
+        let hosts: Vec<(Arc<str>, Token)> =
+            settings.hosts.iter().map(|(name, token)| (Arc::from(name.as_str()), token.clone())).collect();
+        let own = |(name, _): &(Arc<str>, Token)| (name.clone(), Arc::new(Semaphore::new(MAX_OF_HOST)));
+        PushState {
+            of_host: hosts.iter().map(own).collect(),
+            hosts,
+            shelf: settings.shelf.clone(),
+            bodies: Arc::new(Semaphore::new(MAX_BODIES)),
+            logged: Mutex::default(),
+        }
+    }
+
+    /// Returns the host whose token `headers` show. All tokens are compared, so that the time says nothing.
+    fn host(&self, headers: &HeaderMap) -> Option<PushingHost> {
+        let mut shown = headers.get_all(header::AUTHORIZATION).iter();
+        let (Some(shown), None) = (shown.next(), shown.next()) else { return None };
+        let token = shown.to_str().ok()?.strip_prefix("Bearer ")?.trim();
+        let sum = checksum(&[token.as_bytes()]);
+        let found = self
+            .hosts
+            .iter()
+            .fold(None, |found, (name, token)| if token.has(&sum) { Some(name) } else { found });
+        found.map(|name| PushingHost(name.clone()))
+    }
+
+    /// Logs a wrong token, at most once per minute and address.
+    fn log_wrong_token(&self, from: IpAddr) {
+        let (now, mut logged) = (Instant::now(), self.logged.lock().unwrap_or_else(PoisonError::into_inner));
+        if logged.get(&from).is_some_and(|at| now - *at < LOG_INTERVAL.0) {
+            return;
+        }
+        logged.retain(|_, at| now - *at < LOG_INTERVAL.0);
+        if logged.len() < LOG_INTERVAL.1 {
+            logged.insert(from, now);
+            tracing::warn!(%from, "refused a push: it has the token of no host");
+        }
+    }
+}
+
+/// Builds the router of pushes.
+pub fn router(push: &Arc<PushState>) -> Router {
+    Router::new()
+        .route("/push/v1/offers", post(offers))
+        .route("/push/v1/tests", post(tests))
+        .route("/push/v1/tests/{hash}", put(test))
+        .layer(from_fn_with_state(push.clone(), guard))
+        .with_state(push.clone())
+}
+
+/// Passes a request with a token on.
+async fn guard(
+    State(push): State<Arc<PushState>>,
+    Extension(ClientAddress(from)): Extension<ClientAddress>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let Some(host) = push.host(request.headers()) else {
+        tokio::time::sleep(WRONG_TOKEN_DELAY).await;
+        push.log_wrong_token(from);
+        let why = "this collector has no host with this token: both hosts need the same file and keys";
+        let mut response = failed(StatusCode::UNAUTHORIZED, why, None);
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        return response;
+    };
+    let Some(_own) = push.of_host.get(&host.0).and_then(|own| own.clone().try_acquire_owned().ok()) else {
+        let why = format!("{} has {MAX_OF_HOST} requests under way already", host.0);
+        return failed(StatusCode::TOO_MANY_REQUESTS, &why, Some(Span::seconds(2)));
+    };
+    request.extensions_mut().insert(host);
+    next.run(request).await
+}
+
+fn json(status: StatusCode, body: &impl Serialize) -> Response {
+    match serde_json::to_string(body) {
+        Ok(text) => (status, [(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+fn failed(status: StatusCode, why: &str, wait: Option<Span>) -> Response {
+    let response = json(status, &ErrorAnswer { error: why.to_owned() });
+    with_wait(response, wait.map(|wait| (wait.0.max(1) as u64).div_ceil(1_000_000_000)))
+}
+
+fn with_wait(mut response: Response, seconds: Option<u64>) -> Response {
+    if let Some(seconds) = seconds {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+/// Runs `work` on a thread that may block.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Response> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| {
+        failed(StatusCode::INTERNAL_SERVER_ERROR, "a thread that stores tests failed (a bug in jitlat)", None)
+    })
+}
+
+/// Takes the state of a host and the names of tests that it may have pushed.
+async fn offers(
+    State(push): State<Arc<PushState>>,
+    Extension(PushingHost(host)): Extension<PushingHost>,
+    from: Body,
+) -> Response {
+    let text = match timeout(OFFER_TIMEOUT, to_bytes(from, MAX_OFFER_BYTES)).await {
+        Ok(Ok(text)) => text,
+        Ok(Err(_)) => return failed(StatusCode::PAYLOAD_TOO_LARGE, "the offer is too long", None),
+        Err(_) => return failed(StatusCode::REQUEST_TIMEOUT, "the offer arrived too slowly", None),
+    };
+    let offers = match Offers::parse(&text) {
+        Ok(offers) => offers,
+        Err(why) => return failed(StatusCode::BAD_REQUEST, &format!("the offer is not valid: {why}"), None),
+    };
+    match blocking(move || push.shelf.offered(&host, &offers)).await {
+        Ok(Ok(known)) => json(StatusCode::OK, &Known { known }),
+        Ok(Err(NotNow { why, wait })) => failed(StatusCode::SERVICE_UNAVAILABLE, &why, Some(wait)),
+        Err(response) => response,
+    }
+}
+
+/// Receives at most `most` tests.
+async fn receive(
+    push: Arc<PushState>,
+    host: Arc<str>,
+    from: Body,
+    most: usize,
+) -> Result<PartAnswers, Response> {
+    let busy = || {
+        failed(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "it is busy with tests of other hosts",
+            Some(Span::seconds(5)),
+        )
+    };
+    let Ok(Ok(slot)) = timeout(WAIT, push.bodies.clone().acquire_owned()).await else { return Err(busy()) };
+    let (to, mut reader) = body();
+    let work = tokio::spawn(blocking(move || {
+        // The slot is free again when nothing is read any more, even if the host disconnects.
+        let _slot = slot;
+        push.shelf.receive(&host, &mut reader, most)
+    }));
+    feed(from, to).await;
+    work.await.unwrap_or_else(|_| Err(busy()))
+}
+
+/// Takes several tests.
+async fn tests(
+    State(push): State<Arc<PushState>>,
+    Extension(PushingHost(host)): Extension<PushingHost>,
+    from: Body,
+) -> Response {
+    match receive(push, host, from, MAX_TESTS).await {
+        Ok(answers) if answers.tests.is_empty() && answers.error.is_some() => {
+            failed(StatusCode::BAD_REQUEST, answers.error.as_deref().unwrap_or_default(), None)
+        }
+        Ok(answers) => json(StatusCode::OK, &answers),
+        Err(response) => response,
+    }
+}
+
+/// Takes one test under its name.
+async fn test(
+    State(push): State<Arc<PushState>>,
+    Extension(PushingHost(host)): Extension<PushingHost>,
+    Path(name): Path<String>,
+    from: Body,
+) -> Response {
+    if !is_name(&name) {
+        return failed(StatusCode::NOT_FOUND, "a test has the SHA-256 of its log as its name", None);
+    }
+    let answers = match receive(push, host, from, 1).await {
+        Ok(answers) => answers,
+        Err(response) => return response,
+    };
+    match answers.tests.into_iter().next() {
+        Some(PartAnswer { hash, .. }) if hash != name => {
+            failed(StatusCode::BAD_REQUEST, "the body contains another test than its address says", None)
+        }
+        Some(answer) => {
+            let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            with_wait(json(status, &answer), answer.retry_after)
+        }
+        None => failed(
+            StatusCode::BAD_REQUEST,
+            answers.error.as_deref().unwrap_or("the body contains no test"),
+            None,
+        ),
+    }
+}
