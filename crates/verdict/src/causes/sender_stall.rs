@@ -32,9 +32,12 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let late: usize = stalls.iter().map(|s| s.to - s.from).sum();
     let many = late as f64 >= 0.01 * n as f64;
     let stalls = with_skips(stalls, skips);
+    let period = case.material.period().filter(|period| *period > 0);
     let found = stalls.iter().filter(|s| s.length >= MIN_SINGLE_STALL_NS || many).map(|s| {
         let packets = (s.to - s.from) as u64;
-        let touched = packets + s.skipped;
+        // Packets that were due during the stall did not leave on time, even if the sender then moved its schedule.
+        let due = period.map_or(0, |period| (s.length / period).unsigned_abs());
+        let touched = (packets + s.skipped).max(due).min(n);
         let share = touched as f64 / n as f64;
         let severity = of_host(of_missing(share, touched, n));
         // The stall began when the first late packet was due.
@@ -163,6 +166,7 @@ mod tests {
         assert_eq!((cause.packets, cause.magnitude_ns, found.harm), ([300, 319], Some(100 * MS), 0.5 * 0.02));
         assert_eq!(cause.because, "the sender stalled for 100 ms, from 2.9 s on: 20 packets left late");
         assert_eq!(of(500, 5000 * MS).unwrap().cause.severity, Severity::Fair);
+        assert_eq!(of(1, 5000 * MS).unwrap().cause.severity, Severity::Fair, "the schedule was moved");
         assert_eq!(of(500, 5000 * MS).unwrap().cause.from_s, 0.0);
     }
 }

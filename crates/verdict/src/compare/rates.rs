@@ -197,7 +197,7 @@ fn table() {
     let number =
         |name: &str, otherwise| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(otherwise);
     let (tests, seed): (u32, _) = (number("JITLAT_TESTS", 200), u64::from(number("JITLAT_SEED", 1)));
-    let only = std::env::var("JITLAT_PACKETS").ok().and_then(|n| n.parse().ok());
+    let only: Option<usize> = std::env::var("JITLAT_PACKETS").ok().and_then(|n| n.parse().ok());
     let sizes = |n: usize| if n > 3000 && only.is_none() { tests.div_ceil(4) } else { tests };
     let chosen = |n: &usize| only.is_none_or(|only| only == *n);
     let mut highest: f64 = 0.0;
