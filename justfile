@@ -105,7 +105,7 @@ mutants FILE='':
 
 # Measure ratios against plain baselines in the same run (root for SCHED_FIFO)
 bench:
-    cargo build --release -p jitlat -p jitlat-benches && for b in analysis report rate pacing passive two_way readers view stamps; do ./target/release/$b; done
+    cargo build --release -p jitlat -p jitlat-benches && for b in analysis report rate pacing passive two_way readers view stamps headers; do ./target/release/$b; done
 
 # The packet path alone, compared with bare loops, an echo and a ring reader: RUNS of SECONDS each (about 20 minutes; root, on an otherwise idle machine)
 bench-packets SECONDS='2' RUNS='3':

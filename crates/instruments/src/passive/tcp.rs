@@ -278,12 +278,15 @@ impl TcpCaptures {
             if !self.wants(p) {
                 return;
             }
-            let found = analyzer.take(seen);
-            let is_eventful = found.len() > 0;
-            if is_eventful {
-                events.clear();
-                events.extend(found);
-            }
+            let is_eventful = {
+                let found = analyzer.take(seen);
+                let some = found.len() > 0;
+                if some {
+                    events.clear();
+                    events.extend(found);
+                }
+                some
+            };
             if begins.len() < analyzer.begun() {
                 begins.resize(analyzer.begun(), read.packets);
             }
