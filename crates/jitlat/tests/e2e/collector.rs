@@ -205,7 +205,7 @@ fn monitors_and_collectors_that_are_killed_lose_nothing_and_store_nothing_twice(
     let start = |host: &str| monitor(if host == "a" { &lab.client } else { &lab.server }, folder, host);
     let mut running = [Some(start("a")), Some(start("b"))];
     // The first push begins when both monitors run.
-    make(&archive, folder, 1_000_000, 100);
+    make(&archive, folder, 100_000, 100);
     wait_until("a first push", 100, || pushed(&own).is_some_and(|p| p.stored == 1));
     for _ in 0..kills {
         // Enough tests that most kills meet a push.
