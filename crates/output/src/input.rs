@@ -22,7 +22,10 @@ const MAX_OWAMP_FILE: u64 = 1 << 30;
 pub fn open(path: &Path) -> Result<LogReader> {
     match archive::log_reader(path)? {
         Some(reader) => Ok(reader),
-        None if is_owamp_file(path) => of_session(path),
+        None if is_owamp_file(path) => {
+            let log = Box::new(Cursor::new(owamp_log(path)?));
+            Ok(LogReader::from_reader(&path.display().to_string(), log)?)
+        }
         None => Ok(LogReader::open(path)?),
     }
 }
@@ -50,8 +53,11 @@ pub fn owamp_file(path: &Path) -> Result<SessionData> {
     SessionData::from_file(&bytes).map_err(io::Error::other).with_context(reading)
 }
 
-/// Opens the data file of OWAMP at `path` as a log.
-fn of_session(path: &Path) -> Result<LogReader> {
+/// Returns the data file of OWAMP at `path` as the text of a log.
+///
+/// # Errors
+/// Like [`owamp_file`]; or the session has an impossible schedule.
+pub(crate) fn owamp_log(path: &Path) -> Result<Vec<u8>> {
     let test = owamp_file(path)?.to_test();
     let (session, records) =
         test.map_err(io::Error::other).with_context(|| format!("reading {}", path.display()))?;
@@ -60,7 +66,7 @@ fn of_session(path: &Path) -> Result<LogReader> {
     records.iter().for_each(|record| log.record(record));
     log.finish(&session);
     let (bytes, _) = log.close();
-    Ok(LogReader::from_reader(&path.display().to_string(), Box::new(Cursor::new(bytes)))?)
+    Ok(bytes)
 }
 
 /// Returns the log of an archived test as text; `None` if `path` is not the path of an archived test.

@@ -1,7 +1,7 @@
 //! Reads runs from files: logs of any version, and JSON summaries in any form that `--json` writes.
 
 use crate::error::{Context, Error, Result, bail};
-use crate::input::archived_text;
+use crate::input::{archived_text, is_owamp_file, owamp_log};
 use crate::label::{self, stem};
 use jitlat_core::Direction;
 use jitlat_core::analysis::Analyzer;
@@ -101,6 +101,8 @@ fn open(path: &Path) -> Result<Vec<LabelledRun>> {
         Box::new(io::stdin())
     } else if let Some(text) = archived_text(path)? {
         text
+    } else if is_owamp_file(path) {
+        Box::new(io::Cursor::new(owamp_log(path)?))
     } else {
         Box::new(File::open(path).with_context(|| format!("opening {name}"))?)
     };

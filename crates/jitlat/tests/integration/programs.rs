@@ -126,7 +126,7 @@ fn twping_as_people_type_it() {
             ("-c 5 -i 0.01f -L 0.5 127.0.0.1:{}", 0, text),
             ("-c 5 -i 0.01e 127.0.0.1:{}", 0, &["reflect hops = 0 (consistently)\n\n"]),
             ("-R -c 5 -i 0.01f 127.0.0.1:{}", 0, &["\n4 17"]),
-            // What pScheduler calls.
+            // The command of pScheduler.
             ("-R -c 5 -i 0.01f -L 1 -P 8760-9960 -D 46 -s 100 -S 127.0.0.1 127.0.0.1:{}", 0, &["\n4 17"]),
             (
                 "-M -c 5 -i 0.01f 127.0.0.1:{}",
@@ -167,7 +167,7 @@ fn fping_as_people_type_it() {
             ("-D -c 2 -p 20 127.0.0.1", 0, &["] 127.0.0.1 : [1], 64 bytes, "]),
             ("-s 127.0.0.1", 0, &["       1 alive\n", "       1 ICMP Echos sent\n"]),
             ("-4 -b 1000 -t 500 -i 10 -c 2 -p 20 127.0.0.1", 0, &["[1], 1008 bytes"]),
-            // What smokeping's probe calls.
+            // The command of smokeping's probe.
             ("-C 5 -q -B1 -r1 -4 -t1500 -i10 -p20 127.0.0.1", 0, &["127.0.0.1 : 0"]),
             ("none.invalid 127.0.0.1", 2, &["127.0.0.1 is alive\n", "none.invalid: "]),
             ("-g 192.0.2.0/24", 3, &["fping: -g is not taken: give the hosts one by one"]),
@@ -288,6 +288,7 @@ fn sessions_are_stored_fetched_and_analysed() {
     let report: serde_json::Value = serde_json::from_str(&ok("analyze fetched.owp --json -")).unwrap();
     assert_eq!((&report["counts"]["sent"], &report["counts"]["received"]), (&20.into(), &20.into()));
     assert_eq!(ok("export fetched.owp --as owping"), raw);
+    assert!(ok("compare fetched.owp sent.owp").contains("fetched"));
     ok("export fetched.owp --as owp again.owp");
     assert_eq!(ok("as owstats -R again.owp"), raw);
     let unknown = run(&format!("as owfetch {IP}:{port} {}", "0".repeat(32)), dir.path());
