@@ -349,6 +349,7 @@ impl Call {
 #[test]
 fn calls_are_archived_stream_by_stream() {
     let Some(lab) = lab("calls_are_archived_stream_by_stream") else { return };
+    let _switch = lab.switch().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let text = "host = [{ name = \"a\", address = \"10.9.0.1\" }, { name = \"b\", address = \"10.9.0.2\" }]\n\
