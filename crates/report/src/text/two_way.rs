@@ -218,7 +218,7 @@ fn delay(page: &mut Page, name: &str, way: &DirectionResult, clocks: &str) {
 fn no_delay(page: &mut Page, name: &str, way: &DirectionResult) {
     if let Some(min) = way.latency.min.filter(|t| *t < 0) {
         page.item(&format!(
-            "one way {name}: the times differ by {} at least, which is no delay: two clocks differ by more than the delay, or a \
+            "one way {name}: the times differ by {} at least, which is not a delay: two clocks differ by more than the delay, or a \
              time was written into a packet before it left",
             eng4(min)
         ));

@@ -105,7 +105,7 @@ mod tests {
         assert!((found.magnitude.unwrap() - 50.0).abs() < 1e-9);
         assert_eq!(
             found.because,
-            "the clocks drift apart by 50.0 ppm, 5.0 ms over the test, which is no change of the path's delay"
+            "the clocks drift apart by 50.0 ppm, 5.0 ms over the test, which is not a change of the path's delay"
         );
     }
 }

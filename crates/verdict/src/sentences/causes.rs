@@ -310,7 +310,7 @@ pub fn clock_skew(ppm: f64, error: f64, drift_ns: i64) -> String {
         format!(" ({:.1} to {:.1} with 95 % confidence)", (ppm - error).max(0.0), ppm + error)
     };
     format!(
-        "the clocks drift apart by {ppm:.1} ppm{interval}, {} over the test, which is no change of the path's delay",
+        "the clocks drift apart by {ppm:.1} ppm{interval}, {} over the test, which is not a change of the path's delay",
         time(drift_ns.saturating_abs() as f64)
     )
 }
