@@ -20,6 +20,8 @@ const READ_TIMEOUT: Duration = Duration::from_millis(20);
 /// Time that a period waits for its last packets: those that are late, and those whose send time is known only when the
 /// clock rate is estimated. Packets known later count in a later period.
 const GRACE: Span = Span::seconds(5);
+/// Time after packets were dropped in which losses are not counted, because the dropped packets may be among them.
+const DROP_MARGIN: Span = Span::seconds(1);
 /// Maximum number of streams that are stored of one period.
 const MAX_STREAMS: usize = 64;
 /// Key of the tag with the number of streams of a period that are not stored.
@@ -95,7 +97,7 @@ impl CallCapture {
         Ok(CaptureEnd { reasons })
     }
 
-    /// Returns the direction of a stream; `None` if it is not to be followed.
+    /// Returns the direction of a stream; `None` if it is not followed.
     fn direction(&self, stream: &RtpStream) -> Option<Direction> {
         let among = |list: &[Prefix], address| list.iter().any(|prefix| prefix.contains(address));
         let is_far = |address| self.far.is_empty() || among(&self.far, address);
@@ -116,6 +118,8 @@ struct FollowedStream {
     direction: Direction,
     /// Highest number so far; -1 before the first packet.
     highest: i64,
+    /// Number of packets that are missing because the capture dropped packets. They are not counted.
+    skipped: i64,
     /// Open periods in which the stream has packets, in order of time: number of the period, and number of its first
     /// packet.
     periods: VecDeque<(i64, i64)>,
@@ -142,7 +146,7 @@ struct OpenPeriod {
     dropped: u64,
 }
 
-/// Divides the packets of streams into periods, and numbers them anew in each.
+/// Divides the packets of streams into periods, and numbers them again in each.
 struct CallPeriods<'a, 'b> {
     capture: &'a CallCapture,
     every: Span,
@@ -152,6 +156,8 @@ struct CallPeriods<'a, 'b> {
     next: i64,
     open: BTreeMap<i64, OpenPeriod>,
     streams: HashMap<u64, FollowedStream>,
+    /// Time up to which losses are not counted.
+    blind_until: WallTime,
     each: &'a mut (dyn FnMut(PeriodEvent<'_>) + 'b),
 }
 
@@ -165,7 +171,8 @@ impl<'a, 'b> CallPeriods<'a, 'b> {
         let every = every.max(Span(1));
         let first = now.0.div_euclid(every.0);
         let (open, streams) = (BTreeMap::new(), HashMap::new());
-        CallPeriods { capture, every, first, next: first, open, streams, each }
+        let blind_until = WallTime(i64::MIN);
+        CallPeriods { capture, every, first, next: first, open, streams, blind_until, each }
     }
 
     fn begin_of(&self, period: i64) -> WallTime {
@@ -181,24 +188,31 @@ impl<'a, 'b> CallPeriods<'a, 'b> {
         if packets > 0 {
             let period = self.period_of(now);
             self.open.entry(period).or_default().dropped += packets;
+            self.blind_until = now + DROP_MARGIN;
         }
     }
 
-    /// Returns the period of a packet and the number of the period's first packet; `None` if the packet belongs to a
+    /// Returns the period of a packet and its number in the period; `None` if the packet belongs to a
     /// period that has ended.
     fn place(&mut self, number: u64, record: &PacketRecord) -> Option<(i64, i64)> {
         let arrived = record.arrived()?;
         let now = self.period_of(arrived);
+        let blind_until = self.blind_until;
         let stream = self.streams.get_mut(&number)?;
-        if record.seq > stream.highest {
+        if record.seq - stream.skipped > stream.highest + 1 && arrived <= blind_until {
+            stream.skipped = record.seq - stream.highest - 1;
+        }
+        let seq = record.seq - stream.skipped;
+        if seq > stream.highest {
             let latest = stream.periods.back().map(|(period, _)| *period);
             if latest.is_none_or(|latest| latest < now) {
                 // Packets that are missing before it were sent at an unknown time since the last one.
                 stream.periods.push_back((now, stream.highest + 1));
             }
-            stream.highest = record.seq;
+            stream.highest = seq;
         }
-        stream.periods.iter().rev().find(|(_, first)| *first <= record.seq).copied()
+        let found = stream.periods.iter().rev().find(|(_, first)| *first <= seq);
+        found.map(|(period, first)| (*period, seq - first))
     }
 
     /// Ends the periods that were over at `horizon`; `known` are the figures of all streams that have not ended.
@@ -261,16 +275,17 @@ impl RtpObserver for CallPeriods<'_, '_> {
     fn begun(&mut self, stream: &RtpStream) {
         let Some(direction) = self.capture.direction(stream) else { return };
         let (periods, figures) = (VecDeque::new(), stream.clone());
-        let followed = FollowedStream { direction, highest: -1, periods, figures, has_ended: false };
+        let (highest, skipped) = (-1, 0);
+        let followed = FollowedStream { direction, highest, skipped, periods, figures, has_ended: false };
         self.streams.insert(stream.number, followed);
     }
 
     fn records(&mut self, number: u64, records: &[PacketRecord]) {
         let mut parts: BTreeMap<i64, Vec<PacketRecord>> = BTreeMap::new();
         for record in records {
-            let Some((period, first)) = self.place(number, record) else { continue };
+            let Some((period, seq)) = self.place(number, record) else { continue };
             let mut own = *record;
-            own.seq -= first;
+            own.seq = seq;
             let OpenPeriod { streams, left_out, .. } = self.open.entry(period).or_default();
             let known = streams.iter().position(|s| s.number == number);
             if known.is_none() && streams.len() >= MAX_STREAMS {

@@ -43,7 +43,7 @@ const MIN_MEDIA_RATE: (i64, i32) = (500_000_000, 160);
 /// Usual rates of timestamps, in Hz, and the largest relative difference from them: TCP, and RTP.
 const TCP_RATES: (&[u32], f64) = (&[1000, 250, 100, 10], 0.1);
 const MEDIA_RATES: (&[u32], f64) = (&RATES, 0.03);
-/// Pause of a sender, in ns, after which the rate of its RTP timestamps is measured anew: they may have stopped.
+/// Pause of a sender, in ns, after which the rate of its RTP timestamps is measured again: they may have stopped.
 const MEDIA_PAUSE: i64 = SECOND;
 /// Step of the times, in ns, that is fine enough to end the search for a coarse resolution.
 const FINE: i64 = 10_000;

@@ -97,7 +97,7 @@ impl ByteStreams {
     }
 }
 
-/// Returns the content of a stream from the beginning of a segment; `None` if it is no call.
+/// Returns the content of a stream from the beginning of a segment; `None` if it does not carry a call.
 #[inline]
 fn content(data: &[u8]) -> Option<Content> {
     match data {

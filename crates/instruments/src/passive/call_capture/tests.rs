@@ -34,14 +34,14 @@ fn voice(k: i64, ssrc: u32, up: bool) -> Vec<u8> {
     ip
 }
 
-/// What a capture reports.
+/// Records and ended periods of a capture.
 #[derive(Default)]
 struct Reported {
     records: BTreeMap<(i64, usize), Vec<PacketRecord>>,
     ended: Vec<EndedCapturePeriod>,
 }
 
-/// Captures packets, each with its time in ms after the beginning.
+/// Captures packets, each with its time in ms after the beginning. A packet without bytes stands for dropped packets.
 fn run(packets: &[(i64, Vec<u8>)], capture: &CallCapture) -> Reported {
     let mut reported = Reported::default();
     let mut each = |event: PeriodEvent<'_>| match event {
@@ -55,6 +55,10 @@ fn run(packets: &[(i64, Vec<u8>)], capture: &CallCapture) -> Reported {
     let mut analyzer = RtpAnalyzer::default();
     for (at, data) in packets {
         let at = WallTime(BEGIN + at * MS);
+        if data.is_empty() {
+            periods.count_drops(1, at);
+            continue;
+        }
         let frame = Frame { at, link: LinkType::IPV4, wire_length: data.len() as u32, data };
         let packet = frame.packet().unwrap();
         let seen = SeenPacket { at, packet, is_late: false, copy: None, is_whole_again: false };
@@ -122,6 +126,20 @@ fn streams_of_other_hosts_and_ports_do_not_count_and_too_many_are_counted() {
     none(CallCapture { near: vec!["192.0.2.9".parse().unwrap()], ..capture() });
     none(CallCapture { far: vec!["192.0.2.9".parse().unwrap()], ..capture() });
     none(CallCapture { port: Some(6000), ..capture() });
+}
+
+#[test]
+fn packets_that_the_capture_dropped_are_not_lost() {
+    let kept = |k: &i64| !(100..110).contains(k) && !(250..260).contains(k);
+    let mut packets: Vec<(i64, Vec<u8>)> =
+        (0..300).filter(kept).map(|k| (k * 20, voice(k, 7, true))).collect();
+    packets.push((2_001, Vec::new()));
+    packets.sort_by_key(|(at, _)| *at);
+    let reported = run(&packets, &capture());
+    let sessions = reported.ended[0].sessions.as_deref().unwrap();
+    // Of the first gap nothing is known; the second one is loss.
+    assert_eq!((sessions[0].packets(), reported.ended[0].dropped), (290, 1));
+    assert_eq!(reported.records[&(reported.ended[0].period, 0)].len(), 280);
 }
 
 #[test]

@@ -207,7 +207,7 @@ fn silent(call: &RtpCall) -> Option<(Level, String)> {
     Some((Severity::Unknown.into(), text))
 }
 
-/// Describes the streams that repair others: their losses are no losses of the media.
+/// Describes the streams that repair others: their losses are not losses of the media.
 fn repairs(call: &RtpCall, streams: &[RtpStream]) -> Vec<String> {
     let all = call.streams.iter().enumerate();
     let repairs = all.filter_map(|(k, s)| Some((k, streams.get(s.stream).filter(|s| s.is_repair())?)));
