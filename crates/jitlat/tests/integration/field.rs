@@ -236,7 +236,7 @@ fn a_file_name_need_not_be_text() {
         ("spp -f ref@.pcap -F mon@.pcap --json a@ --html b@", "a@ b@"),
         ("spp -f ref@.pcap -F mon@.pcap --write-plan c@", "c@"),
         ("spp -f ref@.pcap -F mon@.pcap --plan c@", ""),
-        ("spp --one-point ref@.pcap --json d@", "d@"),
+        ("spp --one-point caf@.pcap.gz --json d@", "d@"),
         ("tcp call@.pcap mon@.pcap", ""),
         ("archive add e@ a@.log", "e@"),
         ("archive ls e@", ""),
