@@ -25,7 +25,7 @@ const MAX_FLOWS: usize = if cfg!(test) { 1 << 6 } else { 1 << 16 };
 /// Maximum percentage of edges that may contradict the rule of the spin bit. With more, the end is assumed not to
 /// implement the spin bit.
 const MAX_CONFLICT_PERCENT: u64 = 20;
-/// Number of packets with a spin bit below which nothing can be said about the bit.
+/// Number of packets with a spin bit below which the bit is not judged.
 const FEW_PACKETS: u64 = 16;
 /// Length of a UDP header, in bytes.
 const HEADER: usize = 8;

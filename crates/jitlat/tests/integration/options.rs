@@ -149,7 +149,7 @@ fn an_argument_that_is_not_text_is_refused_with_a_sentence_unless_it_names_a_fil
         refused(&[command.as_ref(), name]);
     }
     // Another file name before it is not the one that is refused.
-    refused(&["analyze".as_ref(), name, "--name".as_ref(), name]);
+    refused(&["web".as_ref(), name, "--listen".as_ref(), name]);
     // A file name need not be text: the file is looked for.
     for arguments in
         [&["-f"][..], &["analyze"], &["tcp"], &["spp", "--one-point"], &["export"], &["compare", "b.log"]]

@@ -62,7 +62,7 @@ pub trait ConnectionObserver {
     fn status(&mut self, up: bool, at: WallTime, status: &DirectionStatus);
 }
 
-/// What is known about a pair of endpoints.
+/// State of a pair of endpoints.
 #[derive(Clone, Copy, Debug)]
 enum Known {
     /// Index of their latest connection.

@@ -14,7 +14,7 @@ struct Recent {
     known: Option<Known>,
 }
 
-/// Latest pairs of endpoints, one for each place.
+/// Latest pairs of endpoints, one per position.
 #[derive(Debug)]
 pub(super) struct RecentConnections {
     places: Box<[Recent; REMEMBERED]>,

@@ -53,7 +53,7 @@ fn echoes_alone_are_no_traffic() {
     assert!(!holds(&[echo((1, 2), true), udp((1, 3), 1, b"x")]), "between others");
     assert!(!holds(&[echo((1, 2), true), udp((2, 1), 1, b"x")]), "unanswered");
     assert!(holds(&[echo((1, 2), true), udp((2, 1), 1, b"x"), udp((1, 2), 2, b"x")]));
-    // One answer to many packets beside five pings.
+    // One answer to many packets, and five pings.
     let pings: Vec<_> = (0..5).flat_map(|_| [echo((1, 2), true), echo((2, 1), false)]).collect();
     let unanswered: Vec<_> = (0..20).map(|k| udp((1, 2), k, b"x")).collect();
     assert!(!holds(&[&pings[..], &unanswered, &[udp((2, 1), 1, b"x")]].concat()));
