@@ -226,10 +226,7 @@ fn of_media(packets: i64, ticks: impl Fn(i64) -> u32, arrived: impl Fn(i64) -> i
             steps.extend(clock.decide());
             let mut again = held.drain(..);
             let first = again.next().map(|k| clock.take_decided(WallTime(arrived(k)), mark(k)));
-            times.extend(first.map(|taken| match taken {
-                Taken::At { at, .. } => at.0,
-                Taken::Doubt => panic!("decided"),
-            }));
+            times.extend(first.map(|(at, _)| at.0));
             queue.extend(again.rev());
         }
     }
