@@ -18,7 +18,7 @@ fuzz_target!(|messages: Vec<Vec<u8>>| {
         assert!(*port != 0 && addresses.len() <= 8 && name.len() <= 48 && version.len() <= 48);
         assert!(!name.chars().chain(version.chars()).any(char::is_control));
     }
-    // What was read can be announced, and is read back.
+    // A server that was found can be announced, and is found again.
     if let Some(server) = found.servers().first() {
         let mut again = FoundServers::default();
         again.add(&announcement(server, false));

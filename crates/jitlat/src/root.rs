@@ -29,8 +29,9 @@ use std::path::PathBuf;
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     arg_required_else_help = true,
-    after_help = "On one host: jitlat serve. On the other: jitlat HOST (jitlat test -h). Alone: jitlat demo.\n\
-                  Exit status: 0 measured, even if ended early; 1 a --fail-if is violated; 2 failed, or not written."
+    after_help = "On one host: jitlat serve. On the other: jitlat HOST (jitlat test -h). Alone: jitlat demo.",
+    after_long_help = "On one host: jitlat serve. On the other: jitlat HOST (jitlat test -h). Alone: jitlat demo.\n\
+                       Exit status: 0 measured, even if ended early; 1 a --fail-if is violated; 2 failed, or not written."
 )]
 pub struct Cli {
     #[command(subcommand)]

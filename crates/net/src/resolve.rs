@@ -64,7 +64,9 @@ fn others(interfaces: &[String]) -> String {
 fn interfaces_with_link_local() -> Vec<String> {
     let entries = getifaddrs().into_iter().flatten();
     let link_local = entries.filter(|entry| {
-        let v6 = entry.address.and_then(|address| address.as_sockaddr_in6().map(|v6| v6.ip()));
+        let v6 = entry
+            .address
+            .and_then(|address| address.as_sockaddr_in6().map(nix::sys::socket::SockaddrIn6::ip));
         v6.is_some_and(|v6| v6.is_unicast_link_local())
     });
     let mut names: Vec<String> = link_local.map(|entry| entry.interface_name).collect();

@@ -16,16 +16,24 @@ const FORMAT: Output = Output {
 pub static RAW: Output = Output {
     name: "twping",
     help: "Write one line per packet of a two-way test, as `twping -R` prints it",
-    write: |report, place| write(report, place, |statistics| statistics.raw()),
+    write: |report, place| write(report, place, raw),
     ..FORMAT
 };
 
 pub static MACHINE: Output = Output {
     name: "twping-m",
     help: "Write a two-way test as `twping -M` prints it",
-    write: |report, place| write(report, place, |statistics| statistics.machine()),
+    write: |report, place| write(report, place, machine),
     ..FORMAT
 };
+
+fn raw(statistics: &TwpingStatistics<'_>) -> String {
+    statistics.raw()
+}
+
+fn machine(statistics: &TwpingStatistics<'_>) -> String {
+    statistics.machine()
+}
 
 fn write(
     report: &dyn Report,

@@ -40,7 +40,7 @@ impl Replies {
     /// Returns the line of `fping -c N -q` about `host`, whose name has at least the given width.
     pub fn summary(&self, host: &str, width: usize) -> String {
         let (sent, received) = (self.0.len(), self.received());
-        let loss = if sent == 0 { 0 } else { (sent - received) * 100 / sent };
+        let loss = ((sent - received) * 100).checked_div(sent).unwrap_or(0);
         let mut line = format!("{host:<width$} : xmt/rcv/%loss = {sent}/{received}/{loss}%");
         if let Some([min, mean, max]) = self.extremes() {
             line += &format!(", min/avg/max = {}/{}/{}", number(min), number(mean), number(max));
@@ -60,7 +60,7 @@ impl Replies {
 /// which is the last; `bytes` is the length of the answer with its ICMP header.
 pub fn probe(host: &str, width: usize, so_far: &Replies, bytes: u64) -> String {
     let sent = so_far.0.len();
-    let loss = if sent == 0 { 0 } else { (sent - so_far.received()) * 100 / sent };
+    let loss = ((sent - so_far.received()) * 100).checked_div(sent).unwrap_or(0);
     let mean = so_far.extremes().map_or_else(|| "NaN".to_owned(), |[_, mean, _]| number(mean));
     let index = sent.saturating_sub(1);
     match so_far.0.last().copied().flatten() {

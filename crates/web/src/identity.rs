@@ -185,7 +185,7 @@ mod tests {
         let text = first.fingerprint().to_string();
         assert_eq!(text.parse(), Ok(first.fingerprint()));
         let colons: Vec<String> =
-            text[7..].as_bytes().chunks(2).map(|b| String::from_utf8_lossy(b).to_uppercase()).collect();
+            text.as_bytes()[7..].chunks(2).map(|b| String::from_utf8_lossy(b).to_uppercase()).collect();
         assert_eq!(format!("sha256:{}", colons.join(":")).parse(), Ok(first.fingerprint()));
         for wrong in ["", "sha256:", &text[7..], &text[..70], "sha1:00", &text.replace(':', "-")] {
             assert_eq!(wrong.parse::<Fingerprint>(), Err(UnfitFingerprint), "{wrong}");

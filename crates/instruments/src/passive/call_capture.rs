@@ -67,7 +67,7 @@ impl CallCapture {
         let reasons = loop {
             let taken = capture.poll(READ_TIMEOUT, |f| {
                 recording.push(&f, &mut |seen: Seen<'_>| match seen {
-                    Seen::Packet(seen) => analyzer.take(&seen, &mut run),
+                    Seen::Packet(seen) => analyzer.take(seen, &mut run),
                     Seen::ClockSet => analyzer.clock_set(),
                     Seen::Skipped(..) => {}
                 });

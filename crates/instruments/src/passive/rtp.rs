@@ -157,7 +157,7 @@ impl RtpCaptures {
             Seen::Packet(seen) => {
                 packets += 1;
                 if self.wants(&seen.packet) {
-                    analyzer.take(&seen, &mut analyses);
+                    analyzer.take(seen, &mut analyses);
                 }
             }
             Seen::ClockSet => analyzer.clock_set(),

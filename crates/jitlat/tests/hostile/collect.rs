@@ -175,19 +175,19 @@ fn a_host_pushes_beside_one_with_a_key_that_turned_bad() {
                 }
                 client.tests([header.line(), log.clone()].concat()).map(|answers| answers.tests)
             };
-            match scene.lab.client.within(attack) {
-                Ok(Ok(answers)) => {
-                    assert!(answers.iter().all(|answer| answer.status >= 400), "{answers:?}");
-                    refused += answers.len();
-                }
-                // Too many requests or connections.
-                Ok(Err(_)) | Err(_) => {}
+            // There may be too many requests or connections.
+            if let Ok(Ok(answers)) = scene.lab.client.within(attack) {
+                assert!(answers.iter().all(|answer| answer.status >= 400), "{answers:?}");
+                refused += answers.len();
             }
             !over.load(Ordering::Relaxed)
         });
         assert!(refused > 10, "the attack did not take place: {refused}");
     });
 }
+
+/// Addresses of a test, and its tags.
+type Case = (&'static str, &'static str, Vec<(String, String)>);
 
 /// Returns logs of tests between the addresses of a and b, and of tests in the names of others, as they are sent.
 fn forged_logs() -> Vec<(PartHeader, Vec<u8>)> {
@@ -198,7 +198,7 @@ fn forged_logs() -> Vec<(PartHeader, Vec<u8>)> {
     let tagged = |tags: &[(&str, &str)]| {
         tags.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<Vec<(String, String)>>()
     };
-    let cases = [
+    let cases: [Case; 4] = [
         ("10.9.0.3", "10.9.0.2", tagged(&[])),
         ("10.9.0.2", "10.9.0.3", tagged(&[("client", "c"), ("server", "b")])),
         ("10.9.0.3", "10.9.0.2", tagged(&[("client", "a"), ("server", "b"), ("test", "none")])),
@@ -219,7 +219,7 @@ fn forged_logs() -> Vec<(PartHeader, Vec<u8>)> {
         archive.add(&path, &[]).unwrap();
     }
     let tests = archive.to_push("x", 0, 10).unwrap();
-    let pack = |(test, (_, _, tags)): (&jitlat_archive::Outgoing, &(&str, &str, Vec<(String, String)>))| {
+    let pack = |(test, (_, _, tags)): (&jitlat_archive::Outgoing, &Case)| {
         let mut log = Vec::new();
         archive.compressed(test.test).unwrap().read_to_end(&mut log).unwrap();
         let header = PartHeader {
@@ -247,7 +247,7 @@ fn a_host_of_an_earlier_version_is_told_so_in_its_own_words() {
         };
         // The collector is being started.
         let answer =
-            jitlat_waiting::for_value("an answer", LIMIT, || scene.lab.client.within(&told).unwrap().ok());
+            jitlat_waiting::for_value("an answer", LIMIT, || scene.lab.client.within(told).unwrap().ok());
         assert_eq!(answer, earlier::refusal());
         jitlat_waiting::until("the end", LIMIT, || over.load(Ordering::Relaxed));
     });

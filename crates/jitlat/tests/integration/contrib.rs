@@ -52,7 +52,7 @@ fn tool(name: &str, document: &Value) -> Value {
 }
 
 /// Runs a test of pScheduler's, and returns its result.
-fn scheduled(kind: &str, spec: Value) -> Value {
+fn scheduled(kind: &str, spec: &Value) -> Value {
     let test = json!({ "type": kind, "spec": spec });
     assert_eq!(tool("can-run", &test), json!({ "can-run": true }), "{test}");
     let duration = tool("duration", &test)["duration"].as_str().unwrap().to_owned();
@@ -90,7 +90,7 @@ fn pschedulers_tests_have_their_results() {
         let mut spec = base.clone();
         spec["ctrl-port"] = (*port).into();
         more.as_object().unwrap().iter().for_each(|(key, value)| spec[key] = value.clone());
-        let result = scheduled("latency", spec.clone());
+        let result = scheduled("latency", &spec);
         assert_eq!((&result["succeeded"], &result["schema"]), (&true.into(), &1.into()), "{spec}: {result}");
         for (key, count) in [("sent", 20), ("received", 20), ("lost", 0), ("duplicated", 0)] {
             assert_eq!(result[format!("packets-{key}")], count, "{spec}: {key}: {result}");
@@ -106,7 +106,7 @@ fn pschedulers_tests_have_their_results() {
     });
     let trips = scheduled(
         "rtt",
-        json!({ "schema": 4, "dest": "127.0.0.1", "count": 5, "interval": "PT0.01S", "protocol": "stamp", "port": ports[1] }),
+        &json!({ "schema": 4, "dest": "127.0.0.1", "count": 5, "interval": "PT0.01S", "protocol": "stamp", "port": ports[1] }),
     );
     assert_eq!(
         (&trips["sent"], &trips["lost"], &trips["loss"]),
@@ -119,7 +119,7 @@ fn pschedulers_tests_have_their_results() {
     assert!(is_duration(&trips["mean"]) && is_duration(&trips["roundtrips"][0]["rtt"]), "{trips}");
     // Nothing listens there.
     let failed =
-        scheduled("latency", json!({ "schema": 1, "dest": "127.0.0.1", "ctrl-port": 1, "packet-count": 5 }));
+        scheduled("latency", &json!({ "schema": 1, "dest": "127.0.0.1", "ctrl-port": 1, "packet-count": 5 }));
     let why = failed["error"].as_str().unwrap_or_default();
     assert!(failed["succeeded"] == false && why.contains("cannot connect to 127.0.0.1"), "{failed}");
     for (test, why) in [

@@ -54,14 +54,14 @@ impl Replies {
             self.open.sent(record.seq.saturating_add(1), now + self.timeout);
             let is_first = self.open.answered(record.seq);
             let line = reply(record, self.far, is_first);
-            text += &self.lines.admitted(line, now);
+            text += &self.lines.admitted(&line, now);
         }
         self.print(&text);
     }
 
     fn lost(&mut self, runs: Vec<(i64, i64)>, now: Instant) {
         let lines: Vec<String> =
-            runs.into_iter().map(|run| self.lines.admitted(unanswered(run), now)).collect();
+            runs.into_iter().map(|run| self.lines.admitted(&unanswered(run), now)).collect();
         self.print(&lines.concat());
     }
 }
@@ -196,7 +196,7 @@ struct Lines {
 
 impl Lines {
     /// Returns `line`, after a count of those left out before; empty if there were too many lines in this second.
-    fn admitted(&mut self, line: String, now: Instant) -> String {
+    fn admitted(&mut self, line: &str, now: Instant) -> String {
         let (begun, count) = match self.second {
             Some((begun, count)) if now.duration_since(begun) < Duration::from_secs(1) => (begun, count),
             _ => (now, 0),
@@ -207,7 +207,7 @@ impl Lines {
             self.omitted += 1;
             return String::new();
         }
-        self.rest() + &line
+        self.rest() + line
     }
 
     /// Returns the count of the lines that were left out.
@@ -267,9 +267,9 @@ mod tests {
     fn more_lines_than_anybody_reads_are_counted() {
         let begin = Instant::now();
         let mut lines = Lines::default();
-        let shown = (0..250).filter(|_| !lines.admitted("x\n".to_owned(), begin).is_empty()).count();
+        let shown = (0..250).filter(|_| !lines.admitted("x\n", begin).is_empty()).count();
         assert_eq!(shown, MAX_LINES as usize);
-        let next = lines.admitted("x\n".to_owned(), begin + Duration::from_secs(1));
+        let next = lines.admitted("x\n", begin + Duration::from_secs(1));
         assert_eq!(next, "... 150 more, not shown\nx\n");
     }
 }

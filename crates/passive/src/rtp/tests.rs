@@ -89,9 +89,9 @@ impl RtpObserver for Emitted {
     }
 }
 
-fn take(seen: crate::Seen<'_>, analyzer: &mut RtpAnalyzer, emitted: &mut Emitted) {
+fn take(seen: &crate::Seen<'_>, analyzer: &mut RtpAnalyzer, emitted: &mut Emitted) {
     match seen {
-        crate::Seen::Packet(seen) => analyzer.take(&seen, emitted),
+        crate::Seen::Packet(seen) => analyzer.take(seen, emitted),
         crate::Seen::ClockSet => analyzer.clock_set(),
         crate::Seen::Skipped(..) => panic!("a packet that is not one"),
     }
@@ -107,7 +107,7 @@ impl Seen {
         let at = WallTime(at);
         let frame = Frame { at, link: LinkType::IPV4, wire_length: data.len() as u32, data };
         let Seen { recording, analyzer, emitted } = self;
-        recording.push(&frame, &mut |seen| take(seen, analyzer, emitted));
+        recording.push(&frame, &mut |seen| take(&seen, analyzer, emitted));
     }
 
     fn rtp(&mut self, at: i64, sent: Sent) {
@@ -116,7 +116,7 @@ impl Seen {
 
     fn finish(mut self) -> (RtpResult, Emitted) {
         let Seen { recording, analyzer, emitted } = &mut self;
-        recording.finish(&mut |seen| take(seen, analyzer, emitted));
+        recording.finish(&mut |seen| take(&seen, analyzer, emitted));
         let mut result = std::mem::take(&mut self.analyzer).finish(&mut self.emitted);
         result.recording = self.recording.facts();
         assert_eq!(self.emitted.begun.len(), self.emitted.ended.len());

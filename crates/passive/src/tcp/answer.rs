@@ -466,7 +466,7 @@ mod tests {
     fn a_loss_among_few_segments_is_counted() {
         let of = |all: u64, lost: u64| {
             one(|up, _| {
-                (up.data_segments, up.lost_after, up.retransmissions, up.fast) = (all, lost, lost, lost)
+                (up.data_segments, up.lost_after, up.retransmissions, up.fast) = (all, lost, lost, lost);
             })
         };
         let few = of(20, 4);

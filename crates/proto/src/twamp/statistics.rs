@@ -115,7 +115,7 @@ impl<'a> TwpingStatistics<'a> {
         let is_missing = |seq: &u32| {
             let at = u64::from(*seq);
             let next = unrecorded.partition_point(|run| run.start + run.len <= at);
-            !sent_at.contains_key(seq) && !unrecorded.get(next).is_some_and(|run| run.start <= at)
+            !sent_at.contains_key(seq) && unrecorded.get(next).is_none_or(|run| run.start > at)
         };
         Some(TwpingStatistics {
             lost: (0..sent).filter(is_missing).map(|seq| (seq, scheduled(seq))).collect(),

@@ -196,7 +196,10 @@ async fn receive(
         push.shelf.receive(&host, &mut reader, most)
     }));
     feed(from, to).await;
-    work.await.unwrap_or_else(|_| Err(busy()))
+    match work.await {
+        Ok(answered) => answered,
+        Err(_) => Err(busy()),
+    }
 }
 
 /// Takes several tests.

@@ -370,7 +370,7 @@ impl PingClient for LampClient {
                     .push(format!("in wave short messages (WSMP) of PSID {psid}, without IP"));
             }
             Some(LampLink::Ethernet) => {
-                found.facts().remarks.push("in Ethernet frames, without IP".to_owned())
+                found.facts().remarks.push("in Ethernet frames, without IP".to_owned());
             }
             None => {}
         }
