@@ -76,7 +76,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let identity = IdentityRule { available, ..IdentityRule::WHOLE };
     let numbers = SharedFlowNumbers::default();
     let mut namer = PacketNamer::new(NamingRule {
-        echoes_apart: head.pairs_without_echoes(&sides),
+        echoes_apart: head.pairs_without_echoes(&sides, false),
         sides,
         identity,
         sorted: true,

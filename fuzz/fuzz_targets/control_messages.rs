@@ -26,8 +26,8 @@ type Buffer = ControlBuffer<256>;
 
 fn write(message: &Message, control: &mut Buffer) {
     match message {
-        Message::V4(address) => LocalAddress::V4(*address).write(control),
-        Message::V6(address, interface) => LocalAddress::V6(*address, *interface).write(control),
+        Message::V4(address) => LocalAddress::V4(*address, 0).write(control, false),
+        Message::V6(address, interface) => LocalAddress::V6(*address, *interface).write(control, false),
         Message::TrafficClass(class) => {
             control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &i32::from(*class).to_ne_bytes());
         }
@@ -76,7 +76,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         }
         match message {
             Message::V4(address) => {
-                expected.local = Some(LocalAddress::V4(*address));
+                expected.local = Some(LocalAddress::V4(*address, 0));
                 // In a header for sending, the destination is empty.
                 expected.broadcast = *address != [0; 4];
             }
