@@ -11,7 +11,7 @@ const LEVELS: [(u8, f64); 3] = [(90, 0.95), (95, 0.975), (99, 0.995)];
 pub fn intervals(s: &Summary) -> Vec<String> {
     let what = if s.two_way.is_some() { "round trip" } else { "latency" };
     let mut lines: Vec<String> =
-        of_mean(&s.inference).map(|text| format!("mean {what}{text}")).into_iter().collect();
+        of_mean(&s.inference, s.two_way.is_some()).map(|text| format!("mean {what}{text}")).into_iter().collect();
     for (name, interval) in [("median", &s.inference.median), ("99%", &s.inference.p99)] {
         lines.extend(of_quantile(interval).map(|text| format!("{name} {what}{text}")));
     }
@@ -19,12 +19,13 @@ pub fn intervals(s: &Summary) -> Vec<String> {
 }
 
 /// Describes Student's intervals of the mean. For correlated packets, the intervals are computed from batch means.
-/// `None` if no intervals are known.
-fn of_mean(i: &Inference) -> Option<String> {
+/// `None` if no intervals are known. Student's law does not know that a round trip is never negative.
+fn of_mean(i: &Inference, is_round_trip: bool) -> Option<String> {
     let plain = [i.mean_ci90?, i.mean_ci95?, i.mean_ci99?];
     let ends = |intervals: [[f64; 2]; 3]| {
         let each = LEVELS.iter().zip(intervals);
         let text = |((level, _), [low, high]): (&(u8, f64), [f64; 2])| {
+            let low = if is_round_trip { low.max(0.0) } else { low };
             format!("{level}%: {} to {}", full_f64(low), full_f64(high))
         };
         each.map(text).collect::<Vec<String>>().join("; ")
