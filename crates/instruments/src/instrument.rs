@@ -63,7 +63,8 @@ pub struct TestOutcome {
     pub ending: Ending,
     /// Reason why the test ended early; `None` after a complete test.
     pub reason: Option<String>,
-    /// Sessions of OWAMP whose receivers' records are known, for the formats of its tools; empty for other protocols.
+    /// OWAMP sessions whose receivers' records are known, for the output formats of OWAMP's tools; empty for other
+    /// protocols.
     pub owamp: Vec<Statistics>,
 }
 

@@ -136,15 +136,15 @@ impl Link {
     }
 }
 
-/// Announces a server on the links of this host until it is dropped.
+/// Announces a server on the links of this host until the `Announcer` is dropped.
 pub struct Announcer {
     stop: StopSignal,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Announcer {
-    /// Announces a server called `name` with its control port and `version`, which listens on the addresses `ips`
-    /// (unspecified: on all), on the links that have one of them. `None` if there is no such link.
+    /// Announces the server `name` with its control port and `version` on each link where this host has one of the
+    /// addresses `ips`, on which the server listens (unspecified: all of that family). `None` if there is no such link.
     ///
     /// # Errors
     /// The process has no more threads or descriptors.

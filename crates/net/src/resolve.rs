@@ -39,7 +39,7 @@ pub enum ResolveError {
         others(.interfaces)
     )]
     NoInterface {
-        /// The address.
+        /// Link-local address without an interface.
         address: Ipv6Addr,
         /// Names of the interfaces that have link-local addresses.
         interfaces: Vec<String>,
@@ -52,7 +52,7 @@ pub enum ResolveError {
 /// Maximum number of interfaces that an error names.
 const MAX_NAMED_INTERFACES: usize = 6;
 
-/// Returns the choices after the first of `interfaces`, for an error message.
+/// Returns the alternatives to the first of `interfaces` for an error message; empty if there are none.
 fn others(interfaces: &[String]) -> String {
     match interfaces.get(1..MAX_NAMED_INTERFACES.min(interfaces.len())) {
         Some(others) if !others.is_empty() => format!(" (or {})", others.join(", ")),

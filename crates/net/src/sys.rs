@@ -262,8 +262,8 @@ pub(crate) struct SendOptions {
     /// choose a priority; `None`: the kernel chooses. Needs Linux 6.14, see
     /// [`has_message_priority`](crate::sockets::has_message_priority).
     pub priority: Option<u32>,
-    /// Whether the kernel should report the departure time. `Some(false)` takes as long as `Some(true)`, so that the
-    /// departures of some answers show when the others leave; `None` takes less time.
+    /// `Some(true)` if the kernel should report the departure time. `Some(false)` takes as long as `Some(true)`, so
+    /// that the reported departures of some answers show when the others leave; `None` takes less time.
     pub stamped: Option<bool>,
     /// True if the checksum is computed before the packet is passed to the adapter, see [`send_summed`].
     pub summed: bool,

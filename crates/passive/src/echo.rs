@@ -69,8 +69,8 @@ impl EchoCounts {
     }
 
     /// True if packets other than echoes pass in both directions, and would make at least a quarter as many pairs as
-    /// echoes. Echoes are left out then, because ping sends them and not an application. Otherwise a few answers, such as
-    /// ICMP errors, would leave only a few pairs.
+    /// echoes. Echoes are then left out, because ping sends them and not an application. With fewer other packets, such
+    /// as a few ICMP errors, only a few pairs would remain.
     pub(crate) fn pairs_without_echoes(&self) -> bool {
         const SHARE: u64 = 4;
         let pairs = |[up, down]: [u64; 2]| up.min(down);

@@ -67,7 +67,8 @@ pub fn asks(message: &[u8]) -> bool {
     packet.questions.iter().any(wanted)
 }
 
-/// Returns the announcement of `server`; `gone` withdraws it. Empty if the name has no character that a name can have.
+/// Returns the announcement of `server`, or its withdrawal if `gone` is true. A name without printable characters is
+/// announced as `unnamed`.
 pub fn announcement(server: &AnnouncedServer, gone: bool) -> Vec<u8> {
     let name = readable(&server.name);
     // The instance differs between the servers of a host; the host's records belong to this program alone, so that
@@ -126,8 +127,8 @@ pub struct FoundServers {
 }
 
 impl FoundServers {
-    /// Adds the servers that `message` announces. A server with records of several links has the addresses of all of
-    /// them. Anything else is ignored, as are servers beyond the first 64.
+    /// Adds the servers that `message` announces, and removes those that it withdraws. A server announced on several
+    /// links has the addresses of all of them. Other messages are ignored, and so are servers beyond the first 64.
     pub fn add(&mut self, message: &[u8]) {
         let Some(packet) = parse(message).filter(|packet| packet.has_flags(PacketFlag::RESPONSE)) else {
             return;
@@ -214,7 +215,8 @@ fn address(record: &ResourceRecord<'_>) -> Option<IpAddr> {
     }
 }
 
-/// Returns `text` without control characters and others that change how a line is shown, and in bounded length.
+/// Returns `text` in bounded length, without control characters and others that change how a line is shown; `unnamed`
+/// if nothing remains.
 fn readable(text: &str) -> String {
     let shown = |c: &char| c.is_alphanumeric() || c.is_ascii_graphic() || *c == ' ';
     let mut short = String::new();

@@ -1,5 +1,5 @@
-//! [`CallCapture`]: a continuous capture of RTP streams at one interface, reported by periods: each stream is one test
-//! of each period in which it has packets.
+//! [`CallCapture`]: a continuous capture of RTP streams on one interface, reported per period. In each period, every
+//! stream that has packets is one test.
 
 use super::error::PassiveError;
 use super::live::LiveSettings;
@@ -17,17 +17,19 @@ use std::time::Duration;
 
 /// Time that a capture waits for a packet before it checks for other work.
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
-/// Time that a period waits for its last packets: those that are late, and those whose send time is known only when the
-/// clock rate is estimated. Packets known later count in a later period.
+/// Time for which a period stays open after its end: for late packets, and for packets whose send time is known only
+/// once the clock rate is estimated. After that, late packets are left out, and packets whose send time becomes known
+/// count in a later period.
 const GRACE: Span = Span::seconds(5);
-/// Time after packets were dropped in which losses are not counted, because the dropped packets may be among them.
+/// Time after a drop of packets by the capture in which losses are not counted, because the missing packets may be the
+/// dropped ones.
 const DROP_MARGIN: Span = Span::seconds(1);
-/// Maximum number of streams that are stored of one period.
+/// Maximum number of streams that are stored per period.
 const MAX_STREAMS: usize = 64;
 /// Key of the tag with the number of streams of a period that are not stored.
 const LEFT_OUT: &str = "streams-left-out";
 
-/// A capture on one interface of the RTP streams between two groups of hosts.
+/// Capture of the RTP streams between two groups of hosts, on one interface.
 #[derive(Clone, Debug)]
 pub struct CallCapture {
     /// Name of the interface.
@@ -116,9 +118,10 @@ impl CallCapture {
 /// A stream that is followed.
 struct FollowedStream {
     direction: Direction,
-    /// Highest number so far; -1 before the first packet.
+    /// Highest packet number so far, after subtraction of `skipped`; -1 before the first packet.
     highest: i64,
-    /// Number of packets that are missing because the capture dropped packets. They are not counted.
+    /// Number of missing packets that the capture may have dropped. It is subtracted from the numbers of later packets,
+    /// so that the missing ones do not count as lost.
     skipped: i64,
     /// Open periods in which the stream has packets, in order of time: number of the period, and number of its first
     /// packet.
@@ -134,7 +137,7 @@ struct OpenStream {
     /// Smallest difference between arrival and send time.
     least: Option<Span>,
     first: WallTime,
-    /// Number of packets, also those that are missing.
+    /// Number of packets, including missing ones.
     packets: i64,
 }
 
@@ -146,7 +149,7 @@ struct OpenPeriod {
     dropped: u64,
 }
 
-/// Divides the packets of streams into periods, and numbers them again in each.
+/// Divides the packets of streams into periods, and numbers them from 0 in each period.
 struct CallPeriods<'a, 'b> {
     capture: &'a CallCapture,
     every: Span,
@@ -179,7 +182,7 @@ impl<'a, 'b> CallPeriods<'a, 'b> {
         WallTime(period.saturating_mul(self.every.0))
     }
 
-    /// Number of the period that contains `at`, or of the first one that has not ended.
+    /// Number of the period that contains `at`; if that period has ended, number of the first one that has not ended.
     fn period_of(&self, at: WallTime) -> i64 {
         at.0.div_euclid(self.every.0).max(self.next)
     }
@@ -206,7 +209,7 @@ impl<'a, 'b> CallPeriods<'a, 'b> {
         if seq > stream.highest {
             let latest = stream.periods.back().map(|(period, _)| *period);
             if latest.is_none_or(|latest| latest < now) {
-                // Packets that are missing before it were sent at an unknown time since the last one.
+                // Packets that are missing before this one were sent at an unknown time since the last packet.
                 stream.periods.push_back((now, stream.highest + 1));
             }
             stream.highest = seq;

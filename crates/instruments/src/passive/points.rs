@@ -192,7 +192,7 @@ impl PointSource for LivePoints {
 
     fn follow(&mut self, plan: &MatchPlan, rule: &DigestRule) {
         for ((to, sides), inside) in self.plans.iter().zip(&plan.sides).zip(plan.inside) {
-            // The addresses of tunnels are others than those of the packets inside.
+            // Packets inside tunnels have other addresses than the tunnels.
             let sides = if inside { &Sides::default() } else { sides };
             // Sending fails only if the point has ended, and then it needs no matching plan.
             let _ = to.as_ref().map(|to| to.send(DigestRule { sides: sides.clone(), ..rule.clone() }));

@@ -235,7 +235,8 @@ impl RtpCaptures {
 }
 
 impl RtpOutcome {
-    /// Adds the causes that all packets of the capture show: steps of its clock, and directions of calls without packets.
+    /// Adds the causes that only the whole capture shows: steps of its clock, and times in which one direction of a
+    /// call has no packets.
     fn add_causes(&mut self) {
         let steps: Vec<&RecordedStep> = self.result.recording.steps.iter().filter(|s| s.proven).collect();
         for (stream, analysed) in self.result.streams.iter().zip(&mut self.streams) {
@@ -324,7 +325,8 @@ fn of_step(step: &RecordedStep, first: WallTime) -> Cause {
     }
 }
 
-/// Adds a time without packets of one direction to the answer about its stream, which began at `first`.
+/// Adds a time in which one direction of a call has no packets to the answer about that direction's stream, which began
+/// at `first`.
 fn add_one_sided(answer: &mut Answer, part: &OneSided, first: WallTime) {
     let which = if part.is_end { "last" } else { "first" };
     let missing = duration(part.missing);
@@ -410,8 +412,8 @@ fn options_of(options: &Options, one_codec: bool, stream: &RtpStream) -> Options
     }
 }
 
-/// Removes scores that contradict each other: those that include the steps or the drift of a clock, those of G.711 if the figures of
-/// the stream's codec are known, and all of a stream that changes between codecs.
+/// Removes scores that do not apply to the stream: profiles of another medium, buffer scores that include the steps or
+/// the drift of a clock or mix several codecs, and MOS of G.711 if another codec is scored.
 fn leave_out_wrong_scores(summary: &mut Summary, stream: &RtpStream, one_codec: bool) {
     let Some(answer) = &mut summary.answer else { return };
     // The clock rate may have become known only after the beginning of the analysis.

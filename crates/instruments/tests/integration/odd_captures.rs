@@ -365,7 +365,7 @@ fn a_clock_that_was_set_forward_is_found_by_what_is_sent_at_regular_intervals() 
         let found = steps(&set);
         let right = matches!(found[..], [step] if step.proven && (step.by_ns.0 - by).abs() < 2 * MS);
         assert!(right, "seed {seed}: {by}, {found:?}");
-        // Nothing is recorded for a while: packets are missing, or waited and come all at once.
+        // The recording pauses: packets are missing, or are delayed and recorded all at once.
         let pause = 2 * SECOND..2 * SECOND + random.within(110, 900) * MS;
         let missing: Vec<_> = all.iter().filter(|f| !pause.contains(&f.0)).cloned().collect();
         assert_eq!(steps(&missing), [], "seed {seed}: {pause:?}");

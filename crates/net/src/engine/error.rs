@@ -58,8 +58,8 @@ pub enum FlowError {
     Gone(io::Error),
 }
 
-/// Returns what helps if a router forwards ports to the peer: by default the peer sends from a port that the system
-/// chooses, to which nothing is forwarded.
+/// Returns advice in case a router forwards ports to the peer: by default the peer sends from a port that its system
+/// chooses and that the router does not forward. Empty if the advice does not apply.
 fn forwarding_hint(from_peer: bool, port: u16) -> String {
     if from_peer && port != TEST_PORT {
         format!(

@@ -131,13 +131,13 @@ pub fn run(
 enum RequestedAddresses {
     /// Addresses that this host sees.
     Own,
-    /// Unspecified addresses, which mean those that the server sees on the control connection. Needed behind address
+    /// Unspecified addresses: the server uses those that it sees on the control connection. Needed behind address
     /// translation.
     OfConnection,
 }
 
 impl RequestedAddresses {
-    /// Returns the address in requests for this host's `own` one.
+    /// Returns the address to send in requests; `own` is the one that this host sees.
     fn requested(self, own: IpAddr) -> IpAddr {
         match (self, own) {
             (RequestedAddresses::Own, own) => own,
@@ -147,7 +147,7 @@ impl RequestedAddresses {
     }
 }
 
-/// Runs a test on a connection of its own.
+/// Runs a test on a new connection, with these addresses in its requests.
 fn attempt(
     request: &OwampRequest,
     addresses: RequestedAddresses,
@@ -164,7 +164,7 @@ fn attempt(
     };
     let (stream, remote) = match addresses {
         RequestedAddresses::Own => connect(&server, stop, observer)?,
-        // The connection was already reported.
+        // The observer already knows about the first connection.
         RequestedAddresses::OfConnection => connect(&server, stop, &mut Unobserved)?,
     };
     let mut test = OwampTest::new(request, addresses, stream, remote)?;

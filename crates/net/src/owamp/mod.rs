@@ -1,5 +1,5 @@
-//! OWAMP on sockets: the two ends of a session, used by server and client, a client's test, and fetches. The server is
-//! a [reflector](crate::reflect::OwampServer).
+//! OWAMP on sockets: the two ends of a session, which server and client share; the client's test; and fetches. The
+//! server is a [reflector](crate::reflect::OwampServer).
 
 mod client;
 mod fetch;

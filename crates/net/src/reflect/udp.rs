@@ -406,7 +406,8 @@ impl<K: Copy> Answers<K> {
         if self.outbox.is_empty() {
             return;
         }
-        // Reading the clock here would delay the answers that are stamped, but not the others with a time.
+        // The clock is not read for answers that contain a time: reading it would make stamped ones leave later than
+        // the others.
         let unread = self.tracked.iter().any(|t| t.stamped && t.read.is_none());
         let reading = if unread { clock::wall() } else { WallTime(0) };
         let mut sent = 0;

@@ -25,10 +25,11 @@ const MIN_FORWARD_STEP: i64 = 50_000_000;
 const NEAR_RETURN: i64 = 50_000_000;
 /// Smallest step back, in ns, that is too large for disorder.
 const CERTAIN_STEP: i64 = SECOND;
-/// Maximum number of frames that are examined to decide what a jump of the times was: without and with RTP timestamps.
+/// Maximum numbers of frames that are examined to decide the cause of a jump of the times: without and with RTP
+/// timestamps.
 const MAX_EXAMINED: [u32; 2] = [64, 1024];
-/// Time after a jump forward, in ns, at which RTP timestamps show whether the clock was set. A stalled path has
-/// forwarded what waited by then.
+/// Time after a jump forward, in ns, at which RTP timestamps show whether the clock was set. By then, a stalled path
+/// has forwarded the packets that waited.
 const MEDIA_EXAMINED: i64 = 100_000_000;
 /// Number of examined frames from which on a large step back, or two senders whose times went back, decide.
 const ENOUGH_EXAMINED: u32 = 16;
@@ -36,7 +37,7 @@ const ENOUGH_EXAMINED: u32 = 16;
 const SENDERS: usize = 256;
 /// Shortest time over which the rate of a sender's timestamps is measured, in ns, and smallest number of ticks.
 const MIN_RATE: (i64, i32) = (100_000_000, 20);
-/// Part of a time by which two clocks that run may differ, as 1 in this many.
+/// Maximum relative difference between the rates of two clocks, as 1 in this many.
 const MAX_DRIFT: i64 = 1000;
 /// Same as [`MIN_RATE`], for RTP timestamps.
 const MIN_MEDIA_RATE: (i64, i32) = (500_000_000, 160);
@@ -53,7 +54,7 @@ const COARSE: (i64, u32) = (100_000, 16);
 /// Sender of a packet, and the timestamp in the packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SenderMark {
-    /// Hash of the addresses and ports, in this direction, and of the source of RTP.
+    /// Hash of the addresses and ports in this direction, and of the SSRC of an RTP packet.
     pub(super) flow: u64,
     /// Hash of the source address.
     pub(super) host: u32,
@@ -70,7 +71,7 @@ pub(super) struct SenderMark {
 struct Sender {
     flow: u64,
     at: i64,
-    /// Time between the two latest packets, in ns; 0 after a single one.
+    /// Time between the two latest packets, in ns; 0 after a single packet.
     interval: i64,
     /// Time of the first timestamp, the first timestamp, and the latest one; `None` without timestamps.
     stamps: Option<(i64, u32, u32)>,
@@ -145,7 +146,7 @@ struct Doubt {
     /// Hosts, each with the time that passed on the recording's clock minus the time that passed on the host's clock,
     /// in ns.
     excess: Vec<(u32, i64)>,
-    /// Same as `excess`, from RTP timestamps after a jump forward: latest values.
+    /// Same as `excess`, from RTP timestamps after a jump forward: the latest value of each host.
     media: Vec<(u32, i64)>,
     /// Time of the first examined frame.
     since: i64,
@@ -274,7 +275,8 @@ impl RecordingClock {
         self.accept(recorded.0.saturating_add(self.correction), mark)
     }
 
-    /// Takes the corrected time `at` as it is. Returns it, and true if it is earlier than one before.
+    /// Accepts the corrected time `at` without examination. Returns it, and true if it is earlier than the latest time
+    /// so far.
     fn accept(&mut self, at: i64, mark: Option<SenderMark>) -> (WallTime, bool) {
         let late = at < self.newest;
         if late {

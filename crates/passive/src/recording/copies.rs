@@ -32,16 +32,17 @@ struct Remembered {
     ttl: u8,
 }
 
-/// Share of packets that were recorded again without any difference, as 1 in this many, from which on equal
-/// acknowledgements without numbers are copies as well.
+/// Minimum share of packets that were recorded again without any difference, as 1 in this many, at which equal
+/// acknowledgements without IP identification and timestamp are regarded as copies, too.
 const SYSTEMATIC: u64 = 8;
 
 #[derive(Debug)]
 pub(super) struct CopyFinder {
     packets: Box<[Remembered; REMEMBERED]>,
-    /// Number of packets that were looked for.
+    /// Number of packets for which an earlier recording was looked for.
     seen: u64,
-    /// Number of packets that were recorded again without any difference, except acknowledgements without numbers.
+    /// Number of packets that were recorded again without any difference, except acknowledgements without IP
+    /// identification and timestamp.
     same: u64,
 }
 
@@ -168,7 +169,8 @@ impl CopyFinder {
         found
     }
 
-    /// Returns the difference between two packets of the same name; `None` if they are two packets.
+    /// Returns the difference between two recordings with the same hash `name`; `None` if they are different packets,
+    /// not copies.
     #[cold]
     fn compare(
         &mut self,
@@ -187,7 +189,7 @@ impl CopyFinder {
         if gap > SAME[usize::from(is_unnumbered)] {
             return None;
         }
-        // A receiver that numbers nothing repeats an acknowledgement for each segment that follows a loss.
+        // A receiver that does not number its packets sends equal acknowledgements for all segments that follow a loss.
         if is_unnumbered && is_acknowledgement(p) {
             return (self.same * SYSTEMATIC >= self.seen).then_some(CopyKind::Same);
         }

@@ -132,16 +132,16 @@ impl Recording {
         Recording { inside: true, ..Recording::default() }
     }
 
-    /// Creates a recording whose RTP packets show steps of its clock, and copies. It passes on the packets inside
-    /// tunnels, and whole signalling messages.
+    /// Creates a recording that also uses RTP packets to find steps of its clock, and copies. It passes on the packets
+    /// inside tunnels, and whole signalling messages.
     pub fn of_media() -> Recording {
         let [bytes_held, kept] = MEDIA_BYTES_KEPT;
         let fragments = Fragments::keeping(kept);
         Recording { fragments, is_media: true, bytes_held, ..Recording::inside_tunnels() }
     }
 
-    /// Makes the recording leave steps forward that only regular intervals show to the comparison with the recording of
-    /// another point, which finds them more precisely.
+    /// Makes the recording ignore steps forward that only regular intervals show: a comparison with the recording of
+    /// another point finds them more precisely.
     pub fn beside_another(self) -> Recording {
         Recording { is_one_of_two: true, ..self }
     }
@@ -271,7 +271,7 @@ impl Recording {
         each(Seen::Packet(&seen));
     }
 
-    /// Returns the sender of a packet, and the timestamp of TCP or RTP.
+    /// Returns the sender of a packet, and its TCP or RTP timestamp.
     #[inline]
     fn mark(&self, p: &IpPacket<'_>) -> SenderMark {
         let source = p.addresses();

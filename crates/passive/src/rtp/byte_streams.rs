@@ -1,4 +1,4 @@
-//! [`ByteStreams`]: SIP messages and RTP packets in TCP connections: SIP (RFC 3261 §18.3), RTP with a length before each
+//! [`ByteStreams`]: finds messages and packets in TCP connections: SIP (RFC 3261 §18.3), RTP with a length before each
 //! packet (RFC 4571), and RTP interleaved with RTSP (RFC 2326 §10.12).
 
 use super::StreamKey;
@@ -60,8 +60,8 @@ pub(super) struct ByteStreams {
 }
 
 impl ByteStreams {
-    /// Adds a segment with sequence number `seq`: its captured bytes, and true if these are `all` of its bytes. `key` has
-    /// the ends of the connection and no source. Passes what is complete to `each`.
+    /// Adds a segment with sequence number `seq` and captured bytes `data`; `all` is true if these are all of its
+    /// bytes. `key` has the ends of the connection and no source. Passes complete messages and packets to `each`.
     pub(super) fn push(
         &mut self,
         (at, key): (WallTime, StreamKey),
@@ -137,7 +137,8 @@ impl ByteStream {
         true
     }
 
-    /// Adds the part of a segment that is new. Returns false if the bytes are not those of this content.
+    /// Adds the part of a segment that is new. Returns false if the bytes do not fit the stream's content, or if too
+    /// many wait.
     fn append(&mut self, seq: u32, data: &[u8], each: &mut impl FnMut(Unit<'_>)) -> bool {
         let known = self.next.wrapping_sub(seq) as usize;
         let Some(new) = data.get(known..).filter(|new| !new.is_empty()) else { return true };
@@ -159,7 +160,7 @@ impl ByteStream {
     }
 }
 
-/// Beginning of the bytes that wait.
+/// Classification of the beginning of the bytes that wait.
 enum First<'a> {
     /// A complete part of this length, which contains `unit`.
     Unit {
@@ -248,7 +249,8 @@ mod tests {
         assert_eq!(found(&[(7, &two)]), expected);
         for cut in 1..two.len() {
             let (a, b) = two.split_at(cut);
-            // In order; the second one again; the rest before the beginning of it.
+            // Two parts in order, the second one twice; then three parts, of which the last two arrive in reverse
+            // order.
             if cut < 8 {
                 continue;
             }

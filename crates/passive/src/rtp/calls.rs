@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 /// Silence between two ports after which streams belong to another call, if the calls are not signalled.
 const MAX_PAUSE: Span = Span::seconds(30);
-/// Minimum time at the beginning or end of a call in which only one direction has packets that is mentioned.
+/// Shortest time without packets in one direction, at the beginning or end of a call, that is reported.
 const MIN_ONE_SIDED: Span = Span::seconds(5);
 
 /// Key that is the same for all streams of a call.
@@ -52,8 +52,7 @@ impl RtpCall {
     }
 
     /// Returns the times at the beginning and end of the call in which `direction` has no packets although the other
-    /// direction has some: only those of 5 s and more. The time before the answer, and the time in which the call is on
-    /// hold, do not count.
+    /// direction has some, if they last 5 s or more. Time before the call is answered, and time on hold, do not count.
     pub fn one_sided(&self, direction: Direction, streams: &[RtpStream]) -> Vec<OneSided> {
         let span = |wanted: bool| {
             let of = || {
@@ -126,7 +125,7 @@ pub struct OneSided {
 pub(super) fn calls(streams: &[RtpStream], signalled: &SignalledCalls) -> Vec<RtpCall> {
     let mut calls: Vec<(RtpCall, Endpoint)> = Vec::new();
     let mut known: HashMap<CallKey, usize> = HashMap::new();
-    // Call in which a participant sends from one host to another, and its last packet there.
+    // Call of the streams that a participant sends from one host to another, and time of their last packet.
     let mut participants: HashMap<(u64, u128, u128), (CallKey, WallTime)> = HashMap::new();
     // Number of the latest call between two ports, and its last packet.
     let mut pairs: HashMap<(Endpoint, Endpoint), (u32, WallTime)> = HashMap::new();

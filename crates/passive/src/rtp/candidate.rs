@@ -58,7 +58,7 @@ struct Latest {
 }
 
 impl Latest {
-    /// `None` without packets that are not copies.
+    /// Returns the latest packets of `early`; `None` if all are copies.
     fn of(early: &[EarlyPacket]) -> Option<Latest> {
         let different = || early.iter().rev().filter(|p| !p.is_copy).take(PACKETS);
         let mut latest = Latest { packets: [*different().next()?; PACKETS], length: different().count() };

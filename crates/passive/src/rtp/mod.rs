@@ -2,10 +2,9 @@
 //! the contents of RTCP.
 //!
 //! A stream is recognised by its packets ([`candidate`]), earlier if SIP names its port ([`signalling`]). Packets are
-//! datagrams, or parts of a TCP connection ([`byte_streams`]). The media
-//! clock ([`media_clock`]) gives the send time of a packet except for a constant, so that each packet becomes a
-//! [`PacketRecord`] whose delay is relative to the stream's first packet. The records are analysed like those of any
-//! other test.
+//! datagrams, or parts of a TCP connection ([`byte_streams`]). The media clock ([`media_clock`]) gives the send time of
+//! a packet except for a constant, so that each packet becomes a [`PacketRecord`] whose delay is relative to the
+//! stream's first packet. The records are analysed like those of any other test.
 
 mod between;
 mod byte_streams;
@@ -178,7 +177,8 @@ impl RtpAnalyzer {
         self.byte_streams = streams;
     }
 
-    /// Handles an RTP or RTCP packet: `length` is its length, and that of the IP packet or its part of one.
+    /// Handles an RTP or RTCP packet: `length` contains its own length, and the length of the IP packet; in a TCP
+    /// connection, its own length twice.
     fn media(
         &mut self,
         seen: &SeenPacket<'_>,

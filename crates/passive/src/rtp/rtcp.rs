@@ -289,7 +289,7 @@ fn names(mut data: &[u8], count: usize, each: &mut impl FnMut(RtcpItem)) {
 
 /// Reads a list of runs of received and lost packets, of which each stands for 2^`thinning` packets in the sequence.
 fn loss_runs(b: &[u8], thinning: u8) -> Option<(u32, ReportedLosses)> {
-    // Of thinned lists, the packets between are unknown.
+    // A thinned list does not show the packets between its entries.
     if thinning != 0 {
         return None;
     }
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn lists_of_losses_statistics_and_names_are_read() {
-        // 20 packets from 100 on: 4 received, 3 lost, then 13 of which bits say that the second is lost.
+        // 20 packets from 100 on: 4 received, 3 lost, then 13 as bits, of which the second is lost.
         let mut data = words(&[0x80cf_0010, 7, 0x0100_0004, 9, 0x0064_0078]);
         data.extend([0x40, 4, 0, 3, 0b1101_1111, 0xff, 0, 0]);
         data.extend(words(&[0x06e0_0009, 9, 0x0064_0078, 4, 1, 10, 30, 20, 5, 0]));

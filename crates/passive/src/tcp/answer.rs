@@ -477,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_round_trip_may_be_a_delayed_acknowledgement() {
-        // Never more than two segments are sent before their acknowledgement: it may wait for half a second.
+        // At most two segments are in flight, so that an acknowledgement may be delayed by half a second.
         let single =
             |median: i64| one(|up, _| (up.rtt_timestamp_ns, up.max_in_flight) = (rtt(MS, median * MS), 1000));
         assert_eq!((single(300).severity, single(300).causes[0].confidence), (Severity::Fair, 0.5));

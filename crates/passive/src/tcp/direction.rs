@@ -61,7 +61,7 @@ pub(super) struct DirectionState {
 /// Smallest share of packets recorded again without any difference, as 1 in this many, for which the recording is
 /// assumed to have made the copies: paths rarely duplicate packets, and a mirror duplicates all.
 const SYSTEMATIC_COPIES: u64 = 5;
-/// Smallest number of packets recorded again some time later for the same assumption.
+/// Minimum number of copies for the same assumption if the share includes packets recorded again some time later.
 const MIN_COPIES: u64 = 5;
 
 /// True if the packet with IP identification `ident` was sent before the one with `than`, by a host that

@@ -26,7 +26,7 @@ impl Default for RecentConnections {
     }
 }
 
-/// Place of a pair of endpoints; that of the other direction is another.
+/// Position of a pair of endpoints; the reverse direction has a different one.
 #[inline]
 fn place(from: TcpEndpoint, to: TcpEndpoint) -> usize {
     let of = |(address, port): TcpEndpoint| (address as usize).wrapping_mul(31) ^ usize::from(port);

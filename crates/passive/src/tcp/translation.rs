@@ -11,7 +11,7 @@ const REMEMBERED: usize = 64;
 /// Maximum time from one side of a translation to the other.
 const MAX_PASSAGE: Span = Span::millis(50);
 
-/// First segment of a connection that was seen.
+/// First segment that was seen of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opening {
     pub(super) at: WallTime,
@@ -22,8 +22,8 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// True if both are one segment, with translated addresses. A sender's numbers must show it, because scanners send
-    /// the same segment to many ports.
+    /// True if both openings are the same segment, once with translated addresses. Segments without IP identification
+    /// and timestamp are never the same, because scanners send equal segments to many ports.
     fn is_same(&self, other: &Opening) -> bool {
         let what = |o: &Opening| TcpSegment { ports: (0, 0), is_late: false, ..o.segment };
         let is_numbered = self.segment.ident != 0 || self.segment.timestamps.is_some();
@@ -42,7 +42,8 @@ pub(super) struct Openers {
 }
 
 impl Openers {
-    /// True if `opening` is the opening of a connection that is known by other addresses. Otherwise it is remembered.
+    /// True if `opening` belongs to a connection that is already known by other addresses; otherwise `opening` is
+    /// remembered.
     pub(super) fn is_translated(&mut self, opening: &Opening) -> bool {
         if self.latest.iter().any(|known| known.is_same(opening)) {
             return true;

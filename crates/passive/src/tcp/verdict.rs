@@ -11,9 +11,9 @@ const MIN_QUEUE_NS: i64 = 5_000_000;
 /// Minimum number of segments with payload for a verdict.
 pub(super) const MIN_SEGMENTS: u64 = 10;
 
-/// Longest delay of an acknowledgement by a receiver of more than two segments at a time, in ns (Linux).
+/// Longest delay of an acknowledgement if more than two full segments are in flight at a time, in ns (Linux).
 const MAX_ACK_DELAY_NS: i64 = 200_000_000;
-/// Longest delay of the acknowledgement of a segment that none follows, in ns (RFC 9293 §3.8.6.3).
+/// Longest delay of an acknowledgement if no further segment follows, in ns (RFC 9293 §3.8.6.3).
 const MAX_SINGLE_ACK_DELAY_NS: i64 = 500_000_000;
 /// Length of two full segments, in bytes. A receiver acknowledges every second full segment at once.
 const TWO_SEGMENTS: u64 = 2 * 1460;

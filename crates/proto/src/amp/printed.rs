@@ -78,12 +78,13 @@ impl Default for OwpingOptions {
     }
 }
 
-/// Number of packets by delay.
+/// Numbers of packets by delay.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DelayBuckets(pub BTreeMap<i64, u64>);
 
 impl DelayBuckets {
-    /// Counts a delay of `seconds` in a bucket of this `width`. The index is the edge away from zero.
+    /// Counts a delay of `seconds` in a bucket of this `width`. The bucket's index is its edge farther from zero, in
+    /// widths.
     pub fn count(&mut self, seconds: f64, width: f64) {
         let buckets = seconds / width;
         let index = if buckets < 0.0 { buckets.floor() } else { buckets.ceil() };
@@ -101,7 +102,7 @@ impl DelayBuckets {
         self.0.iter().find(reaches).map(|(index, _)| *index as f64 * width)
     }
 
-    /// Returns the difference of the percentiles 95 and 50, in seconds; `None` if either is unknown.
+    /// Returns the 95th percentile minus the median, in seconds; `None` if either is unknown.
     pub fn jitter(&self, sent: u64, width: f64) -> Option<f64> {
         Some(self.percentile(0.95, sent, width)? - self.percentile(0.5, sent, width)?)
     }

@@ -1,7 +1,7 @@
 //! The data file of owping, owampd and owfetch (`.owp`, version 3): a session with the records of its receiver.
 //!
-//! A header of 40 bytes with counts and offsets, the request as in an answer to a fetch (with empty HMACs), skip ranges,
-//! and records, without padding. Integers are big-endian.
+//! A file consists of a header of 40 bytes with counts and offsets, the request as in an answer to a fetch (with empty
+//! HMACs), skip ranges, and records, without padding. Integers are big-endian.
 
 use super::message::{DataRecord, ScheduleSlot, SessionFinish, SkipRange};
 use super::session::{SessionData, TestSession};
@@ -15,14 +15,15 @@ pub const MAGIC: [u8; 4] = *b"OwA\0";
 const VERSION: u32 = 3;
 /// Length of the fields before the request.
 const HEADER: usize = 40;
-/// Maximum number of packets of a session that is read. The time of its last packet follows from those of all others.
+/// Maximum number of packets of a session that is read. To find the time of its last packet, those of all others are
+/// computed.
 const MAX_PACKETS: u32 = 1 << 26;
 
 /// Reason why a data file cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// The file has other first bytes.
+    /// The file does not begin with [`MAGIC`].
     #[error("this is not a data file of OWAMP (.owp)")]
     Other,
     /// The file has another version.
@@ -130,7 +131,7 @@ fn offset(at: u64) -> Result<usize, FileError> {
 fn part(bytes: &[u8], from: usize, count: usize, len: usize) -> Result<&[u8], FileError> {
     let end = count.checked_mul(len).and_then(|length| from.checked_add(length));
     let range = end.map(|end| from..end).ok_or(FileError::Truncated)?;
-    // An empty part may have any place.
+    // An empty part may have any offset.
     if count == 0 { Ok(&[]) } else { bytes.get(range).ok_or(FileError::Truncated) }
 }
 

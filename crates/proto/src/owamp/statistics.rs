@@ -35,7 +35,7 @@ struct OwpingCounts {
     lost: u64,
     arrivals: u64,
     delays: Extremes,
-    /// Number of packets by delay, without duplicates.
+    /// Numbers of packets by delay, without duplicates.
     buckets: DelayBuckets,
     /// Number of packets by TTL, without duplicates.
     ttls: BTreeMap<u8, u64>,

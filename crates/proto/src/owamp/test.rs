@@ -45,8 +45,8 @@ pub enum SessionEnd {
 impl SessionData {
     /// Converts a one-way test. Packets of which the test does not know whether they were sent or lost have no record.
     ///
-    /// OWAMP knows two things that other tests lack: an identifier, which is made of the receiver's address, the time
-    /// and the identifier of the test; and a timeout, which is the longest delay, and at least two seconds.
+    /// Two properties of OWAMP sessions are generated for other tests: the identifier, from the receiver's address, the
+    /// time and the identifier of the test; and the timeout, from the longest delay, but at least two seconds.
     ///
     /// # Errors
     /// [`TooManyLost`].
@@ -256,7 +256,7 @@ mod tests {
             data.session.request.sid.to_string(),
             format!("c0000202{:016x}deadbeef", data.session.request.start.0)
         );
-        // Both the schedule and the lost packet have the times of their neighbours.
+        // The times of the schedule and of the lost packet are derived from the neighbouring packets.
         let lost = data.records[5].sent.to_nanos(NEAR) - NEAR;
         assert!((lost - Span::millis(10)).0.abs() < 10, "{lost:?}");
         let first = data.session.schedule().next().unwrap().to_nanos(NEAR) - NEAR;

@@ -62,7 +62,7 @@ pub enum Outcome {
     Stored,
     /// The collector will never take the test, for this reason.
     Refused(String),
-    /// The host keeps the test and tries again after this pause; reason.
+    /// The host keeps the test for this reason, and tries again after this pause.
     Later(String, Span),
 }
 

@@ -1,5 +1,5 @@
-//! The earlier protocol of collectors, on the same port: its connections are recognised and refused in its own words, so that earlier
-//! versions of the program print the reason.
+//! The earlier protocol of collectors, on the same port: its connections are recognised, and refused with a message of
+//! that protocol, so that earlier versions of the program print the reason.
 
 /// Number of bytes after which [`is_earlier`] decides.
 pub const ENOUGH: usize = 9;

@@ -33,15 +33,16 @@ pub struct OverQuota {
     pub wait: Span,
 }
 
-/// Use of one host.
+/// Use that one host makes of its quota.
 #[derive(Clone, Debug)]
 pub struct PushUse {
-    /// Use of the two rates, as the time that each needs to be used up again.
+    /// Tests that were pushed, each counted as the time in which the rate permits one.
     tests: Level,
+    /// Bytes of logs that were pushed, counted as their share of a day.
     bytes: Level,
 }
 
-/// A level that falls as time passes and must not exceed a limit.
+/// Level that falls as time passes and must not exceed a limit.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     /// Time that the level needs to fall to zero.
@@ -64,7 +65,7 @@ impl Level {
     }
 }
 
-/// Returns the share of a day that `bytes` are.
+/// Returns the part of a day in which a quota of `per_day` bytes permits `bytes`.
 fn share(bytes: u64, per_day: u64) -> Span {
     let share = u128::from(bytes) * DAY.0 as u128 / u128::from(per_day.max(1));
     Span(i64::try_from(share).unwrap_or(i64::MAX))

@@ -114,13 +114,13 @@ fn each_quota_holds_and_says_when_it_has_room_again() {
     let mut uses = PushUse::new(&quota, 0, SteadyTime(0));
     let mut at =
         |seconds: i64, bytes, stored| uses.take(&quota, bytes, stored, SteadyTime(seconds * 1_000_000_000));
-    // 20 s of the rate at once, then as many as time passes.
+    // The tests of 20 s are permitted at once, then as many as the rate permits.
     (0..200).for_each(|_| at(0, 1, 0).unwrap());
     let over = at(0, 1, 0).unwrap_err();
     assert!(over.what == "more than 10 tests/s" && over.wait == Span::millis(100), "{over:?}");
     (0..10).for_each(|_| at(1, 1, 0).unwrap());
     assert!(at(1, 1, 0).is_err());
-    // 1000 bytes per second, and those of a day at once.
+    // 1000 bytes per second; the bytes of a day are permitted at once.
     at(100, 86_000_000, 0).unwrap();
     let over = at(101, 1_000_000, 0).unwrap_err();
     assert!(
@@ -130,7 +130,7 @@ fn each_quota_holds_and_says_when_it_has_room_again() {
     at(101 + over.wait.0 / 1_000_000_000 + 1, 1_000_000, 0).unwrap();
     let over = at(10_000, 10, 500_000_000).unwrap_err();
     assert_eq!(over.what, "more than 500000000 bytes in all");
-    // A clock that stands still or a host that pushed before the collector started change nothing.
+    // The quota also holds if the clock does not advance, and for a host that pushed before the collector started.
     let mut later = PushUse::new(&quota, 86_400_000, SteadyTime(5));
     assert!(later.take(&quota, 10_000, 0, SteadyTime(5)).is_err());
     assert!(later.take(&quota, 10_000, 0, SteadyTime(20_000_000_000)).is_ok());

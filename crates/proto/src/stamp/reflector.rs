@@ -377,7 +377,7 @@ impl ReflectorRules {
     }
 }
 
-/// True if an extension was processed, for its flags.
+/// Result of processing an extension; determines its flags in the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Understood {
     Yes,
@@ -388,7 +388,7 @@ enum Understood {
 }
 
 impl Understood {
-    /// Returns the result for an extension whose value was `filled` in, unless its length is wrong.
+    /// Returns the result for an extension whose value was filled in; `None` means that its length is wrong.
     fn if_filled(filled: Option<()>) -> Understood {
         filled.map_or(Understood::Malformed, |()| Understood::Yes)
     }
@@ -403,7 +403,7 @@ impl Understood {
     }
 }
 
-/// An access report is acknowledged by returning it.
+/// Acknowledges an access report, by returning it unchanged, if its access network is known.
 fn access_report(value: &[u8]) -> Understood {
     match AccessReport::parse(value) {
         Some(report) if report.is_known() => Understood::Yes,

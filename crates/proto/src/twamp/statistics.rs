@@ -1,7 +1,7 @@
 //! [`TwpingStatistics`]: prints a two-way test like perfSONAR's `twping`: without options, `-v`, `-R` and `-M`.
 //!
 //! As in [OWAMP's statistics](crate::owamp::statistics), percentiles are counted in buckets and include lost packets.
-//! Unlike twping, delays of clocks that nobody vouches for are marked as such even if nothing was lost.
+//! Unlike in twping's output, delays between clocks that are not synchronised are marked even if nothing was lost.
 
 use crate::amp::Sid;
 use crate::amp::printed::{
@@ -129,8 +129,8 @@ impl<'a> TwpingStatistics<'a> {
         })
     }
 
-    /// Returns the lines of `twping -R`: for each request its sequence number, time, error estimate, arrival and TTL, and
-    /// the same of its answer. Lost requests follow in the end.
+    /// Returns the lines of `twping -R`: for each request its sequence number, time, error estimate, arrival and TTL,
+    /// and the same for its answer. Lost requests follow at the end.
     pub fn raw(&self) -> String {
         let (near, far) = (self.near_error, self.far_error);
         let mut out = String::new();
@@ -336,7 +336,7 @@ impl<'a> TwpingStatistics<'a> {
         [(src.unwrap_or(unspecified), spec.src_port), (dst.unwrap_or(unspecified), spec.dst_port)]
     }
 
-    /// Returns the session identifier that the server gave; for other tests one of the same form.
+    /// Returns the session identifier that the server assigned; for tests without one, an identifier of the same form.
     fn sid(&self) -> Sid {
         let given = |remark: &String| {
             let word = remark.strip_prefix("session ")?.split(' ').next()?;
@@ -452,7 +452,7 @@ mod tests {
         for (ours, theirs) in ours.lines().zip(RAW.lines()) {
             let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
             for (k, (a, b)) in words(ours).iter().zip(words(theirs)).enumerate() {
-                // Records have nanoseconds, and a lost request is where its neighbour puts it.
+                // Records have a resolution of 1 ns, and the time of a lost request is derived from its neighbours.
                 let time = [1, 4, 9, 12].contains(&k);
                 let apart = a.parse::<i128>().ok().zip(b.parse::<i128>().ok()).map(|(a, b)| (a - b).abs());
                 let limit = if theirs.contains(" 00000000000000000000 ") { 1 << 27 } else { 5 };

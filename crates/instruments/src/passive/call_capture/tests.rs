@@ -7,7 +7,7 @@ use jitlat_passive::{Frame, LinkType};
 const MS: i64 = 1_000_000;
 /// Length of a period of these tests.
 const EVERY: Span = Span::seconds(10);
-/// Begin of the first packet of these tests: 2 s after a period begins.
+/// Time of the first packet of these tests, in ns since 1970: 2 s after a period begins.
 const BEGIN: i64 = 1_700_000_002_000_000_000;
 
 fn capture() -> CallCapture {
@@ -74,7 +74,7 @@ fn run(packets: &[(i64, Vec<u8>)], capture: &CallCapture) -> Reported {
 
 #[test]
 fn each_packet_of_a_stream_is_in_one_period_and_each_loss_too() {
-    // 30 s of a call, 5 ms of jitter; every 50th packet up is lost, down from 12 s to 13 s all are.
+    // A call of 30 s with up to 4 ms of jitter. Up, every 50th packet is lost; down, all packets from 12 s to 13 s are.
     let mut packets: Vec<(i64, Vec<u8>)> = Vec::new();
     for k in 0..1500 {
         if k % 50 != 49 {
@@ -105,7 +105,7 @@ fn each_packet_of_a_stream_is_in_one_period_and_each_loss_too() {
             assert!(session.tags.iter().any(|(key, value)| key == "codec" && value == "PCMU"));
         }
     }
-    // The last packet of all that is lost is not known to have been sent.
+    // The very last packet up is lost, and nothing shows that it was sent.
     assert_eq!(totals, [[1499, 1470], [1500, 1450]]);
     let whole: Vec<bool> = reported.ended.iter().map(|ended| ended.is_whole).collect();
     assert_eq!(whole, [false, true, true, false]);
@@ -137,7 +137,7 @@ fn packets_that_the_capture_dropped_are_not_lost() {
     packets.sort_by_key(|(at, _)| *at);
     let reported = run(&packets, &capture());
     let sessions = reported.ended[0].sessions.as_deref().unwrap();
-    // Of the first gap nothing is known; the second one is loss.
+    // The packets of the first gap may have been dropped by the capture; the second gap is loss.
     assert_eq!((sessions[0].packets(), reported.ended[0].dropped), (290, 1));
     assert_eq!(reported.records[&(reported.ended[0].period, 0)].len(), 280);
 }

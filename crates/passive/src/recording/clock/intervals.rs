@@ -11,7 +11,7 @@ const PROOF: usize = 3;
 const TOLERANCE: i64 = 1_000_000;
 /// Time after a jump forward, in ns, by which senders at regular intervals have sent [`COMPARED`] packets.
 const EXAMINED: i64 = 400_000_000;
-/// Longest interval, in ns, at which a sender is looked for that sends at regular intervals.
+/// Longest interval, in ns, at which a sender may show a jump forward by sending at regular intervals.
 const MAX_INTERVAL: i64 = 100_000_000;
 
 /// A sender that was known before the jump, and its first packets afterwards.
@@ -46,8 +46,8 @@ impl Examined {
         self.at[0].saturating_sub(self.before.at).saturating_sub(usual)
     }
 
-    /// Returns the interval of a sender that sends at regular intervals, and how far single intervals differ from one
-    /// another, in ns; `None` for another sender, and if too few packets are known.
+    /// Returns the regular interval of the sender, and the difference between the longest and the shortest one, in ns;
+    /// `None` if its timestamps show the time, if its intervals are irregular, or if too few packets are known.
     fn regular(&self) -> Option<(i64, i64)> {
         let all = self.intervals();
         let (least, most) = (*all.iter().min()?, *all.iter().max()?);
@@ -77,8 +77,8 @@ pub(super) struct Intervals {
 }
 
 impl Intervals {
-    /// True if a sender, whose next packet has the time `at`, may be one that sends at short regular intervals, and has
-    /// paused.
+    /// True if the packet may be one of many that are sent at regular intervals, and the latest interval of its sender
+    /// is known and at most [`MAX_INTERVAL`].
     pub(super) fn may_show(mark: SenderMark, sender: &Sender) -> bool {
         mark.may_be_regular && (1..=MAX_INTERVAL).contains(&sender.interval)
     }
@@ -112,8 +112,9 @@ impl Intervals {
         self.catches_up() || passed >= EXAMINED || self.step_forward().is_some_and(|(_, proven)| proven)
     }
 
-    /// Returns the step forward on which all senders at regular intervals agree, in ns, and true if they are many;
-    /// `None` if there are fewer than two hosts of that kind, or if packets may simply be missing.
+    /// Returns the step forward on which all senders at regular intervals agree, in ns, and true if there are at least
+    /// [`PROOF`] of them; `None` if they disagree or are on a single host, or if packets may be missing or delayed
+    /// instead.
     pub(super) fn step_forward(&self) -> Option<(i64, bool)> {
         let all: Vec<(&Examined, i64, i64)> = self
             .senders
@@ -125,7 +126,7 @@ impl Intervals {
         let agree = all.iter().all(|(s, _, spread)| {
             s.delay().saturating_sub(step).saturating_abs() <= spread.saturating_add(TOLERANCE)
         });
-        // After packets that are missing a sender continues at its own times: the gap is a multiple of its interval.
+        // After missing packets, a sender continues at its own times: the gap is a multiple of its interval.
         let is_between = |(s, interval, _): &(&Examined, i64, i64)| {
             let part = s.delay().rem_euclid(*interval);
             part.min(interval - part) > interval / 4
@@ -135,18 +136,20 @@ impl Intervals {
         (shows && !self.catches_up()).then_some((step, all.len() >= PROOF))
     }
 
-    /// True if the interval of a sender whose times went back by half of `by` ns or more is known.
+    /// True if the interval after the jump is known for at least one sender whose times went back by more than half of
+    /// the jump `by`, in ns.
     pub(super) fn knows_back(&self, by: i64) -> bool {
         self.back(by).any(|s| s.packets > 1)
     }
 
-    /// Senders whose times went back by half of `by` ns or more; `by` is negative.
+    /// Iterates over the senders whose times went back by more than half of the jump `by`, in ns; `by` is negative.
     fn back(&self, by: i64) -> impl Iterator<Item = &Examined> {
         self.senders.iter().filter(move |s| s.before.at > s.at[0].saturating_sub(by / 2))
     }
 
-    /// Estimates the size of a step back, in ns, if the times jumped by `by` ns. The step is larger, by the time that
-    /// passed between the two frames: the intervals of the senders show it, or the usual time between two frames.
+    /// Estimates the size of a step back, in ns, if the times jumped by `by` ns. The step is larger than the jump by
+    /// the time that passed between the frames before and after it. The intervals of the senders show that time;
+    /// without them, the median time between two frames is assumed.
     pub(super) fn step_back(&self, by: i64) -> i64 {
         let gaps = self.at.windows(2).map(|w| w[1].saturating_sub(w[0])).filter(|gap| *gap > 0);
         median(self.back(by).map(Examined::delay).collect())
