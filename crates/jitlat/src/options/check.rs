@@ -17,8 +17,8 @@ pub struct CheckArgs {
     /// The line has performance data after a bar. The states are 0 OK, 1 WARNING, 2 CRITICAL and 3 UNKNOWN. The state is
     /// CRITICAL if --critical is violated or the far host does not
     /// answer, WARNING if --warning is violated, and UNKNOWN if a figure of a condition is not known, the arguments are
-    /// wrong, or nothing could be measured. Without conditions only the answers of the far host count. Several hosts have
-    /// one line with the state of the worst. No log is written without -o.
+    /// wrong, or nothing could be measured. Without conditions, no figure is judged, only whether the far host answers.
+    /// Several hosts have one line with the state of the worst. No log is written without -o.
     #[arg(long, conflicts_with_all = ["verbose", "quiet", "text_plots", "corrected", "fail_if", "live"])]
     pub check: bool,
     /// With --check: WARNING on this condition, as in --fail-if; -w for short

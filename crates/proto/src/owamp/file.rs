@@ -24,16 +24,16 @@ const MAX_PACKETS: u32 = 1 << 26;
 #[non_exhaustive]
 pub enum FileError {
     /// The file does not begin with [`MAGIC`].
-    #[error("this is not a data file of OWAMP (.owp)")]
+    #[error("this is not an OWAMP data file (.owp)")]
     Other,
     /// The file has another version.
-    #[error("version {0} of OWAMP's data files is unknown: only version 3 is read")]
+    #[error("version {0} of OWAMP data files is not supported: only version 3 is read")]
     Version(u32),
     /// The file ends before its last record, or its offsets are beyond its end.
-    #[error("the data file of OWAMP is truncated")]
+    #[error("the OWAMP data file is truncated")]
     Truncated,
     /// A field has an impossible value.
-    #[error("the data file of OWAMP contains impossible values")]
+    #[error("the OWAMP data file contains impossible values")]
     Impossible,
 }
 

@@ -178,7 +178,7 @@ impl SessionData {
             session.ending = Ending::Complete;
         } else {
             session.ending = Ending::PeerLost;
-            session.reason = Some("the session of OWAMP was not stopped by both sides".to_owned());
+            session.reason = Some("the OWAMP session was not stopped by both sides".to_owned());
         }
         let record = |record: &DataRecord| {
             let mut packet = PacketRecord::new(record.seq.into());
