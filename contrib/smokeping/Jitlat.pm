@@ -49,7 +49,7 @@ DOC
 
 sub new ($$$) {
 	my $self = shift->SUPER::new(@_);
-	# Not as a CGI program, where nothing is measured.
+	# Skipped in a CGI program, which measures nothing.
 	unless ($ENV{SERVER_SOFTWARE}) {
 		my $binary = $self->{properties}{binary};
 		my $version = `'$binary' --version 2>&1`;

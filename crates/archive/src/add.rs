@@ -70,7 +70,8 @@ impl Archive {
         match hash {
             None => Ok(None),
             Some(hash) if hash == name.to_string() => Ok(Some(id)),
-            // A number that another log has by chance matters only for a test that would get it.
+            // Another log has this number by chance. That is an error only for a SHA-256, from which new tests get
+            // their numbers.
             Some(_) if matches!(name, LogName::Xxh3(_)) => Ok(None),
             Some(_) => Err(ArchiveError::Impossible(format!("another log has the number {id}"))),
         }

@@ -140,8 +140,8 @@ impl PreparedTest {
         Ok(PreparedTest { names: origin.names, entry, packets, host: None })
     }
 
-    /// Prepares the log in the file at `path`, of any size, which is named `source`, with `tags` in addition to the log's own.
-    /// Packets of a long log are stored in `tmp/` of the archive.
+    /// Prepares the log at `path`, which may have any size. `source` is the name of its origin; `tags` are added to the
+    /// log's own. Packets of a long log are stored in `tmp/` of the archive.
     ///
     /// # Errors
     /// [`ArchiveError`] if the file is not a log.
@@ -155,7 +155,7 @@ impl PreparedTest {
         PreparedTest::of_file(archive, path, &LogOrigin { names, bytes, source, tags })
     }
 
-    /// Marks the log as received from `host`, with the known hosts at its ends, and adds them to its tags.
+    /// Marks the test as pushed by `host`, and tags it with the names of this host and of the known hosts at its ends.
     #[must_use]
     pub fn from_host(mut self, host: &str, ends: &CollectedEnds) -> PreparedTest {
         ends.tag(host, &mut self.entry.tags);

@@ -1,7 +1,8 @@
 //! [`LogName`]: the checksum of a log, which names its test in all archives.
 //!
-//! The name is the SHA-256 of the log: nobody can make a second log with the name of another. Versions before 0.2 named tests by
-//! XXH3-128, which is not safe against forgery. Tests that they stored keep this name and their number; a log is known under either.
+//! The name is the SHA-256 of the log: nobody can make a second log with the name of another. Versions before 0.2 named
+//! tests by XXH3-128, which is not safe against forgery. The tests that they stored keep this name and its number; a
+//! log is recognised by either name.
 
 use crate::error::ArchiveError;
 use sha2::{Digest, Sha256};
@@ -94,7 +95,7 @@ impl LogNames {
         hash == self.name.to_string() || hash == self.earlier.to_string()
     }
 
-    /// True if `hash` is one of the names, and the test with this name has the number `id`.
+    /// True if `hash` is one of the names, and `id` is the number derived from this name.
     pub fn are_of(&self, hash: &str, id: i64) -> bool {
         [self.name, self.earlier].iter().any(|name| hash == name.to_string() && name.number() == id)
     }

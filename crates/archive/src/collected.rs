@@ -10,22 +10,22 @@ use serde::Serialize;
 
 /// Tag with the name of the host that pushed a test.
 pub(crate) const TAG: &str = "collected-from";
-/// Tags with the names of the hosts at its ends.
+/// Tags with the names of the hosts at the source and at the destination of a pushed test.
 const END_TAGS: [&str; 2] = ["collected-src", "collected-dst"];
-/// Beginning of tags that only this host sets.
+/// Prefix of tags that only the collector sets.
 const RESERVED: &str = "collected-";
 
-/// Hosts at the ends of a test that another host pushed, as far as their addresses are known to be theirs.
+/// Known hosts at the ends of a test that another host pushed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectedEnds {
-    /// Name of the host that has the source address; `None`: the address is known from this host's tests only.
+    /// Name of the host that has the source address; `None` if the address is not known to be that of a host.
     pub src: Option<String>,
-    /// Name of the host that has the destination address.
+    /// Name of the host that has the destination address; `None` likewise.
     pub dst: Option<String>,
 }
 
 impl CollectedEnds {
-    /// Adds the tags of a test that `host` pushed with these ends; a log cannot claim them.
+    /// Removes reserved tags, which a log cannot claim, and adds those of a test that `host` pushed with these ends.
     pub(crate) fn tag(&self, host: &str, tags: &mut Vec<(String, String)>) {
         tags.retain(|(key, _)| !key.starts_with(RESERVED));
         tags.push((TAG.to_owned(), host.to_owned()));
@@ -48,9 +48,9 @@ impl<'a> CollectedOrigin<'a> {
         Some(CollectedOrigin { from: of(TAG)?, src: of(END_TAGS[0]), dst: of(END_TAGS[1]) })
     }
 
-    /// Returns the address of an end in this archive, and the name that it gets. An address that is not known to be a host's means
-    /// nothing outside the network of the host that pushed the test: it is stored separately as ADDRESS@HOST. Names in logs are not
-    /// believed, and a host names itself only.
+    /// Returns the address under which this archive stores an end, and the name that the end gets. `host` is the known
+    /// host at this end. Without one, the address means something only in the network of the host that pushed the test:
+    /// it is stored separately as ADDRESS@HOST. Names in logs are ignored, and a pushing host names only itself.
     pub fn end(&self, address: &str, host: Option<&'a str>) -> (String, Option<&'a str>) {
         match host {
             Some(host) => (address.to_owned(), (host == self.from).then_some(host)),
@@ -122,8 +122,8 @@ impl Archive {
         found.map_err(self.sql("reading"))
     }
 
-    /// Records the report, if any, from `host` about its waiting and dropped tests, and increases the numbers of its
-    /// refused tests and of those over a quota.
+    /// Records the report of `host`, if there is one, about its waiting and dropped tests, and adds `refused` and
+    /// `over_quota` to its counts.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -150,8 +150,8 @@ impl Archive {
         })
     }
 
-    /// Returns the bytes of the logs of `host` that this archive keeps with their packets, and of those that arrived since
-    /// `since_ns`.
+    /// Returns two total lengths of logs from `host`, in bytes: of those whose packets this archive stores, and of
+    /// those that arrived since `since_ns`.
     ///
     /// # Errors
     /// [`ArchiveError`].

@@ -42,12 +42,14 @@ pub struct Compacted {
 /// Data that is retained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
-    /// Packets of tests that started within this number of days, or arrived within it if they claim to have started later. The figures of older tests are also retained.
+    /// Packets of tests that are dated within this number of days. A test is dated by its start, or by its arrival if
+    /// its log claims a later start. The figures of older tests are also retained.
     Packets {
         /// Number of days.
         days: u32,
     },
-    /// Tests of this number of days, counted likewise. Older tests are removed, but their data remain in the roll-ups.
+    /// Tests that are dated within this number of days, as for `Packets`. Older tests are removed, but their data
+    /// remain in the roll-ups.
     Tests {
         /// Number of days.
         days: u32,

@@ -150,7 +150,7 @@ impl SendingRate {
 }
 
 impl SendingRate {
-    /// Describes how this rate of packets of `payload` bytes was read: `125 packets/s of 64 bytes = 64.0 kbps`.
+    /// Describes this rate in packets of `payload` bytes and in bits: `125 packets/s of 64 bytes = 64.0 kbps`.
     pub fn describe(self, payload: u64) -> String {
         let bits = payload as f64 * 8.0;
         let (packets, bits_per_second) = match self {

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 use tracing::error;
 
-/// The option.
+/// Option that requests a check.
 const OPTION: &str = "--check";
 /// Short options of plug-ins, with the options of this program. They are replaced before the arguments are parsed, because
 /// `-c` is the number of packets in `ping`.
@@ -26,7 +26,7 @@ const SHORT: [(&str, &str); 2] = [("-w", "--warning"), ("-c", "--critical")];
 /// True after a line has been printed, or is about to be.
 static ENDED: AtomicBool = AtomicBool::new(false);
 
-/// Returns the arguments of this process. With `--check`, the short options of plug-ins are written out.
+/// Returns the arguments of this process. With `--check`, the short options of plug-ins are replaced by long ones.
 pub fn arguments() -> Vec<OsString> {
     written_out(std::env::args_os().collect())
 }
@@ -36,7 +36,7 @@ pub fn is_requested() -> bool {
     has_check(&std::env::args_os().collect::<Vec<_>>())
 }
 
-/// Returns the number of arguments before `--`, behind which there are no options.
+/// Returns the number of arguments before `--`, after which there are no options.
 fn options(arguments: &[OsString]) -> usize {
     arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len())
 }
@@ -75,7 +75,7 @@ pub fn limit(limit: Duration) {
         thread::sleep(limit);
         let text = format!("the test did not end within {} s (--check-timeout)", limit.as_secs_f64());
         if !ENDED.swap(true, Ordering::SeqCst) {
-            // Ignored: nobody reads the line.
+            // Ignored: if printing fails, nobody reads the line.
             let _ = terminal::print(&CheckState::Unknown.line(&text));
             process::exit(CheckState::Unknown.code().into());
         }
@@ -85,7 +85,7 @@ pub fn limit(limit: Duration) {
     }
 }
 
-/// Ends the process because the arguments are wrong.
+/// Prints the line of a check whose arguments are wrong, and ends the process.
 pub fn refused(e: &clap::Error) -> ! {
     let text = e.to_string();
     let message: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
@@ -106,7 +106,7 @@ pub fn conclude(check: &Check, runs: &[AnalysedStream], whole: bool) -> ExitStat
     judge(check, &streams, whole)
 }
 
-/// Returns a stream with the name `label` among several.
+/// Returns the stream of `run` for a check. `label` is its name if the check has several streams.
 pub fn checked<'a>(label: &'a str, run: &'a AnalysedStream) -> CheckedStream<'a> {
     CheckedStream { label, found: Ok(&run.summary), cut_off: run.is_cut_off() }
 }
@@ -118,7 +118,7 @@ pub fn judge(check: &Check, streams: &[CheckedStream<'_>], whole: bool) -> ExitS
     end(state, &line)
 }
 
-/// Returns the status of a check, for which a line must have been printed.
+/// Returns `status` if it is that of a check; otherwise prints a line, unless one was printed, and returns UNKNOWN.
 pub fn ended(status: ExitStatus) -> ExitStatus {
     match status {
         ExitStatus::Check(_) => status,
@@ -160,7 +160,7 @@ fn is_far(error: &Error) -> bool {
     }
 }
 
-/// True if this host refuses to connect, for example because `--bind` is not one of its addresses.
+/// True if the connection failed on this host, for example because `--bind` is not one of its addresses.
 fn is_local(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -184,8 +184,8 @@ fn hint(e: &clap::Error, typed: &[String]) -> Option<String> {
     Some((*hint).to_owned())
 }
 
-/// Returns a message about the first of `arguments` that is not UTF-8 although it must be; `None` without one. Only file
-/// names may be other than UTF-8. The first argument, the program's name, is skipped.
+/// Returns a message about the first of `arguments` that is not UTF-8 although it must be; `None` if there is none.
+/// Only file names may be other than UTF-8. The first argument, the program's name, is skipped.
 fn not_text(arguments: &[OsString]) -> Option<String> {
     let as_text = |argument: &OsString| OsString::from(argument.to_string_lossy().into_owned());
     let is_refused = |k: usize| {

@@ -30,7 +30,7 @@ use tracing::info;
 
 /// Number of bytes of a file that show whether it is JSON.
 const FIRST_BYTES: u64 = 4096;
-/// Maximum size of a dump of statistics, in bytes, when it is unpacked.
+/// Maximum size of an unpacked dump of statistics, in bytes.
 const MAX_DUMP_BYTES: u64 = 256 << 20;
 
 /// Analyse captured calls (RTP): losses, jitter, voice quality, RTCP
@@ -235,7 +235,7 @@ fn refuse_for_statistics(args: &RtpArgs, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Shows the statistics in a dump of a browser.
+/// Shows the statistics in a browser's dump.
 fn show_statistics(args: &RtpArgs, path: &Path) -> Result<ExitStatus> {
     refuse_for_statistics(args, path)?;
     let reading = || format!("reading {}", path.display());

@@ -152,7 +152,7 @@ pub fn run(args: &WebArgs) -> Result<ExitStatus> {
     Ok(ExitStatus::Measured)
 }
 
-/// Returns the certificate; `None`: no TLS, because only this host or a proxy reads the pages, or because it is not wanted.
+/// Returns the certificate; `None` without TLS: only this host or a proxy reads the pages, or `--plain` was given.
 fn identity(args: &WebArgs, settings: &Settings) -> Result<Option<Identity>> {
     if let Some(path) = &args.certificate {
         let contents = read_key_file(path).context("--certificate")?.contents;

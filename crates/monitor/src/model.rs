@@ -200,17 +200,17 @@ pub struct CollectorRules {
     /// Maximum size of the packets that a pushing host stores until this collector accepts them, in bytes;
     /// beyond it, the oldest tests are dropped and counted.
     pub spool: u64,
-    /// How pushing hosts check that they are connected to the collector.
+    /// Method by which pushing hosts check that they are connected to the collector.
     pub trust: CollectorTrust,
     /// File with the collector's certificate and private key (PEM); `None`: the collector makes its own.
     pub certificate: Option<String>,
-    /// Time by which a log may be dated later than it arrives.
+    /// Maximum time by which a log may be dated after its arrival.
     pub skew: Span,
-    /// Limits of what each host pushes.
+    /// Limits on the tests that each host pushes.
     pub quota: CollectorQuota,
 }
 
-/// How a pushing host checks that it is connected to the collector.
+/// Method by which a pushing host checks that it is connected to the collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CollectorTrust {
     /// By an authority that the system of the host trusts.
@@ -219,11 +219,11 @@ pub enum CollectorTrust {
     CaFile(String),
     /// By the fingerprint of the collector's certificate.
     Pin(String),
-    /// Not at all: without TLS.
+    /// No check: the connection has no TLS.
     Plain,
 }
 
-/// Limits of what each host pushes; `None`: the default.
+/// Limits on the tests that each host pushes; `None`: the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CollectorQuota {
     /// Tests per second.

@@ -18,7 +18,8 @@ const MAX_OWAMP_FILE: u64 = 1 << 30;
 /// Opens the log at `path`, the log of an archived test, or a data file of OWAMP (`.owp`), which is read as a log; `-` is
 /// standard input.
 ///
-/// # Errors [`Error`](crate::Error) if the log does not exist or cannot be read.
+/// # Errors
+/// [`Error`](crate::Error) if the log does not exist or cannot be read.
 pub fn open(path: &Path) -> Result<LogReader> {
     match archive::log_reader(path)? {
         Some(reader) => Ok(reader),

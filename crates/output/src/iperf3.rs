@@ -7,7 +7,7 @@ use jitlat_core::Span;
 use jitlat_store::iperf3::Iperf3Test;
 use std::io;
 
-/// Length of intervals in iperf3, unless its option -i gives another.
+/// Default length of intervals in iperf3.
 const USUAL_INTERVAL: Span = Span::seconds(1);
 
 pub static OUTPUT: Output = Output {

@@ -67,8 +67,8 @@ pub struct Iperf3Test<'a> {
 }
 
 impl<'a> Iperf3Test<'a> {
-    /// Divides the one-way test `session` with its `records`, in order of arrival, into intervals of this length; zero
-    /// for none.
+    /// Divides the one-way test `session` with its `records`, in order of arrival, into intervals of length `interval`.
+    /// There are none if it is zero.
     pub fn new(session: &'a Session, records: &[PacketRecord], interval: Span) -> Iperf3Test<'a> {
         let length = u64::from(session.spec.payload());
         let packets = session.packets();
@@ -90,7 +90,7 @@ impl<'a> Iperf3Test<'a> {
         let whole = session.spec.duration();
         let begun = scheduled(0).unwrap_or(WallTime(0));
         let ended = scheduled(packets.saturating_sub(1) as i64).unwrap_or(begun);
-        // A packet occupies a period.
+        // Each packet takes one period, also the last one.
         let sending = (ended - begun + period).max(Span::ZERO).min(whole.max(period).times(100));
         let sent = Part { end: sending, packets, bytes: packets * length, ..Part::default() };
         let mut counter = Counter::new(length);
@@ -141,8 +141,8 @@ impl<'a> Iperf3Test<'a> {
         parts
     }
 
-    /// Returns the end of the interval that begins at `start`. A rest of less than a tenth of an interval belongs to the last
-    /// one.
+    /// Returns the end of the interval that begins at `start`. A remainder of less than a tenth of an interval belongs
+    /// to the last one.
     fn interval_end(&self, start: Span, end: Span) -> Span {
         let until = start + self.interval;
         if (end - until).0 < self.interval.0 / 10 { end } else { until }
@@ -161,7 +161,7 @@ impl<'a> Iperf3Test<'a> {
         if self.is_reverse() { [ends[1], ends[0]] } else { ends }
     }
 
-    /// Returns the bit rate that the test should have had.
+    /// Returns the configured bit rate, in bits per second.
     fn target(&self) -> f64 {
         f64::from(self.session.spec.payload()) * 8e9 / self.session.spec.period().0.max(1) as f64
     }

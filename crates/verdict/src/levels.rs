@@ -258,7 +258,7 @@ pub fn slipped_slot(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> 
 }
 
 /// Returns the drift of the smallest delay; `None` unless the smallest delay follows one straight line during the whole
-/// test, which it does if the clocks run at different rates. `most` is the largest rate of a single line.
+/// test, which it does if the clocks run at different rates. A single line that is steeper than `most` does not count.
 pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise, most: f64) -> Option<Drift> {
     let n = delays.len();
     let groups = Groups::of(blocks, n)?;

@@ -40,8 +40,8 @@ pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &Reque
     // Round trips exclude the time in the far host, so its stalls show only in the up direction.
     let far = up.into_iter().flat_map(|a| &a.causes);
     let mut far = far.filter(|c| c.id == CauseId::ReceiverStall && c.confidence >= PROVEN);
-    // It answers the requests of a stall all at once: the first answers wait in it while the later ones are made, which
-    // looks like a longer path.
+    // After a stall the far host answers all waiting requests at once. The first answers wait there until the later
+    // ones have been made, which looks like a longer path.
     let is_in_stall = |c: &Cause| {
         let delay = matches!(c.id, CauseId::RouteChange | CauseId::Queue);
         delay && far.clone().any(|stall| stall.packets[0] <= c.packets[0] && c.packets[1] <= stall.packets[1])

@@ -77,7 +77,7 @@ pub enum IdentityError {
     Content {
         /// The file.
         path: PathBuf,
-        /// The fault.
+        /// Description of the fault.
         problem: String,
     },
     /// No certificate could be made.
@@ -121,8 +121,9 @@ impl Identity {
         Ok(Identity { config: Arc::new(config), fingerprint })
     }
 
-    /// Reads the file at `path`, or first makes it: a certificate for `names` that is signed by itself, and its key. Only this user
-    /// can read the file. The second part of the result is true if the certificate is new.
+    /// Reads the certificate and its key in the file at `path`. If the file does not exist, first makes a self-signed
+    /// certificate for `names`, in a file that only this user can read. The second part of the result is true if the
+    /// certificate is new.
     ///
     /// # Errors
     /// [`IdentityError`].
@@ -134,7 +135,7 @@ impl Identity {
             Err(_) => {}
         }
         let contents = make(names)?;
-        // A name that is complete or absent, whatever interrupts this.
+        // The new file is renamed last, so that after an interruption the one at `path` is either complete or absent.
         let new = path.with_extension("new");
         let _ = fs::remove_file(&new);
         let mut file =

@@ -71,7 +71,8 @@ pub struct ConnectionSlot {
 }
 
 impl ConnectionSlots {
-    /// Takes a slot for a connection from `peer`, of at most `(all, of one client)`; `None` if a limit is reached.
+    /// Takes a slot for a connection from `peer`; `None` if a limit is reached. `most` is the maximum number of all
+    /// connections, and of those from one client.
     pub fn take(&self, peer: IpAddr, most: (usize, usize)) -> Option<ConnectionSlot> {
         let peer = client(peer);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -37,7 +37,7 @@ const PUSH_CONNECTIONS: (usize, usize) = (512, 32);
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for the last bytes of a connection that is refused.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time between two looks at first bytes that do not decide yet.
+/// Time between two looks at the first bytes while they are too few to recognise the protocol.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Answer to HTTP on a port that speaks HTTPS.
@@ -102,7 +102,7 @@ impl Web {
         Ok(Web { app, push, doors })
     }
 
-    /// Returns the address on which pages are served, and otherwise the first one; 0.0.0.0:0 of a server that serves nothing.
+    /// Returns the address on which pages are served; without pages, the first address; 0.0.0.0:0 if nothing is served.
     pub fn address(&self) -> SocketAddr {
         let page = self.doors.iter().find(|door| door.pages).or(self.doors.first());
         page.map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |door| door.address)
@@ -127,7 +127,7 @@ impl Web {
         let Web { app, push, doors } = self;
         let app = Arc::new(app);
         // One thread accepts connections. A few blocking threads read the archive; two more watch it for new tests and
-        // follow running tests. Bodies of pushes are read by others.
+        // follow running tests. Further ones read the bodies of pushes.
         let bodies = if push.is_some() { MAX_BODIES + 4 } else { 0 };
         let runtime = Builder::new_current_thread()
             .enable_io()

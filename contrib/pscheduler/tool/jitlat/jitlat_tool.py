@@ -67,7 +67,7 @@ def seconds(duration):
 
 
 def iso_duration(nanoseconds):
-    """Formats a time as an ISO 8601 duration: PT0.004120000S. Negative ones are not possible there."""
+    """Formats a time as an ISO 8601 duration: PT0.004120000S; negative times become 0."""
     return f'PT{max(nanoseconds, 0) / 1e9:.9f}S'
 
 

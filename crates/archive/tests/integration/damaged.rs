@@ -209,15 +209,15 @@ fn tests_of_earlier_versions_have_both_names() {
     let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/compare/1tcp-be.log");
     let name = jitlat_archive::checksum(&log).unwrap();
     assert_eq!(archive.name(test.test).unwrap(), name);
-    // The collector that has it under its new name does not know the old one; the pusher then sends it, and it is known.
+    // A collector that has the log under its new name does not know the earlier one.
     let far = Archive::make(&folder.path().join("far")).unwrap();
     assert!(matches!(far.add(&log, &[]), Ok(AddOutcome::New(_))));
     assert!(far.has(name).unwrap() && !far.has(test.name).unwrap());
     assert!(matches!(archive.add(&log, &[]), Ok(AddOutcome::Known(known)) if known == test.test));
-    // Doubts keep the name that they had.
+    // Doubts keep their earlier names.
     archive.prune(jitlat_archive::Retention::Packets { days: 1 }, WallTime(i64::MAX)).unwrap();
     assert_eq!(archive.push_doubts("far").unwrap(), [(test.number, test.name)]);
-    // A crash before its catalogue was written changes neither its name nor its number.
+    // A crash before the catalogue was written changes neither the test's name nor its number.
     copy_of_version(5, &folder.path().join("b"));
     let b = folder.path().join("b");
     Archive::migrate(&b).unwrap();

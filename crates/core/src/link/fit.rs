@@ -122,7 +122,7 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
         residual_ns: (stairs[2] / n as f64).sqrt(),
         encapsulations,
         series_rate: bits as f64 * 1e9 / stairs[1],
-        // The length of a step and the overhead were fitted, too.
+        // Four parameters were fitted: intercept, slope, length of a step, and overhead.
         series_rate_ci95: rates(points.iter().map(|p| (p.0 + h).div_ceil(step)), stairs, 4)
             .map(|r| r.map(|r| bits as f64 * r)),
     })

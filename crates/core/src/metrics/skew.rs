@@ -41,10 +41,11 @@ use std::ops::Range;
 /// Largest relative skew of two free-running crystal oscillators, and fastest rate at which NTP slews a clock: 1000
 /// ppm.
 pub(super) const MAX_SKEW: f64 = 1e-3;
-/// Largest relative error of a media clock: 2 %. Gateways derive such clocks from others, by rough ratios.
+/// Largest plausible relative skew of a media clock: 2 %. Gateways derive such clocks from others by approximate
+/// ratios.
 const MAX_MEDIA_SKEW: f64 = 0.02;
 
-/// Returns the largest relative skew of the clocks of `session`.
+/// Returns the largest plausible relative skew of the clocks of `session`.
 pub(super) fn max_skew(session: &Session) -> f64 {
     let is_media = session.tags.iter().any(|(key, _)| key == SSRC);
     if is_media { MAX_MEDIA_SKEW } else { MAX_SKEW }
@@ -171,7 +172,7 @@ impl SkewHull {
     }
 
     /// Returns the line with `is_skew` set to false if `trend` shows a filling or draining queue, or if the slope is
-    /// steeper than `max_skew`, which a clock's skew can be.
+    /// steeper than `max_skew`, the largest plausible skew of a clock.
     pub fn judged(self, trend: Option<&Trend>, max_skew: f64) -> SkewHull {
         let queue =
             trend.is_some_and(|t| matches!(t.verdict, TrendVerdict::Overload | TrendVerdict::Draining));

@@ -31,7 +31,7 @@ pub struct TrendEvidence<'a> {
     pub jumps: bool,
     /// True if receive times went backwards.
     pub clock_set_back: bool,
-    /// Largest relative skew of the clocks.
+    /// Largest plausible relative skew of the clocks.
     pub max_skew: f64,
 }
 

@@ -25,9 +25,10 @@ pub fn round_trip(record: &PacketRecord) -> Option<Span> {
     Some(whole - processing(record).unwrap_or_default())
 }
 
-/// Returns true if the delay of the answer `record` in this view is unknown: the processing time of the far host is
-/// longer than the whole round trip, so that one of the four times is wrong, or the round trip includes this time, which
-/// those of other answers exclude. `processing_apart` is [`TwoWay::processing_apart`](super::TwoWay::processing_apart).
+/// Returns true if the delay of the answer `record` in this view is unknown, in one of two cases: the processing time
+/// of the far host is longer than the whole round trip, so one of the four times is wrong; or the processing time is
+/// missing, so the round trip includes it although those of other answers do not. `processing_apart` is
+/// [`TwoWay::processing_apart`](super::TwoWay::processing_apart).
 pub fn lacks_delay(record: &PacketRecord, view: RecordView, processing_apart: bool) -> bool {
     let impossible = round_trip(record).is_some_and(|rtt| rtt < Span::ZERO);
     impossible || view == RecordView::RoundTrip && processing_apart && processing(record).is_none()

@@ -187,7 +187,7 @@ fn read_calls(given: &[(String, OptionValue)], interface: &str) -> Result<RtpArg
     RtpArgs::from_arg_matches(&matches).map_err(|e| EntryError { key: None, message: e.to_string() })
 }
 
-/// Follows the RTP streams between this side of one interface and the far side.
+/// Follows the RTP streams at one interface, from and to the hosts on this side of it.
 fn follow_calls(
     setup: &CaptureSetup,
     _: Option<&PresharedKey>,

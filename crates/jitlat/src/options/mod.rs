@@ -39,7 +39,7 @@ pub fn family(ipv4: bool, ipv6: bool) -> Option<AddressFamily> {
     }
 }
 
-/// Logs how the rate of `-r` was read, because 64k may mean packets or bits.
+/// Logs how the rate of `-r` was interpreted, because 64k may mean packets or bits.
 pub fn explain_rate(rate: Option<SendingRate>, payload: u64) {
     if let Some(rate) = rate {
         let bits = match rate {

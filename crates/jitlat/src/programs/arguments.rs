@@ -1,5 +1,5 @@
-//! Command lines of other programs: [`Program`] with the table of its options, each with what it becomes here, and
-//! [`Given`], a command line that was read with that table.
+//! Command lines of other programs: [`Program`] with the table of its options and their effects, and [`Given`], a
+//! command line that was read with that table.
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap_lex::RawArgs;
@@ -7,13 +7,13 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::str::FromStr;
 
-/// A program whose command line is taken.
+/// Program whose command line is accepted.
 pub struct Program {
-    /// Name of the program, and of a link to this one.
+    /// Name of the program, and of links to jitlat that stand for it.
     pub name: &'static str,
     /// Description of the program, which begins with a verb.
     pub about: &'static str,
-    /// Arguments without options.
+    /// Arguments in the usage line of the help.
     pub usage: &'static str,
     /// Options that are known, in the order of the program's own help.
     pub options: &'static [ForeignOption],
@@ -35,23 +35,23 @@ pub struct ForeignOption {
     pub becomes: Becomes,
 }
 
-/// Our words for the value of an option.
+/// Words of the command line of jitlat that replace an option of another program, or the reason why its value is wrong.
 pub type Words = Result<Vec<String>, String>;
 
 /// Effect of an option.
 pub enum Becomes {
-    /// Options of this program: their names, and a function that makes the words.
+    /// Options of jitlat: their names, and a function that converts the value to words.
     Ours(&'static str, fn(&str) -> Words),
     /// A setting of the output, which this text describes.
     Printed(&'static str),
-    /// Nothing, for this reason.
+    /// No effect, for this reason.
     Nothing(&'static str),
     /// An error that says what to use instead.
     Refused(&'static str),
 }
 
 impl ForeignOption {
-    /// An option that becomes `ours`, with the words that `words` makes of its value.
+    /// An option that becomes `ours`; `words` converts its value.
     pub const fn ours(
         names: &'static str,
         value: &'static str,
@@ -90,10 +90,10 @@ impl ForeignOption {
     }
 }
 
-/// A command line.
+/// Command line of another program, as it was given.
 pub struct Given {
     given: Vec<(&'static ForeignOption, String)>,
-    /// Words that are not options.
+    /// Arguments that are neither options nor their values.
     pub operands: Vec<String>,
 }
 
@@ -247,7 +247,7 @@ impl Given {
         self.value(name).map(number).transpose()
     }
 
-    /// Returns our words for all options that have any.
+    /// Returns the words of jitlat that replace the given options; options without an equivalent have none.
     pub fn words(&self) -> Result<Vec<String>> {
         let mut all = Vec::new();
         for (option, value) in &self.given {
@@ -267,7 +267,7 @@ impl Given {
         }
     }
 
-    /// Refuses options other than `names`, of which `command` takes no others.
+    /// Refuses all options except `names`, the only ones that `command` takes.
     pub fn only(&self, names: &[&str], command: &str) -> Result<()> {
         let other =
             |(option, _): &&(&'static ForeignOption, String)| !option.spellings().any(|s| names.contains(&s));
@@ -277,7 +277,8 @@ impl Given {
         }
     }
 
-    /// Returns a file name among the values, checked to be no option.
+    /// Returns the value of the option `name`, which must be a file name and not an option; `None` if it is empty or
+    /// was not given.
     pub fn file(&self, name: &str) -> Result<Option<&str>> {
         let file = self.value(name).filter(|file| !file.is_empty());
         file.map(|file| (!file.starts_with("--")).then_some(file).context("give a file")).transpose()
@@ -289,7 +290,8 @@ pub fn of_switch(words: &'static str) -> Words {
     Ok(words.split(' ').map(str::to_owned).collect())
 }
 
-/// Makes the words `option` and `value`, joined as one word if `value` could be read as an option.
+/// Makes the words of `option` and `value`. A long option and its value are one word, so that a value is never read as
+/// an option.
 pub fn with(option: &str, value: impl Into<String>) -> Words {
     let value = value.into();
     Ok(match option.starts_with("--") {
@@ -332,7 +334,7 @@ pub fn with_units(text: &str) -> Result<String, String> {
     Ok(format!("{}ns", total.round() as i64))
 }
 
-/// Converts a TOS octet, decimal, octal after `0` or hexadecimal after `0x`, to a DSCP.
+/// Converts a TOS octet, which is decimal, or hexadecimal after `0x`, to a DSCP.
 pub fn dscp_of_tos(text: &str) -> Result<String, String> {
     let number = match text.strip_prefix("0x") {
         Some(hex) => u8::from_str_radix(hex, 16),
@@ -386,7 +388,7 @@ mod tests {
                 "{line}"
             );
         }
-        // A value that may be missing is attached.
+        // An optional value must be attached to its option.
         let given = read("-v host -v12").unwrap();
         assert_eq!((given.value("-v"), given.operands.len()), (Some("12"), 1));
         assert_eq!(read("-p 0.5 h").unwrap().words().unwrap(), ["-p", "500000ns"]);

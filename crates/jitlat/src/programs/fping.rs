@@ -66,7 +66,7 @@ pub static PROGRAM: Program = Program {
 
 /// Maximum number of hosts. Each needs a thread and a socket.
 const MAX_HOSTS: usize = 256;
-/// Number of requests in a loop.
+/// Number of requests per host with -l.
 const LOOP: u64 = 1_000_000;
 /// Longest default timeout with -c, -C and -l, in ms.
 const LONGEST_TIMEOUT: f64 = 2000.0;
@@ -110,7 +110,7 @@ fn run(given: &Given) -> Result<u8> {
         );
     }
     if !given.has("-p") {
-        // Without a number of requests, the next one follows the timeout of the previous one.
+        // Without a number of requests, each request follows the timeout of the previous one.
         let apart = if counted || looped { 1000.0 } else { timeout.unwrap_or(500.0).max(1.0) };
         words.extend(
             with("-p", milliseconds(&apart.to_string()).map_err(anyhow::Error::msg)?).unwrap_or_default(),
@@ -187,7 +187,7 @@ fn hosts(given: &Given) -> Result<Vec<String>> {
     }
 }
 
-/// How the lines of requests are printed.
+/// Settings of the lines that are printed per request.
 #[derive(Clone, Copy)]
 struct Lines {
     each: bool,
@@ -212,7 +212,7 @@ fn measure(hosts: &[String], words: &[String], lines: Lines) -> Result<Vec<HostR
                 scope,
                 move || {
                     let result = test(host, words, lines, own);
-                    // The other end lives until all threads have ended.
+                    // Sending cannot fail: `ended` exists until all threads have ended.
                     let _ = done.send(());
                     result
                 },
@@ -268,7 +268,7 @@ fn test(host: &str, words: &[String], lines: Lines, stop: &Stop) -> HostResult {
         },
         Ok(result) => {
             let replies = Replies::of(&result.run.session, &result.run.records);
-            // Requests that were not answered have their lines in the end.
+            // The lines of requests without an answer are printed at the end.
             for (seq, _) in replies.0.iter().enumerate().filter(|(_, ms)| lines.each && ms.is_none()) {
                 lines.print(&probe(host, lines.width, &Replies(replies.0[..=seq].to_vec()), lines.bytes));
             }
@@ -277,7 +277,7 @@ fn test(host: &str, words: &[String], lines: Lines, stop: &Stop) -> HostResult {
     }
 }
 
-/// Returns true if `error` is that there is no route to the host.
+/// Returns true if `error` means that there is no route to the host.
 fn is_unreachable(error: &anyhow::Error) -> bool {
     let kinds = error.chain().filter_map(|cause| Some(cause.downcast_ref::<io::Error>()?.kind()));
     let unreachable = [io::ErrorKind::NetworkUnreachable, io::ErrorKind::HostUnreachable];
@@ -295,7 +295,7 @@ impl Lines {
     }
 }
 
-/// Formats whether a host is alive, as requested.
+/// Formats the line that states whether a host is alive; empty if -a or -u excludes the host.
 fn verdict(given: &Given, host: &str, replies: &Replies) -> String {
     let elapsed = match replies.extremes().filter(|_| given.has("-e")) {
         Some([first, ..]) => format!(" ({} ms)", number(first)),

@@ -114,7 +114,7 @@ fn client(given: &Given, host: &str) -> Result<u8> {
     words.extend(key.iter().map(|file| format!("--irtt-key-file={}", file.path().display())));
     let probes = given.has("-n");
     if probes {
-        // The first request of a session shows what the server grants.
+        // One answered request shows that the server accepts the session.
         words.retain(|word| !word.starts_with("--duration"));
         words.extend(["-n".to_owned(), "1".to_owned()]);
     } else if !given.has("-d") {
@@ -133,7 +133,7 @@ fn client(given: &Given, host: &str) -> Result<u8> {
         words.push(format!("--as=irtt={file}"));
     }
     let quiet = given.has("-Q");
-    // As in irtt, the text makes way for a document on standard output.
+    // As in irtt, the text goes to standard error if the document is written to standard output.
     let print = |text: &str| match (quiet, json) {
         (true, _) => Ok(()),
         (false, Some("-")) => terminal::print_to_stderr(text),

@@ -87,10 +87,11 @@ pub static PROGRAM: Program = Program {
     failed: 1,
 };
 
-/// Number of packets and time between them without -n and -t.
+/// Default number of packets, and default time between them in ms.
 const USUAL: (&str, &str) = ("600", "100");
 
-/// Makes our words of LaTe's `-g`: seconds, server and path, with an optional `-u` for UDP in the end.
+/// Converts the value of LaTe's `-g` to words of jitlat. The value has seconds, server and path, and may end in `-u`
+/// for UDP.
 fn graphite(text: &str) -> Words {
     let (text, udp) = match text.strip_suffix("-u") {
         Some(text) => (text, true),
@@ -106,8 +107,8 @@ fn graphite(text: &str) -> Words {
     Ok(words)
 }
 
-/// Makes our words of LaTe's `-R`: letter of the law, parameter in ms, and number of packets with the same gap. `time` is
-/// the value of `-t`, in ms.
+/// Converts the value of LaTe's `-R` to words of jitlat. The value has the letter of the law, a parameter in ms, and
+/// the number of packets with the same gap. `time` is the value of `-t`, in ms.
 fn law(text: &str, time: &str) -> Words {
     let letter = text.chars().next().ok_or("give a letter and a number of ms")?;
     let (parameter, batch) =
@@ -122,7 +123,7 @@ fn law(text: &str, time: &str) -> Words {
     with("--schedule", law)
 }
 
-/// Returns the name of a file of LaTe, which adds the ending.
+/// Returns the name of an output file. LaTe adds the ending to `name`.
 fn csv(name: &str) -> String {
     format!("{name}.csv")
 }

@@ -1,5 +1,5 @@
-//! Runs tests for the command lines of other programs: our words become settings, and the test its result. Nothing is
-//! printed and no log is written.
+//! Runs tests for the command lines of other programs, given words of the command line of jitlat. Nothing is printed
+//! and no log is written.
 
 use crate::ping::late;
 use crate::root::{self, Command};
@@ -24,7 +24,7 @@ pub struct TwoWayResult {
 pub struct OneWayResult {
     /// The streams with their records.
     pub runs: Vec<AnalysedStream>,
-    /// Sessions of OWAMP.
+    /// Sessions of OWAMP; empty for other protocols.
     pub owamp: Vec<Statistics>,
 }
 
@@ -33,7 +33,7 @@ pub fn two_way(words: &[String], shown: &mut dyn Observer, stop: &Stop) -> Resul
     prepared_two_way(words, stop, |_, _| Ok(()), shown)
 }
 
-/// Runs the test of `jitlat ping WORDS`; `begin` is called before with LaTe's description of the test and the timeout in
+/// Runs the test of `jitlat ping WORDS`. Calls `begin` before the test with LaTe's description of it and the timeout in
 /// ms.
 pub fn prepared_two_way(
     words: &[String],
@@ -91,16 +91,17 @@ pub fn one_way(words: &[String], stop: &Stop) -> Result<OneWayResult> {
     Ok(OneWayResult { runs: runs.collect(), owamp: outcome.owamp })
 }
 
-/// Parses `jitlat COMMAND WORDS` without a log.
+/// Parses `jitlat COMMAND --no-log WORDS`.
 fn read(command: &str, words: &[String]) -> Result<Option<Command>> {
     let line = ["jitlat", command, "--no-log"].into_iter().map(str::to_owned).chain(words.iter().cloned());
     Ok(root::read(line.map(Into::into).collect())?.command)
 }
 
-/// Passes the packets of a test to a function as they arrive, each once, in order of arrival.
+/// Observer that passes the packets of a test to a function, in order of arrival and at most once each. Packets that
+/// the observers missed are left out.
 pub struct Arrivals<F> {
     each: F,
-    /// Number of packets that have arrived while the test ran.
+    /// Number of packets that have arrived while the test ran, including missed ones.
     seen: u64,
     /// Number of final records so far.
     concluded: u64,

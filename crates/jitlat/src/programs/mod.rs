@@ -59,8 +59,8 @@ pub struct AsArgs {
     pub arguments: Vec<OsString>,
 }
 
-/// Runs the program that `words`, the command line of this process, requests: by its first word, the name by which this
-/// program was called, or by `as NAME`. `None` if they request none.
+/// Runs the program that is requested by `words`, the command line of this process: by the name in its first word, by
+/// which this program was called, or by `as NAME`. Returns `None` if neither is the name of a program.
 pub fn run_requested(words: &[OsString]) -> Option<ExitCode> {
     let called = words.first().and_then(|word| Path::new(word).file_name()?.to_str());
     let named = |name: &str| PROGRAMS.iter().copied().find(|program| program.name == name);

@@ -48,7 +48,8 @@ pub static PROGRAM: Program = Program {
     failed: 1,
 };
 
-/// Makes our words of a schedule of owping: seconds with `f` for fixed gaps, or `e` for exponential ones.
+/// Converts a schedule of owping to words of jitlat: seconds, followed by `f` for fixed gaps or `e` for exponential
+/// ones.
 pub fn schedule(text: &str) -> Words {
     if text.contains(',') {
         return Err("a list of gaps is not possible here: give one, such as 0.1f or 0.1e".to_owned());
@@ -62,7 +63,7 @@ pub fn schedule(text: &str) -> Words {
     Ok(words)
 }
 
-/// Returns the mode with a letter of `-A`; `None` if several are allowed, of which the strongest is used.
+/// Returns the mode for the letters of `-A`; `None` if there are several, of which the strongest possible one is used.
 pub fn mode(letters: &str) -> Result<Option<&'static str>, String> {
     if letters.is_empty() || !letters.chars().all(|c| "AEMO".contains(c)) {
         return Err("give letters of A, E, M and O".to_owned());
@@ -86,15 +87,15 @@ pub fn unit(given: &Given) -> Result<DelayUnit> {
     DelayUnit::of_letter(letter).with_context(|| format!("-n {letter}: give n, u, m or s"))
 }
 
-/// Returns the number of bytes of a packet with the padding of `-s`, if that was given. Packets have `open` or, with a
-/// user, `keyed` bytes without it.
+/// Returns the words for the length of a packet: its header and the padding of `-s`; none without `-s`. The header has
+/// `open` bytes, or `keyed` bytes with `-k`.
 pub fn payload(given: &Given, open: u64, keyed: u64) -> Result<Vec<String>> {
     let header = if given.has("-k") { keyed } else { open };
     let padding = given.number::<u64>("-s")?;
     Ok(padding.map_or_else(Vec::new, |padding| vec!["-l".to_owned(), (padding + header).to_string()]))
 }
 
-/// Returns the first port of `-P`, a port or a range, that is free; `None` if any port may be used.
+/// Returns the first free port of `-P`, which is a port or a range; `None` if any port may be used.
 pub fn port(given: &Given) -> Result<Option<u16>> {
     let Some(text) = given.value("-P").filter(|text| *text != "0") else { return Ok(None) };
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -133,7 +134,7 @@ pub fn first_packets(text: &str, most: Option<usize>) -> String {
     text.split_inclusive('\n').filter(|line| is_shown(line)).collect()
 }
 
-/// Prints when results will be there, as owping does before a test with text.
+/// Prints the time until results are available, as owping does unless `-R` or `-Q` is given.
 pub fn announce(given: &Given, packets: u64, mean: f64, timeout: f64) -> Result<()> {
     if given.has("-R") || given.has("-Q") {
         return Ok(());

@@ -320,7 +320,7 @@ fn tcp_segments_that_leave_have_round_trips_and_losses() {
 #[derive(Default)]
 struct Call {
     stop: AtomicBool,
-    /// True if one of three packets from a is not sent.
+    /// True if every third packet from a is not sent.
     loses: AtomicBool,
     /// Number of packets that a sent or left out, and that b sent.
     due: [Mutex<u64>; 2],
@@ -389,7 +389,7 @@ fn calls_are_archived_stream_by_stream() {
     let out = folder.join("logs");
     let line = format!("archive export a {}", out.display());
     assert_eq!(Running::start(Place::Here.jitlat(folder, &line)).finish(TIMEOUT).code(), 0);
-    // Each packet is in one period: of every stream, the periods together have all of its packets.
+    // Each packet is in one period: together, the periods have all packets of every stream.
     let mut totals = [0; 2];
     for entry in fs::read_dir(&out).unwrap() {
         let mut log = LogReader::open(&entry.unwrap().path()).unwrap();
@@ -404,7 +404,7 @@ fn calls_are_archived_stream_by_stream() {
             |record: jitlat_core::PacketRecord| record.arrived().unwrap().0.div_euclid(EVERY) == slot;
         assert!(log.records(&mut None).all(is_within), "each packet is in its period");
     }
-    // Packets that were not captured, while the capture began again on a busy host, are in no period.
+    // Packets that were not captured because the capture began again on a busy host are in no period.
     let due = call.due.map(|due| due.into_inner().unwrap());
     assert!(
         totals.iter().zip(&due).all(|(counted, due)| 0 < *counted && counted <= due),

@@ -1,5 +1,5 @@
-//! A router that translates addresses: of a client, to which the server sees another address, or of a server, to which
-//! only some ports are forwarded.
+//! Tests through a router that translates addresses: that of a client, so that the server sees another one, or that of
+//! a server, to which the router forwards only some ports.
 
 use crate::harness::*;
 use jitlat_net::emulator::lab::{Lab, Namespace};

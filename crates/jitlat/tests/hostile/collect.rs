@@ -155,7 +155,7 @@ fn a_host_pushes_beside_others_that_guess_its_token() {
     });
 }
 
-/// With the key of c, somebody claims tests between a and b, sends bodies that never end, and floods.
+/// An attacker with the key of c claims tests between a and b, sends bodies that never end, and floods the collector.
 #[test]
 fn a_host_pushes_beside_one_with_a_key_that_turned_bad() {
     pushed_beside("a_host_pushes_beside_one_with_a_key_that_turned_bad", |scene, at, over| {
@@ -189,7 +189,8 @@ fn a_host_pushes_beside_one_with_a_key_that_turned_bad() {
 /// Addresses of a test, and its tags.
 type Case = (&'static str, &'static str, Vec<(String, String)>);
 
-/// Returns logs of tests between the addresses of a and b, and of tests in the names of others, as they are sent.
+/// Returns logs of tests between the addresses of a and b, and of tests with names of other hosts, in the form in which
+/// they are sent.
 fn forged_logs() -> Vec<(PartHeader, Vec<u8>)> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("forged.log");

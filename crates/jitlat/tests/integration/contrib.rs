@@ -1,5 +1,5 @@
-//! The files of `contrib`, run as the systems that they are for run them. Tests that need one of these systems are skipped
-//! where it is not installed (Debian: smokeping, collectd-core, monitoring-plugins-basic, icinga2-bin), unless
+//! Tests that run the files of `contrib` as their monitoring systems do. Tests that need one of these systems are
+//! skipped where it is not installed (Debian: smokeping, collectd-core, monitoring-plugins-basic, icinga2-bin), unless
 //! `JITLAT_REQUIRE_PEERS` is set.
 
 use crate::server::Server;
@@ -31,7 +31,7 @@ fn installed(path: &str) -> bool {
     found
 }
 
-/// Runs an executable of pScheduler's plug-ins: a document on standard input, the answer on standard output.
+/// Runs an executable of a pScheduler plug-in with `input` on standard input, and returns its standard output.
 fn plugin(path: &str, input: &str) -> String {
     let mut child = Command::new("timeout")
         .args(["60".as_ref(), contrib("pscheduler").join(path).as_os_str()])
@@ -51,7 +51,7 @@ fn tool(name: &str, document: &Value) -> Value {
     serde_json::from_str(&answer).unwrap_or_else(|e| panic!("{name}: {e}: {answer}"))
 }
 
-/// Runs a test of pScheduler's, and returns its result.
+/// Runs a test of pScheduler as pScheduler does, and returns its result.
 fn scheduled(kind: &str, spec: &Value) -> Value {
     let test = json!({ "type": kind, "spec": spec });
     assert_eq!(tool("can-run", &test), json!({ "can-run": true }), "{test}");
@@ -85,7 +85,7 @@ fn pschedulers_tests_have_their_results() {
         (ports[2], json!({ "protocol": "twamp" })),
         (ports[3], json!({ "protocol": "owamp" })),
     ];
-    // They wait more than they compute.
+    // The tests wait more than they compute.
     side_by_side(3, &cases, |(port, more)| {
         let mut spec = base.clone();
         spec["ctrl-port"] = (*port).into();
@@ -117,7 +117,7 @@ fn pschedulers_tests_have_their_results() {
     let is_duration =
         |value: &Value| value.as_str().is_some_and(|text| text.starts_with("PT0.0") && text.ends_with('S'));
     assert!(is_duration(&trips["mean"]) && is_duration(&trips["roundtrips"][0]["rtt"]), "{trips}");
-    // Nothing listens there.
+    // Nothing listens on this port.
     let failed =
         scheduled("latency", &json!({ "schema": 1, "dest": "127.0.0.1", "ctrl-port": 1, "packet-count": 5 }));
     let why = failed["error"].as_str().unwrap_or_default();

@@ -14,7 +14,8 @@ fn rows() -> Vec<(&'static str, &'static str)> {
     PAGE.lines().filter_map(row).collect()
 }
 
-/// True if `text` contains the parts of `pattern`, between which … stands for any text, in this order.
+/// True if `text` contains all parts of `pattern`, in this order. The parts are separated by `…`, which stands for any
+/// text.
 fn contains(text: &str, pattern: &str) -> bool {
     let mut rest = text;
     pattern.split('…').all(|part| match rest.split_once(part) {

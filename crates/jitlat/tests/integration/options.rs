@@ -148,7 +148,7 @@ fn an_argument_that_is_not_text_is_refused_with_a_sentence_unless_it_names_a_fil
     for command in ["ping", "path", "test"] {
         refused(&[command.as_ref(), name]);
     }
-    // Another file name before it is not the one that is refused.
+    // Only the argument of --listen is refused, not the file name before it.
     refused(&["web".as_ref(), name, "--listen".as_ref(), name]);
     // A file name need not be text: the file is looked for.
     for arguments in

@@ -144,7 +144,7 @@ fn every_name_of_as_is_a_file_with_a_log_and_without() {
         "otlp",
         "otlp-protobuf",
     ];
-    // These have every figure, also those that only the test knows.
+    // These formats have every figure, also those that a log does not contain.
     let with_every_figure =
         ["html", "json", "openmetrics", "influx", "collectd", "zabbix", "otlp", "otlp-protobuf"];
     for (test, more) in [(&ping, &["irtt"][..]), (&one_way, &[][..])] {

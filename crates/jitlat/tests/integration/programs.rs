@@ -10,7 +10,8 @@ use std::process::{Command, Output};
 const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
 const IP: &str = "127.0.0.1";
 
-/// A command line, the exit status, and words that its output contains. In lines, `{}` is the port of the server.
+/// A command line, the exit status, and words that its output contains. In the command line, `{}` is the port of the
+/// server.
 type Case = (&'static str, i32, &'static [&'static str]);
 
 fn run(arguments: &str, folder: &Path) -> Output {
@@ -20,7 +21,7 @@ fn run(arguments: &str, folder: &Path) -> Output {
     command.output().unwrap()
 }
 
-/// Both outputs, with standard error after `--- stderr`.
+/// Returns both outputs, with standard error after `--- stderr`.
 fn said(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{}--- stderr\n{}", text(&output.stdout), text(&output.stderr))

@@ -267,7 +267,7 @@ fn the_figures_are_those_of_tshark() {
     }
 }
 
-/// Returns the captures in a folder and the folders in it.
+/// Returns the captures in a folder and its subfolders.
 fn captures_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut found: Vec<PathBuf> = entries
@@ -303,7 +303,8 @@ fn the_streams_of_every_capture_are_those_of_tshark() {
             assert_eq!(own[..2], their[..2], "{}, source {ssrc}: packets, lost", file.display());
             compared += 1;
         }
-        // The heuristics of tshark take any UDP packets whose first byte fits for streams, of a few packets each.
+        // tshark's heuristics also take other UDP packets with a suitable first byte for RTP streams, each of a few
+        // packets.
         for (ssrc, their) in theirs.iter().filter(|(ssrc, _)| !ours.contains_key(*ssrc)) {
             assert!(their[0] < 8.0, "{}: {ssrc} is a stream, {their:?}", file.display());
         }
@@ -344,7 +345,7 @@ fn a_dump_may_be_compressed_and_options_without_effect_are_refused() {
         assert_eq!(refused.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&refused.stderr).contains("--log"), "{refused:?}");
     }
-    // A capture on standard input is still one.
+    // A capture on standard input is still recognised.
     let mut child = Command::new(env!("CARGO_BIN_EXE_jitlat"))
         .args(["rtp", "-", "-q"])
         .stdin(Stdio::piped())

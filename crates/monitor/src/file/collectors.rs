@@ -12,7 +12,7 @@ const DEFAULT_PORT: u32 = 2670;
 /// Default limit for unsent packets stored on a pushing host, in bytes.
 const DEFAULT_SPOOL_BYTES: u64 = 1_000_000_000;
 
-/// Default time by which a log may be dated later than it arrives.
+/// Default maximum time by which a log may be dated after its arrival.
 const DEFAULT_SKEW: Span = Span::seconds(3600);
 
 pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -> Vec<CollectorRules> {
@@ -54,7 +54,7 @@ pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -
     collectors
 }
 
-/// Reads how hosts check the collector's certificate.
+/// Reads the method by which hosts check the collector's certificate.
 fn trust(table: &TableReader<'_>) -> CollectorTrust {
     let pin = table.needed_if_there("pin", "pin = \"sha256:…\"");
     let file = table.needed_if_there("ca-file", "ca-file = \"authority.pem\"");
@@ -85,7 +85,7 @@ fn is_fingerprint(text: &str) -> bool {
     digits.len() == 64 && digits.iter().all(char::is_ascii_hexdigit)
 }
 
-/// Reads the limits of what each host pushes.
+/// Reads the limits on the tests that each host pushes.
 fn quota(table: &TableReader<'_>) -> CollectorQuota {
     let bytes = |key| table.quantity(key, quantity::bytes).map(Located::into_inner);
     CollectorQuota {

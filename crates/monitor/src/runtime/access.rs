@@ -159,7 +159,8 @@ pub fn collector(
     }))
 }
 
-/// Returns the certificate of the web server at `address`: from the file `name`, or its own, which is made at its first start.
+/// Returns the certificate of the web server at `address`: that in the file `name`, or a self-made one in the archive,
+/// which is created at the first start.
 pub fn identity(name: Option<&str>, address: &str, folder: &Path, archive: &Path) -> Result<Identity> {
     if let Some(name) = name {
         let path = folder.join(name);

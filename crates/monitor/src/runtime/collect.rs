@@ -33,7 +33,7 @@ const MAX_CONCURRENT_ANALYSES: usize = 2;
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Times for which hosts are requested to wait: when the disk is full, and when the archive fails.
 const RETRY_PAUSES: (Span, Span) = (Span::seconds(20), Span::seconds(10));
-/// Time for which the number of bytes that are stored for a host is used without a look at the archive.
+/// Time for which the length of the logs stored for a host is used before it is read from the archive again.
 const STORED_INTERVAL: Span = Span::seconds(600);
 /// Time without a test over a quota after which its alert is resolved, and time between two checks.
 const QUIET: (Span, Duration) = (Span::seconds(600), Duration::from_secs(30));
@@ -46,11 +46,11 @@ const QUOTA_RULE: &str = "push quota";
 pub struct CollectRules {
     /// Name of this host.
     pub name: String,
-    /// Time by which a log may be dated later than it arrives.
+    /// Maximum time by which a log may be dated after its arrival.
     pub skew: Span,
-    /// Limits of what each host pushes.
+    /// Limits on the tests that each host pushes.
     pub quota: PushQuota,
-    /// Names of the channels that are told of hosts over their quota.
+    /// Names of the channels that are notified of hosts over their quota.
     pub channels: Vec<String>,
 }
 
@@ -61,10 +61,10 @@ struct IntakeJob {
     to: Sender<(usize, IntakeResult)>,
 }
 
-/// Outcome of a test: what became of it, or why nothing can be stored now.
+/// Outcome of a test, or the reason why nothing can be stored now.
 type IntakeResult = Result<Stored, NotNow>;
 
-/// What became of a test.
+/// Outcome of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stored {
     New,
@@ -84,7 +84,7 @@ struct CollectorState {
     root: PathBuf,
     hosts: HostNames,
     rules: CollectRules,
-    /// What each host pushes.
+    /// Use of the quotas by each host.
     uses: Mutex<BTreeMap<String, HostUse>>,
     /// Reason for the last logged refusal of each host.
     logged: Mutex<BTreeMap<String, String>>,
@@ -99,17 +99,17 @@ struct CollectorState {
     failing: AtomicBool,
 }
 
-/// What a host pushes.
+/// Use of the quotas by a host.
 #[derive(Debug)]
 struct HostUse {
     rates: PushUse,
-    /// Bytes of its logs in the archive, and the time of the last look.
+    /// Total length of its logs in the archive, in bytes, and the time at which this was last read from the archive.
     stored: (u64, SteadyTime),
     /// Time of the last test over a quota; `None`: its alert is not firing.
     over: Option<SteadyTime>,
 }
 
-/// What is decided about a test before its log is read, or afterwards.
+/// Decision about a test, made before its log is read or afterwards.
 enum Decision {
     Answer(PartAnswer),
     /// The test waits to be added.
@@ -230,7 +230,7 @@ fn outcome(added: Result<AddOutcome, ArchiveError>) -> Stored {
 }
 
 impl CollectorState {
-    /// Logs a failure of the archive once, and returns what hosts are told.
+    /// Logs a failure of the archive once, and returns the answer for hosts.
     fn fails(&self, error: &ArchiveError) -> NotNow {
         let first = !self.failing.swap(true, Ordering::Relaxed);
         if first {
@@ -355,13 +355,13 @@ impl CollectorState {
         archive.note(&note).map(drop)
     }
 
-    /// Returns the refusal of a test whose log is dated later than it arrives.
+    /// Returns the reason for refusing a test whose log is dated too long after its arrival; `None` if it is not.
     fn dated_later(&self, archive: &Archive, test: &PreparedTest) -> Result<Option<String>, NotNow> {
         let (now, started) = (clock::wall(), test.started());
         if started.0 <= now.0.saturating_add(self.rules.skew.0) {
             return Ok(None);
         }
-        // A clock that is behind its own archive cannot tell.
+        // If the clock of this host is behind its own archive, dates cannot be judged.
         let last = archive.last_arrival().map_err(|e| self.fails(&e))?;
         if last.is_some_and(|last| now.0 < last.saturating_sub(self.rules.skew.0)) {
             return Err(NotNow {
@@ -376,7 +376,7 @@ impl CollectorState {
         )))
     }
 
-    /// Returns the reason why a test that was read is refused; otherwise the test as one of `host`.
+    /// Returns a test that was read as one of `host`; the inner error is the reason why it is refused.
     fn check(
         &self,
         archive: &Archive,
@@ -408,7 +408,7 @@ fn is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
-/// One body of a host.
+/// Body of a host while it is received.
 struct Intake<'a> {
     host: &'a str,
     shared: &'a CollectorState,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::OnceLock;
 
-/// Hosts of the monitor's file, by which tests that do not belong to the host that pushes them are refused.
+/// Hosts in the monitor's file, which decide whether a test belongs to the host that pushes it.
 #[derive(Debug)]
 pub struct HostNames {
     /// Name and address or host name of each host in the file, by its name in lower case.
@@ -16,13 +16,14 @@ pub struct HostNames {
     by_address: OnceLock<BTreeMap<IpAddr, BTreeSet<String>>>,
 }
 
-/// True if `name` can be the name of a host or target: no character of it looks like another one.
+/// True if `name` can be the name of a host or target: it has only ASCII characters, none of which is a look-alike from
+/// another script.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:%[]/@".contains(&b))
 }
 
 impl HostNames {
-    /// Takes the name of each host in the file, and its address or host name.
+    /// Creates the hosts from the name of each in the file, and its address or host name.
     pub fn new(hosts: impl Iterator<Item = (String, String)>) -> HostNames {
         let named = hosts.map(|(name, address)| (name.to_ascii_lowercase(), (name, address)));
         HostNames { named: named.collect(), by_address: OnceLock::new() }
@@ -48,8 +49,8 @@ impl HostNames {
             .then(|| format!("{host} offers a test of {}", ends.join(" and ")))
     }
 
-    /// Returns the hosts at the ends of a test with `tags` that `host` pushes. An address that is not in the file may be one of
-    /// `host`, for example behind address translation, or that of a target: it is known from this host's tests only.
+    /// Returns the known hosts at the ends of a test with `tags` that `host` pushes. An address that is not in the file
+    /// may be another one of `host`, for example behind address translation, or that of a target: its end has no host.
     ///
     /// # Errors
     /// Reason why the test is not one of `host`: its tags name other hosts, or both of its addresses are those of other hosts.

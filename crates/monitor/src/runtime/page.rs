@@ -92,7 +92,7 @@ pub struct WebSite<'a> {
     pub archive: Option<&'a Path>,
 }
 
-/// Sets what the page needs.
+/// Sets address, access, certificate and other settings of the page.
 fn show(
     settings: &mut Settings,
     rules: &WebRules,
@@ -111,7 +111,8 @@ fn show(
             ReadAccess::Token(token)
         }
     };
-    // TLS, unless nobody else reads it, a proxy does, or the file says so.
+    // The page has TLS if the file names a certificate, or if other hosts read it directly and the file does not say
+    // `plain`.
     let is_shown = !settings.listen.ip().is_loopback() && matches!(rules.readers, Readers::Token(_));
     if rules.certificate.is_some() || is_shown && !rules.plain {
         let name = settings.listen.ip().to_string();

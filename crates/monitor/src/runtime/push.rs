@@ -23,7 +23,7 @@ use tracing::{error, info, warn};
 const RETRY_PAUSE: Span = Span::seconds(1);
 /// Time between two checks of the spool's size.
 const BOUND_INTERVAL: Span = Span::seconds(60);
-/// Size of a body, and number of tests in it, from which on it is sent.
+/// Length in bytes and number of tests from which on a body is sent.
 const BODY_BYTES: usize = 512 << 10;
 const BODY_TESTS: usize = 64;
 
@@ -44,7 +44,7 @@ pub struct Target {
 /// Returns the collectors to which `host` pushes its tests.
 ///
 /// # Errors
-/// A pin that is not a fingerprint.
+/// Reason why a pin is not a fingerprint.
 pub fn targets(model: &Model, host: usize, folder: &Path) -> Result<Vec<Target>> {
     let own = model.collectors.iter().filter(|collector| collector.from.contains(&host));
     let target = |collector: &crate::model::CollectorRules| {
@@ -273,7 +273,7 @@ struct Window {
     tests: Vec<Outgoing>,
     /// Results by position; `None`: not known yet.
     results: Vec<Option<PushResult>>,
-    /// Number of the first tests whose results are stored.
+    /// Number of tests at the beginning whose results are stored.
     settled: usize,
     /// Body of the next request, and the positions and names of the tests in it.
     body: Vec<u8>,
@@ -376,7 +376,7 @@ impl<'a> PushSession<'a> {
         }
     }
 
-    /// Returns the description of a test, and its name, which earlier versions did not store.
+    /// Returns the description of a test. Computes the name of its log if an earlier version did not store it.
     fn header(&self, test: &Outgoing) -> Result<PartHeader, PushResult> {
         let read = || {
             let header = self.archive.header(test.test)?;
@@ -438,7 +438,7 @@ impl<'a> PushSession<'a> {
         self.settle(window)
     }
 
-    /// Sends a test that needs a request of its own.
+    /// Sends a long test in a request of its own.
     fn send_long(
         &mut self,
         test: &Outgoing,
@@ -463,7 +463,7 @@ impl<'a> PushSession<'a> {
         })
     }
 
-    /// Returns the result of a test; `None` if it waits.
+    /// Returns the result of a test; `None` if the test must be sent again later.
     fn result(&mut self, outcome: Outcome, later: &mut Option<(String, Span)>) -> Option<PushResult> {
         match outcome {
             Outcome::Stored => Some(PushResult::Stored),

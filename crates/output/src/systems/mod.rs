@@ -60,7 +60,7 @@ pub(crate) fn readings(summaries: &[Summary]) -> Vec<Reading<'_>> {
     readings
 }
 
-/// Returns `name` with a number, if one of `readings` already has this name.
+/// Returns `name`, followed by a number if one of `readings` already has this name.
 fn unused(name: &str, readings: &[Reading<'_>]) -> String {
     let is_free = |name: &String| readings.iter().all(|reading| reading.name != *name);
     let numbered = (2u32..).map(|k| format!("{name}-{k}"));
@@ -135,7 +135,7 @@ pub(crate) fn grade_number(grade: Severity) -> i64 {
     grade as i64
 }
 
-/// Returns the name of a reading, without what would have to be quoted in some of the formats.
+/// Returns the name of a reading, without characters that would have to be quoted in some of the formats.
 fn reading_name(summary: &Summary, direction: &str) -> String {
     let header = &summary.header;
     let far = match summary.session.direction {

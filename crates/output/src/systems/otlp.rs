@@ -36,13 +36,14 @@ fn write_protobuf(report: &dyn Report, path: &OutputPlace<'_>) -> Result<()> {
     write_file(path, |out| out.write_all(&bytes))
 }
 
-/// Is not called: the format is refused before the measurement.
+/// Does nothing, because it is never called: the format is refused before the measurement.
 #[cfg(not(feature = "protobuf"))]
 fn write_protobuf(_: &dyn Report, _: &OutputPlace<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the request: a gauge for each figure that is defined in one of `readings`, with a point for each of them.
+/// Returns the request: a gauge for each figure and grade that is known in at least one of `readings`, with a point per
+/// reading in which it is known.
 fn request(readings: &[Reading<'_>]) -> MetricsRequest {
     let figures = SCALARS.iter().map(|figure| Metric {
         name: metric_name(figure),

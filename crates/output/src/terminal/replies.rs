@@ -113,7 +113,7 @@ fn reply(record: &PacketRecord, far: Option<IpAddr>, is_first: bool) -> String {
     format!("{size}{from}: seq={}{ttl} time={time}{again}\n", record.seq)
 }
 
-/// Returns the line of a run of requests without an answer, from the first to the last.
+/// Returns the line about consecutive requests without an answer, from the first to the last.
 fn unanswered((first, last): (i64, i64)) -> String {
     match last - first {
         0 => format!("no answer to seq={first}\n"),
@@ -124,11 +124,11 @@ fn unanswered((first, last): (i64, i64)) -> String {
 /// Requests that have not been answered yet.
 #[derive(Debug, Default)]
 struct OpenRequests {
-    /// Their numbers.
+    /// Numbers of these requests.
     numbers: BTreeSet<i64>,
     /// Requests below this number have been sent.
     next: i64,
-    /// Time after which the requests below a number count as lost.
+    /// Deadlines: after each of these times, the requests below the given number count as lost.
     deadlines: VecDeque<(Instant, i64)>,
 }
 
@@ -138,7 +138,7 @@ impl OpenRequests {
         if next <= self.next {
             return;
         }
-        // A test with more requests under way than this has no use for lines.
+        // If more requests are under way, lines about the older ones would be useless.
         let first = self.next.max(next.saturating_sub(MAX_OPEN as i64));
         self.numbers.extend(first..next);
         while self.numbers.len() > MAX_OPEN {
@@ -167,7 +167,7 @@ impl OpenRequests {
         self.below(below)
     }
 
-    /// Removes all requests, and returns the runs formed by those below `sent`.
+    /// Removes the remaining requests below `sent`, and returns the runs that they form.
     fn rest(&mut self, sent: i64) -> Vec<(i64, i64)> {
         self.below(sent)
     }

@@ -88,7 +88,7 @@ fn variation(page: &mut Page, s: &Summary) {
             dash(i.mean_abs.map(eng4_f64))
         ));
     }
-    // The jitter of a captured stream is above, as its receiver computes it.
+    // The jitter of a captured stream has already been printed as its receiver computes it.
     if let Some(j) = s.rfc3550_jitter.as_ref().filter(|_| !is_media(s)) {
         page.item(&format!(
             "RTP jitter (RFC 3550): mean {}, largest {}, last {} (of the last 16 packets or so)",

@@ -8,19 +8,19 @@ use jitlat_core::twoway::round_trip;
 use jitlat_core::{PacketRecord, Session};
 use std::fmt::Write;
 
-/// Prints the replies of a test as they arrive.
+/// Formatter of the replies of a test as they arrive.
 #[derive(Debug, Default)]
 pub struct ReplyLines {
     /// True if the far host's times are readings of its clock.
     pub far_clock: bool,
     /// Sequence number and delays of the previous reply.
     previous: Option<(i64, Three)>,
-    /// Numbers of the replies so far: the highest, and those that may arrive again.
+    /// Sequence numbers of the replies so far, by which duplicates are recognised.
     answered: std::collections::BTreeSet<i64>,
 }
 
 impl ReplyLines {
-    /// Creates the lines of a test whose far host has a clock that can be compared, if `far_clock`.
+    /// Creates the formatter of a test. `far_clock` is true if the far host's times are readings of its clock.
     pub fn new(far_clock: bool) -> ReplyLines {
         ReplyLines { far_clock, ..ReplyLines::default() }
     }

@@ -65,7 +65,7 @@ pub fn headline(
             Some(ns) if severity <= Severity::Fair => format!("; set a buffer of {}", buffer_size(*ns)),
             _ => String::new(),
         };
-        // On a good path, other causes are not worth counting unless they are of the same kind.
+        // On a good path, only causes of the same kind are counted.
         let counts = |c: &&Cause| match wrong {
             Some(wrong) if severity == Severity::Good => c.id == wrong.id,
             _ => c.id != CauseId::IncompleteLog && c.severity > Severity::Good,
@@ -220,7 +220,7 @@ pub fn too_few_packets(sent: u64, lost: u64, losses: &ShareInterval) -> String {
     }
     let were = if lost == 1 { "was" } else { "were" };
     let loss = match (lost, losses.ci95) {
-        // Three packets or fewer exclude nothing.
+        // Three packets or fewer do not bound the loss ratio in a useful way.
         (0, _) if sent <= 3 => "none were lost".to_owned(),
         (0, _) => {
             let most = percent(3.0 / sent as f64);

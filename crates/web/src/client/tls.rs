@@ -79,7 +79,7 @@ impl Trusted {
     }
 }
 
-/// The certificate has another fingerprint than the pinned one.
+/// The certificate's fingerprint differs from the pinned one.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "its certificate has the fingerprint {found}, not the pinned one: if the collector has a new certificate, write pin = \"{found}\""
@@ -88,7 +88,7 @@ struct OtherCertificate {
     found: Fingerprint,
 }
 
-/// Accepts one certificate.
+/// Verifier that accepts only the certificate with the pinned fingerprint.
 #[derive(Debug)]
 struct PinVerifier {
     pin: Fingerprint,

@@ -1,4 +1,4 @@
-//! [`feed`]: passes the body of a request to [`BodyReader`], which a thread reads that may block.
+//! [`feed`]: passes the body of a request to a [`BodyReader`], which is read by a thread that may block.
 
 use axum::body::{Body, Bytes, HttpBody};
 use std::future::poll_fn;
@@ -12,11 +12,11 @@ use tokio::time::timeout;
 const WAITING_PIECES: usize = 4;
 /// Time without a piece after which the body ends.
 const IDLE: Duration = Duration::from_secs(30);
-/// Time for a body without any data, and the bytes per second that extend it: a slower sender would only occupy a slot.
+/// Maximum time for a body, and number of bytes that extend it by a second. A slower sender would only occupy a slot.
 const SLOWEST: (Duration, u64) = (Duration::from_secs(60), 4000);
 
-/// Bytes that are discarded when the reader needs no more. With unread input the kernel would reset the connection, and the answer might
-/// be lost.
+/// Maximum number of bytes that are discarded when the reader needs no more. With unread input the kernel would reset
+/// the connection, and the answer might be lost.
 const MAX_DISCARDED: u64 = 4 << 20;
 
 /// Body of a request, for a thread that may block.
@@ -28,7 +28,7 @@ pub struct BodyReader {
 /// Sender of the pieces of a body.
 pub type BodySender = Sender<io::Result<Bytes>>;
 
-/// Creates both ends.
+/// Creates a body: the sender of its pieces, and its reader.
 pub fn body() -> (BodySender, BodyReader) {
     let (to, pieces) = mpsc::channel(WAITING_PIECES);
     (to, BodyReader { pieces, current: Bytes::new() })
@@ -60,7 +60,8 @@ impl Read for BodyReader {
     }
 }
 
-/// Passes `from` on until it ends, or its sender is too slow. When nobody reads any more, a moderate rest is discarded.
+/// Passes `from` on until it ends, or its sender is too slow. Once `to` has no reader, up to `MAX_DISCARDED` bytes are
+/// discarded.
 pub async fn feed(mut from: Body, to: BodySender) {
     let (begun, mut received, mut discarded) = (Instant::now(), 0u64, None);
     loop {
@@ -71,7 +72,7 @@ pub async fn feed(mut from: Body, to: BodySender) {
             Ok(None) => return,
             Ok(Some(Ok(frame))) => match frame.into_data() {
                 Ok(piece) => Ok(piece),
-                // Trailers.
+                // Trailers are ignored.
                 Err(_) => continue,
             },
             Ok(Some(Err(e))) => Err(io::Error::other(e)),

@@ -26,18 +26,18 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{self, Receiver};
 use tokio::time::timeout;
 
-/// Time to connect, with the check of the certificate.
+/// Timeout for connecting and checking the certificate.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for an answer. Analysing and storing many tests takes a while.
+/// Timeout for an answer. Analysing and storing many tests takes a while.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
-/// Time for a request under way when the program is stopped.
+/// Time that a request under way has left when the program is stopped.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 /// Length of the pieces of a long log, in bytes.
 const PIECE: usize = 64 << 10;
 /// Maximum length of an answer, in bytes.
 const MAX_ANSWER: usize = 1 << 20;
 
-/// How the certificate of a collector is checked.
+/// Method by which a collector's certificate is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushTrust {
     /// An authority that this system trusts has signed it.
@@ -46,18 +46,18 @@ pub enum PushTrust {
     CaFile(PathBuf),
     /// It has this fingerprint.
     Pin(Fingerprint),
-    /// Not at all: the connection has no TLS.
+    /// No check: the connection has no TLS.
     Plain,
 }
 
-/// A collector.
+/// Address of a collector, and the check of its certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushTarget {
     /// Address or host name.
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// How its certificate is checked.
+    /// Method by which its certificate is checked.
     pub trust: PushTrust,
 }
 
@@ -142,7 +142,7 @@ impl HttpBody for PushBody {
     }
 }
 
-/// Waits for `work`, at most for `limit`, and a little longer once `stop` is readable.
+/// Waits for `work`, for at most `limit`, or for at most `END_TIMEOUT` once `stop` is readable.
 async fn within<T>(
     work: impl Future<Output = T>,
     limit: Duration,
@@ -264,7 +264,7 @@ impl PushClient {
         }
     }
 
-    /// Sends a request, with what feeds its body; returns the body of its answer.
+    /// Sends a request while `feed`, if given, supplies its body; returns the body of the answer.
     fn ask(
         &mut self,
         method: Method,
@@ -300,7 +300,7 @@ impl PushClient {
                 let text = to_bytes(Body::new(body), MAX_ANSWER).await.map_err(|e| failed(&e))?;
                 Ok((head, text))
             };
-            // A long log takes longer than an answer; each piece of it is bounded by the collector.
+            // Sending a long log takes time, too. The collector limits the time for each piece.
             let limit = if method_is_long(path) { ANSWER_TIMEOUT.saturating_mul(30) } else { ANSWER_TIMEOUT };
             let (head, text) = within(asking, limit, stop).await??;
             let wait =

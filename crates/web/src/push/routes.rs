@@ -26,7 +26,7 @@ use tokio::time::timeout;
 pub const MAX_BODIES: usize = 16;
 /// Maximum number of requests of one host at the same time.
 const MAX_OF_HOST: usize = 2;
-/// Time that a request waits until another body is complete.
+/// Maximum time that a request waits for another body to be complete.
 const WAIT: Duration = Duration::from_secs(5);
 /// Maximum length of an offer, in bytes.
 const MAX_OFFER_BYTES: usize = 64 << 10;
@@ -66,7 +66,8 @@ impl PushState {
         }
     }
 
-    /// Returns the host whose token `headers` show. All tokens are compared, so that the time says nothing.
+    /// Returns the host whose token `headers` contain; `None` if there is none. All tokens are compared, so that the
+    /// time reveals nothing.
     fn host(&self, headers: &HeaderMap) -> Option<PushingHost> {
         let mut shown = headers.get_all(header::AUTHORIZATION).iter();
         let (Some(shown), None) = (shown.next(), shown.next()) else { return None };
@@ -103,7 +104,7 @@ pub fn router(push: &Arc<PushState>) -> Router {
         .with_state(push.clone())
 }
 
-/// Passes a request with a token on.
+/// Passes on a request that has the token of a host; refuses one with a wrong token after a delay.
 async fn guard(
     State(push): State<Arc<PushState>>,
     Extension(ClientAddress(from)): Extension<ClientAddress>,
@@ -152,7 +153,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     })
 }
 
-/// Takes the state of a host and the names of tests that it may have pushed.
+/// Receives the state of a host and the names of tests that it offers, and answers with those already stored.
 async fn offers(
     State(push): State<Arc<PushState>>,
     Extension(PushingHost(host)): Extension<PushingHost>,
@@ -202,7 +203,7 @@ async fn receive(
     }
 }
 
-/// Takes several tests.
+/// Receives several tests.
 async fn tests(
     State(push): State<Arc<PushState>>,
     Extension(PushingHost(host)): Extension<PushingHost>,
@@ -217,7 +218,7 @@ async fn tests(
     }
 }
 
-/// Takes one test under its name.
+/// Receives one test, whose name is in the address.
 async fn test(
     State(push): State<Arc<PushState>>,
     Extension(PushingHost(host)): Extension<PushingHost>,

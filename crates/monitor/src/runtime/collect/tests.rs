@@ -261,8 +261,8 @@ fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
     assert_eq!(fs::read_dir(collector.folder.path().join("a/tmp")).unwrap().count(), 0);
 }
 
-/// The attack of a host that turns bad: with its own key it claims tests between two others, in every way that a log and its tags
-/// allow. Nothing of the others changes.
+/// A host turns bad: with its own key it claims tests between two others, in every way that a log and its tags allow.
+/// Nothing of the others changes.
 #[test]
 fn a_host_with_a_key_cannot_speak_for_another() {
     let collector = Collector::start();
@@ -307,7 +307,7 @@ fn a_host_with_a_key_cannot_speak_for_another() {
     );
     assert_eq!(names(&collector), before);
     assert_eq!(collector.archive().list(&Filter::default(), &[]).unwrap().len(), 1);
-    // What only it can know stays its own: addresses that are not in the file are apart, whatever names the log has.
+    // Addresses that are not in the file are stored separately for the host that pushes, whatever names the log has.
     let tags = [("client", "madrid"), ("server", "rome"), ("collected-src", "berlin")];
     assert_eq!(forged("10.0.0.7", "192.0.2.4", &tags).status, 201);
     assert_eq!(forged("10.0.0.7", "198.51.100.9", &[]).status, 201);
@@ -385,11 +385,11 @@ fn a_host_over_its_quota_is_refused_counted_and_told_when_to_come_again() {
     assert!((8..=11).contains(&stored) && answers.len() == stored + 1, "{answers:?}");
     assert!(last.status == 429 && last.error.as_deref().unwrap().contains("bytes in a day"), "{last:?}");
     assert!(last.retry_after.is_some_and(|s| s > 60), "{last:?}");
-    // Another host has its own.
+    // Another host has its own quota.
     assert_eq!(send(&mut collector.connect("berlin"), &all[29], &[]).status, 201);
     let collected = collector.collected("madrid");
     assert_eq!((collected.stored, collected.over_quota), (stored as u64, 1));
-    // One alert, however often.
+    // One alert fires, however often the quota is exceeded.
     assert_eq!(send(&mut evil, &all[28], &[]).status, 429);
     let alerts = collector.archive().alerts(9).unwrap();
     assert_eq!(alerts.len(), 1);

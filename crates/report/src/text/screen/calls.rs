@@ -37,8 +37,8 @@ pub struct CapturedCalls<'a> {
 }
 
 impl<'a> CapturedCalls<'a> {
-    /// Returns the worst verdict on a stream of the call, also between two points. Streams that repair others do not
-    /// count.
+    /// Returns the worst verdict on the streams of the call, of their tests at one point and between two. A direction
+    /// without packets is unknown; streams that repair others do not count.
     pub fn severity(&self, call: &RtpCall) -> Severity {
         let own = call.media(&self.result.streams).filter_map(|s| self.summary(s.stream));
         let between = call.media(&self.result.streams).filter_map(|s| self.between(s.stream));

@@ -130,7 +130,7 @@ impl FigureRow {
         if let Some(report) = s.two_way.as_ref().and_then(|t| t.far_report) {
             return vec![FigureRow::of_far_report(label, s, &report)];
         }
-        // A few packets, as ping sends them: their extremes say more than percentiles that they do not have.
+        // For a few packets, as ping sends them, extremes say more than percentiles, most of which are undefined.
         let small = alone && s.is_round_trip() && (1..MIN_PACKETS_FOR_P99).contains(&s.counts.sent);
         let shown = if small { small_figures } else { figures };
         let whole = FigureRow {
@@ -287,7 +287,7 @@ fn lost_on(way: &DirectionResult) -> Option<String> {
 /// Formats a loss: `0.40 % (0.11-1.40)`, `0.40 % (1 event)`, `none (<0.75 %)`, `all (>99 %)`. Without `events`, the
 /// positions of the losses are unknown, and the interval is omitted.
 pub(super) fn describe_loss(lost: u64, sent: u64, events: Option<&ShareInterval>) -> String {
-    // Three packets or fewer bound nothing.
+    // Three packets or fewer do not bound the loss ratio in a useful way.
     if sent <= 3 && (lost == 0 || lost >= sent) {
         return if lost == 0 { "none" } else { "all" }.to_owned();
     }
