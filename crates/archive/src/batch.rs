@@ -192,7 +192,8 @@ impl PreparedTest {
 impl Archive {
     /// Adds all logs to the archive in one transaction. A log that the archive already has is not added again.
     ///
-    /// # Errors [`ArchiveError`]; the archive is then unchanged. For a single log, an error may also mean that a
+    /// # Errors
+    /// [`ArchiveError`]; the archive is then unchanged. For a single log, an error may also mean that a
     /// different log has the same number.
     pub fn add_all(
         &self,

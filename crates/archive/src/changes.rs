@@ -16,7 +16,8 @@ pub struct CatalogueWatch {
 impl CatalogueWatch {
     /// Starts watching the archive in the folder `root`.
     ///
-    /// # Errors [`ArchiveError::Io`] if the folder does not exist, or the system's limit of watches is reached. In the
+    /// # Errors
+    /// [`ArchiveError::Io`] if the folder does not exist, or the system's limit of watches is reached. In the
     /// latter case, poll instead.
     pub fn watch(root: &Path) -> Result<CatalogueWatch, ArchiveError> {
         let watch = || {

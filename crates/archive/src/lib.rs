@@ -130,7 +130,8 @@ pub(crate) struct Writing {
 impl Archive {
     /// Opens the archive in the folder `root` for reading.
     ///
-    /// # Errors [`ArchiveError`], for example if there is no archive, or if it has another version.
+    /// # Errors
+    /// [`ArchiveError`], for example if there is no archive, or if it has another version.
     pub fn open(root: &Path) -> Result<Archive, ArchiveError> {
         Ok(Archive { root: root.to_owned(), db: opened(root, For::Reading)?, stop: None })
     }

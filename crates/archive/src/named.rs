@@ -14,7 +14,8 @@ fn archived(path: &Path) -> Option<(&Path, &str)> {
 
 /// Returns a reader of the archived test at `path`; `None` if `path` is not the path of an archived test.
 ///
-/// # Errors [`ArchiveError`] if the archive cannot be read, or does not contain the test.
+/// # Errors
+/// [`ArchiveError`] if the archive cannot be read, or does not contain the test.
 pub fn log_reader(path: &Path) -> Result<Option<LogReader>, ArchiveError> {
     let Some((folder, id)) = archived(path) else { return Ok(None) };
     let archive = Archive::open(folder)?;
@@ -23,7 +24,8 @@ pub fn log_reader(path: &Path) -> Result<Option<LogReader>, ArchiveError> {
 
 /// Returns the log of the archived test at `path` as text; `None` if `path` is not the path of an archived test.
 ///
-/// # Errors [`ArchiveError`] if the archive cannot be read, or does not contain the test.
+/// # Errors
+/// [`ArchiveError`] if the archive cannot be read, or does not contain the test.
 pub fn log_text(path: &Path) -> Result<Option<Box<dyn Read + Send>>, ArchiveError> {
     let Some((folder, id)) = archived(path) else { return Ok(None) };
     let archive = Archive::open(folder)?;

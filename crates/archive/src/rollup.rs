@@ -473,7 +473,8 @@ impl Archive {
     /// Returns, for each stream that matches `filter`, the value of `figure` in each `period`. Tags are not supported,
     /// because roll-ups do not store them.
     ///
-    /// # Errors [`ArchiveError::Usage`] for a figure that cannot be pooled, and other errors if the catalogue cannot be
+    /// # Errors
+    /// [`ArchiveError::Usage`] for a figure that cannot be pooled, and other errors if the catalogue cannot be
     /// read.
     pub fn query(
         &self,

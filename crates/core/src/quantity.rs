@@ -83,7 +83,8 @@ const MIN_BARE_NS: i64 = 10_000;
 
 /// Parses a packet period such as `20ms`; a number without a unit is in nanoseconds, as in the classic tool.
 ///
-/// # Errors [`QuantityError`] if the text has another form, or for a small number without a unit, which the user
+/// # Errors
+/// [`QuantityError`] if the text has another form, or for a small number without a unit, which the user
 /// probably meant in milliseconds.
 pub fn period(text: &str) -> Result<Span, QuantityError> {
     let period = positive(span(text, 1)?, text)?;

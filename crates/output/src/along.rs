@@ -40,7 +40,8 @@ impl CurveReport {
     /// Arranges `runs` by the number in `key`, with one curve per value of `group`. Runs with the same number and group
     /// are repetitions.
     ///
-    /// # Errors [`Error`](crate::Error) if a run does not have this number, if its unit differs from that of the first
+    /// # Errors
+    /// [`Error`](crate::Error) if a run does not have this number, if its unit differs from that of the first
     /// run, or if one-way and round-trip delays are mixed.
     pub fn new(
         runs: &[LabelledRun],

@@ -10,8 +10,10 @@ const LEVELS: [(u8, f64); 3] = [(90, 0.95), (95, 0.975), (99, 0.995)];
 /// Describes the intervals of mean, median and 99th percentile, or why there are none; empty below two packets.
 pub fn intervals(s: &Summary) -> Vec<String> {
     let what = if s.two_way.is_some() { "round trip" } else { "latency" };
-    let mut lines: Vec<String> =
-        of_mean(&s.inference, s.two_way.is_some()).map(|text| format!("mean {what}{text}")).into_iter().collect();
+    let mut lines: Vec<String> = of_mean(&s.inference, s.two_way.is_some())
+        .map(|text| format!("mean {what}{text}"))
+        .into_iter()
+        .collect();
     for (name, interval) in [("median", &s.inference.median), ("99%", &s.inference.p99)] {
         lines.extend(of_quantile(interval).map(|text| format!("{name} {what}{text}")));
     }

@@ -203,7 +203,7 @@ impl Door {
             (true, None) => router(app.clone()),
             (false, pushes) => pushes.unwrap_or_default().fallback(|| async {
                 let error =
-                    "this port takes tests of other hosts: docs/protocols/push.md describes the requests"
+                    "this port receives tests of other hosts: docs/protocols/push.md describes the requests"
                         .to_owned();
                 (StatusCode::NOT_FOUND, Json(jitlat_proto::push::answer::ErrorAnswer { error }))
             }),

@@ -337,7 +337,7 @@ fn add_one_sided(answer: &mut Answer, part: &OneSided, first: WallTime) {
         from_s: from,
         to_s: from + part.missing.as_seconds(),
         magnitude_ns: Some(part.missing.0),
-        because: format!("{because}: none was sent (one-way audio), or it takes another way"),
+        because: format!("{because}: none was sent (one-way audio), or it takes another path"),
         ..Cause::new(CauseId::Outage, part.severity, 0.5)
     };
     if part.severity.doubt() > answer.severity.doubt() {

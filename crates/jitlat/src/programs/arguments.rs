@@ -122,7 +122,7 @@ impl Program {
             let text = |word: &std::ffi::OsStr| word.to_str().map(str::to_owned);
             let next = |cursor: &mut clap_lex::ArgCursor| raw.next_os(cursor).and_then(text);
             if only_operands || word.is_stdio() {
-                given.operands.push(text(word.to_value_os()).ok_or("a word is not UTF-8".to_owned())?);
+                given.operands.push(text(word.to_value_os()).ok_or("an argument is not UTF-8".to_owned())?);
             } else if word.is_escape() {
                 only_operands = true;
             } else if let Some((name, attached)) = word.to_long() {
@@ -155,7 +155,7 @@ impl Program {
                     given.given.push((option, value.unwrap_or_default()));
                 }
             } else {
-                given.operands.push(text(word.to_value_os()).ok_or("a word is not UTF-8".to_owned())?);
+                given.operands.push(text(word.to_value_os()).ok_or("an argument is not UTF-8".to_owned())?);
             }
         }
         for (option, value) in &given.given {

@@ -42,7 +42,7 @@ pub fn prepared_two_way(
     shown: &mut dyn Observer,
 ) -> Result<TwoWayResult> {
     let Some(Command::Ping(args)) = read("ping", words)? else {
-        bail!("jitlat ping does not take these words")
+        bail!("jitlat ping does not accept these options")
     };
     args.protocol.check()?;
     args.report.check(1, &[])?;
@@ -75,7 +75,7 @@ pub fn prepared_two_way(
 /// Runs the test of `jitlat test WORDS`.
 pub fn one_way(words: &[String], stop: &Stop) -> Result<OneWayResult> {
     let Some(Command::Test(args)) = read("test", words)? else {
-        bail!("jitlat test does not take these words")
+        bail!("jitlat test does not accept these options")
     };
     let host = args.host.context("give a host")?;
     let test = args.one_way.settings(&host)?;

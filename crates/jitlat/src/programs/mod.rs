@@ -44,7 +44,7 @@ pub static PROGRAMS: &[&Program] = &[
     &iperf3::PROGRAM,
 ];
 
-/// Take the command line of another program, and print its text
+/// Accept the command line of another program, and print its text
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "jitlat as NAME --help lists the options that are taken. A link to this program with such a name\n\
@@ -78,7 +78,7 @@ pub fn run_requested(words: &[OsString]) -> Option<ExitCode> {
 /// Refuses a name that is not in the list.
 pub fn refuse(args: &AsArgs) -> Result<exit::ExitStatus> {
     let names: Vec<&str> = PROGRAMS.iter().map(|program| program.name).collect();
-    bail!("'{}' is not a program whose command line is taken: choose one of {}", args.name, names.join(", "))
+    bail!("the command line of '{}' is not supported: choose one of {}", args.name, names.join(", "))
 }
 
 fn run(program: &'static Program, arguments: &[OsString]) -> ExitCode {
@@ -111,7 +111,7 @@ fn serve(protocol: &str, words: Vec<String>) -> Result<u8> {
     let only = format!("--only={protocol}");
     let line = ["jitlat", "serve", only.as_str()].into_iter().map(str::to_owned).chain(words);
     let Some(Command::Serve(args)) = root::read(line.map(Into::into).collect())?.command else {
-        bail!("jitlat serve does not take these words");
+        bail!("jitlat serve does not accept these options");
     };
     Ok(u8::from(crate::serve::run(&args)? != exit::ExitStatus::Measured))
 }

@@ -188,7 +188,7 @@ fn run(given: &Given) -> Result<u8> {
     let stop = crate::interrupt::stop()?;
     let result = one_way(&words, &stop)?;
     if result.owamp.is_empty() {
-        bail!("{host}: the test ended before its results were there");
+        bail!("{host}: the test ended before its results were available");
     }
     for (name, direction) in [("-T", Direction::Up), ("-F", Direction::Down)] {
         let Some(path) = given.file(name)? else { continue };

@@ -87,7 +87,7 @@ fn run(given: &Given) -> Result<u8> {
         let mut failed = false;
         let began = clock::wall();
         let session = one_way(&words, stop).and_then(|result| {
-            result.owamp.into_iter().next().context("the session ended before its results were there")
+            result.owamp.into_iter().next().context("the session ended before its results were available")
         });
         match session {
             Ok(session) => {

@@ -302,7 +302,8 @@ impl LogFile {
     /// Closes the log; returns the file's name and a description of its contents. A log of version 1 or 2 gets its final
     /// name if it is complete and no other file has that name.
     ///
-    /// # Errors [`WriteError`] with the first failure; rows that could be written stay in the file. It is also an error
+    /// # Errors
+    /// [`WriteError`] with the first failure; rows that could be written stay in the file. It is also an error
     /// if the path no longer refers to the log, because the rows are lost with the removed file.
     pub fn close(mut self) -> Result<(PathBuf, WrittenLog), WriteError> {
         let is_there = self.is_there();

@@ -152,7 +152,8 @@ struct BufferedLine {
 impl LogReader {
     /// Opens the log at `path` (`-` is standard input) and reads its header.
     ///
-    /// # Errors [`LogReadError`]; the message contains the file, the line, and the expected contents.
+    /// # Errors
+    /// [`LogReadError`]; the message contains the file, the line, and the expected contents.
     pub fn open(path: &Path) -> Result<LogReader, LogReadError> {
         if path.as_os_str() == "-" {
             return LogReader::from_reader("standard input", Box::new(io::stdin()));

@@ -305,7 +305,8 @@ impl<W: LogOutput> LogWriter<W> {
 
     /// Returns the output, and a description of its contents if it is complete.
     ///
-    /// # Errors [`WriteError`] with the first failure; rows that could be written stay in the file.
+    /// # Errors
+    /// [`WriteError`] with the first failure; rows that could be written stay in the file.
     pub fn close(mut self) -> (W, Result<WrittenLog, WriteError>) {
         if !self.finished {
             self.flush();

@@ -89,7 +89,7 @@ impl PushState {
         logged.retain(|_, at| now - *at < LOG_INTERVAL.0);
         if logged.len() < LOG_INTERVAL.1 {
             logged.insert(from, now);
-            tracing::warn!(%from, "refused a push: it has the token of no host");
+            tracing::warn!(%from, "refused a push: its token is that of no host");
         }
     }
 }
@@ -226,16 +226,18 @@ async fn test(
     from: Body,
 ) -> Response {
     if !is_name(&name) {
-        return failed(StatusCode::NOT_FOUND, "a test has the SHA-256 of its log as its name", None);
+        return failed(StatusCode::NOT_FOUND, "the name of a test is the SHA-256 of its log", None);
     }
     let answers = match receive(push, host, from, 1).await {
         Ok(answers) => answers,
         Err(response) => return response,
     };
     match answers.tests.into_iter().next() {
-        Some(PartAnswer { hash, .. }) if hash != name => {
-            failed(StatusCode::BAD_REQUEST, "the body contains another test than its address says", None)
-        }
+        Some(PartAnswer { hash, .. }) if hash != name => failed(
+            StatusCode::BAD_REQUEST,
+            "the body contains another test than the one in its address",
+            None,
+        ),
         Some(answer) => {
             let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             with_wait(json(status, &answer), answer.retry_after)

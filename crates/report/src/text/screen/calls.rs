@@ -202,7 +202,7 @@ fn heading(direction: Direction) -> &'static str {
 fn silent(call: &RtpCall) -> Option<(Level, String)> {
     let name = heading(call.silent_direction()?);
     let text = format!(
-        "{name}: Unknown: no packet was captured; none was sent (one-way audio), or it takes another way."
+        "{name}: Unknown: no packet was captured; none was sent (one-way audio), or it takes another path."
     );
     Some((Severity::Unknown.into(), text))
 }
@@ -229,7 +229,7 @@ fn on_hold(call: &RtpCall) -> Option<String> {
     let first = holds.first()?;
     let ended: Span = holds.iter().filter_map(|hold| Some(hold.to? - hold.from)).fold(Span(0), |a, b| a + b);
     Some(match (holds.len(), first.to) {
-        (1, None) => "on hold: the descriptions let at most one side send".to_owned(),
+        (1, None) => "on hold: the session descriptions allow at most one side to send".to_owned(),
         (n, _) => format!("on hold {}, for {}", count(n as u64, "time"), duration(ended)),
     })
 }
