@@ -113,11 +113,18 @@ impl Sample {
 
     /// Returns the interpolated percentile (Hyndman–Fan 7); `None` without values.
     pub fn linear(&self, p: Percent) -> Option<f64> {
+        let (low, more) = self.linear_above(p)?;
+        Some((i128::from(self.base) + i128::from(low)) as f64 + more)
+    }
+
+    /// Returns the interpolated percentile minus the base, as a value of the sample and the part of the step to the
+    /// next one; `None` without values.
+    fn linear_above(&self, p: Percent) -> Option<(u64, f64)> {
         let scaled = self.len().checked_sub(1)? as u128 * u128::from(p.0);
         let (k, part) = ((scaled / 100_000) as usize, (scaled % 100_000) as f64 / 100_000.0);
         let low = self.above(k)?;
         let step = self.above(k + 1).map_or(0, |high| high - low);
-        Some((i128::from(self.base) + i128::from(low)) as f64 + part * step as f64)
+        Some((low, part * step as f64))
     }
 
     /// Returns the median, or the mean of the two middle values; `None` without values.
@@ -177,7 +184,8 @@ impl Sample {
     }
 
     fn bin_count(&self, bins: Bins, drawn: bool, range: u64) -> usize {
-        let quartile = |p| self.linear(Percent(p)).unwrap_or(0.0);
+        // Without the base: a clock that is wrong by years must not make the difference less precise.
+        let quartile = |p| self.linear_above(Percent(p)).map_or(0.0, |(low, more)| low as f64 + more);
         bins.count(drawn, self.len() as u64, range, || quartile(75_000) - quartile(25_000))
     }
 

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use jitlat_core::time::SECOND;
 use jitlat_instruments::Stop;
 use jitlat_net::clock;
+use jitlat_output::check::CheckState;
 use jitlat_output::terminal;
 use jitlat_store::fping::{Replies, milliseconds as trip, number, probe};
 use std::fmt::Write;
@@ -257,8 +258,8 @@ fn test(host: &str, words: &[String], lines: Lines, stop: &Stop) -> HostResult {
     match result {
         Err(e) => match e.downcast_ref() {
             Some(jitlat_instruments::Error::Resolve(_)) => HostResult::Unknown(crate::exit::explain(&e)),
-            // No route to the host: as in fping, all requests are lost.
-            _ if is_unreachable(&e) => {
+            // No route to the host, or a router that says so: as in fping, all requests are lost.
+            _ if is_unreachable(&e) || is_of_far_host(&e) => {
                 error!("{}", crate::exit::explain(&e));
                 let probes = words.iter().skip_while(|word| *word != "-n").nth(1);
                 let probes = probes.and_then(|n| n.parse::<usize>().ok()).unwrap_or(1);
@@ -275,6 +276,11 @@ fn test(host: &str, words: &[String], lines: Lines, stop: &Stop) -> HostResult {
             HostResult::Replies(replies)
         }
     }
+}
+
+/// Returns true if the host or a router on the path is the reason for `error`.
+fn is_of_far_host(error: &anyhow::Error) -> bool {
+    crate::check::state_of(error) == CheckState::Critical
 }
 
 /// Returns true if `error` means that there is no route to the host.

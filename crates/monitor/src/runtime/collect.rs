@@ -11,6 +11,7 @@ use jitlat_archive::{
 };
 use jitlat_core::{Span, SteadyTime};
 use jitlat_net::clock;
+use jitlat_proto::push::MAX_TESTS;
 use jitlat_proto::push::answer::{Offers, PartAnswer, PartAnswers};
 use jitlat_proto::push::part::{PartError, PartHeader};
 use jitlat_proto::push::quota::{OverQuota, PushQuota, PushUse};
@@ -607,7 +608,8 @@ impl Shelf for ArchiveShelf {
         run().map_err(|e| self.shared.fails(&e))
     }
 
-    fn receive(&self, host: &str, mut body: &mut dyn BufRead, most: usize) -> PartAnswers {
+    fn receive(&self, host: &str, mut body: &mut dyn BufRead, only: Option<&str>) -> PartAnswers {
+        let most = if only.is_some() { 1 } else { MAX_TESTS };
         let mut answers = PartAnswers::default();
         let (to, results) = mpsc::channel();
         let intake = self.open(host, to);
@@ -620,6 +622,10 @@ impl Shelf for ArchiveShelf {
                     break;
                 }
             };
+            if only.is_some_and(|name| name != header.hash) {
+                answers.error = Some("the body contains another test than the one in its address".to_owned());
+                break;
+            }
             let decided = match &intake {
                 Ok(intake) => intake.part(answers.tests.len(), &header, body),
                 Err(not_now) => Ok(Decision::Answer(answer(&header.hash, Err(not_now.clone())))),

@@ -28,8 +28,9 @@ pub trait Shelf: Send + Sync + fmt::Debug {
     /// [`NotNow`].
     fn offered(&self, host: &str, offers: &Offers) -> Result<Vec<String>, NotNow>;
 
-    /// Stores at most `most` tests that `host` sends in a body. Every test that was read has an answer.
-    fn receive(&self, host: &str, body: &mut dyn BufRead, most: usize) -> PartAnswers;
+    /// Stores the tests that `host` sends in a body, or `only` the one with this name; a body that begins with another
+    /// test is refused. Every test that was read has an answer.
+    fn receive(&self, host: &str, body: &mut dyn BufRead, only: Option<&str>) -> PartAnswers;
 }
 
 /// Reason why nothing can be stored now, and the time that a host should wait.

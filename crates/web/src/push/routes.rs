@@ -12,8 +12,8 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{post, put};
 use jitlat_core::Span;
-use jitlat_proto::push::answer::{ErrorAnswer, Known, Offers, PartAnswer, PartAnswers};
-use jitlat_proto::push::{MAX_TESTS, is_name};
+use jitlat_proto::push::answer::{ErrorAnswer, Known, Offers, PartAnswers};
+use jitlat_proto::push::is_name;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -175,12 +175,12 @@ async fn offers(
     }
 }
 
-/// Receives at most `most` tests.
+/// Receives tests, or `only` the one with this name.
 async fn receive(
     push: Arc<PushState>,
     host: Arc<str>,
     from: Body,
-    most: usize,
+    only: Option<String>,
 ) -> Result<PartAnswers, Response> {
     let busy = || {
         failed(
@@ -194,7 +194,7 @@ async fn receive(
     let work = tokio::spawn(blocking(move || {
         // The slot is free again when nothing is read any more, even if the host disconnects.
         let _slot = slot;
-        push.shelf.receive(&host, &mut reader, most)
+        push.shelf.receive(&host, &mut reader, only.as_deref())
     }));
     feed(from, to).await;
     match work.await {
@@ -209,7 +209,7 @@ async fn tests(
     Extension(PushingHost(host)): Extension<PushingHost>,
     from: Body,
 ) -> Response {
-    match receive(push, host, from, MAX_TESTS).await {
+    match receive(push, host, from, None).await {
         Ok(answers) if answers.tests.is_empty() && answers.error.is_some() => {
             failed(StatusCode::BAD_REQUEST, answers.error.as_deref().unwrap_or_default(), None)
         }
@@ -228,16 +228,11 @@ async fn test(
     if !is_name(&name) {
         return failed(StatusCode::NOT_FOUND, "the name of a test is the SHA-256 of its log", None);
     }
-    let answers = match receive(push, host, from, 1).await {
+    let answers = match receive(push, host, from, Some(name)).await {
         Ok(answers) => answers,
         Err(response) => return response,
     };
     match answers.tests.into_iter().next() {
-        Some(PartAnswer { hash, .. }) if hash != name => failed(
-            StatusCode::BAD_REQUEST,
-            "the body contains another test than the one in its address",
-            None,
-        ),
         Some(answer) => {
             let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             with_wait(json(status, &answer), answer.retry_after)

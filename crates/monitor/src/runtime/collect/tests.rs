@@ -407,8 +407,12 @@ fn a_host_over_its_quota_is_refused_counted_and_told_when_to_come_again() {
         let _keep = folder;
         ArchiveShelf::new(&root, hosts, rules).unwrap()
     };
-    let answers = collector.receive("madrid", &mut &all[28].part(&[])[..], 1);
+    let name = all[28].name.to_string();
+    let answers = collector.receive("madrid", &mut &all[28].part(&[])[..], Some(&name));
     assert_eq!(answers.tests[0].status, 429, "{answers:?}");
+    // A body with another test than its address is refused before anything is stored.
+    let answers = collector.receive("oslo", &mut &all[27].part(&[])[..], Some(&name));
+    assert!(answers.tests.is_empty() && answers.error.is_some(), "{answers:?}");
 }
 
 #[test]
