@@ -47,7 +47,7 @@ pub struct WebArgs {
     /// (certificate.pem in the archive) and prints its fingerprint, which browsers show.
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Serve other hosts without HTTPS: anybody on the path can read the token and the pages
+    /// Serve other hosts without HTTPS: anybody on the path can read token and pages
     #[arg(long, conflicts_with_all = ["certificate", "behind_proxy"])]
     plain: bool,
     #[command(flatten)]
