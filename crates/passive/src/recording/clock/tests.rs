@@ -3,33 +3,45 @@ use jitlat_core::time::SECOND;
 
 const MS: i64 = 1_000_000;
 
-/// Takes frames of two hosts in turn, 10 ms apart, with timestamps if `stamped`; `recorded` gives their recorded times.
-/// Returns the corrected times, the steps and the clock.
-fn run(stamped: bool, frames: i64, recorded: impl Fn(i64) -> i64) -> (Vec<i64>, Vec<Step>, RecordingClock) {
+/// Takes `frames` frames with these marks; `recorded` gives their recorded times. Returns the corrected times, the steps
+/// and the clock.
+fn corrected(
+    frames: i64,
+    mark: impl Fn(i64) -> SenderMark,
+    recorded: impl Fn(i64) -> i64,
+) -> (Vec<i64>, Vec<Step>, RecordingClock) {
     let mut clock = RecordingClock::default();
     let (mut times, mut steps, mut held) = (Vec::new(), Vec::new(), Vec::new());
-    let mark = |k: i64| {
-        let value = stamped.then_some((k * 10) as u32 + 7);
-        let host = k as u32 % 2;
-        Some(SenderMark { flow: 1 + k as u64 % 2, host, value, is_media: false, may_be_regular: false })
-    };
     let mut queue: Vec<i64> = (0..frames).rev().collect();
     while let Some(k) = queue.pop() {
-        let at = WallTime(recorded(k));
+        let (at, mark_of) = (WallTime(recorded(k)), Some(mark(k)));
         if !clock.is_in_doubt()
-            && let Taken::At { at, .. } = clock.take(at, mark(k))
+            && let Taken::At { at, .. } = clock.take(at, mark_of)
         {
             times.push(at.0);
             continue;
         }
         held.push(k);
-        if clock.examine(at, mark(k)) {
+        if clock.examine(at, mark_of) {
             steps.extend(clock.decide());
-            queue.extend(held.drain(..).rev());
+            let mut again = held.drain(..);
+            let first = again.next().map(|k| clock.take_decided(WallTime(recorded(k)), Some(mark(k))));
+            times.extend(first.map(|(at, _)| at.0));
+            queue.extend(again.rev());
         }
     }
     steps.extend(clock.decide());
     (times, steps, clock)
+}
+
+/// Takes frames of two hosts in turn, 10 ms apart, with timestamps if `stamped`; see [`corrected`].
+fn run(stamped: bool, frames: i64, recorded: impl Fn(i64) -> i64) -> (Vec<i64>, Vec<Step>, RecordingClock) {
+    let mark = |k: i64| {
+        let value = stamped.then_some((k * 10) as u32 + 7);
+        let host = k as u32 % 2;
+        SenderMark { flow: 1 + k as u64 % 2, host, value, is_media: false, may_be_regular: false }
+    };
+    corrected(frames, mark, recorded)
 }
 
 #[test]
@@ -200,36 +212,12 @@ proptest::proptest! {
 /// Takes packets of two RTP senders, in turn 10 ms apart, each with 8000 ticks per second; `arrived` gives their
 /// recorded times. Returns the corrected times and the steps.
 fn of_media(packets: i64, ticks: impl Fn(i64) -> u32, arrived: impl Fn(i64) -> i64) -> (Vec<i64>, Vec<Step>) {
-    let mut clock = RecordingClock::default();
-    let (mut times, mut steps, mut held) = (Vec::new(), Vec::new(), Vec::new());
     let mark = |k: i64| {
         let (flow, host) = (1 + k as u64 % 2, k as u32 % 2);
-        Some(SenderMark {
-            flow,
-            host,
-            value: Some(ticks(k).wrapping_add(host * 77_777)),
-            is_media: true,
-            may_be_regular: false,
-        })
+        let value = Some(ticks(k).wrapping_add(host * 77_777));
+        SenderMark { flow, host, value, is_media: true, may_be_regular: false }
     };
-    let mut queue: Vec<i64> = (0..packets).rev().collect();
-    while let Some(k) = queue.pop() {
-        let at = WallTime(arrived(k));
-        if !clock.is_in_doubt()
-            && let Taken::At { at, .. } = clock.take(at, mark(k))
-        {
-            times.push(at.0);
-            continue;
-        }
-        held.push(k);
-        if clock.examine(at, mark(k)) {
-            steps.extend(clock.decide());
-            let mut again = held.drain(..);
-            let first = again.next().map(|k| clock.take_decided(WallTime(arrived(k)), mark(k)));
-            times.extend(first.map(|(at, _)| at.0));
-            queue.extend(again.rev());
-        }
-    }
+    let (times, steps, _) = corrected(packets, mark, arrived);
     (times, steps)
 }
 
