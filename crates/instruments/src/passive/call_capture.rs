@@ -3,7 +3,7 @@
 
 use super::error::PassiveError;
 use super::live::LiveSettings;
-use super::periods::{CaptureEnd, EndedCapturePeriod, MAX_CLOCK_STEP, PeriodEvent};
+use super::periods::{CaptureClocks, CaptureEnd, EndedCapturePeriod, PeriodEvent};
 use crate::stop::Stop;
 use jitlat_core::prefix::Prefix;
 use jitlat_core::session::Ending;
@@ -61,20 +61,16 @@ impl CallCapture {
         capture.limit_to(&self.near)?;
         each(PeriodEvent::Listening([&self.interface, ""]));
         each(PeriodEvent::Begun);
-        let (wall, steady) = (clock::wall(), clock::steady());
+        let clocks = CaptureClocks::read();
         let mut analyzer = RtpAnalyzer::new(self.formats.clone());
         let mut recording = Recording::of_media();
-        let mut run = CallPeriods::new(self, every, wall, each);
+        let mut run = CallPeriods::new(self, every, clocks.begin(), each);
         let mut dropped = 0;
         let reasons = loop {
-            let taken = capture.poll(READ_TIMEOUT, |f| {
-                recording.push(&f, &mut |seen: Seen<'_>| match seen {
-                    Seen::Packet(seen) => analyzer.take(seen, &mut run),
-                    Seen::ClockSet => analyzer.clock_set(),
-                    Seen::Skipped(..) => {}
-                });
-            });
-            let mut trouble = taken.err().map(|e| vec![e.to_string()]);
+            let mut take = |seen: Seen<'_>| run.take(&seen, &mut analyzer);
+            let taken = capture.poll(READ_TIMEOUT, |f| recording.push(&f, &mut take));
+            recording.settle(clock::wall(), &mut take);
+            let trouble = taken.err().map(|e| vec![e.to_string()]);
             let (drops, now) = (capture.drops(), clock::wall());
             run.count_drops(drops - dropped, now);
             dropped = drops;
@@ -82,17 +78,14 @@ impl CallCapture {
                 let known = analyzer.snapshot();
                 run.end_before(now - GRACE, &known);
             }
-            let step = (now - wall) - (clock::steady() - steady);
-            if step.0.abs() > MAX_CLOCK_STEP.0 {
-                trouble.get_or_insert(vec![format!("the clock was set by {:.3} s", step.as_seconds())]);
-            }
-            if let Some(reasons) = trouble {
+            if let Some(reasons) = trouble.or_else(|| clocks.were_set().map(|reason| vec![reason])) {
                 break reasons;
             }
             if stop.is_requested() {
                 break Vec::new();
             }
         };
+        recording.finish(&mut |seen: Seen<'_>| run.take(&seen, &mut analyzer));
         let known = analyzer.snapshot();
         analyzer.finish(&mut run);
         run.end_all(&known);
@@ -165,6 +158,15 @@ struct CallPeriods<'a, 'b> {
 }
 
 impl<'a, 'b> CallPeriods<'a, 'b> {
+    /// Passes what the recording shows to the analysis, whose packets come back here.
+    fn take(&mut self, seen: &Seen<'_>, analyzer: &mut RtpAnalyzer) {
+        match seen {
+            Seen::Packet(packet) => analyzer.take(packet, self),
+            Seen::ClockSet => analyzer.clock_set(),
+            Seen::Skipped(..) => {}
+        }
+    }
+
     fn new(
         capture: &'a CallCapture,
         every: Span,

@@ -15,7 +15,7 @@ use jitlat_passive::{EndedPeriod, MatchCounts, PeriodRecord, PeriodStreams};
 use std::collections::BTreeMap;
 
 /// Maximum clock step that does not restart a capture.
-pub(super) const MAX_CLOCK_STEP: Span = Span::millis(500);
+const MAX_CLOCK_STEP: Span = Span::millis(500);
 /// Time between two checks of the clocks and of the matching.
 const CHECK_INTERVAL: Span = Span::seconds(1);
 /// Number of consecutive checks without a match, while packets pass in both directions, after which all
@@ -26,6 +26,32 @@ const MIN_UNMATCHED_PACKETS: u64 = 16;
 /// Maximum number of periods ended at once when packets could not be matched for a long time; earlier periods are
 /// skipped.
 const MAX_PERIODS_ENDED: i64 = 100;
+
+/// Clocks at the beginning of a continuous capture.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CaptureClocks {
+    wall: WallTime,
+    steady: SteadyTime,
+}
+
+impl CaptureClocks {
+    /// Reads the clocks.
+    pub(super) fn read() -> CaptureClocks {
+        CaptureClocks { wall: clock::wall(), steady: clock::steady() }
+    }
+
+    /// Wall-clock time of the beginning.
+    pub(super) fn begin(&self) -> WallTime {
+        self.wall
+    }
+
+    /// Returns the reason to begin anew if the clock was set since by more than [`MAX_CLOCK_STEP`]; `None` otherwise.
+    pub(super) fn were_set(&self) -> Option<String> {
+        let now = CaptureClocks::read();
+        let step = (now.wall - self.wall) - (now.steady - self.steady);
+        (step.0.abs() > MAX_CLOCK_STEP.0).then(|| format!("the clock was set by {:.3} s", step.as_seconds()))
+    }
+}
 
 /// Event of a continuous capture.
 #[derive(Debug)]
@@ -106,7 +132,7 @@ impl Passive {
             same_clock,
             stop,
             first: clock::wall().0.div_euclid(every.0.max(1)),
-            clocks: (clock::wall(), clock::steady()),
+            clocks: CaptureClocks::read(),
             looked: clock::steady(),
             dropped: BTreeMap::new(),
             each,
@@ -124,7 +150,7 @@ struct PeriodCapture<'a> {
     stop: &'a Stop,
     /// Number of the period in which the capture started.
     first: i64,
-    clocks: (WallTime, SteadyTime),
+    clocks: CaptureClocks,
     looked: SteadyTime,
     /// Number of packets dropped in each period, by number of the period.
     dropped: BTreeMap<i64, u64>,
@@ -202,10 +228,8 @@ impl PeriodCapture<'_> {
         if self.stop.is_requested() {
             return Some(None);
         }
-        let (wall, steady) = self.clocks;
-        let step = (clock::wall() - wall) - (clock::steady() - steady);
-        if step.0.abs() > MAX_CLOCK_STEP.0 {
-            return Some(Some(format!("the clock was set by {:.3} s", step.as_seconds())));
+        if let Some(reason) = self.clocks.were_set() {
+            return Some(Some(reason));
         }
         points.ended().then(|| Some(String::new()))
     }

@@ -3,7 +3,7 @@
 
 use super::error::PassiveError;
 use super::live::LiveSettings;
-use super::periods::{CaptureEnd, EndedCapturePeriod, MAX_CLOCK_STEP, PeriodEvent};
+use super::periods::{CaptureClocks, CaptureEnd, EndedCapturePeriod, PeriodEvent};
 use crate::stop::Stop;
 use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
@@ -68,8 +68,8 @@ impl SegmentCapture {
         each(PeriodEvent::Listening([&self.interface, ""]));
         each(PeriodEvent::Begun);
         let every = every.max(Span(1));
-        let (wall, steady) = (clock::wall(), clock::steady());
-        let first = wall.0.div_euclid(every.0);
+        let clocks = CaptureClocks::read();
+        let first = clocks.begin().0.div_euclid(every.0);
         let mut run = SegmentRun { capture: self, every, first, next: first, open: BTreeMap::new(), each };
         let mut rounds = SegmentRounds::new(self.sides.clone(), self.port);
         let mut dropped = 0;
@@ -95,11 +95,7 @@ impl SegmentCapture {
             }
             run.take(rounds.fates());
             run.end_before(now - ACK_GRACE);
-            let step = (now - wall) - (clock::steady() - steady);
-            if step.0.abs() > MAX_CLOCK_STEP.0 {
-                trouble.get_or_insert(vec![format!("the clock was set by {:.3} s", step.as_seconds())]);
-            }
-            if let Some(reasons) = trouble {
+            if let Some(reasons) = trouble.or_else(|| clocks.were_set().map(|reason| vec![reason])) {
                 break reasons;
             }
             if stop.is_requested() {

@@ -4,7 +4,7 @@ use super::{MAX_TESTS, is_earlier_name, is_name};
 use jitlat_core::Span;
 use serde::{Deserialize, Serialize};
 
-/// What a host has for the collector: its state, and the names of tests that the collector may already have.
+/// State of a host that pushes, and the names of tests that the collector may already have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offers {
     /// Number of tests that wait on the host.
@@ -136,6 +136,6 @@ pub struct PartAnswers {
 /// Answer to a request that failed as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorAnswer {
-    /// What happened, and what to do.
+    /// Reason, and what to do about it.
     pub error: String,
 }
