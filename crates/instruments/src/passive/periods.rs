@@ -45,7 +45,7 @@ impl CaptureClocks {
         self.wall
     }
 
-    /// Returns the reason to begin anew if the clock was set since by more than [`MAX_CLOCK_STEP`]; `None` otherwise.
+    /// Returns the reason to restart the capture if the clock was set since by more than [`MAX_CLOCK_STEP`]; `None` otherwise.
     pub(super) fn were_set(&self) -> Option<String> {
         let now = CaptureClocks::read();
         let step = (now.wall - self.wall) - (now.steady - self.steady);
