@@ -6,6 +6,9 @@ use jitlat_core::evidence::Judgement;
 use jitlat_core::spec::Direction;
 use jitlat_core::twoway::{LossRun, LossSide};
 
+/// Delay, in ns, below which a change that begins with a stall of the far host is taken for an effect of that host.
+const MAX_HOST_CHANGE_NS: i64 = 1_000_000;
+
 /// Directions in which requests without an answer were lost, if the far host's count shows them.
 pub struct RequestLosses<'a> {
     /// Runs of requests without an answer, ascending.
@@ -41,14 +44,23 @@ pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &Reque
     let far = up.into_iter().flat_map(|a| &a.causes);
     let mut far = far.filter(|c| c.id == CauseId::ReceiverStall && c.confidence >= PROVEN);
     // After a stall the far host answers all waiting requests at once. The first answers wait there until the later
-    // ones have been made, which looks like a longer path.
-    let is_in_stall = |c: &Cause| {
+    // ones have been made, which looks like a longer path. A host that was stopped may also be slightly faster or slower
+    // afterwards, because its processor slept or serves others.
+    let is_of_stall = |c: &Cause| {
         let delay = matches!(c.id, CauseId::RouteChange | CauseId::Queue);
-        delay && far.clone().any(|stall| stall.packets[0] <= c.packets[0] && c.packets[1] <= stall.packets[1])
+        let is_slight = c.id == CauseId::RouteChange && size(c) < MAX_HOST_CHANGE_NS;
+        let caused_by = |stall: &Cause| {
+            let [from, to] = stall.packets;
+            from <= c.packets[0] && (c.packets[1] <= to || is_slight && c.packets[0] <= to)
+        };
+        delay && far.clone().any(caused_by)
     };
-    round_trip.causes.retain(|c| !is_in_stall(c));
+    round_trip.causes.retain(|c| !is_of_stall(c));
     if let Some(stall) = far.next().filter(|_| !round_trip.names(CauseId::ReceiverStall)) {
-        round_trip.causes.push(stall.clone());
+        // The first cause is the one in the headline.
+        let is_less = |c: &Cause| c.id != CauseId::IncompleteLog && c.severity < stall.severity;
+        let place = round_trip.causes.iter().position(is_less).unwrap_or(round_trip.causes.len());
+        round_trip.causes.insert(place, stall.clone());
         if let Some(host) = &mut round_trip.host {
             host.severity = host.severity.max(stall.severity);
             host.causes.push(stall.id);

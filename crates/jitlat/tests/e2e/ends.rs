@@ -5,7 +5,10 @@ use crate::harness::*;
 use crate::undisturbed::undisturbed;
 use jitlat_net::emulator::lab::Namespace;
 use nix::sys::signal::Signal;
+use std::panic::catch_unwind;
 use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Time for some packets of each stream.
@@ -45,7 +48,12 @@ fn a_stall(line: &str, end: End, faults: &[&str], lengths: &[u64]) {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(Place::In(&lab.server), folder.path(), lab.server.v4, "");
     let line = format!("{} --json - -o stall.log", line.replace("HOST", &lab.server.v4.to_string()));
-    let mut running = server.under_way(Place::In(&lab.client).jitlat(folder.path(), &line), A_WHILE);
+    let test = Place::In(&lab.client).jitlat(folder.path(), &line);
+    let mut running = if line.contains("--proto icmp") {
+        echoes_under_way(test, &lab.server)
+    } else {
+        server.under_way(test, A_WHILE)
+    };
     let lengths: Vec<Duration> = lengths.iter().map(|ms| Duration::from_millis(*ms)).collect();
     let id = nix::unistd::Pid::from_raw(running.id() as i32);
     let measured = stall(&mut running, &lengths, |signal| match end {
@@ -58,7 +66,10 @@ fn a_stall(line: &str, end: End, faults: &[&str], lengths: &[u64]) {
     let causes = report.at("/answer/causes").as_array().unwrap();
     let is_right =
         |cause: &&serde_json::Value| faults.iter().any(|fault| cause["id"] == format!("{fault}-stall"));
-    let cause = causes.iter().find(is_right).unwrap_or_else(|| panic!("no stall: {what}"));
+    // On a busy machine the other host may have stalled as well, for less time.
+    let length = |cause: &&serde_json::Value| cause["magnitude_ns"].as_u64();
+    let cause =
+        causes.iter().filter(is_right).max_by_key(length).unwrap_or_else(|| panic!("no stall: {what}"));
     assert!(causes.iter().all(|cause| cause["fault"] != "path"), "{what}");
     let largest = measured.iter().copied().fold(0.0, f64::max);
     // After a long stall of the sender too few packets remain that show the path.
@@ -73,41 +84,78 @@ fn a_stall(line: &str, end: End, faults: &[&str], lengths: &[u64]) {
     assert!(cause["count"].as_u64().unwrap() >= measured.len() as u64, "{what}");
 }
 
-/// Stalls take time, so these cases run in parallel.
+/// Runs `test`, an ICMP test of the kernel at `far`, and waits until requests have been sent for a while.
+fn echoes_under_way(test: Command, far: &Namespace) -> Running {
+    let requests = || {
+        let output = far.command("cat").arg("/proc/net/snmp").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let [names, values] = text.lines().filter(|line| line.starts_with("Icmp:")).collect::<Vec<_>>()[..]
+        else {
+            panic!("not the counters of ICMP: {text}")
+        };
+        let index = names.split(' ').position(|name| name == "InEchos").unwrap();
+        values.split(' ').nth(index).unwrap().parse::<u64>().unwrap()
+    };
+    let mut running = Running::start(test);
+    jitlat_waiting::until("the first request", TIMEOUT, || requests() > 0);
+    running.runs_for(A_WHILE);
+    running
+}
+
+/// Test, end that is stopped, causes of which one must be found, and lengths of the stalls in ms.
+type Case = (&'static str, End, &'static [&'static str], &'static [u64]);
+
+/// Tests that run at a time. Stalls take time, but tests that share two processors disturb each other.
+const AT_A_TIME: usize = 8;
+
 #[test]
 fn a_stall_is_found_where_it_is() {
-    std::thread::scope(|s| {
-        let case = |line: &'static str, end, faults: &'static [&'static str], lengths: &'static [u64]| {
-            s.spawn(move || undisturbed(|| a_stall(line, end, faults, lengths)));
-        };
-        case("HOST -n 1000 -p 5ms", End::Client, &["sender"], &[200, 400]);
-        case("HOST -n 1000 -p 5ms", End::Server, &["receiver"], &[200, 400]);
-        case("HOST -R -n 800 -p 5ms", End::Server, &["sender"], &[400]);
-        case("HOST -n 600 -p 5ms --schedule poisson", End::Client, &["sender"], &[400]);
-        case("HOST -n 600 -p 5ms --schedule burst --burst 4", End::Client, &["sender"], &[400]);
-        case("ping HOST --proto stamp -n 600 -p 5ms", End::Client, &["sender", "receiver"], &[400]);
-        case("ping HOST --proto stamp -n 600 -p 5ms", End::Server, &["receiver"], &[400]);
-        if !is_full() {
-            return;
-        }
-        for end in [End::Client, End::Server] {
-            let [up, down]: [&[&str]; 2] = match end {
-                End::Client => [&["sender"], &["receiver"]],
-                End::Server => [&["receiver"], &["sender"]],
-            };
-            for lengths in [&[100][..], &[1000], &[3000], &[10_000], &[150, 500, 250]] {
-                case("HOST -n 3000 -p 5ms", end, up, lengths);
-                case("HOST -R -n 3000 -p 5ms", end, down, lengths);
-                case("HOST -n 3000 -p 5ms --schedule poisson", end, up, lengths);
-                case("HOST -n 3000 -p 5ms --schedule burst --burst 5", end, up, lengths);
-                case("ping HOST --proto irtt -n 3000 -p 5ms", end, &["sender", "receiver"], lengths);
-                case("ping HOST --proto stamp -n 3000 -p 5ms", end, &["sender", "receiver"], lengths);
+    let (cases, wrong) = (Mutex::new(cases().into_iter()), Mutex::new(Vec::new()));
+    let work = || {
+        let next = || cases.lock().unwrap().next();
+        while let Some(case @ (line, end, faults, lengths)) = next() {
+            let measured = catch_unwind(|| undisturbed(|| a_stall(line, end, faults, lengths)));
+            if measured.is_err() {
+                wrong.lock().unwrap().push(case);
             }
         }
-        for lengths in [&[100][..], &[1000], &[3000]] {
-            case("ping HOST --proto icmp -n 1500 -p 5ms", End::Client, &["sender", "receiver"], lengths);
+    };
+    std::thread::scope(|s| (0..AT_A_TIME).for_each(|_| drop(s.spawn(work))));
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{} cases, see above: {wrong:#?}", wrong.len());
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases: Vec<Case> = vec![
+        ("HOST -n 1000 -p 5ms", End::Client, &["sender"], &[200, 400]),
+        ("HOST -n 1000 -p 5ms", End::Server, &["receiver"], &[200, 400]),
+        ("HOST -R -n 800 -p 5ms", End::Server, &["sender"], &[400]),
+        ("HOST -n 600 -p 5ms --schedule poisson", End::Client, &["sender"], &[400]),
+        ("HOST -n 600 -p 5ms --schedule burst --burst 4", End::Client, &["sender"], &[400]),
+        ("ping HOST --proto stamp -n 600 -p 5ms", End::Client, &["sender", "receiver"], &[400]),
+        ("ping HOST --proto stamp -n 600 -p 5ms", End::Server, &["receiver"], &[400]),
+    ];
+    if !is_full() {
+        return cases;
+    }
+    for end in [End::Client, End::Server] {
+        let [up, down]: [&[&str]; 2] = match end {
+            End::Client => [&["sender"], &["receiver"]],
+            End::Server => [&["receiver"], &["sender"]],
+        };
+        for lengths in [&[100][..], &[1000], &[3000], &[10_000], &[150, 500, 250]] {
+            cases.push(("HOST -n 3000 -p 5ms", end, up, lengths));
+            cases.push(("HOST -R -n 3000 -p 5ms", end, down, lengths));
+            cases.push(("HOST -n 3000 -p 5ms --schedule poisson", end, up, lengths));
+            cases.push(("HOST -n 3000 -p 5ms --schedule burst --burst 5", end, up, lengths));
+            cases.push(("ping HOST --proto irtt -n 3000 -p 5ms", end, &["sender", "receiver"], lengths));
+            cases.push(("ping HOST --proto stamp -n 3000 -p 5ms", end, &["sender", "receiver"], lengths));
         }
-    });
+    }
+    for lengths in [&[100][..], &[1000], &[3000]] {
+        cases.push(("ping HOST --proto icmp -n 1500 -p 5ms", End::Client, &["sender", "receiver"], lengths));
+    }
+    cases
 }
 
 /// The receiver stops for so long that its socket's buffer overflows: the path did not lose these packets.

@@ -157,7 +157,7 @@ fn what_waits_in_the_far_host_after_its_stall_is_not_the_path() {
     let is_kept = |id, packets: [u64; 2], confidence: f64| {
         let stall = Cause { packets: [101, 173], confidence, ..cause(CauseId::ReceiverStall) };
         let up = answer(Severity::Fair, vec![stall]);
-        let longer = Cause { packets, ..cause(id) };
+        let longer = Cause { packets, magnitude_ns: Some(2 * MS), ..cause(id) };
         let both = two_way(judged(vec![longer]), [Some(&up), None], &RequestLosses { runs: &[] });
         both.answer.causes.iter().any(|c| c.id == id)
     };
@@ -169,4 +169,38 @@ fn what_waits_in_the_far_host_after_its_stall_is_not_the_path() {
         assert!(is_kept(id, [150, 174], PROVEN), "it lasted longer than the stall");
     }
     assert!(is_kept(CauseId::RandomLoss, [101, 132], PROVEN));
+}
+
+#[test]
+fn a_host_that_was_stopped_may_be_slightly_slower_afterwards() {
+    let is_kept = |packets: [u64; 2], magnitude: i64| {
+        let stall = Cause { packets: [101, 173], confidence: PROVEN, ..cause(CauseId::ReceiverStall) };
+        let up = answer(Severity::Fair, vec![stall]);
+        let longer = Cause { packets, magnitude_ns: Some(magnitude), ..cause(CauseId::RouteChange) };
+        let both = two_way(judged(vec![longer]), [Some(&up), None], &RequestLosses { runs: &[] });
+        both.answer.names(CauseId::RouteChange)
+    };
+    assert!(!is_kept([101, 999], 135_000));
+    assert!(!is_kept([101, 999], -135_000));
+    assert!(is_kept([101, 999], 2 * MS), "a host that slept may wake up in another network");
+    assert!(is_kept([174, 999], 135_000), "it began after the stall");
+    assert!(is_kept([99, 999], 135_000), "it began before the stall");
+}
+
+#[test]
+fn a_stall_of_the_far_host_stands_before_lesser_causes() {
+    let causes = |found: Vec<Cause>| -> Vec<CauseId> {
+        let stall =
+            Cause { severity: Severity::Fair, confidence: PROVEN, ..cause(CauseId::ReceiverStall) };
+        let up = answer(Severity::Good, vec![stall]);
+        let both = two_way(judged(found), [Some(&up), None], &RequestLosses { runs: &[] });
+        both.answer.causes.iter().map(|c| c.id).collect()
+    };
+    let with = |id, severity| Cause { severity, ..cause(id) };
+    let brief = with(CauseId::SenderStall, Severity::Good);
+    let queue = with(CauseId::Queue, Severity::Poor);
+    let log = with(CauseId::IncompleteLog, Severity::Good);
+    assert_eq!(causes(vec![brief.clone()]), [CauseId::ReceiverStall, CauseId::SenderStall]);
+    let all = [CauseId::IncompleteLog, CauseId::Queue, CauseId::ReceiverStall, CauseId::SenderStall];
+    assert_eq!(causes(vec![log, queue, brief]), all);
 }
