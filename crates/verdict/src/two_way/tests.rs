@@ -190,17 +190,16 @@ fn a_host_that_was_stopped_may_be_slightly_slower_afterwards() {
 #[test]
 fn a_stall_of_the_far_host_stands_before_lesser_causes() {
     let causes = |found: Vec<Cause>| -> Vec<CauseId> {
-        let stall =
-            Cause { severity: Severity::Fair, confidence: PROVEN, ..cause(CauseId::ReceiverStall) };
+        let stall = Cause { severity: Severity::Fair, confidence: PROVEN, ..cause(CauseId::ReceiverStall) };
         let up = answer(Severity::Good, vec![stall]);
         let both = two_way(judged(found), [Some(&up), None], &RequestLosses { runs: &[] });
         both.answer.causes.iter().map(|c| c.id).collect()
     };
     let with = |id, severity| Cause { severity, ..cause(id) };
     let brief = with(CauseId::SenderStall, Severity::Good);
-    let queue = with(CauseId::Queue, Severity::Poor);
+    let loss = with(CauseId::RandomLoss, Severity::Poor);
     let log = with(CauseId::IncompleteLog, Severity::Good);
     assert_eq!(causes(vec![brief.clone()]), [CauseId::ReceiverStall, CauseId::SenderStall]);
-    let all = [CauseId::IncompleteLog, CauseId::Queue, CauseId::ReceiverStall, CauseId::SenderStall];
-    assert_eq!(causes(vec![log, queue, brief]), all);
+    let all = [CauseId::IncompleteLog, CauseId::RandomLoss, CauseId::ReceiverStall, CauseId::SenderStall];
+    assert_eq!(causes(vec![log, loss, brief]), all);
 }
