@@ -79,7 +79,9 @@ fn a_stall(line: &str, end: End, faults: &[&str], lengths: &[u64]) {
     let of_host = report.at("/answer/host/causes").as_array().unwrap();
     assert!(of_host.contains(&cause["id"]), "{what}");
     let found = cause["magnitude_ns"].as_f64().unwrap() / 1e6;
-    assert!((found - largest).abs() <= (0.1 * largest).max(20.0), "{found} ms of {what}");
+    // A stall shows from the first packet on that was due in it. Bursts of five are due every 25 ms.
+    let margin = if line.contains("--burst") { 30.0 } else { 20.0 };
+    assert!((found - largest).abs() <= (0.1 * largest).max(margin), "{found} ms of {what}");
     // The host may add short stalls of its own.
     assert!(cause["count"].as_u64().unwrap() >= measured.len() as u64, "{what}");
 }
