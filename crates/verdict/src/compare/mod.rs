@@ -291,6 +291,31 @@ mod tests {
         assert!(c.p99.unwrap().ci95.unwrap()[0] > 100e6, "{:?}", c.p99);
     }
 
+    /// The headline does not hide a difference that the statistic of the verdict cannot show.
+    #[test]
+    fn a_difference_elsewhere_is_said_with_the_statistic_that_shows_it() {
+        use crate::sentences::comparison::{headline, headline_of_several};
+        let part = |from: i64, late: i64| -> Vec<i64> {
+            let all = (from..from + 20).flat_map(|k| noise(k, 0)).enumerate();
+            all.map(|(k, x)| if k % 25 == 7 { x + late } else { x }).collect()
+        };
+        let by = |late, statistic| {
+            compare(&side("a", part(0, 0)), &side("b", part(20, late)), &asked(Basis::Pdv, statistic))
+        };
+        let hidden = by(106_000_000, Statistic::Median);
+        assert_eq!(hidden.outcome, ComparisonOutcome::Same);
+        let text = headline(&hidden);
+        assert!(
+            text.starts_with("Same: a and b differ by at most ")
+                && text.ends_with("; but --statistic p99 shows 106 ms more in b."),
+            "{text}"
+        );
+        let text = headline_of_several(&[("", &hidden), ("", &by(0, Statistic::Median))], false);
+        assert!(text.ends_with("; but --statistic p99 shows one in 1 of them."), "{text}");
+        assert!(!headline(&by(0, Statistic::Median)).contains("but"));
+        assert!(!headline(&by(106_000_000, Statistic::P99)).contains("but"), "the verdict says it");
+    }
+
     /// The smallest of many delays without a bound varies from run to run as much as their median does.
     #[test]
     fn the_error_of_the_minimum_is_part_of_the_interval() {

@@ -256,7 +256,7 @@ mod tests {
             "No difference found in 2 comparisons with a; 1 of them cannot exclude one beyond the margins, the others can."
         );
         assert!(
-            said(vec![open(), open()]).starts_with("No difference found in 2 comparisons with a, but none")
+            said(vec![open(), open()]).starts_with("No difference found in 2 comparisons with a, and none")
         );
         assert_eq!(level(&[row(vec![of("b", 0.0), of("c", 9e6)])]), Level::Poor);
         assert_eq!(level(&[row(vec![of("b", 0.0)])]), Level::Good);

@@ -241,7 +241,9 @@ pub fn headline(c: &Comparison) -> String {
         SideChange::Worse => "Worse",
         SideChange::Better => "Better",
         SideChange::Mixed => "Mixed",
-        SideChange::Same => return format!("Same: {} and {} differ by at most {}.", c.a, c.b, limits(c)),
+        SideChange::Same => {
+            return format!("Same: {} and {} differ by at most {}{}.", c.a, c.b, limits(c), elsewhere(c));
+        }
         SideChange::Undecided => {
             let limits = limits(c);
             let found = |f: &ComparedFigure| {
@@ -251,8 +253,10 @@ pub fn headline(c: &Comparison) -> String {
             };
             return if !c.n.contains(&0) && c.compared.first().is_some_and(found) {
                 format!(
-                    "No difference found between {} and {}; differences up to {limits} are possible.",
-                    c.a, c.b
+                    "No difference found between {} and {}; differences up to {limits} are possible{}.",
+                    c.a,
+                    c.b,
+                    elsewhere(c)
                 )
             } else {
                 let others =
@@ -262,7 +266,38 @@ pub fn headline(c: &Comparison) -> String {
         }
         SideChange::Refused => return format!("Not compared: {}.", c.because),
     };
-    format!("{name}: {} has {} than {}, beyond chance.", c.b, listed(&different), c.a)
+    format!("{name}: {} has {} than {}, beyond chance{}.", c.b, listed(&different), c.a, elsewhere(c))
+}
+
+/// Returns a clause about the statistic that the verdict does not use, if the sides clearly differ in it and the verdict says
+/// nothing like it; otherwise an empty string.
+fn elsewhere(c: &Comparison) -> String {
+    let Some((statistic, change)) = unused_difference(c) else { return String::new() };
+    let option = option(statistic);
+    format!("; but {option} shows {} {} in {}", time(change.abs()), more(change), c.b)
+}
+
+/// Returns the option that chooses `statistic`.
+fn option(statistic: Statistic) -> &'static str {
+    match statistic {
+        Statistic::Median => "--statistic median",
+        Statistic::P99 => "--statistic p99",
+    }
+}
+
+/// Returns the statistic that the verdict does not use and its change in ns, if the sides clearly differ in it: even the
+/// smallest possible change is at least half of the measured one, and above the error of the measurements. `None` also if the
+/// verdict's own statistic changed in the same direction.
+fn unused_difference(c: &Comparison) -> Option<(Statistic, f64)> {
+    let (statistic, unused) = match c.statistic {
+        Statistic::Median => (Statistic::P99, c.p99?),
+        Statistic::P99 => (Statistic::Median, c.median?),
+    };
+    let least = unused.ci95.map(|[low, high]| if unused.change > 0.0 { low } else { -high })?;
+    let is_clear = least >= unused.change.abs() / 2.0 && least > c.floor;
+    let used = c.chosen().filter(|_| c.outcome == ComparisonOutcome::Different);
+    let is_said = used.is_some_and(|used| (used.change > 0.0) == (unused.change > 0.0));
+    (is_clear && !is_said).then_some((statistic, unused.change))
 }
 
 /// Returns the headline without its first word, such as `Worse`, for texts that already begin with this word.
@@ -358,16 +393,24 @@ pub fn headline_of_several(all: &[(&str, &Comparison)], in_order: bool) -> Strin
     let Some(most) = groups.iter().find(|group| !group.is_empty()) else {
         let undecided = with(SideChange::Undecided).len() + with(SideChange::Refused).len();
         let (comparisons, a) = (count(all.len() as u64, "comparison"), &all[0].1.a);
+        let unused: Vec<Statistic> =
+            all.iter().filter_map(|(_, c)| unused_difference(c)).map(|(statistic, _)| statistic).collect();
+        let elsewhere = unused.first().map_or_else(String::new, |statistic| {
+            format!("; but {} shows one in {} of them", option(*statistic), unused.len())
+        });
         return match undecided {
-            0 => format!("Same: none of {comparisons} with {a} shows a difference beyond the margins."),
-            n if n == all.len() => {
+            0 => {
                 format!(
-                    "No difference found in {comparisons} with {a}, but none of them excludes one beyond the margins."
+                    "Same: none of {comparisons} with {a} shows a difference beyond the margins{elsewhere}."
                 )
             }
+            n if n == all.len() => format!(
+                "No difference found in {comparisons} with {a}, and none of them excludes one beyond the margins\
+                 {elsewhere}."
+            ),
             n => format!(
                 "No difference found in {comparisons} with {a}; {n} of them cannot exclude one beyond the margins, the \
-                 others can."
+                 others can{elsewhere}."
             ),
         };
     };
