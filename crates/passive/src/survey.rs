@@ -69,7 +69,7 @@ pub enum PreviewLayer {
     Plain,
     /// The packet carries another packet in a tunnel.
     Tunnel,
-    /// The packet was taken out of a tunnel.
+    /// The packet was inside a tunnel.
     Inside,
 }
 

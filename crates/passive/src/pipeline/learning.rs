@@ -119,7 +119,7 @@ impl Learner {
             CapturedBatch::Frames(frames) => {
                 let opens = !self.tunnels[point]
                     && frames.frames().any(|f| f.packet().is_ok_and(|p| p.inside().is_some()));
-                // A far point has been told already how many bytes it may use.
+                // The number of bytes that a far point uses does not change any more.
                 if self.finds_available || self.salt.is_none() && (opens || self.tunnels[point]) {
                     self.find_available(frames);
                 }

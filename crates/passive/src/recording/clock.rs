@@ -50,7 +50,7 @@ const MEDIA_RATES: (&[u32], f64) = (&RATES, 0.03);
 /// Pause of a sender, in ns, after which the rate of its RTP timestamps is measured again: they may have stopped.
 const MEDIA_PAUSE: i64 = SECOND;
 /// Shortest time after which the state of a sender with TCP timestamps is noted again, in ns.
-const MIN_NOTE: i64 = 2_000_000;
+const MIN_NOTE: i64 = 4_000_000;
 /// Step of the times, in ns, that is fine enough to end the search for a coarse resolution.
 const FINE: i64 = 10_000;
 /// Smallest resolution that is reported, in ns, and minimum number of differences between times that show it.
@@ -294,7 +294,7 @@ impl RecordingClock {
             return None;
         }
         let sender = &mut self.senders[RecordingClock::slot(mark.flow)];
-        // The clock of a sender that was noted a moment ago tells as much as its latest packet.
+        // The state of a sender that was noted shortly before shows its clock as well as its latest packet.
         if sender.flow != mark.flow || at.wrapping_sub(sender.at) >= MIN_NOTE || mark.value.is_none() {
             self.note(at, mark);
         }

@@ -56,7 +56,7 @@ pub struct TcpSegment {
 impl TcpSegment {
     /// Parses a segment; `None` if the packet is not TCP or its header was not captured. A truncated or invalid option
     /// ends the list.
-    #[inline]
+    #[inline(always)]
     pub fn of(p: &IpPacket<'_>) -> Option<TcpSegment> {
         if p.protocol != TCP || p.is_later_fragment() {
             return None;
@@ -94,6 +94,7 @@ impl TcpSegment {
         Some(s)
     }
 
+    #[inline(never)]
     fn read_options(&mut self, options: &[u8]) {
         let (s, mut o) = (self, options);
         while let [kind, rest @ ..] = o {

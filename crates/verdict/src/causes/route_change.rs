@@ -33,7 +33,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let from = case.stream_seconds_at(step.place);
         let (clock, confidence) = match case.is_media() {
             true => (RecordingsClock::Unknown, OF_PATH_OR_CLOCK),
-            false => (RecordingsClock::Stood, OF_PATH),
+            false => (RecordingsClock::NotSet, OF_PATH),
         };
         let why = route_change(from, until, step.change, meanwhile.map(|r| r.len).sum(), clock);
         let severity = if step.change > 150_000_000 { Severity::Fair } else { Severity::Good };

@@ -279,17 +279,17 @@ pub fn route_change(
         n => format!("; {n} packets were lost at the change"),
     };
     let or_clock = match clock {
-        RecordingsClock::Stood => "",
+        RecordingsClock::NotSet => "",
         RecordingsClock::Unknown => OR_CLOCK,
     };
     format!("the path was {by} {how}, from {} {until}{lost}{or_clock}", moment(from_s))
 }
 
-/// What is known about the clock of a recording at a change of the delay.
+/// State of the clock of a recording at a change of the delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordingsClock {
     /// The clock was not set, or there is none.
-    Stood,
+    NotSet,
     /// The clock may have been set: one stream at one capture point does not show it.
     Unknown,
 }
@@ -306,7 +306,7 @@ pub fn is_path_or_clock(change: &Cause) -> bool {
     change.because.ends_with(OR_CLOCK)
 }
 
-/// Names the path alone as the cause of `change`, because other streams of the recording show that the clock stood.
+/// Names the path alone as the cause of `change`, because other streams of the recording show that the clock was not set.
 /// Returns false if `change` is not a change of the delay whose reason is open.
 pub fn confirm_path(change: &mut Cause) -> bool {
     let Some(sentence) = change.because.strip_suffix(OR_CLOCK) else { return false };

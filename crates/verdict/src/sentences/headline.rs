@@ -323,7 +323,7 @@ fn sentence(c: &Cause, packets: u64) -> String {
 
 /// Reasons of a change of the delay that one stream at one capture point does not tell apart.
 const PATH_OR_CLOCK: &str = "a change of the path or of the recording's clock";
-/// Reason of the same change if the clock is known to have stood.
+/// Reason of the same change if the clock was not set.
 const PATH_CHANGED: &str = "another path";
 
 /// Names the path alone in a headline, as [`confirm_path`](super::causes::confirm_path) does in a cause.

@@ -230,7 +230,7 @@ fn what_is_available_is_found_from_the_packets() {
 
 #[test]
 fn a_far_point_reports_what_is_in_its_tunnels() {
-    // The packets pass the near point in a tunnel, and the far point without one; and the other way round.
+    // The packets pass the near point in a tunnel, and the far point without one; then vice versa.
     let tunnel = |packet: &[u8]| {
         let length = (20 + packet.len()) as u16;
         let [a, b] = length.to_be_bytes();

@@ -345,7 +345,7 @@ fn facts(s: &RtpStream, label: &str) -> Vec<String> {
         let missing = match s.not_recorded {
             0 => String::new(),
             n => format!(
-                "; {} of unknown fate, because the capture does not contain their segments",
+                "; the capture does not contain the segments of {}, so that their fate is unknown",
                 count(n, "packet")
             ),
         };

@@ -121,12 +121,14 @@ fn found(r: &PassiveResult) -> (Level, String) {
         }
     });
     let lost: Vec<String> = lost.collect();
+    let is_undecided = s.out.loss_bounds.is_some() || s.back.loss_bounds.is_some();
+    let separator = if is_undecided { "; " } else { ", " };
     let text = format!(
         "{}: half within {}, 99 % within {}. Packets lost: {}.",
         count(s.pairs, "round trip"),
         eng3(rtt.median as f64),
         eng3(rtt.p99 as f64),
-        lost.join("; ")
+        lost.join(separator)
     );
     (Level::Good, text)
 }
