@@ -272,12 +272,19 @@ impl RtpOutcome {
     fn confirm_paths(&mut self) {
         // (a change is found within a few packets of its time)
         const NEAR: Span = Span::seconds(1);
-        let changes = |stream: &RtpStream, analysed: &Analysed| -> Vec<WallTime> {
+        // Times at which the delay of a stream changes.
+        let changes = |stream: &RtpStream, analysed: &Analysed| -> Vec<[WallTime; 2]> {
             let causes = analysed.summary.answer.iter().flat_map(|answer| &answer.causes);
-            let ids = [CauseId::RouteChange, CauseId::ClockStep, CauseId::CaptureClock, CauseId::Queue];
-            causes.filter(|c| ids.contains(&c.id)).map(|c| at(stream, c)).collect()
+            let of = |c: &Cause| match c.id {
+                CauseId::Queue => vec![[at(stream, c.from_s), at(stream, c.to_s)]],
+                CauseId::RouteChange | CauseId::ClockStep | CauseId::CaptureClock => {
+                    [c.from_s, c.to_s].map(|s| [at(stream, s); 2]).to_vec()
+                }
+                _ => Vec::new(),
+            };
+            causes.flat_map(of).collect()
         };
-        let known: Vec<(RtpStream, Vec<WallTime>)> = self
+        let known: Vec<(RtpStream, Vec<[WallTime; 2]>)> = self
             .result
             .streams
             .iter()
@@ -288,12 +295,12 @@ impl RtpOutcome {
         for (stream, analysed) in self.result.streams.iter().zip(&mut self.streams) {
             let Some(answer) = &mut analysed.summary.answer else { continue };
             confirm_path(answer, |change| {
-                let time = at(stream, change);
+                let time = at(stream, change.from_s);
                 known.iter().any(|(other, changes)| {
                     other.from.ip() != stream.from.ip()
                         && other.first + NEAR <= time
                         && time + NEAR <= other.last
-                        && changes.iter().all(|c| (*c - time).0.saturating_abs() > NEAR.0)
+                        && changes.iter().all(|[from, to]| time + NEAR < *from || *to + NEAR < time)
                 })
             });
         }
@@ -367,9 +374,9 @@ fn of_step(step: &RecordedStep, first: WallTime) -> Cause {
     }
 }
 
-/// Time at which a cause begins in `stream`.
-fn at(stream: &RtpStream, cause: &Cause) -> WallTime {
-    stream.first + Span((cause.from_s * 1e9) as i64)
+/// Time `seconds` after the first packet of `stream`.
+fn at(stream: &RtpStream, seconds: f64) -> WallTime {
+    stream.first + Span((seconds * 1e9) as i64)
 }
 
 /// Adds a time in which one direction of a call has no packets to the answer about that direction's stream, which began
