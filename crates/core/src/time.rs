@@ -80,6 +80,7 @@ macro_rules! instants {
     ($($instant:ident),*) => {$(
         impl Add<Span> for $instant {
             type Output = $instant;
+            #[inline]
             fn add(self, d: Span) -> $instant {
                 $instant(self.0.saturating_add(d.0))
             }
@@ -87,6 +88,7 @@ macro_rules! instants {
 
         impl Sub<Span> for $instant {
             type Output = $instant;
+            #[inline]
             fn sub(self, d: Span) -> $instant {
                 $instant(self.0.saturating_sub(d.0))
             }
@@ -94,6 +96,7 @@ macro_rules! instants {
 
         impl Sub for $instant {
             type Output = Span;
+            #[inline]
             fn sub(self, earlier: $instant) -> Span {
                 Span(self.0.saturating_sub(earlier.0))
             }
@@ -104,6 +107,7 @@ instants!(WallTime, SteadyTime);
 
 impl Add for Span {
     type Output = Span;
+    #[inline]
     fn add(self, d: Span) -> Span {
         Span(self.0.saturating_add(d.0))
     }
@@ -111,6 +115,7 @@ impl Add for Span {
 
 impl Sub for Span {
     type Output = Span;
+    #[inline]
     fn sub(self, d: Span) -> Span {
         Span(self.0.saturating_sub(d.0))
     }

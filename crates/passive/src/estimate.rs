@@ -34,6 +34,9 @@ pub struct MatchedFigures {
     pub counts: MatchCounts,
     /// Number of lost packets divided by the number that should have arrived.
     pub loss_ratio: Option<f64>,
+    /// Smallest and largest loss ratio that are possible if packets are counted whose fate is unknown, because their
+    /// identity is not unique or memory was short. `None` if the fate of all packets is known.
+    pub loss_bounds: Option<[f64; 2]>,
     /// Raw one-way delay, including the clock offset.
     pub delay_raw_ns: Option<SpreadFigures>,
     /// One-way delay above its minimum, that is, queueing. Independent of the clock offset.
@@ -82,6 +85,31 @@ pub struct PassiveSummary {
     /// Results for packets from the monitor to the reference point.
     #[serde(rename = "in")]
     pub back: MatchedFigures,
+}
+
+impl MatchedFigures {
+    /// Number of packets seen at the source point whose fate is unknown, because their identity is not unique or memory
+    /// was short. `source` is the point that packets of this direction pass first.
+    pub fn undecided(&self, source: CapturePoint) -> u64 {
+        undecided(&self.counts, source)
+    }
+}
+
+fn undecided(c: &MatchCounts, source: CapturePoint) -> u64 {
+    let seen = match source {
+        CapturePoint::Reference => c.seen_at_reference,
+        CapturePoint::Monitor => c.seen_at_monitor,
+    };
+    let decided = c.matched.saturating_add(c.lost).saturating_add(c.outside);
+    seen.saturating_sub(decided).min(c.ambiguous.saturating_add(c.given_up))
+}
+
+/// Returns [`MatchedFigures::loss_bounds`].
+fn loss_bounds(c: &MatchCounts, source: CapturePoint) -> Option<[f64; 2]> {
+    let undecided = undecided(c, source);
+    let all = c.matched.saturating_add(c.lost).saturating_add(undecided);
+    let share = |lost: u64| lost as f64 / all as f64;
+    (undecided > 0).then(|| [share(c.lost), share(c.lost.saturating_add(undecided))])
 }
 
 impl PassiveSummary {
@@ -282,6 +310,7 @@ impl PairEstimator {
             MatchedFigures {
                 counts,
                 loss_ratio: (due > 0).then(|| counts.lost as f64 / due as f64),
+                loss_bounds: loss_bounds(&counts, [CapturePoint::Reference, CapturePoint::Monitor][w]),
                 delay_variation_ns: delay.and_then(|d| state.delay.figures(d.min)),
                 delay_raw_ns: delay,
                 ipdv_ns: state.ipdv.figures(0),

@@ -86,7 +86,7 @@ pub use sizes::SizeFigures;
 pub use spread::{SpanSpread, SpreadFigures};
 pub use stream_traffic::{StreamTraffic, WireCounts};
 pub use streams::{StreamBuilder, StreamSink};
-pub use survey::{MatchPlan, NoPlan, PacketPreview, Sides, clock_line, survey};
+pub use survey::{MatchPlan, NoPlan, PacketPreview, PreviewLayer, Sides, clock_line, survey};
 pub use time_queue::TimeQueue;
 
 /// Runs the README's example as a test.

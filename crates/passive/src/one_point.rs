@@ -166,7 +166,7 @@ impl Flows {
     }
 
     fn packet(&mut self, seen: &SeenPacket<'_>) {
-        let (at, p): (WallTime, &IpPacket<'_>) = (seen.at, &seen.packet);
+        let (at, p): (WallTime, &IpPacket<'_>) = (seen.at, seen.packet);
         self.packets += 1;
         if p.protocol != UDP {
             self.tcp.take(seen).for_each(drop);

@@ -61,6 +61,34 @@ impl Sides {
     }
 }
 
+/// Relation of a packet to tunnels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PreviewLayer {
+    /// The packet carries no packet that is understood, and was not in a tunnel.
+    #[default]
+    Plain,
+    /// The packet carries another packet in a tunnel.
+    Tunnel,
+    /// The packet was inside a tunnel.
+    Inside,
+}
+
+impl PreviewLayer {
+    /// Returns the number of this value in digests.
+    pub fn bits(self) -> u8 {
+        self as u8
+    }
+
+    /// Returns the value with this number; `Plain` for an unknown number.
+    pub fn from_bits(bits: u8) -> PreviewLayer {
+        match bits & 3 {
+            1 => PreviewLayer::Tunnel,
+            2 => PreviewLayer::Inside,
+            _ => PreviewLayer::Plain,
+        }
+    }
+}
+
 /// Data of a packet that the survey uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketPreview {
@@ -77,6 +105,8 @@ pub struct PacketPreview {
     /// Four identities of the packet: from all fields; without the IP identification; without addresses and ports; and
     /// without any of these.
     pub names: [Identity; 4],
+    /// Relation of the packet to tunnels, if a far point reports it; otherwise `Plain`.
+    pub layer: PreviewLayer,
 }
 
 impl PacketPreview {
@@ -94,6 +124,7 @@ impl PacketPreview {
             ports: p.ports(),
             ttl: p.ttl(),
             names: [name(true, true)?, name(true, false)?, name(false, true)?, name(false, false)?],
+            layer: PreviewLayer::Plain,
         })
     }
 }
@@ -337,7 +368,15 @@ mod tests {
     const N: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(192, 0, 2, 1));
 
     fn preview(at: i64, src: IpAddr, dst: IpAddr, name: u64) -> PacketPreview {
-        PacketPreview { at: WallTime(at), src, dst, ports: Some((1, 2)), ttl: 64, names: [name; 4] }
+        PacketPreview {
+            at: WallTime(at),
+            src,
+            dst,
+            ports: Some((1, 2)),
+            ttl: 64,
+            names: [name; 4],
+            layer: PreviewLayer::Plain,
+        }
     }
 
     fn pair(out: i64, back: i64, offset: i64) -> (Vec<PacketPreview>, Vec<PacketPreview>) {

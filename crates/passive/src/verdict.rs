@@ -121,7 +121,7 @@ impl PassiveResult {
         if percent(ambiguous, seen) > 1.0 {
             notes.push(format!(
                 "{:.1} % of the sightings were dropped as ambiguous: packets repeat the fields that identify them (no IP \
-                 identification, the same payload). Capture more bytes of each packet (tcpdump -s 0){}",
+                 identification, the same payload), so it is unknown which of them were lost. Capture more bytes of each packet (tcpdump -s 0){}",
                 percent(ambiguous, seen),
                 if matches!(self.identity.fields, IdentityFields::Mask(_)) { ", or leave out the mask" } else { "" }
             ));

@@ -146,6 +146,7 @@ impl LogHistogram {
     }
 
     /// Returns true if all values are still stored because no bucket is in use.
+    #[inline]
     fn is_exact_so_far(&self) -> bool {
         self.first.len() as u64 == self.n - 1
     }

@@ -162,7 +162,7 @@ impl Passive {
     pub(super) fn rule(&self, identity: IdentityRule, without_echoes: bool) -> DigestRule {
         let protocols = self.only.and_then(|o| o.protocols).unwrap_or_default().to_vec();
         let port = self.only.and_then(|o| o.port);
-        DigestRule { sides: Sides::default(), identity, protocols, port, without_echoes }
+        DigestRule { sides: Sides::default(), identity, protocols, port, without_echoes, inside: false }
     }
 }
 

@@ -10,7 +10,7 @@ use jitlat_net::digest::{DigestCollector, is_own};
 use jitlat_passive::flows::UNKNOWN_FLOW;
 use jitlat_passive::packet::decode;
 use jitlat_passive::pipeline::{CaptureFacts, CapturedBatch, FrameBatch, PointDelivery};
-use jitlat_passive::{CapturePoint, MatchPlan, Sides, Sighting};
+use jitlat_passive::{CapturePoint, MatchPlan, Sighting};
 use jitlat_proto::digest::{self, CollectorEvent, Digest, DigestRule, Entries, Listen};
 use jitlat_proto::jitlat::PresharedKey;
 use std::fmt;
@@ -174,7 +174,7 @@ impl LivePoints {
                 LivePoint::Files(_) => return Err(PassiveError::FilesAlone),
                 LivePoint::Remote { host, port, interface } => {
                     let interface = interface.clone().unwrap_or_default();
-                    let ask = Listen { interface, hosts: hosts.to_vec(), available };
+                    let ask = Listen { interface, hosts: hosts.to_vec(), available, opens_tunnels: true };
                     let collector = DigestCollector::connect(host, *port, ask, key.cloned())?;
                     points.salt = Some(collector.salt());
                     std::thread::spawn(move || collect(&link, collector))
@@ -192,10 +192,9 @@ impl PointSource for LivePoints {
 
     fn follow(&mut self, plan: &MatchPlan, rule: &DigestRule) {
         for ((to, sides), inside) in self.plans.iter().zip(&plan.sides).zip(plan.inside) {
-            // Packets inside tunnels have other addresses than the tunnels.
-            let sides = if inside { &Sides::default() } else { sides };
             // Sending fails only if the point has ended, and then it needs no matching plan.
-            let _ = to.as_ref().map(|to| to.send(DigestRule { sides: sides.clone(), ..rule.clone() }));
+            let _ =
+                to.as_ref().map(|to| to.send(DigestRule { sides: sides.clone(), inside, ..rule.clone() }));
         }
     }
 
@@ -267,8 +266,12 @@ fn capture_here(link: &PointLink, own: u16, mut capture: InterfaceCapture) -> Po
         if last {
             capture.settle();
         }
-        if let Ok(DigestRule { sides, .. }) = link.plans.try_recv() {
-            let hosts: Vec<Prefix> = sides.reference.iter().chain(&sides.monitor).copied().collect();
+        if let Ok(DigestRule { sides, inside, .. }) = link.plans.try_recv() {
+            // Packets inside tunnels have other addresses than the tunnels.
+            let hosts: Vec<Prefix> = match inside {
+                true => Vec::new(),
+                false => sides.reference.iter().chain(&sides.monitor).copied().collect(),
+            };
             // If the kernel cannot filter, packets are filtered when their identities are computed.
             let _ = capture.limit_to(&hosts);
         }

@@ -15,13 +15,14 @@ use jitlat_core::{Direction, PacketRecord, Span};
 use jitlat_net::capture::interface::{InterfaceCapture, InterfaceSettings};
 use jitlat_net::capture::{Capture, FollowedFiles, STDIN};
 use jitlat_net::clock;
+use jitlat_passive::pipeline::PointStep;
 use jitlat_passive::recording::{RecordedStep, describe_step};
 use jitlat_passive::rtp::{
     BetweenPoints, GivenFormat, OneSided, RtpAnalyzer, RtpObserver, RtpResult, RtpStream, between,
     modelled_codec,
 };
-use jitlat_passive::{Frame, IpPacket, Recording, Seen};
-use jitlat_verdict::{PROFILES, judge_for};
+use jitlat_passive::{CapturePoint, Frame, IpPacket, Recording, Seen};
+use jitlat_verdict::{PROFILES, confirm_path, judge_for};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -122,7 +123,7 @@ impl RtpCaptures {
             let (mut own, _) = self.read_point(&first, options, stop, true, &mut Unobserved)?;
             if let Some(found) = between(&own.result, &other.result) {
                 own.add_between(&found, options, self.one_codec);
-                own.add_steps_between(&other.result.recording.steps);
+                own.add_steps_between(&other.result.recording.steps, &found.steps);
                 own.notes.extend(other.result.notes().iter().map(|note| format!("the second point: {note}")));
                 return Ok(own);
             }
@@ -156,7 +157,7 @@ impl RtpCaptures {
         let mut each = |seen: Seen<'_>| match seen {
             Seen::Packet(seen) => {
                 packets += 1;
-                if self.wants(&seen.packet) {
+                if self.wants(seen.packet) {
                     analyzer.take(seen, &mut analyses);
                 }
             }
@@ -245,6 +246,7 @@ impl RtpOutcome {
                 answer.causes.extend(within.map(|step| of_step(step, stream.first)));
             }
         }
+        self.confirm_paths();
         for call in &self.result.calls {
             for direction in Direction::BOTH {
                 let found = call.one_sided(direction, &self.result.streams);
@@ -265,10 +267,57 @@ impl RtpOutcome {
         }
     }
 
+    /// Names the path as the reason of those changes of the delay at which the packets of another host show that the
+    /// recording's clock was not set.
+    fn confirm_paths(&mut self) {
+        // (a change is found within a few packets of its time)
+        const NEAR: Span = Span::seconds(1);
+        // Times at which the delay of a stream changes.
+        let changes = |stream: &RtpStream, analysed: &Analysed| -> Vec<[WallTime; 2]> {
+            let causes = analysed.summary.answer.iter().flat_map(|answer| &answer.causes);
+            let of = |c: &Cause| match c.id {
+                CauseId::Queue => vec![[at(stream, c.from_s), at(stream, c.to_s)]],
+                CauseId::RouteChange | CauseId::ClockStep | CauseId::CaptureClock => {
+                    [c.from_s, c.to_s].map(|s| [at(stream, s); 2]).to_vec()
+                }
+                _ => Vec::new(),
+            };
+            causes.flat_map(of).collect()
+        };
+        let known: Vec<(RtpStream, Vec<[WallTime; 2]>)> = self
+            .result
+            .streams
+            .iter()
+            .zip(&self.streams)
+            .filter(|(stream, analysed)| stream.clock_rate.is_some() && analysed.summary.answer.is_some())
+            .map(|(stream, analysed)| (stream.clone(), changes(stream, analysed)))
+            .collect();
+        for (stream, analysed) in self.result.streams.iter().zip(&mut self.streams) {
+            let Some(answer) = &mut analysed.summary.answer else { continue };
+            confirm_path(answer, |change| {
+                let time = at(stream, change.from_s);
+                known.iter().any(|(other, changes)| {
+                    other.from.ip() != stream.from.ip()
+                        && other.first + NEAR <= time
+                        && time + NEAR <= other.last
+                        && changes.iter().all(|[from, to]| time + NEAR < *from || *to + NEAR < time)
+                })
+            });
+        }
+    }
+
     /// Adds the steps of the clock of the second point to the causes between the points.
-    fn add_steps_between(&mut self, other: &[RecordedStep]) {
+    fn add_steps_between(&mut self, other: &[RecordedStep], between: &[PointStep]) {
         let own = self.result.recording.steps.iter().map(|step| (step, "first"));
         let steps = own.chain(other.iter().map(|step| (step, "second"))).filter(|(step, _)| step.proven);
+        let found: Vec<(RecordedStep, &str)> = between
+            .iter()
+            .map(|step| {
+                let point = if step.point == CapturePoint::Reference { "first" } else { "second" };
+                (RecordedStep { at: step.at, by_ns: step.by_ns, proven: true }, point)
+            })
+            .collect();
+        let steps = steps.chain(found.iter().map(|(step, point)| (step, *point)));
         let steps: Vec<(RecordedStep, &str)> = steps.map(|(step, point)| (*step, point)).collect();
         for (stream, between) in self.result.streams.iter().zip(&mut self.between) {
             let answer = between.as_mut().and_then(|analysed| analysed.summary.answer.as_mut());
@@ -323,6 +372,11 @@ fn of_step(step: &RecordedStep, first: WallTime) -> Cause {
         because: format!("{} at {at:.1} s: times after it are corrected", describe_step(step)),
         ..Cause::new(CauseId::CaptureClock, Severity::Good, 0.95)
     }
+}
+
+/// Time `seconds` after the first packet of `stream`.
+fn at(stream: &RtpStream, seconds: f64) -> WallTime {
+    stream.first + Span((seconds * 1e9) as i64)
 }
 
 /// Adds a time in which one direction of a call has no packets to the answer about that direction's stream, which began

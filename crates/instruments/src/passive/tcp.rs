@@ -14,7 +14,7 @@ use jitlat_passive::flows::Grouping;
 use jitlat_passive::pipeline::PacketFilter;
 use jitlat_passive::tcp::{
     ConnectionObserver, ConnectionShare, ConnectionsPart, FoundConnection, FoundEvent, ObservedConnection,
-    PointPair, PointRead, TcpAnalyzer, TcpResult, put_together,
+    PointPair, PointRead, TcpAnalyzer, TcpResult, are_clients_at_monitor, put_together,
 };
 use jitlat_passive::{CaptureEvent, CaptureObserver};
 use jitlat_passive::{Frame, IpPacket, PassiveResult, Recording, Seen, SpreadFigures};
@@ -86,35 +86,76 @@ impl TcpCaptures {
             _ => None,
         };
         let mut found = ConnectionsPart::new(self.share.unwrap_or(ConnectionShare::ALL), self.filter());
-        let own = if between.is_some() { &captures[..1] } else { captures };
-        let first = self.read(own, stop, observer)?;
+        let joined = match between {
+            Some(joined) => Some(self.order(joined, captures, stop)?),
+            None => None,
+        };
+        let is_exchanged = joined.as_ref().is_some_and(|joined| joined.is_exchanged);
+        let own = match (&joined, is_exchanged) {
+            (None, _) => captures,
+            (Some(_), false) => &captures[..1],
+            (Some(_), true) => &captures[1..],
+        };
+        let mut first = self.read(own, stop, observer)?;
+        if joined.is_none() && captures.len() == 2 && !self.one_point {
+            first.read.note_overlap();
+        }
         found.segments = first.segments;
         found.not_followed[0] = first.not_followed;
         found.points.push(first.read);
         found.connections = first.connections;
         found.events = first.events;
-        if let Some(joined) = between {
-            let second = self.read(&captures[1..], stop, &mut Unobserved)?;
+        if let Some(OrderedPoints { joined, second, .. }) = joined {
+            let second = match second {
+                Some(second) => second,
+                None => self.read(&captures[..1], stop, &mut Unobserved)?,
+            };
             let directions = [&joined.summary.out, &joined.summary.back];
             let is_zero = |d: SpreadFigures| d.min == 0 && d.max == 0;
-            let pair = PointPair {
+            let mut pair = PointPair {
                 direction_assumed: joined.plan.direction_assumed,
+                is_exchanged,
                 same_times: directions.iter().all(|w| w.delay_raw_ns.is_none_or(is_zero)),
                 long: joined.captures.each_ref().map(|f| (f.long, f.longest)),
                 sides: joined.plan.sides,
             };
+            if is_exchanged {
+                pair.long.reverse();
+                pair.sides.reverse();
+                for sides in &mut pair.sides {
+                    std::mem::swap(&mut sides.reference, &mut sides.monitor);
+                }
+            }
             if self.share.is_some() && pair.is_translated() {
                 return Err(PassiveError::TranslatedParts);
             }
             let flows = joined.flows.as_deref().unwrap_or_default();
             let of = |list: &[FoundConnection]| list.iter().map(|f| f.connection.clone()).collect::<Vec<_>>();
-            let between = put_together(&of(&found.connections), &of(&second.connections), flows);
+            let between =
+                put_together(&of(&found.connections), &of(&second.connections), flows, !is_exchanged);
             found.connections.iter_mut().zip(between).for_each(|(f, between)| f.between = between);
             found.not_followed[1] = second.not_followed;
             found.points.push(second.read);
             found.pair = Some(pair);
         }
         Ok(found)
+    }
+
+    /// Finds out which of two points is nearer to the clients. The parts of a capture keep the order that was given,
+    /// because it must be the same for all of them.
+    fn order(
+        &self,
+        joined: PassiveResult,
+        captures: &[PathBuf],
+        stop: &Stop,
+    ) -> Result<OrderedPoints, PassiveError> {
+        let second = self.read(&captures[1..], stop, &mut Unobserved)?;
+        let flows = joined.flows.as_deref().unwrap_or_default();
+        let connections: Vec<_> = second.connections.iter().map(|f| f.connection.clone()).collect();
+        let is_known = self.share.is_none() && !joined.plan.direction_assumed;
+        let is_exchanged = is_known && are_clients_at_monitor(&connections, flows).unwrap_or(false);
+        let second = (!is_exchanged).then_some(second);
+        Ok(OrderedPoints { joined, is_exchanged, second })
     }
 
     /// Joins the results of all parts.
@@ -169,7 +210,7 @@ impl TcpCaptures {
                 Seen::ClockSet => return analyzer.clock_set(),
                 Seen::Skipped(..) => return,
             };
-            let (at, p) = (seen.at, &seen.packet);
+            let (at, p) = (seen.at, seen.packet);
             let ours = p.ports().is_some_and(|(a, b)| {
                 of.is_between(SocketAddr::new(p.src(), a), SocketAddr::new(p.dst(), b))
             });
@@ -266,7 +307,7 @@ impl TcpCaptures {
                     return;
                 }
             };
-            let p = &seen.packet;
+            let p = seen.packet;
             read.packets += 1;
             if let Some(share) = self.share {
                 let sum = (read.checksum ^ seen.at.0 as u64).wrapping_add(p.length.into());
@@ -329,6 +370,15 @@ impl TcpCaptures {
             events: kept,
         })
     }
+}
+
+/// Two points and their order.
+struct OrderedPoints {
+    joined: PassiveResult,
+    /// True if the second capture is that of the first point.
+    is_exchanged: bool,
+    /// Results of the second point; `None` if they have not been computed.
+    second: Option<PointFound>,
 }
 
 /// Results of one point.

@@ -1,5 +1,6 @@
 //! Captures as they occur in the field, made from known traffic: clocks that are set, copies, tunnels, fragments,
-//! missing acknowledgements, coarse times. Each kind is tested with a few seeds, or with 200 if `JITLAT_FULL=1`.
+//! missing acknowledgements, coarse times. Each kind is tested with a few seeds, with 200 if `JITLAT_FULL=1`, or with the
+//! number in `JITLAT_CAPTURES`.
 
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_instruments::Stop;
@@ -17,7 +18,9 @@ const BEGIN: i64 = 1_700_000_000 * SECOND;
 
 /// Returns the number of seeds with which each kind of capture is tested.
 fn seeds() -> u64 {
-    if std::env::var_os("JITLAT_FULL").is_some_and(|value| value == "1") { 200 } else { 6 }
+    let asked = std::env::var("JITLAT_CAPTURES").ok().and_then(|number| number.parse().ok());
+    let full = std::env::var_os("JITLAT_FULL").is_some_and(|value| value == "1");
+    asked.unwrap_or(if full { 200 } else { 6 })
 }
 
 /// Random numbers (SplitMix64) that depend only on the seed.

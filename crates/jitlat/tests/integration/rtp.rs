@@ -1,11 +1,13 @@
 //! `jitlat rtp` on captured calls, compared with the packets sent (`testdata/rtp/captures.py`) and with tshark.
 
 use crate::schema;
+use crate::side_by_side::side_by_side;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn capture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/rtp").join(name)
@@ -289,8 +291,8 @@ fn the_streams_of_every_capture_are_those_of_tshark() {
     }
     let all = captures_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata"));
     assert!(all.len() >= 60, "{all:?}");
-    let mut compared = 0;
-    for file in &all {
+    let compared = AtomicUsize::new(0);
+    side_by_side(4, &all, |file| {
         let Some(theirs) = by_tshark(file) else {
             assert!(std::env::var_os("JITLAT_REQUIRE_PEERS").is_none(), "tshark is not installed");
             return;
@@ -301,14 +303,15 @@ fn the_streams_of_every_capture_are_those_of_tshark() {
         for (ssrc, own) in &ours {
             let their = theirs.get(ssrc).unwrap_or_else(|| panic!("{}: {ssrc} is no stream", file.display()));
             assert_eq!(own[..2], their[..2], "{}, source {ssrc}: packets, lost", file.display());
-            compared += 1;
+            compared.fetch_add(1, Ordering::Relaxed);
         }
         // tshark's heuristics also take other UDP packets with a suitable first byte for RTP streams, each of a few
         // packets.
         for (ssrc, their) in theirs.iter().filter(|(ssrc, _)| !ours.contains_key(*ssrc)) {
             assert!(their[0] < 8.0, "{}: {ssrc} is a stream, {their:?}", file.display());
         }
-    }
+    });
+    let compared = compared.into_inner();
     assert!(compared >= 3, "{compared}");
 }
 

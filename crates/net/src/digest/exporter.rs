@@ -13,7 +13,7 @@ use jitlat_core::time::WallTime;
 use jitlat_passive::echo::is_echo;
 use jitlat_passive::identity::salted;
 use jitlat_passive::packet::decode;
-use jitlat_passive::{IpPacket, PacketPreview};
+use jitlat_passive::{IpPacket, PacketPreview, PreviewLayer};
 use jitlat_proto::Machine;
 use jitlat_proto::digest::DigestError;
 use jitlat_proto::digest::{
@@ -155,6 +155,7 @@ struct Capturing {
     live: InterfaceCapture,
     began: WallTime,
     available: usize,
+    opens_tunnels: bool,
     salt: u64,
     rule: Option<DigestRule>,
     _session: Grant,
@@ -310,15 +311,25 @@ impl DigestConversation<'_> {
         let live = InterfaceCapture::open(interface, service.settings)
             .and_then(|live| live.limit_to(&ask.hosts).map(|()| live))
             .map_err(|e| (DigestRefusal::Failed, e.to_string()))?;
-        let available = usize::from(ask.available);
-        self.capture =
-            Some(Capturing { live, began: clock::wall(), available, salt, rule: None, _session: session });
+        self.capture = Some(Capturing {
+            live,
+            began: clock::wall(),
+            available: ask.available.into(),
+            opens_tunnels: ask.opens_tunnels,
+            salt,
+            rule: None,
+            _session: session,
+        });
         Ok(interface.clone())
     }
 
     fn follow(&mut self, rule: DigestRule) {
         let Some(c) = &mut self.capture else { return };
-        let hosts: Vec<Prefix> = rule.sides.reference.iter().chain(&rule.sides.monitor).copied().collect();
+        // Packets inside tunnels have other addresses than the tunnels.
+        let hosts: Vec<Prefix> = match rule.inside {
+            true => Vec::new(),
+            false => rule.sides.reference.iter().chain(&rule.sides.monitor).copied().collect(),
+        };
         // If the kernel cannot filter, this thread does.
         let _ = c.live.limit_to(&hosts);
         c.began = clock::wall();
@@ -340,7 +351,7 @@ impl DigestConversation<'_> {
             std::thread::sleep(MAX_WAIT);
             return None;
         };
-        let Capturing { live, began, available, salt, rule, .. } = c;
+        let Capturing { live, began, available, opens_tunnels, salt, rule, .. } = c;
         let (exporter, port) = (&mut self.exporter, self.port);
         let mut all = 0;
         while all < MAX_PACKETS {
@@ -352,12 +363,9 @@ impl DigestConversation<'_> {
                     return;
                 }
                 match rule {
-                    None => {
-                        if let Some(mut g) = PacketPreview::of(&p, f.at, *available) {
-                            g.names = g.names.map(|n| salted(n, *salt));
-                            exporter.preview(g);
-                        }
-                    }
+                    None => previews(&p, f.at, (*available, *opens_tunnels))
+                        .map(|g| PacketPreview { names: g.names.map(|n| salted(n, *salt)), ..g })
+                        .for_each(|g| exporter.preview(g)),
                     Some(rule) => {
                         if let Some(d) = digest(rule, &p, f.at, *salt).filter(|d| d.at >= *began) {
                             exporter.digest(d);
@@ -383,7 +391,22 @@ impl DigestConversation<'_> {
     }
 }
 
+/// Returns the preview of a packet, and that of the packet in its tunnel if `opens_tunnels`. `available` is the number
+/// of bytes on which names depend.
+fn previews(
+    p: &IpPacket<'_>,
+    at: WallTime,
+    (available, opens_tunnels): (usize, bool),
+) -> impl Iterator<Item = PacketPreview> {
+    let inner = if opens_tunnels { p.inside().map(IpPacket::innermost) } else { None };
+    let layer = if inner.is_some() { PreviewLayer::Tunnel } else { PreviewLayer::Plain };
+    let outer = PacketPreview::of(p, at, available).map(|g| PacketPreview { layer, ..g });
+    let inside = inner.and_then(|inner| PacketPreview::of(&inner, at, available));
+    outer.into_iter().chain(inside.map(|g| PacketPreview { layer: PreviewLayer::Inside, ..g }))
+}
+
 fn digest(rule: &DigestRule, p: &IpPacket<'_>, at: WallTime, salt: u64) -> Option<Digest> {
+    let p = &if rule.inside { p.innermost() } else { *p };
     let direction = rule.sides.direction(p)?;
     let protocol = rule.protocols.is_empty() || rule.protocols.contains(&p.protocol);
     let port = rule.port.is_none_or(|x| p.ports().is_some_and(|(a, b)| a == x || b == x));

@@ -4,7 +4,7 @@
 use super::{CapturedBatch, FrameBatch, PointDelivery};
 use crate::echo::EchoCounts;
 use crate::identity::salted;
-use crate::{IpPacket, Layers, MatchPlan, NoPlan, PacketPreview, Recording, Seen, Sides};
+use crate::{IpPacket, Layers, MatchPlan, NoPlan, PacketPreview, PreviewLayer, Recording, Seen, Sides};
 use jitlat_core::time::{Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 
@@ -41,7 +41,7 @@ pub struct Learner {
     previews: [VecDeque<PacketPreview>; 2],
     /// Previews of the packets inside tunnels, and of the packets that are not in tunnels.
     inner: [VecDeque<PacketPreview>; 2],
-    /// True for a point at which a tunnel was seen. Far points report only the packets outside.
+    /// True for a point at which a tunnel was seen.
     tunnels: [bool; 2],
     /// True if `available` is determined from the frames.
     finds_available: bool,
@@ -104,17 +104,23 @@ impl Learner {
         let point = delivery.point as usize;
         match &delivery.what {
             CapturedBatch::Previews(far) => {
-                let previews = &mut self.previews[point];
-                previews.extend(far);
-                previews.drain(..previews.len().saturating_sub(MAX_PREVIEWS));
+                self.tunnels[point] |= far.iter().any(|p| p.layer == PreviewLayer::Inside);
+                let lists = [
+                    (&mut self.previews[point], PreviewLayer::Inside),
+                    (&mut self.inner[point], PreviewLayer::Tunnel),
+                ];
+                for (list, left_out) in lists {
+                    list.extend(far.iter().filter(|p| p.layer != left_out));
+                    list.drain(..list.len().saturating_sub(MAX_PREVIEWS));
+                }
                 self.seen[point] += far.len() as u64;
                 self.has_news = true;
             }
             CapturedBatch::Frames(frames) => {
-                let opens = self.salt.is_none()
-                    && !self.tunnels[point]
+                let opens = !self.tunnels[point]
                     && frames.frames().any(|f| f.packet().is_ok_and(|p| p.inside().is_some()));
-                if self.finds_available || opens || self.tunnels[point] {
+                // The number of bytes that a far point uses does not change any more.
+                if self.finds_available || self.salt.is_none() && (opens || self.tunnels[point]) {
                     self.find_available(frames);
                 }
                 if opens {
@@ -163,7 +169,7 @@ impl Learner {
             }
             let mut each = |seen: Seen<'_>| {
                 let Seen::Packet(seen) = seen else { return };
-                let preview = PacketPreview::of(&seen.packet, seen.at, available).map(|mut preview| {
+                let preview = PacketPreview::of(seen.packet, seen.at, available).map(|mut preview| {
                     preview.names = preview.names.map(|n| salt.map_or(n, |salt| salted(n, salt)));
                     preview
                 });
@@ -178,9 +184,17 @@ impl Learner {
 
     /// Makes the previews of the stored frames again.
     fn preview_again(&mut self) {
-        self.previews.iter_mut().chain(&mut self.inner).for_each(VecDeque::clear);
         self.recordings = recordings();
         let held = std::mem::take(&mut self.held);
+        // (previews of a far point cannot be made again)
+        for k in 0..2 {
+            let has_frames =
+                |d: &PointDelivery| d.point as usize == k && matches!(d.what, CapturedBatch::Frames(_));
+            if held.iter().any(has_frames) {
+                self.previews[k].clear();
+                self.inner[k].clear();
+            }
+        }
         for delivery in &held {
             if let CapturedBatch::Frames(frames) = &delivery.what {
                 self.preview(delivery.point as usize, frames);

@@ -166,7 +166,7 @@ impl Names {
 
     #[inline]
     fn packet(&mut self, seen: &SeenPacket<'_>) {
-        let (at, p) = (seen.at, &seen.packet);
+        let (at, p) = (seen.at, seen.packet);
         let direction = self.rule.sides.direction(p);
         let facts = match self.rule.part.is_none_or(|(part, point)| part.contains(point, at)) {
             true => &mut self.facts,

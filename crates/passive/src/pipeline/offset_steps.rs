@@ -130,6 +130,16 @@ pub(super) enum Next {
 }
 
 impl OffsetSteps {
+    /// Returns the steps that the records of both directions show, in order of time.
+    pub(crate) fn of(records: &[Record]) -> Vec<PointStep> {
+        let mut found = OffsetSteps::default();
+        for record in records {
+            found.take(MatchEvent::Arrived(0, *record, false));
+        }
+        found.finish();
+        found.steps
+    }
+
     /// Takes the next event of the matcher.
     #[inline]
     pub(super) fn take(&mut self, event: MatchEvent) -> Next {

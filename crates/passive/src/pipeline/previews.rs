@@ -98,7 +98,7 @@ impl CaptureHead {
         let mut previews = Vec::new();
         let mut each = |seen: Seen<'_>| {
             if let Seen::Packet(seen) = seen {
-                previews.extend(PacketPreview::of(&seen.packet, seen.at, available));
+                previews.extend(PacketPreview::of(seen.packet, seen.at, available));
             }
         };
         self.frames().for_each(|f| recording.push(&f, &mut each));
@@ -152,10 +152,10 @@ impl PreviewSample {
 impl Selection {
     fn take(&mut self, seen: &Seen<'_>) {
         let Seen::Packet(seen) = seen else { return };
-        let Some(id) = self.rule.identify(&seen.packet, None).filter(|id| id & self.mask == 0) else {
+        let Some(id) = self.rule.identify(seen.packet, None).filter(|id| id & self.mask == 0) else {
             return;
         };
-        let preview = PacketPreview::of(&seen.packet, seen.at, self.rule.available);
+        let preview = PacketPreview::of(seen.packet, seen.at, self.rule.available);
         self.kept.extend(preview.map(|preview| (id, preview)));
         if self.kept.len() > MAX_SAMPLE {
             self.mask = self.mask << 1 | 1;

@@ -5,14 +5,17 @@
 //! soon returns to the time that it had reached. If the times jump forward, the clock was set if the TCP timestamps
 //! (RFC 7323) or RTP timestamps of at least two hosts have not advanced as much; otherwise nothing was sent for that
 //! time. A path that stalled delays RTP packets as well, but soon their timestamps agree with the time again. Other
-//! senders at regular intervals show steps as well ([`intervals`]). The caller holds the frames until it is decided
-//! which of these happened.
+//! senders at regular intervals show steps as well ([`intervals`]). Steps that are too small for the times to show them
+//! shift the packets of both directions of a call ([`shift`]). The caller holds the frames until it is decided which of
+//! these happened.
 
 mod intervals;
+mod shift;
 
 use crate::rtp::RATES;
 use intervals::Intervals;
 use jitlat_core::time::{SECOND, WallTime};
+use shift::Shift;
 
 /// Largest step back that counts as disorder without further examination, in ns.
 const PLAIN_DISORDER: i64 = 5_000_000;
@@ -46,6 +49,8 @@ const TCP_RATES: (&[u32], f64) = (&[1000, 250, 100, 10], 0.1);
 const MEDIA_RATES: (&[u32], f64) = (&RATES, 0.03);
 /// Pause of a sender, in ns, after which the rate of its RTP timestamps is measured again: they may have stopped.
 const MEDIA_PAUSE: i64 = SECOND;
+/// Shortest time after which the state of a sender with TCP timestamps is noted again, in ns.
+const MIN_NOTE: i64 = 4_000_000;
 /// Step of the times, in ns, that is fine enough to end the search for a coarse resolution.
 const FINE: i64 = 10_000;
 /// Smallest resolution that is reported, in ns, and minimum number of differences between times that show it.
@@ -56,14 +61,19 @@ const COARSE: (i64, u32) = (100_000, 16);
 pub(super) struct SenderMark {
     /// Hash of the addresses and ports in this direction, and of the SSRC of an RTP packet.
     pub(super) flow: u64,
-    /// Hash of the source address.
-    pub(super) host: u32,
     /// TSval of a TCP segment, or timestamp of an RTP packet; `None` without one.
     pub(super) value: Option<u32>,
     /// True for RTP.
     pub(super) is_media: bool,
     /// True if the packet may be one of many that are sent at regular intervals.
     pub(super) may_be_regular: bool,
+}
+
+/// Hashes of the addresses of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hosts {
+    pub(super) from: u32,
+    pub(super) to: u32,
 }
 
 /// Remembered state of a sender.
@@ -73,18 +83,99 @@ struct Sender {
     at: i64,
     /// Time between the two latest packets, in ns; 0 after a single packet.
     interval: i64,
-    /// Time of the first timestamp, the first timestamp, and the latest one; `None` without timestamps.
-    stamps: Option<(i64, u32, u32)>,
+    /// Time of the first timestamp, in ns.
+    first_at: i64,
+    first: u32,
+    latest: u32,
+    /// True if the packets have timestamps.
+    is_stamped: bool,
     is_media: bool,
+    /// Number of packets since the first timestamp of an RTP sender.
+    packets: u32,
+    /// Duration of a tick of an RTP sender's clock, in 1/256 ns; 0 while unknown.
+    tick: i64,
+    /// Time by which the latest RTP packet was later than usual, in ns, and mean of the absolute values of such times.
+    late: i64,
+    spread: i64,
 }
 
+/// Number of packets of an RTP sender after which the usual deviation of their times is known.
+const MIN_USUAL: u32 = 32;
+
 impl Sender {
-    const NONE: Sender = Sender { flow: 0, at: i64::MIN, interval: 0, stamps: None, is_media: false };
+    const NONE: Sender = Sender {
+        flow: 0,
+        at: i64::MIN,
+        interval: 0,
+        first_at: 0,
+        first: 0,
+        latest: 0,
+        is_stamped: false,
+        is_media: false,
+        packets: 0,
+        tick: 0,
+        late: 0,
+        spread: 0,
+    };
+
+    /// Creates the state of a sender after its first packet.
+    fn new(at: i64, mark: SenderMark) -> Sender {
+        let value = mark.value.unwrap_or(0);
+        let is_stamped = mark.value.is_some();
+        let (first, latest) = (value, value);
+        Sender {
+            flow: mark.flow,
+            at,
+            first_at: at,
+            first,
+            latest,
+            is_stamped,
+            is_media: mark.is_media,
+            ..Sender::NONE
+        }
+    }
+
+    /// Returns the time by which an RTP packet is later than usual for this sender, in ns; `None` if that is unknown.
+    #[inline]
+    fn shift(&self, at: i64, mark: SenderMark) -> Option<i64> {
+        let value = mark.value.filter(|_| self.packets >= MIN_USUAL && mark.is_media)?;
+        (self.tick > 0).then(|| self.late.saturating_add(self.later(at, value)))
+    }
+
+    /// Returns the time that passed since the latest packet minus the time that passed on the sender's clock, in ns.
+    #[inline]
+    fn later(&self, at: i64, value: u32) -> i64 {
+        let ticks = i64::from(value.wrapping_sub(self.latest) as i32);
+        at.saturating_sub(self.at).saturating_sub((ticks * self.tick) >> 8)
+    }
+
+    /// Notes an RTP packet, which becomes the latest one.
+    #[inline]
+    fn note_media(&mut self, at: i64, value: u32) {
+        /// Weight of the latest packet in the means, as 1 in this many.
+        const WEIGHT: i64 = 16;
+        self.packets = self.packets.saturating_add(1);
+        if self.tick > 0 {
+            let late = self.late.saturating_add(self.later(at, value));
+            if late.saturating_abs() > MEDIA_PAUSE {
+                // The sender has set its media clock.
+                self.is_stamped = false;
+                return;
+            }
+            self.late = late - late / WEIGHT;
+            self.spread += (late.abs() - self.spread) / WEIGHT;
+        } else if self.packets.is_power_of_two() {
+            self.tick = self.rate().map_or(0, |rate| (SECOND << 8) / i64::from(rate));
+        }
+    }
 
     /// Returns the rate of this sender's timestamps, in Hz; `None` if unknown.
     fn rate(&self) -> Option<u32> {
-        let (first_at, first, latest) = self.stamps?;
-        let (span, ticks) = (self.at.saturating_sub(first_at), latest.wrapping_sub(first) as i32);
+        if !self.is_stamped {
+            return None;
+        }
+        let (span, ticks) =
+            (self.at.saturating_sub(self.first_at), self.latest.wrapping_sub(self.first) as i32);
         let (least, (rates, error)) = match self.is_media {
             true => (MIN_MEDIA_RATE, MEDIA_RATES),
             false => (MIN_RATE, TCP_RATES),
@@ -99,7 +190,7 @@ impl Sender {
     /// Returns the time that passed on the recording's clock minus the time that passed on the sender's clock, in ns; 0
     /// if they differ no more than clocks do, `None` if unknown.
     fn excess(&self, at: i64, value: Option<u32>) -> Option<i64> {
-        let passed = value?.wrapping_sub(self.stamps?.2) as i32;
+        let passed = value.filter(|_| self.is_stamped)?.wrapping_sub(self.latest) as i32;
         let rate = i64::from(self.rate()?);
         let own = i64::from(passed) * SECOND / rate;
         let elapsed = at.saturating_sub(self.at);
@@ -160,6 +251,10 @@ pub(super) struct RecordingClock {
     newest: i64,
     senders: Box<[Sender; SENDERS]>,
     doubt: Option<Doubt>,
+    /// Examination of a shift; `None` if there is none.
+    shift: Option<Shift>,
+    /// Time up to which no new shift is examined, in ns, because the packets were examined already.
+    examined_until: i64,
     /// Largest step back that was found to be disorder, in ns.
     disorder: i64,
     /// Greatest common divisor of the differences between times, in ns, while it is above [`FINE`].
@@ -177,6 +272,8 @@ impl Default for RecordingClock {
             newest: i64::MIN,
             senders: Box::new([Sender::NONE; SENDERS]),
             doubt: None,
+            shift: None,
+            examined_until: i64::MIN,
             disorder: PLAIN_DISORDER,
             grain: 0,
             coarse: true,
@@ -187,13 +284,36 @@ impl Default for RecordingClock {
 }
 
 impl RecordingClock {
+    /// Handles the time of the next frame, a TCP segment; `None` if the time is to be passed to [`Self::take`], because
+    /// it is unusual.
+    #[inline(always)]
+    pub(super) fn take_usual(&mut self, recorded: WallTime, mark: SenderMark) -> Option<Taken> {
+        let at = recorded.0.saturating_add(self.correction);
+        let gap = at.wrapping_sub(self.newest);
+        if !(0..MIN_JUMP).contains(&gap) || self.coarse {
+            return None;
+        }
+        let sender = &mut self.senders[RecordingClock::slot(mark.flow)];
+        // The state of a sender that was noted shortly before shows its clock as well as its latest packet.
+        if sender.flow != mark.flow || at.wrapping_sub(sender.at) >= MIN_NOTE || mark.value.is_none() {
+            self.note(at, mark);
+        }
+        self.newest = at;
+        Some(Taken::At { at: WallTime(at), late: false })
+    }
+
     /// Handles the time of the next frame.
-    #[inline]
     pub(super) fn take(&mut self, recorded: WallTime, mark: Option<SenderMark>) -> Taken {
         let at = recorded.0.saturating_add(self.correction);
         let gap = at.wrapping_sub(self.newest);
         if !(0..MIN_JUMP).contains(&gap) {
             return self.unusual(at, mark);
+        }
+        if let Some(mark) = mark
+            && mark.is_media
+            && self.begins_shift(at, mark)
+        {
+            return Taken::Doubt;
         }
         self.newest = at;
         if self.coarse {
@@ -210,23 +330,40 @@ impl RecordingClock {
         flow as usize % SENDERS
     }
 
-    #[inline]
     fn note(&mut self, at: i64, mark: SenderMark) {
         let sender = &mut self.senders[RecordingClock::slot(mark.flow)];
-        if sender.flow == mark.flow {
-            if mark.is_media && at.saturating_sub(sender.at) > MEDIA_PAUSE {
-                sender.stamps = None;
+        if sender.flow != mark.flow {
+            *sender = Sender::new(at, mark);
+            return;
+        }
+        let interval = at.wrapping_sub(sender.at);
+        if let Some(value) = mark.value {
+            if mark.is_media && sender.is_stamped {
+                match interval > MEDIA_PAUSE {
+                    true => sender.is_stamped = false,
+                    false => sender.note_media(at, value),
+                }
             }
-            sender.interval = at.wrapping_sub(sender.at);
-            sender.at = at;
-            match (&mut sender.stamps, mark.value) {
-                (Some(stamps), Some(value)) => stamps.2 = value,
-                (None, Some(value)) => sender.stamps = Some((at, value, value)),
-                (_, None) => {}
+            if !sender.is_stamped {
+                *sender = Sender { interval, ..Sender::new(at, mark) };
+                return;
             }
-        } else {
-            let stamps = mark.value.map(|value| (at, value, value));
-            *sender = Sender { flow: mark.flow, at, interval: 0, stamps, is_media: mark.is_media };
+            sender.latest = value;
+        }
+        (sender.interval, sender.at) = (interval, at);
+    }
+
+    /// True if the packet is shifted so much against the media clock of its sender that it is to be examined.
+    #[inline]
+    fn begins_shift(&mut self, at: i64, mark: SenderMark) -> bool {
+        let sender = &self.senders[RecordingClock::slot(mark.flow)];
+        let shift = if sender.flow == mark.flow { sender.shift(at, mark) } else { None };
+        match shift {
+            Some(by) if at > self.examined_until && Shift::is_large(sender, by) => {
+                self.shift = Some(Shift::begin(&self.senders[..], self.newest, at, by));
+                true
+            }
+            _ => false,
         }
     }
 
@@ -251,6 +388,9 @@ impl RecordingClock {
             return Taken::At { at, late };
         }
         if gap < 0 && gap.saturating_neg() <= self.disorder {
+            if mark.is_some_and(|mark| self.begins_shift(at, mark)) {
+                return Taken::Doubt;
+            }
             let (at, late) = self.accept(at, mark);
             return Taken::At { at, late };
         }
@@ -307,24 +447,27 @@ impl RecordingClock {
 
     /// True while frames are held.
     pub(super) fn is_in_doubt(&self) -> bool {
-        self.doubt.is_some()
+        self.doubt.is_some() || self.shift.is_some()
     }
 
     /// Examines a held frame. Returns true if enough is known to call [`Self::decide`].
-    pub(super) fn examine(&mut self, recorded: WallTime, mark: Option<SenderMark>) -> bool {
+    pub(super) fn examine(&mut self, recorded: WallTime, mark: Option<(SenderMark, Hosts)>) -> bool {
         let at = recorded.0.saturating_add(self.correction);
+        let known = mark.and_then(|(mark, hosts)| {
+            let sender = self.senders[RecordingClock::slot(mark.flow)];
+            (sender.flow == mark.flow).then_some((mark, hosts, sender))
+        });
+        if let Some(shift) = &mut self.shift {
+            return shift.add(at, known);
+        }
         let Some(doubt) = &mut self.doubt else { return true };
         let before = std::mem::replace(&mut doubt.latest, at);
         doubt.frames += 1;
         doubt.jumped = at.saturating_sub(before) >= doubt.by.saturating_neg() / 2;
-        let known = mark.and_then(|mark| {
-            let sender = &self.senders[RecordingClock::slot(mark.flow)];
-            (sender.flow == mark.flow).then_some((mark, sender))
-        });
-        doubt.intervals.add(at, known.map(|(mark, sender)| (mark, *sender)));
-        if let Some((mark, sender)) = known {
+        doubt.intervals.add(at, known);
+        if let Some((mark, hosts, sender)) = known {
             if let Some(excess) = sender.excess(at, mark.value) {
-                doubt.note(mark, excess);
+                doubt.note(mark.is_media, hosts.from, excess);
             }
             if doubt.by < 0 && sender.at > at.saturating_sub(doubt.by / 2) && !doubt.back.contains(&mark.flow)
             {
@@ -340,6 +483,9 @@ impl RecordingClock {
     /// Decides, from the frames examined so far, what the jump of the times was. Returns the step if the clock was set,
     /// otherwise `None`.
     pub(super) fn decide(&mut self) -> Option<Step> {
+        if let Some(shift) = self.shift.take() {
+            return self.decide_shift(&shift);
+        }
         let doubt = self.doubt.take()?;
         let recorded = WallTime(doubt.from.saturating_sub(self.correction));
         match doubt.step() {
@@ -356,6 +502,18 @@ impl RecordingClock {
         }
     }
 
+    fn decide_shift(&mut self, shift: &Shift) -> Option<Step> {
+        let step = shift.step().map(|by| {
+            let at = WallTime(shift.from.saturating_sub(self.correction));
+            self.correction = self.correction.saturating_sub(by);
+            Step { at, by, proven: true }
+        });
+        if step.is_none() {
+            self.examined_until = shift.latest;
+        }
+        step
+    }
+
     /// Smallest difference between two times that the recording can show, in ns; `None` if it is below 0.1 ms or
     /// unknown.
     pub(super) fn resolution(&self) -> Option<i64> {
@@ -365,13 +523,13 @@ impl RecordingClock {
 
 impl Doubt {
     /// Notes the excess of a sender.
-    fn note(&mut self, mark: SenderMark, excess: i64) {
-        let is_later = mark.is_media && self.by > 0;
+    fn note(&mut self, is_media: bool, host: u32, excess: i64) {
+        let is_later = is_media && self.by > 0;
         let list = if is_later { &mut self.media } else { &mut self.excess };
-        match list.iter_mut().find(|(host, _)| *host == mark.host) {
+        match list.iter_mut().find(|(known, _)| *known == host) {
             Some((_, latest)) if is_later => *latest = excess,
             Some(_) => {}
-            None => list.push((mark.host, excess)),
+            None => list.push((host, excess)),
         }
     }
 

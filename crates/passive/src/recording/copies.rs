@@ -56,6 +56,9 @@ impl Default for CopyFinder {
 /// Returns the bytes from `at` on, at most eight, as a number; 0 if there are none.
 #[inline]
 fn word(bytes: &[u8], at: usize) -> u64 {
+    if at >= bytes.len() {
+        return 0;
+    }
     match bytes.get(at..) {
         Some([a, b, c, d, e, f, g, h, ..]) => u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h]),
         None | Some([]) => 0,
@@ -66,7 +69,10 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 /// Returns the first five words of a transport header, with zeros for bytes that were not captured.
 #[inline]
 fn words(t: &[u8]) -> [u64; 5] {
-    let last = word(t, 32);
+    let last = match t.get(32..40) {
+        Some([a, b, c, d, e, f, g, h]) => u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h]),
+        _ => word(t, 32),
+    };
     match t.first_chunk::<32>() {
         // (constant offsets in a fixed number of bytes need no check)
         Some(t) => {
@@ -95,14 +101,20 @@ pub(super) fn mix(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
+/// Hash of both addresses in the direction of the packet.
+#[inline]
+fn ends_of(p: &IpPacket<'_>) -> u64 {
+    let a = p.addresses();
+    match a.first_chunk::<8>() {
+        Some(v4) if a.len() == 8 => u64::from_le_bytes(*v4),
+        _ => mix(word(a, 0) ^ word(a, 16), word(a, 8) ^ word(a, 24)),
+    }
+}
+
 /// Hash of addresses, protocol and ports in the direction of the packet.
 #[inline]
 pub(super) fn flow_of(p: &IpPacket<'_>) -> u64 {
-    let a = p.addresses();
-    let ends = match a.first_chunk::<8>() {
-        Some(v4) if a.len() == 8 => u64::from_le_bytes(*v4),
-        _ => mix(word(a, 0) ^ word(a, 16), word(a, 8) ^ word(a, 24)),
-    };
+    let ends = ends_of(p);
     let ports = match matches!(p.protocol, TCP | UDP) && !p.is_later_fragment() {
         true => p.transport().first_chunk::<4>().map_or(0, |ports| u32::from_le_bytes(*ports)),
         false => 0,
@@ -110,10 +122,17 @@ pub(super) fn flow_of(p: &IpPacket<'_>) -> u64 {
     mix(ends, u64::from(p.protocol) << 32 | u64::from(ports))
 }
 
+/// Same as [`flow_of`], for a TCP segment that is not a later fragment; `segment` are its captured bytes.
+#[inline]
+pub(super) fn flow_of_segment(p: &IpPacket<'_>, segment: &[u8]) -> u64 {
+    let ports = segment.first_chunk::<4>().map_or(0, |ports| u32::from_le_bytes(*ports));
+    mix(ends_of(p), u64::from(TCP) << 32 | u64::from(ports))
+}
+
 impl CopyFinder {
     /// Returns the difference between the packet and an earlier recording of it; `None` if there is no earlier one.
     /// `flow` is the result of [`flow_of`] for the packet; `numbered` is true if it has a TCP timestamp.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(
         &mut self,
         at: WallTime,
@@ -158,21 +177,43 @@ impl CopyFinder {
         let ttl = p.ttl();
         self.seen += 1;
         let new = Remembered { name, at: at.0, link, ttl };
-        let known = std::mem::replace(&mut self.packets[name as usize % REMEMBERED], new);
-        if known.name != name {
+        let place = name as usize % REMEMBERED;
+        if self.packets[place].name != name {
+            self.packets[place] = new;
             return None;
         }
-        let found = self.compare(known, new, p, numbered);
-        if found.is_some() {
-            self.packets[name as usize % REMEMBERED] = known;
+        self.compare(self.packets[place], new, p, numbered)
+    }
+
+    /// Same as [`Self::find`], which becomes a part of its caller.
+    pub(super) fn find_any(
+        &mut self,
+        at: WallTime,
+        p: &IpPacket<'_>,
+        flow: u64,
+        numbered: bool,
+    ) -> Option<CopyKind> {
+        self.find(at, p, flow, numbered)
+    }
+
+    /// Returns the difference between two recordings with the same hash `name`; `None` if they are different packets,
+    /// not copies. The new one is then remembered.
+    #[cold]
+    fn compare(
+        &mut self,
+        known: Remembered,
+        new: Remembered,
+        p: &IpPacket<'_>,
+        numbered: bool,
+    ) -> Option<CopyKind> {
+        let found = self.kind(known, new, p, numbered);
+        if found.is_none() {
+            self.packets[new.name as usize % REMEMBERED] = new;
         }
         found
     }
 
-    /// Returns the difference between two recordings with the same hash `name`; `None` if they are different packets,
-    /// not copies.
-    #[cold]
-    fn compare(
+    fn kind(
         &mut self,
         known: Remembered,
         new: Remembered,

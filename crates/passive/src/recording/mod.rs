@@ -14,9 +14,9 @@ use crate::link_layer::Skip;
 use crate::packet::{ESP, GRE, IpPacket, TCP, UDP, udp};
 use crate::rtp::RtpPacket;
 use crate::{Frame, LinkType};
-use clock::{RecordingClock, SenderMark, Taken};
+use clock::{Hosts, RecordingClock, SenderMark, Taken};
 pub use copies::CopyKind;
-use copies::{CopyFinder, flow_of, mix};
+use copies::{CopyFinder, flow_of, flow_of_segment, mix};
 pub(crate) use facts::MAX_STEPS;
 pub use facts::{RecordedStep, RecordingFacts, describe_step};
 use fragments::Fragments;
@@ -48,7 +48,7 @@ pub struct SeenPacket<'a> {
     /// Time of the packet, corrected for steps of the clock.
     pub at: WallTime,
     /// The packet.
-    pub packet: IpPacket<'a>,
+    pub packet: &'a IpPacket<'a>,
     /// True if the packet was recorded after a packet with a later time.
     pub is_late: bool,
     /// Difference from an earlier recording of the same packet; `None` if there is no earlier one.
@@ -116,14 +116,25 @@ impl Default for Recording {
 /// nearly all stacks; otherwise `None`.
 #[inline]
 fn timestamp(p: &IpPacket<'_>) -> Option<u32> {
-    const OPTIONS: usize = 20;
     if p.protocol != TCP || p.is_later_fragment() {
         return None;
     }
-    match p.transport().get(OPTIONS..) {
-        Some([1, 1, 8, 10, a, b, c, d, ..]) => Some(u32::from_be_bytes([*a, *b, *c, *d])),
-        _ => None,
-    }
+    segment_timestamp(p.transport())
+}
+
+/// Same as [`timestamp`], for the captured bytes of a segment.
+#[inline]
+fn segment_timestamp(segment: &[u8]) -> Option<u32> {
+    let [.., p, q, kind, length, a, b, c, d] = segment.first_chunk::<28>()?;
+    ([*p, *q, *kind, *length] == [1, 1, 8, 10]).then(|| u32::from_be_bytes([*a, *b, *c, *d]))
+}
+
+/// Returns the hashes of the addresses of a packet.
+fn hosts(p: &IpPacket<'_>) -> Hosts {
+    let addresses = p.addresses();
+    let (from, to) = addresses.split_at(addresses.len() / 2);
+    let of = |address: &[u8]| address.last_chunk::<4>().map_or(0, |last| u32::from_le_bytes(*last));
+    Hosts { from: of(from), to: of(to) }
 }
 
 impl Recording {
@@ -152,15 +163,31 @@ impl Recording {
         if self.clock.is_in_doubt() {
             return self.hold(frame, each);
         }
-        let packet = frame.packet();
-        let p = match &packet {
-            Ok(p) => p,
-            Err(skip) => return self.push_skipped(frame, *skip, each),
-        };
+        match &frame.packet() {
+            Ok(p) if p.protocol == TCP && !p.is_fragment() => self.push_segment(frame, p, each),
+            Ok(p) => self.push_other(frame, p, each),
+            Err(skip) => self.push_skipped(frame, *skip, each),
+        }
+    }
+
+    fn push_other(&mut self, frame: &Frame<'_>, p: &IpPacket<'_>, each: &mut impl FnMut(Seen<'_>)) {
         let marked = self.mark(p);
         match self.clock.take(frame.at, Some(marked)) {
             Taken::At { at, late } => self.pass((at, late), p, marked, each),
             Taken::Doubt => self.hold(frame, each),
+        }
+    }
+
+    /// Adds a frame with a whole TCP segment. Other packets take more steps.
+    #[inline(always)]
+    fn push_segment(&mut self, frame: &Frame<'_>, p: &IpPacket<'_>, each: &mut impl FnMut(Seen<'_>)) {
+        let segment = p.transport();
+        let (flow, value) = (flow_of_segment(p, segment), segment_timestamp(segment));
+        let mark = SenderMark { flow, value, is_media: false, may_be_regular: false };
+        match self.clock.take_usual(frame.at, mark) {
+            Some(Taken::At { at, late }) => self.pass_segment((at, late), p, mark, each),
+            Some(Taken::Doubt) => self.hold(frame, each),
+            None => self.push_other(frame, p, each),
         }
     }
 
@@ -207,7 +234,6 @@ impl Recording {
         each(Seen::Skipped(at, frame.link, skip));
     }
 
-    #[inline]
     fn pass(
         &mut self,
         (at, is_late): (WallTime, bool),
@@ -215,12 +241,39 @@ impl Recording {
         marked: SenderMark,
         each: &mut impl FnMut(Seen<'_>),
     ) {
-        if p.protocol != TCP || p.is_fragment() {
-            return self.pass_other((at, is_late), p, marked, each);
+        match p.protocol == TCP && !p.is_fragment() {
+            true => {
+                let copy = self.copies.find_any(at, p, marked.flow, marked.value.is_some());
+                self.pass_seen((at, is_late), p, copy, each);
+            }
+            false => self.pass_other((at, is_late), p, marked, each),
         }
+    }
+
+    #[inline(always)]
+    fn pass_segment(
+        &mut self,
+        (at, is_late): (WallTime, bool),
+        p: &IpPacket<'_>,
+        marked: SenderMark,
+        each: &mut impl FnMut(Seen<'_>),
+    ) {
         let copy = self.copies.find(at, p, marked.flow, marked.value.is_some());
-        self.copied += u64::from(copy == Some(CopyKind::Elsewhere));
-        each(Seen::Packet(&SeenPacket { at, packet: *p, is_late, copy, is_whole_again: false }));
+        self.pass_seen((at, is_late), p, copy, each);
+    }
+
+    #[inline(always)]
+    fn pass_seen(
+        &mut self,
+        (at, is_late): (WallTime, bool),
+        p: &IpPacket<'_>,
+        copy: Option<CopyKind>,
+        each: &mut impl FnMut(Seen<'_>),
+    ) {
+        if copy == Some(CopyKind::Elsewhere) {
+            self.copied += 1;
+        }
+        each(Seen::Packet(&SeenPacket { at, packet: p, is_late, copy, is_whole_again: false }));
     }
 
     /// Passes on a packet that may be a fragment or a tunnel packet.
@@ -231,42 +284,44 @@ impl Recording {
         marked: SenderMark,
         each: &mut impl FnMut(Seen<'_>),
     ) {
-        let seen = SeenPacket { at, packet: *p, is_late, copy: None, is_whole_again: false };
+        let seen = SeenPacket { at, packet: p, is_late, copy: None, is_whole_again: false };
         if !p.is_fragment() {
             return self.pass_inside(seen, each);
         }
-        if self.copies.find(at, p, marked.flow, false).is_none()
+        if self.copies.find_any(at, p, marked.flow, false).is_none()
             && let Some(whole) = self.fragments.push(at, p)
             && let Some(packet) = whole.packet()
         {
-            self.pass_inside(SeenPacket { packet, is_whole_again: true, ..seen }, each);
+            self.pass_inside(SeenPacket { packet: &packet, is_whole_again: true, ..seen }, each);
         }
     }
 
     fn pass_inside(&mut self, seen: SeenPacket<'_>, each: &mut impl FnMut(Seen<'_>)) {
-        let whole;
+        let (whole, inner, reassembled);
         let mut seen = seen;
         if self.inside {
-            if let Some(inner) = seen.packet.inside() {
+            if let Some(next) = seen.packet.inside() {
                 self.tunnelled += 1;
-                seen.packet = inner.innermost();
+                inner = next.innermost();
+                seen.packet = &inner;
             } else if matches!(seen.packet.protocol, GRE | ESP) {
-                self.foreign.hidden(&seen.packet);
+                self.foreign.hidden(seen.packet);
             }
             // A tunnel may carry fragments as well.
             if seen.packet.is_fragment() {
-                let Some(found) = self.fragments.push(seen.at, &seen.packet) else { return };
+                let Some(found) = self.fragments.push(seen.at, seen.packet) else { return };
                 whole = found;
                 let Some(packet) = whole.packet() else { return };
-                (seen.packet, seen.is_whole_again) = (packet, true);
+                reassembled = packet;
+                (seen.packet, seen.is_whole_again) = (&reassembled, true);
             }
         }
-        let packet = &seen.packet;
+        let packet = seen.packet;
         let numbered = match self.is_media && packet.protocol != TCP {
             true => rtp_header(packet).is_some(),
             false => timestamp(packet).is_some(),
         };
-        seen.copy = self.copies.find(seen.at, packet, flow_of(packet), numbered);
+        seen.copy = self.copies.find_any(seen.at, packet, flow_of(packet), numbered);
         self.copied += u64::from(seen.copy == Some(CopyKind::Elsewhere));
         each(Seen::Packet(&seen));
     }
@@ -274,24 +329,22 @@ impl Recording {
     /// Returns the sender of a packet, and its TCP or RTP timestamp.
     #[inline]
     fn mark(&self, p: &IpPacket<'_>) -> SenderMark {
-        let source = p.addresses();
-        let source = &source[..source.len() / 2];
-        let host = source.last_chunk::<4>().map_or(0, |last| u32::from_le_bytes(*last));
         let flow = flow_of(p);
         if self.is_media
             && let Some((value, ssrc)) = rtp_header(p)
         {
             let flow = mix(flow, ssrc.into());
-            return SenderMark { flow, host, value: Some(value), is_media: true, may_be_regular: false };
+            return SenderMark { flow, value: Some(value), is_media: true, may_be_regular: false };
         }
         let may_be_regular = p.protocol == UDP && !self.is_one_of_two;
-        SenderMark { flow, host, value: timestamp(p), is_media: false, may_be_regular }
+        SenderMark { flow, value: timestamp(p), is_media: false, may_be_regular }
     }
+
     #[cold]
     fn hold(&mut self, frame: &Frame<'_>, each: &mut impl FnMut(Seen<'_>)) {
         let data = frame.data[..frame.data.len().min(self.bytes_held)].to_vec();
         self.held.push(HeldFrame { at: frame.at, link: frame.link, wire_length: frame.wire_length, data });
-        let mark = frame.packet().ok().map(|p| self.mark(&p));
+        let mark = frame.packet().ok().map(|p| (self.mark(&p), hosts(&p)));
         if self.clock.examine(frame.at, mark) {
             self.decide(each);
         }

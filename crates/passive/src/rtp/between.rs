@@ -4,6 +4,7 @@
 use super::figures::RtpResult;
 use crate::clocks::{ClockComparison, ClockDifference};
 use crate::pairing::Record;
+use crate::pipeline::{OffsetSteps, PointStep};
 use crate::streams::DirectionFacts;
 use crate::{CapturePoint, Sides};
 use foldhash::fast::RandomState;
@@ -56,6 +57,8 @@ pub struct StreamBetween {
 pub struct BetweenPoints {
     /// Streams that both points saw, in their order at the first point.
     pub streams: Vec<StreamBetween>,
+    /// Steps of the clocks of both points that only both together show. Times after a step are corrected by its size.
+    pub steps: Vec<PointStep>,
     /// Clock of the second point compared with that of the first.
     pub clocks: ClockDifference,
 }
@@ -88,13 +91,29 @@ pub fn between(first: &RtpResult, second: &RtpResult) -> Option<BetweenPoints> {
     let mut all: Vec<Record> =
         pairs.iter().zip(&near).flat_map(|(p, near)| records(first, second, p, *near)).collect();
     all.sort_by_key(|r| r.reference);
+    let steps = OffsetSteps::of(&all);
+    let corrected = (!steps.is_empty()).then(|| [first, second].map(Clone::clone)).map(|mut points| {
+        steps.iter().for_each(|step| correct(&mut points[step.point as usize], step));
+        points
+    });
+    let [first, second] = corrected.as_ref().map_or([first, second], |[first, second]| [first, second]);
+    if corrected.is_some() {
+        all = pairs.iter().zip(&near).flat_map(|(p, near)| records(first, second, p, *near)).collect();
+        all.sort_by_key(|r| r.reference);
+    }
     all.iter().for_each(|r| clocks.push(r));
     // A round trip of 0 or less means that a clock was set between the packets: then the difference is unknown.
     let is_possible = |c: &ClockDifference| c.offset_bound_ns.is_none_or(|bound| bound > 0.0);
     let clocks = Some(clocks.difference()).filter(is_possible).unwrap_or_default();
     let streams =
         pairs.drain(..).zip(near).map(|(p, near)| stream(first, second, &p, near, &clocks)).collect();
-    Some(BetweenPoints { streams, clocks })
+    Some(BetweenPoints { streams, steps, clocks })
+}
+
+/// Corrects the times of a point's packets after a step of its clock.
+fn correct(point: &mut RtpResult, step: &PointStep) {
+    let packets = point.seen.iter_mut().flatten().filter(|packet| packet.at >= step.at);
+    packets.for_each(|packet| packet.at = packet.at - step.by_ns);
 }
 
 /// Finds the stream of the second point that has most packets in common with stream `k` of the first point; `None` if

@@ -1,7 +1,11 @@
 //! [`ByteStreams`]: finds messages and packets in TCP connections: SIP (RFC 3261 §18.3), RTP with a length before each
 //! packet (RFC 4571), and RTP interleaved with RTSP (RFC 2326 §10.12).
+//!
+//! A segment that the recording does not contain may still be sent again. If the receiver has acknowledged it, or if
+//! too much waits for it, the stream continues behind the gap, at the next packet or message that is recognised.
 
 use super::StreamKey;
+use super::rtcp::is_rtcp;
 use super::signalling::is_sip;
 use foldhash::fast::RandomState;
 use jitlat_core::time::WallTime;
@@ -18,6 +22,13 @@ const MAX_LATER: usize = 32;
 const MAX_HEAD: usize = 16 << 10;
 /// Smallest length of an RTCP packet, in bytes.
 const MIN_PACKET: usize = 8;
+/// Length of the RTP header up to the end of the synchronisation source, and place of the source.
+const RTP_HEADER: usize = 12;
+const SOURCE: core::ops::Range<usize> = 8..RTP_HEADER;
+/// Maximum number of bytes that show whether a unit begins.
+const MAX_BEGINNING: usize = 32;
+/// Maximum number of sources of a stream of bytes that are remembered.
+const MAX_SOURCES: usize = 8;
 /// Beginnings of RTSP messages.
 const RTSP: [&[u8]; 7] =
     [b"RTSP/1.0 ", b"OPTIONS ", b"DESCRIBE ", b"SETUP ", b"PLAY ", b"GET_PARAMETER ", b"TEARDOWN "];
@@ -41,6 +52,23 @@ pub(super) enum Unit<'a> {
     Packet(&'a [u8]),
 }
 
+/// Arrival of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Arrival {
+    /// Time at which the last byte of the unit could be read.
+    pub(super) at: WallTime,
+    /// Number of gaps in the recorded bytes of the stream so far.
+    pub(super) gaps: u32,
+}
+
+/// A segment that arrived before earlier bytes.
+#[derive(Debug)]
+struct LaterSegment {
+    seq: u32,
+    at: WallTime,
+    data: Vec<u8>,
+}
+
 #[derive(Debug)]
 struct ByteStream {
     content: Content,
@@ -48,9 +76,15 @@ struct ByteStream {
     next: u32,
     pending: Vec<u8>,
     /// Segments after `next`.
-    later: VecDeque<(u32, Vec<u8>)>,
+    later: VecDeque<LaterSegment>,
     later_bytes: usize,
     last: WallTime,
+    /// Number of gaps in the recorded bytes so far.
+    gaps: u32,
+    /// True after a gap, until a unit is recognised.
+    is_lost: bool,
+    /// Sources of the RTP packets so far.
+    sources: Vec<[u8; 4]>,
 }
 
 /// The directions of TCP connections that carry calls.
@@ -67,17 +101,17 @@ impl ByteStreams {
         (at, key): (WallTime, StreamKey),
         seq: u32,
         (data, all): (&[u8], bool),
-        each: &mut impl FnMut(Unit<'_>),
+        each: &mut impl FnMut(Arrival, Unit<'_>),
     ) {
         if data.is_empty() {
             return;
         }
         if let Some(stream) = self.streams.get_mut(&key) {
             stream.last = at;
-            if all && stream.add(seq, data, each) {
+            if all && stream.add((seq, at), data, each) {
                 return;
             }
-            // Bytes are missing: the next message begins somewhere in a later segment.
+            // The bytes have another content, or are cut: the next message begins somewhere in a later segment.
             self.streams.remove(&key);
         }
         let Some(content) = content(data).filter(|_| all) else { return };
@@ -89,10 +123,41 @@ impl ByteStreams {
             };
             self.streams.remove(&oldest);
         }
-        let (pending, later) = (Vec::new(), VecDeque::new());
-        let mut stream = ByteStream { content, next: seq, pending, later, later_bytes: 0, last: at };
-        if stream.add(seq, data, each) {
+        let mut stream = ByteStream {
+            content,
+            next: seq,
+            pending: Vec::new(),
+            later: VecDeque::new(),
+            later_bytes: 0,
+            last: at,
+            gaps: 0,
+            is_lost: false,
+            sources: Vec::new(),
+        };
+        if stream.add((seq, at), data, each) {
             self.streams.insert(key, stream);
+        }
+    }
+
+    /// True if there are no streams.
+    pub(super) fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// Notes that the receiver of the stream `key` has acknowledged all bytes before `ack`: what has not been recorded
+    /// by then will not be sent again.
+    pub(super) fn acknowledged(
+        &mut self,
+        key: StreamKey,
+        ack: u32,
+        each: &mut impl FnMut(Arrival, Unit<'_>),
+    ) {
+        let Some(stream) = self.streams.get_mut(&key) else { return };
+        while stream.first_later().is_some_and(|first| ack.wrapping_sub(first) as i32 >= 0) {
+            if !stream.skip_gap(each) {
+                self.streams.remove(&key);
+                return;
+            }
         }
     }
 }
@@ -117,38 +182,119 @@ fn content(data: &[u8]) -> Option<Content> {
 
 impl ByteStream {
     /// Adds a segment. Returns false if the stream cannot be followed any more.
-    fn add(&mut self, seq: u32, data: &[u8], each: &mut impl FnMut(Unit<'_>)) -> bool {
+    fn add(
+        &mut self,
+        (seq, at): (u32, WallTime),
+        data: &[u8],
+        each: &mut impl FnMut(Arrival, Unit<'_>),
+    ) -> bool {
         let ahead = seq.wrapping_sub(self.next) as i32;
         if ahead > 0 {
+            if self.later.iter().any(|known| known.seq == seq && known.data.len() == data.len()) {
+                return true;
+            }
+            // Nothing is expected any more before a unit that is recognised.
+            let begins = self.is_lost && self.begins(data);
             self.later_bytes += data.len();
-            self.later.push_back((seq, data.to_vec()));
-            return self.later.len() <= MAX_LATER && self.later_bytes <= MAX_PENDING;
+            self.later.push_back(LaterSegment { seq, at, data: data.to_vec() });
+            let waits = self.later.len() <= MAX_LATER && self.later_bytes <= MAX_PENDING && !begins;
+            return waits || self.skip_gap(each);
         }
-        if !self.append(seq, data, each) {
-            return false;
-        }
-        while let Some(k) = self.later.iter().position(|(seq, _)| seq.wrapping_sub(self.next) as i32 <= 0) {
-            let Some((seq, data)) = self.later.remove(k) else { break };
+        // Segments that waited for this one are read when it has arrived.
+        self.append((seq, at), data, each) && self.append_later(Some(at), each)
+    }
+
+    /// Adds the segments that waited for bytes before [`Self::next`]; `released` is the time at which these bytes
+    /// arrived, or `None` if they are missing.
+    fn append_later(&mut self, released: Option<WallTime>, each: &mut impl FnMut(Arrival, Unit<'_>)) -> bool {
+        while let Some(k) = self.later.iter().position(|later| later.seq.wrapping_sub(self.next) as i32 <= 0)
+        {
+            let Some(LaterSegment { seq, at, data }) = self.later.remove(k) else { break };
             self.later_bytes -= data.len();
-            if !self.append(seq, &data, each) {
+            if !self.append((seq, released.unwrap_or(at)), &data, each) {
                 return false;
             }
         }
         true
     }
 
+    /// Sequence number of the first segment behind the gap; `None` if no segment waits.
+    fn first_later(&self) -> Option<u32> {
+        self.later.iter().map(|later| later.seq).min_by_key(|seq| seq.wrapping_sub(self.next))
+    }
+
+    /// Continues behind the gap, whose bytes will not come. Returns false if the stream cannot be followed any more.
+    fn skip_gap(&mut self, each: &mut impl FnMut(Arrival, Unit<'_>)) -> bool {
+        let Some(first) = self.first_later() else { return true };
+        self.next = first;
+        self.pending.clear();
+        self.gaps = self.gaps.saturating_add(1);
+        self.is_lost = true;
+        self.append_later(None, each)
+    }
+
+    /// Removes the bytes before the first unit that is recognised. Returns false if there is none yet.
+    fn find_unit(&mut self) -> bool {
+        let place = (0..self.pending.len()).find(|at| self.begins(&self.pending[*at..]));
+        match place {
+            Some(at) => {
+                self.pending.drain(..at);
+                self.is_lost = false;
+            }
+            None => {
+                // The beginning of a unit may be at the end.
+                let rest = self.pending.len().saturating_sub(MAX_BEGINNING);
+                self.pending.drain(..rest);
+            }
+        }
+        !self.is_lost
+    }
+
+    /// True if these bytes are the beginning of a unit: an RTP packet of a known source, or a text message.
+    fn begins(&self, data: &[u8]) -> bool {
+        let is_packet = |header: usize| {
+            let length = data.get(header - 2..header).map(|l| usize::from(u16::from_be_bytes([l[0], l[1]])));
+            let packet = data.get(header..).unwrap_or_default();
+            length.is_some_and(|length| length >= RTP_HEADER)
+                && packet.first().is_some_and(|flags| flags >> 6 == 2)
+                && packet.get(SOURCE).is_some_and(|source| self.sources.iter().any(|known| known == source))
+        };
+        match self.content {
+            Content::Framed => is_packet(2),
+            Content::Interleaved => {
+                data.first() == Some(&b'$') && is_packet(4)
+                    || RTSP.iter().any(|begin| data.starts_with(begin))
+            }
+            Content::Sip => is_sip(data),
+        }
+    }
+
     /// Adds the part of a segment that is new. Returns false if the bytes do not fit the stream's content, or if too
     /// many wait.
-    fn append(&mut self, seq: u32, data: &[u8], each: &mut impl FnMut(Unit<'_>)) -> bool {
+    fn append(
+        &mut self,
+        (seq, at): (u32, WallTime),
+        data: &[u8],
+        each: &mut impl FnMut(Arrival, Unit<'_>),
+    ) -> bool {
         let known = self.next.wrapping_sub(seq) as usize;
         let Some(new) = data.get(known..).filter(|new| !new.is_empty()) else { return true };
         self.next = self.next.wrapping_add(new.len() as u32);
         self.pending.extend_from_slice(new);
+        if self.is_lost && !self.find_unit() {
+            return true;
+        }
+        let arrival = Arrival { at, gaps: self.gaps };
         let mut used = 0;
         while let Some(rest) = self.pending.get(used..).filter(|rest| !rest.is_empty()) {
             match first(self.content, rest) {
                 First::Unit { length, unit } => {
-                    unit.into_iter().for_each(&mut *each);
+                    if let Some(unit) = unit {
+                        if let Unit::Packet(packet) = unit {
+                            note_source(&mut self.sources, packet);
+                        }
+                        each(arrival, unit);
+                    }
                     used += length;
                 }
                 First::Incomplete => break,
@@ -157,6 +303,14 @@ impl ByteStream {
         }
         self.pending.drain(..used);
         self.pending.len() <= MAX_PENDING
+    }
+}
+
+/// Remembers the source of an RTP packet.
+fn note_source(sources: &mut Vec<[u8; 4]>, packet: &[u8]) {
+    let Some(source) = packet.get(SOURCE).and_then(|source| source.first_chunk::<4>()) else { return };
+    if !is_rtcp(packet) && sources.len() < MAX_SOURCES && !sources.contains(source) {
+        sources.push(*source);
     }
 }
 
@@ -234,11 +388,63 @@ mod tests {
         let mut streams = ByteStreams::default();
         let mut all = Vec::new();
         for (seq, data) in segments {
-            streams.push((WallTime(0), KEY), *seq, (data, true), &mut |unit| match unit {
+            streams.push((WallTime(0), KEY), *seq, (data, true), &mut |_, unit| match unit {
                 Unit::Sip(data) | Unit::Packet(data) => all.push(data.to_vec()),
             });
         }
         all
+    }
+
+    /// RTP packet `n` of one source, with its length.
+    fn framed(n: u8) -> Vec<u8> {
+        [&[0, 24, 0x80, 0, 0, n][..], &[0, 0, 0, n, 1, 2, 3, 4], &[n; 12]].concat()
+    }
+
+    /// Returns the numbers, the times and the gaps of the packets that are found if the segments of `cut` bytes with
+    /// these numbers are missing; the receiver acknowledges segment `k` right after it if `acks`.
+    fn found_without(missing: &[usize], cut: usize, acks: bool) -> Vec<(u8, i64, u32)> {
+        let all: Vec<u8> = (0..200).flat_map(framed).collect();
+        let mut streams = ByteStreams::default();
+        let mut found = Vec::new();
+        let mut each = |arrival: Arrival, unit: Unit<'_>| match unit {
+            Unit::Packet(packet) => found.push((packet[3], arrival.at.0, arrival.gaps)),
+            Unit::Sip(_) => panic!("a message"),
+        };
+        for (k, part) in all.chunks(cut).enumerate() {
+            let seq = (k * cut) as u32;
+            if !missing.contains(&k) {
+                streams.push((WallTime(k as i64), KEY), seq, (part, true), &mut each);
+            }
+            if acks {
+                streams.acknowledged(KEY, seq + part.len() as u32, &mut each);
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn only_what_is_missing_in_the_recording_is_missing_in_the_result() {
+        for acks in [true, false] {
+            // One packet in each segment: each one keeps its own time.
+            let found = found_without(&[50], 26, acks);
+            let expected = (0..200).filter(|k| *k != 50).map(|k| (k, i64::from(k), u32::from(k > 50)));
+            assert_eq!(found, expected.collect::<Vec<_>>(), "{acks}");
+            // Packets in parts: one segment has parts of two or three packets.
+            for cut in [17, 40, 53] {
+                let numbers: Vec<u8> = found_without(&[20], cut, acks).iter().map(|f| f.0).collect();
+                assert!(numbers.len() >= 196 && numbers.is_sorted(), "{cut}: {numbers:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_that_come_later_are_waited_for() {
+        let all: Vec<Vec<u8>> = (0..30).map(framed).collect();
+        let mut order: Vec<usize> = (0..30).collect();
+        order.swap(5, 20);
+        let segments: Vec<(u32, &[u8])> = order.iter().map(|k| (*k as u32 * 26, &all[*k][..])).collect();
+        let expected: Vec<Vec<u8>> = all.iter().map(|packet| packet[2..].to_vec()).collect();
+        assert_eq!(found(&segments), expected);
     }
 
     #[test]
@@ -285,7 +491,7 @@ mod tests {
         let mut streams = ByteStreams::default();
         for k in 0..100 {
             let key = StreamKey { from: (k, 1), ..KEY };
-            streams.push((WallTime(k as i64), key), 0, (part, true), &mut |_| ());
+            streams.push((WallTime(k as i64), key), 0, (part, true), &mut |_, _| ());
         }
         assert_eq!(streams.streams.len(), MAX_STREAMS);
     }
@@ -297,7 +503,8 @@ mod tests {
             for (seq, data, begin) in parts {
                 let begin: &[u8] = [&b"$\0\0\x0c\x80"[..], b"BYE \r\n\r\n", b"\0\x0c\x80", b"RTSP/1.0 \r\n"][begin];
                 let data = [begin, &data].concat();
-                streams.push((WallTime(0), KEY), seq, (&data, true), &mut |_| ());
+                streams.push((WallTime(0), KEY), seq, (&data, true), &mut |_, _| ());
+                streams.acknowledged(KEY, seq.wrapping_add(100), &mut |_, _| ());
             }
         }
     }

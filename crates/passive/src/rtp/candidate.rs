@@ -39,6 +39,8 @@ pub(super) struct EarlyPacket {
     pub(super) length: u32,
     /// True if the same packet was recorded shortly before.
     pub(super) is_copy: bool,
+    /// For a packet in a TCP connection, number of gaps in the recorded bytes before it; `None` for a datagram.
+    pub(super) gaps: Option<u32>,
 }
 
 /// Packets that may belong to streams.
@@ -170,7 +172,15 @@ mod tests {
     fn packet(at: i64, sequence: u16, timestamp: u32, payload_type: u8) -> EarlyPacket {
         let packet =
             RtpPacket { marker: false, payload_type, sequence, timestamp, ssrc: 1, payload_length: 160 };
-        EarlyPacket { at: WallTime(at * MS), packet, ttl: 64, traffic_class: 0, length: 200, is_copy: false }
+        EarlyPacket {
+            at: WallTime(at * MS),
+            packet,
+            ttl: 64,
+            traffic_class: 0,
+            length: 200,
+            is_copy: false,
+            gaps: None,
+        }
     }
 
     fn key(ssrc: u32) -> StreamKey {

@@ -28,6 +28,8 @@ pub struct RtpStream {
     pub to: SocketAddr,
     /// Synchronisation source.
     pub ssrc: u32,
+    /// True if the packets are in a TCP connection (RFC 4571, RTSP), in which a lost segment delays later packets.
+    pub over_tcp: bool,
     /// Payload types in the order of their first packets.
     pub payload_types: Vec<PayloadTypeFigures>,
     /// Clock rate of the timestamps, in Hz; null if unknown. Send times, jitter and delay variation are then unknown as
@@ -51,6 +53,8 @@ pub struct RtpStream {
     pub expected: u64,
     /// Expected packets that were not seen.
     pub lost: u64,
+    /// Expected packets in parts of a TCP connection that the recording does not contain; they do not count as lost.
+    pub not_recorded: u64,
     /// Repetitions of packets that had been seen before.
     pub duplicates: u64,
     /// Packets seen after a packet with a higher sequence number.

@@ -42,7 +42,7 @@ use crate::streams::session;
 use crate::tcp::TcpEndpoint as Endpoint;
 use crate::tcp::TcpSegment;
 use crate::{SeenPacket, Sides};
-use byte_streams::{ByteStreams, Unit};
+use byte_streams::{Arrival, ByteStreams, Unit};
 use candidate::{Candidates, EarlyPacket};
 use foldhash::fast::RandomState;
 use jitlat_core::observer::Unobserved;
@@ -143,7 +143,7 @@ impl RtpAnalyzer {
     }
 
     fn datagram(&mut self, seen: &SeenPacket<'_>, observer: &mut impl RtpObserver) {
-        let (at, p) = (seen.at, &seen.packet);
+        let (at, p) = (seen.at, seen.packet);
         self.udp_packets += 1;
         let Some(data) = p.transport().get(udp::PAYLOAD..) else { return };
         if data.first().is_none_or(|flags| flags >> 6 != 2) {
@@ -154,39 +154,50 @@ impl RtpAnalyzer {
             self.copies += 1;
             return;
         }
-        self.media(seen, data, (p.payload_length(), p.length), observer);
+        self.media((seen, None), data, (p.payload_length(), p.length), observer);
     }
 
     /// Reads the signalling and the packets in a TCP segment.
     fn segment(&mut self, seen: &SeenPacket<'_>, observer: &mut impl RtpObserver) {
-        let p = &seen.packet;
-        let Some(segment) = TcpSegment::of(p).filter(|segment| segment.payload > 0) else { return };
+        let p = seen.packet;
+        let Some(segment) = TcpSegment::of(p) else { return };
+        if segment.payload == 0 && self.byte_streams.is_empty() {
+            return;
+        }
         let transport = p.transport();
         let data = transport.get(super::packet::tcp::header_length(transport)..).unwrap_or_default();
         let (from, to) = p.ends();
         let key = StreamKey { from: (from, segment.ports.0), to: (to, segment.ports.1), ssrc: 0 };
         let all = data.len() as u64 == u64::from(segment.payload);
         let mut streams = std::mem::take(&mut self.byte_streams);
-        streams.push((seen.at, key), segment.seq, (data, all), &mut |unit| match unit {
-            Unit::Sip(message) => self.signalled.push(seen.at, message),
+        let mut each = |key: StreamKey, arrival: Arrival, unit: Unit<'_>| match unit {
+            Unit::Sip(message) => self.signalled.push(arrival.at, message),
             Unit::Packet(packet) => {
                 let length = packet.len() as u32;
-                self.media(seen, packet, (length, length), observer);
+                let seen = SeenPacket { at: arrival.at, ..*seen };
+                self.media((&seen, Some((key, arrival))), packet, (length, length), observer);
             }
-        });
+        };
+        if segment.payload > 0 {
+            streams.push((seen.at, key), segment.seq, (data, all), &mut |a, unit| each(key, a, unit));
+        }
+        if let Some(ack) = segment.ack {
+            let other = StreamKey { from: key.to, to: key.from, ssrc: 0 };
+            streams.acknowledged(other, ack, &mut |a, unit| each(other, a, unit));
+        }
         self.byte_streams = streams;
     }
 
     /// Handles an RTP or RTCP packet: `length` contains its own length, and the length of the IP packet; in a TCP
-    /// connection, its own length twice.
+    /// connection, its own length twice. `tcp` are the ends of the connection and the arrival of the packet.
     fn media(
         &mut self,
-        seen: &SeenPacket<'_>,
+        (seen, tcp): (&SeenPacket<'_>, Option<(StreamKey, Arrival)>),
         data: &[u8],
         length: (u32, u32),
         observer: &mut impl RtpObserver,
     ) {
-        let (at, p) = (seen.at, &seen.packet);
+        let (at, p) = (seen.at, seen.packet);
         let Some((src, dst)) = p.ports() else { return };
         if rtcp::is_rtcp(data) {
             self.report(at, p, data, length.0);
@@ -194,10 +205,12 @@ impl RtpAnalyzer {
         }
         let Some(packet) = RtpPacket::parse(data, length.0) else { return };
         let (from, to) = p.ends();
-        let key = StreamKey { from: (from, src), to: (to, dst), ssrc: packet.ssrc };
+        let ends = StreamKey { from: (from, src), to: (to, dst), ssrc: 0 };
+        let key = StreamKey { ssrc: packet.ssrc, ..tcp.map_or(ends, |(ends, _)| ends) };
+        let gaps = tcp.map(|(_, arrival)| arrival.gaps);
         let (ttl, traffic_class) = (p.ttl(), p.traffic_class());
         let is_copy = seen.copy.is_some();
-        let early = EarlyPacket { at, packet, ttl, traffic_class, length: length.1, is_copy };
+        let early = EarlyPacket { at, packet, ttl, traffic_class, length: length.1, is_copy, gaps };
         if let Some(stream) = self.streams.get_mut(&key) {
             self.records.clear();
             let formats = Formats { given: &self.given, signalled: &self.signalled, key };
@@ -357,8 +370,9 @@ impl RtpStream {
     /// delay: it is between 0 and the round trip, and half of it is assumed.
     pub fn session(&self, direction: Direction, round_trip: Option<Span>, least: Option<Span>) -> Session {
         let mut session = self.begun_session(direction);
-        session.sent = u32::try_from(self.expected).ok();
-        session.declared = Some(self.expected);
+        let expected = self.expected.saturating_sub(self.not_recorded);
+        session.sent = u32::try_from(expected).ok();
+        session.declared = Some(expected);
         session.classic_rtt = round_trip;
         session.classic_offset =
             round_trip.zip(least).filter(|_| self.clock_sets == 0).map(|(trip, least)| {

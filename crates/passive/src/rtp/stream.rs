@@ -68,6 +68,8 @@ pub(super) struct StreamState {
     first_timestamp: u32,
     /// Arrival and timestamp of the packet with the highest number.
     newest: (WallTime, u32),
+    /// Highest number of a packet, without those that were not recorded.
+    highest: i64,
     packets: u64,
     payload_bytes: u64,
     ip_bytes: u64,
@@ -76,6 +78,10 @@ pub(super) struct StreamState {
     copies: StreamCopies,
     types: Vec<TypeCount>,
     strays: u64,
+    /// Number of gaps before the latest packet in the recorded bytes of a TCP connection; `None` for datagrams.
+    gaps: Option<u32>,
+    /// Number of packets in these gaps.
+    not_recorded: i64,
     /// Estimated clock rate of payload types without a format; `None` if it is not known.
     estimated: Option<u32>,
     /// Running estimate of the clock rate; `None` after it has ended.
@@ -157,6 +163,7 @@ impl StreamState {
             first: first.at,
             first_timestamp: first.packet.timestamp,
             newest: (first.at, first.packet.timestamp),
+            highest: -1,
             last: first.at,
             packets: 0,
             payload_bytes: 0,
@@ -166,6 +173,8 @@ impl StreamState {
             copies: StreamCopies::of(early),
             types: Vec::new(),
             strays: 0,
+            gaps: first.gaps,
+            not_recorded: 0,
             estimated: None,
             estimate: Some(RateEstimate::default()),
             waiting: Vec::new(),
@@ -206,7 +215,17 @@ impl StreamState {
         };
         if number > highest {
             self.newest = (early.at, p.timestamp);
+            if early.gaps > self.gaps {
+                self.not_recorded = self.not_recorded.saturating_add(number - highest - 1);
+            }
+            self.gaps = early.gaps;
         }
+        // Packets that were not recorded have no numbers.
+        let (number, highest) = match self.not_recorded {
+            0 => (number, highest),
+            n => ((number - n).max(0), self.highest),
+        };
+        self.highest = self.highest.max(number);
         self.packets += 1;
         self.payload_bytes += u64::from(p.payload_length);
         self.ip_bytes += u64::from(early.length);
@@ -466,6 +485,7 @@ impl StreamState {
     /// Returns the figures so far.
     pub(super) fn figures(&self) -> RtpStream {
         let rate = self.clock_rate.map(|(rate, _)| rate);
+        let not_recorded = u64::try_from(self.not_recorded).unwrap_or(0);
         let in_ns = |units: u32| rate.map(|rate| ns(units.into(), rate));
         let of_type = |t: &TypeCount| PayloadTypeFigures {
             payload_type: t.payload_type,
@@ -485,6 +505,7 @@ impl StreamState {
             from: socket(self.key.from),
             to: socket(self.key.to),
             ssrc: self.key.ssrc,
+            over_tcp: self.gaps.is_some(),
             payload_types: self.types.iter().map(of_type).collect(),
             clock_rate: rate,
             clock_rate_source: self.clock_rate.map(|(_, source)| source),
@@ -495,7 +516,12 @@ impl StreamState {
             ip_bytes: self.ip_bytes,
             dscp: self.traffic_class >> 2,
             expected: self.sequence.expected(),
-            lost: self.sequence.expected().saturating_sub(self.sequence.unique()),
+            lost: self
+                .sequence
+                .expected()
+                .saturating_sub(self.sequence.unique())
+                .saturating_sub(not_recorded),
+            not_recorded,
             duplicates: self.sequence.duplicates,
             reordered: self.sequence.reordered,
             restarts: self.sequence.restarts,

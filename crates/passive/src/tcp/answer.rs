@@ -153,15 +153,18 @@ fn queue(direction: &TcpDirection<'_>, resolution: Span) -> Option<Cause> {
 
 /// Describes lost segments; `between` packets were lost between two points. `None` without losses.
 fn loss(direction: &TcpDirection<'_>, between: u64) -> Option<Cause> {
-    let (data, lost) = (direction.data, lost(direction.data));
+    let data = direction.data;
+    // Segments that were lost between the points may have been sent again without a trace at this point.
+    let lost = lost(data).max(between);
     if lost == 0 {
         return None;
     }
     let share = share(lost, data);
     // More timeouts than fast retransmissions mean that losses were not isolated.
     let (id, how) = match data.timeouts > data.fast {
-        true => (CauseId::BurstyLoss, "most were repaired only by timeouts"),
-        false => (CauseId::RandomLoss, "most were repaired by fast retransmissions"),
+        true => (CauseId::BurstyLoss, ": most were repaired only by timeouts"),
+        false if data.fast == 0 => (CauseId::RandomLoss, ""),
+        false => (CauseId::RandomLoss, ": most were repaired by fast retransmissions"),
     };
     let waited = match data.longest_wait_ns.0 {
         0 => String::new(),
@@ -173,7 +176,7 @@ fn loss(direction: &TcpDirection<'_>, between: u64) -> Option<Cause> {
         (0, _) => " after this point",
         _ => "",
     };
-    let because = format!("{} ({}) lost{location}: {how}{waited}", count(lost, "segment"), percent(share));
+    let because = format!("{} ({}) lost{location}{how}{waited}", count(lost, "segment"), percent(share));
     let severity = of_missing(share, lost, data.data_segments).max(of_host(of_wait(data.longest_wait_ns.0)));
     Some(Cause {
         magnitude: Some(share),

@@ -6,7 +6,7 @@ use crate::{FlowDirection, FlowFigures};
 use core::net::SocketAddr;
 use jitlat_core::prefix::Prefix;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Losses, duplicates and delays of one direction's segments, at and between two points. Values that are unknown are
 /// `None`.
@@ -74,12 +74,26 @@ fn ends(key: &FlowKey) -> Option<[SocketAddr; 2]> {
     Some([end(key.reference)?, end(key.monitor)?])
 }
 
+/// Returns true if most data belongs to connections whose client is on the side of the monitor point, `None` if nothing
+/// is known. `connections` are those of one point.
+pub fn are_clients_at_monitor(connections: &[ObservedConnection], flows: &[FlowFigures]) -> Option<bool> {
+    let known: HashSet<[SocketAddr; 2]> = flows.iter().filter_map(|f| ends(&f.key?)).collect();
+    let bytes = |c: &&ObservedConnection| c.up.segments.saturating_add(c.down.segments);
+    let of = |ends: fn(&ObservedConnection) -> [SocketAddr; 2]| -> u64 {
+        connections.iter().filter(|c| known.contains(&ends(c))).map(|c| bytes(&c)).sum()
+    };
+    let (at_reference, at_monitor) = (of(|c| [c.client, c.server]), of(|c| [c.server, c.client]));
+    (at_reference != at_monitor).then_some(at_monitor > at_reference)
+}
+
 /// Combines the results of both points for `connections` (those of the first point, in order). `second` are
-/// the other point's connections, `flows` the fates of the segments between the points.
+/// the other point's connections, `flows` the fates of the segments between the points. `is_reference` is true if the
+/// first point is the reference point of the flows.
 pub fn put_together(
     connections: &[ObservedConnection],
     second: &[ObservedConnection],
     flows: &[FlowFigures],
+    is_reference: bool,
 ) -> Vec<Option<BetweenPoints>> {
     let there: HashMap<(SocketAddr, SocketAddr), &ObservedConnection> =
         second.iter().flat_map(|c| [((c.client, c.server), c), ((c.server, c.client), c)]).collect();
@@ -93,15 +107,19 @@ pub fn put_together(
             true => [&o.up, &o.down],
             false => [&o.down, &o.up],
         });
+        let [from_client, from_server] = match near.is_some() {
+            true => [&flow.out, &flow.back],
+            false => [&flow.back, &flow.out],
+        };
         // Data from the client passes the first point first if the client is on its side.
-        let [up, down] = match near.is_some() {
+        let [up, down] = match near.is_some() == is_reference {
             true => [
-                DirectionBetween::new(&flow.out, Some(&c.up), other.map(|o| o[0])),
-                DirectionBetween::new(&flow.back, other.map(|o| o[1]), Some(&c.down)),
+                DirectionBetween::new(from_client, Some(&c.up), other.map(|o| o[0])),
+                DirectionBetween::new(from_server, other.map(|o| o[1]), Some(&c.down)),
             ],
             false => [
-                DirectionBetween::new(&flow.back, other.map(|o| o[0]), Some(&c.up)),
-                DirectionBetween::new(&flow.out, Some(&c.down), other.map(|o| o[1])),
+                DirectionBetween::new(from_client, other.map(|o| o[0]), Some(&c.up)),
+                DirectionBetween::new(from_server, Some(&c.down), other.map(|o| o[1])),
             ],
         };
         let rtt = flow.rtt_ns;
@@ -166,7 +184,7 @@ mod tests {
     }
 
     fn between(near: ObservedConnection, far: &[ObservedConnection]) -> Option<BetweenPoints> {
-        let [between] = put_together(&[near], far, &[flow(Grouping::Flow)]).try_into().unwrap();
+        let [between] = put_together(&[near], far, &[flow(Grouping::Flow)], true).try_into().unwrap();
         between
     }
 
@@ -184,6 +202,24 @@ mod tests {
     }
 
     #[test]
+    fn the_first_point_may_be_the_monitor_of_the_flows() {
+        let of = |client: &str, server: &str| {
+            let flows = [flow(Grouping::Flow)];
+            let (mut own, other) = (connection(client, server, 10, 20), connection(client, server, 30, 40));
+            own.up.segments = 1;
+            let clients = are_clients_at_monitor(std::slice::from_ref(&own), &flows);
+            let between = put_together(&[own], &[other], &flows, false).remove(0).unwrap();
+            (clients, losses(&between.up), losses(&between.down))
+        };
+        // The server is at the reference point, the client at the first one.
+        let (clients, up, down) = of(B, A);
+        assert_eq!((clients, up), (Some(true), (Some(10), 8, Some(31), 9, 80)));
+        assert_eq!(down, (Some(40), 7, Some(21), 8, 70));
+        assert_eq!(of(A, B).0, Some(false));
+        assert_eq!(are_clients_at_monitor(&[], &[flow(Grouping::Flow)]), None);
+    }
+
+    #[test]
     fn the_points_may_disagree_on_who_is_the_client() {
         let b = between(connection(A, B, 10, 20), &[connection(B, A, 30, 40)]).unwrap();
         assert_eq!((b.up.lost_after, b.down.lost_before), (Some(41), Some(30)));
@@ -198,7 +234,7 @@ mod tests {
     fn a_connection_without_a_flow_of_its_own_is_known_at_one_point_alone() {
         assert_eq!(between(connection(A, "10.0.0.3:80", 1, 2), &[]), None);
         let prefixes = flow(Grouping::Prefix { v4: 24, v6: 64 });
-        assert_eq!(put_together(&[connection(A, B, 1, 2)], &[], &[prefixes]), [None]);
-        assert!(put_together(&[], &[], &[]).is_empty());
+        assert_eq!(put_together(&[connection(A, B, 1, 2)], &[], &[prefixes], true), [None]);
+        assert!(put_together(&[], &[], &[], true).is_empty());
     }
 }

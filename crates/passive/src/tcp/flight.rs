@@ -58,6 +58,7 @@ pub(super) struct Flight {
 impl Flight {
     /// Adds a range that is not in flight yet. A full list drops its first range; the limit is lower if
     /// acknowledgements are not visible ([`MAX_UNACKNOWLEDGED`]), because then nothing else removes ranges.
+    #[inline]
     pub(super) fn add(&mut self, new: InFlight, acknowledged: bool) {
         let room = if acknowledged { MAX_IN_FLIGHT } else { MAX_UNACKNOWLEDGED };
         if self.list.len() >= room {

@@ -52,6 +52,9 @@ impl OpenGaps {
 
     /// Records that everything before `ack` has arrived: the capture missed the data of the remaining gaps.
     pub(super) fn acknowledge(&mut self, ack: u64) {
+        if self.open.is_empty() {
+            return;
+        }
         let arrived = self.open.partition_point(|g| g.end <= ack);
         self.unfilled += self.open.drain(..arrived).count() as u64;
     }

@@ -23,7 +23,7 @@ mod verdict;
 mod window;
 
 pub use answer::{TcpDirection, answer, below_resolution, directions};
-pub use between::{BetweenPoints, DirectionBetween, put_together};
+pub use between::{BetweenPoints, DirectionBetween, are_clients_at_monitor, put_together};
 pub use connection::ObservedConnection;
 pub use delay_causes::{
     CaptureSide, CauseShare, DelayCause, DelayCauses, DeliveryHistory, ObservedRecord, RecordFraming,
@@ -115,17 +115,18 @@ impl TcpAnalyzer {
         at: WallTime,
         p: &IpPacket<'_>,
     ) -> impl Iterator<Item = DirectedEvent> + use<'s> {
-        self.take(&SeenPacket { at, packet: *p, is_late: false, copy: None, is_whole_again: false })
+        self.take(&SeenPacket { at, packet: p, is_late: false, copy: None, is_whole_again: false })
     }
 
     /// Handles a packet of a recording; returns its events.
-    #[inline]
+    // (not part of the caller, which reads packets of other protocols as well)
+    #[inline(never)]
     pub fn take<'s>(
         &'s mut self,
         seen: &SeenPacket<'_>,
     ) -> impl ExactSizeIterator<Item = DirectedEvent> + use<'s> {
         self.events.clear();
-        if let Some(mut s) = TcpSegment::of(&seen.packet) {
+        if let Some(mut s) = TcpSegment::of(seen.packet) {
             let (src, dst) = seen.packet.ends();
             let (from, to) = ((src, s.ports.0), (dst, s.ports.1));
             s.is_late = seen.is_late;
@@ -157,13 +158,9 @@ impl TcpAnalyzer {
         self.connections.iter_mut().for_each(ConnectionState::clock_set);
     }
 
+    #[inline(always)]
     fn segment(&mut self, (at, ttl): (WallTime, u8), from: TcpEndpoint, to: TcpEndpoint, s: &TcpSegment) {
-        let known = self.recent.find(from, to).or_else(|| {
-            let key = if from <= to { (from, to) } else { (to, from) };
-            let known = self.known.get(&key).copied()?;
-            self.recent.remember(from, to, known);
-            Some(known)
-        });
+        let known = self.recent.find(from, to).or_else(|| self.find(from, to));
         let n = match known {
             Some(Known::Connection(n))
                 if !s.has(SYN) || !self.connections[n].is_succeeded_by(at, from, s) =>
@@ -183,6 +180,15 @@ impl TcpAnalyzer {
         if let Some(c) = self.connections.get_mut(n) {
             c.take(at, from, s, &mut self.events);
         }
+    }
+
+    /// Returns what is known about these ends, and remembers it.
+    #[cold]
+    fn find(&mut self, from: TcpEndpoint, to: TcpEndpoint) -> Option<Known> {
+        let key = if from <= to { (from, to) } else { (to, from) };
+        let known = self.known.get(&key).copied()?;
+        self.recent.remember(from, to, known);
+        Some(known)
     }
 
     /// Begins a connection and returns its index; `None` if it is not followed, or is known by other addresses.

@@ -44,6 +44,12 @@ fn describe_points(names: [&str; 2], pair: &PointPair) -> Vec<String> {
         names[1],
         list_prefixes(&sides[1].monitor)
     )];
+    if pair.is_exchanged {
+        notes.push(format!(
+            "the captures were given in the other order: {} is the first point, because it is nearer to the clients",
+            names[0]
+        ));
+    }
     if pair.direction_assumed {
         notes.push("which point is nearer to the client is uncertain: it was derived only from the clocks of the captures".to_owned());
     }

@@ -12,6 +12,7 @@ use crate::{IpPacket, RecordingFacts, Sides};
 use core::fmt;
 use core::net::SocketAddr;
 use core::str::FromStr;
+use jitlat_core::units;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
@@ -101,6 +102,23 @@ pub struct PointRead {
     pub checksum: u64,
 }
 
+impl PointRead {
+    /// Replaces the step back between two captures that were read one after the other by a note that they overlap in
+    /// time, although they have no packets in common.
+    pub fn note_overlap(&mut self) {
+        let Some(k) = self.recording.steps.iter().position(|step| step.by_ns.0 < 0 && !step.proven) else {
+            return;
+        };
+        let step = self.recording.steps.remove(k);
+        self.notes.push(format!(
+            "the captures overlap by {}, but have no packets in common: they are read one after the other, as captures of one point. \
+             If they are two points of a path, a device between them changes sequence numbers or contents, and nothing can be \
+             compared",
+            units::eng3(step.by_ns.0.saturating_abs() as f64)
+        ));
+    }
+}
+
 /// Facts about two points that do not concern single connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PointPair {
@@ -108,6 +126,9 @@ pub struct PointPair {
     pub sides: [Sides; 2],
     /// True if the direction is a guess from the clocks.
     pub direction_assumed: bool,
+    /// True if the second capture given is that of the first point, because it is nearer to the clients.
+    #[serde(default)]
+    pub is_exchanged: bool,
     /// True if every segment has the same timestamp at both points, which suggests that the same capture was given
     /// twice.
     pub same_times: bool,

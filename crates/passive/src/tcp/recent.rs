@@ -4,7 +4,7 @@
 use super::{Known, TcpEndpoint};
 
 /// Number of pairs of endpoints that are remembered.
-const REMEMBERED: usize = 256;
+const REMEMBERED: usize = 1024;
 
 /// Endpoints in the direction of a segment, and what is known about them.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ impl Default for RecentConnections {
 fn place(from: TcpEndpoint, to: TcpEndpoint) -> usize {
     let of = |(address, port): TcpEndpoint| (address as usize).wrapping_mul(31) ^ usize::from(port);
     let mixed = of(from).wrapping_mul(7) ^ of(to);
-    (mixed ^ mixed >> 8) % REMEMBERED
+    (mixed ^ mixed >> 10) % REMEMBERED
 }
 
 impl RecentConnections {

@@ -66,8 +66,18 @@ impl RoundTrips {
     /// Records the echo of a timestamp; only the first echo of a value gives a measurement. `opening` is true for the
     /// echo of the SYN's timestamp.
     pub(super) fn note_echo(&mut self, at: WallTime, value: u32, opening: bool) {
-        let Some(i) = self.echoes.iter().position(|(v, _)| *v == value) else { return };
-        let Some((_, sent)) = self.echoes.drain(..=i).next_back() else { return };
+        let sent = match self.echoes.front() {
+            None => return,
+            Some((first, sent)) if *first == value => {
+                let sent = *sent;
+                self.echoes.pop_front();
+                sent
+            }
+            Some(_) => match self.take_later(value) {
+                Some(sent) => sent,
+                None => return,
+            },
+        };
         if self.is_possible(at - sent) {
             self.by_timestamp.push((at - sent).0);
             self.newest[1] = Some((at, at - sent));
@@ -76,6 +86,12 @@ impl RoundTrips {
                 self.opening[1] = Some(at - sent);
             }
         }
+    }
+
+    /// Removes the timestamp `value`, which is not the first one, and all before it; returns when it was sent.
+    fn take_later(&mut self, value: u32) -> Option<WallTime> {
+        let i = self.echoes.iter().position(|(v, _)| *v == value)?;
+        self.echoes.drain(..=i).next_back().map(|(_, sent)| sent)
     }
 
     /// Records that data sent once, at `sent`, was acknowledged; `opening` is true for the SYN.

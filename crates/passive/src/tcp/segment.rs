@@ -18,6 +18,14 @@ mod option {
     pub(super) const MAX_WINDOW_SCALE: u8 = 14;
 }
 
+/// Length of a header whose only option is the timestamps, and the beginning of these options.
+const USUAL_HEADER: usize = tcp::OPTIONS + 12;
+const USUAL_OPTIONS: [u8; 4] = [option::NOTHING, option::NOTHING, option::TIMESTAMPS, 10];
+
+fn be32(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk::<4>().map(|word| u32::from_be_bytes(*word))
+}
+
 /// One captured TCP segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpSegment {
@@ -48,6 +56,7 @@ pub struct TcpSegment {
 impl TcpSegment {
     /// Parses a segment; `None` if the packet is not TCP or its header was not captured. A truncated or invalid option
     /// ends the list.
+    #[inline(always)]
     pub fn of(p: &IpPacket<'_>) -> Option<TcpSegment> {
         if p.protocol != TCP || p.is_later_fragment() {
             return None;
@@ -56,9 +65,6 @@ impl TcpSegment {
         let h = t.first_chunk::<{ tcp::OPTIONS }>()?;
         let be16 = |at: usize| u16::from_be_bytes([h[at], h[at + 1]]);
         let number = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
-        let be32 = |b: &[u8], at: usize| -> Option<u32> {
-            b.get(at..)?.first_chunk::<4>().map(|w| u32::from_be_bytes(*w))
-        };
         let header = tcp::header_length(h);
         if header < tcp::OPTIONS {
             return None;
@@ -74,12 +80,23 @@ impl TcpSegment {
             ident: p.ident,
             ..TcpSegment::default()
         };
-        let mut o = t.get(tcp::OPTIONS..header.min(t.len())).unwrap_or_default();
         // Nearly all segments have these options, and no others.
-        if let [option::NOTHING, option::NOTHING, option::TIMESTAMPS, 10, a, b, c, d, e, f, g, h] = o {
+        if header == USUAL_HEADER
+            && let Some([.., p, q, kind, length, a, b, c, d, e, f, g, h]) = t.first_chunk::<USUAL_HEADER>()
+            && [*p, *q, *kind, *length] == USUAL_OPTIONS
+        {
             s.timestamps = Some((u32::from_be_bytes([*a, *b, *c, *d]), u32::from_be_bytes([*e, *f, *g, *h])));
             return Some(s);
         }
+        if header > tcp::OPTIONS {
+            s.read_options(t.get(tcp::OPTIONS..header.min(t.len())).unwrap_or_default());
+        }
+        Some(s)
+    }
+
+    #[inline(never)]
+    fn read_options(&mut self, options: &[u8]) {
+        let (s, mut o) = (self, options);
         while let [kind, rest @ ..] = o {
             match (*kind, rest) {
                 (option::END, _) => break,
@@ -88,7 +105,7 @@ impl TcpSegment {
                     let (whole, after) = o.split_at((*length).into());
                     let data = &whole[2..];
                     match (kind, data.len()) {
-                        (option::WINDOW_SCALE, 1) if flags & SYN != 0 => {
+                        (option::WINDOW_SCALE, 1) if s.flags & SYN != 0 => {
                             s.window_scale = Some(data[0].min(option::MAX_WINDOW_SCALE));
                         }
                         (option::SACK, 8..) => s.sack = be32(data, 0).zip(be32(data, 4)),
@@ -100,7 +117,6 @@ impl TcpSegment {
                 _ => break,
             }
         }
-        Some(s)
     }
 
     pub(super) fn has(&self, flag: u8) -> bool {

@@ -23,12 +23,17 @@ pub(super) struct Opening {
 
 impl Opening {
     /// True if both openings are the same segment, once with translated addresses. Segments without IP identification
-    /// and timestamp are never the same, because scanners send equal segments to many ports.
+    /// and timestamp are never the same, because scanners send equal segments to many ports. If both addresses are
+    /// translated, only the numbers show that it is the same segment, so that a timestamp is needed.
     fn is_same(&self, other: &Opening) -> bool {
         let what = |o: &Opening| TcpSegment { ports: (0, 0), is_late: false, ..o.segment };
         let is_numbered = self.segment.ident != 0 || self.segment.timestamps.is_some();
         (self.at - other.at).0.saturating_abs() <= MAX_PASSAGE.0
-            && (self.from == other.from) != (self.to == other.to)
+            && match (self.from == other.from, self.to == other.to) {
+                (true, true) => false,
+                (false, false) => self.segment.timestamps.is_some() && self.segment.seq != 0,
+                _ => true,
+            }
             && self.ttl.abs_diff(other.ttl) == 1
             && is_numbered
             && what(self) == what(other)

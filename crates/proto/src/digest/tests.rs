@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use jitlat_core::SteadyTime;
 use jitlat_core::spec::Direction;
 use jitlat_core::time::{SECOND, WallTime};
-use jitlat_passive::{IdentityFields, IdentityRule, PacketPreview, Sides};
+use jitlat_passive::{IdentityFields, IdentityRule, PacketPreview, PreviewLayer, Sides};
 use proptest::prelude::*;
 
 fn tick(ms: i64) -> Tick {
@@ -31,6 +31,7 @@ fn rule() -> DigestRule {
         protocols: vec![6, 17],
         port: Some(443),
         without_echoes: true,
+        inside: true,
     }
 }
 
@@ -48,7 +49,7 @@ struct Pair {
 
 impl Pair {
     fn new(client: Option<PresharedKey>, server: impl Into<PresharedKeys>) -> Pair {
-        let ask = Listen { interface: "eth0".into(), hosts: Vec::new(), available: 200 };
+        let ask = Listen { interface: "eth0".into(), hosts: Vec::new(), available: 200, opens_tunnels: true };
         Pair {
             collector: Collector::new(ask, client, [1; 16], tick(0)),
             exporter: Exporter::new(server.into(), 1000, [2; 16], tick(0)),
@@ -134,6 +135,7 @@ fn a_whole_conversation_with_and_without_a_key() {
             ports: Some((1, 2)),
             ttl: 9,
             names: [3, 4, 5, 6],
+            layer: PreviewLayer::Inside,
         };
         p.exporter.preview(g);
         p.step(300, 7);
@@ -264,11 +266,14 @@ fn any_message() -> impl Strategy<Value = DigestMessage> {
         (any::<u16>(), any::<bool>(), any::<[u8; 16]>())
             .prop_map(|(version, keyed, nonce)| DigestMessage::Hello(ChannelHello { version, keyed, nonce })),
         any::<[u8; 32]>().prop_map(DigestMessage::Proof),
-        ("[a-z0-9.]{0,15}", any::<u16>()).prop_map(|(interface, available)| DigestMessage::Listen(Listen {
-            interface,
-            hosts: rule().sides.reference,
-            available
-        })),
+        ("[a-z0-9.]{0,15}", any::<(u16, bool)>()).prop_map(|(interface, (available, opens_tunnels))| {
+            DigestMessage::Listen(Listen {
+                interface,
+                hosts: rule().sides.reference,
+                available,
+                opens_tunnels,
+            })
+        }),
         Just(DigestMessage::Rule(rule())),
         any::<u32>().prop_map(|mask| {
             let identity = IdentityRule { fields: IdentityFields::Mask(mask), available: 9 };

@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv6Addr};
 use jitlat_core::prefix::Prefix;
 use jitlat_core::spec::Direction;
 use jitlat_core::time::WallTime;
-use jitlat_passive::{Identity, IdentityFields, IdentityRule, PacketPreview, Sides};
+use jitlat_passive::{Identity, IdentityFields, IdentityRule, PacketPreview, PreviewLayer, Sides};
 
 /// Magic number in the first message.
 pub(crate) const MAGIC: [u8; 4] = *b"JLTD";
@@ -39,6 +39,8 @@ pub struct Listen {
     pub hosts: Vec<Prefix>,
     /// Number of bytes of each IP packet that its identity may depend on.
     pub available: u16,
+    /// True to report the packets inside tunnels as well, until a rule has been received.
+    pub opens_tunnels: bool,
 }
 
 /// Rule that selects packets and computes their identities.
@@ -54,6 +56,8 @@ pub struct DigestRule {
     pub port: Option<u16>,
     /// True to exclude ICMP echo requests and replies.
     pub without_echoes: bool,
+    /// True to report the packets inside tunnels instead of the tunnel packets.
+    pub inside: bool,
 }
 
 /// Counts since the capture started.
@@ -237,6 +241,7 @@ impl DigestMessage {
                 put_text(out, &l.interface);
                 put_prefixes(out, &l.hosts);
                 out.extend_from_slice(&l.available.to_be_bytes());
+                out.push(l.opens_tunnels.into());
             }
             DigestMessage::Listening(interface) => put_text(out, interface),
             DigestMessage::Rule(rule) => rule.encode(out),
@@ -273,6 +278,8 @@ impl DigestMessage {
                 interface: text(r)?,
                 hosts: prefixes(r)?,
                 available: r.u16()?,
+                // (collectors of earlier versions do not send it)
+                opens_tunnels: r.u8().is_ok_and(|flags| flags & 1 != 0),
             }),
             4 => DigestMessage::Listening(text(r)?),
             5 => DigestMessage::Rule(DigestRule::decode(r)?),
@@ -310,7 +317,7 @@ impl DigestRule {
             }
             IdentityFields::Mask(mask) => (FIELDS_MASK, mask),
         };
-        out.push(flags | u8::from(self.without_echoes) << 3);
+        out.push(flags | u8::from(self.without_echoes) << 3 | u8::from(self.inside) << 4);
         out.extend_from_slice(&mask.to_be_bytes());
         let available = u16::try_from(self.identity.available).unwrap_or(u16::MAX);
         out.extend_from_slice(&available.to_be_bytes());
@@ -337,6 +344,7 @@ impl DigestRule {
             protocols: r.take(count)?.to_vec(),
             port,
             without_echoes: has(8),
+            inside: has(16),
         })
     }
 }
@@ -362,7 +370,7 @@ impl Entries {
                     out.extend_from_slice(&delta(g.at));
                     out.extend_from_slice(&bits(g.src));
                     out.extend_from_slice(&bits(g.dst));
-                    out.extend_from_slice(&[g.ttl, g.ports.is_some().into()]);
+                    out.extend_from_slice(&[g.ttl, u8::from(g.ports.is_some()) | g.layer.bits() << 1]);
                     let (from, to) = g.ports.unwrap_or((0, 0));
                     out.extend_from_slice(&from.to_be_bytes());
                     out.extend_from_slice(&to.to_be_bytes());
@@ -402,10 +410,11 @@ impl Entries {
                 let mut list = Vec::with_capacity(count.min(r.remaining() / 74));
                 for _ in 0..count {
                     let (at, src, dst, ttl) = (at(r)?, address(r)?, address(r)?, r.u8()?);
-                    let (has_ports, from, to) = (r.u8()? != 0, r.u16()?, r.u16()?);
-                    let ports = has_ports.then_some((from, to));
+                    let (flags, from, to) = (r.u8()?, r.u16()?, r.u16()?);
+                    let ports = (flags & 1 != 0).then_some((from, to));
+                    let layer = PreviewLayer::from_bits(flags >> 1);
                     let names = [r.u64()?, r.u64()?, r.u64()?, r.u64()?];
-                    list.push(PacketPreview { at, src, dst, ports, ttl, names });
+                    list.push(PacketPreview { at, src, dst, ports, ttl, names, layer });
                 }
                 times_begin(list.first().map(|g| g.at))?;
                 Ok(Entries::Previews(list))

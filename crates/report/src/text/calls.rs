@@ -72,6 +72,7 @@ fn stream(t: &mut String, s: &RtpStream) {
         format!("{} ({codec}) {}", p.payload_type, count(p.packets, "packet"))
     });
     row("payload types", Some(types.collect::<Vec<_>>().join(", ")));
+    row("transport", s.over_tcp.then(|| "TCP: a lost segment delays the packets behind it".to_owned()));
     let rate = s.clock_rate.zip(s.clock_rate_source);
     row(
         "clock rate",
@@ -80,6 +81,7 @@ fn stream(t: &mut String, s: &RtpStream) {
     row("time between packets", eng(s.packet_time_ns.map(|span| span.0)));
     row("packets", Some(format!("{} of {}", s.packets, s.expected)));
     row("lost", Some(s.lost.to_string()));
+    row("not recorded", some(s.not_recorded));
     row("duplicates", some(s.duplicates));
     row("reordered", some(s.reordered));
     row("new numberings", some(s.restarts));

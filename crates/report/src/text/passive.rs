@@ -61,6 +61,9 @@ pub fn passive(r: &PassiveResult, extras: &PassiveExtras<'_>) -> String {
     row("matched", &|w| w.counts.matched.to_string());
     row("lost", &|w| w.counts.lost.to_string());
     row("loss", &|w| w.loss_ratio.map_or("-".into(), |l| format!("{:.3} %", l * 100.0)));
+    if s.out.loss_bounds.is_some() || s.back.loss_bounds.is_some() {
+        row("loss with unknown fate", &|w| w.loss_bounds.map_or("-".into(), describe_bounds));
+    }
     row("duplicated", &|w| w.counts.duplicates.to_string());
     row("reordered", &|w| w.counts.reordered.to_string());
     for (name, count) in [
@@ -111,6 +114,15 @@ pub fn asked_tables(r: &PassiveResult, extras: &PassiveExtras<'_>) -> String {
     }
     t += &asked(r, extras);
     t.trim_start_matches('\n').to_owned()
+}
+
+/// Describes the smallest and the largest possible loss ratio.
+pub fn describe_bounds([low, high]: [f64; 2]) -> String {
+    let percent = |share: f64| match 100.0 * share {
+        p if p < 9.95 => format!("{p:.1}"),
+        p => format!("{p:.0}"),
+    };
+    format!("{} to {} %", percent(low), percent(high))
 }
 
 fn asked(r: &PassiveResult, extras: &PassiveExtras<'_>) -> String {

@@ -2,7 +2,7 @@
 
 use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
-use crate::sentences::causes::route_change;
+use crate::sentences::causes::{OF_PATH, OF_PATH_OR_CLOCK, RecordingsClock, route_change};
 use crate::steps::StepReason;
 use jitlat_core::answer::{CauseId, Severity};
 
@@ -31,11 +31,15 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
             case.lost_at_steps.iter().filter(|r| r.start <= place && place <= r.start + r.len + 1);
         let until = next.map(|_| case.stream_seconds_at(end));
         let from = case.stream_seconds_at(step.place);
-        let why = route_change(from, until, step.change, meanwhile.map(|r| r.len).sum());
+        let (clock, confidence) = match case.is_media() {
+            true => (RecordingsClock::Unknown, OF_PATH_OR_CLOCK),
+            false => (RecordingsClock::NotSet, OF_PATH),
+        };
+        let why = route_change(from, until, step.change, meanwhile.map(|r| r.len).sum(), clock);
         let severity = if step.change > 150_000_000 { Severity::Fair } else { Severity::Good };
         let harm = step.change.unsigned_abs() as f64 / 1e9 * 0.01;
         found.push(
-            FoundCause::of(CauseId::RouteChange, severity, harm, 0.93)
+            FoundCause::of(CauseId::RouteChange, severity, harm, confidence)
                 .places(case, step.place, end)
                 .ns(step.change)
                 .because(why),

@@ -262,8 +262,14 @@ pub fn reordering(share: f64, late_ns: i64, part_s: Option<[f64; 2]>) -> String 
 }
 
 /// Describes a path that became longer or shorter by `change_ns`, until `until_s`, or until the end of the test if
-/// `None`. `lost` packets were lost during the change.
-pub fn route_change(from_s: f64, until_s: Option<f64>, change_ns: i64, lost: u64) -> String {
+/// `None`. `lost` packets were lost during the change. `clock` is the clock of the recording in which the change was seen.
+pub fn route_change(
+    from_s: f64,
+    until_s: Option<f64>,
+    change_ns: i64,
+    lost: u64,
+    clock: RecordingsClock,
+) -> String {
     let how = if change_ns > 0 { "longer" } else { "shorter" };
     let by = time(change_ns.saturating_abs() as f64);
     let until = until_s.map_or_else(|| "to the end of the test".to_owned(), |s| format!("to {}", moment(s)));
@@ -272,7 +278,41 @@ pub fn route_change(from_s: f64, until_s: Option<f64>, change_ns: i64, lost: u64
         1 => "; 1 packet was lost at the change".to_owned(),
         n => format!("; {n} packets were lost at the change"),
     };
-    format!("the path was {by} {how}, from {} {until}{lost}", moment(from_s))
+    let or_clock = match clock {
+        RecordingsClock::NotSet => "",
+        RecordingsClock::Unknown => OR_CLOCK,
+    };
+    format!("the path was {by} {how}, from {} {until}{lost}{or_clock}", moment(from_s))
+}
+
+/// State of the clock of a recording at a change of the delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordingsClock {
+    /// The clock was not set, or there is none.
+    NotSet,
+    /// The clock may have been set: one stream at one capture point does not show it.
+    Unknown,
+}
+
+/// End of the sentence about a change of the delay, if the recording's clock may have been set.
+const OR_CLOCK: &str = ", or the recording's clock was set";
+/// Confidence in a route change if the recording's clock may have been set.
+pub const OF_PATH_OR_CLOCK: f64 = 0.6;
+/// Confidence in a route change if no clock was set.
+pub const OF_PATH: f64 = 0.93;
+
+/// True if `change` is a change of the delay for which the recording's clock may be the reason.
+pub fn is_path_or_clock(change: &Cause) -> bool {
+    change.because.ends_with(OR_CLOCK)
+}
+
+/// Names the path alone as the cause of `change`, because other streams of the recording show that the clock was not set.
+/// Returns false if `change` is not a change of the delay whose reason is open.
+pub fn confirm_path(change: &mut Cause) -> bool {
+    let Some(sentence) = change.because.strip_suffix(OR_CLOCK) else { return false };
+    change.because = sentence.to_owned();
+    change.confidence = OF_PATH;
+    true
 }
 
 /// The clock that was set.

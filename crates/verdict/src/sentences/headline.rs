@@ -1,6 +1,6 @@
 //! Headline: the verdict on a test in one sentence.
 
-use super::causes::{direction, lost_size, tcp_limit};
+use super::causes::{direction, is_path_or_clock, lost_size, tcp_limit};
 use super::numbers::{self, buffer_size, count, moment, percent, rate, time};
 use jitlat_core::Span;
 use jitlat_core::answer::{Answer, Cause, CauseId, Fault, Severity};
@@ -283,6 +283,11 @@ fn sentence(c: &Cause, packets: u64) -> String {
             format!("{share} of packets lost{direction} at regular intervals, every {every}{}", part())
         }
         CauseId::Reordering => format!("{share} of packets reordered{direction}{}", part()),
+        CauseId::RouteChange if is_path_or_clock(c) => {
+            let how = if c.magnitude_ns.unwrap_or(0) < 0 { "fell" } else { "rose" };
+            let more = if c.count > 1 { " or more" } else { "" };
+            format!("the delay{direction} {how} by {ns}{more} at {from}: {PATH_OR_CLOCK}")
+        }
         CauseId::RouteChange if c.count > 1 => {
             format!("{} route changes{direction} of up to {ns}, {}", c.count, span())
         }
@@ -314,6 +319,16 @@ fn sentence(c: &Cause, packets: u64) -> String {
             format!("nothing is wrong with the path; the capture's clock was set by {ns} at {from}")
         }
     }
+}
+
+/// Reasons of a change of the delay that one stream at one capture point does not tell apart.
+const PATH_OR_CLOCK: &str = "a change of the path or of the recording's clock";
+/// Reason of the same change if the clock was not set.
+const PATH_CHANGED: &str = "another path";
+
+/// Names the path alone in a headline, as [`confirm_path`](super::causes::confirm_path) does in a cause.
+pub fn confirm_path(headline: &str) -> String {
+    headline.replace(PATH_OR_CLOCK, PATH_CHANGED)
 }
 
 /// Returns the evidence of `cause` up to the colon.

@@ -61,7 +61,7 @@ fn run(packets: &[(i64, Vec<u8>)], capture: &CallCapture) -> Reported {
         }
         let frame = Frame { at, link: LinkType::IPV4, wire_length: data.len() as u32, data };
         let packet = frame.packet().unwrap();
-        let seen = SeenPacket { at, packet, is_late: false, copy: None, is_whole_again: false };
+        let seen = SeenPacket { at, packet: &packet, is_late: false, copy: None, is_whole_again: false };
         analyzer.take(&seen, &mut periods);
         let known = analyzer.snapshot();
         periods.end_before(at - GRACE, &known);

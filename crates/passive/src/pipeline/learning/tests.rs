@@ -227,3 +227,44 @@ fn what_is_available_is_found_from_the_packets() {
     assert_eq!(learner.available(), length - 1);
     assert_eq!(learner.plan(at(Span::ZERO)).map(|plan| plan.common), Some(60));
 }
+
+#[test]
+fn a_far_point_reports_what_is_in_its_tunnels() {
+    // The packets pass the near point in a tunnel, and the far point without one; then vice versa.
+    let tunnel = |packet: &[u8]| {
+        let length = (20 + packet.len()) as u16;
+        let [a, b] = length.to_be_bytes();
+        [&[0x45, 0, a, b, 0, 0, 0, 0, 64, 4, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2][..], packet].concat()
+    };
+    let previews = |list: &[(i64, Vec<u8>)], is_tunnelled: bool| -> Vec<PacketPreview> {
+        let of = |at: i64, packet: &[u8], layer| {
+            let f = frame(at, packet);
+            let p = f.packet().unwrap();
+            let g = PacketPreview::of(&p, f.at, 64).unwrap();
+            PacketPreview { names: g.names.map(|n| salted(n, 7)), layer, ..g }
+        };
+        list.iter()
+            .flat_map(|(at, packet)| match is_tunnelled {
+                true => vec![
+                    of(*at, &tunnel(packet), PreviewLayer::Tunnel),
+                    of(*at, packet, PreviewLayer::Inside),
+                ],
+                false => vec![of(*at, packet, PreviewLayer::Plain)],
+            })
+            .collect()
+    };
+    for near_is_tunnelled in [true, false] {
+        let mut learner = Learner::new(None, 64, Some(7));
+        let near = seen(CapturePoint::Reference, 0..60);
+        let near: Vec<_> = match near_is_tunnelled {
+            true => near.iter().map(|(at, packet)| (*at, tunnel(packet))).collect(),
+            false => near,
+        };
+        learner.take(delivery(CapturePoint::Reference, batch(&near)));
+        let far = previews(&seen(CapturePoint::Monitor, 0..60), !near_is_tunnelled);
+        learner.take(delivery(CapturePoint::Monitor, CapturedBatch::Previews(far)));
+        let plan = learner.plan(at(Span::ZERO)).unwrap();
+        assert_eq!(plan.inside, [near_is_tunnelled, !near_is_tunnelled]);
+        assert_eq!((plan.common, &plan.sides), (60, &[testing::sides(), testing::sides()]));
+    }
+}

@@ -1,7 +1,7 @@
 //! [`Intervals`]: the times between the packets of each sender around a jump of the times. They show how large a step of
 //! the clock was, and steps that no timestamps show.
 
-use super::{MIN_FORWARD_STEP, Sender, SenderMark};
+use super::{Hosts, MIN_FORWARD_STEP, Sender, SenderMark};
 
 /// Number of packets of a sender whose times are compared.
 const COMPARED: usize = 3;
@@ -18,6 +18,8 @@ const MAX_INTERVAL: i64 = 100_000_000;
 #[derive(Clone, Copy, Debug)]
 struct Examined {
     mark: SenderMark,
+    /// Hash of the source address.
+    host: u32,
     before: Sender,
     /// True if the sender's timestamps show how much time passed on its clock.
     has_clock: bool,
@@ -84,13 +86,14 @@ impl Intervals {
     }
 
     /// Adds the next frame; `known` is the state of its sender before the jump.
-    pub(super) fn add(&mut self, at: i64, known: Option<(SenderMark, Sender)>) {
+    pub(super) fn add(&mut self, at: i64, known: Option<(SenderMark, Hosts, Sender)>) {
         self.at.push(at);
-        let Some((mark, before)) = known else { return };
+        let Some((mark, hosts, before)) = known else { return };
         let place = self.senders.iter().position(|s| s.mark.flow == mark.flow);
         let i = place.unwrap_or_else(|| {
             let has_clock = before.excess(at, mark.value).is_some();
-            self.senders.push(Examined { mark, before, has_clock, at: [0; COMPARED], packets: 0 });
+            let host = hosts.from;
+            self.senders.push(Examined { mark, host, before, has_clock, at: [0; COMPARED], packets: 0 });
             self.senders.len() - 1
         });
         let sender = &mut self.senders[i];
@@ -131,7 +134,7 @@ impl Intervals {
             let part = s.delay().rem_euclid(*interval);
             part.min(interval - part) > interval / 4
         };
-        let two_hosts = all.iter().any(|(s, ..)| s.mark.host != first.mark.host);
+        let two_hosts = all.iter().any(|(s, ..)| s.host != first.host);
         let shows = step >= MIN_FORWARD_STEP && two_hosts && agree && all.iter().any(is_between);
         (shows && !self.catches_up()).then_some((step, all.len() >= PROOF))
     }

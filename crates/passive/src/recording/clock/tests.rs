@@ -3,11 +3,17 @@ use jitlat_core::time::SECOND;
 
 const MS: i64 = 1_000_000;
 
+/// The addresses of frame `k`: two hosts send to each other in turn.
+fn host(k: i64) -> Hosts {
+    let from = k as u32 % 2;
+    Hosts { from, to: 1 - from }
+}
+
 /// Takes `frames` frames with these marks; `recorded` gives their recorded times. Returns the corrected times, the steps
 /// and the clock.
 fn corrected(
     frames: i64,
-    mark: impl Fn(i64) -> SenderMark,
+    mark: impl Fn(i64) -> (SenderMark, Hosts),
     recorded: impl Fn(i64) -> i64,
 ) -> (Vec<i64>, Vec<Step>, RecordingClock) {
     let mut clock = RecordingClock::default();
@@ -16,7 +22,7 @@ fn corrected(
     while let Some(k) = queue.pop() {
         let (at, mark_of) = (WallTime(recorded(k)), Some(mark(k)));
         if !clock.is_in_doubt()
-            && let Taken::At { at, .. } = clock.take(at, mark_of)
+            && let Taken::At { at, .. } = clock.take(at, mark_of.map(|m| m.0))
         {
             times.push(at.0);
             continue;
@@ -25,7 +31,7 @@ fn corrected(
         if clock.examine(at, mark_of) {
             steps.extend(clock.decide());
             let mut again = held.drain(..);
-            let first = again.next().map(|k| clock.take_decided(WallTime(recorded(k)), Some(mark(k))));
+            let first = again.next().map(|k| clock.take_decided(WallTime(recorded(k)), Some(mark(k).0)));
             times.extend(first.map(|(at, _)| at.0));
             queue.extend(again.rev());
         }
@@ -38,8 +44,8 @@ fn corrected(
 fn run(stamped: bool, frames: i64, recorded: impl Fn(i64) -> i64) -> (Vec<i64>, Vec<Step>, RecordingClock) {
     let mark = |k: i64| {
         let value = stamped.then_some((k * 10) as u32 + 7);
-        let host = k as u32 % 2;
-        SenderMark { flow: 1 + k as u64 % 2, host, value, is_media: false, may_be_regular: false }
+        let flow = 1 + k as u64 % 2;
+        (SenderMark { flow, value, is_media: false, may_be_regular: false }, host(k))
     };
     corrected(frames, mark, recorded)
 }
@@ -86,15 +92,10 @@ fn steps_forward_are_found_by_the_timestamps_of_two_hosts() {
 /// Takes packets of senders that send at regular intervals; `senders` has the interval and the first time of each in ms,
 /// `recorded` gives the recorded time of a packet, or `None` if it is missing. Returns the steps.
 fn regular(senders: &[(i64, i64)], recorded: impl Fn(i64) -> Option<i64>) -> Vec<Step> {
-    let mut frames: Vec<(i64, i64, SenderMark)> = Vec::new();
+    let mut frames: Vec<(i64, i64, (SenderMark, Hosts))> = Vec::new();
     for ((interval, first), k) in senders.iter().zip(0..) {
-        let mark = SenderMark {
-            flow: 10 + k,
-            host: k as u32 % 2,
-            value: None,
-            is_media: false,
-            may_be_regular: true,
-        };
+        let mark = SenderMark { flow: 10 + k, value: None, is_media: false, may_be_regular: true };
+        let mark = (mark, host(k as i64));
         let times = (0..200).map(|n| (first + n * interval) * MS);
         frames.extend(times.filter_map(|at| Some((at, recorded(at)?, mark))));
     }
@@ -103,7 +104,7 @@ fn regular(senders: &[(i64, i64)], recorded: impl Fn(i64) -> Option<i64>) -> Vec
     let mut queue: Vec<_> = frames.into_iter().rev().collect();
     while let Some(frame) = queue.pop() {
         let (at, mark) = (WallTime(frame.1), Some(frame.2));
-        if !clock.is_in_doubt() && clock.take(at, mark) != Taken::Doubt {
+        if !clock.is_in_doubt() && clock.take(at, mark.map(|m| m.0)) != Taken::Doubt {
             continue;
         }
         held.push(frame);
@@ -111,7 +112,7 @@ fn regular(senders: &[(i64, i64)], recorded: impl Fn(i64) -> Option<i64>) -> Vec
             steps.extend(clock.decide());
             let mut rest = held.drain(..);
             if let Some(first) = rest.next() {
-                clock.take_decided(WallTime(first.1), Some(first.2));
+                clock.take_decided(WallTime(first.1), Some(first.2.0));
             }
             queue.extend(rest.rev());
         }
@@ -170,14 +171,10 @@ fn recordings_that_were_appended_are_not_said_to_be_proven() {
     let mut steps = Vec::new();
     for k in 0..200i64 {
         let at = WallTime(if k < 100 { k } else { k - 5000 } * 10 * MS);
-        let mark = Some(SenderMark {
-            flow: if k < 100 { 1 } else { 2 },
-            host: 1,
-            value: None,
-            is_media: false,
-            may_be_regular: false,
-        });
-        if (clock.is_in_doubt() || clock.take(at, mark) == Taken::Doubt) && clock.examine(at, mark) {
+        let flow = if k < 100 { 1 } else { 2 };
+        let mark = SenderMark { flow, value: None, is_media: false, may_be_regular: false };
+        let known = Some((mark, host(1)));
+        if (clock.is_in_doubt() || clock.take(at, Some(mark)) == Taken::Doubt) && clock.examine(at, known) {
             steps.extend(clock.decide());
         }
     }
@@ -200,9 +197,9 @@ proptest::proptest! {
     fn any_times_come_to_an_end(list in proptest::collection::vec((proptest::prelude::any::<i64>(), 0u64..4, proptest::prelude::any::<Option<u32>>()), 0..200)) {
         let mut clock = RecordingClock::default();
         for (at, flow, value) in list {
-            let mark =
-                Some(SenderMark { flow, host: flow as u32, value, is_media: false, may_be_regular: flow % 2 == 0 });
-            if (clock.is_in_doubt() || clock.take(WallTime(at), mark) == Taken::Doubt) && clock.examine(WallTime(at), mark) {
+            let mark = SenderMark { flow, value, is_media: flow == 3 && value.is_some(), may_be_regular: flow % 2 == 0 };
+            let known = Some((mark, host(flow as i64)));
+            if (clock.is_in_doubt() || clock.take(WallTime(at), Some(mark)) == Taken::Doubt) && clock.examine(WallTime(at), known) {
                 clock.decide();
             }
         }
@@ -213,9 +210,9 @@ proptest::proptest! {
 /// recorded times. Returns the corrected times and the steps.
 fn of_media(packets: i64, ticks: impl Fn(i64) -> u32, arrived: impl Fn(i64) -> i64) -> (Vec<i64>, Vec<Step>) {
     let mark = |k: i64| {
-        let (flow, host) = (1 + k as u64 % 2, k as u32 % 2);
-        let value = Some(ticks(k).wrapping_add(host * 77_777));
-        SenderMark { flow, host, value, is_media: true, may_be_regular: false }
+        let flow = 1 + k as u64 % 2;
+        let value = Some(ticks(k).wrapping_add(host(k).from * 77_777));
+        (SenderMark { flow, value, is_media: true, may_be_regular: false }, host(k))
     };
     let (times, steps, _) = corrected(packets, mark, arrived);
     (times, steps)
@@ -239,4 +236,43 @@ fn steps_forward_are_found_by_the_media_clocks_of_two_hosts() {
     let advanced = |k: i64| (k * 80) as u32 + if k < 200 { 0 } else { 40_000 };
     assert!(of_media(600, advanced, pause).1.is_empty());
     assert!(of_media(600, |k| if k % 2 == 0 { advanced(k) } else { ticks(k) }, pause).1.is_empty());
+}
+
+/// Steps that the times alone do not show, in packets of a call with 2 ms of jitter.
+#[test]
+fn small_steps_are_found_by_both_directions_of_a_call() {
+    let ticks = |k: i64| (k * 80) as u32;
+    let jitter = |k: i64| k * 7919 % 2000 * 1000;
+    for by in [-30 * MS, -10 * MS, 10 * MS, 30 * MS, 60 * MS, 90 * MS] {
+        let step = |k: i64| if k < 300 { 0 } else { by };
+        let (times, steps) = of_media(900, ticks, |k| k * 10 * MS + jitter(k) + step(k));
+        assert_eq!((times.len(), steps.len()), (900, 1), "{by}");
+        assert!((steps[0].by - by).abs() < 2 * MS && steps[0].proven, "{by}: {steps:?}");
+        let far = |(at, k): (&i64, i64)| (at - k * 10 * MS).abs() > 5 * MS;
+        assert_eq!(times.iter().zip(0..).filter(|(at, k)| far((*at, *k))).count(), 0, "{by}");
+    }
+}
+
+#[test]
+fn a_path_that_becomes_longer_is_no_step_of_the_clock() {
+    let ticks = |k: i64| (k * 80) as u32;
+    // One direction alone, or both by different amounts; one late packet; jitter that grows.
+    let late: [fn(i64) -> i64; 4] = [
+        |k| if k >= 300 && k % 2 == 0 { 30 * MS } else { 0 },
+        |k| if k < 300 { 0 } else { 20 * MS + k % 2 * 15 * MS },
+        |k| if k % 100 == 50 { 25 * MS } else { 0 },
+        |k| k * 7919 % 1000 * k * 40,
+    ];
+    for (n, late) in late.into_iter().enumerate() {
+        let mut order: Vec<i64> = (0..900).collect();
+        order.sort_by_key(|k| k * 10 * MS + late(*k));
+        let arrived = |k: i64| order[k as usize] * 10 * MS + late(order[k as usize]);
+        let mark = |k: i64| {
+            let k = order[k as usize];
+            let (flow, value) = (1 + k as u64 % 2, Some(ticks(k)));
+            (SenderMark { flow, value, is_media: true, may_be_regular: false }, host(k))
+        };
+        let (times, steps, _) = corrected(900, mark, arrived);
+        assert_eq!((times.len(), steps), (900, Vec::new()), "{n}");
+    }
 }

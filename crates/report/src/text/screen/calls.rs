@@ -341,6 +341,16 @@ fn is_speech(s: &RtpStream) -> bool {
 /// Describes the facts about a stream from RTCP, payload types and silences.
 fn facts(s: &RtpStream, label: &str) -> Vec<String> {
     let mut lines = Vec::new();
+    if s.over_tcp {
+        let missing = match s.not_recorded {
+            0 => String::new(),
+            n => format!(
+                "; the capture does not contain the segments of {}, so that their fate is unknown",
+                count(n, "packet")
+            ),
+        };
+        lines.push(format!("{label}: over TCP, where a lost segment delays the packets behind it{missing}"));
+    }
     match (s.clock_rate_source, s.clock_rate) {
         (Some(ClockRateSource::Estimated), Some(rate)) => lines.push(format!(
             "{label}: clock rate {rate} Hz estimated from the timestamps; --payload-type gives the codec"

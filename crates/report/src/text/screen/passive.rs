@@ -3,10 +3,14 @@
 use super::rows::{ScreenTable, describe_buffer, describe_loss, row_of};
 use super::{Screen, Timeline, content, trust};
 use crate::text::count;
+use crate::text::passive::describe_bounds;
 use jitlat_core::summary::{Level, Summary};
 use jitlat_core::units::eng3;
 use jitlat_passive::verdict::list_prefixes;
-use jitlat_passive::{MatchedFigures, PassiveResult};
+use jitlat_passive::{CapturePoint, MatchedFigures, PassiveResult};
+
+/// Smallest share of packets of unknown fate, as 1 in this many, at which there is no verdict on losses.
+const MAX_UNDECIDED: u64 = 100;
 
 impl Screen {
     /// Creates the screen report of two captures: `ways` are the judged figures of OUT and IN if the packets were retained,
@@ -27,7 +31,11 @@ impl Screen {
                 [d.median as f64 - sign * offset, d.p99 as f64 - sign * offset, variation]
             });
             let error = offset.map_or("unknown".to_owned(), |(_, bound)| eng3(bound));
-            let losses = if r.offload().is_some() { Some("unknown".to_owned()) } else { lost(way) };
+            let losses = match (r.offload(), way.loss_bounds) {
+                (Some(_), _) => Some("unknown".to_owned()),
+                (None, Some(bounds)) => Some(describe_bounds(bounds)),
+                (None, None) => lost(way),
+            };
             let mut row = row_of(label, delay, Some(error), losses);
             if delay.is_none() {
                 row.figures[3] = variation.map_or_else(|| "-".to_owned(), eng3);
@@ -48,8 +56,18 @@ impl Screen {
         }
         let offload = r.explain_offload();
         let mut lead = vec![offload.clone().map_or_else(|| found(r), |text| (Level::Bad, text))];
-        if r.is_measured() && offload.is_none() {
-            lead.extend(content::lead(&streams, &labels));
+        let is_unknown = |(way, source): (&MatchedFigures, CapturePoint)| {
+            way.undecided(source) > way.counts.matched / MAX_UNDECIDED
+        };
+        match ways_of(r).into_iter().any(is_unknown) {
+            _ if !r.is_measured() || offload.is_some() => {}
+            true if !streams.is_empty() => lead.push((
+                Level::Note,
+                "No verdict on the path: the fate of too many packets is unknown, because they cannot be told apart."
+                    .to_owned(),
+            )),
+            true => {}
+            false => lead.extend(content::lead(&streams, &labels)),
         }
         let mut said = r.notes();
         said.extend(notes.iter().cloned());
@@ -90,18 +108,34 @@ fn found(r: &PassiveResult) -> (Level, String) {
     let Some(rtt) = s.rtt_ns else {
         return (Level::Note, "No round trips: packets in both directions are needed.".to_owned());
     };
-    let lost = [(&s.out, "out"), (&s.back, "in")].map(|(w, way)| match w.counts.lost {
-        0 => format!("none {way}"),
-        n => format!("{n} of {} {way}", n + w.counts.matched),
+    let lost = ways_of(r).into_iter().zip(["out", "in"]).map(|((w, source), way)| {
+        let lost = match w.counts.lost {
+            0 => format!("none {way}"),
+            n => format!("{n} of {} {way}", n + w.counts.matched),
+        };
+        match (w.undecided(source), w.loss_bounds) {
+            (n @ 1.., Some(bounds)) => {
+                format!("{lost}, and {n} of unknown fate, so {} are lost", describe_bounds(bounds))
+            }
+            _ => lost,
+        }
     });
+    let lost: Vec<String> = lost.collect();
+    let is_undecided = s.out.loss_bounds.is_some() || s.back.loss_bounds.is_some();
+    let separator = if is_undecided { "; " } else { ", " };
     let text = format!(
         "{}: half within {}, 99 % within {}. Packets lost: {}.",
         count(s.pairs, "round trip"),
         eng3(rtt.median as f64),
         eng3(rtt.p99 as f64),
-        lost.join(", ")
+        lost.join(separator)
     );
     (Level::Good, text)
+}
+
+/// Returns the figures of both directions, each with the point that its packets pass first.
+fn ways_of(r: &PassiveResult) -> [(&MatchedFigures, CapturePoint); 2] {
+    [(&r.summary.out, CapturePoint::Reference), (&r.summary.back, CapturePoint::Monitor)]
 }
 
 fn lost(way: &MatchedFigures) -> Option<String> {
