@@ -291,6 +291,7 @@ impl<'a> OwampTest<'a> {
             user: request.user.clone(),
             sessions: specs,
             lead: START_DELAY,
+            start: request.settings.course.as_ref().map(|course| course.start),
             fetches: Vec::new(),
             most_records: 0,
             step_timeout: request.step_timeout,
@@ -375,6 +376,7 @@ impl<'a> OwampTest<'a> {
                 OwampClientEvent::Granted(granted) => self.granted(*granted)?,
                 OwampClientEvent::Ready => self.driver.handle(OwampClientInput::Start),
                 OwampClientEvent::Started => {
+                    self.tell_end();
                     self.start()?;
                     self.started = true;
                     observer.event(&Event::Started(&self.sessions()));
@@ -453,6 +455,17 @@ impl<'a> OwampTest<'a> {
         }
         stream.granted = Some(granted);
         Ok(())
+    }
+
+    /// Tells the caller, if it wants to know, when the schedules of the streams end.
+    fn tell_end(&self) {
+        let Some(course) = &self.request.settings.course else { return };
+        let last = |stream: &OwampStream| stream.granted.as_ref()?.session.schedule().last();
+        let ends = self.streams.iter().filter_map(last).map(|at| at.to_nanos(course.start));
+        if let Some(end) = ends.max() {
+            // Set once: a second attempt starts only if the first one has not come this far.
+            let _ = course.end.set(end);
+        }
     }
 
     fn start(&mut self) -> io::Result<()> {
