@@ -23,6 +23,10 @@ const OPTION: &str = "--check";
 /// `-c` is the number of packets in `ping`.
 const SHORT: [(&str, &str); 2] = [("-w", "--warning"), ("-c", "--critical")];
 
+/// Message of a command that has no checks.
+const NOT_A_CHECK: &str = "--check judges tests (jitlat HOST, jitlat ping) and saved logs (jitlat analyze); this command has --fail-if \
+                           or an exit status of its own";
+
 /// True after a line has been printed, or is about to be.
 static ENDED: AtomicBool = AtomicBool::new(false);
 
@@ -87,7 +91,8 @@ pub fn limit(limit: Duration) {
 
 /// Prints the line of a check whose arguments are wrong, and ends the process.
 pub fn refused(e: &clap::Error) -> ! {
-    let text = e.to_string();
+    let is_of_test = !e.to_string().contains(&format!("unexpected argument '{OPTION}'"));
+    let text = if is_of_test { e.to_string() } else { NOT_A_CHECK.to_owned() };
     let message: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let message = message.join(" ");
     end(CheckState::Unknown, &CheckState::Unknown.line(message.strip_prefix("error: ").unwrap_or(&message)));

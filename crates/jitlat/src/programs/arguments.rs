@@ -359,6 +359,10 @@ fn scaled(text: &str, factor: f64) -> Result<String, String> {
 /// Converts a time with units, such as `1m30s` or `2.5ms`, to our spelling of a time.
 pub fn with_units(text: &str) -> Result<String, String> {
     let wrong = || format!("'{text}' is not a time: write 20ms, 1.5s or 1m30s");
+    // As in Go, zero needs no unit.
+    if text == "0" {
+        return Ok("0ns".to_owned());
+    }
     let (mut rest, mut total) = (text, 0.0);
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
@@ -460,8 +464,8 @@ mod tests {
     #[test]
     fn times_and_octets() {
         assert_eq!(
-            ["1m30s", "2.5ms", "300ns"].map(|t| with_units(t).unwrap()),
-            ["90000000000ns", "2500000ns", "300ns"]
+            ["1m30s", "2.5ms", "300ns", "0"].map(|t| with_units(t).unwrap()),
+            ["90000000000ns", "2500000ns", "300ns", "0ns"]
         );
         for wrong in ["", "5", "ms", "1.2.3s", "-1s", "999999999h"] {
             assert!(with_units(wrong).is_err(), "{wrong}");

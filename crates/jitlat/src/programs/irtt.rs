@@ -77,6 +77,9 @@ pub static PROGRAM: Program = Program {
         Opt::ours("--loose", "", "--loose", |_| of_switch("--loose")),
         Opt::nothing("--thread", "", "each stream has a thread"),
         Opt::printed("-b", "ADDR", "server: --bind ADDR, --irtt-port PORT"),
+        Opt::nothing("--set-src-ip", "", "server: answers leave from the address of the request"),
+        Opt::nothing("--pburst", "N", "server: five packets may follow each other, as in irtt"),
+        Opt::nothing("--gc", "MODE", "there is no garbage collector"),
         Opt::version("-v, --version", "irtt version: 0.9.0"),
     ],
     run,
@@ -195,7 +198,7 @@ fn json_name(name: &str) -> String {
 }
 
 fn server(given: &Given) -> Result<u8> {
-    given.only(&["-b", "-i", "--hmac"], "irtt server")?;
+    given.only(&["-b", "-i", "--hmac", "--set-src-ip", "--pburst", "--gc", "--thread"], "irtt server")?;
     let mut words = Vec::new();
     for at in given.value("-b").unwrap_or_default().split(',').filter(|at| !at.is_empty()) {
         match at.strip_prefix(':') {

@@ -176,6 +176,7 @@ fn a_check_that_cannot_be_made_is_unknown_and_says_why() {
         ("ping 127.0.0.1 --check --load tcp", "--load: --check prints one line"),
         ("ping no.such.host.invalid --check -n 3", "no.such.host.invalid"),
         ("-f none.log --check", "none.log"),
+        ("rpm 127.0.0.1 --check", "--check judges tests (jitlat HOST, jitlat ping) and saved logs"),
         ("127.0.0.1 --check --bind 198.51.100.7", "--bind must be an address"),
     ] {
         let (code, text, data) = check(line, dir.path());
