@@ -97,7 +97,7 @@ fn traffic(given: &Given) -> Words {
         return Err("-b 0: an unlimited rate is not possible over UDP here: give a rate".to_owned());
     }
     let mut words = with("-l", format!("{length:.0}"))?;
-    words.extend(with("-p", format!("{:.0}ns", (length * 8e9 / rate).max(1.0)))?);
+    let mut period = length * 8e9 / rate;
     if ["-t", "-n", "-k"].iter().filter(|name| given.has(name)).count() > 1 {
         return Err("-t, -n and -k all set the length of the test: give one".to_owned());
     }
@@ -110,7 +110,10 @@ fn traffic(given: &Given) -> Words {
             return Err(format!("-t {time}: give at most {LONGEST} seconds"));
         }
         words.extend(with("--duration", seconds(time)?)?);
+        // At a low rate the test does not wait for the end of a period that is longer than the test.
+        period = period.min(number(time, 1.0)? * 1e9);
     }
+    words.extend(with("-p", format!("{:.0}ns", period.max(1.0)))?);
     Ok(words)
 }
 

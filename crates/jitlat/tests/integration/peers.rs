@@ -562,9 +562,10 @@ fn command_lines_end_and_print_as_those_of_iperf3() {
     let own_port = server.port(0).split(',').next().unwrap().to_owned();
     let there = format!("-u -c {ip} -p {}", background.port);
     let lines: Vec<(String, bool)> = [
-        ("THERE -b 1M -l 1000 -t 1", true),
+        // Far from the rate at which the prefix of the unit changes.
+        ("THERE -b 500K -l 1000 -t 1", true),
         ("THERE -b 1K -l 1000 -t 1", true),
-        ("THERE -b 1M -l 1000 -t 1 -R", true),
+        ("THERE -b 500K -l 1000 -t 1 -R", true),
         ("THERE -b 1M -l 1000 -k 20 -i 0", false),
         ("-u -c 127.0.0.1 -p 1 -t 1", true),
         ("-u -c 127.0.0.1 -p 1 -t 1 -J", false),
