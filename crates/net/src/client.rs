@@ -48,22 +48,22 @@ pub struct TestRequest {
     /// requested, which would take much longer if the sender could not keep up the rate.
     pub limit: Option<Span>,
     /// Time at which the streams start, if it is to be a certain one. Only sessions of OWAMP have such a time.
-    pub course: Option<Arc<StreamCourse>>,
+    pub times: Option<Arc<StreamTimes>>,
 }
 
 /// Start and end of streams that other streams precede or follow.
 #[derive(Debug)]
-pub struct StreamCourse {
+pub struct StreamTimes {
     /// Start of the streams. It is later if the time until then is too short for the conversation with the server.
     pub start: WallTime,
     /// Time of the last packet according to the schedule; set when the server has accepted the streams.
     pub end: OnceLock<WallTime>,
 }
 
-impl StreamCourse {
-    /// Creates the course of streams that begin at `start`.
-    pub fn starting_at(start: WallTime) -> StreamCourse {
-        StreamCourse { start, end: OnceLock::new() }
+impl StreamTimes {
+    /// Creates the times of streams that begin at `start`.
+    pub fn starting_at(start: WallTime) -> StreamTimes {
+        StreamTimes { start, end: OnceLock::new() }
     }
 }
 
@@ -79,7 +79,7 @@ impl TestRequest {
             terms: TestTerms::new(specs),
             sending: SendSettings::default(),
             limit: None,
-            course: None,
+            times: None,
         }
     }
 }

@@ -113,16 +113,14 @@ fn run(given: &Given) -> Result<u8> {
     } else if !counted {
         words.extend(["-n".to_owned(), (retries + 1).to_string()]);
     }
-    let timeout = given.number::<f64>("-t")?;
-    let mut given_timeout = timeout.unwrap_or_default();
-    if timeout.is_none() {
-        let timeout = if counted || looped { period.min(LONGEST_TIMEOUT) } else { 500.0 };
-        given_timeout = timeout;
+    let usual = if counted || looped { period.min(LONGEST_TIMEOUT) } else { 500.0 };
+    let timeout = given.number::<f64>("-t")?.unwrap_or(usual);
+    if !given.has("-t") {
         words.extend(with("-W", milliseconds(&timeout.to_string()).map_err(wrong)?).unwrap_or_default());
     }
     if !given.has("-p") {
         // Without a number of requests, each request follows the timeout of the previous one.
-        let apart = if counted || looped { 1000.0 } else { timeout.unwrap_or(500.0).max(1.0) };
+        let apart = if counted || looped { 1000.0 } else { timeout.max(1.0) };
         words.extend(with("-p", milliseconds(&apart.to_string()).map_err(wrong)?).unwrap_or_default());
     }
     let bytes = given.number::<u64>("-b")?.unwrap_or(56) + ICMP_HEADER;
@@ -137,7 +135,7 @@ fn run(given: &Given) -> Result<u8> {
         stamped: given.has("-D"),
         width,
         bytes,
-        timeout: Duration::from_secs_f64(given_timeout.clamp(0.0, 1e6) / 1e3),
+        timeout: Duration::from_secs_f64(timeout.clamp(0.0, 1e6) / 1e3),
     };
     let least: Option<usize> = given.number("-x")?;
     let tests = hosts.iter().map(|host| {

@@ -10,7 +10,7 @@ use jitlat_core::analysis::Options;
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::{PacketRecord, WallTime};
 use jitlat_instruments::{Analyses, Instrument, OneWay, Ping, RecordCollector, Stop};
-use jitlat_net::client::StreamCourse;
+use jitlat_net::client::StreamTimes;
 use jitlat_output::{AnalysedStream, ReportStreams, log_failures};
 use jitlat_proto::owamp::Statistics;
 use jitlat_store::late::summary::Setting;
@@ -125,11 +125,11 @@ impl OneWayTest {
         Ok(OneWayTest { test, options: args.one_way.report.options() })
     }
 
-    /// Makes a test with OWAMP begin at `start`. The result also tells when its schedule ends.
-    pub fn start_at(&mut self, start: WallTime) -> Arc<StreamCourse> {
-        let course = Arc::new(StreamCourse::starting_at(start));
-        self.test.settings.course = Some(course.clone());
-        course
+    /// Makes a test with OWAMP begin at `start`. The result also contains the end of its schedule, once it is known.
+    pub fn start_at(&mut self, start: WallTime) -> Arc<StreamTimes> {
+        let times = Arc::new(StreamTimes::starting_at(start));
+        self.test.settings.times = Some(times.clone());
+        times
     }
 
     /// Runs the test.

@@ -8,11 +8,11 @@ use super::arguments::{ForeignOption as Opt, Given, Program, wrong};
 use super::measured::OneWayTest;
 use super::perfsonar::{self as common, owamp, session_words};
 use crate::interrupt;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Span, SteadyTime, WallTime};
 use jitlat_instruments::{Stop, Unobserved};
-use jitlat_net::client::StreamCourse;
+use jitlat_net::client::StreamTimes;
 use jitlat_net::clock;
 use jitlat_output::terminal;
 use jitlat_proto::owamp::Statistics;
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tracing::error;
 
@@ -71,6 +71,8 @@ const LEAD: Span = Span::seconds(5);
 const MAX_OPEN: usize = 8;
 /// Time between two looks at the sessions.
 const LOOK: Duration = Duration::from_millis(20);
+/// Error of a session whose thread ended without a result.
+const PANICKED: &str = "the thread of a session panicked: this is a bug in jitlat; please report it";
 
 fn run(given: &Given) -> Result<u8> {
     let host = given.operand("HOST")?;
@@ -113,7 +115,12 @@ fn run(given: &Given) -> Result<u8> {
             open.push(OpenSession::begin(begun, &words, start, results.clone())?);
             begun += 1;
         }
-        for (number, result) in next_results(&ended) {
+        let over: Vec<u64> = open.iter().filter(|s| s.thread.is_finished()).map(|s| s.number).collect();
+        let mut arrived: Vec<SessionResult> = next_results(&ended).collect();
+        let lost = |number: &u64| arrived.iter().all(|(of, _)| of != number);
+        let lost: Vec<u64> = over.into_iter().filter(lost).collect();
+        arrived.extend(lost.into_iter().map(|number| (number, Err(anyhow!(PANICKED)))));
+        for (number, result) in arrived {
             let Some(place) = open.iter().position(|session| session.number == number) else { continue };
             let session = open.remove(place);
             let is_last = number + 1 == begun;
@@ -125,20 +132,21 @@ fn run(given: &Given) -> Result<u8> {
                     failures += 1;
                 }
             }
-            // Without an accepted session nobody knows when the next one starts.
             if is_last && !session.is_followed && begun < most && !stopping {
-                next = Some((clock::steady() + RETRY, clock::wall() + RETRY));
+                // The end of a session that was not accepted is unknown: the next one is tried later.
+                let later = (clock::steady() + RETRY, clock::wall() + RETRY);
+                next = Some(session.times.end.get().map_or(later, |end| (clock::steady(), *end)));
             }
         }
         if let Some(session) = open.last_mut()
             && !session.is_followed
             && begun < most
             && !stopping
-            && let Some(end) = session.course.end.get().copied()
+            && let Some(end) = session.times.end.get().copied()
         {
             session.is_followed = true;
             let left = end - clock::wall();
-            let lead = LEAD.min(Span((end - session.course.start).0 / 2));
+            let lead = LEAD.min(Span((end - session.times.start).0 / 2));
             next = Some((clock::steady() + (left - lead).max(Span::ZERO), end));
         }
         if open.is_empty() && next.is_none() {
@@ -159,9 +167,10 @@ type SessionResult = (u64, Result<Statistics>);
 struct OpenSession {
     number: u64,
     stop: Stop,
-    course: Arc<StreamCourse>,
+    times: Arc<StreamTimes>,
     /// True if the time of the next session is known.
     is_followed: bool,
+    thread: JoinHandle<()>,
 }
 
 impl OpenSession {
@@ -172,7 +181,7 @@ impl OpenSession {
         results: Sender<SessionResult>,
     ) -> Result<OpenSession> {
         let mut test = OneWayTest::new(words)?;
-        let course = test.start_at(start);
+        let times = test.start_at(start);
         let stop = Stop::new();
         let ends = stop.clone();
         let measure = move || {
@@ -182,11 +191,11 @@ impl OpenSession {
             // The receiver exists until all sessions have ended.
             let _ = results.send((number, result));
         };
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name(format!("session {number}"))
             .spawn(measure)
             .context("starting a session")?;
-        Ok(OpenSession { number, stop, course, is_followed: false })
+        Ok(OpenSession { number, stop, times, is_followed: false, thread })
     }
 }
 
@@ -202,7 +211,7 @@ impl Files<'_> {
     fn write(&mut self, session: &OpenSession, statistics: &Statistics) -> Result<()> {
         let begun = statistics.data.session.request.start;
         let end =
-            session.course.end.get().map_or_else(|| NtpTime::from(clock::wall()), |end| NtpTime::from(*end));
+            session.times.end.get().map_or_else(|| NtpTime::from(clock::wall()), |end| NtpTime::from(*end));
         let name = format!("{:020}_{:020}", begun.0, end.0);
         let files = ["owp", "sum"].map(|ending| self.folder.join(format!("{name}.{ending}")));
         file::write(&files[0], |out| out.write_all(&statistics.data.to_file()))?;

@@ -57,7 +57,7 @@ fn modes_of_twamp(letters: &str) -> Words {
 fn run(given: &Given) -> Result<u8> {
     let host = given.operand("HOST")?;
     let mut words = stream_words(given, PACKETS)?;
-    // A named port means that a control server must answer: twping knows no TWAMP Light.
+    // A named port means that a control server must answer: twping has no TWAMP Light.
     if host.parse::<FarHost>().map_err(as_wrong)?.port.is_none() {
         words.push(format!("--twamp-port={}", jitlat_proto::twamp::PORT));
     }

@@ -3,6 +3,7 @@
 
 use crate::server::Server;
 use crate::side_by_side::side_by_side;
+use crate::undisturbed::undisturbed;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -399,6 +400,33 @@ fn sessions_follow_each_other_until_the_limit() {
         names[0].len() == 45
             && fs::read_to_string(dir.path().join(&names[1])).unwrap().starts_with("SUMMARY\t3.00\n")
     );
+}
+
+#[test]
+fn sessions_of_powstream_follow_each_other_without_a_gap() {
+    let server = Server::start(IP, "owamp", &[]);
+    let line = format!("as powstream -d . -c 100 -i 0.02f -L 0.2 --sessions 3 {IP}:{}", server.port(0));
+    // A host that stalls for most of a second opens the next session too late.
+    undisturbed(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let output = run(&line, dir.path());
+        assert!(output.status.success(), "{}", said(&output));
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let times = |name: &str| {
+            let (begin, end) =
+                name.trim_start_matches("./").strip_suffix(".owp").unwrap().split_once('_').unwrap();
+            [begin, end].map(|time| time.parse::<u64>().unwrap())
+        };
+        let times: Vec<[u64; 2]> = printed.lines().map(times).collect();
+        assert_eq!(times.len(), 3, "{printed}");
+        for pair in times.windows(2) {
+            // In units of 2⁻³² s; the conversion from nanoseconds and back loses a few of them.
+            assert!(
+                pair[0][1].abs_diff(pair[1][0]) < 16,
+                "a session starts when the previous one ends: {printed}"
+            );
+        }
+    });
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl Serving {
             terms: TestTerms::new(specs),
             sending: SendSettings::default(),
             limit: None,
-            course: None,
+            times: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of a client and a server over the loopback interface.
 
 use super::*;
-use crate::client::{ClientError, Measured, StreamCourse, TestRequest};
+use crate::client::{ClientError, Measured, StreamTimes, TestRequest};
 use crate::owamp::{OwampError, OwampRequest, run};
 use crate::reflect::Reflectors;
 use jitlat_core::ntp::NtpTime;
@@ -52,17 +52,17 @@ fn a_session_starts_at_the_requested_time_and_its_end_is_known() {
     let (reflectors, at) = serve(Policy::default(), "127.0.0.1", Users::default());
     for direction in [Direction::Up, Direction::Down] {
         // Enough for the conversation on an idle host.
-        let course = Arc::new(StreamCourse::starting_at(crate::clock::wall() + Span::millis(1500)));
+        let times = Arc::new(StreamTimes::starting_at(crate::clock::wall() + Span::millis(1500)));
         let mut asked =
             request(at, SecurityMode::Open, vec![spec(direction, 5, Schedule::Poisson { seed: 0 })]);
-        asked.settings.course = Some(course.clone());
+        asked.settings.times = Some(times.clone());
         let (_, data) = run(&asked, &AtomicBool::new(false), &mut Unobserved).unwrap();
         let session = &data[0].session;
-        let (start, wanted) = (session.request.start, NtpTime::from(course.start));
+        let (start, wanted) = (session.request.start, NtpTime::from(times.start));
         // A conversation that took longer delays the start.
         assert!(start.0 >= wanted.0, "{direction:?}");
-        let end = session.schedule().last().unwrap().to_nanos(course.start);
-        assert_eq!(course.end.get(), Some(&end), "{direction:?}");
+        let end = session.schedule().last().unwrap().to_nanos(times.start);
+        assert_eq!(times.end.get(), Some(&end), "{direction:?}");
     }
     drop(reflectors);
 }
