@@ -1,14 +1,15 @@
 //! `jitlat analyze LOG…` and `jitlat -f LOG`: analyses saved logs and states in the same way as live tests.
 
 use crate::check;
-use crate::exit::{ExitStatus, thresholds};
+use crate::exit::{ExitStatus, explain, thresholds};
 use crate::load;
 use crate::options::report::ReportArgs;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use jitlat_core::PacketRecord;
 use jitlat_core::analysis::Analyzer;
 use jitlat_core::state::{Merged, SavedAnalysis};
 use jitlat_output::attenuation;
+use jitlat_output::check::{Check, CheckState, CheckedStream};
 use jitlat_output::input;
 use jitlat_output::label;
 use jitlat_output::phases::PhasesReport;
@@ -47,12 +48,10 @@ struct ReadLog {
 
 /// Analyses `logs` and prints the result.
 pub fn run(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> Result<ExitStatus> {
-    let runs = analyse(logs, together, args)?;
     if let Some(check) = &args.check {
-        let report = ReportStreams { interval: args.analysis.interval, ..ReportStreams::of(&runs) };
-        let whole = jitlat_output::log_failures(&args.outputs.write_files(&report));
-        return Ok(check::conclude(check, &runs, whole));
+        return run_check(check, logs, together, args);
     }
+    let runs = analyse(logs, together, args)?;
     let runs = match PhasesReport::of_saved(runs, args.analysis.interval) {
         Ok(phases) => return Ok(load::analysed(&phases, args)),
         Err(runs) => runs,
@@ -68,8 +67,46 @@ pub fn run(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> Resul
     Ok(thresholds(&runs, &args.fail_if))
 }
 
+/// Judges `logs`, and prints the line of the check. A log that cannot be read is unknown, and the others are judged.
+fn run_check(
+    check: &Check,
+    logs: &[PathBuf],
+    together: &SeveralLogs,
+    args: &ReportArgs,
+) -> Result<ExitStatus> {
+    let mut unread: Vec<(String, Error)> = Vec::new();
+    let runs = analyse_each(logs, together, args, &mut |log, e| match together.merge {
+        // The parts of one test are judged together or not at all.
+        true => Err(e),
+        false => {
+            unread.push((log.display().to_string(), e));
+            Ok(())
+        }
+    })?;
+    let report = ReportStreams { interval: args.analysis.interval, ..ReportStreams::of(&runs) };
+    let whole = runs.is_empty() || jitlat_output::log_failures(&args.outputs.write_files(&report));
+    let read = runs.iter().map(|run| check::checked(&run.label, run));
+    let unknown = unread.iter().map(|(label, e)| CheckedStream {
+        label,
+        found: Err((CheckState::Unknown, explain(e))),
+        cut_off: false,
+    });
+    let streams: Vec<CheckedStream<'_>> = read.chain(unknown).collect();
+    Ok(check::judge(check, &streams, whole))
+}
+
 /// Analyses `logs` for the outputs of `args`, and saves the state if requested.
 pub fn analyse(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> Result<Vec<AnalysedStream>> {
+    analyse_each(logs, together, args, &mut |_, e| Err(e))
+}
+
+/// Like [`analyse`]. `unread` is called for each log that cannot be read, and decides whether the others are analysed.
+fn analyse_each(
+    logs: &[PathBuf],
+    together: &SeveralLogs,
+    args: &ReportArgs,
+    unread: &mut dyn FnMut(&Path, Error) -> Result<()>,
+) -> Result<Vec<AnalysedStream>> {
     let mut others: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
     others.extend(together.state.as_deref());
     args.check(if together.merge { 1 } else { logs.len() }, &others)?;
@@ -89,7 +126,13 @@ pub fn analyse(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> R
     let taken = if together.merge && args.options().streaming {
         vec![one_after_another(logs, args)?]
     } else {
-        let taken = logs.iter().map(|log| take(log, args)).collect::<Result<Vec<ReadLog>>>()?;
+        let mut taken = Vec::new();
+        for log in logs {
+            match take(log, args) {
+                Ok(read) => taken.push(read),
+                Err(e) => unread(log, e)?,
+            }
+        }
         if together.merge { vec![merged(taken)?] } else { taken }
     };
     if let Some(name) = rows

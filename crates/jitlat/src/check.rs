@@ -23,6 +23,10 @@ const OPTION: &str = "--check";
 /// `-c` is the number of packets in `ping`.
 const SHORT: [(&str, &str); 2] = [("-w", "--warning"), ("-c", "--critical")];
 
+/// Message of a command that has no checks.
+const NOT_A_CHECK: &str = "--check judges tests (jitlat HOST, jitlat ping) and saved logs (jitlat analyze); this command has --fail-if \
+                           or an exit status of its own";
+
 /// True after a line has been printed, or is about to be.
 static ENDED: AtomicBool = AtomicBool::new(false);
 
@@ -87,7 +91,8 @@ pub fn limit(limit: Duration) {
 
 /// Prints the line of a check whose arguments are wrong, and ends the process.
 pub fn refused(e: &clap::Error) -> ! {
-    let text = e.to_string();
+    let is_of_test = !e.to_string().contains(&format!("unexpected argument '{OPTION}'"));
+    let text = if is_of_test { e.to_string() } else { NOT_A_CHECK.to_owned() };
     let message: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let message = message.join(" ");
     end(CheckState::Unknown, &CheckState::Unknown.line(message.strip_prefix("error: ").unwrap_or(&message)));
@@ -136,7 +141,9 @@ fn end(state: CheckState, line: &str) -> ExitStatus {
     ExitStatus::Check(state)
 }
 
-/// Returns the state for a failed test: CRITICAL if the far host or the path is the reason, UNKNOWN for everything else.
+/// Returns the state for a failed test: CRITICAL if the far host or the path is the reason, also if there is no route to
+/// the host; UNKNOWN for everything else, also for a name without an address. check_ping of monitoring-plugins does the
+/// same.
 pub fn state_of(e: &anyhow::Error) -> CheckState {
     let is_far = e.chain().find_map(|cause| cause.downcast_ref::<Error>()).is_some_and(is_far);
     if is_far { CheckState::Critical } else { CheckState::Unknown }
@@ -152,7 +159,9 @@ fn is_far(error: &Error) -> bool {
             | PingError::Prohibited(_)
             | PingError::Unreachable { .. },
         ) => true,
-        Error::Ping(PingError::Send { source, .. }) => source.kind() == io::ErrorKind::HostUnreachable,
+        Error::Ping(PingError::Send { source, .. }) => {
+            matches!(source.kind(), io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable)
+        }
         Error::TwampControl(TwampError::Connect { source, .. }) => !is_local(source),
         Error::TwampControl(TwampError::Failed { .. }) => true,
         Error::While { source, .. } => is_far(source),
@@ -162,10 +171,7 @@ fn is_far(error: &Error) -> bool {
 
 /// True if the connection failed on this host, for example because `--bind` is not one of its addresses.
 fn is_local(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::AddrNotAvailable | io::ErrorKind::PermissionDenied | io::ErrorKind::NetworkUnreachable
-    )
+    matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::PermissionDenied)
 }
 
 #[cfg(test)]
@@ -201,7 +207,14 @@ mod tests {
         };
         assert_eq!(state_of(&connect(io::ErrorKind::ConnectionRefused)), CheckState::Critical);
         assert_eq!(state_of(&connect(io::ErrorKind::TimedOut)), CheckState::Critical);
+        assert_eq!(state_of(&connect(io::ErrorKind::NetworkUnreachable)), CheckState::Critical);
         assert_eq!(state_of(&connect(io::ErrorKind::AddrNotAvailable)), CheckState::Unknown);
+        let lost = PingError::Unreachable {
+            to: "192.0.2.7:0".parse().unwrap(),
+            source: io::ErrorKind::NetworkUnreachable.into(),
+        };
+        assert!(!lost.to_string().contains(":0") && lost.to_string().contains("echo requests"), "{lost}");
+        assert_eq!(state_of(&Error::from(lost).into()), CheckState::Critical);
         let refused = Error::from(PingError::Refused("192.0.2.7:862".parse().unwrap()));
         let refused = anyhow::Error::from(refused.while_doing("testing".to_owned())).context("h");
         assert_eq!(state_of(&refused), CheckState::Critical);

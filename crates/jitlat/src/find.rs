@@ -4,6 +4,7 @@ use crate::exit::ExitStatus;
 use crate::interrupt;
 use anyhow::{Result, bail};
 use clap::Args;
+use jitlat_core::prefix::Prefix;
 use jitlat_core::spec::CONTROL_PORT;
 use jitlat_core::{Span, quantity};
 use jitlat_net::discovery::{self, Found};
@@ -37,21 +38,25 @@ pub fn run(args: &FindArgs) -> Result<ExitStatus> {
         );
     }
     servers.sort_by(|a, b| (&a.name, a.port).cmp(&(&b.name, b.port)));
-    terminal::print(&table(&servers))?;
+    terminal::print(&table(&servers, &connected_networks()))?;
     Ok(ExitStatus::Measured)
 }
 
-/// Returns a line for each server: name, address, version, and the command that tests against it.
-fn table(servers: &[AnnouncedServer]) -> String {
-    let networks = connected_networks();
+/// Returns a line for each server: name, address, version, and the command that tests against it. The address is in one
+/// of `networks`, those of this host's links; if the server has none there, the line says so.
+fn table(servers: &[AnnouncedServer], networks: &[Prefix]) -> String {
     let is_near = |ip: &IpAddr| networks.iter().any(|network| network.contains(*ip));
     let head = ["name", "address", "version", "command"].map(str::to_owned);
     let lines = servers.iter().map(|server| {
         let usable = || server.addresses.iter().filter(|ip| !is_link_local(ip));
         let address = usable().find(|ip| is_near(ip)).or_else(|| usable().next());
+        let shown = |ip: &IpAddr| match is_near(ip) {
+            true => ip.to_string(),
+            false => format!("{ip} (not on this link)"),
+        };
         let (address, command) = match address {
-            Some(ip) if server.port == CONTROL_PORT => (ip.to_string(), format!("jitlat {ip}")),
-            Some(ip) => (ip.to_string(), format!("jitlat {}", SocketAddr::new(*ip, server.port))),
+            Some(ip) if server.port == CONTROL_PORT => (shown(ip), format!("jitlat {ip}")),
+            Some(ip) => (shown(ip), format!("jitlat {}", SocketAddr::new(*ip, server.port))),
             None => ("-".to_owned(), "-".to_owned()),
         };
         let version = if server.version.is_empty() { "-" } else { &server.version };
@@ -80,14 +85,17 @@ mod tests {
             addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
         };
         let servers = [
-            server("alpha", CONTROL_PORT, &["fe80::1", "192.0.2.7"]),
+            server("alpha", CONTROL_PORT, &["fe80::1", "172.17.0.1", "192.0.2.7"]),
             server("beta", 2700, &["2001:db8::7"]),
             server("gamma", CONTROL_PORT, &[]),
+            server("delta", CONTROL_PORT, &["172.17.0.1"]),
         ];
-        let expected = "name   address      version  command\n\
-                        alpha  192.0.2.7    1.2.3    jitlat 192.0.2.7\n\
-                        beta   2001:db8::7  1.2.3    jitlat [2001:db8::7]:2700\n\
-                        gamma  -            1.2.3    -\n";
-        assert_eq!(table(&servers), expected);
+        let expected = "name   address                        version  command\n\
+                        alpha  192.0.2.7                      1.2.3    jitlat 192.0.2.7\n\
+                        beta   2001:db8::7                    1.2.3    jitlat [2001:db8::7]:2700\n\
+                        gamma  -                              1.2.3    -\n\
+                        delta  172.17.0.1 (not on this link)  1.2.3    jitlat 172.17.0.1\n";
+        let networks = ["192.0.2.0/24", "2001:db8::/64"].map(|text| text.parse().unwrap());
+        assert_eq!(table(&servers, &networks), expected);
     }
 }

@@ -14,7 +14,7 @@ use crate::sockets::{self, NotConnected};
 use jitlat_core::observer::{Event, Observer, StreamProgress};
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::spec::CONTROL_PORT;
-use jitlat_core::{Session, Span, TestSpec};
+use jitlat_core::{Session, Span, TestSpec, WallTime};
 use jitlat_proto::Machine;
 use jitlat_proto::jitlat::{
     ClientConfig, ClientEvent, ClientInput, ClientMachine, ConversationFailure, ConversationProgress,
@@ -25,6 +25,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Settings of a one-way test.
@@ -46,6 +47,24 @@ pub struct TestRequest {
     /// Time after which running streams are ended; `None`: all packets are sent. It limits tests whose duration was
     /// requested, which would take much longer if the sender could not keep up the rate.
     pub limit: Option<Span>,
+    /// Time at which the streams start, if it is to be a certain one. Only sessions of OWAMP have such a time.
+    pub times: Option<Arc<StreamTimes>>,
+}
+
+/// Start and end of streams that other streams precede or follow.
+#[derive(Debug)]
+pub struct StreamTimes {
+    /// Start of the streams. It is later if the time until then is too short for the conversation with the server.
+    pub start: WallTime,
+    /// Time of the last packet according to the schedule; set when the server has accepted the streams.
+    pub end: OnceLock<WallTime>,
+}
+
+impl StreamTimes {
+    /// Creates the times of streams that begin at `start`.
+    pub fn starting_at(start: WallTime) -> StreamTimes {
+        StreamTimes { start, end: OnceLock::new() }
+    }
 }
 
 impl TestRequest {
@@ -60,6 +79,7 @@ impl TestRequest {
             terms: TestTerms::new(specs),
             sending: SendSettings::default(),
             limit: None,
+            times: None,
         }
     }
 }

@@ -210,7 +210,8 @@ fn measured(summary: &Summary) -> String {
     let grade = GradeSubject::Path.of(summary);
     let grade = (grade != Severity::Unknown).then(|| format!("path {}", grade.name()));
     let delay = summary.two_way.as_ref().and_then(|_| show("latency-median", "delay"));
-    let parts = [grade, show("loss", "loss"), delay, show("pdv-p99", "jitter p99")];
+    let fallback = summary.two_way.as_ref().and_then(|two_way| two_way.fallback()).map(str::to_owned);
+    let parts = [fallback, grade, show("loss", "loss"), delay, show("pdv-p99", "jitter p99")];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     format!("{} ({} packets)", parts.join(", "), summary.counts.sent)
 }

@@ -130,12 +130,27 @@ impl ReportParts {
     pub const FIGURES: ReportParts = ReportParts(4);
     /// An HTML page.
     pub const PAGE: ReportParts = ReportParts(8);
+    /// Figures for systems that store measurements: those of streams, or of an instrument.
+    pub const READINGS: ReportParts = ReportParts(16);
     /// All parts.
-    pub const ALL: ReportParts = ReportParts(15);
+    pub const ALL: ReportParts = ReportParts(31);
 
     /// Returns the union of both sets.
     pub const fn and(self, other: ReportParts) -> ReportParts {
         ReportParts(self.0 | other.0)
+    }
+
+    /// Describes the parts of `needed` that this set lacks; empty if it lacks none.
+    pub fn lacking(self, needed: ReportParts) -> Vec<&'static str> {
+        let parts = [
+            (ReportParts::STREAMS, "the streams of a test"),
+            (ReportParts::ROWS, "packets or a table"),
+            (ReportParts::FIGURES, "figures that can be drawn"),
+            (ReportParts::PAGE, "a page"),
+            (ReportParts::READINGS, "the figures of one test"),
+        ];
+        let lacks = |(part, _): &(ReportParts, &str)| needed.has(*part) && !self.has(*part);
+        parts.into_iter().filter(lacks).map(|(_, name)| name).collect()
     }
 
     /// True if this set contains all parts of `needed`.

@@ -27,7 +27,7 @@ pub static OUTPUT: Output = Output {
                 let records = run.packets().context("reading the packets").map_err(io::Error::other)?;
                 let session = &run.session;
                 let host = session.dst.map_or_else(|| run.label.clone(), |ip| ip.to_string());
-                let test = Iperf3Test::new(session, &records, interval);
+                let test = Iperf3Test::new(session, &records, interval, None);
                 let document = test.document(&host, session.control_port.unwrap_or(0), PROGRAM);
                 serde_json::to_writer_pretty(&mut *out, &document)?;
                 out.write_all(b"\n")

@@ -2,6 +2,8 @@
 
 use crate::error::{Context, Result, bail};
 use crate::format::{Destination, Output, OwnOption, ReportParts, not_written, write_file};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use jitlat_store::irtt;
 use std::path::Path;
 
@@ -12,7 +14,7 @@ pub static OUTPUT: Output = Output {
     two_way: true,
     ..Output::new(
         "irtt",
-        "Write a two-way test in the format of irtt's client, for flent and others",
+        "Write a two-way test in the format of irtt's client; FILE.gz is compressed",
         Destination::File,
         |report, path| write(report.streams(), path),
     )
@@ -28,5 +30,13 @@ fn write(runs: &[crate::AnalysedStream], path: &Path) -> Result<()> {
         return Ok(());
     }
     let records = run.packets().context("reading the packets")?;
-    write_file(path, |out| irtt::write(out, &run.session, records.into_iter()))
+    let is_compressed = path.extension().is_some_and(|ending| ending == "gz");
+    write_file(path, |out| match is_compressed {
+        true => {
+            let mut packed = GzEncoder::new(out, Compression::default());
+            irtt::write(&mut packed, &run.session, records.into_iter())?;
+            packed.finish().map(drop)
+        }
+        false => irtt::write(out, &run.session, records.into_iter()),
+    })
 }

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::input;
 use crate::pages;
+use crate::systems::NativeReading;
 use jitlat_core::analysis::Samples;
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::metrics::ipdv;
@@ -35,6 +36,11 @@ pub trait Report {
     /// Returns the summaries of the streams.
     fn summaries(&self) -> Vec<Summary> {
         self.streams().iter().map(|run| run.summary.clone()).collect()
+    }
+
+    /// Returns the figures of the instrument for systems that store measurements; empty if they are those of the streams.
+    fn native(&self) -> Vec<NativeReading> {
+        Vec::new()
     }
 
     /// Returns the length of the windows that were analysed separately; `None` without windows.

@@ -10,11 +10,13 @@ use crate::error::Result;
 use crate::pages;
 use crate::report::{AnalysedStream, Drawings, Report, ReportTable};
 use crate::screen;
+use crate::systems::{NativeFigure, NativeReading};
 use jitlat_core::analysis::Options;
 use jitlat_core::answer::Severity;
 use jitlat_core::distribution::Percent;
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::metrics::qoo::QualityOfOutcome;
+use jitlat_core::scalars::ScalarUnit;
 use jitlat_core::units::{bit_rate3, eng3, eng4, eng4_f64};
 use jitlat_core::{Direction, Span};
 use jitlat_instruments::rpm::RpmResult;
@@ -341,6 +343,51 @@ impl Report for RpmReport {
             ]
         };
         Some(idle.chain(loaded).map(line).collect())
+    }
+
+    /// Returns a reading for each load, and one for the idle path.
+    fn native(&self) -> Vec<NativeReading> {
+        let measured = &self.result.measured;
+        let reading = |load: &str, figures: Vec<NativeFigure>| NativeReading {
+            name: format!("{}-rpm-{load}", measured.server.ip()),
+            labels: vec![
+                ("test", "rpm".to_owned()),
+                ("load", load.to_owned()),
+                ("dst", measured.server.ip().to_string()),
+                ("url", self.result.url.clone()),
+            ],
+            time: measured.began.0,
+            host: measured.host.name.clone(),
+            figures,
+        };
+        let stages = measured.stages.iter().map(|stage| {
+            let goodput = stage.goodput.iter().map(|goodput| NativeFigure {
+                name: match goodput.direction {
+                    Direction::Up => "up_goodput",
+                    Direction::Down => "down_goodput",
+                },
+                about: "goodput at the end of the load, moving average",
+                unit: ScalarUnit::BitRate,
+                value: goodput.average_bps,
+            });
+            let rpm = stage.rpm().map(|value| NativeFigure {
+                name: "rpm",
+                about: "responsiveness: round trips per minute under load",
+                unit: ScalarUnit::Count,
+                value,
+            });
+            reading(stage.load.name(), rpm.into_iter().chain(goodput).collect())
+        });
+        let idle = idle_round_trip(&measured.idle).map(|ns| {
+            let round_trip = NativeFigure {
+                name: "round_trip",
+                about: "round trip of requests on the idle path, trimmed mean",
+                unit: ScalarUnit::Time,
+                value: ns / 1e9,
+            };
+            reading(IDLE, vec![round_trip])
+        });
+        idle.into_iter().chain(stages).filter(|reading| !reading.figures.is_empty()).collect()
     }
 
     fn section(&self) -> Option<&Section> {

@@ -56,21 +56,34 @@ impl Replies {
     }
 }
 
-/// Formats the line of one probe, as `fping -C` prints it without `-q`. `so_far` contains the probes up to this one,
-/// which is the last; `bytes` is the length of the answer with its ICMP header.
-pub fn probe(host: &str, width: usize, so_far: &Replies, bytes: u64) -> String {
-    let sent = so_far.0.len();
-    let loss = ((sent - so_far.received()) * 100).checked_div(sent).unwrap_or(0);
-    let mean = so_far.extremes().map_or_else(|| "NaN".to_owned(), |[_, mean, _]| number(mean));
-    let index = sent.saturating_sub(1);
-    match so_far.0.last().copied().flatten() {
-        Some(ms) => {
-            format!(
-                "{host:<width$} : [{index}], {bytes} bytes, {} ms ({mean} avg, {loss}% loss)\n",
-                number(ms)
-            )
+/// Requests of one host so far, for the lines that fping prints per request without `-q`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SoFar {
+    sent: u64,
+    received: u64,
+    /// Sum of the round trips in ms.
+    sum: f64,
+}
+
+impl SoFar {
+    /// Counts the request `seq`, whose round trip took `ms`, or which was not answered in time, and returns its line.
+    /// The name of `host` has at least the given width; `bytes` is the length of the answer with its ICMP header.
+    pub fn line(&mut self, (host, width): (&str, usize), seq: u64, ms: Option<f64>, bytes: u64) -> String {
+        self.sent = self.sent.max(seq.saturating_add(1));
+        self.received += u64::from(ms.is_some());
+        self.sum += ms.unwrap_or(0.0);
+        let loss = (self.sent.saturating_sub(self.received) * 100).checked_div(self.sent).unwrap_or(0);
+        let mean = match self.received {
+            0 => "NaN".to_owned(),
+            n => number(self.sum / n as f64),
+        };
+        match ms {
+            Some(ms) => {
+                let ms = number(ms);
+                format!("{host:<width$} : [{seq}], {bytes} bytes, {ms} ms ({mean} avg, {loss}% loss)\n")
+            }
+            None => format!("{host:<width$} : [{seq}], timed out ({mean} avg, {loss}% loss)\n"),
         }
-        None => format!("{host:<width$} : [{index}], timed out ({mean} avg, {loss}% loss)\n"),
     }
 }
 
@@ -104,13 +117,14 @@ mod tests {
         let some = Replies(vec![Some(0.032), Some(0.061), Some(0.047), None]);
         let line = "h : xmt/rcv/%loss = 4/3/25%, min/avg/max = 0.032/0.047/0.061\n";
         assert_eq!(some.summary("h", 1), line);
-        let first = Replies(vec![Some(0.029)]);
-        assert_eq!(
-            probe("10.77.1.254", 1, &first, 64),
-            "10.77.1.254 : [0], 64 bytes, 0.029 ms (0.029 avg, 0% loss)\n"
-        );
-        let lost = Replies(vec![None]);
-        assert_eq!(probe("10.77.1.99", 1, &lost, 64), "10.77.1.99 : [0], timed out (NaN avg, 100% loss)\n");
+        let mut so_far = SoFar::default();
+        let mut line = |seq, ms| so_far.line(("10.77.1.254", 12), seq, ms, 64);
+        assert_eq!(line(0, Some(0.029)), "10.77.1.254  : [0], 64 bytes, 0.029 ms (0.029 avg, 0% loss)\n");
+        assert_eq!(line(1, None), "10.77.1.254  : [1], timed out (0.029 avg, 50% loss)\n");
+        assert_eq!(line(3, Some(0.049)), "10.77.1.254  : [3], 64 bytes, 0.049 ms (0.039 avg, 50% loss)\n");
+        assert_eq!(line(2, Some(0.03)), "10.77.1.254  : [2], 64 bytes, 0.030 ms (0.036 avg, 25% loss)\n");
+        let timed_out = SoFar::default().line(("10.77.1.99", 1), 0, None, 64);
+        assert_eq!(timed_out, "10.77.1.99 : [0], timed out (NaN avg, 100% loss)\n");
     }
 
     #[test]

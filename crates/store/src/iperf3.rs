@@ -1,7 +1,7 @@
 //! A one-way test in the formats of iperf3's client for UDP (`iperf3 -u -c`): JSON, and text.
 //!
 //! Bytes are those of the payload, as in iperf3. The rate of the sender is over the time in which it sent, that of the
-//! receiver over the time in which packets arrived. Unknown values (the load of the processors) are left out.
+//! receiver over the same time, or the time in which packets arrived if it is longer. Unknown values (the load of the processors) are left out.
 
 use jiff::fmt::rfc2822::DateTimePrinter;
 use jitlat_core::metrics::rfc3550::JitterEstimator;
@@ -68,8 +68,14 @@ pub struct Iperf3Test<'a> {
 
 impl<'a> Iperf3Test<'a> {
     /// Divides the one-way test `session` with its `records`, in order of arrival, into intervals of length `interval`.
-    /// There are none if it is zero.
-    pub fn new(session: &'a Session, records: &[PacketRecord], interval: Span) -> Iperf3Test<'a> {
+    /// There are none if it is zero. A test that ended after a certain time has this length, `limit`; otherwise its last
+    /// packet takes one period like the others.
+    pub fn new(
+        session: &'a Session,
+        records: &[PacketRecord],
+        interval: Span,
+        limit: Option<Span>,
+    ) -> Iperf3Test<'a> {
         let length = u64::from(session.spec.payload());
         let packets = session.packets();
         let mut sent_at: BTreeMap<i64, WallTime> = BTreeMap::new();
@@ -90,14 +96,14 @@ impl<'a> Iperf3Test<'a> {
         let whole = session.spec.duration();
         let begun = scheduled(0).unwrap_or(WallTime(0));
         let ended = scheduled(packets.saturating_sub(1) as i64).unwrap_or(begun);
-        // Each packet takes one period, also the last one.
         let sending = (ended - begun + period).max(Span::ZERO).min(whole.max(period).times(100));
+        let sending = limit.map_or(sending, |limit| sending.min(limit.max(ended - begun)));
         let sent = Part { end: sending, packets, bytes: packets * length, ..Part::default() };
         let mut counter = Counter::new(length);
         let first = arrivals.first().map_or(begun, |a| a.1);
         let last = arrivals.iter().map(|a| a.1).max().unwrap_or(first);
         arrivals.iter().for_each(|(seq, _, delay)| counter.push(*seq, *delay));
-        let mut received = counter.part(Span::ZERO, (last - first).max(Span::ZERO));
+        let mut received = counter.part(Span::ZERO, (last - first).max(sending));
         received.packets = packets;
         received.lost = packets - (sent_at.len() as u64).min(packets);
         let mut test = Iperf3Test { session, interval, intervals: Vec::new(), sent, received };
@@ -255,6 +261,12 @@ impl<'a> Iperf3Test<'a> {
     }
 }
 
+/// Returns the document of `iperf3 -J` for a test that failed for the reason `error`; `program` is the name and version
+/// of this program.
+pub fn error_document(program: &str, error: &str) -> Value {
+    json!({ "start": { "connected": [], "version": program }, "intervals": [], "end": {}, "error": error })
+}
+
 /// Formats interval, bytes and rate.
 fn rate(part: &Part) -> String {
     let bytes = adaptive(part.bytes as f64, 1024.0);
@@ -375,7 +387,7 @@ mod tests {
     #[test]
     fn the_text_is_that_of_iperf3() {
         let (session, records) = test(Direction::Up);
-        let text = Iperf3Test::new(&session, &records, Span::seconds(1)).text("probe", 45201);
+        let text = Iperf3Test::new(&session, &records, Span::seconds(1), None).text("probe", 45201);
         let expected = "Connecting to host probe, port 45201\n\
             [  5] local 192.0.2.1 port 40228 connected to 192.0.2.2 port 45201\n\
             [ ID] Interval           Transfer     Bitrate         Total Datagrams\n\
@@ -389,10 +401,32 @@ mod tests {
     }
 
     #[test]
+    fn a_test_at_a_low_rate_is_as_long_as_requested() {
+        // One packet per 11.68 s; the test was to last one second.
+        let period = Span::millis(11_680);
+        let spec = TestSpec::new(Direction::Up, Transport::Udp, 1, 1460, period, Schedule::Periodic);
+        let mut session = Session::new(spec.unwrap());
+        session.sent = Some(1);
+        let sent = WallTime(1_795_865_378_000_000_000);
+        let records = [PacketRecord::one_way(0, sent, sent + Span::micros(100))];
+        let test = |limit| Iperf3Test::new(&session, &records, Span::seconds(1), limit).text("probe", 1);
+        let text = test(Some(Span::seconds(1)));
+        let expected = "[  5]   0.00-1.00   sec  1.43 KBytes  11.7 Kbits/sec  1  \n- - -";
+        assert!(text.contains(expected), "{text}");
+        assert!(
+            text.contains("  0.00-1.00   sec  1.43 KBytes  11.7 Kbits/sec  0.000 ms  0/1 (0%)  receiver"),
+            "{text}"
+        );
+        assert!(
+            test(None).contains("  0.00-11.68  sec  1.43 KBytes  1000 bits/sec  0.000 ms  0/1 (0%)  sender")
+        );
+    }
+
+    #[test]
     fn the_document_has_the_members_that_programs_read() {
         for direction in [Direction::Up, Direction::Down] {
             let (session, records) = test(direction);
-            let test = Iperf3Test::new(&session, &records, Span::seconds(1));
+            let test = Iperf3Test::new(&session, &records, Span::seconds(1), None);
             let document = test.document("probe", 45201, "jitlat 0.2.0");
             let sum = &document["end"]["sum"];
             assert_eq!(

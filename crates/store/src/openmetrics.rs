@@ -102,14 +102,17 @@ fn labels(s: &Summary) -> String {
 }
 
 /// Returns the labels of the user's tags: `tag_` and the key, in which `_` replaces everything except letters and digits.
+/// If several keys have the same label, a number follows it in all but the first. Labels that differ only by case count as
+/// the same, because some systems do not distinguish them.
 pub fn tags(s: &Summary) -> Vec<(String, &str)> {
     let mut labels: Vec<(String, &str)> = Vec::new();
     for (key, value) in &s.session.tags {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let label = format!("tag_{}", key.chars().map(plain).collect::<String>());
-        // Different tags may result in the same label.
-        if !labels.iter().any(|(taken, _)| *taken == label) {
-            labels.push((label, value));
+        let is_free = |label: &String| !labels.iter().any(|(taken, _)| taken.eq_ignore_ascii_case(label));
+        let numbered = (2u32..).map(|k| format!("{label}_{k}"));
+        if let Some(free) = std::iter::once(label.clone()).chain(numbered).find(is_free) {
+            labels.push((free, value));
         }
     }
     labels
@@ -131,7 +134,7 @@ mod tests {
         let mut out = Vec::new();
         write(&mut out, &[summary]).unwrap();
         let text = String::from_utf8(out).unwrap();
-        let labels = r#"direction="up",proto="udp",dscp="0",src="",dst="",name="a \"b\"\n",tag_site_a="x""#;
+        let labels = r#"direction="up",proto="udp",dscp="0",src="",dst="",name="a \"b\"\n",tag_site_a="x",tag_site_a_2="y""#;
         assert!(text.contains(&format!("jitlat_packets_received{{{labels}}} 3\n")), "{text}");
         assert!(text.ends_with("# EOF\n"));
         let names =

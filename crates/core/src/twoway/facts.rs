@@ -57,10 +57,19 @@ impl TwoWay {
     pub const BROADCAST_REMARK: &str = "requests to the broadcast address of the local segment: most hosts do not answer \
                                         them, so a missing answer is not a loss";
 
+    /// Beginning of the remark about a test with TWAMP that was made without a control server because none listened.
+    pub const LIGHT_REMARK: &str = "measured as TWAMP Light: no control server";
+
     /// Returns true unless requests went to a broadcast address, which no host is obliged to answer.
     pub fn expects_answers(&self) -> bool {
         answers_expected(&self.remarks)
     }
+}
+
+/// Returns the remark about a test that was made with TWAMP Light because there was no control server; `None` for all
+/// other tests.
+pub(super) fn fallback(remarks: &[String]) -> Option<&str> {
+    remarks.iter().map(String::as_str).find(|remark| remark.starts_with(TwoWay::LIGHT_REMARK))
 }
 
 /// Returns true unless the `remarks` of a test state that its requests went to a broadcast address.

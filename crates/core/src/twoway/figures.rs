@@ -1,6 +1,6 @@
 //! [`TwoWayFigures`]: results of a two-way test other than its round trips.
 
-use super::facts::answers_expected;
+use super::facts::{answers_expected, fallback};
 use super::{Directions, FarReport, NotAnswers, TcpStats};
 use crate::answer::JitterWithoutStep;
 use crate::metrics::qoo::QualityOfOutcome;
@@ -71,6 +71,12 @@ impl TwoWayFigures {
     /// Returns true unless requests went to a broadcast address, which no host is obliged to answer.
     pub fn expects_answers(&self) -> bool {
         answers_expected(&self.remarks)
+    }
+
+    /// Returns the remark about a test that was made with TWAMP Light because there was no control server; `None` for
+    /// all other tests.
+    pub fn fallback(&self) -> Option<&str> {
+        fallback(&self.remarks)
     }
 }
 

@@ -77,9 +77,12 @@ impl TypedValueParser for NamedParser {
             |text: String| Err(clap::Error::raw(ErrorKind::InvalidValue, text + "\n").with_cmd(command));
         let Some(output) = self.offered().find(|output| output.name == name) else {
             let names: Vec<&str> = self.offered().map(|output| output.name).collect();
-            let why = match OUTPUTS.iter().any(|output| output.name == name) {
-                true => format!("this command cannot write '{name}'"),
-                false => format!("unknown format '{name}'"),
+            let why = match OUTPUTS.iter().find(|output| output.name == name) {
+                Some(output) => {
+                    let lacking = self.parts.lacking(output.needs).join(" and ");
+                    format!("this command cannot write '{name}', which needs {lacking}")
+                }
+                None => format!("unknown format '{name}'"),
             };
             return wrong(format!(
                 "--as: {why}: choose one of {} (--as {HELP} describes them)",

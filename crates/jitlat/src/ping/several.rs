@@ -53,6 +53,9 @@ const SMALL_COLUMNS: Columns = [
 /// Minimum number of requests for a 99th percentile.
 const MIN_REQUESTS_FOR_P99: u64 = 100;
 
+/// Minimum number of answers for a 90th percentile.
+const MIN_PACKETS_FOR_P90: u64 = 10;
+
 /// Runs the tests and prints the table.
 pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     args.protocol.check()?;
@@ -319,7 +322,10 @@ impl HostsReport {
                     let summary: &Summary = &self.runs[*k].summary;
                     text += &format!("{:<8}", severity(summary).name());
                     for (_, key) in columns {
-                        let figure = Scalar::named(key);
+                        // With fewer answers it would be the maximum.
+                        let is_known =
+                            key != "latency-p90" || summary.counts.unique_valid >= MIN_PACKETS_FOR_P90;
+                        let figure = Scalar::named(key).filter(|_| is_known);
                         let value = figure.and_then(|figure| Some(figure.show(figure.of(summary)?)));
                         text += &format!(" {:>10}", value.as_deref().unwrap_or("-"));
                     }

@@ -1,10 +1,10 @@
 //! Command lines of other programs: [`Program`] with the table of its options and their effects, and [`Given`], a
 //! command line that was read with that table.
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::Result;
 use clap_lex::RawArgs;
 use std::ffi::OsString;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::str::FromStr;
 
 /// Program whose command line is accepted.
@@ -48,6 +48,8 @@ pub enum Becomes {
     Nothing(&'static str),
     /// An error that says what to use instead.
     Refused(&'static str),
+    /// This name and version are printed, and nothing is measured. Scripts look at the version of a program.
+    Version(&'static str),
 }
 
 impl ForeignOption {
@@ -76,6 +78,11 @@ impl ForeignOption {
         ForeignOption { names, value, becomes: Becomes::Refused(instead) }
     }
 
+    /// An option that prints the name and version `text`.
+    pub const fn version(names: &'static str, text: &'static str) -> ForeignOption {
+        ForeignOption { names, value: "", becomes: Becomes::Version(text) }
+    }
+
     /// Returns the spellings.
     pub fn spellings(&self) -> impl Iterator<Item = &'static str> {
         self.names.split(", ")
@@ -101,8 +108,32 @@ pub struct Given {
 pub enum Unread {
     /// Help was requested.
     Help,
+    /// This version was requested.
+    Version(&'static str),
     /// An option or value is wrong.
     Wrong(String),
+}
+
+/// A wrong command line that is noticed after its options have been read. The exit status is [`Program::wrong`].
+#[derive(Debug)]
+pub struct WrongLine(String);
+
+impl fmt::Display for WrongLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongLine {}
+
+/// Creates the error of a wrong command line.
+pub fn wrong(message: impl Into<String>) -> anyhow::Error {
+    WrongLine(message.into()).into()
+}
+
+/// Makes the error of reading or checking an option that of a wrong command line.
+pub fn as_wrong(error: impl Into<anyhow::Error>) -> anyhow::Error {
+    wrong(crate::exit::explain(&error.into()))
 }
 
 impl From<String> for Unread {
@@ -159,6 +190,9 @@ impl Program {
             }
         }
         for (option, value) in &given.given {
+            if let Becomes::Version(text) = option.becomes {
+                return Err(Unread::Version(text));
+            }
             if let Becomes::Refused(instead) = option.becomes {
                 let name = option.spellings().next().unwrap_or_default();
                 return Err(format!("{name} is not taken: {instead}").into());
@@ -221,6 +255,7 @@ impl ForeignOption {
             Becomes::Printed(meaning) => meaning.to_owned(),
             Becomes::Nothing(why) => format!("no effect: {why}"),
             Becomes::Refused(instead) => format!("not taken: {instead}"),
+            Becomes::Version(_) => "the version is printed".to_owned(),
         }
     }
 }
@@ -243,16 +278,19 @@ impl Given {
 
     /// Returns the last value of the option `name` as a number; `None` if it was not given.
     pub fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>> {
-        let number = |text: &str| text.parse().map_err(|_| anyhow!("{name} {text}: give a number"));
+        let number = |text: &str| text.parse().map_err(|_| wrong(format!("{name} {text}: give a number")));
         self.value(name).map(number).transpose()
     }
 
-    /// Returns the words of jitlat that replace the given options; options without an equivalent have none.
+    /// Returns the words of jitlat that replace the given options; options without an equivalent have none. Of options
+    /// with the same equivalent the last one counts.
     pub fn words(&self) -> Result<Vec<String>> {
         let mut all = Vec::new();
-        for (option, value) in &self.given {
-            if let Becomes::Ours(_, words) = option.becomes {
-                all.extend(words(value).map_err(|why| anyhow!(why))?);
+        for (k, (option, value)) in self.given.iter().enumerate() {
+            let Becomes::Ours(ours, words) = option.becomes else { continue };
+            let is_same = |(later, _): &(&ForeignOption, String)| matches!(later.becomes, Becomes::Ours(o, _) if o == ours);
+            if !self.given[k + 1..].iter().any(is_same) {
+                all.extend(words(value).map_err(wrong)?);
             }
         }
         Ok(all)
@@ -262,8 +300,8 @@ impl Given {
     pub fn operand(&self, what: &str) -> Result<&str> {
         match &self.operands[..] {
             [one] => Ok(one),
-            [] => bail!("give {what}"),
-            several => bail!("give one {what}, not {}: {}", several.len(), several.join(" ")),
+            [] => Err(wrong(format!("give {what}"))),
+            several => Err(wrong(format!("give one {what}, not {}: {}", several.len(), several.join(" ")))),
         }
     }
 
@@ -272,7 +310,9 @@ impl Given {
         let other =
             |(option, _): &&(&'static ForeignOption, String)| !option.spellings().any(|s| names.contains(&s));
         match self.given.iter().find(other) {
-            Some((option, _)) => bail!("{command} takes {}, not {}", names.join(", "), option.names),
+            Some((option, _)) => {
+                Err(wrong(format!("{command} takes {}, not {}", names.join(", "), option.names)))
+            }
             None => Ok(()),
         }
     }
@@ -281,7 +321,8 @@ impl Given {
     /// was not given.
     pub fn file(&self, name: &str) -> Result<Option<&str>> {
         let file = self.value(name).filter(|file| !file.is_empty());
-        file.map(|file| (!file.starts_with("--")).then_some(file).context("give a file")).transpose()
+        file.map(|file| (!file.starts_with("--")).then_some(file).ok_or_else(|| wrong("give a file")))
+            .transpose()
     }
 }
 
@@ -318,6 +359,10 @@ fn scaled(text: &str, factor: f64) -> Result<String, String> {
 /// Converts a time with units, such as `1m30s` or `2.5ms`, to our spelling of a time.
 pub fn with_units(text: &str) -> Result<String, String> {
     let wrong = || format!("'{text}' is not a time: write 20ms, 1.5s or 1m30s");
+    // As in Go, zero needs no unit.
+    if text == "0" {
+        return Ok("0ns".to_owned());
+    }
     let (mut rest, mut total) = (text, 0.0);
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
@@ -355,6 +400,8 @@ mod tests {
         usage: "HOST",
         options: &[
             ForeignOption::ours("-c, --count", "N", "-n N", |n| with("-n", n)),
+            ForeignOption::ours("-C, --vcount", "N", "-n N", |n| with("-n", n)),
+            ForeignOption::version("-V", "probe 1"),
             ForeignOption::ours("-4", "", "-4", |_| of_switch("-4")),
             ForeignOption::ours("-p", "MS", "-p TIME", |ms| with("-p", milliseconds(ms)?)),
             ForeignOption::printed("-v", "[N]", "the first N packets"),
@@ -370,6 +417,7 @@ mod tests {
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         PROGRAM.read(&words).map_err(|unread| match unread {
             Unread::Help => "help".to_owned(),
+            Unread::Version(text) => text.to_owned(),
             Unread::Wrong(message) => message,
         })
     }
@@ -388,6 +436,8 @@ mod tests {
                 "{line}"
             );
         }
+        // Two options with the same equivalent would be refused; the last one counts.
+        assert_eq!(read("-c 2 --vcount 5 h").unwrap().words().unwrap(), ["-n", "5"]);
         // An optional value must be attached to its option.
         let given = read("-v host -v12").unwrap();
         assert_eq!((given.value("-v"), given.operands.len()), (Some("12"), 1));
@@ -404,6 +454,7 @@ mod tests {
             ("h --count", "--count needs a value"),
             ("-p x h", "-p x: give a number"),
             ("-h", "help"),
+            ("-V h", "probe 1"),
         ] {
             let refused = read(line).err().unwrap_or_default();
             assert!(refused.starts_with(message), "{line}: {refused}");
@@ -413,8 +464,8 @@ mod tests {
     #[test]
     fn times_and_octets() {
         assert_eq!(
-            ["1m30s", "2.5ms", "300ns"].map(|t| with_units(t).unwrap()),
-            ["90000000000ns", "2500000ns", "300ns"]
+            ["1m30s", "2.5ms", "300ns", "0"].map(|t| with_units(t).unwrap()),
+            ["90000000000ns", "2500000ns", "300ns", "0ns"]
         );
         for wrong in ["", "5", "ms", "1.2.3s", "-1s", "999999999h"] {
             assert!(with_units(wrong).is_err(), "{wrong}");

@@ -1,15 +1,20 @@
 //! `fping`: ICMP echo requests to one or more hosts.
 
-use super::arguments::{ForeignOption as Opt, Given, Program, milliseconds, of_switch, with};
-use super::measured::{Arrivals, two_way};
+use super::arguments::{ForeignOption as Opt, Given, Program, milliseconds, of_switch, with, wrong};
+use super::measured::TwoWayTest;
 use anyhow::{Context, Result, bail};
+use jitlat_core::PacketRecord;
+use jitlat_core::observer::{Event, Observer};
 use jitlat_core::time::SECOND;
 use jitlat_instruments::Stop;
 use jitlat_net::clock;
 use jitlat_output::check::CheckState;
 use jitlat_output::terminal;
-use jitlat_store::fping::{Replies, milliseconds as trip, number, probe};
+use jitlat_output::terminal::replies::{GRACE, OpenRequests};
+use jitlat_store::fping::{Replies, SoFar, milliseconds as trip, number};
 use std::fmt::Write;
+use std::io::IsTerminal;
+use std::net::{Ipv4Addr, ToSocketAddrs};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
@@ -27,7 +32,11 @@ pub static PROGRAM: Program = Program {
         Opt::ours("-c, --count", "N", "-n N", |n| with("-n", n)),
         Opt::ours("-C, --vcount", "N", "-n N", |n| with("-n", n)),
         Opt::printed("-f, --file", "FILE", "hosts are also read from FILE; - is standard input"),
-        Opt::refused("-g, --generate", "", "give the hosts one by one, or with -f"),
+        Opt::printed(
+            "-g, --generate",
+            "",
+            "the hosts of a network (ADDR/LENGTH), or those from one address to another",
+        ),
         Opt::refused("-H, --ttl", "N", "requests have the system's TTL; `jitlat path HOST` shows the hops"),
         Opt::ours("-I, --iface", "IFACE", "--interface IFACE", |name| with("--interface", name)),
         Opt::nothing("-i, --interval", "MS", "each host has a socket and a schedule of its own"),
@@ -45,7 +54,7 @@ pub static PROGRAM: Program = Program {
         Opt::ours("-S, --src", "ADDR", "--bind ADDR", |address| with("--bind", address)),
         Opt::ours("-t, --timeout", "MS", "-W TIME", |ms| with("-W", milliseconds(ms)?)),
         Opt::printed("-a, --alive", "", "only hosts that answer"),
-        Opt::nothing("-A, --addr", "", "hosts are printed as given"),
+        Opt::printed("-A, --addr", "", "hosts are printed as addresses"),
         Opt::refused("-d, --rdns", "", "give the names"),
         Opt::printed("-D, --timestamp", "", "print timestamp before each output line"),
         Opt::printed("-e, --elapsed", "", "the round trip after `is alive`"),
@@ -57,11 +66,12 @@ pub static PROGRAM: Program = Program {
         Opt::refused("-Q, --squiet", "SECS", "`jitlat ping --interval 1s --as intervals` writes windows"),
         Opt::printed("-s, --stats", "", "totals at the end, on standard error"),
         Opt::printed("-u, --unreach", "", "only hosts that do not answer"),
-        Opt::refused("-x, --reachable", "N", "`jitlat ping A B --fail-if loss>50%` sets the exit status"),
-        Opt::nothing("-v, --version", "", "`jitlat --version` prints the version"),
+        Opt::printed("-x, --reachable", "N", "one line: whether at least N hosts answer"),
+        Opt::nothing("-T", "N", "as in fping"),
+        Opt::version("-v, --version", "fping: Version 5.1"),
     ],
     run,
-    wrong: 3,
+    wrong: 1,
     failed: 4,
 };
 
@@ -90,10 +100,10 @@ fn run(given: &Given) -> Result<u8> {
     let counted = given.has("-c") || given.has("-C");
     let looped = given.has("-l");
     if counted && looped {
-        bail!("-l sends until Ctrl-C: leave out -c or -C");
+        return Err(wrong("-l sends until Ctrl-C: leave out -c or -C"));
     }
     if given.has("-a") && given.has("-u") {
-        bail!("-a prints hosts that answer, -u those that do not: give one of them");
+        return Err(wrong("-a prints hosts that answer, -u those that do not: give one of them"));
     }
     let period: f64 = given.number("-p")?.unwrap_or(1000.0);
     let mut words = given.words()?;
@@ -103,19 +113,15 @@ fn run(given: &Given) -> Result<u8> {
     } else if !counted {
         words.extend(["-n".to_owned(), (retries + 1).to_string()]);
     }
-    let timeout = given.number::<f64>("-t")?;
-    if timeout.is_none() {
-        let timeout = if counted || looped { period.min(LONGEST_TIMEOUT) } else { 500.0 };
-        words.extend(
-            with("-W", milliseconds(&timeout.to_string()).map_err(anyhow::Error::msg)?).unwrap_or_default(),
-        );
+    let usual = if counted || looped { period.min(LONGEST_TIMEOUT) } else { 500.0 };
+    let timeout = given.number::<f64>("-t")?.unwrap_or(usual);
+    if !given.has("-t") {
+        words.extend(with("-W", milliseconds(&timeout.to_string()).map_err(wrong)?).unwrap_or_default());
     }
     if !given.has("-p") {
         // Without a number of requests, each request follows the timeout of the previous one.
-        let apart = if counted || looped { 1000.0 } else { timeout.unwrap_or(500.0).max(1.0) };
-        words.extend(
-            with("-p", milliseconds(&apart.to_string()).map_err(anyhow::Error::msg)?).unwrap_or_default(),
-        );
+        let apart = if counted || looped { 1000.0 } else { timeout.max(1.0) };
+        words.extend(with("-p", milliseconds(&apart.to_string()).map_err(wrong)?).unwrap_or_default());
     }
     let bytes = given.number::<u64>("-b")?.unwrap_or(56) + ICMP_HEADER;
     if !given.has("-b") {
@@ -129,17 +135,26 @@ fn run(given: &Given) -> Result<u8> {
         stamped: given.has("-D"),
         width,
         bytes,
+        timeout: Duration::from_secs_f64(timeout.clamp(0.0, 1e6) / 1e3),
     };
+    let least: Option<usize> = given.number("-x")?;
+    let tests = hosts.iter().map(|host| {
+        let ours = ["--proto", "icmp", "--", host].map(str::to_owned);
+        TwoWayTest::new(&[&words[..], &ours].concat())
+    });
+    let tests: Vec<TwoWayTest> = tests.collect::<Result<_>>()?;
     let began = Instant::now();
-    let results = measure(&hosts, &words, lines)?;
+    let results = measure(&hosts, &tests, lines)?;
     let mut out = String::new();
-    let mut summary = String::new();
+    let (mut summary, mut unknown) = (String::new(), String::new());
     let (mut unresolved, mut failed) = (false, false);
     for (host, result) in hosts.iter().zip(&results) {
         match result {
             HostResult::Unknown(why) => {
                 unresolved = true;
-                let _ = writeln!(summary, "{host}: {why}");
+                if !given.has("-q") {
+                    let _ = writeln!(unknown, "{host}: {why}");
+                }
             }
             HostResult::Failed(why) => {
                 failed = true;
@@ -149,17 +164,28 @@ fn run(given: &Given) -> Result<u8> {
                 summary +=
                     &if given.has("-C") { replies.line(host, width) } else { replies.summary(host, width) };
             }
+            HostResult::Replies(_) if least.is_some() => {}
             HostResult::Replies(replies) => out += &verdict(given, host, replies),
         }
     }
+    let alive = results.iter().filter(|result| matches!(result, HostResult::Replies(r) if r.received() > 0));
+    let alive = alive.count();
+    if let Some(least) = least {
+        let enough = if alive >= least { "Enough" } else { "Not enough" };
+        out = format!("{enough} hosts reachable (required: {least}, reachable: {alive})\n");
+    }
     terminal::print(&out)?;
-    if lines.each {
+    if lines.each && !summary.is_empty() {
         summary.insert(0, '\n');
     }
+    summary.insert_str(0, &unknown);
     if given.has("-s") {
         summary += &totals(&results, began.elapsed());
     }
     terminal::print_to_stderr(&summary)?;
+    if let Some(least) = least.filter(|_| !failed) {
+        return Ok(u8::from(alive < least));
+    }
     let silent = |result: &HostResult| matches!(result, HostResult::Replies(r) if r.received() == 0);
     Ok(match (failed, unresolved, results.iter().any(silent)) {
         (true, ..) => PROGRAM.failed,
@@ -169,10 +195,16 @@ fn run(given: &Given) -> Result<u8> {
     })
 }
 
-/// Returns the hosts: operands, and lines of the file.
+/// Returns the hosts: operands, and lines of the file; those of a network with -g. Without any of these they are read
+/// from standard input.
 fn hosts(given: &Given) -> Result<Vec<String>> {
-    let mut hosts = given.operands.clone();
-    if let Some(file) = given.file("-f")? {
+    let mut hosts = match given.has("-g") {
+        true if given.has("-f") => return Err(wrong("-g and -f both give the hosts: leave one out")),
+        true => generated(&given.operands).map_err(wrong)?,
+        false => given.operands.clone(),
+    };
+    let is_piped = hosts.is_empty() && !io::stdin().is_terminal();
+    if let Some(file) = given.file("-f")?.or(is_piped.then_some("-")) {
         let text = match file {
             "-" => io::read_to_string(io::stdin()),
             file => fs::read_to_string(file),
@@ -181,11 +213,51 @@ fn hosts(given: &Given) -> Result<Vec<String>> {
         let names = text.lines().filter_map(|line| line.split_whitespace().next());
         hosts.extend(names.filter(|name| !name.starts_with('#')).map(str::to_owned));
     }
-    match hosts.len() {
-        0 => bail!("give a host: fping HOST"),
-        1..=MAX_HOSTS => Ok(hosts),
-        n => bail!("{n} hosts are too many: give at most {MAX_HOSTS}"),
+    if given.has("-A") {
+        hosts.iter_mut().for_each(|host| *host = address(given, host).unwrap_or_else(|| host.clone()));
     }
+    match hosts.len() {
+        0 => Err(wrong("give a host: fping HOST")),
+        1..=MAX_HOSTS => Ok(hosts),
+        n => Err(wrong(format!("{n} hosts are too many: give at most {MAX_HOSTS}"))),
+    }
+}
+
+/// Returns the addresses of a network, without those of the network itself and of its broadcasts, or those from the
+/// first to the second operand.
+fn generated(operands: &[String]) -> Result<Vec<String>, String> {
+    let address = |text: &str| {
+        let address = text.parse::<Ipv4Addr>().map_err(|_| format!("-g {text}: give IPv4 addresses"));
+        address.map(u32::from)
+    };
+    let (first, last) = match operands {
+        [network] => {
+            let wrong = || format!("-g {network}: write a network like 192.0.2.0/24, or two addresses");
+            let (ip, length) = network.split_once('/').ok_or_else(wrong)?;
+            let length = length.parse::<u32>().ok().filter(|length| *length <= 32).ok_or_else(wrong)?;
+            let hosts = u32::MAX.checked_shr(length).unwrap_or(0);
+            let (first, last) = (address(ip)? & !hosts, address(ip)? | hosts);
+            if hosts > 1 { (first + 1, last - 1) } else { (first, last) }
+        }
+        [first, last] => (address(first)?, address(last)?),
+        _ => return Err("-g needs a network like 192.0.2.0/24, or two addresses".to_owned()),
+    };
+    let number = u64::from(last).saturating_sub(first.into()) + 1;
+    match first <= last && number <= MAX_HOSTS as u64 {
+        true => Ok((first..=last).map(|ip| Ipv4Addr::from(ip).to_string()).collect()),
+        false if first > last => Err("-g: the first address is greater than the last one".to_owned()),
+        false => Err(format!("-g: {number} hosts are too many: give at most {MAX_HOSTS}")),
+    }
+}
+
+/// Returns the address of a host; `None` if it has none of the family that -4 or -6 requires.
+fn address(given: &Given, host: &str) -> Option<String> {
+    let mut known = (host, 0).to_socket_addrs().ok()?;
+    let is_wanted = |ip: &std::net::SocketAddr| match ip.is_ipv4() {
+        true => !given.has("-6"),
+        false => !given.has("-4"),
+    };
+    known.find(is_wanted).map(|at| at.ip().to_string())
 }
 
 /// Settings of the lines that are printed per request.
@@ -198,21 +270,23 @@ struct Lines {
     stamped: bool,
     width: usize,
     bytes: u64,
+    /// Time after which a request counts as lost.
+    timeout: Duration,
 }
 
 /// Tests all hosts at the same time.
-fn measure(hosts: &[String], words: &[String], lines: Lines) -> Result<Vec<HostResult>> {
+fn measure(hosts: &[String], tests: &[TwoWayTest], lines: Lines) -> Result<Vec<HostResult>> {
     let stop = crate::interrupt::stop()?;
     let stops: Vec<Stop> = hosts.iter().map(|_| Stop::new()).collect();
     let (done, ended) = channel();
     thread::scope(|scope| {
         let mut running = Vec::new();
-        for (host, own) in hosts.iter().zip(&stops) {
+        for ((host, test), own) in hosts.iter().zip(tests).zip(&stops) {
             let done = done.clone();
             running.push(thread::Builder::new().name("target".to_owned()).spawn_scoped(
                 scope,
                 move || {
-                    let result = test(host, words, lines, own);
+                    let result = run_test(host, test, lines, own);
                     // Sending cannot fail: `ended` exists until all threads have ended.
                     let _ = done.send(());
                     result
@@ -238,42 +312,99 @@ fn measure(hosts: &[String], words: &[String], lines: Lines) -> Result<Vec<HostR
     })
 }
 
-fn test(host: &str, words: &[String], lines: Lines, stop: &Stop) -> HostResult {
-    let mut words = words.to_vec();
-    words.extend(["--proto".to_owned(), "icmp".to_owned(), "--".to_owned(), host.to_owned()]);
-    let mut so_far = Replies::default();
-    let mut show = Arrivals::new(|record| {
-        if lines.until_answer {
-            stop.request();
-        }
-        let Ok(seq) = usize::try_from(record.seq) else { return };
-        if !lines.each || seq < so_far.0.len() {
-            return;
-        }
-        so_far.0.resize(seq, None);
-        so_far.0.push(trip(record));
-        lines.print(&probe(host, lines.width, &so_far, lines.bytes));
-    });
-    let result = two_way(&words, &mut show, stop);
-    match result {
+fn run_test(host: &str, test: &TwoWayTest, lines: Lines, stop: &Stop) -> HostResult {
+    let mut shown =
+        RequestLines { host, lines, stop, open: OpenRequests::default(), so_far: SoFar::default() };
+    match test.run(&mut shown, stop) {
         Err(e) => match e.downcast_ref() {
-            Some(jitlat_instruments::Error::Resolve(_)) => HostResult::Unknown(crate::exit::explain(&e)),
+            Some(jitlat_instruments::Error::Resolve(_)) => HostResult::Unknown(lookup(&e)),
             // No route to the host, or a router that says so: as in fping, all requests are lost.
             _ if is_unreachable(&e) || is_of_far_host(&e) => {
                 error!("{}", crate::exit::explain(&e));
-                let probes = words.iter().skip_while(|word| *word != "-n").nth(1);
-                let probes = probes.and_then(|n| n.parse::<usize>().ok()).unwrap_or(1);
-                HostResult::Replies(Replies(vec![None; if lines.looped { 0 } else { probes }]))
+                let requests = if lines.looped { 0 } else { test.requests() };
+                shown.lost(requests.cast_signed());
+                HostResult::Replies(Replies(vec![None; usize::try_from(requests).unwrap_or(0)]))
             }
             _ => HostResult::Failed(crate::exit::explain(&e)),
         },
-        Ok(result) => {
-            let replies = Replies::of(&result.run.session, &result.run.records);
-            // The lines of requests without an answer are printed at the end.
-            for (seq, _) in replies.0.iter().enumerate().filter(|(_, ms)| lines.each && ms.is_none()) {
-                lines.print(&probe(host, lines.width, &Replies(replies.0[..=seq].to_vec()), lines.bytes));
+        Ok(result) => HostResult::Replies(Replies::of(&result.run.session, &result.run.records)),
+    }
+}
+
+/// Returns the reason why a name has no address, in the words of fping.
+fn lookup(error: &anyhow::Error) -> String {
+    let text = crate::exit::explain(error);
+    match text.split_once("failed to lookup address information: ") {
+        Some((_, reason)) => reason.split(';').next().unwrap_or(reason).to_owned(),
+        None => text,
+    }
+}
+
+/// Observer that prints a line for each answer, and for each request whose answer did not arrive in time.
+struct RequestLines<'a> {
+    host: &'a str,
+    lines: Lines,
+    /// Ends the test of this host.
+    stop: &'a Stop,
+    open: OpenRequests,
+    so_far: SoFar,
+}
+
+impl RequestLines<'_> {
+    fn answered(&mut self, records: &[PacketRecord]) {
+        let now = Instant::now();
+        for record in records {
+            if self.lines.until_answer {
+                self.stop.request();
             }
-            HostResult::Replies(replies)
+            self.open.sent(record.seq.saturating_add(1), now + self.lines.timeout + GRACE);
+            // A late answer or a duplicate has no line.
+            if self.open.answered(record.seq) {
+                self.print(record.seq, trip(record));
+            }
+        }
+    }
+
+    /// Prints the lines of the remaining requests below `sent`, all of which have been sent.
+    fn lost(&mut self, sent: i64) {
+        self.open.sent(sent, Instant::now());
+        let runs = self.open.rest(sent);
+        self.timed_out(runs);
+    }
+
+    fn timed_out(&mut self, runs: Vec<(i64, i64)>) {
+        for (first, last) in runs {
+            (first..=last).for_each(|seq| self.print(seq, None));
+        }
+    }
+
+    fn print(&mut self, seq: i64, ms: Option<f64>) {
+        let Ok(seq) = u64::try_from(seq) else { return };
+        if self.lines.each {
+            let line = self.so_far.line((self.host, self.lines.width), seq, ms, self.lines.bytes);
+            self.lines.print(&line);
+        }
+    }
+}
+
+impl Observer for RequestLines<'_> {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Arrived { records, .. } => self.answered(records),
+            Event::Progress([progress, ..]) => {
+                let now = Instant::now();
+                self.open.sent(progress.sent.into(), now + self.lines.timeout + GRACE);
+                let late = self.open.overdue(now);
+                self.timed_out(late);
+            }
+            // Contains answers that were not in `Arrived`, such as the last ones.
+            Event::Records { records, .. } => {
+                let new: Vec<PacketRecord> =
+                    records.iter().filter(|record| self.open.is_open(record.seq)).copied().collect();
+                self.answered(&new);
+            }
+            Event::Finished([session, ..]) => self.lost(session.sent.map_or(0, i64::from)),
+            _ => {}
         }
     }
 }

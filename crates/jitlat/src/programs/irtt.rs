@@ -1,14 +1,18 @@
 //! `irtt`: round trips with an IRTT server, and the server.
 
-use super::arguments::{ForeignOption as Opt, Given, Program, dscp_of_tos, of_switch, with, with_units};
-use super::measured::{Arrivals, two_way};
+use super::arguments::{
+    ForeignOption as Opt, Given, Program, as_wrong, dscp_of_tos, of_switch, with, with_units, wrong,
+};
+use super::measured::{Arrivals, TwoWayTest};
 use anyhow::{Context, Result, bail};
 use jitlat_core::observer::{Event, Observer};
 use jitlat_output::terminal;
 use jitlat_store::irtt::text::{ReplyLines, raw, table};
+use jitlat_store::output as file;
 use std::cell::RefCell;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 use tempfile::NamedTempFile;
 
 pub static PROGRAM: Program = Program {
@@ -20,11 +24,8 @@ pub static PROGRAM: Program = Program {
         Opt::ours("-i", "TIME", "-p TIME; server: --irtt-min-interval TIME", |time| {
             with("-p", with_units(time)?)
         }),
-        Opt::ours("-l", "BYTES", "-l BYTES", |bytes| match bytes {
-            "0" => Ok(Vec::new()),
-            bytes => with("-l", bytes),
-        }),
-        Opt::printed("-o", "FILE", "--as irtt=FILE; - is standard output; the name ends in .json"),
+        Opt::printed("-l", "BYTES", "-l BYTES; a length that is too short is increased"),
+        Opt::printed("-o", "FILE", "--as irtt=FILE; compressed as FILE.json.gz, except FILE.json and -"),
         Opt::printed("-q", "", "no line per reply"),
         Opt::printed("-Q", "", "nothing is printed"),
         Opt::printed("-n", "", "one request shows that the server answers"),
@@ -76,7 +77,10 @@ pub static PROGRAM: Program = Program {
         Opt::ours("--loose", "", "--loose", |_| of_switch("--loose")),
         Opt::nothing("--thread", "", "each stream has a thread"),
         Opt::printed("-b", "ADDR", "server: --bind ADDR, --irtt-port PORT"),
-        Opt::refused("-v", "", "`jitlat --version` prints the version"),
+        Opt::nothing("--set-src-ip", "", "server: answers leave from the address of the request"),
+        Opt::nothing("--pburst", "N", "server: five packets may follow each other, as in irtt"),
+        Opt::nothing("--gc", "MODE", "there is no garbage collector"),
+        Opt::version("-v, --version", "irtt version: 0.9.0"),
     ],
     run,
     wrong: 2,
@@ -95,9 +99,10 @@ fn run(given: &Given) -> Result<u8> {
             terminal::print(concat!("jitlat ", env!("CARGO_PKG_VERSION"), "\n"))?;
             Ok(0)
         }
-        ["client"] => bail!("give a host: irtt client HOST"),
+        ["client"] => Err(wrong("give a host: irtt client HOST")),
+        ["client", ..] => Err(wrong(format!("give one host, not {}", given.operands[1..].join(" ")))),
         ["bench" | "clock" | "sleep"] => bail!("`jitlat doctor` measures the clocks and timers of this host"),
-        _ => bail!("give a command: irtt client HOST, or irtt server"),
+        _ => Err(wrong("give a command: irtt client HOST, or irtt server")),
     }
 }
 
@@ -125,22 +130,24 @@ fn client(given: &Given, host: &str) -> Result<u8> {
             words.extend(usual.map(str::to_owned));
         }
     }
-    let json = given.file("-o")?.filter(|_| !probes);
-    if let Some(file) = json {
-        if file != "-" && !file.ends_with(".json") {
-            bail!("-o {file}: files are not compressed here: give a name that ends in .json");
-        }
-        words.push(format!("--as=irtt={file}"));
-    }
+    let json = given.file("-o")?.filter(|_| !probes).map(json_name);
+    words.extend(json.iter().map(|file| format!("--as=irtt={file}")));
     let quiet = given.has("-Q");
     // As in irtt, the text goes to standard error if the document is written to standard output.
-    let print = |text: &str| match (quiet, json) {
+    let print = |text: &str| match (quiet, json.as_deref()) {
         (true, _) => Ok(()),
         (false, Some("-")) => terminal::print_to_stderr(text),
         (false, _) => terminal::print(text),
     };
     let per_reply = !given.has("-q") && !given.has("-r") && !probes;
     words.extend(["--proto".to_owned(), "irtt".to_owned(), "--".to_owned(), host.to_owned()]);
+    let mut test = TwoWayTest::new(&words)?;
+    if let Some(length) = given.number::<u64>("-l")?.filter(|length| *length > test.least_size()) {
+        words.splice(0..0, ["-l".to_owned(), length.to_string()]);
+        test = TwoWayTest::new(&words)?;
+    }
+    let json_to = json.as_deref().filter(|file| *file != "-");
+    json_to.map_or(Ok(()), |file| file::check(Path::new(file)))?;
     print(&format!("[Connecting] connecting to {host}\n"))?;
     let mut lines = ReplyLines::new(true);
     let address = RefCell::new(host.to_owned());
@@ -165,7 +172,7 @@ fn client(given: &Given, host: &str) -> Result<u8> {
         arrivals.event(event);
     };
     let stop = crate::interrupt::stop()?;
-    let result = two_way(&words, &mut show, &stop)?;
+    let result = test.run(&mut show, &stop)?;
     let received = result.run.summary.counts.received;
     if probes {
         if received == 0 {
@@ -175,29 +182,57 @@ fn client(given: &Given, host: &str) -> Result<u8> {
         return Ok(0);
     }
     let (session, records) = (&result.run.session, &result.run.records);
-    print(&if given.has("-r") { raw(session, records) } else { table(session, records) })?;
+    print(&if given.has("-r") { raw(session, records) } else { format!("\n{}", table(session, records)) })?;
     if received == 0 {
         bail!("no reply from {host}");
     }
     Ok(u8::from(!result.whole))
 }
 
+/// Returns the name of the JSON file as irtt forms it. Only `-` and names that end in `.json` are not compressed.
+fn json_name(name: &str) -> String {
+    if name == "-" || name.ends_with(".json") || name.ends_with(".json.gz") {
+        return name.to_owned();
+    }
+    format!("{}.json.gz", name.strip_suffix(".gz").unwrap_or(name))
+}
+
 fn server(given: &Given) -> Result<u8> {
-    given.only(&["-b", "-i", "--hmac"], "irtt server")?;
+    given.only(&["-b", "-i", "--hmac", "--set-src-ip", "--pburst", "--gc", "--thread"], "irtt server")?;
     let mut words = Vec::new();
     for at in given.value("-b").unwrap_or_default().split(',').filter(|at| !at.is_empty()) {
         match at.strip_prefix(':') {
             Some(port) => words.push(format!("--irtt-port={port}")),
             None => {
-                let far: jitlat_core::far_host::FarHost = at.trim_start_matches('%').parse()?;
+                let far = at.trim_start_matches('%').parse::<jitlat_core::far_host::FarHost>();
+                let far = far.map_err(as_wrong)?;
                 words.push(format!("--bind={}", far.name));
                 words.extend(far.port.map(|port| format!("--irtt-port={port}")));
             }
         }
     }
     let interval = given.value("-i").unwrap_or("10ms");
-    words.push(format!("--irtt-min-interval={}", with_units(interval).map_err(anyhow::Error::msg)?));
+    words.push(format!("--irtt-min-interval={}", with_units(interval).map_err(wrong)?));
     let key = given.value("--hmac").map(key_file).transpose()?;
     words.extend(key.iter().map(|file| format!("--irtt-key-file={}", file.path().display())));
     super::serve("irtt", words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_files_have_the_names_of_irtt() {
+        for (given, name) in [
+            ("-", "-"),
+            ("a.json", "a.json"),
+            ("a.json.gz", "a.json.gz"),
+            ("a.gz", "a.json.gz"),
+            ("a", "a.json.gz"),
+            ("d.x/a.txt", "d.x/a.txt.json.gz"),
+        ] {
+            assert_eq!(json_name(given), name);
+        }
+    }
 }

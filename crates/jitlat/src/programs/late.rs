@@ -1,7 +1,7 @@
 //! `LaTe`: latency over LaMP.
 
 use super::arguments::{ForeignOption as Opt, Given, Program, Words, milliseconds, of_switch, seconds, with};
-use super::measured::{Arrivals, prepared_two_way};
+use super::measured::{Arrivals, TwoWayTest};
 use anyhow::{Result, bail};
 use jitlat_output::terminal;
 use jitlat_store::late::summary::Setting;
@@ -80,7 +80,7 @@ pub static PROGRAM: Program = Program {
         ),
         Opt::refused("-H, --broker-address", "HOST", "there is no AMQP here"),
         Opt::refused("-q, --queue-topic", "NAME", "there is no AMQP here"),
-        Opt::nothing("-v, --version", "", "`jitlat --version` prints the version"),
+        Opt::version("-v, --version", "LaTe, version 0.1.7-beta"),
     ],
     run,
     wrong: 1,
@@ -198,7 +198,7 @@ fn run(given: &Given) -> Result<u8> {
         }
     });
     let stop = crate::interrupt::stop()?;
-    let result = prepared_two_way(&words, &stop, begin, &mut show)?;
+    let result = TwoWayTest::new(&words)?.run_after(begin, &mut show, &stop)?;
     let run = &result.run;
     let Some(mut setting) = setting.take() else { bail!("nothing was measured") };
     setting.levels = shown;

@@ -5,6 +5,7 @@
 //!
 //! * [`arguments`] – reading a command line with such a table
 //! * [`measured`] – running tests with the words of our options
+//! * [`perfsonar`] – options that owping and its relatives share
 
 mod arguments;
 mod fping;
@@ -15,6 +16,7 @@ mod measured;
 mod owfetch;
 mod owping;
 mod owstats;
+mod perfsonar;
 mod powstream;
 mod twping;
 
@@ -24,7 +26,7 @@ use crate::exit;
 use crate::log::{self, LogFormat};
 use crate::root::{self, Command};
 use anyhow::{Result, bail};
-use arguments::Unread;
+use arguments::{Unread, WrongLine};
 use clap::Args;
 use jitlat_output::terminal;
 use std::ffi::OsString;
@@ -89,6 +91,10 @@ fn run(program: &'static Program, arguments: &[OsString]) -> ExitCode {
             let shown = terminal::print(&program.help());
             return ExitCode::from(if shown.is_ok() { 0 } else { program.failed });
         }
+        Err(Unread::Version(text)) => {
+            let shown = terminal::print(&format!("{text} (jitlat {})\n", env!("CARGO_PKG_VERSION")));
+            return ExitCode::from(if shown.is_ok() { 0 } else { program.failed });
+        }
         Err(Unread::Wrong(message)) => {
             // Ignored: a closed standard error is not an error.
             let _ = terminal::print_to_stderr(&format!("{}: {message}\n", program.name));
@@ -101,7 +107,7 @@ fn run(program: &'static Program, arguments: &[OsString]) -> ExitCode {
             let message = format!("{}: {}\n", program.name, exit::explain(&e));
             // Ignored: a closed standard error is not an error.
             let _ = terminal::print_to_stderr(&message);
-            ExitCode::from(program.failed)
+            ExitCode::from(if e.is::<WrongLine>() { program.wrong } else { program.failed })
         }
     }
 }

@@ -1,7 +1,8 @@
 //! `owfetch`: fetches the records of earlier sessions from an OWAMP server by their identifiers.
 
-use super::arguments::{ForeignOption as Opt, Given, Program, seconds, with};
-use super::owping::{mode, printed};
+use super::arguments::{ForeignOption as Opt, Given, Program};
+use super::owping::printed;
+use super::perfsonar::{self as common, mode};
 use anyhow::{Context, Result, bail};
 use jitlat_core::Span;
 use jitlat_core::far_host::FarHost;
@@ -27,13 +28,13 @@ pub static PROGRAM: Program = Program {
         Opt::printed("-S", "ADDR", "local address"),
         Opt::printed("-4", "", "IPv4 only"),
         Opt::printed("-6", "", "IPv6 only"),
-        Opt::ours("-b", "SECONDS", "--owamp-bucket TIME", |s| with("--owamp-bucket", seconds(s)?)),
-        Opt::printed("-n", "UNIT", "unit of delays: n, u, m or s"),
-        Opt::printed("-v", "[N]", "a line for each packet, or the first N"),
-        Opt::printed("-U", "", "with -M also the times in seconds since 1970"),
-        Opt::printed("-R", "", "one line per packet, without text"),
-        Opt::printed("-M", "", "machine-readable statistics"),
-        Opt::printed("-Q", "", "nothing is printed"),
+        common::BUCKET,
+        common::UNIT,
+        common::PACKETS,
+        common::UNIX_TIMES,
+        common::RAW,
+        common::MACHINE,
+        common::QUIET,
     ],
     run,
     wrong: 1,

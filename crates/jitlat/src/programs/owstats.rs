@@ -2,6 +2,7 @@
 
 use super::arguments::{ForeignOption as Opt, Given, Program, with};
 use super::owping::printed;
+use super::perfsonar as common;
 use anyhow::{Context, Result, bail};
 use jitlat_output::{input, terminal};
 use jitlat_proto::owamp::{OwpingOptions, SessionData, Statistics};
@@ -13,13 +14,11 @@ pub static PROGRAM: Program = Program {
     usage: "[OPTIONS] FILE…",
     options: &[
         Opt::ours("-a", "LIST", "--owamp-percentiles LIST", |list| with("--owamp-percentiles", list)),
-        Opt::ours("-b", "SECONDS", "--owamp-bucket TIME", |s| {
-            with("--owamp-bucket", super::arguments::seconds(s)?)
-        }),
-        Opt::printed("-n", "UNIT", "unit of delays: n, u, m or s"),
+        common::BUCKET,
+        common::UNIT,
         Opt::refused("-N", "N", "`jitlat analyze FILE --interval 1s --as intervals` writes windows"),
         Opt::printed("-v", "[N]", "a line for each packet, or the first N (--as owstats)"),
-        Opt::printed("-U", "", "with -M also the times in seconds since 1970"),
+        common::UNIX_TIMES,
         Opt::printed("-R", "", "one line per packet, without text (--as owping)"),
         Opt::printed("-M", "", "machine-readable statistics (--as owstats-m)"),
     ],

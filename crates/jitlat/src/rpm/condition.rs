@@ -3,6 +3,7 @@
 use crate::exit::ExitStatus;
 use jitlat_core::quantity;
 use jitlat_core::scalars::ScalarCondition;
+use jitlat_core::units::bit_rate3;
 use jitlat_instruments::rpm::method::LoadDirections;
 use jitlat_instruments::rpm::method::stage::StageOutcome;
 use jitlat_output::AnalysedStream;
@@ -85,9 +86,10 @@ impl RpmCondition {
                         let Some(value) = value else { return Decision::Unknown };
                         match if *above { value > *threshold } else { value < *threshold } {
                             true => Decision::Violated(format!(
-                                "{} ({}: {value:.0})",
+                                "{} ({}: {})",
                                 self.text,
-                                stage.load.name()
+                                stage.load.name(),
+                                figure.show(value)
                             )),
                             false => Decision::Met,
                         }
@@ -114,6 +116,14 @@ impl LoadFigure {
         match self {
             LoadFigure::Rpm => vec![stage.rpm()],
             LoadFigure::Goodput => stage.goodput.iter().map(|g| Some(g.average_bps)).collect(),
+        }
+    }
+
+    /// Formats a value with its unit.
+    fn show(self, value: f64) -> String {
+        match self {
+            LoadFigure::Rpm => format!("{value:.0} RPM"),
+            LoadFigure::Goodput => bit_rate3(value),
         }
     }
 }

@@ -33,7 +33,8 @@ use std::path::{Path, PathBuf};
 use tracing::error;
 
 /// Parts of the report.
-const PARTS: u8 = ReportParts::ROWS.and(ReportParts::FIGURES).and(ReportParts::PAGE).0;
+const PARTS: u8 =
+    ReportParts::ROWS.and(ReportParts::FIGURES).and(ReportParts::PAGE).and(ReportParts::READINGS).0;
 
 /// Measure responsiveness (RPM) while connections to an HTTPS server fill the path
 ///

@@ -139,6 +139,29 @@ fn a_host_that_does_not_answer_is_critical() {
 }
 
 #[test]
+fn a_host_without_a_route_is_critical_as_for_check_ping() {
+    // A namespace of its own has no route to any host.
+    for line in ["ping 192.0.2.7 -n 2", "ping 192.0.2.7 -n 2 --proto stamp", "192.0.2.7 -n 2"] {
+        let mut command = Command::new("timeout");
+        command.args(["-s", "KILL", "60", "unshare", "--user", "--map-root-user", "--net", JITLAT]);
+        let output = command.args(line.split(' ')).arg("--check").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        if errors.contains("unshare") {
+            assert!(std::env::var_os("JITLAT_REQUIRE_PRIVILEGED").is_none(), "{errors}");
+            println!("skipped: {errors}");
+            return;
+        }
+        assert!(
+            output.status.code() == Some(2)
+                && said.starts_with("CRITICAL - ")
+                && said.contains("unreachable"),
+            "{line}: {said} {errors}"
+        );
+    }
+}
+
+#[test]
 fn a_check_that_cannot_be_made_is_unknown_and_says_why() {
     let dir = tempfile::tempdir().unwrap();
     for (line, why) in [
@@ -153,6 +176,7 @@ fn a_check_that_cannot_be_made_is_unknown_and_says_why() {
         ("ping 127.0.0.1 --check --load tcp", "--load: --check prints one line"),
         ("ping no.such.host.invalid --check -n 3", "no.such.host.invalid"),
         ("-f none.log --check", "none.log"),
+        ("rpm 127.0.0.1 --check", "--check judges tests (jitlat HOST, jitlat ping) and saved logs"),
         ("127.0.0.1 --check --bind 198.51.100.7", "--bind must be an address"),
     ] {
         let (code, text, data) = check(line, dir.path());
@@ -179,10 +203,16 @@ fn a_saved_log_is_judged_like_a_test() {
         (format!("-f {LOG} --check"), 0),
         (format!("analyze {LOG} --check -w loss>0.1%"), 1),
         (format!("analyze {LOG} {LOG} --check -w loss>90% -c loss>0.1%"), 2),
+        (format!("analyze none.log {LOG} {LOG} --check -c loss>0.1%"), 2),
+        (format!("analyze none.log {LOG} --check"), 3),
         (format!("-f {LOG} --check -w skew>1000000ppm -w up-loss>1%"), 3),
     ] {
         let (found, text, data) = check(&line, dir.path());
         assert_eq!(found, code, "{line}: {text}");
         assert!(data.iter().any(|datum| datum.label.ends_with("pdv-p99") && datum.unit == "ms"), "{data:?}");
+        assert_eq!(line.contains("none.log"), text.contains("none.log: "), "{line}: {text}");
     }
+    // The parts of one test are judged together or not at all.
+    let (code, text, data) = check(&format!("analyze {LOG} none.log --merge --check"), dir.path());
+    assert!(code == 3 && text.contains("none.log") && data.is_empty(), "{code}: {text}");
 }

@@ -44,3 +44,27 @@ fn natural_mistakes_print_what_the_guide_says() {
         assert_eq!(folder.path().read_dir().unwrap().count(), 0, "jitlat {typed} left a file");
     });
 }
+
+/// Returns the command and the message of each row in the guide about other programs. Messages contain no backquotes.
+fn rows_of_other_programs() -> Vec<(&'static str, String)> {
+    let page = include_str!("../../../../docs/guide/other-programs.md");
+    let row = |line: &'static str| {
+        let (typed, said) = line.strip_prefix("| `jitlat as ")?.split_once("` | ")?;
+        Some((typed, said.trim_end_matches(" |").replace('`', "")))
+    };
+    page.lines().filter_map(row).collect()
+}
+
+#[test]
+fn mistakes_in_other_programs_command_lines_print_what_the_guide_says() {
+    let rows = rows_of_other_programs();
+    assert!(rows.len() >= 10, "{rows:?}");
+    side_by_side(2, &rows, |(typed, said)| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_jitlat"));
+        command.arg("as").args(typed.split_whitespace()).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).replace('`', "");
+        assert!(contains(&errors, said), "jitlat as {typed}: '{said}' is not in {errors}");
+        assert!(matches!(output.status.code(), Some(1 | 2)), "jitlat as {typed}: {:?}", output.status);
+    });
+}

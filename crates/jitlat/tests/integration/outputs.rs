@@ -186,6 +186,16 @@ fn a_name_that_is_not_known_lists_those_that_are() {
     let output = jitlat("doctor --as hdr", dir.path());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("this command cannot write 'hdr'") && said.contains("json"), "{said}");
+    // Systems get the figures of one test; captures and sweeps have many.
+    for command in ["tcp none.pcap", "sweep 127.0.0.1", "compare a b"] {
+        let output = jitlat(&format!("{command} --as influx"), dir.path());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{command}: {said}");
+        assert!(
+            said.contains("'influx', which needs the figures of one test: choose one of"),
+            "{command}: {said}"
+        );
+    }
     let output = jitlat("export log --as hdr --as csv x", dir.path());
     assert!(String::from_utf8_lossy(&output.stderr).contains("--as NAME=FILE for each"), "{output:?}");
 }

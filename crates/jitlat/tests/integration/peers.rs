@@ -402,6 +402,198 @@ fn our_lines_are_those_of_fping() {
 }
 
 /// The probe FPing of smokeping checks the program when it is created, and then reads its lines.
+/// Returns `text` with `#` instead of each number and one blank instead of several, without the lines and words that only
+/// the other program can print.
+fn shape(text: &str) -> String {
+    // Times of the program's own calls, which jitlat does not measure.
+    let apart = ["send call time", "timer error", "timer stats", "[WaitForPackets]"];
+    let lines = text.lines().filter(|line| !apart.iter().any(|words| line.contains(words)));
+    let mut shape = String::new();
+    for line in lines {
+        // Also leaves out irtt's ` (wait 328µs)`.
+        let line = line.split(" (wait").next().unwrap_or(line);
+        let words = line.split_whitespace().map(|word| {
+            let mut plain = String::new();
+            for c in word.chars() {
+                match c {
+                    '0'..='9' if plain.ends_with('#') => {}
+                    '0'..='9' => plain.push('#'),
+                    '.' if plain.ends_with('#') => {}
+                    c => plain.push(c),
+                }
+            }
+            // The prefix of a unit depends on the number.
+            plain.replace("#µs", "#s").replace("#ms", "#s").replace("#ns", "#s")
+        });
+        shape += &words.collect::<Vec<String>>().join(" ");
+        shape.push('\n');
+    }
+    shape
+}
+
+/// Runs each command line with the program itself and with jitlat, and compares the exit statuses and, if `texts` is
+/// true, what is printed on standard output. `ours` replaces words of the line for jitlat.
+fn compare(program: &str, lines: &[(&str, bool)], ours: impl Fn(&str) -> String) {
+    let dir = tempfile::tempdir().unwrap();
+    for (line, texts) in lines {
+        let real = run(program, line, dir.path());
+        let own = run(JITLAT, &format!("as {program} {}", ours(line)), dir.path());
+        let said = |output: &Output| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            (text(&output.stdout), text(&output.stderr))
+        };
+        let (theirs, mine) = (said(&real), said(&own));
+        assert_eq!(real.status.code(), own.status.code(), "{program} {line}: {theirs:?} {mine:?}");
+        if *texts {
+            assert_eq!(shape(&theirs.0), shape(&mine.0), "{program} {line}");
+        }
+    }
+}
+
+#[test]
+fn command_lines_end_and_print_as_those_of_fping() {
+    if !installed(&["fping"]) {
+        return;
+    }
+    let lines = [
+        "127.0.0.1",
+        "-e 127.0.0.1",
+        "-c 3 -p 20 127.0.0.1",
+        "-qc2 -p20 127.0.0.1",
+        "--count=2 --period=20 127.0.0.1",
+        "-C 2 -p 20 127.0.0.1",
+        "-c 2 -C 2 -p 20 127.0.0.1",
+        "-c 3 -p 20 -t 20 192.0.2.55",
+        "-r 0 -t 60 192.0.2.55",
+        "-a -r 0 -t 60 192.0.2.55 127.0.0.1",
+        "-u -r 0 -t 60 192.0.2.55 127.0.0.1",
+        "-A -c 1 localhost",
+        "-g 127.0.0.1/30",
+        "-g 127.0.0.1 127.0.0.3",
+        "-x 1 127.0.0.1",
+        "-x 2 127.0.0.1",
+        "-D -c 1 127.0.0.1",
+        "-s 127.0.0.1",
+        "-b 5 127.0.0.1",
+        "-S 127.0.0.3 127.0.0.1",
+        "-I lo 127.0.0.1",
+        "none.invalid 127.0.0.1",
+        "-q none.invalid",
+        "-c 1 256.1.1.1",
+        "-4 ::1",
+        "-c x 127.0.0.1",
+        "-c 0 127.0.0.1",
+        "-t x 127.0.0.1",
+        "-Z",
+        "--nosuch 127.0.0.1",
+        "-t 10 -t",
+        "-a -u 127.0.0.1",
+        "-l -c 2 127.0.0.1",
+        "-b 70000 127.0.0.1",
+        "-f nosuch.txt",
+        "-S 9.9.9.9 127.0.0.1",
+    ];
+    compare("fping", &lines.map(|line| (line, true)), str::to_owned);
+}
+
+#[test]
+fn command_lines_end_and_print_as_those_of_irtt() {
+    if !installed(&["irtt"]) {
+        return;
+    }
+    let (ip, dir) = (network::own_address(), tempfile::tempdir().unwrap());
+    let server = Background::irtt(ip, dir.path(), "");
+    let lines: Vec<(String, bool)> = [
+        ("client -d 60ms -i 20ms HOST", true),
+        ("client -d 60ms -i 20ms -q -l 20 HOST", true),
+        ("client -d 60ms -i 20ms -q -l 50 HOST", true),
+        ("client -d 60ms -i 20ms -Q HOST", true),
+        ("client -d 60ms -i 20ms -Q -o x HOST", true),
+        ("client -n HOST", true),
+        ("client -d 60ms -i 20ms -q --tstamp=none HOST", true),
+        ("client -d 60ms -i 20ms -q --stats=none HOST", true),
+        ("client -d 60ms -i 20ms -q --dscp=46 --clock=wall HOST", true),
+        ("client -d 5 HOST", true),
+        ("client -i 20 HOST", true),
+        ("client --nosuch HOST", true),
+        ("client", true),
+        ("client -d 60ms HOST extra", true),
+        ("nosuch", false),
+        ("client --stats=foo HOST", true),
+        ("client --tstamp=foo HOST", true),
+        ("client --clock=foo HOST", true),
+        ("client --wait=foo HOST", true),
+        ("client --timer=foo HOST", true),
+        ("client --fill=foo HOST", true),
+        ("client --fill=pattern:zz HOST", true),
+        ("client -d 60ms -i 20ms none.invalid", true),
+        ("client -d 60ms -i 20ms -6 HOST", true),
+        ("client --version", false),
+        ("server -x", true),
+    ]
+    .map(|(line, texts)| (line.replace("HOST", &format!("{ip}:{}", server.port)), texts))
+    .into();
+    let lines: Vec<(&str, bool)> = lines.iter().map(|(line, texts)| (line.as_str(), *texts)).collect();
+    // A measurement that loses nothing prints the same rows.
+    undisturbed(|| compare("irtt", &lines, str::to_owned));
+}
+
+#[test]
+fn command_lines_end_and_print_as_those_of_iperf3() {
+    if !installed(&["iperf3"]) {
+        return;
+    }
+    let ip = network::own_address();
+    let dir = tempfile::tempdir().unwrap();
+    // Its server listens on TCP.
+    let port = std::net::TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap().port();
+    let line = format!("-s -B {ip} -p {port}");
+    let child = Command::new("iperf3")
+        .args(line.split(' '))
+        .current_dir(dir.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let background = Background { child, port };
+    let listens = || std::net::TcpStream::connect((ip, port)).is_ok();
+    jitlat_waiting::until("iperf3 to listen", Duration::from_secs(20), listens);
+    let server = Server::start(&ip.to_string(), "jitlat", &["--control-port", "0"]);
+    let own_port = server.port(0).split(',').next().unwrap().to_owned();
+    let there = format!("-u -c {ip} -p {}", background.port);
+    let lines: Vec<(String, bool)> = [
+        // Far from the rate at which the prefix of the unit changes.
+        ("THERE -b 500K -l 1000 -t 1", true),
+        ("THERE -b 1K -l 1000 -t 1", true),
+        ("THERE -b 500K -l 1000 -t 1 -R", true),
+        ("THERE -b 1M -l 1000 -k 20 -i 0", false),
+        ("-u -c 127.0.0.1 -p 1 -t 1", true),
+        ("-u -c 127.0.0.1 -p 1 -t 1 -J", false),
+        ("-u -c none.invalid -J", false),
+        ("-u -c none.invalid", true),
+        ("-u -c", true),
+        ("-u", false),
+        ("THERE -t 100000", false),
+        ("THERE -l 70000", false),
+        ("THERE -l 1", false),
+        ("-u -c 127.0.0.1 -p 99999", false),
+        ("THERE --nosuch", true),
+        ("THERE -i 0.01", false),
+        ("THERE -n 10 -t 1", false),
+        ("THERE -n 10K -k 2", false),
+        ("THERE -S 300", false),
+        ("THERE -f x", false),
+        ("THERE -J --nosuch", true),
+        ("-v", false),
+    ]
+    .map(|(line, texts)| (line.replace("THERE", &there), texts))
+    .into();
+    let lines: Vec<(&str, bool)> = lines.iter().map(|(line, texts)| (line.as_str(), *texts)).collect();
+    undisturbed(|| {
+        compare("iperf3", &lines, |line| line.replace(&format!("-p {port}"), &format!("-p {own_port}")))
+    });
+}
+
 #[test]
 fn smokepings_probe_reads_our_lines() {
     let probe = "/usr/share/perl5/Smokeping/probes/FPing.pm";

@@ -52,6 +52,23 @@ fn every_protocol_measures_round_trips() {
 
 /// A raw socket of a host that pings itself also receives its own requests.
 #[test]
+fn fewer_than_ten_answers_have_no_90th_percentile() {
+    for (packets, is_known) in [("5", false), ("10", true)] {
+        let output = Command::new(JITLAT)
+            .args(["ping", "127.0.0.1", "127.0.0.2", "-n", packets, "-p", "2ms", "--no-log"])
+            .output()
+            .unwrap();
+        let table = String::from_utf8_lossy(&output.stdout);
+        let row = table.lines().find(|line| line.starts_with("127.0.0.1 ")).unwrap_or_default();
+        // The column before that of the maximum.
+        assert_eq!(!row.contains(" - "), is_known, "{packets}: {table}");
+    }
+    let alone = Command::new(JITLAT).args(["ping", "127.0.0.1", "-n", "1", "--no-log"]).output().unwrap();
+    let screen = String::from_utf8_lossy(&alone.stdout);
+    assert!(!screen.contains("sent within"), "a single request cannot be late: {screen}");
+}
+
+#[test]
 fn own_echo_requests_are_not_foreign() {
     let json = ping(&["--proto", "icmp"]);
     assert_eq!(json["counts"]["received"], 20);

@@ -3,9 +3,10 @@
 
 use crate::server::Server;
 use crate::side_by_side::side_by_side;
+use crate::undisturbed::undisturbed;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
 const IP: &str = "127.0.0.1";
@@ -17,7 +18,7 @@ type Case = (&'static str, i32, &'static [&'static str]);
 fn run(arguments: &str, folder: &Path) -> Output {
     // A test ends by itself within seconds; the time limit is for a conversation that hangs.
     let mut command = Command::new("timeout");
-    command.args(["60", JITLAT]).args(arguments.split_whitespace()).current_dir(folder);
+    command.args(["60", JITLAT]).args(arguments.split_whitespace()).current_dir(folder).stdin(Stdio::null());
     command.output().unwrap()
 }
 
@@ -66,10 +67,15 @@ fn irtt_as_people_type_it() {
             ),
             ("client -r -i 10ms -d 50ms 127.0.0.1:{}", 0, &["\n0 0."]),
             ("client -i 10ms -d 50ms --stats=count --tstamp=midpoint --clock=wall 127.0.0.1:{}", 0, &["RTT"]),
-            ("client -i 10ms -d 50ms -o x 127.0.0.1:{}", 1, &["give a name that ends in .json"]),
+            ("client -i 10ms -d 50ms -q -l 20 127.0.0.1:{}", 0, &["RTT"]),
+            ("client -i 10ms -d 50ms -Q -l 50 -o - 127.0.0.1:{}", 0, &["\"length\": 60"]),
+            ("client -v", 0, &["irtt version: 0.9.0 (jitlat "]),
+            ("client --fill=foo 127.0.0.1:{}", 2, &["--- stderr\nirtt: invalid value 'foo'"]),
+            ("client -l 70000 127.0.0.1:{}", 2, &["--- stderr\nirtt: -l 70000: irtt takes"]),
+            ("client", 2, &["give a host: irtt client HOST"]),
             ("client -i 20 127.0.0.1:{}", 2, &["irtt: -i 20: '20' is not a time"]),
             ("client -s 127.0.0.1:{}", 2, &["irtt: -s is not taken: "]),
-            ("127.0.0.1", 1, &["give a command: irtt client HOST"]),
+            ("127.0.0.1", 2, &["give a command: irtt client HOST"]),
             ("help client", 0, &["--fill FILL", "--timeouts TIMES"]),
         ],
     );
@@ -107,6 +113,11 @@ fn owping_as_people_type_it() {
             ("-c 5 -i 0.01f -L 0.3 -t -Q -T data.owp 127.0.0.1:{}", 0, &[]),
             ("-c 5 -N 2 127.0.0.1:{}", 1, &["owping: -N is not taken: `jitlat HOST --interval 1s"]),
             ("-c 5 -t -u tester 127.0.0.1:{}", 1, &["--owamp-key-file"]),
+            // As in owping, the time is announced when the session has started.
+            ("-c 5 -i 0.01f -D 99 127.0.0.1:{}", 1, &["--- stderr\nowping: invalid value '99'"]),
+            ("-c 5 -P 1-2 127.0.0.1:{}", 1, &["--- stderr\nowping: -P needs -t or -f"]),
+            ("-c 5 -i 0.01f -L 0.3 -t -z 0.2 127.0.0.1:{}", 0, &["Approximately ", "5 sent"]),
+            ("-c 5 -i 0.01f 127.0.0.1:1", 1, &["--- stderr\nowping: cannot connect to 127.0.0.1"]),
             ("", 1, &["owping: give HOST"]),
         ],
     );
@@ -140,6 +151,7 @@ fn twping_as_people_type_it() {
             ("-A O -4 -c 5 -i 0.01f 127.0.0.1:{}", 0, &["5 sent"]),
             ("-Z -c 5 -i 0.01f 127.0.0.1:{}", 0, &["5 sent"]),
             ("-a 50 127.0.0.1:{}", 1, &["twping: -a is not taken: percentiles"]),
+            ("-c 5 -i 0.01f 127.0.0.1:1", 1, &["--- stderr\ntwping: "]),
             ("-i 1e,0f 127.0.0.1:{}", 1, &["a list of gaps is not possible here"]),
         ],
     );
@@ -171,8 +183,17 @@ fn fping_as_people_type_it() {
             // The command of smokeping's probe.
             ("-C 5 -q -B1 -r1 -4 -t1500 -i10 -p20 127.0.0.1", 0, &["127.0.0.1 : 0"]),
             ("none.invalid 127.0.0.1", 2, &["127.0.0.1 is alive\n", "none.invalid: "]),
-            ("-g 192.0.2.0/24", 3, &["fping: -g is not taken: give the hosts one by one"]),
-            ("-J 127.0.0.1", 3, &["`jitlat ping A B C --json -`"]),
+            ("-g 127.0.0.0/30", 0, &["127.0.0.1 is alive\n127.0.0.2 is alive\n"]),
+            ("-a -g 127.0.0.1 127.0.0.3", 0, &["127.0.0.1\n127.0.0.2\n127.0.0.3\n"]),
+            ("-g 127.0.0.0/8", 1, &["hosts are too many"]),
+            ("-A -e localhost -4", 0, &["127.0.0.1 is alive ("]),
+            ("-x 2 127.0.0.1", 1, &["Not enough hosts reachable (required: 2, reachable: 1)\n"]),
+            ("-c 2 -C 3 -q -p 20 127.0.0.1", 0, &["127.0.0.1 : 0."]),
+            ("-v", 0, &["fping: Version 5.1 (jitlat "]),
+            ("-J 127.0.0.1", 1, &["`jitlat ping A B C --json -`"]),
+            ("-c x 127.0.0.1", 1, &["fping: invalid value 'x'"]),
+            ("", 1, &["fping: give a host"]),
+            ("-f none.txt", 4, &["reading the hosts in none.txt"]),
         ],
     );
 }
@@ -242,12 +263,67 @@ fn iperf3_as_people_type_it() {
             ("-u -c 127.0.0.1 -p {} -k 100 -l 100 -i 0", 0, &["iperf Done."]),
             ("-u -c 127.0.0.1 -p {} -k 100 -l 100 -S 0xb8 -4 -P 1", 0, &["iperf Done."]),
             ("-u -c 127.0.0.1:{} -k 100 -l 100", 0, &["iperf Done."]),
+            ("-u -c 127.0.0.1 -p {} -b 1K -t 1", 0, &["  0.00-1.00   sec  1.43 KBytes  11.7 Kbits/sec"]),
             ("-u -c 127.0.0.1 -p 1", 1, &["iperf3: cannot connect to 127.0.0.1"]),
+            (
+                "-u -c 127.0.0.1 -p 1 -J",
+                0,
+                &["\"error\": \"cannot connect to 127.0.0.1", "\"intervals\": []"],
+            ),
+            ("-u -c none.invalid -J", 0, &["\"error\": \"cannot find an address of none.invalid"]),
+            ("-u -c 127.0.0.1 -n 10 -t 1", 1, &["-t, -n and -k all set the length"]),
+            ("-u -c 127.0.0.1 -i 0.01", 1, &["-i 0.01: give 0.1 to 60 seconds"]),
+            ("-u -c 127.0.0.1 -f x -J", 1, &["-f x: give one of the letters"]),
+            ("-v", 0, &["iperf 3.12 (jitlat "]),
             ("-s", 1, &["iperf3: -s is not taken: `jitlat serve` is the server"]),
             ("-c 127.0.0.1", 1, &["without -u iperf3 measures the throughput of TCP"]),
             ("-u -c 127.0.0.1 -b 0", 1, &["-b 0: an unlimited rate is not possible"]),
         ],
     );
+}
+
+#[test]
+fn irtts_compressed_files_have_the_names_of_irtt() {
+    let (server, dir) = (Server::start(IP, "irtt", &[]), tempfile::tempdir().unwrap());
+    for (given, name) in
+        [("a", "a.json.gz"), ("b.gz", "b.json.gz"), ("c.json.gz", "c.json.gz"), ("d.json", "d.json")]
+    {
+        let line = format!("as irtt client -i 10ms -d 50ms -Q -o {given} {IP}:{}", server.port(0));
+        let output = run(&line, dir.path());
+        assert!(output.status.success(), "{}", said(&output));
+        let bytes = fs::read(dir.path().join(name)).unwrap();
+        assert_eq!(bytes.starts_with(&[0x1f, 0x8b]), name.ends_with(".gz"), "{name}");
+        let text = match name.ends_with(".gz") {
+            true => Command::new("zcat").arg(dir.path().join(name)).output().unwrap().stdout,
+            false => bytes,
+        };
+        let document: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(document["stats"]["packets_sent"], 5, "{name}");
+    }
+}
+
+#[test]
+fn requests_that_are_not_answered_are_printed_while_fping_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    // Nobody answers at an address that is not one of this host's.
+    let output = run("as fping -c 3 -p 20 -t 20 192.0.2.55", dir.path());
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let lines: String =
+        (0..3).map(|seq| format!("192.0.2.55 : [{seq}], timed out (NaN avg, 100% loss)\n")).collect();
+    assert!(said.contains(&lines) && said.contains("192.0.2.55 : xmt/rcv/%loss = 3/0/100%"), "{said}");
+    let mut child = Command::new(JITLAT)
+        .args(["as", "fping", "-l", "-p", "50", "-t", "50", "192.0.2.55"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut first)
+        .unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(first, "192.0.2.55 : [0], timed out (NaN avg, 100% loss)\n");
 }
 
 #[test]
@@ -313,10 +389,44 @@ fn sessions_follow_each_other_until_the_limit() {
     names.sort_unstable();
     let endings: Vec<&str> = names.iter().map(|name| name.rsplit('.').next().unwrap()).collect();
     assert_eq!(endings, ["owp", "sum", "owp", "sum"], "the oldest session is removed");
+    // A session begins at the time of the last packet of the previous one, or later if that was too soon.
+    let ends: Vec<[u64; 2]> = names
+        .iter()
+        .filter_map(|name| name.strip_suffix(".owp")?.split_once('_'))
+        .map(|(begin, end)| [begin, end].map(|time| time.parse().unwrap()))
+        .collect();
+    assert!(ends[0][0] < ends[0][1] && ends[0][1] <= ends[1][0], "{ends:?}");
     assert!(
         names[0].len() == 45
             && fs::read_to_string(dir.path().join(&names[1])).unwrap().starts_with("SUMMARY\t3.00\n")
     );
+}
+
+#[test]
+fn sessions_of_powstream_follow_each_other_without_a_gap() {
+    let server = Server::start(IP, "owamp", &[]);
+    let line = format!("as powstream -d . -c 100 -i 0.02f -L 0.2 --sessions 3 {IP}:{}", server.port(0));
+    // A host that stalls for most of a second opens the next session too late.
+    undisturbed(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let output = run(&line, dir.path());
+        assert!(output.status.success(), "{}", said(&output));
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let times = |name: &str| {
+            let (begin, end) =
+                name.trim_start_matches("./").strip_suffix(".owp").unwrap().split_once('_').unwrap();
+            [begin, end].map(|time| time.parse::<u64>().unwrap())
+        };
+        let times: Vec<[u64; 2]> = printed.lines().map(times).collect();
+        assert_eq!(times.len(), 3, "{printed}");
+        for pair in times.windows(2) {
+            // In units of 2⁻³² s; the conversion from nanoseconds and back loses a few of them.
+            assert!(
+                pair[0][1].abs_diff(pair[1][0]) < 16,
+                "a session starts when the previous one ends: {printed}"
+            );
+        }
+    });
 }
 
 #[test]

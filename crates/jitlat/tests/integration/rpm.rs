@@ -64,8 +64,24 @@ fn responsiveness_is_printed_and_written() {
     assert_eq!(report["streams"][0]["label"], "idle self");
     assert!(report["streams"][0]["summary"]["latency"]["median"].as_f64().unwrap() > 0.0);
 
-    let failed = run(port, &host, "--insecure -q --load down --fail-if down-rpm<1000000000");
+    let failed =
+        run(port, &host, "--insecure -q --load down --fail-if down-rpm<1000000000 --fail-if goodput<1000G");
     assert_eq!(failed.code, Some(1), "{}", failed.stderr);
+    let units = failed.stderr.contains(" RPM)") && failed.stderr.contains("bps)");
+    assert!(units, "values have units: {}", failed.stderr);
+    let influx = run(port, &host, "--insecure --load up --as influx");
+    let points: Vec<&str> = influx.stdout.lines().collect();
+    assert_eq!(points.len(), 2, "{}", influx.stdout);
+    assert!(
+        points[0].contains(",load=idle,test=rpm,") && points[0].contains(" round_trip_seconds=0."),
+        "{points:?}"
+    );
+    assert!(
+        points[1].contains(",load=up,test=rpm,")
+            && points[1].contains(" rpm=")
+            && points[1].contains(",up_goodput_bits_per_second="),
+        "{points:?}"
+    );
     let undecided = run(port, &host, "--insecure -q --load down --fail-if up-rpm<1");
     assert_eq!(undecided.code, Some(2), "{}", undecided.stderr);
     let refused = run(port, &host, "");

@@ -110,17 +110,42 @@ fn refusals_say_what_to_try() {
 
 #[test]
 fn without_a_server_the_reflector_is_asked_or_the_lack_explained() {
-    // Port 1 (tcpmux) is not in use.
-    let nobody = "1";
-    let server = Server::start("127.0.0.1", "stamp", &[]);
+    // Nothing listens at TCP 862 of this address of the test.
+    let ip = crate::network::own_address().to_string();
+    let server = Server::start(&ip, "stamp", &[]);
     let stamp = server.port(0);
-    let json = report(&ping("127.0.0.1", nobody, &["--stamp-port", stamp]));
+    let light = |more: &[&str]| {
+        let fixed =
+            ["ping", &ip, "--no-log", "--proto", "twamp", "--stamp-port", stamp, "-n", "20", "-p", "2ms"];
+        Command::new(JITLAT).args(fixed).args(more).output().unwrap()
+    };
+    // The report says in every form that there was no control server.
+    let said = "measured as TWAMP Light: no control server at TCP";
+    let json = report(&light(&["--json", "-"]));
     assert_eq!(json["counts"]["received"], 20);
-    assert!(json["two_way"]["remarks"].to_string().contains("measured as TWAMP Light"));
-    let json = report(&ping("127.0.0.1", nobody, &["--stamp-port", stamp, "--light"]));
+    assert!(json["two_way"]["remarks"].to_string().contains(said), "{json}");
+    for form in [&[][..], &["-v"], &["--check"]] {
+        let shown = light(form).stdout;
+        let shown = String::from_utf8_lossy(&shown).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(shown.contains(said), "{form:?}: {shown}");
+    }
+    let json = report(&light(&["--light", "--json", "-"]));
     assert_eq!(json["two_way"]["remarks"].as_array().map(Vec::len), Some(0));
-    // If TWAMP control was requested explicitly, there is no fallback.
-    refused(&ping("127.0.0.1", nobody, &["--nat"]), &["cannot connect to the TWAMP server", "--light"]);
+    // Whoever names the port, a mode or the addresses gets no answer from the reflector instead. Port 1 (tcpmux) is not
+    // in use.
+    refused(
+        &ping(&ip, "1", &["--stamp-port", stamp]),
+        &["cannot connect to the TWAMP server", "Connection refused", "--light"],
+    );
+    for explicit in [&["--nat"][..], &["--twamp-mode", "open"]] {
+        refused(&light(explicit), &["cannot connect to the TWAMP server", "--light"]);
+    }
+    let colon = Command::new(JITLAT)
+        .args(["ping", &format!("{ip}:1"), "--proto", "twamp", "--stamp-port", stamp, "-n", "5", "--check"])
+        .output()
+        .unwrap();
+    let line = String::from_utf8_lossy(&colon.stdout);
+    assert!(colon.status.code() == Some(2) && line.starts_with("CRITICAL - "), "{line}");
 }
 
 /// Starts a program that accepts connections and then behaves like a broken server.

@@ -74,6 +74,7 @@ pub fn one_way(
         terms: TestTerms { stamps, ..TestTerms::new(vec![spec]) },
         sending: SendSettings { pacing: pacing.clone(), ..SendSettings::default() },
         limit: None,
+        times: None,
     };
     let mut collected = Vec::new();
     let mut collect = |event: &Event<'_>| {

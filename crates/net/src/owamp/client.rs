@@ -291,6 +291,7 @@ impl<'a> OwampTest<'a> {
             user: request.user.clone(),
             sessions: specs,
             lead: START_DELAY,
+            start: request.settings.times.as_ref().map(|times| times.start),
             fetches: Vec::new(),
             most_records: 0,
             step_timeout: request.step_timeout,
@@ -375,6 +376,7 @@ impl<'a> OwampTest<'a> {
                 OwampClientEvent::Granted(granted) => self.granted(*granted)?,
                 OwampClientEvent::Ready => self.driver.handle(OwampClientInput::Start),
                 OwampClientEvent::Started => {
+                    self.report_end();
                     self.start()?;
                     self.started = true;
                     observer.event(&Event::Started(&self.sessions()));
@@ -453,6 +455,17 @@ impl<'a> OwampTest<'a> {
         }
         stream.granted = Some(granted);
         Ok(())
+    }
+
+    /// Reports the end of the streams' schedules to a caller that asked for it.
+    fn report_end(&self) {
+        let Some(times) = &self.request.settings.times else { return };
+        let last = |stream: &OwampStream| stream.granted.as_ref()?.session.schedule().last();
+        let ends = self.streams.iter().filter_map(last).map(|at| at.to_nanos(times.start));
+        if let Some(end) = ends.max() {
+            // Set once: a second attempt starts only if the first one has not come this far.
+            let _ = times.end.set(end);
+        }
     }
 
     fn start(&mut self) -> io::Result<()> {

@@ -62,6 +62,7 @@ pub fn fetch(
         user: request.user.clone(),
         sessions: Vec::new(),
         lead: Span::ZERO,
+        start: None,
         fetches: request.sids.iter().map(|sid| FetchSession::whole(*sid)).collect(),
         most_records: MAX_RECORDS,
         step_timeout: request.step_timeout,

@@ -117,7 +117,10 @@ pub enum PingError {
     Prohibited(SocketAddr),
     /// No connection can be established: this host has no route, or a host on the path reported that it has
     /// no route or prohibits these packets.
-    #[error("{to}: {source}; is there a route to it, and does a firewall on the path prohibit this port?")]
+    #[error(
+        "{}: {source}; is there a route to it, and does a firewall on the path prohibit {}?",
+        host(to), if to.port() == 0 { "echo requests" } else { "this port" }
+    )]
     Unreachable {
         /// Address of the far host.
         to: SocketAddr,
@@ -185,8 +188,12 @@ pub fn run<P: Protocol>(
 /// Opens the socket of a test with requests of `payload` bytes, so that its port can be sent to the far host
 /// before [`run_on`].
 pub fn prepare(link: &TwoWayLink, payload: usize) -> Result<PreparedSocket, PingError> {
-    socket::open(link.carrier, link.to, &link.marking, link.stamps, payload)
-        .map_err(|e| PingError::Socket { to: link.to, hint: hint(link.carrier, &e) })
+    socket::open(link.carrier, link.to, &link.marking, link.stamps, payload).map_err(|e| match e.kind() {
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => {
+            PingError::Unreachable { to: link.to, source: e }
+        }
+        _ => PingError::Socket { to: link.to, hint: hint(link.carrier, &e) },
+    })
 }
 
 /// Like [`run`], on a socket that is already open.

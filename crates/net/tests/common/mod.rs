@@ -78,6 +78,7 @@ impl Serving {
             terms: TestTerms::new(specs),
             sending: SendSettings::default(),
             limit: None,
+            times: None,
         }
     }
 }

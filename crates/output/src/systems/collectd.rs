@@ -1,13 +1,13 @@
 //! `collectd`: `PUTVAL` lines of collectd's text protocol, for its plug-ins exec and unixsock.
 
-use super::{BaseValue, Reading, figure_name, grade_name, grade_number, readings};
+use super::{BaseValue, Reading, grade_name, grade_number, readings_of};
 use crate::format::{Destination, Output, ReportParts, write_file};
 use jitlat_core::time::SECOND;
 use std::env;
 use std::fmt::Write as _;
 
 pub(crate) static OUTPUT: Output = Output {
-    needs: ReportParts::STREAMS,
+    needs: ReportParts::READINGS,
     ..Output::new(
         "collectd",
         "Write PUTVAL lines for collectd's plug-ins exec and unixsock",
@@ -16,9 +16,8 @@ pub(crate) static OUTPUT: Output = Output {
             // Set by the plug-in exec.
             let host = env::var("COLLECTD_HOSTNAME").ok().filter(|host| !host.is_empty());
             let interval = env::var("COLLECTD_INTERVAL").ok().and_then(|interval| interval.parse().ok());
-            let summaries = report.summaries();
-            let of = |reading: &Reading<'_>| lines(reading, host.as_deref(), interval);
-            let lines: String = readings(&summaries).iter().map(of).collect();
+            let of = |reading: &Reading| lines(reading, host.as_deref(), interval);
+            let lines: String = readings_of(report).iter().map(of).collect();
             write_file(path, |out| out.write_all(lines.as_bytes()))
         },
     )
@@ -26,8 +25,8 @@ pub(crate) static OUTPUT: Output = Output {
 
 /// Returns a line for each figure. All values are gauges, because other types of collectd refuse negative delays.
 /// `interval` is the time between two tests in seconds.
-fn lines(reading: &Reading<'_>, host: Option<&str>, interval: Option<f64>) -> String {
-    let host = part(host.or(reading.host).unwrap_or("localhost"));
+fn lines(reading: &Reading, host: Option<&str>, interval: Option<f64>) -> String {
+    let host = part(host.or(reading.host.as_deref()).unwrap_or("localhost"));
     let interval = interval.filter(|x| x.is_finite() && *x > 0.0);
     let interval = interval.map(|seconds| format!(" interval={seconds}")).unwrap_or_default();
     // N is the time at which collectd receives the line.
@@ -35,9 +34,9 @@ fn lines(reading: &Reading<'_>, host: Option<&str>, interval: Option<f64>) -> St
         || "N".to_owned(),
         |time| format!("{}.{:03}", time.0.div_euclid(SECOND), time.0.rem_euclid(SECOND) / 1_000_000),
     );
-    let figures = reading.figures().map(|(figure, value)| match value {
-        BaseValue::Whole(whole) => (figure_name(figure), whole.to_string()),
-        BaseValue::Real(real) => (figure_name(figure), real.to_string()),
+    let figures = reading.figures.iter().map(|figure| match figure.value {
+        BaseValue::Whole(whole) => (figure.name.clone(), whole.to_string()),
+        BaseValue::Real(real) => (figure.name.clone(), real.to_string()),
     });
     let grades = reading.grades.iter().map(|(of, grade)| (grade_name(*of), grade_number(*grade).to_string()));
     let mut lines = String::new();
@@ -55,7 +54,7 @@ fn part(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::examples;
+    use super::super::{examples, readings};
     use super::*;
 
     #[test]

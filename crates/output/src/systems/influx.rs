@@ -1,6 +1,6 @@
 //! `influx`: a point for each test and direction in InfluxDB's line protocol, which Telegraf reads too.
 
-use super::{BaseValue, Reading, figure_name, grade_name, readings};
+use super::{BaseValue, Reading, grade_name, readings_of};
 use crate::format::{Destination, Output, ReportParts, write_file};
 use std::fmt::Write as _;
 
@@ -8,21 +8,20 @@ use std::fmt::Write as _;
 const MEASUREMENT: &str = "jitlat";
 
 pub(crate) static OUTPUT: Output = Output {
-    needs: ReportParts::STREAMS,
+    needs: ReportParts::READINGS,
     ..Output::new(
         "influx",
         "Write one point per test and direction in InfluxDB's line protocol",
         Destination::File,
         |report, path| {
-            let summaries = report.summaries();
-            let points: String = readings(&summaries).iter().map(point).collect();
+            let points: String = readings_of(report).iter().map(point).collect();
             write_file(path, |out| out.write_all(points.as_bytes()))
         },
     )
 };
 
 /// Returns the point as one line; without a time if the time of the test is unknown.
-fn point(reading: &Reading<'_>) -> String {
+fn point(reading: &Reading) -> String {
     let mut tags: Vec<(&str, String)> =
         reading.labels.iter().map(|(key, value)| (key.as_str(), tag_value(value))).collect();
     // The database finds the series faster if its tags are sorted.
@@ -32,9 +31,9 @@ fn point(reading: &Reading<'_>) -> String {
         let _ = write!(line, ",{key}={value}");
     }
     let grades = reading.grades.iter().map(|(of, grade)| format!("{}=\"{}\"", grade_name(*of), grade.name()));
-    let figures = reading.figures().map(|(figure, value)| match value {
-        BaseValue::Whole(whole) => format!("{}={whole}i", figure_name(figure)),
-        BaseValue::Real(real) => format!("{}={real}", figure_name(figure)),
+    let figures = reading.figures.iter().map(|figure| match figure.value {
+        BaseValue::Whole(whole) => format!("{}={whole}i", figure.name),
+        BaseValue::Real(real) => format!("{}={real}", figure.name),
     });
     let fields: Vec<String> = figures.chain(grades).collect();
     line += " ";
@@ -61,7 +60,7 @@ fn tag_value(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::examples;
+    use super::super::{examples, readings};
     use super::*;
 
     #[test]

@@ -11,6 +11,7 @@ pub(crate) mod influx;
 pub(crate) mod otlp;
 pub mod zabbix;
 
+use crate::report::Report;
 use jitlat_core::answer::Severity;
 use jitlat_core::scalars::{ExactNumber, GradeSubject, SCALARS, Scalar, ScalarSource, ScalarUnit};
 use jitlat_core::spec::ip_protocol_name;
@@ -21,8 +22,8 @@ use jitlat_store::openmetrics;
 /// Maximum length of the name of a reading, in bytes; collectd cuts longer names.
 const MAX_NAME_BYTES: usize = 100;
 
-/// The figures of a test, or of one direction of a round-trip test.
-pub(crate) struct Reading<'a> {
+/// The figures of a test, of one direction of a round-trip test, or of a part of an instrument's result.
+pub(crate) struct Reading {
     /// Name that differs from that of all other readings: the far host's address, after the name of the test if it has
     /// one, and before the direction. It has no blank, slash, quote, backslash or control character.
     pub name: String,
@@ -33,8 +34,52 @@ pub(crate) struct Reading<'a> {
     /// Grades of the path and of the hosts that are known.
     pub grades: Vec<(GradeSubject, Severity)>,
     /// Name of the measuring host; `None` if unknown.
-    pub host: Option<&'a str>,
-    source: ScalarSource<'a>,
+    pub host: Option<String>,
+    /// Defined figures.
+    pub figures: Vec<ReadFigure>,
+}
+
+/// A figure with its value in base units.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ReadFigure {
+    /// Name with the unit: `latency_p99_seconds`.
+    pub name: String,
+    /// Name without the unit.
+    pub plain_name: String,
+    /// Description for people.
+    pub about: &'static str,
+    /// Unit.
+    pub unit: ScalarUnit,
+    /// Value.
+    pub value: BaseValue,
+}
+
+/// Part of an instrument's result whose figures are not those of streams.
+#[derive(Clone, Debug)]
+pub struct NativeReading {
+    /// Name, which is followed by a number if another reading has it.
+    pub name: String,
+    /// Labels.
+    pub labels: Vec<(&'static str, String)>,
+    /// Time at which the measurement began.
+    pub time: WallTime,
+    /// Name of the measuring host; `None` if unknown.
+    pub host: Option<String>,
+    /// Figures that are known.
+    pub figures: Vec<NativeFigure>,
+}
+
+/// Figure of an instrument.
+#[derive(Clone, Copy, Debug)]
+pub struct NativeFigure {
+    /// Name without the unit.
+    pub name: &'static str,
+    /// Description for people.
+    pub about: &'static str,
+    /// Unit.
+    pub unit: ScalarUnit,
+    /// Value in base units.
+    pub value: f64,
 }
 
 /// Value of a figure in its base unit. The figure has a value of the same kind in every test.
@@ -46,9 +91,24 @@ pub(crate) enum BaseValue {
     Real(f64),
 }
 
+/// Returns the readings of `report`: those of its instrument or, if it has none, of its streams.
+pub(crate) fn readings_of(report: &dyn Report) -> Vec<Reading> {
+    let native = report.native();
+    if native.is_empty() {
+        return readings(&report.summaries());
+    }
+    let mut readings: Vec<Reading> = Vec::new();
+    for part in native {
+        let mut reading = Reading::of_native(part);
+        reading.name = unused(&reading.name, &readings);
+        readings.push(reading);
+    }
+    readings
+}
+
 /// Returns the readings of `summaries`: each whole test, followed by the directions of a round-trip test.
-pub(crate) fn readings(summaries: &[Summary]) -> Vec<Reading<'_>> {
-    let mut readings: Vec<Reading<'_>> = Vec::new();
+pub(crate) fn readings(summaries: &[Summary]) -> Vec<Reading> {
+    let mut readings: Vec<Reading> = Vec::new();
     for summary in summaries {
         for direction in [None, Some(Direction::Up), Some(Direction::Down)] {
             let Some(source) = ScalarSource::of(summary, direction) else { continue };
@@ -61,15 +121,15 @@ pub(crate) fn readings(summaries: &[Summary]) -> Vec<Reading<'_>> {
 }
 
 /// Returns `name`, followed by a number if one of `readings` already has this name.
-fn unused(name: &str, readings: &[Reading<'_>]) -> String {
+fn unused(name: &str, readings: &[Reading]) -> String {
     let is_free = |name: &String| readings.iter().all(|reading| reading.name != *name);
     let numbered = (2u32..).map(|k| format!("{name}-{k}"));
     std::iter::once(name.to_owned()).chain(numbered).find(is_free).unwrap_or_default()
 }
 
-impl<'a> Reading<'a> {
+impl Reading {
     /// Reads a whole test (`direction` is `None`), or one direction of a round-trip test.
-    fn of(summary: &'a Summary, source: ScalarSource<'a>, direction: Option<Direction>) -> Reading<'a> {
+    fn of(summary: &Summary, source: ScalarSource<'_>, direction: Option<Direction>) -> Reading {
         let header = &summary.header;
         let is_round_trip = summary.two_way.is_some();
         let one_way = (!is_round_trip).then_some(summary.session.direction);
@@ -100,14 +160,52 @@ impl<'a> Reading<'a> {
             labels,
             time: summary.session.created,
             grades: grades.into_iter().filter(|(_, s)| is_whole && *s != Severity::Unknown).collect(),
-            host: summary.session.client.name.as_deref().filter(|name| !name.is_empty()),
-            source,
+            host: summary.session.client.name.clone().filter(|name| !name.is_empty()),
+            figures: SCALARS.iter().filter_map(|figure| ReadFigure::of(figure, &source)).collect(),
         }
     }
 
-    /// Iterates over the defined figures in their base units.
-    pub fn figures(&self) -> impl Iterator<Item = (&'static Scalar, BaseValue)> + '_ {
-        SCALARS.iter().filter_map(|figure| Some((figure, base_value(figure, figure.from(&self.source)?))))
+    fn of_native(part: NativeReading) -> Reading {
+        let labels = part.labels.into_iter().filter(|(_, value)| !value.is_empty());
+        let figure = |figure: NativeFigure| ReadFigure {
+            name: format!("{}{}", figure.name, suffix(figure.unit)),
+            plain_name: figure.name.to_owned(),
+            about: figure.about,
+            unit: figure.unit,
+            value: BaseValue::Real(figure.value),
+        };
+        Reading {
+            name: plain_name(&part.name),
+            labels: labels.map(|(key, value)| (key.to_owned(), value)).collect(),
+            time: Some(part.time),
+            grades: Vec::new(),
+            host: part.host.filter(|name| !name.is_empty()),
+            figures: part.figures.into_iter().map(figure).collect(),
+        }
+    }
+}
+
+impl ReadFigure {
+    /// Reads a figure of a test; `None` if it is not defined.
+    fn of(figure: &'static Scalar, source: &ScalarSource<'_>) -> Option<ReadFigure> {
+        Some(ReadFigure {
+            name: figure_name(figure),
+            plain_name: figure.openmetrics.unwrap_or(figure.key).replace(['-', '.'], "_"),
+            about: figure.about,
+            unit: figure.unit,
+            value: base_value(figure, figure.from(source)?),
+        })
+    }
+}
+
+/// Returns the end of the name of a figure with this unit, as OpenMetrics defines it.
+fn suffix(unit: ScalarUnit) -> &'static str {
+    match unit {
+        ScalarUnit::Time => "_seconds",
+        ScalarUnit::Share => "_ratio",
+        ScalarUnit::BitRate => "_bits_per_second",
+        ScalarUnit::Bytes => "_bytes",
+        _ => "",
     }
 }
 
@@ -120,7 +218,7 @@ fn base_value(figure: &Scalar, value: ExactNumber) -> BaseValue {
 }
 
 /// Returns the name of a figure: `latency_p99_seconds`.
-pub(crate) fn figure_name(figure: &Scalar) -> String {
+fn figure_name(figure: &Scalar) -> String {
     let name = figure.metric_name();
     name.strip_prefix("jitlat_").map_or_else(|| name.clone(), str::to_owned)
 }
@@ -147,16 +245,22 @@ fn reading_name(summary: &Summary, direction: &str) -> String {
         name += if name.is_empty() { "" } else { "-" };
         name += far;
     }
-    let unquoted = |c: char| !c.is_control() && !c.is_whitespace() && !"/\\\"'".contains(c);
-    let mut name: String = name.chars().map(|c| if unquoted(c) { c } else { '_' }).collect();
-    name.truncate(
-        (0..=MAX_NAME_BYTES.min(name.len())).rev().find(|k| name.is_char_boundary(*k)).unwrap_or(0),
-    );
+    let name = plain_name(&name);
     match (name.is_empty(), direction) {
         (true, _) => direction.to_owned(),
         (false, "both") => name,
         (false, _) => name + "-" + direction,
     }
+}
+
+/// Returns a name without characters that would have to be quoted in some of the formats, and of limited length.
+fn plain_name(name: &str) -> String {
+    let unquoted = |c: char| !c.is_control() && !c.is_whitespace() && !"/\\\"'".contains(c);
+    let mut name: String = name.chars().map(|c| if unquoted(c) { c } else { '_' }).collect();
+    name.truncate(
+        (0..=MAX_NAME_BYTES.min(name.len())).rev().find(|k| name.is_char_boundary(*k)).unwrap_or(0),
+    );
+    name
 }
 
 #[cfg(test)]
@@ -214,7 +318,7 @@ mod tests {
     fn a_figure_has_one_name_and_one_kind_of_value_in_its_base_unit() {
         let summary = examples::summary();
         let found = readings(std::slice::from_ref(&summary));
-        let value = |name: &str| found[0].figures().find(|(f, _)| figure_name(f) == name).map(|(_, x)| x);
+        let value = |name: &str| found[0].figures.iter().find(|f| f.name == name).map(|f| f.value);
         assert_eq!(value("packets_sent"), Some(BaseValue::Whole(examples_sent(&summary))));
         assert_eq!(value("latency_median_seconds"), Some(BaseValue::Real(0.005)));
         assert_eq!(value("latency_p99_seconds"), Some(BaseValue::Real(0.005)));
@@ -222,6 +326,41 @@ mod tests {
         let label = |key: &str| found[0].labels.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str());
         assert_eq!((label("direction"), label("test")), (Some("up"), Some("one-way")));
         assert_eq!((label("tag_site_a"), label("tag_empty")), (Some("x y/z"), None));
+    }
+
+    #[test]
+    fn parts_of_an_instrument_have_figures_of_their_own() {
+        let part = |load: &str| NativeReading {
+            name: format!("probe.example {load}"),
+            labels: vec![("test", "rpm".to_owned()), ("load", load.to_owned()), ("empty", String::new())],
+            time: WallTime(examples::BEGAN),
+            host: None,
+            figures: vec![NativeFigure {
+                name: "down_goodput",
+                about: "bits per second",
+                unit: ScalarUnit::BitRate,
+                value: 12e6,
+            }],
+        };
+        struct Rpm(Vec<NativeReading>);
+        impl Report for Rpm {
+            fn json(&self) -> crate::Result<serde_json::Value> {
+                Ok(serde_json::Value::Null)
+            }
+
+            fn native(&self) -> Vec<NativeReading> {
+                self.0.clone()
+            }
+        }
+        let found = readings_of(&Rpm(vec![part("down"), part("down")]));
+        let names: Vec<&str> = found.iter().map(|reading| reading.name.as_str()).collect();
+        assert_eq!(names, ["probe.example_down", "probe.example_down-2"]);
+        assert_eq!(found[0].labels.len(), 2, "{:?}", found[0].labels);
+        let figure = &found[0].figures[0];
+        assert_eq!(
+            (figure.name.as_str(), figure.value),
+            ("down_goodput_bits_per_second", BaseValue::Real(12e6))
+        );
     }
 
     fn examples_sent(summary: &Summary) -> i64 {

@@ -3,23 +3,23 @@
 //!
 //! One set of types has both encodings. Their members and tags are those of `opentelemetry/proto/metrics/v1`, version 1.
 
-use super::{BaseValue, Reading, grade_name, grade_number, readings};
+use super::{BaseValue, ReadFigure, Reading, grade_name, grade_number, readings_of};
 use crate::error::Result;
 use crate::format::{Destination, Output, OutputPlace, ReportParts, write_file};
 use crate::report::Report;
-use jitlat_core::scalars::{GradeSubject, SCALARS, Scalar, ScalarUnit};
+use jitlat_core::scalars::{GradeSubject, ScalarUnit};
 use serde::{Serialize, Serializer};
 
 pub(crate) static JSON: Output = Output {
-    needs: ReportParts::STREAMS,
+    needs: ReportParts::READINGS,
     ..Output::new("otlp", "Write OpenTelemetry metrics (OTLP) as JSON", Destination::File, |report, path| {
-        let text = serde_json::to_string(&request(&readings(&report.summaries())))?;
+        let text = serde_json::to_string(&request(&readings_of(report)))?;
         write_file(path, |out| writeln!(out, "{text}"))
     })
 };
 
 pub(crate) static PROTOBUF: Output = Output {
-    needs: ReportParts::STREAMS,
+    needs: ReportParts::READINGS,
     lacks: if cfg!(feature = "protobuf") { None } else { Some("web") },
     ..Output::new(
         "otlp-protobuf",
@@ -32,7 +32,7 @@ pub(crate) static PROTOBUF: Output = Output {
 #[cfg(feature = "protobuf")]
 fn write_protobuf(report: &dyn Report, path: &OutputPlace<'_>) -> Result<()> {
     use prost::Message;
-    let bytes = request(&readings(&report.summaries())).encode_to_vec();
+    let bytes = request(&readings_of(report)).encode_to_vec();
     write_file(path, |out| out.write_all(&bytes))
 }
 
@@ -44,9 +44,15 @@ fn write_protobuf(_: &dyn Report, _: &OutputPlace<'_>) -> Result<()> {
 
 /// Returns the request: a gauge for each figure and grade that is known in at least one of `readings`, with a point per
 /// reading in which it is known.
-fn request(readings: &[Reading<'_>]) -> MetricsRequest {
-    let figures = SCALARS.iter().map(|figure| Metric {
-        name: metric_name(figure),
+fn request(readings: &[Reading]) -> MetricsRequest {
+    let mut known: Vec<&ReadFigure> = Vec::new();
+    for figure in readings.iter().flat_map(|reading| &reading.figures) {
+        if !known.iter().any(|other| other.plain_name == figure.plain_name) {
+            known.push(figure);
+        }
+    }
+    let figures = known.into_iter().map(|figure| Metric {
+        name: format!("jitlat.{}", figure.plain_name),
         description: figure.about.to_owned(),
         unit: unit(figure.unit).to_owned(),
         gauge: Some(Gauge { data_points: readings.iter().filter_map(|r| point_of(figure, r)).collect() }),
@@ -61,7 +67,8 @@ fn request(readings: &[Reading<'_>]) -> MetricsRequest {
     let version = env!("CARGO_PKG_VERSION");
     let mut resource =
         vec![KeyValue::new("service.name", "jitlat"), KeyValue::new("service.version", version)];
-    resource.extend(readings.iter().find_map(|r| r.host).map(|host| KeyValue::new("host.name", host)));
+    resource
+        .extend(readings.iter().find_map(|r| r.host.as_deref()).map(|host| KeyValue::new("host.name", host)));
     MetricsRequest {
         resource_metrics: vec![ResourceMetrics {
             resource: Some(Resource { attributes: resource }),
@@ -73,19 +80,14 @@ fn request(readings: &[Reading<'_>]) -> MetricsRequest {
     }
 }
 
-fn point_of(figure: &Scalar, reading: &Reading<'_>) -> Option<DataPoint> {
-    let (_, value) = reading.figures().find(|(of, _)| of.key == figure.key)?;
-    Some(DataPoint::new(reading, value))
+fn point_of(figure: &ReadFigure, reading: &Reading) -> Option<DataPoint> {
+    let known = reading.figures.iter().find(|of| of.plain_name == figure.plain_name)?;
+    Some(DataPoint::new(reading, known.value))
 }
 
-fn grade_of(subject: GradeSubject, reading: &Reading<'_>) -> Option<DataPoint> {
+fn grade_of(subject: GradeSubject, reading: &Reading) -> Option<DataPoint> {
     let (_, grade) = reading.grades.iter().find(|(of, _)| *of == subject)?;
     Some(DataPoint::new(reading, BaseValue::Whole(grade_number(*grade))))
-}
-
-/// Returns the name of the metric, without unit, because the protocol has a member for units.
-fn metric_name(figure: &Scalar) -> String {
-    format!("jitlat.{}", figure.openmetrics.unwrap_or(figure.key).replace(['-', '.'], "_"))
 }
 
 /// Returns the unit in UCUM; empty for numbers without a unit.
@@ -201,7 +203,7 @@ impl KeyValue {
 }
 
 impl DataPoint {
-    fn new(reading: &Reading<'_>, value: BaseValue) -> DataPoint {
+    fn new(reading: &Reading, value: BaseValue) -> DataPoint {
         let (as_double, as_int) = match value {
             BaseValue::Real(real) => (Some(real), None),
             BaseValue::Whole(whole) => (None, Some(whole)),
@@ -226,7 +228,7 @@ fn as_optional_text<S: Serializer>(value: &Option<i64>, to: S) -> Result<S::Ok, 
 
 #[cfg(test)]
 mod tests {
-    use super::super::examples;
+    use super::super::{examples, readings};
     use super::*;
     use serde_json::{Value, json};
 

@@ -1,20 +1,20 @@
 //! `zabbix`: one JSON object, for a master item of Zabbix: the streams for low-level discovery, and their values for
 //! dependent items.
 
-use super::{BaseValue, Reading, figure_name, grade_name, readings};
+use super::{BaseValue, Reading, grade_name, readings_of};
 use crate::format::{Destination, Output, ReportParts, write_file};
 use jitlat_core::time::SECOND;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 pub(crate) static OUTPUT: Output = Output {
-    needs: ReportParts::STREAMS,
+    needs: ReportParts::READINGS,
     ..Output::new(
         "zabbix",
         "Write JSON for Zabbix: streams for low-level discovery, and their values",
         Destination::File,
         |report, path| {
-            let text = serde_json::to_string(&document(&readings(&report.summaries())))?;
+            let text = serde_json::to_string(&document(&readings_of(report)))?;
             write_file(path, |out| writeln!(out, "{text}"))
         },
     )
@@ -49,7 +49,7 @@ pub enum ZabbixValue {
     Text(String),
 }
 
-fn document(readings: &[Reading<'_>]) -> ZabbixDocument {
+fn document(readings: &[Reading]) -> ZabbixDocument {
     ZabbixDocument {
         format: FORMAT.to_owned(),
         discovery: readings.iter().map(macros).collect(),
@@ -58,16 +58,16 @@ fn document(readings: &[Reading<'_>]) -> ZabbixDocument {
 }
 
 /// Returns the macros of a discovered stream.
-fn macros(reading: &Reading<'_>) -> BTreeMap<String, String> {
+fn macros(reading: &Reading) -> BTreeMap<String, String> {
     let labels = reading.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let all = std::iter::once(("stream", reading.name.as_str())).chain(labels);
     all.map(|(key, value)| (format!("{{#{}}}", key.to_uppercase()), plain(value))).collect()
 }
 
-fn values(reading: &Reading<'_>) -> BTreeMap<String, ZabbixValue> {
-    let figures = reading.figures().map(|(figure, value)| match value {
-        BaseValue::Whole(whole) => (figure_name(figure), ZabbixValue::Whole(whole)),
-        BaseValue::Real(real) => (figure_name(figure), ZabbixValue::Real(real)),
+fn values(reading: &Reading) -> BTreeMap<String, ZabbixValue> {
+    let figures = reading.figures.iter().map(|figure| match figure.value {
+        BaseValue::Whole(whole) => (figure.name.clone(), ZabbixValue::Whole(whole)),
+        BaseValue::Real(real) => (figure.name.clone(), ZabbixValue::Real(real)),
     });
     let grades = reading
         .grades
@@ -87,7 +87,7 @@ fn plain(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::examples;
+    use super::super::{examples, readings};
     use super::*;
 
     #[test]

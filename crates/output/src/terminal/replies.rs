@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Maximum number of lines per second. Nobody reads more, and a slow terminal would delay the other observers.
 const MAX_LINES: u32 = 100;
 /// Time for which an answer is awaited in addition to the timeout of the test, because events arrive in batches.
-const GRACE: Duration = Duration::from_millis(200);
+pub const GRACE: Duration = Duration::from_millis(200);
 /// Maximum number of requests without an answer that are remembered individually.
 const MAX_OPEN: usize = 100_000;
 
@@ -123,7 +123,7 @@ fn unanswered((first, last): (i64, i64)) -> String {
 
 /// Requests that have not been answered yet.
 #[derive(Debug, Default)]
-struct OpenRequests {
+pub struct OpenRequests {
     /// Numbers of these requests.
     numbers: BTreeSet<i64>,
     /// Requests below this number have been sent.
@@ -134,7 +134,7 @@ struct OpenRequests {
 
 impl OpenRequests {
     /// Records that the requests below `next` have been sent; their answers are awaited until `deadline`.
-    fn sent(&mut self, next: i64, deadline: Instant) {
+    pub fn sent(&mut self, next: i64, deadline: Instant) {
         if next <= self.next {
             return;
         }
@@ -149,17 +149,17 @@ impl OpenRequests {
     }
 
     /// True if the request `seq` has been neither answered nor counted as lost, or is not known to have been sent.
-    fn is_open(&self, seq: i64) -> bool {
+    pub fn is_open(&self, seq: i64) -> bool {
         seq >= self.next || self.numbers.contains(&seq)
     }
 
     /// Removes a request; returns false if it was already answered, or counted as lost.
-    fn answered(&mut self, seq: i64) -> bool {
+    pub fn answered(&mut self, seq: i64) -> bool {
         self.numbers.remove(&seq)
     }
 
     /// Removes the requests whose answers did not arrive in time, and returns the runs that they form.
-    fn overdue(&mut self, now: Instant) -> Vec<(i64, i64)> {
+    pub fn overdue(&mut self, now: Instant) -> Vec<(i64, i64)> {
         let mut below = 0;
         while let Some((_, next)) = self.deadlines.pop_front_if(|(deadline, _)| *deadline <= now) {
             below = next;
@@ -168,7 +168,7 @@ impl OpenRequests {
     }
 
     /// Removes the remaining requests below `sent`, and returns the runs that they form.
-    fn rest(&mut self, sent: i64) -> Vec<(i64, i64)> {
+    pub fn rest(&mut self, sent: i64) -> Vec<(i64, i64)> {
         self.below(sent)
     }
 

@@ -60,6 +60,8 @@ pub struct OwampOptions {
     /// Time from the requests to the start of the sessions, in addition to one round trip for each message in
     /// between.
     pub lead: Span,
+    /// Start of the sessions; `None`: as soon as possible. It is later if the lead does not end before.
+    pub start: Option<WallTime>,
     /// Data of earlier sessions to fetch.
     pub fetches: Vec<FetchSession>,
     /// Maximum number of records to read per fetched session.
@@ -355,7 +357,9 @@ impl Client {
         let messages = self.config.sessions.len() as i64 + 1;
         let lead = self.config.lead + self.round_trip.times(messages);
         // All sessions of a test start at the same time.
-        let start = *self.start.get_or_insert(NtpTime::from(now.wall + lead));
+        let soonest = now.wall + lead;
+        let start = self.config.start.map_or(soonest, |start| start.max(soonest));
+        let start = *self.start.get_or_insert(NtpTime::from(start));
         let timeout = spec.timeout.unwrap_or(LOSS_TIMEOUT + self.round_trip);
         let far = SocketAddr::new(if spec.near.ip().is_unspecified() { spec.near.ip() } else { spec.far }, 0);
         let (sender, receiver, sid) = match spec.direction {

@@ -96,6 +96,7 @@ impl OwampSimulation {
             user: world.mode.is_keyed().then(|| ("user".to_owned(), b"secret".to_vec())),
             sessions: requests.collect(),
             lead: Span::millis(100),
+            start: None,
             fetches: Vec::new(),
             most_records: 0,
             step_timeout: Span::seconds(5),

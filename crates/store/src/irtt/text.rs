@@ -112,6 +112,7 @@ pub fn table(session: &Session, records: &[PacketRecord]) -> String {
     }
     line("bytes sent/received", format!("{}/{}", stats.bytes_sent, stats.bytes_received));
     line("send/receive rate", format!("{} / {}", stats.send_rate.string, stats.receive_rate.string));
+    line("packet length", format!("{} bytes", session.spec.payload()));
     out
 }
 

@@ -2,12 +2,13 @@
 
 use super::ANY_PORT;
 use super::stamp::{self, StampClient};
-use crate::arguments::{Argument, Arguments, NamedFile};
+use crate::arguments::{Argument, Arguments, NamedFile, parses_as};
 use crate::error::Error;
 use crate::ping::protocol::{PingClient, PingProtocol, ProtocolServer, RequestSizes};
 use crate::ping::test::{PingResult, PingTest};
 use jitlat_core::ntp::{ErrorEstimate, TimeFormat};
 use jitlat_core::spec::MAX_PAYLOAD;
+use jitlat_core::twoway::TwoWay;
 use jitlat_core::{Span, Transport, quantity};
 use jitlat_net::clock;
 use jitlat_net::reflect::TwampServer;
@@ -26,11 +27,11 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
     transport: Transport::Udp,
     payload: "of the UDP datagram (41)",
     arguments: &[
-        PORT,
+        CLIENT_PORT,
         Argument::switch(
             "light",
-            "Use TWAMP Light: no control server, reflector at --stamp-port\n\nWithout this option it is used \
-             if the control port refuses connections.",
+            "Use TWAMP Light: no control server, reflector at --stamp-port\n\nWithout this option it is used if port \
+             862 refuses connections, unless the port or an option of TWAMP is given. The report says so.",
         )
         .conflicts(&["twamp-key-file", "twamp-user", "twamp-mode", "nat"]),
         Argument::file(
@@ -96,6 +97,13 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
 
 const PORT: Argument =
     Argument::port("twamp-port", "TCP port of the TWAMP control server", || twamp::PORT.to_string());
+/// The port of the client. It has no default, because a given port means that a control server must answer there.
+const CLIENT_PORT: Argument = Argument::value(
+    PORT.name,
+    "PORT",
+    "TCP port of the TWAMP control server (default: 862)",
+    parses_as::<u16>,
+);
 
 /// Timeout of each step of the control connection.
 const STEP_TIMEOUT: Span = Span::seconds(5);
@@ -116,6 +124,8 @@ pub struct TwampClient {
     pub light: StampClient,
     /// True to use TWAMP Light without trying a control server.
     pub only_light: bool,
+    /// True to use TWAMP Light if the control port refuses connections.
+    pub falls_back: bool,
 }
 
 impl Default for TwampClient {
@@ -127,6 +137,7 @@ impl Default for TwampClient {
             nat: false,
             light: StampClient { light: true, ..StampClient::default() },
             only_light: false,
+            falls_back: true,
         }
     }
 }
@@ -161,11 +172,15 @@ impl TwampClient {
             }
             None => None,
         };
+        let port = arguments.get(CLIENT_PORT.name)?;
+        let nat = arguments.has("nat");
         Ok(TwampClient {
-            port: arguments.value(PORT.name)?,
+            port: port.unwrap_or(twamp::PORT),
+            // Whoever names the port, a mode, a user or the addresses wants the control server, not what is at port 862.
+            falls_back: port.is_none() && mode.is_none() && user.is_none() && !nat,
             mode,
             user,
-            nat: arguments.has("nat"),
+            nat,
             light: StampClient::light(arguments)?,
             only_light,
         })
@@ -240,7 +255,6 @@ impl PingClient for TwampClient {
             sessions: vec![self.session_spec(test, local, self.nat)],
             step_timeout: STEP_TIMEOUT,
         };
-        let keyed = self.user.is_some() || self.mode.is_some() || self.nat;
         let mut translated = false;
         let mut opened = TwampControl::open(asking.clone(), test.stop.flag());
         if let Err(TwampError::Failed { failure, .. }) = &opened
@@ -256,15 +270,14 @@ impl PingClient for TwampClient {
         let mut control = match opened {
             Ok(control) => control,
             Err(TwampError::Connect { source, .. })
-                if source.kind() == io::ErrorKind::ConnectionRefused && !keyed =>
+                if source.kind() == io::ErrorKind::ConnectionRefused && self.falls_back =>
             {
                 let mut found = self.measure_light(test).map_err(|e| {
                     e.while_doing(format!(
                         "no TWAMP server at TCP {server}, and no TWAMP Light reflector either"
                     ))
                 })?;
-                let remark = format!("no control server at TCP {server}: measured as TWAMP Light");
-                found.facts().remarks.push(remark);
+                found.facts().remarks.push(format!("{} at TCP {server}", TwoWay::LIGHT_REMARK));
                 return Ok(found);
             }
             Err(e @ TwampError::Connect { .. }) => {

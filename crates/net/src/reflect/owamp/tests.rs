@@ -1,9 +1,10 @@
 //! Tests of a client and a server over the loopback interface.
 
 use super::*;
-use crate::client::{ClientError, Measured, TestRequest};
+use crate::client::{ClientError, Measured, StreamTimes, TestRequest};
 use crate::owamp::{OwampError, OwampRequest, run};
 use crate::reflect::Reflectors;
+use jitlat_core::ntp::NtpTime;
 use jitlat_core::observer::{Event, Unobserved};
 use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
@@ -11,6 +12,7 @@ use jitlat_core::{PacketRecord, Schedule, Span, StampSource, TestSpec, Transport
 use jitlat_proto::amp::{AmpFailure, AmpStep, SecurityMode};
 use std::io::Read;
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -43,6 +45,26 @@ fn request(at: SocketAddr, mode: SecurityMode, specs: Vec<TestSpec>) -> OwampReq
         timeout: Some(Span::millis(300)),
         step_timeout: Span::seconds(20),
     }
+}
+
+#[test]
+fn a_session_starts_at_the_requested_time_and_its_end_is_known() {
+    let (reflectors, at) = serve(Policy::default(), "127.0.0.1", Users::default());
+    for direction in [Direction::Up, Direction::Down] {
+        // Enough for the conversation on an idle host.
+        let times = Arc::new(StreamTimes::starting_at(crate::clock::wall() + Span::millis(1500)));
+        let mut asked =
+            request(at, SecurityMode::Open, vec![spec(direction, 5, Schedule::Poisson { seed: 0 })]);
+        asked.settings.times = Some(times.clone());
+        let (_, data) = run(&asked, &AtomicBool::new(false), &mut Unobserved).unwrap();
+        let session = &data[0].session;
+        let (start, wanted) = (session.request.start, NtpTime::from(times.start));
+        // A conversation that took longer delays the start.
+        assert!(start.0 >= wanted.0, "{direction:?}");
+        let end = session.schedule().last().unwrap().to_nanos(times.start);
+        assert_eq!(times.end.get(), Some(&end), "{direction:?}");
+    }
+    drop(reflectors);
 }
 
 /// Runs a test; returns its result, and its records by stream.

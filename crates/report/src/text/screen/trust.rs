@@ -4,9 +4,10 @@ use super::ScreenStream;
 use super::content::{is_reported, sender};
 use super::rows::{DelayKnowledge, MIN_PACKETS_FOR_P99, shown_queue, without_step};
 use crate::interface::describe;
-use crate::text::count;
 use crate::text::two_way::describe_far_report;
+use crate::text::{count, printable};
 use jitlat_core::answer::CauseId;
+use jitlat_core::metrics::schedule_error::HandedOver;
 use jitlat_core::summary::{Coverage, Summary, Warning};
 use jitlat_core::units::eng3;
 
@@ -42,6 +43,8 @@ pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String>
     let warnings = sorted(streams, labels);
     let (later, first): (Vec<_>, Vec<_>) = warnings.into_iter().partition(|(later, _)| *later);
     let mut lines: Vec<String> = first.into_iter().map(|(_, text)| text).collect();
+    let fallback = streams.iter().find_map(|s| s.summary.two_way.as_ref()?.fallback());
+    lines.extend(fallback.map(printable));
     let received: Vec<&Summary> =
         streams.iter().map(|s| s.summary).filter(|s| s.counts.unique_valid > 0).collect();
     if let Some(s) = received.first() {
@@ -229,21 +232,26 @@ fn other_traffic(received: &[&Summary]) -> Option<String> {
 
 /// Describes the punctuality of the senders of `received`, each with its name; `None` if it is unknown.
 fn senders(received: &[(&str, &Summary)]) -> Option<String> {
-    let errors: Vec<_> = received
-        .iter()
-        .filter_map(|(who, s)| Some((*who, s.schedule_error.as_ref()?.of_program())))
-        .collect();
+    // A single packet is punctual by definition: the schedule is anchored at the earliest one.
+    let several = || received.iter().filter(|(_, s)| s.counts.unique_valid > 1);
+    let errors: Vec<_> =
+        several().filter_map(|(who, s)| Some((*who, s.schedule_error.as_ref()?.of_program()))).collect();
+    let has_p99 = several().all(|(_, s)| s.counts.unique_valid >= MIN_PACKETS_FOR_P99);
+    let (share, of) = match has_p99 {
+        true => ("99 %", (|e| e.p99) as fn(&HandedOver) -> i64),
+        false => ("all", (|e| e.max) as fn(&HandedOver) -> i64),
+    };
     let late: u64 = errors.iter().map(|(_, e)| e.over_half_period).sum();
     let most = errors.iter().map(|(_, e)| e.max).max()?;
     let each = errors.iter().map(|(who, e)| match errors.len() {
-        1 => eng3(e.p99 as f64),
-        _ => format!("{} ({who})", eng3(e.p99 as f64)),
+        1 => eng3(of(e) as f64),
+        _ => format!("{} ({who})", eng3(of(e) as f64)),
     });
     let late = match late {
         0 => String::new(),
         n => format!("; {n} more than half a period late, at most {}", eng3(most as f64)),
     };
-    Some(format!("99 % sent within {} of schedule{late}", each.collect::<Vec<_>>().join(", ")))
+    Some(format!("{share} sent within {} of schedule{late}", each.collect::<Vec<_>>().join(", ")))
 }
 
 fn sample(received: &[&Summary]) -> Option<String> {
@@ -260,4 +268,39 @@ fn sample(received: &[&Summary]) -> Option<String> {
     let skewed = received.iter().any(|s| s.pdv_deskewed.is_some() && without_step(s).is_none());
     let skewed = if skewed { "; jitter excludes the clocks' drift" } else { "" };
     Some(format!("{resolved}{skewed}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::analysis::{Options, analyze};
+    use jitlat_core::{Direction, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime};
+
+    /// Returns the note about a sender whose last packet left 3 ms late.
+    fn note(packets: i64) -> Option<String> {
+        let period = Span::millis(20);
+        let spec = TestSpec::new(
+            Direction::Up,
+            Transport::Udp,
+            packets.unsigned_abs(),
+            80,
+            period,
+            Schedule::Periodic,
+        );
+        let mut session = Session::new(spec.unwrap());
+        session.sent = u32::try_from(packets).ok();
+        let records = (0..packets).map(|k| {
+            let late = if k + 1 == packets && k > 0 { Span::millis(3) } else { Span::ZERO };
+            let sent = WallTime(1_795_865_378_000_000_000) + period.times(k) + late;
+            PacketRecord::one_way(k, sent, sent + Span::millis(5))
+        });
+        senders(&[("up", &analyze(&session, records, &Options::default()))])
+    }
+
+    #[test]
+    fn few_packets_have_no_99th_percentile_and_one_has_no_lateness() {
+        assert_eq!(note(1), None);
+        assert_eq!(note(5).as_deref(), Some("all sent within 3.00 ms of schedule"));
+        assert_eq!(note(400).as_deref(), Some("99 % sent within 0 ns of schedule"));
+    }
 }
