@@ -47,7 +47,7 @@ pub struct Host {
 }
 
 /// Source of a key.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub enum KeySource {
     /// A file, relative to the folder of the monitor's file.
     File(String),

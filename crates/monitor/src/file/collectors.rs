@@ -4,8 +4,9 @@ use super::Sections;
 use super::hosts::pause;
 use super::keys::{COLLECTOR, choose};
 use super::reader::{Located, TableReader};
-use crate::model::{ArchiveRules, CollectorQuota, CollectorRules, CollectorTrust, Host};
+use crate::model::{ArchiveRules, CollectorQuota, CollectorRules, CollectorTrust, Host, KeySource};
 use jitlat_core::{Span, quantity};
+use std::collections::HashMap;
 
 /// Default TCP port of a collector.
 const DEFAULT_PORT: u32 = 2670;
@@ -17,8 +18,11 @@ const DEFAULT_SKEW: Span = Span::seconds(3600);
 
 pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -> Vec<CollectorRules> {
     let mut collectors: Vec<CollectorRules> = Vec::new();
+    let by_name: HashMap<&str, usize> =
+        hosts.iter().enumerate().rev().map(|(k, host)| (host.name.as_str(), k)).collect();
+    let index = |name: &Located<String>| host_index(file, &by_name, name);
     for table in file.tables(&COLLECTOR) {
-        let host = table.needed("host", "host = \"berlin\"").and_then(|name| host_index(file, hosts, &name));
+        let host = table.needed("host", "host = \"berlin\"").and_then(|name| index(&name));
         let port = table.number("port").unwrap_or(DEFAULT_PORT);
         if u16::try_from(port).is_err() {
             table.fault("port", format!("port {port} does not exist: write 1 to 65535"));
@@ -33,7 +37,7 @@ pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -
             table.fault("host", format!("{} is already a collector", hosts[host].name));
         }
         let from = match table.texts("from") {
-            Some(names) => names.iter().filter_map(|name| host_index(file, hosts, name)).collect(),
+            Some(names) => names.iter().filter_map(index).collect(),
             None => (0..hosts.len()).filter(|k| *k != host).collect::<Vec<usize>>(),
         };
         if from.contains(&host) {
@@ -96,10 +100,11 @@ fn quota(table: &TableReader<'_>) -> CollectorQuota {
 }
 
 /// Returns the index of the host `name`; unknown names are faults.
-fn host_index(file: &Sections<'_>, hosts: &[Host], name: &Located<String>) -> Option<usize> {
-    let found = hosts.iter().position(|host| host.name == *name.get_ref());
+fn host_index(file: &Sections<'_>, by_name: &HashMap<&str, usize>, name: &Located<String>) -> Option<usize> {
+    let found = by_name.get(name.get_ref().as_str()).copied();
     if found.is_none() {
-        let names: Vec<&str> = hosts.iter().map(|h| h.name.as_str()).collect();
+        let mut names: Vec<&str> = by_name.keys().copied().collect();
+        names.sort_unstable();
         let meant = choose(name.get_ref(), &names);
         file.faults.add(&name.span(), format!("unknown host '{}': {meant}", name.get_ref().escape_debug()));
     }
@@ -119,10 +124,11 @@ fn check_keys(table: &TableReader<'_>, hosts: &[Host], from: &[usize]) {
             ),
         );
     }
-    for (k, one) in from.iter().enumerate() {
-        let same = |other: &&usize| hosts[*one].key.is_some() && hosts[*one].key == hosts[**other].key;
-        if let Some(other) = from[..k].iter().find(same) {
-            let (a, b) = (&hosts[*other].name, &hosts[*one].name);
+    let mut known: HashMap<&KeySource, usize> = HashMap::new();
+    for one in from {
+        let Some(key) = &hosts[*one].key else { continue };
+        if let Some(other) = known.insert(key, *one).filter(|other| other != one) {
+            let (a, b) = (&hosts[other].name, &hosts[*one].name);
             table.fault(
                 "from",
                 format!("{a} and {b} have the same key, so each could push as the other: give each host its own key"),
