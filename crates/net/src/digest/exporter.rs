@@ -1,6 +1,6 @@
 //! [`DigestExporter`]: captures packets for collectors on other hosts, with one thread per collector.
 
-use super::{is_own, nonce};
+use super::{entropy, is_own};
 use crate::accept::{Acceptor, ConnectionService, RunningService};
 use crate::audit;
 use crate::capture::interface::{InterfaceCapture, InterfaceError, InterfaceSettings};
@@ -171,7 +171,7 @@ impl DigestConversation<'_> {
         sockets::notice_absence(&stream);
         stream.set_nonblocking(true)?;
         let port = stream.local_addr()?.port();
-        let exporter = Exporter::new(shared.service.keys.clone(), shared.service.rate, nonce()?, tick());
+        let exporter = Exporter::new(shared.service.keys.clone(), shared.service.rate, entropy()?, tick());
         Ok(DigestConversation {
             shared,
             peer,
