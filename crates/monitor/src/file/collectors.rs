@@ -4,12 +4,15 @@ use super::Sections;
 use super::hosts::pause;
 use super::keys::{COLLECTOR, choose};
 use super::reader::{Located, TableReader};
-use crate::model::{ArchiveRules, CollectorQuota, CollectorRules, CollectorTrust, Host, KeySource};
+use crate::model::{ArchiveRules, CollectorQuota, CollectorRules, CollectorTrust, CollectorUrl, Host, KeySource};
+use jitlat_core::far_host::FarHost;
 use jitlat_core::{Span, quantity};
 use std::collections::HashMap;
 
 /// Default TCP port of a collector.
 const DEFAULT_PORT: u32 = 2670;
+/// Example of the key `url`.
+const EXAMPLE_URL: &str = "url = \"https://collector.example/jitlat\"";
 /// Default limit for unsent packets stored on a pushing host, in bytes.
 const DEFAULT_SPOOL_BYTES: u64 = 1_000_000_000;
 
@@ -47,6 +50,7 @@ pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -
         collectors.push(CollectorRules {
             host,
             port: u16::try_from(port).unwrap_or(0),
+            url: url(&table),
             from,
             spool,
             trust: trust(&table),
@@ -56,6 +60,29 @@ pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -
         });
     }
     collectors
+}
+
+/// Reads the address of a proxy in front of the collector.
+fn url(table: &TableReader<'_>) -> Option<CollectorUrl> {
+    let text = table.needed_if_there("url", EXAMPLE_URL)?;
+    let plain = table.truth("plain").unwrap_or(false);
+    let (scheme, usual) = if plain { ("http://", 80) } else { ("https://", 443) };
+    let parsed = text.strip_prefix(scheme).and_then(|rest| {
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let prefix = path.trim_end_matches('/');
+        let is_path = prefix.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~/".contains(&b));
+        let far: FarHost = host.parse().ok()?;
+        (is_path && far.not_one_host().is_none()).then(|| CollectorUrl {
+            host: far.name,
+            port: far.port.unwrap_or(usual),
+            prefix: if prefix.is_empty() { String::new() } else { format!("/{prefix}") },
+        })
+    });
+    if parsed.is_none() {
+        let plainly = if plain { ", and http:// with plain = true" } else { "" };
+        table.fault("url", format!("this is not the address of a proxy: write {EXAMPLE_URL}{plainly}"));
+    }
+    parsed
 }
 
 /// Reads the method by which hosts check the collector's certificate.

@@ -37,7 +37,7 @@ pub fn tests(
     around: Span,
 ) -> Vec<MonitoredTest> {
     // Of hosts with the same name, which is a fault, the first counts.
-    let by_name = hosts.iter().zip(0..).rev().map(|(host, k)| (host.name.as_str(), k)).collect();
+    let by_name = hosts.iter().enumerate().rev().map(|(k, host)| (host.name.as_str(), k as u32)).collect();
     let context = Context { file, hosts, by_name, instruments, around };
     let groups = context.groups();
     let mut tests: Vec<MonitoredTest> = Vec::new();

@@ -337,6 +337,28 @@ fn names_and_addresses_that_could_be_mistaken_are_refused_where_they_are() {
 }
 
 #[test]
+fn a_collector_behind_a_proxy_has_an_address_of_its_own() {
+    let with = |url: &str, more: &str| {
+        let hosts = "host = [{ name = \"a\", address = \"192.0.2.1\", key-file = \"a.key\" }, { name = \"b\", address = \"192.0.2.2\", key-file = \"b.key\" }]\n";
+        let test = "[[test]]\nname = \"t\"\nevery = \"1h\"\n[archive]\nfolder = \"x\"\n";
+        read(&format!("{hosts}{test}[[collector]]\nhost = \"b\"\nurl = \"{url}\"\n{more}"), &Simple)
+    };
+    for (url, more, host, port, prefix) in [
+        ("https://push.example", "", "push.example", 443, ""),
+        ("https://push.example:8443/jitlat/", "", "push.example", 8443, "/jitlat"),
+        ("https://[2001:db8::7]/a/b", "", "2001:db8::7", 443, "/a/b"),
+        ("http://push.example", "plain = true", "push.example", 80, ""),
+    ] {
+        let url = with(url, more).unwrap().collectors[0].url.clone().unwrap();
+        assert_eq!((url.host.as_str(), url.port, url.prefix.as_str()), (host, port, prefix));
+    }
+    for url in ["push.example", "http://push.example", "https://", "https://a/?b", "https://a b", "https://224.0.0.1", "ftp://a", "https://a/\\u001b"] {
+        let faults = with(url, "").unwrap_err();
+        assert!(faults.len() == 1 && faults[0].message.contains("not the address of a proxy"), "{url}: {faults:?}");
+    }
+}
+
+#[test]
 fn pairs_are_counted_before_they_take_memory() {
     let many = common::hosts(20_000, "");
     let test = "[[test]]\nname = \"t\"\nevery = \"24h\"\nfor = \"1s\"\n";

@@ -1,7 +1,6 @@
 use super::*;
 use jitlat_archive::{CollectedHost, Filter, TestId};
 use jitlat_net::wake::StopSignal;
-use jitlat_proto::push::answer::Outcome;
 use jitlat_store::log::LogReader;
 use jitlat_web::{
     Identity, PushClient, PushFailure, PushSettings, PushTarget, PushTrust, Settings, Token, Web,
@@ -61,7 +60,7 @@ impl Collector {
         });
         let web = Web::bind(&settings).unwrap();
         let port = web.push_addresses()[0].port();
-        let at = PushTarget { host: "127.0.0.1".to_owned(), port, trust: PushTrust::Pin(pin) };
+        let at = PushTarget { host: "127.0.0.1".to_owned(), port, prefix: String::new(), trust: PushTrust::Pin(pin) };
         let stop = StopSignal::new().unwrap();
         let stopped = stop.clone();
         let thread = Some(std::thread::spawn(move || web.run(stopped).unwrap()));
