@@ -408,6 +408,9 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
         );
     }
     terminal::print(&lines)?;
+    if serve.one_way.as_ref().is_some_and(|one_way| one_way.keys.is_empty()) {
+        info!("in clear: what clients request and receive, and facts about this host; with --key-file it is encrypted");
+    }
     while !signals.stop().is_requested() {
         wake::wait(&[signals.as_fd()], None);
         signals.read_all();

@@ -492,7 +492,7 @@ fn what_is_wrong_with_collectors_is_named_with_its_place() {
         (
             "host = \"oslo\"\nspol = \"1G\"",
             vec![
-                "14:1: [[collector]] has no key 'spol': did you mean 'spool'? (choose host, port, from, spool, pin, ca-file, plain, certificate, skew, tests-per-second, bytes-per-day, bytes)",
+                "14:1: [[collector]] has no key 'spol': did you mean 'spool'? (choose host, port, url, from, spool, pin, ca-file, plain, certificate, skew, tests-per-second, bytes-per-day, bytes)",
             ],
         ),
     ];
