@@ -24,7 +24,6 @@ use jitlat_net::confine::Confining;
 use jitlat_net::discovery::Announcer;
 use jitlat_net::pace::Pacing;
 use jitlat_net::resolve::reachable_at;
-use jitlat_net::wake;
 use jitlat_output::late_folder::TestFolder;
 use jitlat_output::terminal;
 use jitlat_proto::digest;
@@ -35,7 +34,6 @@ use nix::unistd::gethostname;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use tracing::{info, warn};
 
@@ -411,13 +409,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     if serve.one_way.as_ref().is_some_and(|one_way| one_way.keys.is_empty()) {
         info!("in clear: what clients request and receive, and facts about this host; with --key-file it is encrypted");
     }
-    while !signals.stop().is_requested() {
-        wake::wait(&[signals.as_fd()], None);
-        signals.read_all();
-        if signals.reload() {
-            reload(&serve, &reloadable);
-        }
-    }
+    signals.wait_for_stop(|| reload(&serve, &reloadable));
     drop(announcer);
     drop(serving);
     drop(serve);

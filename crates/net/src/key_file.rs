@@ -87,15 +87,15 @@ impl HeldKeyFile {
         let name = || self.path.display().to_string();
         let doing = |source| KeyFileError::Read { name: name(), source };
         let about = self.file.metadata().map_err(doing)?;
+        if about.nlink() == 0 {
+            return Err(KeyFileError::Replaced { name: name() });
+        }
         let mode = about.permissions().mode() & 0o777;
         // The service manager protects its credentials, so their permissions are not checked.
         let credential =
             std::env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|folder| self.path.starts_with(folder));
         if about.is_file() && !credential && mode & 0o077 != 0 {
             return Err(KeyFileError::Open { name: name(), mode });
-        }
-        if about.nlink() == 0 {
-            return Err(KeyFileError::Replaced { name: name() });
         }
         let mut contents = Vec::new();
         // A pipe has no beginning: it can be read once.

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use jitlat_archive::show::{self, Form, PushesDocument};
 use jitlat_archive::{
-    AddOutcome, Archive, Endpoints, Filter, PoolPeriod, Retention, TestId, VERSION, When, is_archive,
+    AddOutcome, Archive, Endpoints, Filter, PoolPeriod, Retention, TestId, When, is_archive,
 };
 use jitlat_core::scalars::{SCALARS, Selector};
 use jitlat_core::{WallTime, pool, quantity};

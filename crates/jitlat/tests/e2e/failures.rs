@@ -286,7 +286,7 @@ fn a_key_is_changed_without_ending_tests() {
     let host = own_address();
     let server = Server::start(Place::Here, folder.path(), host, "--key-file served");
     let line = |key: &str, more: &str| format!("{host} --key-file {key} {more}");
-    let long = client(folder.path(), &line("old", "-n 300 -p 10ms --json -"));
+    let long = Place::Here.jitlat(folder.path(), &line("old", "-n 300 -p 10ms --json -"));
     let long = server.under_way(long, Duration::from_millis(200));
     let reread = |text: &str| {
         server.signal(Signal::SIGHUP);
