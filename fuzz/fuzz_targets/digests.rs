@@ -18,8 +18,8 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(DigestMessage::decode(kind, &body), Ok(message));
     }
     let now = Tick { wall: WallTime(0), steady: SteadyTime(0) };
-    let mut collector = Collector::new(Listen::default(), None, [0; 16], now);
-    let mut exporter = Exporter::new(Default::default(), 100, [1; 16], now);
+    let mut collector = Collector::new(Listen::default(), None, [0; 32], now);
+    let mut exporter = Exporter::new(Default::default(), 100, [1; 32], now);
     let mut out = Vec::new();
     for chunk in rest.chunks(usize::from(kind) + 1) {
         collector.handle(now, CollectorInput::Bytes(chunk));

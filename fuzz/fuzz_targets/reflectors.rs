@@ -8,6 +8,7 @@ use jitlat_proto::irtt;
 use jitlat_proto::irtt::packet::{self, IrttPacket, flag};
 use jitlat_proto::lamp::{self, LampHeader, LampKind, LampReaction};
 use jitlat_proto::machine::Tick;
+use jitlat_proto::reqresp::{self, ExchangeSizes, GREETING_LEN};
 use jitlat_proto::stamp;
 use jitlat_proto::twamp::{SecurityMode, SessionReflector};
 use jitlat_proto::twoway::RequestArrival;
@@ -53,6 +54,12 @@ enum Step {
         host: u8,
         flags: u8,
         body: Vec<u8>,
+    },
+    /// TCP request-response: a connection from a host that completes the handshake or cannot (its address is forged), with a greeting.
+    Tcp {
+        connects: bool,
+        greeting: [u8; 16],
+        request: Vec<u8>,
     },
     /// Arbitrary bytes to all reflectors.
     Raw {
@@ -160,6 +167,17 @@ impl World {
         }
     }
 
+    /// A server over TCP says nothing before the handshake, which a forged address cannot complete; afterwards a request has one answer, of
+    /// the length in the greeting, on its connection.
+    fn tcp(&mut self, connects: bool, greeting: &[u8; GREETING_LEN], request: &[u8]) {
+        let Some(sizes) = ExchangeSizes::from_greeting(greeting).filter(|_| connects) else { return };
+        assert!((12..=65_535).contains(&sizes.request()) && (20..=65_535).contains(&sizes.response()));
+        assert_eq!(ExchangeSizes::from_greeting(&sizes.greeting()), Some(sizes));
+        self.room.resize(sizes.response().max(self.room.len()), 0);
+        let answered = reqresp::respond(request, self.now.wall, self.now.wall, &mut self.room[..sizes.response()]);
+        assert!(answered || request.len() < 4);
+    }
+
     fn twamp(&mut self, from: SocketAddr, packet: &[u8]) {
         let arrival = self.arrived(from, packet.len());
         let mut answer = vec![0; packet.len()];
@@ -247,6 +265,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
                 packet.extend(body);
                 world.irtt(from, &packet);
             }
+            Step::Tcp { connects, greeting, request } => world.tcp(*connects, greeting, request),
             Step::Raw { host: k, bytes } => {
                 world.irtt(host(*k), bytes);
                 world.lamp(host(*k), bytes);

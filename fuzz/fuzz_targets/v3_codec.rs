@@ -21,7 +21,7 @@ fn parse(codec: &mut CodecV3) -> Vec<Message> {
 libfuzzer_sys::fuzz_target!(|input: Input| {
     let mut codec = CodecV3::new(ConnectionSide::Server);
     if input.sealed {
-        codec.seal(&PresharedKey::from_file_contents(b"0123456789abcdef").unwrap());
+        codec.seal(&PresharedKey::from_file_contents(b"0123456789abcdef").unwrap(), None);
     }
     if input.preface {
         codec.feed(&PREFACE);

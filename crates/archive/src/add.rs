@@ -26,6 +26,33 @@ pub enum AddOutcome {
     Known(TestId),
 }
 
+/// Number of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Numbered {
+    /// The archive has this test.
+    Known(TestId),
+    /// The test gets this number.
+    Free(i64),
+}
+
+/// Name and origin of a test in the archive.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredAs {
+    pub hash: String,
+    /// Host that pushed it; `None` if it is one of this host.
+    pub pusher: Option<String>,
+}
+
+impl StoredAs {
+    /// True if `pusher` needs not push this test: it did so before, or this host has the test itself.
+    fn counts_for(&self, pusher: Option<&str>) -> bool {
+        self.pusher.is_none() || self.pusher.as_deref() == pusher
+    }
+}
+
+/// Tests that are being added, by number.
+pub(crate) type Batch = BTreeMap<i64, StoredAs>;
+
 impl Archive {
     /// Adds the log at `path` to the archive, with `tags` in addition to the log's own. A log that the archive already
     /// has is not added again.
@@ -44,37 +71,89 @@ impl Archive {
             });
         }
         let (names, bytes) = sum_of_file(path)?;
-        if let Some(known) = self.known(&names)? {
-            return Ok(AddOutcome::Known(known));
-        }
-        let test = PreparedTest::of_file(self, path, &LogOrigin { names, bytes, source: &source, tags })?;
+        let id = match self.numbered(&names, None, &Batch::new())? {
+            Numbered::Known(known) => return Ok(AddOutcome::Known(known)),
+            Numbered::Free(id) => id,
+        };
+        let test = PreparedTest::of_file(self, path, &LogOrigin { names, bytes, source: &source, tags }, id)?;
         self.add_all(&mut [test])?
             .pop()
             .unwrap_or_else(|| Err(ArchiveError::Impossible("nothing was added".to_owned())))
     }
 
-    /// Returns the test of a log, even if the test has since been removed; `None` if no such log was ever added.
-    pub(crate) fn known(&self, names: &LogNames) -> Result<Option<TestId>, ArchiveError> {
-        match self.known_as(names.name)? {
-            None => self.known_as(names.earlier),
-            known => Ok(known),
+    /// Returns the number of a log of `pusher`: that of its test, even if the test has since been removed, or the one that it gets.
+    /// `pusher` is `None` for a test of this host. `batch` contains the tests that are added in the same transaction.
+    pub(crate) fn numbered(
+        &self,
+        names: &LogNames,
+        pusher: Option<&str>,
+        batch: &Batch,
+    ) -> Result<Numbered, ArchiveError> {
+        for id in self.renamed(names.name)?.into_iter().chain([names.earlier.number()]) {
+            if self.stored_as(id)?.is_some_and(|stored| names.are(&stored.hash) && stored.counts_for(pusher))
+            {
+                return Ok(Numbered::Known(TestId(id)));
+            }
         }
+        let [first, here, own] = names.name.numbers(pusher);
+        let mut free = None;
+        for id in [first, here, own] {
+            let stored = match batch.get(&id) {
+                Some(stored) => Some(stored.clone()),
+                None => self.stored_as(id)?,
+            };
+            match stored {
+                None if id != here || here == own => free = free.or(Some(id)),
+                Some(stored) if names.are(&stored.hash) && stored.counts_for(pusher) => {
+                    return Ok(Numbered::Known(TestId(id)));
+                }
+                // Another host pushed the same log.
+                _ => {}
+            }
+        }
+        if let Some(id) = free {
+            return Ok(Numbered::Free(id));
+        }
+        Err(ArchiveError::Impossible(format!("another log has the number {}", TestId(own))))
     }
 
-    /// Returns the test whose log has this name, even if the test has since been removed.
-    pub(crate) fn known_as(&self, name: LogName) -> Result<Option<TestId>, ArchiveError> {
-        let query = "SELECT hash FROM tests WHERE id = ?1 UNION SELECT hash FROM gone WHERE id = ?1";
-        let id = TestId(name.number());
-        let hash: Option<String> =
-            self.db.query_row(query, [id.0], |row| row.get(0)).optional().map_err(self.sql("reading"))?;
-        match hash {
-            None => Ok(None),
-            Some(hash) if hash == name.to_string() => Ok(Some(id)),
-            // Another log has this number by chance. That is an error only for a SHA-256, from which new tests get
-            // their numbers.
-            Some(_) if matches!(name, LogName::Xxh3(_)) => Ok(None),
-            Some(_) => Err(ArchiveError::Impossible(format!("another log has the number {id}"))),
+    /// Returns true if this archive contains, or once contained, the log with this name as a test of `pusher` or of this host. Tests of
+    /// other hosts do not count: they may have pushed a log that is not theirs.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn has(&self, name: LogName, pusher: Option<&str>) -> Result<bool, ArchiveError> {
+        let text = name.to_string();
+        if let Some(id) = self.renamed(name)?
+            && self.stored_as(id)?.is_some_and(|stored| stored.counts_for(pusher))
+        {
+            return Ok(true);
         }
+        for id in name.numbers(pusher) {
+            if self.stored_as(id)?.is_some_and(|stored| stored.hash == text && stored.counts_for(pusher)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns the number of a test of an earlier version whose log has this name, and that has its new name since then.
+    fn renamed(&self, name: LogName) -> Result<Option<i64>, ArchiveError> {
+        let query = "SELECT id FROM renamed WHERE hash = ?1 OR earlier = ?1";
+        let found = self
+            .db
+            .prepare_cached(query)
+            .and_then(|mut all| all.query_row([name.to_string()], |row| row.get(0)).optional());
+        found.map_err(self.sql("reading"))
+    }
+
+    /// Returns the test with this number, even if it has since been removed.
+    fn stored_as(&self, id: i64) -> Result<Option<StoredAs>, ArchiveError> {
+        let query = "SELECT hash, (SELECT value FROM tags WHERE test = id AND key = 'collected-from') FROM tests \
+                     WHERE id = ?1 UNION ALL SELECT hash, host FROM gone WHERE id = ?1";
+        let take = |row: &rusqlite::Row<'_>| Ok(StoredAs { hash: row.get(0)?, pusher: row.get(1)? });
+        let found = self.db.prepare_cached(query).and_then(|mut all| all.query_row([id], take).optional());
+        found.map_err(self.sql("reading"))
     }
 
     /// Runs `change` in one transaction.

@@ -4,7 +4,7 @@
 //! Tests are read and analysed before the archive is locked, so that other writers only wait for the insertion itself.
 //! Adding many tests at once costs less per test, because each roll-up is updated once and the disk is synced once.
 
-use crate::add::{AddOutcome, enter_all, file};
+use crate::add::{AddOutcome, Batch, Numbered, StoredAs, enter_all, file};
 use crate::checksum::{LogNames, LogSum, sum_of_file};
 use crate::entry::{CatalogueEntry, LogOrigin};
 use crate::error::ArchiveError;
@@ -17,7 +17,7 @@ use crate::{Archive, CollectedEnds, TestId, collected, rollup};
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session, WallTime};
 use jitlat_store::log::{CanonicalLog, LogReader, LogRow, is_part};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -117,8 +117,9 @@ impl PreparedTest {
         archive: &Archive,
         path: &Path,
         origin: &LogOrigin<'_>,
+        id: i64,
     ) -> Result<PreparedTest, ArchiveError> {
-        let (name, id) = (path.display().to_string(), origin.names.name.number());
+        let name = path.display().to_string();
         let end =
             &mut |header| end_of_file(path, header as u64).map_err(ArchiveError::io("reading the log", path));
         let long = archive.root.join("tmp").join(format!("{}.parquet", TestId(id)));
@@ -129,30 +130,44 @@ impl PreparedTest {
         if log.sum() != origin.names {
             return Err(ArchiveError::Unsuitable { path: path.to_owned(), problem: CHANGED });
         }
-        PreparedTest::taken(intake, origin)
+        let mut test = PreparedTest::taken(intake, origin)?;
+        test.renumber(id);
+        Ok(test)
     }
 
     fn taken(intake: TestIntake<'_>, origin: &LogOrigin<'_>) -> Result<PreparedTest, ArchiveError> {
-        let (entry, mut packets) = intake.finish(origin)?;
-        if let IntakePackets::Held(blocks) = &mut packets {
-            blocks.iter_mut().flat_map(|block| &mut block.tests).for_each(|(test, _)| *test = entry.id);
-        }
-        Ok(PreparedTest { names: origin.names, entry, packets, host: None })
+        let (entry, packets) = intake.finish(origin)?;
+        let id = entry.id;
+        let mut test = PreparedTest { names: origin.names, entry, packets, host: None };
+        test.renumber(id);
+        Ok(test)
     }
 
-    /// Prepares the log at `path`, which may have any size. `source` is the name of its origin; `tags` are added to the
-    /// log's own. Packets of a long log are stored in `tmp/` of the archive.
+    /// Gives the test another number. Rows that are in a file already must have it.
+    fn renumber(&mut self, id: i64) {
+        self.entry.id = id;
+        if let IntakePackets::Held(blocks) = &mut self.packets {
+            blocks.iter_mut().flat_map(|block| &mut block.tests).for_each(|(test, _)| *test = id);
+        }
+    }
+
+    /// Prepares the log at `path`, which `pusher` has sent and which may have any size. `source` is the name of its origin; `tags` are
+    /// added to the log's own. Packets of a long log are stored in `tmp/` of the archive.
     ///
     /// # Errors
     /// [`ArchiveError`] if the file is not a log.
     pub fn from_file(
         archive: &Archive,
         path: &Path,
+        pusher: &str,
         source: &str,
         tags: &[(String, String)],
     ) -> Result<PreparedTest, ArchiveError> {
         let (names, bytes) = sum_of_file(path)?;
-        PreparedTest::of_file(archive, path, &LogOrigin { names, bytes, source, tags })
+        let id = match archive.numbered(&names, Some(pusher), &Batch::new())? {
+            Numbered::Known(TestId(id)) | Numbered::Free(id) => id,
+        };
+        PreparedTest::of_file(archive, path, &LogOrigin { names, bytes, source, tags }, id)
     }
 
     /// Marks the test as pushed by `host`, and tags it with the names of this host and of the known hosts at its ends.
@@ -201,16 +216,22 @@ impl Archive {
     ) -> Result<Vec<Result<AddOutcome, ArchiveError>>, ArchiveError> {
         let writing = tests.iter_mut().find_map(|test| test.packets.writing());
         let _writing = writing.map_or_else(|| self.lock(), Ok)?;
-        let (mut seen, mut new) = (BTreeSet::new(), Vec::new());
+        let (mut batch, mut new) = (Batch::new(), Vec::new());
         let mut added = Vec::with_capacity(tests.len());
         for test in tests.iter_mut() {
-            let id = test.id();
-            added.push(match self.known(&test.names) {
-                Ok(Some(known)) => Ok(AddOutcome::Known(known)),
-                Ok(None) if !seen.insert(id) => Ok(AddOutcome::Known(id)),
-                Ok(None) => {
+            added.push(match self.numbered(&test.names, test.host.as_deref(), &batch) {
+                Ok(Numbered::Known(known)) => Ok(AddOutcome::Known(known)),
+                // Rows of a long test are in a file with another number: another host has pushed the same log meanwhile.
+                Ok(Numbered::Free(id)) if id != test.entry.id && test.packets.is_written() => {
+                    let waited = std::time::Duration::ZERO;
+                    return Err(ArchiveError::Busy { archive: self.root.clone(), waited });
+                }
+                Ok(Numbered::Free(id)) => {
+                    test.renumber(id);
+                    let stored = StoredAs { hash: test.entry.hash.clone(), pusher: test.host.clone() };
+                    batch.insert(id, stored);
                     new.push(test);
-                    Ok(AddOutcome::New(id))
+                    Ok(AddOutcome::New(TestId(id)))
                 }
                 Err(e @ ArchiveError::Impossible(_)) => Err(e),
                 Err(e) => return Err(e),

@@ -20,7 +20,7 @@ pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_VALUE_BYTES: i32 = 1 << 28;
 
 /// Statements that migrate version k to version k + 1. Released statements never change.
-const STEPS: [&str; 6] = [
+const STEPS: [&str; 7] = [
     "
 CREATE TABLE files(
     id INTEGER PRIMARY KEY,
@@ -180,10 +180,19 @@ CREATE TABLE collected(
     "
 ALTER TABLE tests ADD COLUMN host TEXT;
 ",
-    // From this version on tests are named by the SHA-256 of their logs; earlier ones keep their names.
+    // From this version on tests are named by the SHA-256 of their logs.
     "
 ALTER TABLE collected ADD COLUMN over_quota INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX tags_collected ON tags(value, test) WHERE key = 'collected-from';
+",
+    // Tests of earlier versions get their SHA-256 as a name; the number that was derived from their earlier name stays.
+    "
+CREATE TABLE renamed(
+    id INTEGER PRIMARY KEY,
+    hash TEXT NOT NULL UNIQUE,
+    earlier TEXT NOT NULL UNIQUE
+);
+ALTER TABLE gone ADD COLUMN host TEXT;
 ",
 ];
 

@@ -216,7 +216,7 @@ impl Archive {
 fn entry_of(stored: &StoredFile, test: StoredTest) -> Result<CatalogueEntry, ArchiveError> {
     let rows = || stored.rows(test.id, test.row_group, test.first_row, test.rows);
     let (names, len) = sum_of(text::text(rows()?, test.rest.clone())?)?;
-    if !names.are_of(&test.hash, test.id) {
+    if !names.are_of(&test.hash, test.id, collected::pusher(&test.tags)) {
         return Err(ArchiveError::Damaged {
             file: stored.path.clone(),
             problem: format!("the packets of test {} do not reproduce its log", TestId(test.id)),
@@ -232,7 +232,8 @@ fn entry_of(stored: &StoredFile, test: StoredTest) -> Result<CatalogueEntry, Arc
     Ok(entry)
 }
 
-fn sum_of(log: Box<dyn Read + Send>) -> Result<(LogNames, u64), ArchiveError> {
+/// Returns the names and the size of a log.
+pub(crate) fn sum_of(log: Box<dyn Read + Send>) -> Result<(LogNames, u64), ArchiveError> {
     sum(log).map_err(|e| ArchiveError::Impossible(e.to_string()))
 }
 

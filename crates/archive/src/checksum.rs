@@ -1,8 +1,10 @@
 //! [`LogName`]: the checksum of a log, which names its test in all archives.
 //!
 //! The name is the SHA-256 of the log: nobody can make a second log with the name of another. Versions before 0.2 named
-//! tests by XXH3-128, which is not safe against forgery. The tests that they stored keep this name and its number; a
-//! log is recognised by either name.
+//! tests by XXH3-128, which is not safe against forgery. The tests that they stored keep this name until `archive migrate` computes the
+//! other one, and always keep its number; a log is recognised by either name.
+//!
+//! A log that two hosts push is stored once for each of them, so that nobody can hide the tests of another host by pushing them first.
 
 use crate::error::ArchiveError;
 use sha2::{Digest, Sha256};
@@ -37,6 +39,21 @@ impl LogName {
             LogName::Xxh3(sum) => *sum as u64,
         };
         (bits >> 1) as i64
+    }
+
+    /// Returns the numbers that a test of `pusher` can have, or one of this host: for the first host that pushes the log, for this host
+    /// and for `pusher` afterwards.
+    pub(crate) fn numbers(&self, pusher: Option<&str>) -> [i64; 3] {
+        [self.number(), self.number_of(None), self.number_of(pusher)]
+    }
+
+    /// Derives the number of the test for `pusher` (`None`: this host) if another host has pushed the same log before.
+    fn number_of(&self, pusher: Option<&str>) -> i64 {
+        let mut sum = Sha256::new();
+        sum.update(self.to_string());
+        sum.update([0]);
+        sum.update(pusher.unwrap_or_default());
+        LogName::Sha256(sum.finalize().into()).number()
     }
 }
 
@@ -95,9 +112,10 @@ impl LogNames {
         hash == self.name.to_string() || hash == self.earlier.to_string()
     }
 
-    /// True if `hash` is one of the names, and `id` is the number derived from this name.
-    pub fn are_of(&self, hash: &str, id: i64) -> bool {
-        [self.name, self.earlier].iter().any(|name| hash == name.to_string() && name.number() == id)
+    /// True if `hash` is one of the names, and `id` is a number derived from them for a test of `pusher`.
+    pub fn are_of(&self, hash: &str, id: i64, pusher: Option<&str>) -> bool {
+        let numbers = self.name.numbers(pusher);
+        self.are(hash) && (numbers.contains(&id) || id == self.earlier.number())
     }
 }
 
@@ -167,7 +185,11 @@ mod tests {
         assert_eq!(text.parse(), Ok(names.name));
         assert_eq!(names.name.number(), (0xba78_16bf_8f01_cfea_u64 >> 1) as i64);
         assert_eq!(names.earlier.to_string().parse(), Ok(names.earlier));
-        assert!(names.are_of(text, names.name.number()) && !names.are_of(text, names.earlier.number()));
+        assert!(names.are_of(text, names.name.number(), None) && !names.are_of(text, 1, None));
+        let of_berlin = names.name.number_of(Some("berlin"));
+        assert!(
+            names.are_of(text, of_berlin, Some("berlin")) && !names.are_of(text, of_berlin, Some("rome"))
+        );
         for wrong in ["", "ba", &text[1..], &text.replace('b', "g"), &"é".repeat(32)] {
             assert_eq!(wrong.parse::<LogName>(), Err(UnfitName), "{wrong}");
         }

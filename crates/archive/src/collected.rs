@@ -34,6 +34,11 @@ impl CollectedEnds {
     }
 }
 
+/// Returns the host that pushed a test with these tags; `None` if it was measured or added here.
+pub(crate) fn pusher(tags: &[(String, String)]) -> Option<&str> {
+    tags.iter().find(|(key, _)| key == TAG).map(|(_, host)| host.as_str())
+}
+
 /// Host that pushed a test, and the known hosts at its ends.
 pub(crate) struct CollectedOrigin<'a> {
     from: &'a str,

@@ -162,12 +162,4 @@ impl Archive {
         let (names, _) = sum(self.log(id)?).map_err(|e| ArchiveError::Impossible(e.to_string()))?;
         Ok(names.name)
     }
-
-    /// Returns true if this archive contains, or once contained, the log with this name.
-    ///
-    /// # Errors
-    /// [`ArchiveError`].
-    pub fn has(&self, name: LogName) -> Result<bool, ArchiveError> {
-        Ok(self.known_as(name)?.is_some())
-    }
 }

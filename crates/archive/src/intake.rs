@@ -30,6 +30,11 @@ impl IntakePackets {
         !matches!(self, IntakePackets::Held(blocks) if blocks.len() <= 1)
     }
 
+    /// True if rows are in a file already.
+    pub fn is_written(&self) -> bool {
+        matches!(self, IntakePackets::Written { .. })
+    }
+
     /// Returns the rows that are still in memory.
     pub fn blocks(&self) -> &[ColumnBlock] {
         match self {

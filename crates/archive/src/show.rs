@@ -2,12 +2,14 @@
 
 use crate::{
     ArchiveError, Checked, CollectedHost, Compacted, ListedTest, PeriodValue, PoolPeriod, PooledStream,
-    Pruned, Pushed, utc,
+    Pruned, Pushed, Renamed, VERSION, utc,
 };
 use core::str::FromStr;
 use jitlat_core::pool::{self, Pool};
+use jitlat_core::printable::printable;
 use jitlat_core::scalars::{ExactNumber, SCALARS, Scalar, ScalarCondition, ScalarUnit, Selector};
 use jitlat_core::units;
+use jitlat_store::csv::TableCsv;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -43,8 +45,11 @@ pub struct StreamPoints<'a> {
     pub points: &'a [PeriodValue],
 }
 
-/// Formats rows as aligned columns, the first `left` of them left-aligned. The last column is not padded.
+/// Formats rows as aligned columns, the first `left` of them left-aligned. The last column is not padded. Text comes from logs and
+/// other hosts, so that what a terminal would interpret is replaced.
 fn table(rows: &[Vec<String>], left: usize) -> String {
+    let shown = |row: &Vec<String>| row.iter().map(|cell| printable(cell).into_owned()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(shown).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |k: usize| rows.iter().filter_map(|r| r.get(k)).map(|c| c.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
@@ -99,18 +104,13 @@ fn cell(value: Option<f64>) -> String {
     value.map_or_else(String::new, |x| x.to_string())
 }
 
-/// Formats a field of a CSV line.
-fn field(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
-}
-
-/// Removes control characters from text that comes from a log: a terminal would interpret them.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+/// Formats lines of CSV, the first of which has the names of the columns.
+fn csv(rows: &[Vec<String>]) -> String {
+    let mut text = Vec::new();
+    let mut table = TableCsv::new(&mut text);
+    // Writing to memory does not fail.
+    let _ = rows.iter().try_for_each(|row| table.row(row)).and_then(|()| table.finish());
+    String::from_utf8(text).unwrap_or_default()
 }
 
 /// Formats a list of tests.
@@ -123,27 +123,37 @@ pub fn list(tests: &[ListedTest], figures: &[Selector], form: Form) -> serde_jso
     }
     let names: Vec<String> = figures.iter().map(ToString::to_string).collect();
     if form == Form::Csv {
-        let columns: String = figures.iter().map(|f| format!(",{}", f.column())).collect();
-        let mut text =
-            format!("id,started_ns,src,dst,protocol,direction,name,source,packets,severity{columns}\n");
-        for t in tests {
-            let values: String =
-                names.iter().map(|n| format!(",{}", cell(t.figures.get(n).copied().flatten()))).collect();
-            let name = field(t.name.as_deref().unwrap_or(""));
-            text += &format!(
-                "{},{},{},{},{},{},{name},{},{},{}{values}\n",
-                t.id,
-                t.started_ns,
-                t.src,
-                t.dst,
-                t.protocol,
-                t.direction,
-                field(&t.source),
-                t.packets,
-                t.severity
-            );
-        }
-        return Ok(text);
+        let names = [
+            "id",
+            "started_ns",
+            "src",
+            "dst",
+            "protocol",
+            "direction",
+            "name",
+            "source",
+            "packets",
+            "severity",
+        ];
+        let heading = names.map(str::to_owned).into_iter().chain(figures.iter().map(|f| f.column()));
+        let mut rows = vec![heading.collect::<Vec<String>>()];
+        rows.extend(tests.iter().map(|t| {
+            let values = figures.iter().map(|f| cell(t.figures.get(&f.to_string()).copied().flatten()));
+            let first = [
+                t.id.clone(),
+                t.started_ns.to_string(),
+                t.src.clone(),
+                t.dst.clone(),
+                t.protocol.clone(),
+                t.direction.clone(),
+                t.name.clone().unwrap_or_default(),
+                t.source.clone(),
+                t.packets.to_string(),
+                t.severity.clone(),
+            ];
+            first.into_iter().chain(values).collect()
+        }));
+        return Ok(csv(&rows));
     }
     let heading = ["ID", "began (UTC)", "path", "", "answer"].map(str::to_owned).into_iter();
     let mut rows = vec![heading.chain(names.iter().cloned()).chain(["test".to_owned()]).collect::<Vec<_>>()];
@@ -158,7 +168,7 @@ pub fn list(tests: &[ListedTest], figures: &[Selector], form: Form) -> serde_jso
         row.extend(
             figures.iter().zip(&names).map(|(f, n)| shown(f.scalar, t.figures.get(n).copied().flatten())),
         );
-        let mut name = plain(t.name.as_deref().unwrap_or(&t.source));
+        let mut name = t.name.as_deref().unwrap_or(&t.source).to_owned();
         if !t.has_packets {
             name += " (packets pruned)";
         }
@@ -174,7 +184,7 @@ fn describe(stream: &PooledStream) -> String {
     let payload = stream.payload_bytes.map_or_else(String::new, |n| format!(", {n} bytes"));
     let dscp = if stream.dscp == 0 { String::new() } else { format!(", DSCP {}", stream.dscp) };
     let PooledStream { src, dst, protocol, direction, .. } = stream;
-    format!("{src} > {dst}: {protocol} {direction}{payload}{period}{dscp}")
+    printable(&format!("{src} > {dst}: {protocol} {direction}{payload}{period}{dscp}")).into_owned()
 }
 
 /// Formats a figure over time.
@@ -194,29 +204,11 @@ pub fn points(
     }
     // The output always has a column with the number of packets sent.
     let has_value = figure.key != "sent";
-    let mut text = String::new();
     if form == Form::Csv {
-        text = "start_ns,src,dst,protocol,direction,payload_bytes,period_ns,dscp,test,tests,sent".to_owned();
-        if has_value {
-            text += &format!(",{}", figure.column());
-        }
-        text += "\n";
+        return Ok(csv(&point_rows(figure, has_value, found)));
     }
+    let mut text = String::new();
     for (k, (stream, points)) in found.iter().enumerate() {
-        if form == Form::Csv {
-            let PooledStream { src, dst, protocol, direction, payload_bytes, period_ns, dscp } = stream;
-            let known = |x: &Option<i64>| x.map_or_else(String::new, |x| x.to_string());
-            let (payload, period) = (known(payload_bytes), known(period_ns));
-            for p in points {
-                let test = p.test.as_deref().unwrap_or("");
-                let value = if has_value { format!(",{}", cell(p.value)) } else { String::new() };
-                text += &format!(
-                    "{},{src},{dst},{protocol},{direction},{payload},{period},{dscp},{test},{},{}{value}\n",
-                    p.start_ns, p.tests, p.sent
-                );
-            }
-            continue;
-        }
         if k > 0 {
             text += "\n";
         }
@@ -233,6 +225,42 @@ pub fn points(
         text += &table(&rows, 1);
     }
     Ok(if found.is_empty() { "no matching tests\n".to_owned() } else { text })
+}
+
+/// Returns the lines of a figure over time, as CSV.
+fn point_rows(
+    figure: &'static Scalar,
+    has_value: bool,
+    found: &[(PooledStream, Vec<PeriodValue>)],
+) -> Vec<Vec<String>> {
+    let names = [
+        "start_ns",
+        "src",
+        "dst",
+        "protocol",
+        "direction",
+        "payload_bytes",
+        "period_ns",
+        "dscp",
+        "test",
+        "tests",
+    ];
+    let last = has_value.then(|| figure.column().to_owned());
+    let heading = names.map(str::to_owned).into_iter().chain(["sent".to_owned()]).chain(last);
+    let mut rows = vec![heading.collect::<Vec<String>>()];
+    for (stream, points) in found {
+        let PooledStream { src, dst, protocol, direction, payload_bytes, period_ns, dscp } = stream;
+        let known = |x: &Option<i64>| x.map_or_else(String::new, |x| x.to_string());
+        for p in points {
+            let path = [src, dst, protocol, direction].map(Clone::clone);
+            let kind = [known(payload_bytes), known(period_ns), dscp.to_string()];
+            let counts = [p.test.clone().unwrap_or_default(), p.tests.to_string(), p.sent.to_string()];
+            let start = [p.start_ns.to_string()].into_iter();
+            let value = has_value.then(|| cell(p.value));
+            rows.push(start.chain(path).chain(kind).chain(counts).chain(value).collect());
+        }
+    }
+    rows
 }
 
 /// Formats the figures of streams before and after a point in time.
@@ -319,7 +347,7 @@ pub fn pushes(document: &PushesDocument, form: Form) -> serde_json::Result<Strin
                 p.dropped.to_string(),
                 p.refused.to_string(),
                 when(p.stored_ns),
-                plain(p.reason.as_deref().unwrap_or("-")),
+                p.reason.as_deref().unwrap_or("-").to_owned(),
             ]
         }));
         text += &table(&rows, 1);
@@ -393,6 +421,26 @@ pub fn compacted(done: &Compacted) -> String {
     text
 }
 
+/// Describes the result of `migrate`, before which the schema had the version `before`.
+pub fn migrated(before: i64, renamed: &Renamed) -> String {
+    let mut text = match before {
+        VERSION if renamed.tests == 0 => format!("schema version {VERSION}: nothing to do\n"),
+        VERSION => format!("schema version {VERSION}\n"),
+        _ => format!("schema version {before} is now {VERSION}\n"),
+    };
+    if renamed.tests > 0 {
+        text += &format!(
+            "{} renamed to the SHA-256 of the log (their numbers stay)\n",
+            counted(renamed.tests, "test")
+        );
+    }
+    if renamed.kept > 0 {
+        let kept = counted(renamed.kept, "test");
+        text += &format!("{kept} without readable packets keep their earlier names\n");
+    }
+    text
+}
+
 /// Describes the result of `prune`.
 pub fn pruned(done: &Pruned) -> String {
     let Pruned { packets_of, tests, waited, files, bytes } = done;
@@ -421,7 +469,7 @@ pub fn checked(found: &Checked) -> String {
         }
     }
     for finding in damaged {
-        text += &format!("damaged: {}: {}\n", plain(&finding.what), plain(&finding.problem));
+        text += &format!("damaged: {}: {}\n", printable(&finding.what), printable(&finding.problem));
     }
     text + if damaged.is_empty() { "clean\n" } else { "" }
 }
@@ -470,7 +518,7 @@ pub fn violations(condition: &ScalarCondition, groups: &BTreeMap<Vec<String>, Po
     let Some(figure) = condition.selector().map(|selector| selector.scalar) else { return Vec::new() };
     let violated = |(group, pool): (&Vec<String>, &Pool)| {
         let violation = condition.violated_by(ExactNumber::Real(pool.scalar(figure)?))?;
-        Some(format!("{}: {violation}", group.join(", ")))
+        Some(format!("{}: {violation}", printable(&group.join(", "))))
     };
     groups.iter().filter_map(violated).collect()
 }

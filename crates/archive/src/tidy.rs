@@ -54,7 +54,8 @@ pub enum Retention {
         /// Number of days.
         days: u32,
     },
-    /// The newest packets, up to this total size of their files. The figures of all tests are also retained.
+    /// Packets up to this total size of their files. Each host that pushes tests, and this host, has an equal share, of which the newest
+    /// are retained; what it leaves is for the others. The figures of all tests are also retained.
     Size {
         /// Maximum size in bytes.
         bytes: u64,
@@ -96,22 +97,22 @@ pub struct Pruned {
     pub bytes: u64,
 }
 
-/// A small file, with its name and its size.
-struct SmallFile {
-    id: i64,
-    name: String,
-    bytes: u64,
+/// A file, with its name and its size.
+pub(crate) struct SmallFile {
+    pub id: i64,
+    pub name: String,
+    pub bytes: u64,
 }
 
 impl SmallFile {
     /// Reads the columns id, name and bytes.
-    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<SmallFile> {
+    pub fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<SmallFile> {
         Ok(SmallFile { id: row.get(0)?, name: row.get(1)?, bytes: crate::catalogue::unsigned(row, 2)? })
     }
 }
 
 /// SQL expression: time from which the age of a test counts. A test is never younger than its arrival, whatever its log says.
-const DATED: &str = "min(started_ns, added_ns)";
+pub(crate) const DATED: &str = "min(started_ns, added_ns)";
 
 /// Returns the files in which all tests are dated before `until`.
 fn before(db: &Connection, until: i64) -> rusqlite::Result<Vec<SmallFile>> {
@@ -119,22 +120,6 @@ fn before(db: &Connection, until: i64) -> rusqlite::Result<Vec<SmallFile>> {
         "SELECT id, name, bytes FROM files f WHERE NOT EXISTS (SELECT 1 FROM tests WHERE file = f.id AND {DATED} >= ?)"
     );
     db.prepare(&query)?.query_map([until], SmallFile::read)?.collect()
-}
-
-/// Returns the files to remove so that the remaining files, those with newer tests, take at most `bytes` bytes.
-fn beyond(db: &Connection, bytes: u64) -> rusqlite::Result<Vec<SmallFile>> {
-    let query = format!(
-        "SELECT id, name, bytes, (SELECT max({DATED}) FROM tests WHERE file = f.id) AS newest FROM files f \
-         ORDER BY newest DESC, id DESC"
-    );
-    let mut files = db.prepare(&query)?;
-    let mut sum = 0u64;
-    let mut kept = |file: &SmallFile| {
-        sum = sum.saturating_add(file.bytes);
-        sum <= bytes
-    };
-    let files = files.query_map([], SmallFile::read)?.collect::<rusqlite::Result<Vec<SmallFile>>>()?;
-    Ok(files.into_iter().skip_while(|file| kept(file)).collect())
 }
 
 impl Archive {
@@ -174,15 +159,24 @@ impl Archive {
         let whole = |file: &&&SmallFile| self.stored(file.id).and_then(|stored| stored.verify()).is_ok();
         let (files, damaged): (Vec<&&SmallFile>, Vec<&&SmallFile>) = files.iter().partition(|f| whole(f));
         done.damaged += damaged.len() as u64;
-        if files.len() < 2 {
-            return Ok(());
-        }
+        let files: Vec<&SmallFile> = files.into_iter().copied().collect();
+        if files.len() < 2 { Ok(()) } else { self.write_merged(&files, done) }
+    }
+
+    /// Writes a file again, with the packets of its tests only. A file that cannot be read stays as it is.
+    pub(crate) fn write_again(&self, file: &[&SmallFile], done: &mut Compacted) -> Result<(), ArchiveError> {
+        let is_whole = |file: &&SmallFile| self.stored(file.id).and_then(|stored| stored.verify()).is_ok();
+        if file.iter().all(is_whole) { self.write_merged(file, done) } else { Ok(()) }
+    }
+
+    /// Writes the packets of all tests in `files` to one file, which replaces them.
+    fn write_merged(&self, files: &[&SmallFile], done: &mut Compacted) -> Result<(), ArchiveError> {
         let (mut moved, mut block) = (Vec::new(), ColumnBlock::default());
         let names: String = files.iter().map(|f| f.name.as_str()).collect();
         let name = format!("{:016x}.parquet", XxHash3_64::oneshot(names.as_bytes()));
         let mut writer = PacketFileWriter::create(&self.root.join("tmp").join(&name))?;
         let mut group = 0u64;
-        for file in &files {
+        for file in files {
             let ids = self.ids("SELECT id FROM tests WHERE file = ? ORDER BY started_ns, id", [file.id])?;
             for id in ids.into_iter().map(TestId) {
                 let mut rows = self.rows(id)?;
@@ -222,7 +216,7 @@ impl Archive {
             let _ = fs::remove_file(self.root.join(&published.name));
             return Err(e);
         }
-        for file in &files {
+        for file in files {
             let path = self.root.join(&file.name);
             fs::remove_file(&path).map_err(ArchiveError::io("removing", &path))?;
             done.bytes_before += file.bytes;
@@ -260,8 +254,7 @@ impl Archive {
     }
 
     /// Removes data that `keep` does not retain. A number of days is counted back from `now` to the start of a day
-    /// (UTC). For a maximum size, files are removed until the rest fits, beginning with those whose newest test is
-    /// oldest. Roll-ups are retained. Tests that were waiting for a collector are counted as dropped.
+    /// (UTC). For a maximum size, packets of the hosts that use most are removed until the rest fits, beginning with the oldest. Roll-ups are retained. Tests that were waiting for a collector are counted as dropped.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -272,15 +265,12 @@ impl Archive {
             Retention::Packets { days } | Retention::Tests { days } => {
                 now.0.saturating_sub(i64::from(days).saturating_mul(DAY)).div_euclid(DAY).saturating_mul(DAY)
             }
-            Retention::Size { .. } => i64::MIN,
+            Retention::Size { bytes } => return self.prune_to_size(bytes),
         };
         let mut done = Pruned::default();
         let mut failed = None;
         let files = self.transaction(|all| {
-            let files = match keep {
-                Retention::Size { bytes } => beyond(all, bytes)?,
-                _ => before(all, until)?,
-            };
+            let files = before(all, until)?;
             done.waited = pushes::count_dropped(all, &files.iter().map(|f| f.id).collect::<Vec<_>>())?;
             for file in &files {
                 done.packets_of +=
@@ -315,7 +305,9 @@ impl Archive {
                             return Ok(Vec::new());
                         }
                     };
-                    all.execute("INSERT OR IGNORE INTO gone(id, hash) VALUES (?, ?)", params![id, hash])?;
+                    let gone = "INSERT OR IGNORE INTO gone(id, hash, host) \
+                                VALUES (?1, ?2, (SELECT value FROM tags WHERE test = ?1 AND key = 'collected-from'))";
+                    all.execute(gone, params![id, hash])?;
                     all.execute("DELETE FROM figures WHERE test = ?", [id])?;
                     all.execute("DELETE FROM tests WHERE id = ?", [id])?;
                     done.tests += 1;
@@ -327,18 +319,22 @@ impl Archive {
             return Err(e);
         }
         for file in files {
-            let path = self.root.join(&file.name);
-            match fs::remove_file(&path) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(ArchiveError::io("removing", &path)(e));
-                }
-                _ => {}
-            }
+            self.remove_file(&file.name)?;
             done.files += 1;
             done.bytes += file.bytes;
-            // Remove the folder of the day if it is now empty.
-            let _ = path.parent().map(fs::remove_dir);
         }
         Ok(done)
+    }
+
+    /// Removes a packet file that is no longer in the catalogue, and the folder of its day if that is now empty.
+    pub(crate) fn remove_file(&self, name: &str) -> Result<(), ArchiveError> {
+        let path = self.root.join(name);
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(ArchiveError::io("removing", &path)(e)),
+            _ => {
+                let _ = path.parent().map(fs::remove_dir);
+                Ok(())
+            }
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! [`FarHost`]: the host of a test, as people write it.
 
+use crate::printable::is_unprintable;
 use crate::quantity::QuantityError;
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
@@ -19,6 +20,28 @@ impl FarHost {
     /// Returns the name in `text` without the port; `text` itself if it is not a valid host.
     pub fn name_in(text: &str) -> String {
         text.parse().map_or_else(|_| text.to_owned(), |host: FarHost| host.name)
+    }
+
+    /// Returns the reason why this cannot be a single host: its address stands for a group of hosts or for none, or it is a number
+    /// that resolvers take for an address. `None`: it can be one.
+    pub fn not_one_host(&self) -> Option<String> {
+        let name = &self.name;
+        let (address, _) = name.split_once('%').unwrap_or((name, ""));
+        let Ok(address) = address.parse::<IpAddr>() else {
+            // Resolvers read 224.1, 0 and 0xe0000001 as IPv4.
+            let last = name.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+            let is_number = !last.is_empty()
+                && (last.bytes().all(|b| b.is_ascii_digit()) || last.to_ascii_lowercase().starts_with("0x"));
+            return is_number
+                .then(|| format!("'{name}' is not an address: write four numbers, as in 192.0.2.7"));
+        };
+        let kind = match address {
+            IpAddr::V4(v4) if v4.is_broadcast() => "every host of a network (broadcast)",
+            address if address.is_multicast() => "a group of hosts (multicast)",
+            address if address.is_unspecified() => "no host (unspecified)",
+            _ => return None,
+        };
+        Some(format!("{name} is the address of {kind}: write the address of one host"))
     }
 }
 
@@ -45,7 +68,7 @@ impl FromStr for FarHost {
                 "'{text}' is the address of a page: write the host alone, {host} (pages are measured by jitlat rpm)"
             ));
         }
-        if text.is_empty() || text.contains(char::is_whitespace) {
+        if text.is_empty() || text.contains(|c: char| c.is_whitespace() || is_unprintable(c)) {
             return wrong("write the name or address of a host: example.org or 192.0.2.7".to_owned());
         }
         if text.contains('/') {
@@ -147,5 +170,28 @@ mod tests {
             let error = text.parse::<FarHost>().unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn groups_and_numbers_are_not_one_host() {
+        for (text, why) in [
+            ("224.0.0.1", "multicast"),
+            ("ff02::1%eth0", "multicast"),
+            ("::ffff:239.1.2.3", "multicast"),
+            ("255.255.255.255", "broadcast"),
+            ("0.0.0.0", "unspecified"),
+            ("::", "unspecified"),
+            ("224.1", "not an address"),
+            ("0", "not an address"),
+            ("0xE0000001", "not an address"),
+            ("host.0x7f", "not an address"),
+        ] {
+            let host: FarHost = text.parse().unwrap();
+            assert!(host.not_one_host().is_some_and(|said| said.contains(why)), "{text}");
+        }
+        for text in ["192.0.2.7", "2001:db8::7", "fe80::1%eth0", "example.org", "h7", "a.b.", "1.example"] {
+            assert_eq!(text.parse::<FarHost>().unwrap().not_one_host(), None, "{text}");
+        }
+        assert!("a\u{1b}[2J".parse::<FarHost>().is_err());
     }
 }

@@ -37,7 +37,7 @@
 //! * [`path`] – the routers between two hosts; [`class_paths`] – those of several traffic classes
 //! * [`far_host`] – [`FarHost`](far_host::FarHost): the host of a test, as people write it
 //! * [`quantity`] – parsing quantities such as `20ms` and `64kbit`
-//! * [`units`] – numbers as text
+//! * [`units`] – numbers as text; [`printable`] – text from other hosts without control characters
 //!
 //! Neighbours: `jitlat-proto` (protocols), `jitlat-net` (sockets and clocks), `jitlat-impair` (models of
 //! paths), `jitlat-passive` (captured traffic), `jitlat-store` (files), and `jitlat-instruments`, which
@@ -84,6 +84,7 @@ pub mod observer;
 pub mod path;
 pub mod pool;
 pub mod prefix;
+pub mod printable;
 pub mod priority;
 pub mod quantity;
 pub mod record;

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::ping::protocols::{irtt, stamp};
 use crate::serve::{Policy, answered};
 use jitlat_core::prefix::Prefix;
-use jitlat_net::key_file::{self, KeyFileError};
+use jitlat_net::key_file::{self, HeldKeyFile, KeyFileError};
 use jitlat_proto::jitlat::{BadKey, PresharedKey, PresharedKeys, ServerLimits};
 use jitlat_proto::policy::file::{self, FileError, PolicyFile};
 use jitlat_proto::policy::{DIGESTS, IRTT, ONE_WAY, SERVICES, STAMP, Service};
@@ -98,6 +98,8 @@ pub struct PolicyWithKeys {
     pub keys: PresharedKeys,
     /// Keys for packet digests.
     pub digest_keys: PresharedKeys,
+    /// Files of these two, from which the keys can be read again.
+    pub reloadable: KeySources,
     /// Key files of the other services, by the name of the protocol argument for the file.
     pub key_files: BTreeMap<String, NamedFile>,
     /// Names of all key files, for messages.
@@ -134,16 +136,15 @@ impl AccessRules {
             file.key_file = Some(std::path::absolute(path).unwrap_or(path.clone()));
         }
         let common = self.key_file.as_ref().or(file.key_file.as_ref());
-        let common = common.map(|path| key(path)).transpose()?;
-        let (mut keys, mut digest_keys) = (PresharedKeys::from(common.clone()), PresharedKeys::default());
-        let mut key_files = BTreeMap::new();
+        let (mut sources, mut key_files) = (KeySources::default(), BTreeMap::new());
         // A key for digests replaces the common key.
         let mut digest_key = common;
+        sources.one_way.extend(common.map(|path| KeySource::open(PresharedKeys::ANY, path)).transpose()?);
         for (name, rules) in &file.services {
             let name = service(name)?;
             match name {
-                ONE_WAY => add_peers(&mut keys, &rules.keys)?,
-                DIGESTS => add_peers(&mut digest_keys, &rules.keys)?,
+                ONE_WAY => sources.one_way.extend(peers(&rules.keys)?),
+                DIGESTS => sources.digests.extend(peers(&rules.keys)?),
                 _ if rules.keys.is_empty() => {}
                 STAMP => {
                     key_files.insert(stamp::KEYS_FILE.to_owned(), keys_by_network(&rules.keys)?);
@@ -160,17 +161,16 @@ impl AccessRules {
             }
             match (&rules.key_file, name) {
                 (None, _) => {}
-                (Some(path), ONE_WAY) => keys.add(PresharedKeys::ANY, key(path)?),
-                (Some(path), DIGESTS) => digest_key = Some(key(path)?),
+                (Some(path), ONE_WAY) => sources.one_way.push(KeySource::open(PresharedKeys::ANY, path)?),
+                (Some(path), DIGESTS) => digest_key = Some(path),
                 (Some(path), _) => {
                     key_files.insert(format!("{name}-key-file"), read_key_file(path)?);
                 }
             }
         }
-        if let Some(key) = digest_key {
-            digest_keys.add(PresharedKeys::ANY, key);
-        }
-        Ok(PolicyWithKeys { policy, keys, digest_keys, key_files, files: file })
+        sources.digests.extend(digest_key.map(|path| KeySource::open(PresharedKeys::ANY, path)).transpose()?);
+        let (keys, digest_keys) = sources.read()?;
+        Ok(PolicyWithKeys { policy, keys, digest_keys, reloadable: sources, key_files, files: file })
     }
 }
 
@@ -183,12 +183,55 @@ pub fn network(text: &str) -> Result<Prefix, String> {
         .map_err(|()| "write an address or a network: 192.0.2.7, 192.0.2.0/24, 2001:db8::/32".to_owned())
 }
 
-/// Reads the key file of each peer and adds the key to `keys`.
-fn add_peers(keys: &mut PresharedKeys, files: &BTreeMap<String, PathBuf>) -> Result<(), AccessError> {
-    for (peer, path) in files {
-        keys.add(peer, key(path)?);
+/// Opens the key file of each peer.
+fn peers(files: &BTreeMap<String, PathBuf>) -> Result<Vec<KeySource>, AccessError> {
+    files.iter().map(|(peer, path)| KeySource::open(peer, path)).collect()
+}
+
+/// Key files of one-way tests and of digests. They stay open, so that their keys can be read again by a server that may no longer open
+/// files.
+#[derive(Debug, Default)]
+pub struct KeySources {
+    one_way: Vec<KeySource>,
+    digests: Vec<KeySource>,
+}
+
+/// Key file of a peer.
+#[derive(Debug)]
+struct KeySource {
+    peer: String,
+    file: HeldKeyFile,
+}
+
+impl KeySource {
+    fn open(peer: &str, path: &Path) -> Result<KeySource, AccessError> {
+        Ok(KeySource { peer: peer.to_owned(), file: HeldKeyFile::open(path)? })
     }
-    Ok(())
+}
+
+impl KeySources {
+    /// True if there are no files.
+    pub fn is_empty(&self) -> bool {
+        self.one_way.is_empty() && self.digests.is_empty()
+    }
+
+    /// Reads all files, and returns the keys for one-way tests and for digests.
+    ///
+    /// # Errors
+    /// [`AccessError`] if a file cannot be read, was replaced by another one, is readable by other users, or contains no key.
+    pub fn read(&self) -> Result<(PresharedKeys, PresharedKeys), AccessError> {
+        Ok((read_keys(&self.one_way)?, read_keys(&self.digests)?))
+    }
+}
+
+fn read_keys(sources: &[KeySource]) -> Result<PresharedKeys, AccessError> {
+    let mut keys = PresharedKeys::default();
+    for KeySource { peer, file } in sources {
+        let key = PresharedKey::from_file_contents(&file.read()?)
+            .map_err(|source| AccessError::Key { name: file.path().display().to_string(), source })?;
+        keys.add(peer, key);
+    }
+    Ok(keys)
 }
 
 /// Combines the key files of IRTT peers into one.

@@ -11,7 +11,8 @@ use jitlat_net::privilege::Capability;
 use jitlat_net::resolve::local_address;
 use jitlat_net::server::{JitlatServer, ServerSettings};
 use jitlat_net::{RunningService, digest, reflect};
-use jitlat_proto::jitlat::{PresharedKeys, ServerLimits};
+use jitlat_net::SharedKeys;
+use jitlat_proto::jitlat::ServerLimits;
 use jitlat_proto::policy::{DIGESTS, Gate, ONE_WAY, Service};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::mpsc::SyncSender;
@@ -83,7 +84,7 @@ pub struct OneWayService {
     /// Limits of a single test. Limits of connections, sessions and memory are in the policy.
     pub limits: ServerLimits,
     /// Keys of clients; empty: no key required.
-    pub keys: PresharedKeys,
+    pub keys: SharedKeys,
     /// Scheduling and waiting method of the packet threads.
     pub pacing: Pacing,
 }
@@ -94,7 +95,7 @@ impl Default for OneWayService {
             control_port: CONTROL_PORT,
             test_port: TEST_PORT,
             limits: ServerLimits::default(),
-            keys: PresharedKeys::default(),
+            keys: SharedKeys::default(),
             pacing: Pacing::default(),
         }
     }

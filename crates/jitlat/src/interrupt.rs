@@ -44,7 +44,7 @@ impl Signals {
         Signals::new(stop()?, Arc::default())
     }
 
-    /// Handles SIGINT and SIGTERM as requests to stop, and SIGHUP as a request to read the monitor's file again.
+    /// Handles SIGINT and SIGTERM as requests to stop, and SIGHUP as a request to read files again.
     pub fn to_stop_or_reload() -> Result<Signals> {
         let reload = Arc::new(AtomicBool::new(false));
         flag::register(SIGHUP, reload.clone())
@@ -66,11 +66,14 @@ impl Signals {
         Ok(Signals { stop, reload, received: connect().context("preparing to wait for signals")? })
     }
 
-    /// Waits until a stop is requested.
-    pub fn wait_for_stop(&self) {
+    /// Waits until a stop is requested, and calls `reload` for each request to read files again.
+    pub fn wait_for_stop(&self, reload: impl Fn()) {
         while !self.stop.is_requested() {
             wake::wait(&[self.as_fd()], None);
             self.read_all();
+            if self.reload() {
+                reload();
+            }
         }
     }
 

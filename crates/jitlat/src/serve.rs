@@ -14,7 +14,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use jitlat_core::Span;
 use jitlat_core::quantity;
 use jitlat_core::spec::{CONTROL_PORT, MAX_PAYLOAD, TEST_PORT};
-use jitlat_instruments::access::{PolicyWithKeys, service, services};
+use jitlat_instruments::access::{KeySources, PolicyWithKeys, service, services};
 use jitlat_instruments::arguments::NamedFile;
 use jitlat_instruments::serve::{
     DigestService, OneWayService, Policy, Reflector, Serve, Serving, answered, every_address,
@@ -35,7 +35,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use tracing::warn;
+use tracing::{info, warn};
 
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
@@ -107,7 +107,7 @@ impl DigestArgs {
         );
         let service = jitlat_net::digest::DigestExporter {
             interfaces: self.capture.clone(),
-            keys,
+            keys: keys.into(),
             rate: self.max_digest_rate,
             settings: InterfaceSettings::default(),
         };
@@ -287,7 +287,7 @@ impl ServeArgs {
             control_port: self.control_port,
             test_port: self.test_port,
             limits: ServerLimits::from(&self.limits),
-            keys: access.keys,
+            keys: access.keys.into(),
             pacing: Pacing {
                 realtime: self.realtime,
                 lock_memory: self.realtime.is_some(),
@@ -355,7 +355,7 @@ impl From<&LimitArgs> for ServerLimits {
 
 /// Serves until stopped by a signal.
 pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
-    let access = args.access()?;
+    let mut access = args.access()?;
     if args.access.show_policy {
         let wants = |service| match service {
             DIGESTS => !args.digests.capture.is_empty(),
@@ -370,8 +370,10 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     }
     let reflect = &args.reflect;
     let folder = reflect.late_packets.as_deref().map(TestFolder::new).transpose()?;
+    let reloadable = std::mem::take(&mut access.reloadable);
     let mut serve = args.settings(access)?;
-    let signals = Signals::to_stop()?;
+    // Without keys SIGHUP stops the server, as it does other commands whose terminal is closed.
+    let signals = if reloadable.is_empty() { Signals::to_stop()? } else { Signals::to_stop_or_reload()? };
     let folders = reflect.late_packets.iter().cloned().collect();
     let confining = args.confinement.begin(&serve, folders, args.realtime.is_some())?;
     let keep = folder.map(TestFolder::start).transpose()?;
@@ -404,7 +406,10 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
         );
     }
     terminal::print(&lines)?;
-    signals.wait_for_stop();
+    if serve.one_way.as_ref().is_some_and(|one_way| one_way.keys.is_empty()) {
+        info!("in clear: what clients request and receive, and facts about this host; with --key-file it is encrypted");
+    }
+    signals.wait_for_stop(|| reload(&serve, &reloadable));
     drop(announcer);
     drop(serving);
     drop(serve);
@@ -416,6 +421,22 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
         }
     }
     Ok(ExitStatus::Measured)
+}
+
+/// Reads the keys of one-way tests and digests again. Tests that are running keep theirs.
+fn reload(serve: &Serve, sources: &KeySources) {
+    match sources.read() {
+        Ok((keys, digest_keys)) => {
+            if let Some(one_way) = &serve.one_way {
+                one_way.keys.replace(keys);
+            }
+            if let Some(digests) = &serve.digests {
+                digests.service.keys.replace(digest_keys);
+            }
+            info!("the keys of one-way tests and digests were read again; running tests continue");
+        }
+        Err(e) => warn!("the keys stay as they are: {:#}", anyhow::Error::from(e)),
+    }
 }
 
 /// Starts announcing the server if that was requested.

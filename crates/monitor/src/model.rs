@@ -47,7 +47,7 @@ pub struct Host {
 }
 
 /// Source of a key.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub enum KeySource {
     /// A file, relative to the folder of the monitor's file.
     File(String),
@@ -195,6 +195,8 @@ pub struct CollectorRules {
     pub host: usize,
     /// TCP port that the collector listens on.
     pub port: u16,
+    /// Address to which hosts push if a proxy is in between; `None`: that of the host, at `port`.
+    pub url: Option<CollectorUrl>,
     /// Indices of the hosts that push, each with its own key.
     pub from: Vec<usize>,
     /// Maximum size of the packets that a pushing host stores until this collector accepts them, in bytes;
@@ -208,6 +210,17 @@ pub struct CollectorRules {
     pub skew: Span,
     /// Limits on the tests that each host pushes.
     pub quota: CollectorQuota,
+}
+
+/// Address of a collector behind a proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollectorUrl {
+    /// Name or address of the proxy.
+    pub host: String,
+    /// TCP port of the proxy.
+    pub port: u16,
+    /// Beginning of the path of every request; empty, or `/` and text that does not end in `/`.
+    pub prefix: String,
 }
 
 /// Method by which a pushing host checks that it is connected to the collector.

@@ -1,9 +1,9 @@
 //! Reads files that contain keys, users or tokens. Other users of the host must not be able to read these files.
 
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 /// Maximum length of a key file, in bytes; far more than all users of a server need.
 const MAX_BYTES: u64 = 1 << 20;
@@ -33,6 +33,12 @@ pub enum KeyFileError {
         /// Name of the file.
         name: String,
     },
+    /// The file was replaced by another one, which a confined server cannot open.
+    #[error("the key file {name} was replaced by another file: write the key into the same file (`cat new > {name}`), or restart the server")]
+    Replaced {
+        /// Name of the file.
+        name: String,
+    },
     /// The file contains only white space.
     #[error("the key file {name} is empty: create a key with `head -c 32 /dev/urandom | base64 > {name}`")]
     Empty {
@@ -47,25 +53,65 @@ pub enum KeyFileError {
 /// [`KeyFileError`], also if other users can read or change the file. Files from the service manager
 /// (`CREDENTIALS_DIRECTORY`) are exempt.
 pub fn read(path: &Path) -> Result<Vec<u8>, KeyFileError> {
-    let name = || path.display().to_string();
-    let doing = |source| KeyFileError::Read { name: name(), source };
-    let file = File::open(path).map_err(doing)?;
-    let about = file.metadata().map_err(doing)?;
-    let mode = about.permissions().mode() & 0o777;
-    // The service manager protects its credentials, so their permissions are not checked.
-    let credential = std::env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|folder| path.starts_with(folder));
-    if about.is_file() && !credential && mode & 0o077 != 0 {
-        return Err(KeyFileError::Open { name: name(), mode });
+    HeldKeyFile::open(path)?.read()
+}
+
+/// A key file that stays open, so that a server can read it again after it has given up the permission to open files.
+#[derive(Debug)]
+pub struct HeldKeyFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl HeldKeyFile {
+    /// Opens the file.
+    ///
+    /// # Errors
+    /// [`KeyFileError::Read`].
+    pub fn open(path: &Path) -> Result<HeldKeyFile, KeyFileError> {
+        let file = File::open(path)
+            .map_err(|source| KeyFileError::Read { name: path.display().to_string(), source })?;
+        Ok(HeldKeyFile { path: path.to_owned(), file })
     }
-    let mut contents = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut contents).map_err(doing)?;
-    if contents.len() as u64 > MAX_BYTES {
-        return Err(KeyFileError::TooLong { name: name() });
+
+    /// Returns the path by which the file was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
-    if contents.trim_ascii().is_empty() {
-        return Err(KeyFileError::Empty { name: name() });
+
+    /// Reads the file from its beginning.
+    ///
+    /// # Errors
+    /// As [`read`]; and [`KeyFileError::Replaced`] if there is another file at its path now.
+    pub fn read(&self) -> Result<Vec<u8>, KeyFileError> {
+        let name = || self.path.display().to_string();
+        let doing = |source| KeyFileError::Read { name: name(), source };
+        let about = self.file.metadata().map_err(doing)?;
+        if about.nlink() == 0 {
+            return Err(KeyFileError::Replaced { name: name() });
+        }
+        let mode = about.permissions().mode() & 0o777;
+        // The service manager protects its credentials, so their permissions are not checked.
+        let credential =
+            std::env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|folder| self.path.starts_with(folder));
+        if about.is_file() && !credential && mode & 0o077 != 0 {
+            return Err(KeyFileError::Open { name: name(), mode });
+        }
+        let mut contents = Vec::new();
+        // A pipe has no beginning: it can be read once.
+        let mut file = &self.file;
+        if about.is_file() {
+            file.seek(SeekFrom::Start(0)).map_err(doing)?;
+        }
+        file.take(MAX_BYTES + 1).read_to_end(&mut contents).map_err(doing)?;
+        if contents.len() as u64 > MAX_BYTES {
+            return Err(KeyFileError::TooLong { name: name() });
+        }
+        if contents.trim_ascii().is_empty() {
+            return Err(KeyFileError::Empty { name: name() });
+        }
+        Ok(contents)
     }
-    Ok(contents)
 }
 
 #[cfg(test)]
@@ -88,5 +134,15 @@ mod tests {
         let long = vec![b'x'; MAX_BYTES as usize + 1];
         assert!(matches!(read_with(&long, 0o600), Err(KeyFileError::TooLong { .. })));
         assert!(matches!(read(&folder.path().join("none")), Err(KeyFileError::Read { .. })));
+        // An open file is read again, unless another one has its name.
+        read_with(b"old\n", 0o600).unwrap();
+        let held = HeldKeyFile::open(&path).unwrap();
+        assert_eq!(held.read().unwrap(), b"old\n");
+        std::fs::write(&path, b"new\n").unwrap();
+        assert_eq!(held.read().unwrap(), b"new\n");
+        std::fs::rename(&path, folder.path().join("kept")).unwrap();
+        assert_eq!(held.read().unwrap(), b"new\n");
+        std::fs::remove_file(folder.path().join("kept")).unwrap();
+        assert!(matches!(held.read(), Err(KeyFileError::Replaced { .. })));
     }
 }

@@ -91,6 +91,7 @@ mod ring;
 #[cfg(feature = "rpm")]
 pub mod rpm;
 pub mod server;
+mod shared_keys;
 mod sockets;
 pub mod stamp;
 mod sys;
@@ -98,3 +99,4 @@ pub mod twoway;
 pub mod wake;
 
 pub use accept::RunningService;
+pub use shared_keys::SharedKeys;

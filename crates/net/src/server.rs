@@ -21,12 +21,13 @@ use jitlat_proto::jitlat::codec::Codec;
 use jitlat_proto::jitlat::message::{Message, Nak, NakCode};
 use jitlat_proto::jitlat::stream::Finish;
 use jitlat_proto::jitlat::{
-    Dialect, FlowReport, PresharedKeys, ServerConfig, ServerEvent, ServerInput, ServerLimits, ServerMachine,
+    Dialect, FlowReport, ServerConfig, ServerEvent, ServerInput, ServerLimits, ServerMachine,
     SessionTable,
 };
 use jitlat_proto::policy::{self, Gate, Grant, ONE_WAY, Service};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
+use crate::SharedKeys;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::{info, warn};
 
@@ -40,7 +41,7 @@ pub struct ServerSettings {
     /// Limits that apply to each client.
     pub limits: ServerLimits,
     /// Accepted keys of clients; empty: no key is required.
-    pub keys: PresharedKeys,
+    pub keys: SharedKeys,
     /// Scheduling and waiting method of the packet threads.
     pub pacing: Pacing,
     /// Priority of sent packets on this host (`SO_PRIORITY`); `None`: the system's default.
@@ -225,7 +226,7 @@ impl<'a> ServerConversation<'a> {
             local,
             peer,
             limits: shared.service.limits.clone(),
-            keys: shared.service.keys.clone(),
+            keys: shared.service.keys.current(),
             entropy,
             host: facts.clone(),
             software: concat!("jitlat ", env!("CARGO_PKG_VERSION")).to_owned(),

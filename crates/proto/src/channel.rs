@@ -1,11 +1,11 @@
-//! Connection layer of the digest and push protocols: frames over a byte stream. Each side proves that it has
-//! the key; after that, every frame has a seal (a message authentication code).
+//! Connection layer of the digest protocol: frames over a byte stream. Each side proves that it has the key; after that, every frame is
+//! sealed, and encrypted if both sides can.
 //!
-//! A frame is `length u32 · kind u8 · body · seal`; the length counts the bytes after it. Kinds 1 and 2 of
-//! both protocols are [`ChannelHello`] and the proof. A proof covers all frames before it, with the
+//! A frame is `length u32 · kind u8 · body · seal`; the length counts the bytes after it. Kinds 1 and 2 are [`ChannelHello`] and the proof. A proof covers all frames before it, with the
 //! protocol's magic number and both nonces, so it is useless in any other conversation.
 
-use crate::jitlat::auth::{ConnectionSide, PresharedKey, PresharedKeys, SEAL_LEN, Seal, Transcript};
+use crate::jitlat::auth::{ConnectionSide, PresharedKey, PresharedKeys, SEAL_LEN, Transcript, derive};
+use crate::jitlat::seal::{KeyShare, SHARE_LEN, Seal, SharedSecret};
 use crate::wire::{Reader, Truncated};
 
 /// Maximum length of a short text in a message, in bytes.
@@ -50,6 +50,8 @@ pub struct ChannelHello {
     pub keyed: bool,
     /// Fresh random bytes.
     pub nonce: [u8; 16],
+    /// Public key, if this side has a key and can encrypt. Earlier versions neither send nor read it.
+    pub share: Option<[u8; SHARE_LEN]>,
 }
 
 impl ChannelHello {
@@ -62,6 +64,7 @@ impl ChannelHello {
         out.extend_from_slice(&self.version.to_be_bytes());
         out.push(self.keyed.into());
         out.extend_from_slice(&self.nonce);
+        out.extend_from_slice(self.share.as_ref().map_or(&[], |share| &share[..]));
     }
 
     /// Parses the body.
@@ -69,7 +72,8 @@ impl ChannelHello {
         if r.array()? != magic {
             return Err(WireError::Value("beginning"));
         }
-        Ok(ChannelHello { version: r.u16()?, keyed: r.u8()? & 1 != 0, nonce: r.array()? })
+        let (version, keyed, nonce) = (r.u16()?, r.u8()? & 1 != 0, r.array()?);
+        Ok(ChannelHello { version, keyed, nonce, share: r.array().ok() })
     }
 }
 
@@ -106,6 +110,10 @@ pub(crate) struct Channel {
     /// Key of this conversation; `None` until the other side has proved one.
     key: Option<PresharedKey>,
     transcript: Transcript,
+    /// Random bytes from which this side's nonce and public key come.
+    entropy: [u8; 32],
+    /// Secret that both sides have agreed on; `None` if one of them cannot encrypt.
+    shared: Option<SharedSecret>,
     outgoing: Option<Seal>,
     incoming: Option<Seal>,
     bytes: Vec<u8>,
@@ -114,23 +122,25 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Creates the connecting end, which proves `key` if given.
-    pub fn of_client(key: Option<PresharedKey>, most: usize) -> Channel {
-        Channel { key: key.clone(), ..Channel::new(ConnectionSide::Client, key.into(), most) }
+    /// Creates the connecting end, which proves `key` if given. `entropy` must be fresh random bytes.
+    pub fn of_client(key: Option<PresharedKey>, most: usize, entropy: [u8; 32]) -> Channel {
+        Channel { key: key.clone(), ..Channel::new(ConnectionSide::Client, key.into(), most, entropy) }
     }
 
-    /// Creates the listening end; the client must prove one of `keys`.
-    pub fn of_server(keys: PresharedKeys, most: usize) -> Channel {
-        Channel::new(ConnectionSide::Server, keys, most)
+    /// Creates the listening end; the client must prove one of `keys`. `entropy` must be fresh random bytes.
+    pub fn of_server(keys: PresharedKeys, most: usize, entropy: [u8; 32]) -> Channel {
+        Channel::new(ConnectionSide::Server, keys, most, entropy)
     }
 
-    fn new(side: ConnectionSide, keys: PresharedKeys, most: usize) -> Channel {
+    fn new(side: ConnectionSide, keys: PresharedKeys, most: usize, entropy: [u8; 32]) -> Channel {
         Channel {
             side,
             most,
             keys,
             key: None,
             transcript: Transcript::default(),
+            entropy,
+            shared: None,
             outgoing: None,
             incoming: None,
             bytes: Vec::new(),
@@ -154,7 +164,7 @@ impl Channel {
         out[at..at + 4].copy_from_slice(&length.to_be_bytes());
         match &mut self.outgoing {
             Some(seal) => {
-                let seal = seal.next(&out[at..]);
+                let seal = seal.close(&mut out[at..]);
                 out.extend_from_slice(&seal);
             }
             None => self.transcript.add(&out[at..]),
@@ -164,7 +174,7 @@ impl Channel {
     /// Returns the frame of a message outside of a conversation, without a seal.
     pub fn frame(kind: u8, encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut out = Vec::new();
-        Channel::new(ConnectionSide::Server, PresharedKeys::default(), usize::MAX)
+        Channel::new(ConnectionSide::Server, PresharedKeys::default(), usize::MAX, [0; 32])
             .write(kind, encode, &mut out);
         out
     }
@@ -185,15 +195,16 @@ impl Channel {
             return Err(FrameError::Length(length));
         }
         let end = 4 + length as usize;
-        let Some(frame) = bytes.get(..end) else { return Ok(None) };
-        let body = match &mut self.incoming {
+        let from = self.read;
+        let Some(frame) = self.bytes.get_mut(from..from + end) else { return Ok(None) };
+        let body: &[u8] = match &mut self.incoming {
             None => {
                 self.transcript.add(frame);
                 frame
             }
             Some(seal) => {
-                let (body, tail) = frame.split_last_chunk::<SEAL_LEN>().ok_or(FrameError::Seal)?;
-                if body.len() < 5 || !seal.check(body, tail) {
+                let (body, tail) = frame.split_last_chunk_mut::<SEAL_LEN>().ok_or(FrameError::Seal)?;
+                if body.len() < 5 || !seal.open(body, tail) {
                     return Err(FrameError::Seal);
                 }
                 body
@@ -203,9 +214,21 @@ impl Channel {
         Ok(Some(decode(body[4], &body[5..])))
     }
 
-    /// Returns this side's greeting.
-    pub fn hello(&self, version: u16, nonce: [u8; 16]) -> ChannelHello {
-        ChannelHello { version, keyed: self.keyed(), nonce }
+    /// Returns this side's greeting. A server that has received a greeting without a public key sends none.
+    pub fn hello(&self, version: u16) -> ChannelHello {
+        let can_encrypt = match self.side {
+            ConnectionSide::Client => self.keyed(),
+            ConnectionSide::Server => self.shared.is_some(),
+        };
+        let nonce = derive(&self.entropy, "nonce").first_chunk().copied().unwrap_or_default();
+        let share = can_encrypt.then(|| KeyShare::new(&self.entropy).public());
+        ChannelHello { version, keyed: self.keyed(), nonce, share }
+    }
+
+    /// Takes the other side's greeting: agrees on a secret if both sides have a key and can encrypt.
+    pub fn greeted(&mut self, hello: &ChannelHello) {
+        let theirs = hello.share.filter(|_| self.keyed() && hello.keyed);
+        self.shared = theirs.map(|theirs| KeyShare::new(&self.entropy).agree(&theirs));
     }
 
     /// Returns this side's proof, over all bytes sent and received so far; `None` without a key.
@@ -226,12 +249,12 @@ impl Channel {
         Some(name.clone())
     }
 
-    /// Seals all further frames if there is a key. Returns a number that both sides share and that differs
+    /// Seals all further frames if there is a key, and encrypts them if both sides can. Returns a number that both sides share and that differs
     /// for each `label`.
     pub fn seal(&mut self, label: &str) -> u64 {
         if let Some(key) = &self.key {
-            self.outgoing = Some(self.transcript.seal(key, self.side));
-            self.incoming = Some(self.transcript.seal(key, self.side.other()));
+            let seal = |side| Some(self.transcript.seal(key, side, self.shared.as_ref()));
+            (self.outgoing, self.incoming) = (seal(self.side), seal(self.side.other()));
         }
         let secret = self.transcript.secret(self.key.as_ref(), label);
         secret.first_chunk().map_or(0, |b| u64::from_be_bytes(*b))

@@ -1,11 +1,14 @@
-//! CSV: one line per packet, or one line per test. Columns: `docs/formats/csv.md`.
+//! CSV: one line per packet, or one line per test. Columns: `docs/formats/csv.md`. Text is written with [`TableCsv`] only, because names
+//! come from files and other hosts.
 
 use jitlat_core::metrics::classify::{Class, Classifier};
+use jitlat_core::printable::printable;
 use jitlat_core::record::Moment;
 use jitlat_core::scalars::selectors;
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::{RecordView, TcpSample, lacks_delay, processing, project, round_trip};
 use jitlat_core::{PacketRecord, Session, StampSource};
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 /// Column names of [`PacketCsv`] for a one-way test.
@@ -214,16 +217,59 @@ pub fn write_table(
     out: &mut dyn Write,
     lines: impl IntoIterator<Item = Vec<(String, String)>>,
 ) -> io::Result<()> {
-    let mut table = ::csv::Writer::from_writer(out);
+    let mut table = TableCsv::new(out);
     let mut headed = false;
     for row in lines {
         if !headed {
-            table.write_record(row.iter().map(|(name, _)| name))?;
+            table.row(row.iter().map(|(name, _)| name))?;
             headed = true;
         }
-        table.write_record(row.iter().map(|(_, value)| value))?;
+        table.row(row.iter().map(|(_, value)| value))?;
     }
-    table.flush()
+    table.finish()
+}
+
+/// Writes lines of cells. Text that a spreadsheet would take for a formula begins with an apostrophe, which spreadsheets do not
+/// show; control characters are replaced by U+FFFD. Numbers are written as they are.
+pub struct TableCsv<W: Write>(::csv::Writer<W>);
+
+impl<W: Write> TableCsv<W> {
+    /// Creates a writer.
+    pub fn new(out: W) -> TableCsv<W> {
+        TableCsv(::csv::Writer::from_writer(out))
+    }
+
+    /// Writes a line. All lines must have the same number of cells.
+    ///
+    /// # Errors
+    /// Errors of the output.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = impl AsRef<str>>) -> io::Result<()> {
+        for text in cells {
+            self.0.write_field(cell(text.as_ref()).as_bytes())?;
+        }
+        Ok(self.0.write_record(None::<&[u8]>)?)
+    }
+
+    /// Writes what is still buffered.
+    ///
+    /// # Errors
+    /// Errors of the output.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Characters at the beginning of a formula, also in the full width of East Asian scripts. A tab or an end of a line in front of them
+/// was replaced before.
+const FORMULA_BEGINS: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+
+/// Returns a cell with the text `text`.
+fn cell(text: &str) -> Cow<'_, str> {
+    let controls = text.starts_with(['\t', '\r', '\n']);
+    let shown = printable(text);
+    let is_formula =
+        controls || shown.starts_with(FORMULA_BEGINS) && shown != "-" && shown.parse::<f64>().is_err();
+    if is_formula { Cow::Owned(format!("'{shown}")) } else { shown }
 }
 
 /// Returns the column names and values of one summary; the names are always the same.
@@ -264,5 +310,39 @@ impl CsvRow {
 
     fn maybe(&mut self, name: &str, value: Option<impl ToString>) {
         self.0.push((name.to_owned(), value.map(|v| v.to_string()).unwrap_or_default()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(cells: &[&str]) -> String {
+        let mut out = Vec::new();
+        let mut table = TableCsv::new(&mut out);
+        table.row(cells).unwrap();
+        table.finish().unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn no_text_is_a_formula_and_numbers_are_unchanged() {
+        let numbers = ["-1.5", "+3", "-0", "1e-9", "-inf", "NaN", "", "-"];
+        assert_eq!(written(&numbers), "-1.5,+3,-0,1e-9,-inf,NaN,,-\n");
+        for (text, line) in [
+            ("=1+1", "'=1+1\n"),
+            ("=HYPERLINK(\"http://evil\",\"x\")", "\"'=HYPERLINK(\"\"http://evil\"\",\"\"x\"\")\"\n"),
+            ("@SUM(A1)", "'@SUM(A1)\n"),
+            ("-2+3", "'-2+3\n"),
+            ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0\n"),
+            ("\t=1", "'\u{fffd}=1\n"),
+            ("\r=1", "'\u{fffd}=1\n"),
+            ("\u{ff1d}1", "'\u{ff1d}1\n"),
+            ("a=1", "a=1\n"),
+            ("a,\"b\"\nc", "\"a,\"\"b\"\"\u{fffd}c\"\n"),
+            ("\x1b[2J", "\u{fffd}[2J\n"),
+        ] {
+            assert_eq!(written(&[text]), line, "{text:?}");
+        }
     }
 }

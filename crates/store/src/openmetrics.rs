@@ -2,6 +2,7 @@
 //! base units (seconds, ratios).
 
 use jitlat_core::Direction;
+use jitlat_core::printable::printable;
 use jitlat_core::scalars::{Quantile, SCALARS, Scalar, ScalarSource};
 use jitlat_core::spec::ip_protocol_name;
 use jitlat_core::summary::Summary;
@@ -90,7 +91,7 @@ fn labels(s: &Summary) -> String {
     let mut text = format!("direction=\"{direction}\",proto=\"{proto}\",dscp=\"{}\"", h.dscp);
     let mut add = |key: &str, value: &str| {
         let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        let _ = write!(text, ",{key}=\"{value}\"");
+        let _ = write!(text, ",{key}=\"{}\"", printable(&value));
     };
     add("src", h.src_ip.as_deref().unwrap_or(""));
     add("dst", h.dst_ip.as_deref().unwrap_or(""));

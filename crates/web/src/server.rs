@@ -15,14 +15,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use jitlat_proto::push::earlier;
 use std::future::{Future, poll_fn};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncWrite, Interest};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
@@ -35,6 +35,8 @@ const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 const PUSH_CONNECTIONS: (usize, usize) = (512, 32);
 /// Time for the first bytes of a connection, and for its TLS handshake.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for the answers to [`Web::answer`].
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for the last bytes of a connection that is refused.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time between two looks at the first bytes while they are too few to recognise the protocol.
@@ -51,7 +53,7 @@ pub struct ClientAddress(pub IpAddr);
 /// Server of pages and pushes.
 #[derive(Debug)]
 pub struct Web {
-    app: App,
+    app: Arc<App>,
     push: Option<Arc<PushState>>,
     doors: Vec<Door>,
 }
@@ -83,7 +85,7 @@ impl Web {
         if settings.pages {
             check_access(settings)?;
         }
-        let app = App::new(settings)?;
+        let app = Arc::new(App::new(settings)?);
         let tls = |identity: &Option<crate::Identity>| {
             identity.as_ref().map(|identity| TlsAcceptor::from(identity.config.clone()))
         };
@@ -125,7 +127,6 @@ impl Web {
     /// [`WebError::Runtime`].
     pub fn run(self, stop: impl AsFd) -> Result<(), WebError> {
         let Web { app, push, doors } = self;
-        let app = Arc::new(app);
         // One thread accepts connections. A few blocking threads read the archive; two more watch it for new tests and
         // follow running tests. Further ones read the bodies of pushes.
         let bodies = if push.is_some() { MAX_BODIES + 4 } else { 0 };
@@ -155,6 +156,37 @@ impl Web {
         // Requests that still read the archive must not delay the end.
         runtime.shutdown_timeout(Duration::from_secs(1));
         ended.map_err(WebError::Runtime)
+    }
+}
+
+impl Web {
+    /// Answers the requests in `bytes` like those of a connection of this host that ends after them, with all roles: pages, documents
+    /// and pushes. Returns what the connection would receive. No socket is used, so that tests and fuzz targets reach every handler.
+    ///
+    /// # Errors
+    /// [`WebError::Runtime`], also if the answers take longer than a minute.
+    pub fn answer(&self, bytes: &[u8]) -> Result<Vec<u8>, WebError> {
+        let runtime = Builder::new_current_thread().enable_time().max_blocking_threads(8).build();
+        let runtime = runtime.map_err(WebError::Runtime)?;
+        let pages = router(self.app.clone());
+        let all = self.push.iter().fold(pages, |all, push| all.merge(push::router(push)));
+        let all = all.layer(Extension(ClientAddress(Ipv4Addr::LOCALHOST.into())));
+        let conversation = async {
+            let (far, near) = tokio::io::duplex(bytes.len().max(1));
+            let (mut answers, mut requests) = tokio::io::split(far);
+            requests.write_all(bytes).await?;
+            requests.shutdown().await?;
+            let mut received = Vec::new();
+            let app = self.app.clone();
+            let answering = tokio::spawn(async move { answer(near, all, &app).await });
+            answers.read_to_end(&mut received).await?;
+            // A panic of a handler has been logged and ended the connection.
+            let _ = answering.await;
+            Ok(received)
+        };
+        let went = runtime.block_on(timeout(ANSWER_TIMEOUT, conversation));
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        went.map_err(std::io::Error::from).flatten().map_err(WebError::Runtime)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::common::{DAY, HOUR, NEW_YEAR, known_logs, write_log};
 use jitlat_archive::{
     AddOutcome, Archive, Arrived, CollectedEnds, Filter, IncomingLog, LogName, MAX_UNSETTLED, PoolPeriod,
-    PreparedTest, PushResult, Retention, Unfit,
+    PreparedTest, Pruned, PushResult, Retention, Unfit,
 };
 use jitlat_core::pool;
 use jitlat_core::scalars::{SCALARS, Selector};
@@ -211,7 +211,7 @@ fn a_long_log_goes_through_a_file() {
     let Arrived::File(file) = incoming.finish().unwrap() else { panic!("it is long") };
     let tags = [("client".to_owned(), "rome".to_owned())];
     let add = || {
-        let test = PreparedTest::from_file(&far, file.path(), "1.log", &tags).unwrap();
+        let test = PreparedTest::from_file(&far, file.path(), "rome", "1.log", &tags).unwrap();
         far.add_all(&mut [test.from_host("rome", &CollectedEnds::default())]).unwrap().remove(0).unwrap()
     };
     assert!(matches!(add(), AddOutcome::New(_)));
@@ -265,6 +265,102 @@ fn a_size_is_kept_by_whole_files_and_the_oldest_go() {
     }
     assert!(archive.check(true).unwrap().bytes <= whole / 2);
     assert_eq!(archive.prune(keep, WallTime(NEW_YEAR)).unwrap().files, 0);
+}
+
+/// A host that pushes the log of another as its own hides nothing: each host's test is stored and counted, whoever is first, and survives
+/// compaction, pruning and a crash.
+#[test]
+fn a_log_of_two_hosts_is_a_test_of_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::make(&folder.path().join("a")).unwrap();
+    let short = write_log(folder.path(), 1, NEW_YEAR, 200);
+    let long = write_log(folder.path(), 2, NEW_YEAR, 120_000);
+    let name = jitlat_archive::checksum(&short).unwrap();
+    let push = |host: &str, log: &Path| {
+        let test = match prepared(log, &[]) {
+            Ok(test) => test,
+            Err(_) => PreparedTest::from_file(&archive, log, host, "2.log", &[]).unwrap(),
+        };
+        archive.add_all(&mut [test.from_host(host, &CollectedEnds::default())]).unwrap().remove(0).unwrap()
+    };
+    for log in [&short, &long] {
+        for host in ["evil", "berlin", "rome"] {
+            assert!(matches!(push(host, log), AddOutcome::New(_)), "{host}");
+            assert!(matches!(push(host, log), AddOutcome::Known(_)), "{host}");
+        }
+    }
+    assert!(archive.has(name, Some("berlin")).unwrap() && !archive.has(name, Some("oslo")).unwrap());
+    assert!(!archive.has(name, None).unwrap(), "this host has not measured it");
+    assert!(matches!(archive.add(&short, &[]), Ok(AddOutcome::New(_))));
+    assert!(matches!(archive.add(&short, &[]), Ok(AddOutcome::Known(_))));
+    assert!(archive.has(name, Some("oslo")).unwrap(), "this host's own test counts for all");
+    // In one batch.
+    let more = write_log(folder.path(), 3, NEW_YEAR, 100);
+    let of = |host: &str| prepared(&more, &[]).unwrap().from_host(host, &CollectedEnds::default());
+    let added = archive.add_all(&mut [of("evil"), of("berlin"), of("evil")]).unwrap();
+    let is_new: Vec<bool> = added.iter().map(|a| matches!(a, Ok(AddOutcome::New(_)))).collect();
+    assert_eq!(is_new, [true, true, false]);
+    let counts = |archive: &Archive| -> Vec<(String, u64)> {
+        archive.collected().unwrap().into_iter().map(|c| (c.host, c.stored)).collect()
+    };
+    let expected = [("berlin", 3), ("evil", 3), ("rome", 2)].map(|(host, n)| (host.to_owned(), n));
+    assert_eq!(counts(&archive), expected);
+    archive.compact().unwrap();
+    assert_eq!(archive.check(true).unwrap().damaged, []);
+    // After a crash everybody has their test again.
+    let db = rusqlite::Connection::open(archive.root().join(jitlat_archive::CATALOGUE)).unwrap();
+    db.execute_batch("DELETE FROM tests; DELETE FROM figures; DELETE FROM row_groups; DELETE FROM files; DELETE FROM collected;")
+        .unwrap();
+    drop(db);
+    assert_eq!(archive.recover().unwrap().entered, 9);
+    assert_eq!(counts(&archive), expected);
+    assert!(matches!(push("berlin", &short), AddOutcome::Known(_)));
+    // Tests that were removed do not come back, each host's for itself.
+    archive.prune(Retention::Tests { days: 1 }, WallTime(i64::MAX)).unwrap();
+    for host in ["evil", "berlin", "rome"] {
+        assert!(matches!(push(host, &short), AddOutcome::Known(_)), "{host}");
+    }
+}
+
+/// A host that pushes much loses its own packets; those of the others stay, although they are older and in the same files.
+#[test]
+fn a_host_that_pushes_much_does_not_displace_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::make(&folder.path().join("a")).unwrap();
+    let of = |seed: i64, host: &str| {
+        let log = write_log(folder.path(), seed, NEW_YEAR + seed * HOUR / 100, 300);
+        prepared(&log, &[]).unwrap().from_host(host, &CollectedEnds::default())
+    };
+    archive.add(&write_log(folder.path(), 1000, NEW_YEAR, 300), &[]).unwrap();
+    // Two tests of honest hosts in the same file as the first tests of the other.
+    archive.add_all(&mut [of(1, "berlin"), of(2, "rome"), of(3, "evil"), of(4, "evil")]).unwrap();
+    for k in 0..10 {
+        archive.add_all(&mut (5..9).map(|n| of(10 * k + n, "evil")).collect::<Vec<_>>()).unwrap();
+    }
+    let whole = archive.check(false).unwrap();
+    let kept = || {
+        let mut all: std::collections::BTreeMap<String, (usize, usize)> = Default::default();
+        for test in archive.list(&Filter::default(), &[]).unwrap() {
+            let host = test.tags.get("collected-from").cloned().unwrap_or_default();
+            let of_host = all.entry(host).or_default();
+            of_host.0 += 1;
+            of_host.1 += usize::from(test.has_packets);
+        }
+        all
+    };
+    let done = archive.prune(Retention::Size { bytes: whole.bytes / 2 }, WallTime(NEW_YEAR)).unwrap();
+    assert!(done.packets_of > 0 && done.bytes > 0, "{done:?}");
+    let after = kept();
+    assert_eq!([&after[""], &after["berlin"], &after["rome"]], [&(1, 1); 3]);
+    let evil = after["evil"];
+    assert!(evil.0 == 42 && evil.1 > 10 && evil.1 < 30, "{evil:?}");
+    let checked = archive.check(true).unwrap();
+    assert_eq!((checked.damaged.len(), checked.tests), (0, 45));
+    assert!(checked.bytes <= whole.bytes / 2, "{checked:?}");
+    assert_eq!(
+        archive.prune(Retention::Size { bytes: whole.bytes / 2 }, WallTime(NEW_YEAR)).unwrap(),
+        Pruned::default()
+    );
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Damaged or foreign files: errors, never a panic.
 
 use crate::common::{NEW_YEAR, write_log};
-use jitlat_archive::{AddOutcome, Archive, ArchiveError, CATALOGUE, Filter, LogName, PoolPeriod, VERSION};
+use jitlat_archive::{
+    AddOutcome, Archive, ArchiveError, CATALOGUE, Filter, LogName, PoolPeriod, Renamed, VERSION,
+};
 use jitlat_core::WallTime;
 use jitlat_core::scalars::Scalar;
 use proptest::prelude::*;
@@ -146,7 +148,7 @@ fn copy_of_version(version: i64, to: &Path) {
 /// results as a new archive of these logs, and accepts more tests.
 #[test]
 fn an_archive_of_every_older_version_is_migrated() {
-    let logs = [1, 5, 2, 1, 1];
+    let logs = [1, 5, 2, 1, 1, 1];
     assert_eq!(logs.len() as i64, VERSION - 1, "there is an archive of each older version");
     for (version, logs) in (1..).zip(logs) {
         let folder = tempfile::tempdir().unwrap();
@@ -164,6 +166,13 @@ fn an_archive_of_every_older_version_is_migrated() {
         assert_eq!(Archive::migrate(&root).unwrap(), version);
         assert_eq!(Archive::migrate(&root).unwrap(), VERSION);
         let archive = Archive::make(&root).unwrap();
+        let renamed = archive.rename().unwrap();
+        assert_eq!(
+            (renamed.tests, renamed.kept),
+            (if version < 6 { logs } else { 0 }, 0),
+            "version {version}"
+        );
+        assert_eq!(archive.rename().unwrap(), Renamed::default());
         let checked = archive.check(true).unwrap();
         assert_eq!((checked.tests, checked.damaged.len()), (logs, 0), "version {version}: {checked:?}");
         let anew = Archive::make(&folder.path().join("anew")).unwrap();
@@ -193,8 +202,8 @@ fn an_archive_of_every_older_version_is_migrated() {
     }
 }
 
-/// Tests that an earlier version stored are known under their XXH3-128 and pushed under their SHA-256, and no log with either name
-/// is stored twice.
+/// Tests that an earlier version stored are known and pushed under both names, before and after they get the new one, and no log with
+/// either name is stored twice.
 #[test]
 fn tests_of_earlier_versions_have_both_names() {
     let folder = tempfile::tempdir().unwrap();
@@ -205,18 +214,32 @@ fn tests_of_earlier_versions_have_both_names() {
     archive.begin_push("far", 1 << 30).unwrap();
     let waiting = archive.to_push("far", 0, 9).unwrap();
     let [test] = &waiting[..] else { panic!("{waiting:?}") };
-    assert!(matches!(test.name, LogName::Xxh3(_)) && archive.has(test.name).unwrap());
+    assert!(matches!(test.name, LogName::Xxh3(_)) && archive.has(test.name, None).unwrap());
     let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/compare/1tcp-be.log");
     let name = jitlat_archive::checksum(&log).unwrap();
     assert_eq!(archive.name(test.test).unwrap(), name);
     // A collector that has the log under its new name does not know the earlier one.
     let far = Archive::make(&folder.path().join("far")).unwrap();
     assert!(matches!(far.add(&log, &[]), Ok(AddOutcome::New(_))));
-    assert!(far.has(name).unwrap() && !far.has(test.name).unwrap());
-    assert!(matches!(archive.add(&log, &[]), Ok(AddOutcome::Known(known)) if known == test.test));
-    // Doubts keep their earlier names.
+    assert!(far.has(name, None).unwrap() && !far.has(test.name, None).unwrap());
+    let known = |archive: &Archive| {
+        assert!(matches!(archive.add(&log, &[]), Ok(AddOutcome::Known(known)) if known == test.test));
+    };
+    known(&archive);
+    assert!(!archive.has(name, None).unwrap());
+    // Afterwards the test has the new name and the same number, and its log is the same.
+    assert_eq!(archive.rename().unwrap(), Renamed { tests: 1, kept: 0 });
+    known(&archive);
+    for pusher in [None, Some("rome")] {
+        assert!(archive.has(name, pusher).unwrap() && archive.has(test.name, pusher).unwrap());
+    }
+    let again = archive.to_push("far", 0, 9).unwrap();
+    assert_eq!((again[0].name, again[0].test), (name, test.test));
+    assert_eq!(archive.check(true).unwrap().damaged, []);
+    // Doubts have the new name, and a test without packets is known.
     archive.prune(jitlat_archive::Retention::Packets { days: 1 }, WallTime(i64::MAX)).unwrap();
-    assert_eq!(archive.push_doubts("far").unwrap(), [(test.number, test.name)]);
+    assert_eq!(archive.push_doubts("far").unwrap(), [(test.number, name)]);
+    known(&archive);
     // A crash before the catalogue was written changes neither the test's name nor its number.
     copy_of_version(5, &folder.path().join("b"));
     let b = folder.path().join("b");
@@ -227,8 +250,16 @@ fn tests_of_earlier_versions_have_both_names() {
     drop(db);
     let archive = Archive::make(&b).unwrap();
     assert_eq!(archive.recover().unwrap().entered, 1);
-    assert!(archive.has(test.name).unwrap() && archive.find(&test.test.to_string()).is_ok());
+    assert!(archive.has(test.name, None).unwrap() && archive.find(&test.test.to_string()).is_ok());
     assert_eq!(archive.check(true).unwrap().damaged, []);
+    assert_eq!(archive.rename().unwrap().tests, 1);
+    // Without packets a test keeps the earlier name.
+    copy_of_version(5, &folder.path().join("c"));
+    Archive::migrate(&folder.path().join("c")).unwrap();
+    let archive = Archive::make(&folder.path().join("c")).unwrap();
+    archive.prune(jitlat_archive::Retention::Packets { days: 1 }, WallTime(i64::MAX)).unwrap();
+    assert_eq!(archive.rename().unwrap(), Renamed { tests: 0, kept: 1 });
+    known(&archive);
 }
 
 /// An older program refuses an archive of a newer version, whatever the operation, and changes nothing.

@@ -133,16 +133,16 @@ const PACKETS: u64 = 20;
 /// Returns a host at `ip` that serves only `service`, with `policy`. If `elsewhere` is true, another of its
 /// services has a key.
 fn host(ip: Ipv4Addr, service: Service, policy: Policy, elsewhere: bool) -> Serve {
-    let digests = |keys| DigestService {
+    let digests = |keys: PresharedKeys| DigestService {
         port: 0,
         service: DigestExporter {
             interfaces: Vec::new(),
-            keys,
+            keys: keys.into(),
             rate: 1000,
             settings: InterfaceSettings::default(),
         },
     };
-    let one_way = |keys| OneWayService { control_port: 0, keys, ..OneWayService::default() };
+    let one_way = |keys: PresharedKeys| OneWayService { control_port: 0, keys: keys.into(), ..OneWayService::default() };
     let is_one_way = [ONE_WAY, TEST_PORT].contains(&service);
     let reflectors = answered().find(|protocol| protocol.name == service).map(|protocol| {
         protocol.reflectors(&Arguments::new().with(&format!("{service}-port"), "0")).unwrap()

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use jitlat_archive::show::{self, Form, PushesDocument};
 use jitlat_archive::{
-    AddOutcome, Archive, Endpoints, Filter, PoolPeriod, Retention, TestId, VERSION, When, is_archive,
+    AddOutcome, Archive, Endpoints, Filter, PoolPeriod, Retention, TestId, When, is_archive,
 };
 use jitlat_core::scalars::{SCALARS, Selector};
 use jitlat_core::{WallTime, pool, quantity};
@@ -300,11 +300,8 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
         }
         Verb::Migrate(args) => {
             let before = Archive::migrate(&args.archive)?;
-            let text = match before {
-                VERSION => format!("schema version {VERSION}: nothing to do\n"),
-                _ => format!("schema version {before} is now {VERSION}\n"),
-            };
-            terminal::print(&text)?;
+            let renamed = Archive::open_to_write(&args.archive)?.rename()?;
+            terminal::print(&show::migrated(before, &renamed))?;
             Ok(ExitStatus::Measured)
         }
     }

@@ -270,6 +270,44 @@ fn keys() {
     client(folder.path(), &line).finish(TIMEOUT).refused(&["key"]);
 }
 
+/// A key is changed while a test runs: the test ends as it would have, new tests need the new key, and a file that cannot be used changes
+/// nothing.
+#[test]
+fn a_key_is_changed_without_ending_tests() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    };
+    key("served", "the first key of the server");
+    key("old", "the first key of the server");
+    key("new", "the second key of the server");
+    let host = own_address();
+    let server = Server::start(Place::Here, folder.path(), host, "--key-file served");
+    let line = |key: &str, more: &str| format!("{host} --key-file {key} {more}");
+    let long = Place::Here.jitlat(folder.path(), &line("old", "-n 300 -p 10ms --json -"));
+    let long = server.under_way(long, Duration::from_millis(200));
+    let reread = |text: &str| {
+        server.signal(Signal::SIGHUP);
+        server.wait_for(text);
+    };
+    key("served", "the second key of the server");
+    reread("were read again");
+    let short = |key: &str| client(folder.path(), &line(key, "-n 10 -p 1ms")).finish(TIMEOUT);
+    short("old").refused(&["key"]);
+    assert_eq!(short("new").code(), 0);
+    assert_eq!(long.finish(TIMEOUT).report().count("/counts/received"), 300);
+    // A file that others can read, or another file at its path, changes nothing.
+    std::fs::set_permissions(folder.path().join("served"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    reread("other users can read");
+    assert_eq!(short("new").code(), 0);
+    key("other", "the third key of the server");
+    std::fs::rename(folder.path().join("other"), folder.path().join("served")).unwrap();
+    reread("was replaced by another file");
+    assert_eq!(short("new").code(), 0);
+}
+
 #[test]
 fn each_peer_has_a_key_of_its_own() {
     let folder = tempfile::tempdir().unwrap();

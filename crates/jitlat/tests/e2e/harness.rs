@@ -296,6 +296,11 @@ impl Server {
         self.0.signal(signal);
     }
 
+    /// Waits until the server has printed `text`.
+    pub fn wait_for(&self, text: &str) {
+        self.0.wait_for(text);
+    }
+
     /// Kills the server like `kill -9`.
     pub fn kill(&mut self) {
         self.0.child.kill().unwrap();

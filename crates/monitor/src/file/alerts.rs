@@ -59,7 +59,7 @@ struct AlertReader<'a, 'b> {
 
 impl AlertReader<'_, '_> {
     fn rule(&self, table: &TableReader<'_>) -> Option<AlertRule> {
-        let name = name(table, "name = \"loss\"")?;
+        let name = table.name("name = \"loss\"")?.into_inner();
         let severity = match table.text("severity") {
             None => AlertSeverity::default(),
             Some(word) => match AlertSeverity::WORDS.iter().find(|(known, _)| known == word.get_ref()) {
@@ -227,16 +227,8 @@ fn part(text: &str) -> Result<(u32, u32), quantity::QuantityError> {
     })
 }
 
-fn name(table: &TableReader<'_>, example: &str) -> Option<String> {
-    let name = table.needed("name", example)?;
-    if name.get_ref().contains(char::is_control) {
-        table.fault("name", "a name must be one line");
-    }
-    Some(name.into_inner())
-}
-
 fn channel(table: &TableReader<'_>, has_https: bool) -> Option<NotifyChannel> {
-    let name = name(table, "name = \"chat\"")?;
+    let name = table.name("name = \"chat\"")?.into_inner();
     let ways = ["webhook", "command", "print"];
     let given: Vec<&str> = ways.into_iter().filter(|key| table.has(key)).collect();
     if table.has("ca-file") && !table.has("webhook") {

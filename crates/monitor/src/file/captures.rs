@@ -46,10 +46,7 @@ struct CaptureTableReader<'a, 'b> {
 
 impl CaptureTableReader<'_, '_> {
     fn capture(&self, table: &TableReader<'_>) -> Option<MonitoredCapture> {
-        let name = table.needed("name", "name = \"office\"");
-        if name.as_ref().is_some_and(|name| name.get_ref().contains(|c: char| c.is_control() || c == '/')) {
-            table.fault("name", "a name must be one line without '/'");
-        }
+        let name = table.name("name = \"office\"");
         let hosts = match table.texts("host") {
             Some(names) => names.iter().filter_map(|name| self.host(name)).collect(),
             None => {

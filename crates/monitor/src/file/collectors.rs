@@ -4,11 +4,15 @@ use super::Sections;
 use super::hosts::pause;
 use super::keys::{COLLECTOR, choose};
 use super::reader::{Located, TableReader};
-use crate::model::{ArchiveRules, CollectorQuota, CollectorRules, CollectorTrust, Host};
+use crate::model::{ArchiveRules, CollectorQuota, CollectorRules, CollectorTrust, CollectorUrl, Host, KeySource};
+use jitlat_core::far_host::FarHost;
 use jitlat_core::{Span, quantity};
+use std::collections::HashMap;
 
 /// Default TCP port of a collector.
 const DEFAULT_PORT: u32 = 2670;
+/// Example of the key `url`.
+const EXAMPLE_URL: &str = "url = \"https://collector.example/jitlat\"";
 /// Default limit for unsent packets stored on a pushing host, in bytes.
 const DEFAULT_SPOOL_BYTES: u64 = 1_000_000_000;
 
@@ -17,8 +21,11 @@ const DEFAULT_SKEW: Span = Span::seconds(3600);
 
 pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -> Vec<CollectorRules> {
     let mut collectors: Vec<CollectorRules> = Vec::new();
+    let by_name: HashMap<&str, usize> =
+        hosts.iter().enumerate().rev().map(|(k, host)| (host.name.as_str(), k)).collect();
+    let index = |name: &Located<String>| host_index(file, &by_name, name);
     for table in file.tables(&COLLECTOR) {
-        let host = table.needed("host", "host = \"berlin\"").and_then(|name| host_index(file, hosts, &name));
+        let host = table.needed("host", "host = \"berlin\"").and_then(|name| index(&name));
         let port = table.number("port").unwrap_or(DEFAULT_PORT);
         if u16::try_from(port).is_err() {
             table.fault("port", format!("port {port} does not exist: write 1 to 65535"));
@@ -33,7 +40,7 @@ pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -
             table.fault("host", format!("{} is already a collector", hosts[host].name));
         }
         let from = match table.texts("from") {
-            Some(names) => names.iter().filter_map(|name| host_index(file, hosts, name)).collect(),
+            Some(names) => names.iter().filter_map(index).collect(),
             None => (0..hosts.len()).filter(|k| *k != host).collect::<Vec<usize>>(),
         };
         if from.contains(&host) {
@@ -43,6 +50,7 @@ pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -
         collectors.push(CollectorRules {
             host,
             port: u16::try_from(port).unwrap_or(0),
+            url: url(&table),
             from,
             spool,
             trust: trust(&table),
@@ -52,6 +60,29 @@ pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -
         });
     }
     collectors
+}
+
+/// Reads the address of a proxy in front of the collector.
+fn url(table: &TableReader<'_>) -> Option<CollectorUrl> {
+    let text = table.needed_if_there("url", EXAMPLE_URL)?;
+    let plain = table.truth("plain").unwrap_or(false);
+    let (scheme, usual) = if plain { ("http://", 80) } else { ("https://", 443) };
+    let parsed = text.strip_prefix(scheme).and_then(|rest| {
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let prefix = path.trim_end_matches('/');
+        let is_path = prefix.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~/".contains(&b));
+        let far: FarHost = host.parse().ok()?;
+        (is_path && far.not_one_host().is_none()).then(|| CollectorUrl {
+            host: far.name,
+            port: far.port.unwrap_or(usual),
+            prefix: if prefix.is_empty() { String::new() } else { format!("/{prefix}") },
+        })
+    });
+    if parsed.is_none() {
+        let plainly = if plain { ", and http:// with plain = true" } else { "" };
+        table.fault("url", format!("this is not the address of a proxy: write {EXAMPLE_URL}{plainly}"));
+    }
+    parsed
 }
 
 /// Reads the method by which hosts check the collector's certificate.
@@ -96,10 +127,11 @@ fn quota(table: &TableReader<'_>) -> CollectorQuota {
 }
 
 /// Returns the index of the host `name`; unknown names are faults.
-fn host_index(file: &Sections<'_>, hosts: &[Host], name: &Located<String>) -> Option<usize> {
-    let found = hosts.iter().position(|host| host.name == *name.get_ref());
+fn host_index(file: &Sections<'_>, by_name: &HashMap<&str, usize>, name: &Located<String>) -> Option<usize> {
+    let found = by_name.get(name.get_ref().as_str()).copied();
     if found.is_none() {
-        let names: Vec<&str> = hosts.iter().map(|h| h.name.as_str()).collect();
+        let mut names: Vec<&str> = by_name.keys().copied().collect();
+        names.sort_unstable();
         let meant = choose(name.get_ref(), &names);
         file.faults.add(&name.span(), format!("unknown host '{}': {meant}", name.get_ref().escape_debug()));
     }
@@ -119,10 +151,11 @@ fn check_keys(table: &TableReader<'_>, hosts: &[Host], from: &[usize]) {
             ),
         );
     }
-    for (k, one) in from.iter().enumerate() {
-        let same = |other: &&usize| hosts[*one].key.is_some() && hosts[*one].key == hosts[**other].key;
-        if let Some(other) = from[..k].iter().find(same) {
-            let (a, b) = (&hosts[*other].name, &hosts[*one].name);
+    let mut known: HashMap<&KeySource, usize> = HashMap::new();
+    for one in from {
+        let Some(key) = &hosts[*one].key else { continue };
+        if let Some(other) = known.insert(key, *one).filter(|other| other != one) {
+            let (a, b) = (&hosts[other].name, &hosts[*one].name);
             table.fault(
                 "from",
                 format!("{a} and {b} have the same key, so each could push as the other: give each host its own key"),

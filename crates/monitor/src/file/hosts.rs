@@ -8,6 +8,7 @@ use crate::window::DAY;
 use jitlat_core::Span;
 use jitlat_core::far_host::FarHost;
 use jitlat_core::quantity::{self, QuantityError};
+use std::collections::{HashMap, HashSet};
 
 /// Default time between slots.
 const DEFAULT_GUARD: Span = Span::seconds(1);
@@ -19,6 +20,7 @@ const MAX_CONCURRENT: u32 = 64;
 
 pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
     let mut hosts: Vec<Host> = Vec::new();
+    let (mut names, mut addresses) = (HashSet::new(), HashMap::new());
     for table in file.tables(&HOST) {
         let name = table.needed("name", "name = \"berlin\"");
         let address = table.needed("address", "address = \"192.0.2.7\"");
@@ -29,7 +31,22 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
                     format!("write {name} without :{port}: the ports are options of tests and of [serve]");
                 table.fault("address", why);
             }
-            _ => {}
+            Some(Ok(host)) => {
+                if let Some(why) = host.not_one_host() {
+                    table.fault("address", why);
+                }
+                let of = name.as_ref().map_or_else(String::new, |name| name.get_ref().clone());
+                let written = host.name.trim_end_matches('.').to_ascii_lowercase();
+                if let Some(other) = addresses.insert(written, of) {
+                    let message = format!(
+                        "{} is also the address of {}: tests and pushes could not tell these hosts apart",
+                        host.name,
+                        other.escape_debug()
+                    );
+                    table.fault("address", message);
+                }
+            }
+            None => {}
         }
         let bandwidth = table.quantity("bandwidth", quantity::bit_rate).map(Located::into_inner);
         let concurrent = table.number("concurrent").unwrap_or(1);
@@ -42,7 +59,7 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
         let key = key_source(&table);
         // Keep an unnamed entry in the list: the indices of the other hosts must stay correct.
         let name = name.map(Located::into_inner).unwrap_or_default();
-        if !name.is_empty() && hosts.iter().any(|h| h.name.eq_ignore_ascii_case(&name)) {
+        if !name.is_empty() && !names.insert(name.to_ascii_lowercase()) {
             table.fault(
                 "name",
                 format!("another host has the name '{}': choose another name", name.escape_debug()),

@@ -126,6 +126,7 @@ pub const COLLECTOR: FileSection = FileSection {
     keys: &[
         "host",
         "port",
+        "url",
         "from",
         "spool",
         "pin",

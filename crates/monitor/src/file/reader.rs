@@ -1,6 +1,7 @@
 //! Reads tables of TOML key by key. Faults are recorded with their positions, and reading continues.
 
 use super::keys::{FileSection, choose};
+use jitlat_core::printable::is_unprintable;
 use jitlat_core::quantity::QuantityError;
 use std::cell::RefCell;
 use std::fmt;
@@ -149,6 +150,15 @@ impl<'a> TableReader<'a> {
             return None;
         }
         Some(text)
+    }
+
+    /// Reads the name of the section's object. It is also used in addresses of pages and in lists, hence it is one line without `/`.
+    pub fn name(&self, example: &str) -> Option<Located<String>> {
+        let name = self.needed("name", example)?;
+        if name.get_ref().contains(|c: char| is_unprintable(c) || c == '/') {
+            self.fault("name", "a name must be one line without '/' and control characters");
+        }
+        Some(name)
     }
 
     /// Reads a string that may be missing, but must not be empty.

@@ -8,8 +8,10 @@ use crate::group::{self, HostPair, StartingEnd};
 use crate::model::{Host, Measurement, MonitoredTest, SendingHosts, TestPairs, Traffic};
 use crate::window::{DAY, TimeWindow};
 use jitlat_core::Span;
+use jitlat_core::far_host::FarHost;
 use jitlat_core::quantity;
 use jitlat_core::time::SECOND;
+use std::collections::{HashMap, HashSet};
 
 /// A group of the file.
 struct Group {
@@ -21,6 +23,8 @@ struct Group {
 struct Context<'a, 'b> {
     file: &'a Sections<'b>,
     hosts: &'a [Host],
+    /// Index of each host.
+    by_name: HashMap<&'a str, u32>,
     instruments: &'a dyn Instruments,
     /// Sum of guard and setup time.
     around: Span,
@@ -32,7 +36,9 @@ pub fn tests(
     instruments: &dyn Instruments,
     around: Span,
 ) -> Vec<MonitoredTest> {
-    let context = Context { file, hosts, instruments, around };
+    // Of hosts with the same name, which is a fault, the first counts.
+    let by_name = hosts.iter().enumerate().rev().map(|(k, host)| (host.name.as_str(), k as u32)).collect();
+    let context = Context { file, hosts, by_name, instruments, around };
     let groups = context.groups();
     let mut tests: Vec<MonitoredTest> = Vec::new();
     let named = file.tables(&TEST).into_iter().map(|table| (context.test(&table, &groups), table));
@@ -64,8 +70,8 @@ pub fn tests(
 
 impl Context<'_, '_> {
     fn host(&self, name: &Located<String>) -> Option<u32> {
-        if let Some(index) = self.hosts.iter().position(|h| h.name == *name.get_ref()) {
-            return Some(index as u32);
+        if let Some(index) = self.by_name.get(name.get_ref().as_str()) {
+            return Some(*index);
         }
         let names: Vec<&str> = self.hosts.iter().map(|h| h.name.as_str()).filter(|n| !n.is_empty()).collect();
         let meant = choose(name.get_ref(), &names);
@@ -101,7 +107,7 @@ impl Context<'_, '_> {
     fn groups(&self) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         for table in self.file.tables(&GROUP) {
-            let Some(name) = table.needed("name", "name = \"all\"") else { continue };
+            let Some(name) = table.name("name = \"all\"") else { continue };
             let pairs = self.pairs(&table);
             if groups.iter().any(|g| g.name == *name.get_ref()) {
                 table.fault(
@@ -133,7 +139,10 @@ impl Context<'_, '_> {
             table.fault(key, format!("a group of kind {} has no '{key}': leave it out", kind.get_ref()));
         }
         let pairs = match kind.get_ref().as_str() {
-            "mesh" => group::mesh(&self.hosts_or_all(table, "hosts")),
+            "mesh" => match self.mesh(table, &self.hosts_or_all(table, "hosts")) {
+                Some(pairs) => pairs,
+                None => return Vec::new(),
+            },
             "star" => {
                 let Some(centre) = table.needed("centre", "centre = \"NAME\", a host") else {
                     return Vec::new();
@@ -155,12 +164,19 @@ impl Context<'_, '_> {
                     let all: Vec<Located<String>> =
                         lists.iter().flat_map(Located::get_ref).cloned().collect();
                     self.hosts(&all);
-                    let index =
-                        |name: &Located<String>| self.hosts.iter().position(|h| h.name == *name.get_ref());
+                    let index = |name: &Located<String>| self.by_name.get(name.get_ref().as_str()).copied();
                     let indices = |list: &Located<Vec<Located<String>>>| -> Vec<u32> {
-                        list.get_ref().iter().filter_map(index).map(|k| k as u32).collect()
+                        list.get_ref().iter().filter_map(index).collect()
                     };
-                    group::disjoint(&lists.iter().map(indices).collect::<Vec<_>>())
+                    let lists: Vec<Vec<u32>> = lists.iter().map(indices).collect();
+                    // The pairs of each list with those before it.
+                    let count = lists.iter().fold((0, 0usize), |(before, pairs), list| {
+                        (before + list.len(), pairs.saturating_add(before.saturating_mul(list.len())))
+                    });
+                    if !self.has_room(table, count.1) {
+                        return Vec::new();
+                    }
+                    group::disjoint(&lists)
                 }
                 None => {
                     table.missing(
@@ -184,8 +200,14 @@ impl Context<'_, '_> {
         pairs
     }
 
+    /// Pairs all `hosts` with each other, if there is room for so many pairs.
+    fn mesh(&self, table: &TableReader<'_>, hosts: &[u32]) -> Option<Vec<(u32, u32)>> {
+        let pairs = hosts.len().saturating_mul(hosts.len().saturating_sub(1)) / 2;
+        self.has_room(table, pairs).then(|| group::mesh(hosts))
+    }
+
     fn listed(&self, lists: &[Located<Vec<Located<String>>>]) -> Vec<(u32, u32)> {
-        let mut pairs = Vec::new();
+        let (mut pairs, mut known) = (Vec::new(), HashSet::new());
         for list in lists {
             let [first, second] = &list.get_ref()[..] else {
                 self.file.faults.add(&list.span(), "a pair has two hosts: write [\"a\", \"b\"]");
@@ -194,7 +216,7 @@ impl Context<'_, '_> {
             let Some((a, b)) = self.host(first).zip(self.host(second)) else { continue };
             if a == b {
                 self.file.faults.add(&list.span(), "a host cannot be tested with itself");
-            } else if pairs.contains(&(a, b)) || pairs.contains(&(b, a)) {
+            } else if !known.insert((a.min(b), a.max(b))) {
                 self.file.faults.add(&list.span(), "this pair is listed twice");
             } else {
                 pairs.push((a, b));
@@ -231,7 +253,7 @@ impl Context<'_, '_> {
                                 "a test needs two hosts, but the file has one: add a [[host]]",
                             );
                         }
-                        group::mesh(&all)
+                        self.mesh(table, &all).unwrap_or_default()
                     }
                 }
             }
@@ -284,12 +306,26 @@ impl Context<'_, '_> {
                 Vec::new()
             }
         };
-        for (k, target) in targets.iter().enumerate() {
-            if targets[..k].iter().any(|t| t.get_ref() == target.get_ref()) {
-                self.file.faults.add(&target.span(), format!("'{}' is listed twice", target.get_ref()));
+        let mut known = HashSet::new();
+        for target in &targets {
+            let host = match target.get_ref().parse::<FarHost>() {
+                Ok(host) => host,
+                Err(e) => {
+                    self.file.faults.add(&target.span(), e.to_string());
+                    continue;
+                }
+            };
+            if let Some(why) = host.not_one_host() {
+                self.file.faults.add(&target.span(), why);
+            }
+            if !known.insert(host.to_string()) {
+                self.file.faults.add(&target.span(), format!("'{host}' is listed twice"));
             }
         }
         let from = self.hosts_or_all(table, "from");
+        if !self.has_room(table, from.len().saturating_mul(targets.len())) {
+            return None;
+        }
         let first = self.hosts.len() as u32;
         let ends = first..first + targets.len() as u32;
         let pair = |host: u32| {
@@ -301,11 +337,19 @@ impl Context<'_, '_> {
     }
 
     fn name(&self, table: &TableReader<'_>) -> Option<String> {
-        let name = table.needed("name", "name = \"delay\"")?;
-        if name.get_ref().contains(|c: char| c.is_control() || c == '/') {
-            table.fault("name", "a name must be one line without '/'");
+        table.name("name = \"delay\"").map(Located::into_inner)
+    }
+
+    /// Returns true if a test or a group may have `pairs` pairs. It is asked before memory is taken for them.
+    fn has_room(&self, table: &TableReader<'_>, pairs: usize) -> bool {
+        if pairs > MAX_PAIRS {
+            let message = format!(
+                "this has {pairs} pairs of hosts, more than the limit of {MAX_PAIRS}: use a [[group]] of kind star, pairs or \
+                 disjoint, or fewer hosts"
+            );
+            table.fault("name", message);
         }
-        Some(name.into_inner())
+        pairs <= MAX_PAIRS
     }
 
     /// Reads the keys that `[[test]]` and `[[ping]]` have in common.

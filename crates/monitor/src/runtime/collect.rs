@@ -433,7 +433,7 @@ impl Intake<'_> {
 
     /// Decides about a test by its description alone; `None`: its log is needed.
     fn before(&self, header: &PartHeader, name: LogName) -> Option<Decision> {
-        match self.archive.has(name) {
+        match self.archive.has(name, Some(self.host)) {
             Ok(true) => return Some(Decision::Answer(PartAnswer::known(&header.hash))),
             Ok(false) => {}
             Err(ArchiveError::Impossible(why)) => return Some(self.refused(header, why)),
@@ -529,7 +529,8 @@ impl Intake<'_> {
     /// Adds a long log, which is read from its file. Concurrent calls wait for each other.
     fn long(&self, header: &PartHeader, path: &Path) -> Decision {
         let _alone = self.shared.long.lock().unwrap_or_else(PoisonError::into_inner);
-        let test = match PreparedTest::from_file(&self.archive, path, &header.source, &header.tags) {
+        let test = match PreparedTest::from_file(&self.archive, path, self.host, &header.source, &header.tags)
+        {
             Ok(test) => test,
             Err(
                 e @ (ArchiveError::Log(_) | ArchiveError::Unsuitable { .. } | ArchiveError::Impossible(_)),
@@ -593,7 +594,7 @@ impl Shelf for ArchiveShelf {
             let mut known = Vec::new();
             for name in &offers.tests {
                 let has = match name.parse() {
-                    Ok(parsed) => archive.has(parsed),
+                    Ok(parsed) => archive.has(parsed, Some(host)),
                     Err(_) => Ok(false),
                 };
                 match has {

@@ -55,7 +55,11 @@ pub fn targets(model: &Model, host: usize, folder: &Path) -> Result<Vec<Target>>
             CollectorTrust::Pin(pin) => PushTrust::Pin(pin.parse().context("[[collector]] pin")?),
             CollectorTrust::Plain => PushTrust::Plain,
         };
-        let at = PushTarget { host: far.address.clone(), port: collector.port, trust };
+        let (host, port, prefix) = match &collector.url {
+            Some(url) => (url.host.clone(), url.port, url.prefix.clone()),
+            None => (far.address.clone(), collector.port, String::new()),
+        };
+        let at = PushTarget { host, port, prefix, trust };
         Ok(Target { name: far.name.clone(), at, spool: collector.spool })
     };
     own.map(target).collect()

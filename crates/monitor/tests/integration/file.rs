@@ -292,6 +292,93 @@ fn a_page_for_other_hosts_says_who_may_read_it() {
 }
 
 #[test]
+fn names_and_addresses_that_could_be_mistaken_are_refused_where_they_are() {
+    let fault = |text: &str| -> String {
+        let faults: Vec<String> = read(text, &Simple).unwrap_err().iter().map(ToString::to_string).collect();
+        faults.join("\n")
+    };
+    for (address, why) in [
+        ("192.0.2.1", "192.0.2.1 is also the address of berlin"),
+        ("::ffff:192.0.2.1", "192.0.2.1 is also the address of berlin"),
+        ("ROME.example.", "ROME.example. is also the address of rome"),
+        ("224.0.0.1", "224.0.0.1 is the address of a group of hosts (multicast)"),
+        ("ff02::1", "ff02::1 is the address of a group of hosts (multicast)"),
+        ("255.255.255.255", "255.255.255.255 is the address of every host of a network (broadcast)"),
+        ("0.0.0.0", "0.0.0.0 is the address of no host (unspecified)"),
+        ("224.1", "'224.1' is not an address"),
+        ("a/b", "'a/b' is a network or a file"),
+        ("a\\u001b[2J", "write the name or address of a host"),
+    ] {
+        let second =
+            MESH.replacen("\n]", &format!("\n  {{ name = \"evil\", address = \"{address}\" }},\n]"), 1);
+        let found = fault(&second);
+        assert!(found.starts_with(&format!("7:30: {why}")), "{address}: {found}");
+    }
+    for name in ["a/b", "a\\nb", "a\\u001b[2J", "a\\u202eb"] {
+        for section in [
+            "[[test]]\nname = NAME\nevery = \"1h\"\n",
+            "[[ping]]\nname = NAME\ntargets = [\"192.0.2.9\"]\nevery = \"1h\"\n",
+            "[[group]]\nname = NAME\nkind = \"mesh\"\n",
+            "[[alert]]\nname = NAME\nif = \"loss>1%\"\n",
+            "[[notify]]\nname = NAME\nprint = true\n",
+            "[[capture]]\nname = NAME\nhost = \"oslo\"\ninterface = \"eth0\"\nevery = \"1h\"\ninstrument = \"tcp\"\n",
+        ] {
+            let text = format!("{MESH}{}", section.replace("NAME", &format!("\"{name}\"")));
+            let found = fault(&text);
+            assert!(found.contains("22:8: a name must be one line without '/'"), "{section}: {found}");
+        }
+    }
+    for (target, why) in [("239.1.1.1", "multicast"), ("0", "not an address"), ("a/b", "network or a file")] {
+        let found = fault(&format!(
+            "{MESH}[[ping]]\nname = \"p\"\ntargets = [\"192.0.2.9\", \"{target}\"]\nevery = \"1h\"\n"
+        ));
+        assert!(found.starts_with("23:25: ") && found.contains(why), "{target}: {found}");
+    }
+}
+
+#[test]
+fn a_collector_behind_a_proxy_has_an_address_of_its_own() {
+    let with = |url: &str, more: &str| {
+        let hosts = "host = [{ name = \"a\", address = \"192.0.2.1\", key-file = \"a.key\" }, { name = \"b\", address = \"192.0.2.2\", key-file = \"b.key\" }]\n";
+        let test = "[[test]]\nname = \"t\"\nevery = \"1h\"\n[archive]\nfolder = \"x\"\n";
+        read(&format!("{hosts}{test}[[collector]]\nhost = \"b\"\nurl = \"{url}\"\n{more}"), &Simple)
+    };
+    for (url, more, host, port, prefix) in [
+        ("https://push.example", "", "push.example", 443, ""),
+        ("https://push.example:8443/jitlat/", "", "push.example", 8443, "/jitlat"),
+        ("https://[2001:db8::7]/a/b", "", "2001:db8::7", 443, "/a/b"),
+        ("http://push.example", "plain = true", "push.example", 80, ""),
+    ] {
+        let url = with(url, more).unwrap().collectors[0].url.clone().unwrap();
+        assert_eq!((url.host.as_str(), url.port, url.prefix.as_str()), (host, port, prefix));
+    }
+    for url in ["push.example", "http://push.example", "https://", "https://a/?b", "https://a b", "https://224.0.0.1", "ftp://a", "https://a/\\u001b"] {
+        let faults = with(url, "").unwrap_err();
+        assert!(faults.len() == 1 && faults[0].message.contains("not the address of a proxy"), "{url}: {faults:?}");
+    }
+}
+
+#[test]
+fn pairs_are_counted_before_they_take_memory() {
+    let many = common::hosts(20_000, "");
+    let test = "[[test]]\nname = \"t\"\nevery = \"24h\"\nfor = \"1s\"\n";
+    let faults = read(&format!("{many}{test}"), &Simple).unwrap_err();
+    assert!(
+        faults.iter().any(|f| f.message.contains("199990000 pairs of hosts, more than the limit")),
+        "{faults:?}"
+    );
+    let group = |kind: &str| format!("{many}[[group]]\nname = \"g\"\n{kind}\n{test}");
+    let names = |k: std::ops::Range<usize>| k.map(|k| format!("\"h{k}\"")).collect::<Vec<_>>().join(",");
+    let lists = format!("kind = \"disjoint\"\nlists = [[{}], [{}]]", names(0..10_000), names(10_000..20_000));
+    for kind in ["kind = \"mesh\"", &lists] {
+        let faults = read(&group(kind), &Simple).unwrap_err();
+        assert!(faults.len() == 1 && faults[0].message.contains("more than the limit"), "{faults:?}");
+    }
+    let star = model(&group("kind = \"star\"\ncentre = \"h0\""));
+    assert_eq!(star.tests[0].pairs.list.len(), 19_999);
+}
+
+#[test]
 fn the_guide_has_every_key() {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/monitoring.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -405,7 +492,7 @@ fn what_is_wrong_with_collectors_is_named_with_its_place() {
         (
             "host = \"oslo\"\nspol = \"1G\"",
             vec![
-                "14:1: [[collector]] has no key 'spol': did you mean 'spool'? (choose host, port, from, spool, pin, ca-file, plain, certificate, skew, tests-per-second, bytes-per-day, bytes)",
+                "14:1: [[collector]] has no key 'spol': did you mean 'spool'? (choose host, port, url, from, spool, pin, ca-file, plain, certificate, skew, tests-per-second, bytes-per-day, bytes)",
             ],
         ),
     ];

@@ -1,6 +1,6 @@
 //! [`DigestCollector`]: driver of a [`Collector`].
 
-use super::nonce;
+use super::entropy;
 use crate::clock::tick;
 use crate::sockets;
 use jitlat_proto::Machine;
@@ -85,7 +85,7 @@ impl DigestCollector {
             .set_nodelay(true)
             .and_then(|()| stream.set_write_timeout(Some(WRITE_TIMEOUT)))
             .map_err(failed)?;
-        let machine = Collector::new(ask, key, nonce().map_err(failed)?, tick());
+        let machine = Collector::new(ask, key, entropy().map_err(failed)?, tick());
         let mut collector = DigestCollector {
             host: host.to_owned(),
             stream,

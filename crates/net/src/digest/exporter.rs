@@ -1,6 +1,6 @@
 //! [`DigestExporter`]: captures packets for collectors on other hosts, with one thread per collector.
 
-use super::{is_own, nonce};
+use super::{entropy, is_own};
 use crate::accept::{Acceptor, ConnectionService, RunningService};
 use crate::audit;
 use crate::capture::interface::{InterfaceCapture, InterfaceError, InterfaceSettings};
@@ -19,7 +19,6 @@ use jitlat_proto::digest::DigestError;
 use jitlat_proto::digest::{
     CaptureTotals, Digest, DigestRefusal, DigestRule, Exporter, ExporterEvent, ExporterInput,
 };
-use jitlat_proto::jitlat::PresharedKeys;
 use jitlat_proto::policy::{self, Ask, DIGESTS, Gate, Grant, Policy, Service};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -45,7 +44,7 @@ pub struct DigestExporter {
     /// Interfaces on which collectors may capture.
     pub interfaces: Vec<String>,
     /// Accepted keys; a collector must prove that it has one of them. Empty: no key is required.
-    pub keys: PresharedKeys,
+    pub keys: crate::SharedKeys,
     /// Maximum number of digests per second sent to one collector.
     pub rate: u32,
     /// Settings of captures on the interfaces.
@@ -172,7 +171,7 @@ impl DigestConversation<'_> {
         sockets::notice_absence(&stream);
         stream.set_nonblocking(true)?;
         let port = stream.local_addr()?.port();
-        let exporter = Exporter::new(shared.service.keys.clone(), shared.service.rate, nonce()?, tick());
+        let exporter = Exporter::new(shared.service.keys.current(), shared.service.rate, entropy()?, tick());
         Ok(DigestConversation {
             shared,
             peer,

@@ -20,8 +20,8 @@ pub fn is_own(p: &IpPacket<'_>, port: u16) -> bool {
     p.protocol == TCP && p.ports().is_some_and(|(from, to)| own(from) || own(to))
 }
 
-fn nonce() -> io::Result<[u8; 16]> {
-    let mut bytes = [0; 16];
+fn entropy() -> io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
     crate::random::fill(&mut bytes)?;
     Ok(bytes)
 }

@@ -82,10 +82,10 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts a conversation. `nonce` must be fresh random bytes.
-    pub fn new(ask: Listen, key: Option<PresharedKey>, nonce: [u8; 16], now: Tick) -> Collector {
-        let channel = Channel::of_client(key, MAX_FRAME);
-        let outbox = VecDeque::from([DigestMessage::Hello(channel.hello(VERSION, nonce))]);
+    /// Starts a conversation. `entropy` must be fresh random bytes.
+    pub fn new(ask: Listen, key: Option<PresharedKey>, entropy: [u8; 32], now: Tick) -> Collector {
+        let channel = Channel::of_client(key, MAX_FRAME, entropy);
+        let outbox = VecDeque::from([DigestMessage::Hello(channel.hello(VERSION))]);
         Collector {
             channel,
             state: CollectorPhase::Greeting,
@@ -126,13 +126,15 @@ impl Collector {
     fn take(&mut self, message: DigestMessage) -> Result<(), DigestError> {
         match (&self.state, message) {
             (_, DigestMessage::Refused(why, text)) => return Err(DigestError::Refused(why, text)),
-            (CollectorPhase::Greeting, DigestMessage::Hello(ChannelHello { version, keyed, .. })) => {
+            (CollectorPhase::Greeting, DigestMessage::Hello(hello)) => {
+                let ChannelHello { version, keyed, .. } = hello;
                 if version != VERSION {
                     return Err(DigestError::Refused(super::DigestRefusal::Version, String::new()));
                 }
                 if self.channel.keyed() && !keyed {
                     return Err(DigestError::NotAuthenticated);
                 }
+                self.channel.greeted(&hello);
                 match self.channel.proof() {
                     Some(proof) => {
                         self.state = CollectorPhase::Proving(Box::default());

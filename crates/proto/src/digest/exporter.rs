@@ -71,7 +71,6 @@ enum ExporterPhase {
 #[derive(Debug)]
 pub struct Exporter {
     channel: Channel,
-    nonce: [u8; 16],
     state: ExporterPhase,
     outbox: VecDeque<DigestMessage>,
     events: VecDeque<ExporterEvent>,
@@ -94,11 +93,10 @@ pub struct Exporter {
 
 impl Exporter {
     /// Creates an exporter for a collector that has one of `keys`. At most `rate` digests are reported per
-    /// second. `nonce` must be fresh random bytes.
-    pub fn new(keys: PresharedKeys, rate: u32, nonce: [u8; 16], now: Tick) -> Exporter {
+    /// second. `entropy` must be fresh random bytes.
+    pub fn new(keys: PresharedKeys, rate: u32, entropy: [u8; 32], now: Tick) -> Exporter {
         Exporter {
-            channel: Channel::of_server(keys, MAX_FRAME),
-            nonce,
+            channel: Channel::of_server(keys, MAX_FRAME, entropy),
             state: ExporterPhase::Greeting,
             outbox: VecDeque::new(),
             events: VecDeque::new(),
@@ -186,7 +184,8 @@ impl Exporter {
 
     fn take(&mut self, message: DigestMessage, transcript: &Transcript) -> Result<(), DigestError> {
         match (&self.state, message) {
-            (ExporterPhase::Greeting, DigestMessage::Hello(ChannelHello { version, keyed, .. })) => {
+            (ExporterPhase::Greeting, DigestMessage::Hello(hello)) => {
+                let ChannelHello { version, keyed, .. } = hello;
                 if version != VERSION {
                     let why = DigestError::Refused(DigestRefusal::Version, format!("version {version}"));
                     self.refuse(DigestRefusal::Version, &format!("this is version {VERSION}"), Some(why));
@@ -196,7 +195,8 @@ impl Exporter {
                     self.refuse(DigestRefusal::Key, "give the key with --key-file", Some(DigestError::Proof));
                     return Ok(());
                 }
-                self.outbox.push_back(DigestMessage::Hello(self.channel.hello(VERSION, self.nonce)));
+                self.channel.greeted(&hello);
+                self.outbox.push_back(DigestMessage::Hello(self.channel.hello(VERSION)));
                 self.state =
                     if self.channel.keyed() { ExporterPhase::Proving } else { ExporterPhase::Sealing };
             }

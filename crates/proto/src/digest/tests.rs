@@ -51,8 +51,8 @@ impl Pair {
     fn new(client: Option<PresharedKey>, server: impl Into<PresharedKeys>) -> Pair {
         let ask = Listen { interface: "eth0".into(), hosts: Vec::new(), available: 200, opens_tunnels: true };
         Pair {
-            collector: Collector::new(ask, client, [1; 16], tick(0)),
-            exporter: Exporter::new(server.into(), 1000, [2; 16], tick(0)),
+            collector: Collector::new(ask, client, [1; 32], tick(0)),
+            exporter: Exporter::new(server.into(), 1000, [2; 32], tick(0)),
             now: 0,
             received: Vec::new(),
             asked: Vec::new(),
@@ -226,17 +226,58 @@ fn what_there_is_no_room_or_no_leave_for_is_missed_by_number() {
     assert_eq!((p.digests().len(), p.missing()), (3000, 1500));
 }
 
+/// With a key nobody on the path can read the interface or the digests, and removing a public key ends the conversation; a peer of an earlier
+/// version, which sends none, is served with seals only.
+#[test]
+fn with_a_key_digests_are_encrypted() {
+    let key = || Some(PresharedKey::from_file_contents(b"0123456789abcdef").unwrap());
+    // Returns all bytes of a conversation until it listens, and true if it does. Greetings have 28 bytes without a public key.
+    let run = |key: Option<PresharedKey>, cut: [bool; 2]| {
+        let ask = Listen { interface: "a secret interface".into(), hosts: Vec::new(), available: 200 };
+        let mut collector = Collector::new(ask, key.clone(), [1; 32], tick(0));
+        let mut exporter = Exporter::new(key.into(), 1000, [2; 32], tick(0));
+        let (mut all, mut first) = (Vec::new(), [true; 2]);
+        for _ in 0..10 {
+            for k in [0, 1] {
+                let mut bytes = Vec::new();
+                match k {
+                    0 => while collector.poll_transmit(tick(1), &mut bytes) {},
+                    _ => while exporter.poll_transmit(tick(1), &mut bytes) {},
+                }
+                all.extend_from_slice(&bytes);
+                let has_share = bytes.len() >= 60 && bytes[..4] == [0, 0, 0, 56];
+                if std::mem::take(&mut first[k]) && cut[k] && has_share {
+                    bytes.drain(28..60);
+                    bytes[3] = 24;
+                }
+                match k {
+                    0 => exporter.handle(tick(1), ExporterInput::Bytes(&bytes)),
+                    _ => collector.handle(tick(1), CollectorInput::Bytes(&bytes)),
+                }
+            }
+        }
+        let listens = std::iter::from_fn(|| exporter.poll_event()).any(|e| matches!(e, ExporterEvent::Listen(..)));
+        let readable = all.windows(18).any(|text| text == b"a secret interface");
+        (listens, readable)
+    };
+    assert_eq!(run(None, [false; 2]), (true, true));
+    assert_eq!(run(key(), [false; 2]), (true, false));
+    for cut in [[true, false], [false, true], [true, true]] {
+        assert_eq!(run(key(), cut), (false, false), "{cut:?}");
+    }
+}
+
 #[test]
 fn a_sign_of_life_is_no_request() {
     let (k, mut out) = (None, Vec::new());
-    let mut exporter = Exporter::new(PresharedKeys::from(k.clone()), 1000, [2; 16], tick(0));
-    let mut peer = Channel::of_client(k, MAX_FRAME);
+    let mut exporter = Exporter::new(PresharedKeys::from(k.clone()), 1000, [2; 32], tick(0));
+    let mut peer = Channel::of_client(k, MAX_FRAME, [3; 32]);
     peer.write(DigestMessage::Alive.kind(), |_| {}, &mut out);
     exporter.handle(tick(9000), ExporterInput::Bytes(&out));
     exporter.handle_timeout(tick(11_000));
     assert!(matches!(exporter.poll_event(), Some(ExporterEvent::Over(Some(_)))));
     // One byte per second without a complete message does not keep a connection alive.
-    let mut exporter = Exporter::new(PresharedKeys::default(), 1000, [2; 16], tick(0));
+    let mut exporter = Exporter::new(PresharedKeys::default(), 1000, [2; 32], tick(0));
     exporter.handle(tick(0), ExporterInput::Bytes(&1000u32.to_be_bytes()));
     for second in 1..=10 {
         exporter.handle(tick(second * 1000), ExporterInput::Bytes(&[1]));
@@ -263,8 +304,8 @@ fn silence_ends_both_sides() {
 fn any_message() -> impl Strategy<Value = DigestMessage> {
     let digests = prop::collection::vec((any::<i32>(), any::<u64>(), 0u32..1 << 31, any::<bool>()), 0..50);
     prop_oneof![
-        (any::<u16>(), any::<bool>(), any::<[u8; 16]>())
-            .prop_map(|(version, keyed, nonce)| DigestMessage::Hello(ChannelHello { version, keyed, nonce })),
+        (any::<u16>(), any::<bool>(), any::<[u8; 16]>(), any::<Option<[u8; 32]>>())
+            .prop_map(|(version, keyed, nonce, share)| DigestMessage::Hello(ChannelHello { version, keyed, nonce, share })),
         any::<[u8; 32]>().prop_map(DigestMessage::Proof),
         ("[a-z0-9.]{0,15}", any::<(u16, bool)>()).prop_map(|(interface, (available, opens_tunnels))| {
             DigestMessage::Listen(Listen {

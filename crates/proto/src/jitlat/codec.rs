@@ -3,6 +3,7 @@
 use super::auth::{ConnectionSide, PresharedKey};
 use super::dialect::Dialect;
 use super::message::{DecodeError, Message};
+use super::seal::SharedSecret;
 use super::{classic, v3};
 use core::net::SocketAddr;
 
@@ -72,10 +73,10 @@ impl Codec {
         }
     }
 
-    /// Seals all further frames.
-    pub(super) fn seal(&mut self, key: &PresharedKey) {
+    /// Seals all further frames, and encrypts them if both sides have agreed on a secret.
+    pub(super) fn seal(&mut self, key: &PresharedKey, shared: Option<&SharedSecret>) {
         if let Codec::V3(c) = self {
-            c.seal(key);
+            c.seal(key, shared);
         }
     }
 
@@ -98,8 +99,8 @@ mod tests {
         let [mut sender, mut open, mut sealed] =
             [ConnectionSide::Client, ConnectionSide::Server, ConnectionSide::Server]
                 .map(|side| Codec::new(Dialect::V3, side, at, at));
-        sender.seal(&key);
-        sealed.seal(&key);
+        sender.seal(&key, None);
+        sealed.seal(&key, None);
         let mut bytes = Vec::new();
         sender.encode(&Message::Start, &mut bytes);
         sealed.feed(&bytes);
@@ -110,7 +111,7 @@ mod tests {
         // Once seals are in use, a frame without one is refused.
         plain.extend_from_slice(&[0; 64]);
         let mut other = Codec::new(Dialect::V3, ConnectionSide::Server, at, at);
-        other.seal(&key);
+        other.seal(&key, None);
         other.feed(&plain);
         assert!(other.decode().is_err());
         open.feed(&plain[..plain.len() - 64]);

@@ -3,6 +3,7 @@
 
 use super::auth::{NONCE_LEN, PROOF_LEN};
 use super::flow::FlowId;
+use super::seal::SHARE_LEN;
 use super::session_table::SessionId;
 use super::stream::Finish;
 use jitlat_core::session::HostFacts;
@@ -103,6 +104,8 @@ pub struct Hello {
     pub nonce: [u8; NONCE_LEN],
     /// True if the client has a key and requires mutual proof.
     pub authenticate: bool,
+    /// Public key with which messages after the proofs can be encrypted; `None` without a key.
+    pub share: Option<[u8; SHARE_LEN]>,
     /// Program and version; `None` if not sent.
     pub software: Option<String>,
 }
@@ -118,6 +121,8 @@ pub struct Welcome {
     pub nonce: [u8; NONCE_LEN],
     /// True if the client must prove its key.
     pub authenticate: bool,
+    /// Public key, if messages after the proofs are encrypted; `None` if the client cannot.
+    pub share: Option<[u8; SHARE_LEN]>,
     /// Program and version; `None` if not sent.
     pub software: Option<String>,
 }

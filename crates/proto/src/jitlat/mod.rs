@@ -20,6 +20,7 @@ pub mod message;
 pub mod packet;
 pub mod recording;
 pub mod rendezvous;
+pub mod seal;
 pub mod server;
 pub mod session_table;
 pub mod stream;

@@ -51,6 +51,8 @@ pub struct SimWorld {
     pub client_key: Option<PresharedKey>,
     /// Key of the server; `None`: no key.
     pub server_key: Option<PresharedKey>,
+    /// Attacker on the control connection: is given what host 0 (the client) or 1 sends, and may change it.
+    pub attacker: fn(usize, &mut Vec<u8>),
     /// Limits of the server.
     pub limits: ServerLimits,
     /// Time that reports of a host's streams take to reach its control state machine (threads, queues).
@@ -115,6 +117,7 @@ impl SimWorld {
             server_clock: SimClock::default(),
             client_key: None,
             server_key: None,
+            attacker: |_, _| {},
             limits: ServerLimits::default(),
             latency: Span::ZERO,
             trouble: SimTrouble::None,
@@ -153,6 +156,8 @@ pub struct SimOutcome {
     pub feedback: Vec<Vec<(Span, ReceivedSoFar)>>,
     /// Log message at the end of each of the server's connections.
     pub server: Vec<Option<String>>,
+    /// All bytes on control connections, in the order in which they were sent.
+    pub overheard: Vec<u8>,
     /// Impairments of packets to the server.
     pub up: PathTally,
     /// Impairments of packets to the client.
@@ -184,6 +189,7 @@ enum SimEvent {
 
 struct Simulation {
     world: SimWorld,
+    overheard: Vec<u8>,
     now: Span,
     agenda: BinaryHeap<Reverse<(Span, u64)>>,
     happenings: std::collections::HashMap<u64, SimEvent>,
@@ -274,6 +280,7 @@ impl Simulation {
             server_dead: false,
             steps: [0; 2],
             feedback: vec![Vec::new(); world.flows.len()],
+            overheard: Vec::new(),
             records: vec![Vec::new(); world.flows.len()],
             verdict: None,
             client_took: Span::ZERO,
@@ -343,6 +350,7 @@ impl Simulation {
             records: self.records,
             feedback: self.feedback,
             server,
+            overheard: self.overheard,
             up: self.paths[SERVER].tally().clone(),
             down: self.paths[CLIENT].tally().clone(),
             client_took: self.client_took,
@@ -568,8 +576,10 @@ impl Simulation {
         passed.map_or(again, |at| Span(at.0))
     }
 
-    fn send_bytes(&mut self, connection: usize, from: usize, bytes: Vec<u8>) {
+    fn send_bytes(&mut self, connection: usize, from: usize, mut bytes: Vec<u8>) {
         let to = 1 - from;
+        self.overheard.extend_from_slice(&bytes);
+        (self.world.attacker)(from, &mut bytes);
         if self.cut[connection] {
             return;
         }

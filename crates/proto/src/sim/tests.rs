@@ -390,6 +390,58 @@ fn keys_must_agree() {
     assert!(run(Dialect::Classic, a, "").unwrap_err().contains("classic"));
 }
 
+/// Position of the public key in the first message of a side, and its field's header; `None` if there is none.
+fn share_at(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(3).position(|field| field == [7, 0, 32]).filter(|_| bytes.starts_with(b"JLT3"))
+}
+
+/// Removes the public key from a greeting, as if the peer were of an earlier version.
+fn without_share(bytes: &mut Vec<u8>) {
+    let Some(at) = share_at(bytes) else { return };
+    bytes.drain(at..at + 35);
+    let length = u32::from_be_bytes(*bytes[4..].first_chunk().unwrap()) - 35;
+    bytes[4..8].copy_from_slice(&length.to_be_bytes());
+}
+
+/// With a key, nothing that follows the greetings can be read, whatever the streams are; and nobody without the key can prevent this.
+#[test]
+fn with_a_key_messages_are_encrypted_and_no_attacker_can_prevent_it() {
+    let readable = |overheard: &[u8]| overheard.windows(13).any(|text| text == b"a secret host");
+    let run = |keyed: bool, attacker: fn(usize, &mut Vec<u8>)| {
+        let mut world = short(Direction::Down);
+        world.hosts[0].system = Some("a secret host".to_owned());
+        world.hosts[1].system = Some("a secret host".to_owned());
+        if keyed {
+            [world.client_key, world.server_key] = [key("0123456789abcdef"), key("0123456789abcdef")];
+        }
+        world.attacker = attacker;
+        world.run()
+    };
+    let open = run(false, |_, _| {});
+    assert!(open.client.is_ok() && readable(&open.overheard));
+    let keyed = run(true, |_, _| {});
+    assert!(keyed.client.is_ok() && !readable(&keyed.overheard));
+    // Both greetings have a public key.
+    assert_eq!(keyed.overheard.windows(3).filter(|field| *field == [7, 0, 32]).count(), 2);
+    // Public keys are removed or replaced: the proofs fail, and no test runs.
+    let attacks: [fn(usize, &mut Vec<u8>); 4] = [
+        |from, bytes| if from == 0 { without_share(bytes) },
+        |from, bytes| if from == 1 { without_share(bytes) },
+        |_, bytes| without_share(bytes),
+        |_, bytes| {
+            if let Some(at) = share_at(bytes) {
+                bytes[at + 10] ^= 1;
+            }
+        },
+    ];
+    for attack in attacks {
+        let out = run(true, attack);
+        let failed = out.client.unwrap_err().to_string();
+        assert!(failed.contains("key differs"), "{failed}");
+        assert!(!out.hung && out.kept == 0 && !readable(&out.overheard));
+    }
+}
+
 #[test]
 fn a_refusal_names_the_limit() {
     let refused = |limits: ServerLimits, count: usize| {

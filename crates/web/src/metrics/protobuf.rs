@@ -3,6 +3,7 @@
 
 use super::families::{FamilyKind, SampleFamily, SampleValue};
 use super::histogram::MetricHistogram;
+use jitlat_core::printable::printable;
 use prost::Message;
 
 /// Encodes all families.
@@ -109,7 +110,7 @@ fn of_family(family: &SampleFamily) -> model::MetricFamily {
     let metric = family.samples.iter().map(|(labels, value)| {
         let label = labels.iter().map(|(name, value)| model::LabelPair {
             name: Some(name.to_string()),
-            value: Some(value.to_string()),
+            value: Some(printable(value).into_owned()),
         });
         let mut metric = model::ProtoMetric { label: label.collect(), ..model::ProtoMetric::default() };
         match value {

@@ -2,6 +2,7 @@
 
 use super::families::{FamilyKind, Labels, SampleFamily, SampleValue};
 use super::histogram::MetricHistogram;
+use jitlat_core::printable::is_unprintable;
 use std::fmt::Write;
 
 /// Formats all families.
@@ -58,6 +59,8 @@ fn labelled(labels: &Labels) -> String {
                 '\\' => text.push_str("\\\\"),
                 '"' => text.push_str("\\\""),
                 '\n' => text.push_str("\\n"),
+                // Names come from other hosts.
+                other if is_unprintable(other) => text.push(char::REPLACEMENT_CHARACTER),
                 other => text.push(other),
             }
         }

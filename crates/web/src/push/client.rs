@@ -57,6 +57,8 @@ pub struct PushTarget {
     pub host: String,
     /// TCP port.
     pub port: u16,
+    /// Beginning of the path of every request, for a proxy in front of the collector; usually empty.
+    pub prefix: String,
     /// Method by which its certificate is checked.
     pub trust: PushTrust,
 }
@@ -101,6 +103,7 @@ pub struct PushClient {
     runtime: Runtime,
     sender: SendRequest<PushBody>,
     authority: String,
+    prefix: String,
     token: String,
     stop: AsyncFd<OwnedFd>,
 }
@@ -203,6 +206,7 @@ impl PushClient {
             runtime,
             sender,
             authority: format!("{bracketed}:{port}"),
+            prefix: target.prefix.clone(),
             token: token.to_owned(),
             stop,
         })
@@ -274,7 +278,7 @@ impl PushClient {
     ) -> Result<Bytes, PushFailure> {
         let request = Request::builder()
             .method(method)
-            .uri(path)
+            .uri(format!("{}{path}", self.prefix))
             .header(header::HOST, &self.authority)
             .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
             .header(header::USER_AGENT, crate::page::PROGRAM.replace(' ', "/"))

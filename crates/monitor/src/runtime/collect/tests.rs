@@ -1,7 +1,6 @@
 use super::*;
 use jitlat_archive::{CollectedHost, Filter, TestId};
 use jitlat_net::wake::StopSignal;
-use jitlat_proto::push::answer::Outcome;
 use jitlat_store::log::LogReader;
 use jitlat_web::{
     Identity, PushClient, PushFailure, PushSettings, PushTarget, PushTrust, Settings, Token, Web,
@@ -61,7 +60,7 @@ impl Collector {
         });
         let web = Web::bind(&settings).unwrap();
         let port = web.push_addresses()[0].port();
-        let at = PushTarget { host: "127.0.0.1".to_owned(), port, trust: PushTrust::Pin(pin) };
+        let at = PushTarget { host: "127.0.0.1".to_owned(), port, prefix: String::new(), trust: PushTrust::Pin(pin) };
         let stop = StopSignal::new().unwrap();
         let stopped = stop.clone();
         let thread = Some(std::thread::spawn(move || web.run(stopped).unwrap()));
@@ -176,8 +175,10 @@ fn refusal(answer: &PartAnswer) -> &str {
     answer.error.as_deref().unwrap()
 }
 
+/// Each host's test is stored once, in whatever order and however often it is sent, and a host that sends the logs of another does not
+/// change what the other one stores.
 #[test]
-fn tests_are_stored_once_with_their_tags_whoever_sends_them_how_often() {
+fn tests_are_stored_once_for_each_host_with_their_tags_however_often_they_are_sent() {
     let collector = Collector::start();
     let logs = logs(0..20, 300);
     // Two hosts send the same logs at the same time, in different orders, alone and many at once.
@@ -187,9 +188,10 @@ fn tests_are_stored_once_with_their_tags_whoever_sends_them_how_often() {
             scope.spawn(move || {
                 let mut client = collector.connect(host);
                 for k in 0..2 * logs.len() {
+                    let expected = if k < logs.len() { 201 } else { 200 };
                     let k = if host == "berlin" { k % 20 } else { 19 - k % 20 };
                     let answer = send(&mut client, &logs[k], &[("site", "lab")]);
-                    assert_eq!(answer.outcome(), Outcome::Stored, "{answer:?}");
+                    assert_eq!(answer.status, expected, "{answer:?}");
                 }
                 let all: Vec<u8> = logs.iter().flat_map(|log| log.part(&[])).collect();
                 let answers = client.tests(all).unwrap();
@@ -201,12 +203,46 @@ fn tests_are_stored_once_with_their_tags_whoever_sends_them_how_often() {
         }
     });
     let archive = collector.archive();
-    let all = Filter { tags: vec![("site".to_owned(), "lab".to_owned())], ..Filter::default() };
-    assert_eq!(archive.list(&all, &[]).unwrap().len(), 20);
+    for host in ["berlin", "madrid"] {
+        let tags = [("site", "lab"), ("collected-from", host)];
+        let all = Filter {
+            tags: tags.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec(),
+            ..Filter::default()
+        };
+        assert_eq!(archive.list(&all, &[]).unwrap().len(), 20, "{host}");
+    }
     let collected = archive.collected().unwrap();
-    assert_eq!(collected.iter().map(|c| c.stored).sum::<u64>(), 20, "{collected:?}");
+    assert_eq!(collected.iter().map(|c| c.stored).collect::<Vec<_>>(), [20, 20], "{collected:?}");
     let whole = Archive::open_to_write(archive.root()).unwrap().check(true).unwrap();
-    assert_eq!((whole.tests, whole.damaged.len()), (20, 0));
+    assert_eq!((whole.tests, whole.damaged.len()), (40, 0));
+}
+
+/// A host that has the log of another and pushes it first, as a test of its own, hides nothing: the other one is told that its test is new,
+/// is credited with it, and it is stored between the hosts that the file names.
+#[test]
+fn a_log_that_another_host_pushed_first_is_still_the_test_of_its_host() {
+    let collector = Collector::start();
+    for (seed, packets) in [(20, 50), (21, 40_000)] {
+        let log = log_between("192.0.2.1", &format!("198.51.100.{seed}"), "", packets);
+        let mut evil = collector.connect("madrid");
+        assert_eq!(send(&mut evil, &log, &[("client", "madrid")]).status, 201);
+        let mut good = collector.connect("berlin");
+        let offers = Offers { waiting: 1, dropped: 0, tests: vec![log.name.to_string()] };
+        assert!(good.offers(&offers).unwrap().known.is_empty());
+        assert_eq!(send(&mut good, &log, &[("client", "berlin")]).status, 201);
+        assert_eq!(send(&mut good, &log, &[("client", "berlin")]).status, 200);
+        assert_eq!(good.offers(&offers).unwrap().known, [log.name.to_string()]);
+        assert_eq!(send(&mut evil, &log, &[("client", "madrid")]).status, 200);
+    }
+    assert_eq!([collector.collected("berlin").stored, collector.collected("madrid").stored], [2, 2]);
+    let of = |host: &str| {
+        let tags = vec![("collected-from".to_owned(), host.to_owned())];
+        collector.archive().list(&Filter { tags, ..Filter::default() }, &[]).unwrap()
+    };
+    for test in of("berlin") {
+        assert!(test.src == "192.0.2.1" && test.dst.ends_with("@berlin"), "{test:?}");
+    }
+    assert!(names(&collector).contains(&("192.0.2.1".to_owned(), Some("berlin".to_owned()))));
 }
 
 #[test]

@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 fn service(introduction: Duration) -> (RunningService, SocketAddr) {
     let exporter = DigestExporter {
         interfaces: Vec::new(),
-        keys: PresharedKeys::default(),
+        keys: Default::default(),
         rate: 1000,
         settings: InterfaceSettings::default(),
     };

@@ -48,6 +48,9 @@ pub(super) fn encode(message: &Message, out: &mut Vec<u8>) {
             w.bytes(4, &m.nonce);
             w.u8(5, m.authenticate.into());
             w.optional_text(6, m.software.as_ref());
+            if let Some(share) = &m.share {
+                w.bytes(7, share);
+            }
         }
         Message::Welcome(m) => {
             w.u8(1, m.version);
@@ -55,6 +58,9 @@ pub(super) fn encode(message: &Message, out: &mut Vec<u8>) {
             w.bytes(4, &m.nonce);
             w.u8(5, m.authenticate.into());
             w.optional_text(6, m.software.as_ref());
+            if let Some(share) = &m.share {
+                w.bytes(7, share);
+            }
         }
         Message::Proof(proof) => w.bytes(1, proof),
         Message::Probe(m) => {
@@ -275,6 +281,7 @@ fn hello(bytes: &[u8]) -> Result<Message, DecodeError> {
             4 => nonce = Some(field.array("nonce")?),
             5 => m.authenticate = field.bool("authentication")?,
             6 => m.software = Some(field.text()),
+            7 => m.share = Some(field.array("public key")?),
             _ => {}
         }
     }
@@ -294,6 +301,7 @@ fn welcome(bytes: &[u8]) -> Result<Message, DecodeError> {
             4 => nonce = Some(field.array("nonce")?),
             5 => m.authenticate = field.bool("authentication")?,
             6 => m.software = Some(field.text()),
+            7 => m.share = Some(field.array("public key")?),
             _ => {}
         }
     }

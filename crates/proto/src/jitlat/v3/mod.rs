@@ -11,8 +11,9 @@ mod schedule;
 pub use frame::{MAX_FRAME, PREFACE};
 pub use rows::checksum;
 
-use super::auth::{ConnectionSide, PresharedKey, SEAL_LEN, Seal, Transcript};
+use super::auth::{ConnectionSide, PresharedKey, SEAL_LEN, Transcript};
 use super::message::{DecodeError, Message};
+use super::seal::{Seal, SharedSecret};
 
 /// Encodes and decodes one side of a version-3 connection. Buffers at most one frame, in addition to the
 /// bytes passed to one call of [`feed`](CodecV3::feed).
@@ -69,7 +70,7 @@ impl CodecV3 {
         out[frame..frame + 4].copy_from_slice(&length.to_be_bytes());
         match &mut self.seals {
             Some(seals) => {
-                let seal = seals.ours.next(&out[frame..]);
+                let seal = seals.ours.close(&mut out[frame..]);
                 out.extend_from_slice(&seal);
             }
             None if self.listening => {
@@ -91,10 +92,11 @@ impl CodecV3 {
         self.transcript.verify(key, self.side.other(), proof)
     }
 
-    /// Seals all further frames in both directions. Called after both proofs have been exchanged.
-    pub fn seal(&mut self, key: &PresharedKey) {
+    /// Seals all further frames in both directions, and encrypts them if both sides have agreed on a secret. Called after both proofs have
+    /// been exchanged.
+    pub fn seal(&mut self, key: &PresharedKey, shared: Option<&SharedSecret>) {
         self.listen_back();
-        let seal = |side| self.transcript.seal(key, side);
+        let seal = |side| self.transcript.seal(key, side, shared);
         self.seals = Some(Seals { ours: seal(self.side), theirs: seal(self.side.other()) });
     }
 
@@ -133,10 +135,11 @@ impl CodecV3 {
             }
             let Some(body) = rest.get(..length as usize) else { return Ok(None) };
             let whole = start + 4 + body.len();
-            let (body, seal) = body.split_at(body.len() - seal_len);
+            let waiting = &mut self.incoming[self.consumed..];
             if let Some(seals) = &mut self.seals {
-                let sealed = &waiting[start..whole - seal_len];
-                let good = seal.try_into().is_ok_and(|seal| seals.theirs.check(sealed, seal));
+                let good = waiting[start..whole]
+                    .split_last_chunk_mut::<SEAL_LEN>()
+                    .is_some_and(|(sealed, seal)| seals.theirs.open(sealed, seal));
                 if !good {
                     return Err(DecodeError::Seal);
                 }
@@ -146,7 +149,7 @@ impl CodecV3 {
                 self.last_received.clear();
                 self.last_received.extend_from_slice(&waiting[..whole]);
             }
-            let message = messages::decode(body);
+            let message = messages::decode(&waiting[start + 4..whole - seal_len]);
             self.consumed += whole;
             self.preface_seen = true;
             if let Some(message) = message? {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::jitlat::flow::FlowId;
 use crate::jitlat::message::*;
+use crate::jitlat::seal::KeyShare;
 use crate::jitlat::session_table::SessionId;
 use crate::jitlat::stream::Finish;
 use jitlat_core::clock::SyncState;
@@ -197,9 +198,9 @@ fn any_message() -> impl Strategy<Value = Message> {
     let requests = (spec(), source()).prop_map(|(spec, stamps)| FlowRequest { spec, stamps });
     let granted =
         (any::<u16>(), option::of(any::<u64>())).prop_map(|(port, token)| FlowAccept { port, token });
-    let greeting = || (any::<[u8; 2]>(), any::<u64>(), any::<[u8; 16]>(), any::<bool>(), option::of(text()));
+    let greeting = || (any::<[u8; 2]>(), any::<u64>(), any::<[u8; 16]>(), any::<bool>(), option::of(text()), option::of(any::<[u8; 32]>()));
     prop_oneof![
-        greeting().prop_map(|([min, max], capabilities, nonce, authenticate, software)| {
+        greeting().prop_map(|([min, max], capabilities, nonce, authenticate, software, share)| {
             Message::Hello(Hello {
                 min_version: min,
                 max_version: max,
@@ -207,10 +208,11 @@ fn any_message() -> impl Strategy<Value = Message> {
                 nonce,
                 authenticate,
                 software,
+                share,
             })
         }),
-        greeting().prop_map(|([version, _], capabilities, nonce, authenticate, software)| {
-            Message::Welcome(Welcome { version, capabilities, nonce, authenticate, software })
+        greeting().prop_map(|([version, _], capabilities, nonce, authenticate, software, share)| {
+            Message::Welcome(Welcome { version, capabilities, nonce, authenticate, software, share })
         }),
         any::<[u8; 32]>().prop_map(Message::Proof),
         (any::<u32>(), any::<i64>(), option::of(any::<i64>()), option::of(any::<i64>())).prop_map(
@@ -270,10 +272,11 @@ fn feed_in_pieces(codec: &mut CodecV3, bytes: &[u8], sizes: &[usize]) -> Result<
     Ok(got)
 }
 
-fn seal_both(client: &mut CodecV3, server: &mut CodecV3) {
+fn seal_both(client: &mut CodecV3, server: &mut CodecV3, encrypted: bool) {
     let key = PresharedKey::from_file_contents(b"0123456789abcdef").unwrap();
-    client.seal(&key);
-    server.seal(&key);
+    let shared = encrypted.then(|| KeyShare::new(&[1; 32]).agree(&KeyShare::new(&[2; 32]).public()));
+    client.seal(&key, shared.as_ref());
+    server.seal(&key, shared.as_ref());
 }
 
 proptest! {
@@ -283,11 +286,11 @@ proptest! {
     fn messages_are_decoded_whatever_the_segmentation(
         messages in prop::collection::vec(any_message(), 1..6),
         sizes in prop::collection::vec(0usize..200, 0..30),
-        sealed: bool,
+        encrypted: Option<bool>,
     ) {
         let (mut client, mut server) = pair();
-        if sealed {
-            seal_both(&mut client, &mut server);
+        if let Some(encrypted) = encrypted {
+            seal_both(&mut client, &mut server, encrypted);
         }
         let mut bytes = Vec::new();
         messages.iter().for_each(|m| client.encode(m, &mut bytes));
@@ -306,9 +309,9 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_bit_in_a_sealed_frame_is_noticed(message in any_message(), at: prop::sample::Index, bit in 0u8..8) {
+    fn a_flipped_bit_in_a_sealed_frame_is_noticed(message in any_message(), at: prop::sample::Index, bit in 0u8..8, encrypted: bool) {
         let (mut client, mut server) = pair();
-        seal_both(&mut client, &mut server);
+        seal_both(&mut client, &mut server, encrypted);
         let mut bytes = Vec::new();
         client.encode(&message, &mut bytes);
         let at = at.index(bytes.len());
@@ -358,6 +361,7 @@ fn the_worked_example_is_what_is_sent() {
         capabilities: 0,
         nonce: core::array::from_fn(|i| i as u8),
         authenticate: false,
+        share: None,
         software: Some("jitlat 0.1.0".into()),
     });
     let mut spec =

@@ -15,6 +15,7 @@ use crate::jitlat::dialect::Dialect;
 use crate::jitlat::flow::{FlowId, FlowRole, ReceiveReport};
 use crate::jitlat::message::{DecodeError, FEEDBACK, Hello, Message, Nak, NakCode, Probe, VERSION, Welcome};
 use crate::jitlat::recording::Recording;
+use crate::jitlat::seal::{KeyShare, SharedSecret};
 use crate::jitlat::session_table::SessionId;
 use crate::jitlat::stream::Finish;
 use crate::{Machine, Tick};
@@ -46,6 +47,8 @@ pub struct ClientMachine {
     probes: Vec<ClockProbe>,
     next_probe: u32,
     session: Option<SessionId>,
+    /// Secret for the encryption of this connection; `None` if the server cannot encrypt.
+    shared: Option<SharedSecret>,
     flows: Vec<ClientFlow>,
     client: HostFacts,
     server: HostFacts,
@@ -171,6 +174,7 @@ impl ClientMachine {
             probes: Vec::new(),
             next_probe: 0,
             session: None,
+            shared: None,
             flows,
             client,
             server: HostFacts::default(),
@@ -350,11 +354,17 @@ impl ClientMachine {
             capabilities: if self.config.terms.feedback { FEEDBACK } else { 0 },
             nonce,
             authenticate: self.config.terms.key.is_some(),
+            share: self.config.terms.key.is_some().then(|| self.share().public()),
             software: Some(self.config.software.clone()),
         }));
         self.hold = true;
         self.stage = ClientStage::Greeting;
         self.deadline = now.steady + self.config.timeout;
+    }
+
+    /// Returns this side's part of the agreement on a secret for encryption.
+    fn share(&self) -> KeyShare {
+        KeyShare::new(&self.config.entropy)
     }
 
     fn welcome(&mut self, now: Tick, welcome: &Welcome) {
@@ -371,6 +381,7 @@ impl ClientMachine {
             (true, false) => self.fail(ConversationFailure::Authentication(NEEDS_KEY)),
             (false, true) => self.fail(ConversationFailure::Authentication(SERVER_WITHOUT_KEY)),
             (true, true) => {
+                self.shared = welcome.share.map(|theirs| self.share().agree(&theirs));
                 // The proof is computed when it is sent, because it covers all bytes before it.
                 self.outgoing.push_back(Message::Proof([0; 32]));
                 self.hold = true;
@@ -390,7 +401,7 @@ impl ClientMachine {
             let nak = Nak::new(NakCode::Authentication, WRONG_SERVER_KEY);
             return self.abort(nak, ConversationFailure::Authentication(WRONG_SERVER_KEY));
         }
-        self.codec.seal(key);
+        self.codec.seal(key, self.shared.as_ref());
         self.known(now);
     }
 

@@ -13,6 +13,7 @@ use crate::jitlat::limits::{LimitRefusal, ServerLimits, TransferLoad};
 use crate::jitlat::message::{
     DecodeError, FEEDBACK, Fetch, Hello, Message, Nak, NakCode, Probe, VERSION, Welcome,
 };
+use crate::jitlat::seal::{KeyShare, SharedSecret};
 use crate::jitlat::session_table::{FlowOutcome, Lookup, SessionId, SessionResults};
 use crate::jitlat::stream::{ReceiverTimeouts, sentinel_interval};
 use crate::{Machine, Tick};
@@ -44,6 +45,8 @@ pub struct ServerMachine {
     codec: Option<Codec>,
     /// Key that the client has proved; `None` until then, or if no key is required.
     key: Option<PresharedKey>,
+    /// Secret for the encryption of this connection; `None` if the client cannot encrypt.
+    shared: Option<SharedSecret>,
     early: Vec<u8>,
     outgoing: VecDeque<Message>,
     events: VecDeque<ServerEvent>,
@@ -129,6 +132,7 @@ impl ServerMachine {
             peer: config.peer.ip().to_canonical(),
             codec: None,
             key: None,
+            shared: None,
             early: Vec::new(),
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
@@ -350,11 +354,18 @@ impl ServerMachine {
         let authenticate = !self.config.keys.is_empty();
         let mut nonce = [0; NONCE_LEN];
         nonce.copy_from_slice(&derive(&self.config.entropy, "server nonce")[..NONCE_LEN]);
+        // Without a key nobody knows who the other side of an agreement is.
+        let share = hello.share.filter(|_| authenticate).map(|theirs| {
+            let own = KeyShare::new(&self.config.entropy);
+            self.shared = Some(own.agree(&theirs));
+            own.public()
+        });
         self.outgoing.push_back(Message::Welcome(Welcome {
             version: VERSION,
             capabilities: if self.has_feedback { FEEDBACK } else { 0 },
             nonce,
             authenticate,
+            share,
             software: Some(self.config.software.clone()),
         }));
         if authenticate {
@@ -584,7 +595,7 @@ impl ServerMachine {
                 if let Some(proof) = codec.prove(key) {
                     codec.encode(&proof, out);
                 }
-                codec.seal(key);
+                codec.seal(key, self.shared.as_ref());
             }
             (message, _) => codec.encode(&message, out),
         }
