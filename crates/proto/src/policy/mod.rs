@@ -29,6 +29,7 @@ pub use crate::jitlat::limits::LimitRefusal;
 pub use gate::{Ask, Gate, Grant, OnEviction, TableGrant};
 pub use keys::Keys;
 pub use meters::Meters;
+pub use proofs::WrongProofs;
 pub use quota::{Quota, Scope};
 
 use crate::accounts::ClientLimits;
