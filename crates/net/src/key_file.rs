@@ -1,5 +1,6 @@
 //! Reads files that contain keys, users or tokens. Other users of the host must not be able to read these files.
 
+use crate::confine;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -41,7 +42,7 @@ pub enum KeyFileError {
     },
 }
 
-/// Reads a file with a key, users or a token.
+/// Reads a file with a key, users or a token, and turns core dumps of this process off.
 ///
 /// # Errors
 /// [`KeyFileError`], also if other users can read or change the file. Files from the service manager
@@ -65,6 +66,8 @@ pub fn read(path: &Path) -> Result<Vec<u8>, KeyFileError> {
     if contents.trim_ascii().is_empty() {
         return Err(KeyFileError::Empty { name: name() });
     }
+    // From now on this process has a key.
+    confine::forbid_core_dumps();
     Ok(contents)
 }
 

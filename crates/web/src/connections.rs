@@ -75,8 +75,7 @@ impl Connections {
             return None;
         }
         let number = table.turn();
-        let connection =
-            OpenConnection { client, is_known, requests: 0, idle_since: number, task: None };
+        let connection = OpenConnection { client, is_known, requests: 0, idle_since: number, task: None };
         table.open.insert(number, connection);
         Some(Connection(Arc::new(HeldConnection { connections: self.clone(), number })))
     }
@@ -103,8 +102,8 @@ impl ConnectionTable {
             return self.end_idle(|open| open.client == client);
         }
         let strangers = self.count(|open| !open.is_known);
-        let full = self.open.len() >= limits.all
-            || !is_known && strangers >= limits.all.saturating_sub(limits.kept);
+        let full =
+            self.open.len() >= limits.all || !is_known && strangers >= limits.all.saturating_sub(limits.kept);
         if !full {
             return true;
         }
@@ -115,8 +114,8 @@ impl ConnectionTable {
         // of the others, and lose none to them.
         let oldest = |known: bool| {
             let idle = self.open.iter().filter(|(_, open)| open.requests == 0 && open.is_known == known);
-            let open_to = idle
-                .filter(|(_, open)| open.client == client || is_known && !known || held(open) > own);
+            let open_to =
+                idle.filter(|(_, open)| open.client == client || is_known && !known || held(open) > own);
             open_to.max_by_key(|(_, open)| (held(open), Reverse(open.idle_since))).map(|(number, _)| *number)
         };
         let found = oldest(false).or_else(|| if is_known { oldest(true) } else { None });

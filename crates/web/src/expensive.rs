@@ -41,7 +41,11 @@ struct WaitingRequest {
 
 impl Default for Expensive {
     fn default() -> Expensive {
-        Expensive { queue: Arc::new(Semaphore::new(AT_ONCE)), pages: Mutex::default(), waiting: Arc::default() }
+        Expensive {
+            queue: Arc::new(Semaphore::new(AT_ONCE)),
+            pages: Mutex::default(),
+            waiting: Arc::default(),
+        }
     }
 }
 
@@ -112,7 +116,9 @@ impl App {
             return Ok(made.clone());
         }
         let Some(_waiting) = self.expensive.wait(client, self.limits.expensive_of_one) else {
-            return Err(Problem::TooMany("You are waiting for other pages that take long. Wait for one of them.".to_owned()));
+            return Err(Problem::TooMany(
+                "You are waiting for other pages that take long. Wait for one of them.".to_owned(),
+            ));
         };
         let queue = self.expensive.queue.clone();
         let made = page
@@ -170,7 +176,9 @@ mod tests {
             let taken = app.expensive.queue.clone().acquire_owned().await.unwrap();
             let ask = |k: usize, client| {
                 let app = app.clone();
-                async move { app.expensive(client, &format!("/test/{k}"), String::new(), |_| Ok(String::new())).await }
+                async move {
+                    app.expensive(client, &format!("/test/{k}"), String::new(), |_| Ok(String::new())).await
+                }
             };
             let waiting: Vec<_> = (0..4).map(|k| tokio::spawn(ask(k, client))).collect();
             for _ in 0..100 {

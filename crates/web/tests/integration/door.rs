@@ -56,7 +56,8 @@ fn after_two_wrong_tokens_a_client_waits_and_others_do_not() {
         let headers =
             format!("Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n", body.len());
         let answer = served.ask("POST /login", &headers, body);
-        let cookie = answer.head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap().to_owned();
+        let cookie =
+            answer.head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap().to_owned();
         format!("Cookie: {}\r\n", cookie.split(';').next().unwrap())
     };
     // Twenty at once: two are looked at.
@@ -107,7 +108,8 @@ fn silent_connections_end_when_their_client_opens_more() {
     // The one that was opened last is still served; the first was ended.
     let mut last = silent.last().unwrap();
     let mut text = String::new();
-    last.write_all(format!("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{RIGHT}\r\n").as_bytes()).unwrap();
+    last.write_all(format!("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{RIGHT}\r\n").as_bytes())
+        .unwrap();
     last.read_to_string(&mut text).unwrap();
     assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
     let mut first = &silent[0];
