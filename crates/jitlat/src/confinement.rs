@@ -8,9 +8,9 @@ use jitlat_net::confine::{Confinement, Confining, forbid_core_dumps};
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Confinement")]
 pub struct ConfinementArgs {
-    /// User that the server runs as when root starts it
+    /// User to run as when root starts it
     ///
-    /// Default: the owner of the folder that it writes to (the archive, --late-packets), otherwise nobody.
+    /// Default: the owner of the folder that it writes to (archive, --late-packets), otherwise nobody.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     /// Do not drop privileges: keep user, capabilities, system calls and files

@@ -88,7 +88,7 @@ pub struct PublicArgs {
     /// not served, unless --allow names networks. docs/guide/public-server.md has the worst-case traffic.
     #[arg(long, requires = "contact", conflicts_with_all = NOT_PUBLIC)]
     pub public: bool,
-    /// Where people complain about the public server: an address, which refusals contain
+    /// Address for complaints about the public server, which refusals contain
     #[arg(long, value_name = "TEXT", requires = "public", value_parser = contact)]
     pub contact: Option<String>,
 }

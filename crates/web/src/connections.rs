@@ -1,5 +1,5 @@
 //! [`Connections`]: the open connections of a door, limited in all and for each client. When a limit is reached, the connection that has
-//! been idle longest ends, so that nobody occupies all of them; some are kept for clients that have shown a valid token.
+//! been idle longest ends, so that nobody occupies all of them; some are reserved for clients that have shown a valid token.
 
 use jitlat_proto::access::ClientAddress;
 use std::cmp::Reverse;
@@ -66,8 +66,8 @@ impl Connections {
         Connections { table: Arc::default(), limits }
     }
 
-    /// Takes a place for a connection of `client`, and ends an idle connection if that is necessary; `None` if no place
-    /// can be had.
+    /// Takes a slot for a connection of `client`, and ends an idle connection if that is necessary; `None` if no slot
+    /// is available.
     pub fn take(&self, client: ClientAddress) -> Option<Connection> {
         let mut table = self.table();
         let is_known = table.known.contains(&client);

@@ -91,7 +91,7 @@ impl Watchers {
 #[derive(Clone, Debug, Default)]
 pub struct EventPlaces(Arc<Mutex<HashMap<Client, usize>>>);
 
-/// Place of a client that waits for events, until it is dropped.
+/// Slot of a client that waits for events, until it is dropped.
 #[derive(Debug)]
 pub struct EventPlace {
     places: EventPlaces,
@@ -100,7 +100,7 @@ pub struct EventPlace {
 }
 
 impl EventPlaces {
-    /// Takes a place for the sender of a request.
+    /// Takes a slot for the sender of a request.
     ///
     /// # Errors
     /// [`Problem::TooMany`] if the client has as many as one may have, [`Problem::Busy`] if there are no more.

@@ -1,4 +1,4 @@
-//! [`Expensive`]: what takes long to make, such as the report of a test from its packets, has a queue of its own, and a cache. The
+//! [`Expensive`]: queue and cache of the pages that take long to make, such as the report of a test from its packets. The
 //! other pages do not wait for it, and many requests for the same page make it once.
 
 use crate::app::App;

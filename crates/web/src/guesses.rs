@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Delay before a wrong token is refused. Meanwhile its connection is idle, so that others can have its place.
+/// Delay before a wrong token is refused. Meanwhile its connection is idle, so that it may end for others.
 const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
 
 /// Clients that recently showed wrong tokens, on pages and on pushes.

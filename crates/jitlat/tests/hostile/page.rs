@@ -1,4 +1,4 @@
-//! The page under attack, with an honest reader beside: connections of one host, places for events, guesses of the token, and a page
+//! The page under attack while an honest reader uses it: connections of one host, places for events, guesses of the token, and a page
 //! that takes long to make.
 
 use crate::forged::Scene;
@@ -278,7 +278,7 @@ fn a_page_is_read_while_many_ask_for_one_that_takes_long() {
         assert!(statuses.contains(&Some(200)), "{statuses:?}");
         assert!(statuses.iter().flatten().all(|status| [200, 429].contains(status)), "{statuses:?}");
     });
-    // What was made is not made again, for anybody.
+    // The cache has the page for everybody.
     let mut honest = connect(&page.scene.victim, FOR_HONEST).unwrap();
     assert_eq!(status(&mut honest, &format!("/test/{}", page.tests[0]), Some(TOKEN)), Some(200));
     page.end();

@@ -21,10 +21,10 @@ fn strangers_get_small_tests_and_are_told_whom_to_ask_for_more() {
     scene.victim.run("ip address add 192.0.2.3/24 dev bridge").unwrap();
     let run = |place, line: &str| Running::start(Place::In(place).jitlat(folder.path(), line));
     let server = run(&scene.lab.server, PUBLIC);
-    server.wait_for("answering irtt");
+    server.wait_for("answering IRTT");
     let (attacker, honest) = (&scene.lab.client, &scene.victim);
     let ask = |place, line: &str| run(place, line).finish(LIMIT);
-    // What is offered works.
+    // The offered services work.
     for line in [
         "192.0.2.2 -n 50 -p 10ms --json -",
         "ping 192.0.2.2 --proto stamp -n 50 -p 10ms --json -",

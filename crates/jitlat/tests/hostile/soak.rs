@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(60);
 /// Time between two looks at the servers.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
-/// Growth that is no leak: what allocators, caches and pools of threads do.
+/// Growth that is not a leak: allocators, caches and pools of threads.
 const MEMORY_RESERVE: u64 = 16 << 20;
 const DESCRIPTORS_RESERVE: u64 = 32;
 const THREADS_RESERVE: u64 = 12;
@@ -24,7 +24,7 @@ const FILE: &str = "host = [\n  { name = \"a\", address = \"10.9.0.3\", key = \"
                     [[ping]]\nname = \"p\"\nfrom = \"b\"\ntargets = [\"10.9.0.3\"]\nevery = \"10s\"\nfor = \"1s\"\n[serve]\non = false\n\
                     [archive]\nfolder = \"b\"\n[[collector]]\nhost = \"b\"\nplain = true\n";
 
-/// What a process uses.
+/// Resources of a process.
 #[derive(Clone, Copy, Debug)]
 struct Use {
     memory: u64,
@@ -50,7 +50,7 @@ fn median(uses: &[Use]) -> Use {
     Use { memory: of(|u| u.memory), descriptors: of(|u| u.descriptors), threads: of(|u| u.threads) }
 }
 
-/// One step of the attacks: `k` selects it. What stays open is returned.
+/// One step of the attacks: `k` selects it. Returns the connection that stays open.
 fn attack(page: &Page, k: usize) -> Option<TcpStream> {
     let scene = &page.scene;
     let to = |port: u16| SocketAddr::from((scene.lab.server.v4, port));

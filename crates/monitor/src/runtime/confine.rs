@@ -1,4 +1,4 @@
-//! [`MonitorConfinement`]: what a monitor gives up before it communicates with other hosts.
+//! [`MonitorConfinement`]: privileges that a monitor gives up before it communicates with other hosts.
 
 use super::alerts::Commands;
 use super::error::{Context, MonitorError, Result};

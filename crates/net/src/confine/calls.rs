@@ -13,10 +13,10 @@ type SyscallRules = BTreeMap<i64, Vec<SeccompRule>>;
 /// System calls that a confined process may make.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CallSet {
-    /// Those of a server.
+    /// Calls of a server.
     #[default]
     Server,
-    /// Those of a process that measures or shows measurements: also the calls for an archive, and requests to the kernel
+    /// Calls of a process that measures or shows measurements: also those for an archive, and requests to the kernel
     /// about interfaces.
     Monitor,
 }

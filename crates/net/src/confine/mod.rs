@@ -158,7 +158,7 @@ pub struct Confining {
 /// Restriction of file access, which depends on the kernel's support for Landlock.
 #[derive(Debug)]
 enum Files {
-    /// Only these folders can be written to, and only these paths can be read beside them and [`READABLE`]. `whole` is false if the
+    /// Only these folders can be written to, and only these paths can be read in addition to them and [`READABLE`]. `whole` is false if the
     /// kernel does not support all of these rights.
     Confined { written: Vec<PathBuf>, read: Vec<PathBuf>, whole: bool },
     /// Files are not restricted: the system does not have Landlock, or does not permit it.
@@ -276,7 +276,7 @@ impl Confinement {
             for folder in &self.folders {
                 rules = allow(rules, folder, inside)?;
             }
-            // What does not exist, or is out of reach for this user, cannot be read anyway.
+            // Paths that do not exist, or that this user cannot reach, cannot be read anyway.
             let system = READABLE.iter().map(Path::new);
             for path in system.chain(self.readable.iter().map(PathBuf::as_path)) {
                 if let Ok(about) = path.metadata()
@@ -293,7 +293,7 @@ impl Confinement {
         let allowed = written.iter().chain(&read).any(|path| Path::new(FORBIDDEN).starts_with(path));
         match closed() {
             Ok(RulesetStatus::NotEnforced) | Err(_) => Files::Free,
-            // What the kernel reports is tried out.
+            // The kernel's report is tried out.
             Ok(_) if !allowed && std::fs::File::open(FORBIDDEN).is_ok() => Files::Free,
             Ok(status) => Files::Confined { written, read, whole: status == RulesetStatus::FullyEnforced },
         }

@@ -50,7 +50,7 @@ pub struct ServerLimits {
     pub classic: bool,
     /// Ports that clients may request for test streams, on either host.
     pub ports: RangeInclusive<u16>,
-    /// Where people complain about this server, which refusals contain; `None`: nothing.
+    /// Address for complaints about this server, which refusals contain; `None`: they contain none.
     pub contact: Option<String>,
 }
 

@@ -30,7 +30,7 @@ const SILENT: Span = Span::seconds(10);
 const PAYLOAD: u16 = 1400;
 const PORTS: RangeInclusive<u16> = 1024..=u16::MAX;
 
-/// Networks that a public server does not answer unless it was told which networks to answer: those that only hosts within its own
+/// Networks that a public server does not answer unless its networks are named: those that only hosts within its own
 /// organisation have, so that no stranger reaches them through it.
 const PRIVATE: &[&str] = &[
     "0.0.0.0/8",
@@ -50,7 +50,7 @@ const PRIVATE: &[&str] = &[
 /// A server for everybody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicServer {
-    /// Where people complain, which refusals contain.
+    /// Address for complaints, which refusals contain.
     pub contact: String,
 }
 

@@ -96,7 +96,7 @@ fn one_reader_takes_only_its_share_of_events() {
     assert_eq!(refused, "HTTP/1.1 429 Too Many Requests");
     assert!(followed.iter().all(|(_, said)| said == "HTTP/1.1 200 OK"));
     assert_eq!(follow(modest).1, "HTTP/1.1 200 OK");
-    // A place is free again when its connection has ended.
+    // A slot is free again when its connection has ended.
     followed.pop();
     jitlat_waiting::until("a free place", Duration::from_secs(60), || follow(greedy).1.contains("200"));
 }

@@ -24,7 +24,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum length of a message or an answer, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Where the commands of notifications run.
+/// Process in which the commands of notifications run.
 #[derive(Debug)]
 pub enum Commands {
     /// In this process.

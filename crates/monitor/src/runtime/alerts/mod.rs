@@ -35,7 +35,7 @@ const PAUSE: Span = Span::seconds(10);
 /// Prints the text of an alert, for channels with `print`.
 pub type Print = Arc<dyn Fn(&str) -> std::io::Result<()> + Send + Sync>;
 
-/// Where messages go that are not sent by HTTP.
+/// Receivers of messages that are not sent by HTTP.
 #[derive(Clone)]
 pub struct Outlets {
     pub print: Print,
