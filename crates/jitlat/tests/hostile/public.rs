@@ -35,7 +35,7 @@ fn strangers_get_small_tests_and_are_told_whom_to_ask_for_more() {
     }
     // More is refused, with the contact; so are private addresses.
     let fast = ask(honest, "192.0.2.2 -n 5000 -p 1ms");
-    fast.refused(&["max-rate is limited to 250/s", "contact: noc@example.net"]);
+    fast.refused(&["max-rate is limited to 250 packets/s", "contact: noc@example.net"]);
     let long = ask(honest, "192.0.2.2 --duration 2m -p 20ms");
     long.refused(&["max-duration", "contact: noc@example.net"]);
     let private = ask(honest, "10.9.0.2 -n 10 -p 10ms");
