@@ -97,6 +97,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         total: Quota { memory: Some(BUDGET), ..rates(total_rate) },
         services: Default::default(),
         networks: Default::default(),
+        client_bits: 32,
     };
     for service in SERVICES {
         *policy.service(service) =

@@ -46,6 +46,7 @@ mod error;
 mod find;
 mod incoming;
 mod intake;
+mod modes;
 mod named;
 mod newest;
 mod packed;
@@ -153,9 +154,13 @@ impl Archive {
     /// Same as [`Archive::open`]; or the folder cannot be created.
     pub fn make(root: &Path) -> Result<Archive, ArchiveError> {
         for folder in ["packets", "tmp"].map(|name| root.join(name)) {
-            fs::create_dir_all(&folder).map_err(ArchiveError::io("creating", &folder))?;
+            modes::make_folder(&folder).map_err(ArchiveError::io("creating", &folder))?;
         }
         let _writing = lock(root)?;
+        // SQLite would create it with other permissions; its other files have those of the catalogue.
+        let catalogue = root.join(CATALOGUE);
+        let made = modes::new_file().truncate(false).open(&catalogue);
+        made.map_err(ArchiveError::io("creating", &catalogue))?;
         Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Making)?, stop: None })
     }
 
@@ -240,7 +245,7 @@ fn lock(root: &Path) -> Result<Writing, ArchiveError> {
     // File locks have no timeout, so the lock is polled.
     const STEP: Duration = Duration::from_millis(20);
     let path = root.join("lock");
-    let opened = File::options().create(true).truncate(false).write(true).open(&path);
+    let opened = modes::new_file().truncate(false).open(&path);
     let lock = opened.map_err(ArchiveError::io("opening", &path))?;
     let begun = Instant::now();
     loop {

@@ -53,6 +53,8 @@ const SHORT: &[(&str, &[&str])] = &[
             "capture",
             "late_packets",
             "rpm",
+            "public",
+            "contact",
             "max_rate",
             "max_bandwidth",
             "max_duration",

@@ -29,6 +29,14 @@ fn stop_at(signals: &[i32]) -> Result<Stop> {
     Ok(stop)
 }
 
+/// Ignores SIGINT, SIGTERM and SIGHUP, in a process that ends with another one.
+pub fn ignore() -> Result<()> {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        flag::register(signal, Arc::default()).context("ignoring signals")?;
+    }
+    Ok(())
+}
+
 /// Signals to a command that runs until it is stopped. The file descriptor becomes readable after each signal,
 /// so that signals end waits.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use jitlat_instruments::serve::{
     DigestService, OneWayService, Policy, Reflector, Serve, Serving, answered, every_address,
 };
 use jitlat_net::capture::interface::InterfaceSettings;
-use jitlat_net::confine::Confining;
+use jitlat_net::confine::{Confinement, Confining};
 use jitlat_net::discovery::Announcer;
 use jitlat_net::pace::Pacing;
 use jitlat_net::resolve::reachable_at;
@@ -29,7 +29,7 @@ use jitlat_output::terminal;
 use jitlat_proto::digest;
 use jitlat_proto::jitlat::{PresharedKeys, ServerLimits};
 use jitlat_proto::policy::file::PolicyFile;
-use jitlat_proto::policy::{self, DIGESTS, ONE_WAY, RPM};
+use jitlat_proto::policy::{self, DIGESTS, ONE_WAY, PUBLIC_SERVICES, PublicServer, RPM};
 use nix::unistd::gethostname;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -60,6 +60,8 @@ pub struct ServeArgs {
     #[arg(long)]
     pub announce: bool,
     #[command(flatten)]
+    pub public: PublicArgs,
+    #[command(flatten)]
     pub priority: PriorityArgs,
     #[command(flatten)]
     pub access: AccessArgs,
@@ -73,6 +75,68 @@ pub struct ServeArgs {
     pub limits: LimitArgs,
     #[command(flatten)]
     pub confinement: ConfinementArgs,
+}
+
+/// Options of a server for everybody.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Public server")]
+pub struct PublicArgs {
+    /// Serve everybody: one-way tests, STAMP and IRTT within small, fixed limits
+    ///
+    /// A client (IPv4 /24, IPv6 /64) has 2 tests at a time of at most 60 s, 250 packets per second and 1 Mbit/s in each direction;
+    /// all clients together have 2500 packets per second and 10 Mbit/s for each service. No results are stored beyond 10 s. Private networks are
+    /// not served, unless --allow names networks. docs/guide/public-server.md has the worst-case traffic.
+    #[arg(long, requires = "contact", conflicts_with_all = NOT_PUBLIC)]
+    pub public: bool,
+    /// Address for complaints about the public server, which refusals contain
+    #[arg(long, value_name = "TEXT", requires = "public", value_parser = contact)]
+    pub contact: Option<String>,
+}
+
+/// Options that a public server refuses: its limits are fixed, and strangers could misuse these services.
+const NOT_PUBLIC: &[&str] = &[
+    "no_sandbox",
+    "key_file",
+    "open",
+    "policy",
+    "show_policy",
+    "capture",
+    "late_packets",
+    "rpm",
+    "max_reflect_rate",
+    "max_reflect_bandwidth",
+    "no_classic",
+    "max_packets",
+    "max_payload",
+    "test_ports",
+    "max_rate",
+    "max_bandwidth",
+    "max_duration",
+    "max_connections",
+    "max_connections_per_client",
+    "max_sessions",
+    "max_sessions_per_client",
+    "max_memory",
+    "max_memory_per_client",
+    "idle",
+    "keep",
+];
+
+/// Checks the text of `--contact`.
+fn contact(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if text.is_empty() || text.len() > 200 || text.chars().any(char::is_control) {
+        return Err("write an e-mail address or a web address, at most 200 characters".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+impl PublicArgs {
+    /// Returns the public server; `None` without `--public`.
+    fn server(&self) -> Option<PublicServer> {
+        let contact = self.contact.clone().filter(|_| self.public)?;
+        Some(PublicServer { contact })
+    }
 }
 
 /// Options of packet digests for `jitlat spp -R HOST`.
@@ -155,6 +219,25 @@ impl AnsweredArgs {
                 files.services.entry(service.to_owned()).or_default().key_file = Some(path);
             }
         }
+    }
+
+    /// Checks that a public server offers only what it may, without further options, and selects that if nothing is selected.
+    fn make_public(&mut self) -> Result<()> {
+        if let Some(name) = self.only.iter().find(|name| !PUBLIC_SERVICES.contains(&name.as_str())) {
+            bail!(
+                "--public offers {} only, because strangers could misuse {name}",
+                PUBLIC_SERVICES.join(", ")
+            );
+        }
+        if let Some(name) = self.given.names().find(|name| !name.ends_with("-port")) {
+            bail!(
+                "--{name} cannot be combined with --public, whose settings are fixed: leave one of them out"
+            );
+        }
+        if self.only.is_empty() {
+            self.only = PUBLIC_SERVICES.iter().map(|name| (*name).to_owned()).collect();
+        }
+        Ok(())
     }
 
     /// Creates the reflectors of the selected protocols, with the keys of the policy unless an option names others.
@@ -286,8 +369,19 @@ impl ServeArgs {
         let one_way = OneWayService {
             control_port: self.control_port,
             test_port: self.test_port,
+<<<<<<< HEAD
             limits: ServerLimits::from(&self.limits),
             keys: access.keys.into(),
+||||||| f3a93172
+            limits: ServerLimits::from(&self.limits),
+            keys: access.keys,
+=======
+            limits: match self.public.server() {
+                Some(public) => public.limits(),
+                None => ServerLimits::from(&self.limits),
+            },
+            keys: access.keys,
+>>>>>>> w38b
             pacing: Pacing {
                 realtime: self.realtime,
                 lock_memory: self.realtime.is_some(),
@@ -335,6 +429,9 @@ impl ServeArgs {
         let rpm = self.rpm.is_wanted().then_some(RPM);
         named.chain(captures).chain(rpm).for_each(|service| policy.service(service).off = false);
         policy.service(DIGESTS).open |= self.digests.capture_without_key;
+        if self.public.public {
+            PublicServer::limit(policy);
+        }
     }
 }
 
@@ -355,7 +452,18 @@ impl From<&LimitArgs> for ServerLimits {
 
 /// Serves until stopped by a signal.
 pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
+<<<<<<< HEAD
     let mut access = args.access()?;
+||||||| f3a93172
+    let access = args.access()?;
+=======
+    let mut args = args.clone();
+    if args.public.public {
+        args.reflect.protocols.make_public()?;
+    }
+    let args = &args;
+    let access = args.access()?;
+>>>>>>> w38b
     if args.access.show_policy {
         let wants = |service| match service {
             DIGESTS => !args.digests.capture.is_empty(),
@@ -375,7 +483,9 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     // Without keys SIGHUP stops the server, as it does other commands whose terminal is closed.
     let signals = if reloadable.is_empty() { Signals::to_stop()? } else { Signals::to_stop_or_reload()? };
     let folders = reflect.late_packets.iter().cloned().collect();
-    let confining = args.confinement.begin(&serve, folders, args.realtime.is_some())?;
+    let capabilities = serve.capabilities(args.realtime.is_some());
+    let confinement = Confinement { capabilities, folders, ..Confinement::default() };
+    let confining = args.confinement.begin(confinement)?;
     let keep = folder.map(TestFolder::start).transpose()?;
     serve.one_way_packets = keep.as_ref().map(|(packets, _)| packets.clone());
     let serving = serve.start()?;
@@ -385,7 +495,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     let confined = confining.map(Confining::complete).transpose()?;
     serving.failure_lines().iter().for_each(|line| warn!("{line}"));
     let mut lines = match &confined {
-        Some(confined) => format!("jitlat serve: confined: {confined}\n"),
+        Some(confined) => confined.lines("jitlat serve"),
         None => "jitlat serve: not confined (--no-sandbox)\n".to_owned(),
     };
     for address in serving.digests() {
@@ -394,6 +504,9 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     }
     for address in serving.one_way() {
         lines += &format!("jitlat serve: listening on TCP {address}, test port {}\n", args.test_port);
+    }
+    if let Some(public) = args.public.server() {
+        lines += &format!("jitlat serve: public, with fixed limits; contact: {}\n", public.contact);
     }
     lines += &hints;
     for (name, address) in serving.reflected() {

@@ -1,15 +1,19 @@
 //! `jitlat web [ARCHIVE]`: serves an archive as web pages.
 
 use crate::archive;
+use crate::confinement::ConfinementArgs;
 use crate::exit::ExitStatus;
 use crate::interrupt::Signals;
 use crate::monitor::instruments::MonitorInstruments;
 use crate::options::{key, read_key_file};
 use anyhow::{Context, Result};
 use clap::Args;
+use jitlat_archive::is_archive;
 use jitlat_core::Span;
 use jitlat_core::quantity::{self, QuantityError};
 use jitlat_monitor::runtime::StandaloneRunner;
+use jitlat_net::confine::{CallSet, Confined, Confinement, Confining};
+use jitlat_net::privilege::Capability;
 use jitlat_output::terminal;
 use jitlat_web::{DEFAULT_PORT, Identity, PageRuns, ReadAccess, RunLimits, Settings, Starters, Token, Web};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -52,6 +56,8 @@ pub struct WebArgs {
     plain: bool,
     #[command(flatten)]
     run: RunArgs,
+    #[command(flatten)]
+    confinement: ConfinementArgs,
 }
 
 /// Options of tests that are started from the page.
@@ -141,10 +147,21 @@ pub fn run(args: &WebArgs) -> Result<ExitStatus> {
         archive::check(Some(&args.archive), false)?;
     }
     settings.plain = args.plain;
-    settings.identity = identity(args, &settings)?;
+    settings.identity = args.certificate.as_deref().map(certificate).transpose()?;
     let signals = Signals::to_stop()?;
+    // The files that the archive needs belong to the user that the server becomes.
+    let confined = confine(args, &settings)?;
+    settings.identity = match settings.identity {
+        None => made(args, &settings)?,
+        given => given,
+    };
     let web = Web::bind(&settings)?;
-    terminal::print(&format!("jitlat web: {}://{}/\n", web.scheme(), web.address()))?;
+    let said = match confined {
+        Some(confined) => confined.lines("jitlat web"),
+        None => "jitlat web: not confined (--no-sandbox)\n".to_owned(),
+    };
+    // The address comes first: it is what the user needs.
+    terminal::print(&format!("jitlat web: {}://{}/\n{said}", web.scheme(), web.address()))?;
     if let Some(identity) = &settings.identity {
         terminal::print(&format!("its certificate: {}\n", identity.fingerprint()))?;
     }
@@ -152,12 +169,30 @@ pub fn run(args: &WebArgs) -> Result<ExitStatus> {
     Ok(ExitStatus::Measured)
 }
 
-/// Returns the certificate; `None` without TLS: only this host or a proxy reads the pages, or `--plain` was given.
-fn identity(args: &WebArgs, settings: &Settings) -> Result<Option<Identity>> {
-    if let Some(path) = &args.certificate {
-        let contents = read_key_file(path).context("--certificate")?.contents;
-        return Ok(Some(Identity::of_file_contents(path, &contents).context("--certificate")?));
+/// Gives up all privileges that the server does not need; `None` with `--no-sandbox`.
+fn confine(args: &WebArgs, settings: &Settings) -> Result<Option<Confined>> {
+    // Otherwise there is nothing to serve, which is reported when it is opened.
+    if !is_archive(&args.archive) {
+        return Ok(None);
     }
+    let low = (1..1024).contains(&settings.listen.port());
+    let capabilities = [(low, Capability::NetBindService), (args.run.run.is_some(), Capability::NetRaw)];
+    let confinement = Confinement {
+        capabilities: capabilities.into_iter().filter(|(needed, _)| *needed).map(|(_, c)| c).collect(),
+        folders: vec![args.archive.clone()],
+        calls: CallSet::Monitor,
+        ..Confinement::default()
+    };
+    Ok(args.confinement.begin(confinement)?.map(Confining::complete).transpose()?)
+}
+
+fn certificate(path: &Path) -> Result<Identity> {
+    let contents = read_key_file(path).context("--certificate")?.contents;
+    Identity::of_file_contents(path, &contents).context("--certificate")
+}
+
+/// Returns the self-made certificate; `None` without TLS: only this host or a proxy reads the pages, or `--plain` was given.
+fn made(args: &WebArgs, settings: &Settings) -> Result<Option<Identity>> {
     let is_shown = !settings.listen.ip().is_loopback() && args.token_file.is_some();
     if !is_shown || args.plain {
         return Ok(None);

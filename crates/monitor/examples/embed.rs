@@ -81,6 +81,7 @@ pub fn monitor(folder: &Path, stop: &StopSignal) -> Result<SlotCounts, AnyError>
         duration: None,
         equipment,
         print: Arc::new(|_| Ok(())),
+        confinement: None,
     };
     Ok(runtime::run(&settings, model, timetable, stop)?)
 }

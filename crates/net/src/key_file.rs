@@ -1,5 +1,6 @@
 //! Reads files that contain keys, users or tokens. Other users of the host must not be able to read these files.
 
+use crate::confine;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -47,7 +48,7 @@ pub enum KeyFileError {
     },
 }
 
-/// Reads a file with a key, users or a token.
+/// Reads a file with a key, users or a token, and turns core dumps of this process off.
 ///
 /// # Errors
 /// [`KeyFileError`], also if other users can read or change the file. Files from the service manager
@@ -112,6 +113,14 @@ impl HeldKeyFile {
         }
         Ok(contents)
     }
+<<<<<<< HEAD
+||||||| f3a93172
+    Ok(contents)
+=======
+    // From now on this process has a key.
+    confine::forbid_core_dumps();
+    Ok(contents)
+>>>>>>> w38b
 }
 
 #[cfg(test)]

@@ -166,7 +166,7 @@ impl ConnectionService for ServerState {
     fn turn_away(&self, mut stream: &TcpStream, peer: SocketAddr, why: &policy::PolicyRefusal) {
         let Ok(local) = stream.local_addr() else { return };
         let mut message = Vec::new();
-        let nak = Nak::new(NakCode::Busy, why.to_string());
+        let nak = Nak::new(NakCode::Busy, self.service.limits.refusal(why));
         Codec::new(Dialect::V3, ConnectionSide::Server, local, peer).encode(&Message::Nak(nak), &mut message);
         // If the message cannot be sent, the client does not get the reason.
         let _ = stream.write(&message);

@@ -38,6 +38,12 @@ pub(crate) fn schedule_fifo(priority: u8) -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) }).map(drop)
 }
 
+/// Makes `folder` the folder of temporary files of this process. Must be called while the process has one thread.
+pub(crate) fn use_temporary_folder(folder: &std::path::Path) {
+    // SAFETY: no other thread reads the environment: the caller has started none.
+    unsafe { std::env::set_var("TMPDIR", folder) };
+}
+
 /// Gives the calling thread the lowest processor priority.
 pub(crate) fn yield_to_others() -> io::Result<()> {
     // SAFETY: takes and returns integers; 0 is the calling thread.

@@ -11,8 +11,16 @@ pub struct ClientAddress(u128);
 impl ClientAddress {
     /// Returns the client to which `address` belongs.
     pub fn of(address: IpAddr) -> ClientAddress {
+        ClientAddress::within(address, 32)
+    }
+
+    /// Returns the client to which `address` belongs if an IPv4 network of `bits` bits counts as one client.
+    pub fn within(address: IpAddr, bits: u8) -> ClientAddress {
         match address.to_canonical() {
-            IpAddr::V4(v4) => ClientAddress(v4.to_bits().into()),
+            IpAddr::V4(v4) => {
+                let network = u32::MAX.checked_shl(32_u32.saturating_sub(bits.into())).unwrap_or(0);
+                ClientAddress((v4.to_bits() & network).into())
+            }
             IpAddr::V6(v6) if v6.is_unicast_link_local() => ClientAddress(v6.to_bits()),
             IpAddr::V6(v6) => ClientAddress(v6.to_bits() >> 64 << 64),
         }
@@ -48,6 +56,11 @@ mod tests {
         assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
         assert_eq!(client("::ffff:192.0.2.1"), client("192.0.2.1"));
         assert_ne!(client("fe80::1"), client("fe80::2"));
+        let within = |address: &str, bits| ClientAddress::within(address.parse().unwrap(), bits);
+        assert_eq!(within("192.0.2.1", 24), within("::ffff:192.0.2.255", 24));
+        assert_ne!(within("192.0.2.1", 24), within("192.0.3.1", 24));
+        assert_eq!(within("192.0.2.1", 0), within("10.0.0.1", 0));
+        assert_eq!(within("192.0.2.1", 32), client("192.0.2.1"));
     }
 
     #[test]

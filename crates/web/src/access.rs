@@ -2,10 +2,12 @@
 
 use crate::app::App;
 use crate::change::{self, TOKEN_COOKIE, TokenCarrier, UserRole, shows};
+use crate::connections::Connection;
 use crate::page::{self, PageTab};
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::run::Starters;
+use crate::server::ClientAddress;
 use crate::token::Token;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -14,9 +16,8 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use maud::{Markup, html};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Clients that may read the pages.
 #[derive(Clone, Debug)]
@@ -52,16 +53,36 @@ const RUNS: &str = "/api/v1/runs";
 /// Passes an authorised request on; rejects any other with a reason.
 pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
+    let client = client(&app, &request);
+    request.extensions_mut().insert(ClientAddress(client));
+    let shows_token = app.has_token() && change::has_bearer(request.headers());
     let mut response = match decide(&app, &request) {
-        Decision::Answer(role) => {
+        // No token is compared while its client must wait. Cookies cannot be guessed.
+        _ if shows_token && app.guesses.wait(client).is_some() => too_many_guesses(&app, client, is_api),
+        Decision::Answer(Reader { shown: None, .. }) if shows_token => {
+            app.guesses.failed(client, "the web page").await;
+            refuse(&app, StatusCode::UNAUTHORIZED, "This token is wrong.", is_api)
+        }
+        Decision::Answer(Reader { role, shown }) => {
             request.extensions_mut().insert(role);
+            let connection = request.extensions().get::<Connection>().cloned();
+            if let Some(connection) = connection.as_ref().filter(|_| shown.is_some()) {
+                connection.prove();
+            }
+            let _busy = connection.as_ref().map(Connection::begin);
             let answer = tokio::time::timeout(app.limits.request, next.run(request)).await;
             answer.unwrap_or_else(|_| {
                 if is_api { Problem::TooLong.json() } else { Problem::TooLong.into_response() }
             })
         }
-        Decision::LogIn => log_in(&app, request).await,
-        Decision::Refuse(status, why) => refuse(&app, status, why, is_api),
+        Decision::LogIn if app.guesses.wait(client).is_some() => too_many_guesses(&app, client, is_api),
+        Decision::LogIn => log_in(&app, client, request).await,
+        Decision::Refuse(status, why) => {
+            if shows_token && status == StatusCode::UNAUTHORIZED {
+                app.guesses.failed(client, "the web page").await;
+            }
+            refuse(&app, status, why, is_api)
+        }
     };
     for (name, value) in ALWAYS {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
@@ -69,8 +90,25 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
     response
 }
 
+/// Returns the address of the sender of a request. A proxy in front of this server names it in the last value of `X-Forwarded-For`.
+fn client(app: &App, request: &Request) -> IpAddr {
+    let peer = request.extensions().get::<ClientAddress>().map(|from| from.0);
+    let named = || -> Option<IpAddr> {
+        let last = request.headers().get_all("x-forwarded-for").iter().next_back()?.to_str().ok()?;
+        last.rsplit(',').next()?.trim().parse().ok()
+    };
+    let named = if app.is_behind_proxy() { named() } else { None };
+    named.or(peer).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+}
+
+/// Sender of a request that is answered: its rights, and the part of the request that carried a token; `None` if none was needed.
+struct Reader {
+    role: UserRole,
+    shown: Option<TokenCarrier>,
+}
+
 enum Decision {
-    Answer(UserRole),
+    Answer(Reader),
     LogIn,
     Refuse(StatusCode, &'static str),
 }
@@ -90,8 +128,10 @@ fn decide(app: &App, request: &Request) -> Decision {
     let found = role(app, headers);
     if matches!(*method, Method::GET | Method::HEAD) {
         return match found {
-            Some((role, _)) => Answer(role),
-            None if path == "/style.css" => Answer(UserRole::Read),
+            Some(reader) => Answer(reader),
+            None if path == "/style.css" && !change::has_bearer(headers) => {
+                Answer(Reader { role: UserRole::Read, shown: None })
+            }
             None => Refuse(StatusCode::UNAUTHORIZED, ""),
         };
     }
@@ -100,8 +140,8 @@ fn decide(app: &App, request: &Request) -> Decision {
     if *method != Method::POST || !is_run || app.runs.is_none() {
         return Refuse(StatusCode::METHOD_NOT_ALLOWED, "This server is read-only: use GET or HEAD.");
     }
-    let (role, shown) = match found {
-        Some((UserRole::Run, shown)) => (UserRole::Run, shown),
+    let reader = match found {
+        Some(reader) if reader.role == UserRole::Run => reader,
         Some(_) => {
             return Refuse(
                 StatusCode::FORBIDDEN,
@@ -114,7 +154,7 @@ fn decide(app: &App, request: &Request) -> Decision {
         tracing::warn!("web page: refused a request to start or stop a test: {why}");
         return Refuse(StatusCode::FORBIDDEN, why);
     }
-    if is_api && shown == Some(TokenCarrier::Cookie) {
+    if is_api && reader.shown == Some(TokenCarrier::Cookie) {
         return Refuse(
             StatusCode::FORBIDDEN,
             "Programs must send the token in a header: Authorization: Bearer TOKEN.",
@@ -123,27 +163,27 @@ fn decide(app: &App, request: &Request) -> Decision {
     if is_api && !change::is_json(headers) {
         return Refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Send JSON: Content-Type: application/json.");
     }
-    Answer(role)
+    Answer(reader)
 }
 
-/// Returns the role of the sender of `headers`, and the part of the request that carried the token; `None` if the sender has no
-/// access.
-fn role(app: &App, headers: &HeaderMap) -> Option<(UserRole, Option<TokenCarrier>)> {
+/// Returns the rights of the sender of `headers`; `None` if it has no access.
+fn role(app: &App, headers: &HeaderMap) -> Option<Reader> {
     match app.runs.as_ref().map(|runs| &runs.who) {
         Some(Starters::Token(token)) => {
             if let Some(shown) = shows(headers, token, &app.run_cookie) {
-                return Some((UserRole::Run, Some(shown)));
+                return Some(Reader { role: UserRole::Run, shown: Some(shown) });
             }
         }
         Some(Starters::Local) if matches!(app.access, ReadAccess::Local) => {
-            return Some((UserRole::Run, None));
+            return Some(Reader { role: UserRole::Run, shown: None });
         }
         _ => {}
     }
     match &app.access {
-        ReadAccess::Local | ReadAccess::Proxy => Some((UserRole::Read, None)),
+        ReadAccess::Local | ReadAccess::Proxy => Some(Reader { role: UserRole::Read, shown: None }),
         ReadAccess::Token(token) => {
-            shows(headers, token, &app.cookie).map(|shown| (UserRole::Read, Some(shown)))
+            let shown = shows(headers, token, &app.cookie)?;
+            Some(Reader { role: UserRole::Read, shown: Some(shown) })
         }
     }
 }
@@ -159,12 +199,10 @@ fn names_this_host(headers: &HeaderMap) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
-/// Delay before a wrong token is rejected, which slows down guessing.
-const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
 /// Maximum size of a form.
 const MAX_FORM_BYTES: usize = 4096;
 
-async fn log_in(app: &App, request: Request) -> Response {
+async fn log_in(app: &App, client: IpAddr, request: Request) -> Response {
     let body = tokio::time::timeout(app.limits.headers, to_bytes(request.into_body(), MAX_FORM_BYTES)).await;
     let Ok(Ok(body)) = body else {
         return Problem::Wrong("The form is too large.".to_owned()).into_response();
@@ -175,8 +213,7 @@ async fn log_in(app: &App, request: Request) -> Response {
         (_, Some(Starters::Token(token))) if token.is(shown) => &app.run_cookie,
         (ReadAccess::Token(token), _) if token.is(shown) => &app.cookie,
         _ => {
-            tokio::time::sleep(WRONG_TOKEN_DELAY).await;
-            tracing::warn!("web page: rejected a wrong token");
+            app.guesses.failed(client, "the web page").await;
             return (StatusCode::UNAUTHORIZED, form_page(app, Some("Wrong token."))).into_response();
         }
     };
@@ -184,6 +221,15 @@ async fn log_in(app: &App, request: Request) -> Response {
     let to = if form.get("to") == Some(RUN) { RUN } else { "/" };
     let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, to.to_owned())];
     (StatusCode::SEE_OTHER, headers, Body::empty()).into_response()
+}
+
+/// Returns the answer to a token of a client that must wait.
+fn too_many_guesses(app: &App, client: IpAddr, is_api: bool) -> Response {
+    let seconds = app.guesses.wait(client).unwrap_or(1);
+    let why = format!("Wrong tokens came from your address: try again in {seconds} s.");
+    let mut response = refuse(app, StatusCode::TOO_MANY_REQUESTS, &why, is_api);
+    response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    response
 }
 
 fn refuse(app: &App, status: StatusCode, why: &str, is_api: bool) -> Response {

@@ -2,7 +2,9 @@
 
 use crate::access::{ReadAccess, guard};
 use crate::change::Secrets;
-use crate::events::Watchers;
+use crate::events::{EventPlaces, Watchers};
+use crate::expensive::Expensive;
+use crate::guesses::Guesses;
 use crate::hosts::MonitorState;
 use crate::limits::WebLimits;
 use crate::metrics::{MetricsTally, metrics};
@@ -38,7 +40,13 @@ pub struct App {
     /// Unused open connections to the catalogue.
     idle: Mutex<Vec<Archive>>,
     readers: Arc<Semaphore>,
+    /// Queue and cache of pages that take long to make.
+    pub expensive: Expensive,
+    /// Clients that showed wrong tokens.
+    pub guesses: Guesses,
     pub watchers: Watchers,
+    /// Clients that wait for events of any kind.
+    pub places: EventPlaces,
     /// Monitor that serves the page; `None` if there is none.
     pub monitor: Option<Arc<MonitorState>>,
     /// Settings for running tests; `None` if tests cannot be run.
@@ -77,7 +85,10 @@ impl App {
             secrets: Secrets::new(random()?),
             idle: Mutex::new(vec![archive]),
             readers: Arc::new(Semaphore::new(settings.limits.readers.max(1))),
+            expensive: Expensive::default(),
+            guesses: Guesses::default(),
             watchers: Watchers::default(),
+            places: EventPlaces::default(),
             monitor: settings.monitor.clone(),
             runs: settings.runs.clone(),
             table: RunTable::default(),
@@ -91,12 +102,26 @@ impl App {
         runs || matches!(self.access, ReadAccess::Token(_))
     }
 
+    /// True if a proxy connects for all readers.
+    pub fn is_behind_proxy(&self) -> bool {
+        matches!(self.access, ReadAccess::Proxy)
+    }
+
     /// Reads the archive on a thread that may block on the disk.
     pub async fn read<T: Send + 'static>(
         self: &Arc<App>,
         work: impl FnOnce(&Archive) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let permit = self.readers.clone().acquire_owned().await.map_err(|_| Problem::Busy)?;
+        self.read_in(self.readers.clone(), work).await
+    }
+
+    /// Reads the archive once `queue` has a permit.
+    pub async fn read_in<T: Send + 'static>(
+        self: &Arc<App>,
+        queue: Arc<Semaphore>,
+        work: impl FnOnce(&Archive) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let permit = queue.acquire_owned().await.map_err(|_| Problem::Busy)?;
         let app = self.clone();
         let waited = ReadGuard(Arc::new(AtomicBool::new(false)));
         let asked = waited.0.clone();

@@ -94,6 +94,11 @@ pub enum TokenCarrier {
 /// Name of the cookie that a browser stores instead of a token.
 pub const TOKEN_COOKIE: &str = "jitlat";
 
+/// True if the request shows a token in a header.
+pub fn has_bearer(headers: &HeaderMap) -> bool {
+    texts(headers, header::AUTHORIZATION).any(|value| value.starts_with("Bearer "))
+}
+
 /// Returns the part of the request that proves possession of `token`: a header with the token, or the cookie
 /// with value `kept`. `None` if it contains neither.
 pub fn shows(headers: &HeaderMap, token: &Token, kept: &str) -> Option<TokenCarrier> {

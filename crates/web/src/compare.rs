@@ -69,6 +69,11 @@ pub struct ComparedPeriods {
     pub streams: Vec<ComparedStream>,
 }
 
+/// Returns what a comparison depends on: the tests of the archive, and the minute, for periods before now.
+pub fn version(archive: &Archive, _: &RouteRequest) -> Result<String, Problem> {
+    Ok(format!("{:?} {}", archive.extent()?, times::now() / times::MINUTE))
+}
+
 /// Parses the request; `None` if no path is named.
 fn parts(
     archive: &Archive,

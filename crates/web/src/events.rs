@@ -1,15 +1,20 @@
 //! `/api/v1/events`: announces new tests in the archive as server-sent events.
 
 use crate::app::App;
+use crate::connections::{BusyConnection, Connection};
+use crate::limits::WebLimits;
 use crate::problem::Problem;
-use crate::server::readable;
+use crate::server::{ClientAddress, readable};
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::State;
-use axum::http::header;
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
 use jitlat_archive::{ArchiveExtent, CatalogueWatch};
+use jitlat_proto::access::ClientAddress as Client;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,19 +51,16 @@ pub struct Watchers {
 }
 
 impl Watchers {
-    /// Adds a client and returns its events; `None` if there are already `most` clients.
-    pub fn add(&self, most: usize) -> Option<Receiver<Bytes>> {
+    /// Adds a client and returns its events.
+    pub fn add(&self) -> Receiver<Bytes> {
         let mut all = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|client| !client.is_closed());
-        if all.len() >= most {
-            return None;
-        }
         let (sender, receiver) = channel(4);
         // Make the browser wait 5 s before it reconnects.
         let _ = sender.try_send(Bytes::from_static(b"retry: 5000\n\n"));
         all.push(sender);
         self.added.notify_one();
-        Some(receiver)
+        receiver
     }
 
     /// Sends `text` to all clients; a client that reads nothing is removed.
@@ -85,8 +87,74 @@ impl Watchers {
     }
 }
 
+/// Clients that wait for events, of any kind: their number, by client.
+#[derive(Clone, Debug, Default)]
+pub struct EventPlaces(Arc<Mutex<HashMap<Client, usize>>>);
+
+/// Slot of a client that waits for events, until it is dropped.
+#[derive(Debug)]
+pub struct EventPlace {
+    places: EventPlaces,
+    client: Client,
+    _busy: Option<BusyConnection>,
+}
+
+impl EventPlaces {
+    /// Takes a slot for the sender of a request.
+    ///
+    /// # Errors
+    /// [`Problem::TooMany`] if the client has as many as one may have, [`Problem::Busy`] if there are no more.
+    fn take(&self, from: &EventClient, limits: &WebLimits) -> Result<EventPlace, Problem> {
+        let client = Client::of(from.address.0);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.get(&client).is_some_and(|own| *own >= limits.watching_of_one) {
+            return Err(Problem::TooMany(format!(
+                "You follow {} pages already, which is as many as one host may. Close one of them.",
+                limits.watching_of_one
+            )));
+        }
+        if all.values().sum::<usize>() >= limits.watching {
+            return Err(Problem::Busy);
+        }
+        *all.entry(client).or_default() += 1;
+        let busy = from.connection.as_ref().map(Connection::begin);
+        Ok(EventPlace { places: self.clone(), client, _busy: busy })
+    }
+}
+
+impl Drop for EventPlace {
+    fn drop(&mut self) {
+        let mut all = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = all.get_mut(&self.client) {
+            *own -= 1;
+            if *own == 0 {
+                all.remove(&self.client);
+            }
+        }
+    }
+}
+
+/// Sender of a request for events.
+#[derive(Debug)]
+pub struct EventClient {
+    address: ClientAddress,
+    connection: Option<Connection>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for EventClient {
+    type Rejection = StatusCode;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<EventClient, StatusCode> {
+        let address = parts.extensions.get().copied().ok_or(StatusCode::INTERNAL_SERVER_ERROR)?;
+        Ok(EventClient { address, connection: parts.extensions.get().cloned() })
+    }
+}
+
 /// Body of an answer that continues until the sender is dropped.
-struct Events(Receiver<Bytes>);
+struct Events {
+    receiver: Receiver<Bytes>,
+    _place: EventPlace,
+}
 
 impl HttpBody for Events {
     type Data = Bytes;
@@ -96,22 +164,24 @@ impl HttpBody for Events {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(cx).map(|text| text.map(|text| Ok(Frame::data(text))))
+        self.receiver.poll_recv(cx).map(|text| text.map(|text| Ok(Frame::data(text))))
     }
 }
 
 /// Handler that streams an event whenever tests were added to the archive.
-pub async fn events(State(app): State<Arc<App>>) -> Response {
-    match app.watchers.add(app.limits.watching) {
-        Some(receiver) => sent(receiver),
-        None => Problem::Busy.json(),
-    }
+pub async fn events(State(app): State<Arc<App>>, from: EventClient) -> Response {
+    sent(&app, &from, &app.watchers)
 }
 
-/// Returns the answer that streams the events of a client of [`Watchers`].
-pub fn sent(receiver: Receiver<Bytes>) -> Response {
-    let kind = [(header::CONTENT_TYPE, "text/event-stream")];
-    (kind, Body::new(Events(receiver))).into_response()
+/// Returns the answer that streams the events of `watchers`.
+pub fn sent(app: &App, from: &EventClient, watchers: &Watchers) -> Response {
+    match app.places.take(from, &app.limits) {
+        Ok(place) => {
+            let kind = [(header::CONTENT_TYPE, "text/event-stream")];
+            (kind, Body::new(Events { receiver: watchers.add(), _place: place })).into_response()
+        }
+        Err(problem) => problem.json(),
+    }
 }
 
 /// Announces new tests whenever there are clients; never returns.

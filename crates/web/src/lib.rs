@@ -7,7 +7,8 @@
 //! * [`Identity`] – certificate of a server, from a file or self-made
 //! * [`post`] – sends a request, for notifications
 //! * `access` – authorisation of readers; `change` – authorisation to start tests, and protection against cross-site requests;
-//!   `limits` – limits of connections and requests
+//!   `limits`, `connections` – limits of connections and requests; `guesses` – wrong tokens; `expensive` – a queue of its own and a
+//!   cache for what takes long
 //!
 //! This crate is the only part of the program with an async runtime: one thread waits for connections, and a
 //! few read the archive. Only requests that start or stop tests, and those that push tests, change anything. They are
@@ -38,7 +39,10 @@ mod change;
 mod chart;
 mod client;
 mod compare;
+mod connections;
 mod events;
+mod expensive;
+mod guesses;
 mod hosts;
 mod identity;
 mod limits;

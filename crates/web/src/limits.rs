@@ -1,10 +1,7 @@
-//! [`WebLimits`]: limits of connections and requests; [`ConnectionSlots`]: counts open connections.
+//! [`WebLimits`]: limits of connections and requests; [`TimeoutConnection`]: ends a connection whose client reads nothing.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -15,12 +12,18 @@ use tokio::time::{Instant, Sleep, sleep};
 pub struct WebLimits {
     /// Maximum number of connections.
     pub connections: usize,
-    /// Maximum number of connections from one address.
+    /// Maximum number of connections of one client: an IPv4 address, or an IPv6 /64. A proxy may use all of them.
     pub connections_of_one: usize,
+    /// Number of connections that only clients with a valid token get, if there are tokens.
+    pub connections_kept: usize,
     /// Maximum number of connections that wait for events.
     pub watching: usize,
+    /// Maximum number of connections of one client that wait for events.
+    pub watching_of_one: usize,
     /// Maximum number of requests that read the archive at the same time; others wait.
     pub readers: usize,
+    /// Maximum number of expensive pages that one client waits for at the same time.
+    pub expensive_of_one: usize,
     /// Timeout for receiving all headers of a request; also closes idle connections.
     pub headers: Duration,
     /// Timeout for a request.
@@ -35,9 +38,12 @@ impl Default for WebLimits {
     fn default() -> WebLimits {
         WebLimits {
             connections: 128,
-            connections_of_one: 64,
+            connections_of_one: 32,
+            connections_kept: 32,
             watching: 48,
+            watching_of_one: 8,
             readers: 2,
+            expensive_of_one: 4,
             headers: Duration::from_secs(15),
             request: Duration::from_secs(60),
             stalled: Duration::from_secs(30),
@@ -50,50 +56,6 @@ impl Default for WebLimits {
 pub const MAX_HEADER_BYTES: usize = 16 * 1024;
 /// Maximum number of headers.
 pub const MAX_HEADERS: usize = 64;
-
-/// Open connections, counted per address.
-#[derive(Clone, Debug, Default)]
-pub struct ConnectionSlots(Arc<Mutex<HashMap<IpAddr, usize>>>);
-
-/// Returns the address that stands for a client: an IPv6 client has a whole /64.
-fn client(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
-        v4 => v4,
-    }
-}
-
-/// Slot of an open connection, which is counted until the slot is dropped.
-#[derive(Debug)]
-pub struct ConnectionSlot {
-    slots: ConnectionSlots,
-    peer: IpAddr,
-}
-
-impl ConnectionSlots {
-    /// Takes a slot for a connection from `peer`; `None` if a limit is reached. `most` is the maximum number of all
-    /// connections, and of those from one client.
-    pub fn take(&self, peer: IpAddr, most: (usize, usize)) -> Option<ConnectionSlot> {
-        let peer = client(peer);
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (sum, own) = (all.values().sum::<usize>(), all.get(&peer).copied().unwrap_or(0));
-        if sum >= most.0 || own >= most.1 {
-            return None;
-        }
-        all.insert(peer, own + 1);
-        Some(ConnectionSlot { slots: self.clone(), peer })
-    }
-}
-
-impl Drop for ConnectionSlot {
-    fn drop(&mut self) {
-        let mut all = self.slots.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match all.get_mut(&self.peer) {
-            Some(n) if *n > 1 => *n -= 1,
-            _ => drop(all.remove(&self.peer)),
-        }
-    }
-}
 
 /// A connection that fails if its client reads nothing until the timeout.
 #[derive(Debug)]
@@ -149,26 +111,5 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutConnection<S> {
         let this = self.get_mut();
         let sent = Pin::new(&mut this.stream).poll_shutdown(cx);
         this.watch(cx, sent)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slot_is_given_back_by_itself() {
-        let limits = (3, 2);
-        let (slots, a, b) = (ConnectionSlots::default(), [127, 0, 0, 1].into(), [127, 0, 0, 2].into());
-        let held = [slots.take(a, limits), slots.take(a, limits), slots.take(b, limits)];
-        assert!(held.iter().all(Option::is_some));
-        assert!(slots.take(a, limits).is_none() && slots.take(b, limits).is_none());
-        // The addresses of an IPv6 client are one client's.
-        let (c, d) = ("2001:db8::1".parse().unwrap(), "2001:db8::ffff:1".parse().unwrap());
-        let held_too = [slots.take(c, (9, 1)), slots.take(d, (9, 1))];
-        assert!(held_too[0].is_some() && held_too[1].is_none());
-        drop((held, held_too));
-        assert!(slots.take(a, limits).is_some());
-        assert!(slots.0.lock().unwrap().is_empty());
     }
 }

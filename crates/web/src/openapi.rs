@@ -42,8 +42,9 @@ pub fn openapi() -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut generator = settings.with(|s| s.definitions_path = "/components/schemas".into()).into_generator();
     let mut paths = Map::new();
-    for route in ROUTES.iter().filter(|route| !matches!(route.kind, RouteKind::Page(_) | RouteKind::Form(_)))
-    {
+    for route in ROUTES.iter().filter(|route| {
+        !matches!(route.kind, RouteKind::Page(_) | RouteKind::ExpensivePage(..) | RouteKind::Form(_))
+    }) {
         let (_, schema) = TYPES.iter().find(|(path, _)| *path == route.path).expect("a type for every route");
         let is_order = matches!(route.kind, RouteKind::Order(_));
         let starts = is_order && route.path == "/api/v1/runs";
@@ -100,6 +101,7 @@ fn operation(route: &Route, schema: &Schema, takes: Option<&Schema>) -> Value {
         "400": problem("The address has an invalid value."),
         "401": problem("The token is missing or wrong."),
         "404": problem("The requested object does not exist."),
+        "429": problem("The client has used its share of the server, or showed wrong tokens."),
         "503": problem("The server is busy, or the request took too long.")
     });
     let done = if takes.is_some() { "201" } else { "200" };

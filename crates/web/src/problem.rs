@@ -18,6 +18,8 @@ pub enum Problem {
     Failed(String),
     /// Too many other requests are being answered.
     Busy,
+    /// The client has used its share.
+    TooMany(String),
     /// Reading the archive took too long.
     TooLong,
     /// The client is not authorised, or a page of another site caused the request.
@@ -60,6 +62,7 @@ impl Problem {
                 "Busy",
                 "The server is answering other requests. Reload the page in a moment.",
             ),
+            Problem::TooMany(text) => (StatusCode::TOO_MANY_REQUESTS, "Too many", text),
             Problem::TooLong => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "Timeout",

@@ -4,12 +4,15 @@ use crate::app::App;
 use crate::change::UserRole;
 use crate::problem::Problem;
 use crate::query::Query;
+use crate::server::ClientAddress;
 use crate::{alerts, api, compare, events, hosts, now, path, run, test};
+use axum::body::{Body, Bytes};
 use axum::extract::{Extension, RawPathParams, RawQuery, State};
-use axum::http::header;
-use axum::response::{Html, IntoResponse, Response};
+use axum::http::{Uri, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use jitlat_archive::Archive;
+use jitlat_proto::access::ClientAddress as Client;
 use std::sync::Arc;
 
 /// A request for a route.
@@ -45,6 +48,10 @@ pub enum RouteKind {
     Page(AnswerFn),
     /// JSON for programs.
     Json(AnswerFn),
+    /// Page that takes long to make, and the version of what it shows.
+    ExpensivePage(AnswerFn, AnswerFn),
+    /// The same as JSON.
+    ExpensiveJson(AnswerFn, AnswerFn),
     /// Server-sent events.
     Events(Handler),
     /// A page with a form that changes something.
@@ -84,9 +91,19 @@ const fn page(path: &'static str, answer: AnswerFn) -> Route {
 pub const ROUTES: &[Route] = &[
     page("/", now::page),
     page("/path/{src}/{dst}", path::page),
-    page("/test/{id}", test::page),
+    Route {
+        path: "/test/{id}",
+        kind: RouteKind::ExpensivePage(test::page, test::version),
+        about: "",
+        parameters: &[],
+    },
     page("/hosts", hosts::page),
-    page("/compare", compare::page),
+    Route {
+        path: "/compare",
+        kind: RouteKind::ExpensivePage(compare::page, compare::version),
+        about: "",
+        parameters: &[],
+    },
     page("/alerts", alerts::page),
     Route { path: "/run", kind: RouteKind::Form(run::form::asking), about: "", parameters: &[] },
     Route { path: "/run/{id}", kind: RouteKind::Form(run::page::watching), about: "", parameters: &[] },
@@ -111,7 +128,7 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/compare",
-        kind: RouteKind::Json(api::compare),
+        kind: RouteKind::ExpensiveJson(api::compare, compare::version),
         about: "Figures of all packets of two periods of a path, or of two paths.",
         parameters: &[
             ("src", "Sender of the first path."),
@@ -175,6 +192,8 @@ impl Route {
             RouteKind::Events(handler) | RouteKind::Form(handler) | RouteKind::Order(handler) => handler(),
             RouteKind::Page(answer) => reading(answer, false),
             RouteKind::Json(answer) => reading(answer, true),
+            RouteKind::ExpensivePage(answer, version) => expensive(answer, version, false),
+            RouteKind::ExpensiveJson(answer, version) => expensive(answer, version, true),
         }
     }
 }
@@ -193,15 +212,45 @@ fn reading(answer: AnswerFn, is_json: bool) -> MethodRouter<Arc<App>> {
                 query: Query::parse(&query.unwrap_or_default()),
             };
             let made = app.read(move |archive| answer(archive, &asked)).await;
+            respond(made.map(Bytes::from), is_json)
+        },
+    )
+}
+
+fn expensive(answer: AnswerFn, version: AnswerFn, is_json: bool) -> MethodRouter<Arc<App>> {
+    get(
+        move |State(app): State<Arc<App>>,
+              Extension(role),
+              Extension(ClientAddress(client)): Extension<ClientAddress>,
+              address: Uri,
+              parts: RawPathParams,
+              RawQuery(query): RawQuery| async move {
+            let parts = parts.iter().map(|(_, part)| part.to_owned()).collect();
+            let asked = Arc::new(RouteRequest {
+                app: app.clone(),
+                role,
+                parts,
+                query: Query::parse(&query.unwrap_or_default()),
+            });
+            let about = asked.clone();
+            let made = match app.read(move |archive| version(archive, &about)).await {
+                Ok(version) => {
+                    let (client, version) = (Client::of(client), format!("{role:?} {version}"));
+                    let make = move |archive: &Archive| answer(archive, &asked);
+                    app.expensive(client, &address.to_string(), version, make).await
+                }
+                Err(problem) => Err(problem),
+            };
             respond(made, is_json)
         },
     )
 }
 
-fn respond(made: Result<String, Problem>, is_json: bool) -> Response {
+fn respond(made: Result<Bytes, Problem>, is_json: bool) -> Response {
+    let with = |kind: &'static str, body| ([(header::CONTENT_TYPE, kind)], Body::from(body)).into_response();
     match (made, is_json) {
-        (Ok(page), false) => Html(page).into_response(),
-        (Ok(json), true) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
+        (Ok(page), false) => with("text/html; charset=utf-8", page),
+        (Ok(json), true) => with("application/json", json),
         (Err(problem), true) => problem.json(),
         (Err(problem), false) => problem.into_response(),
     }

@@ -3,16 +3,21 @@
 use crate::access::ReadAccess;
 use crate::app::{App, router};
 use crate::client::ByteStream;
-use crate::limits::{ConnectionSlots, MAX_HEADER_BYTES, MAX_HEADERS, TimeoutConnection};
+use crate::connections::{ConnectionLimits, Connections};
+use crate::expensive::AT_ONCE;
+use crate::limits::{MAX_HEADER_BYTES, MAX_HEADERS, TimeoutConnection};
 use crate::push::{self, MAX_BODIES, PushState};
 use crate::run::Starters;
 use crate::{Settings, WebError, events};
-use axum::extract::Extension;
-use axum::http::StatusCode;
+use axum::extract::{Extension, Request};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use jitlat_proto::access::ClientAddress as Client;
 use jitlat_proto::push::earlier;
 use std::future::{Future, poll_fn};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -31,8 +36,8 @@ use tracing::{debug, warn};
 
 /// Pause after a failure to accept a connection.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
-/// Maximum numbers of connections for pushes: in all, and of one client.
-const PUSH_CONNECTIONS: (usize, usize) = (512, 32);
+/// Limits of connections on which hosts push.
+const PUSH_CONNECTIONS: ConnectionLimits = ConnectionLimits { all: 512, of_one: 32, kept: 128 };
 /// Time for the first bytes of a connection, and for its TLS handshake.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for the answers to [`Web::answer`].
@@ -100,7 +105,8 @@ impl Web {
         if settings.pages && !doors.iter().any(|door| door.pages) {
             doors.push(Door { pages: true, ..Door::open(settings.listen, tls(&settings.identity))? });
         }
-        let push = settings.push.as_ref().map(|push| Arc::new(PushState::new(push)));
+        let guesses = app.guesses.clone();
+        let push = settings.push.as_ref().map(|push| Arc::new(PushState::new(push, guesses)));
         Ok(Web { app, push, doors })
     }
 
@@ -127,13 +133,24 @@ impl Web {
     /// [`WebError::Runtime`].
     pub fn run(self, stop: impl AsFd) -> Result<(), WebError> {
         let Web { app, push, doors } = self;
+<<<<<<< HEAD
         // One thread accepts connections. A few blocking threads read the archive; two more watch it for new tests and
         // follow running tests. Further ones read the bodies of pushes.
+||||||| f3a93172
+        let app = Arc::new(app);
+        // One thread accepts connections. A few blocking threads read the archive; two more watch it for new tests and
+        // follow running tests. Further ones read the bodies of pushes.
+=======
+        let app = Arc::new(app);
+        // One thread accepts connections. A few blocking threads read the archive, one more for expensive pages; two more watch it
+        // for new tests and follow running tests. Further ones read the bodies of pushes.
+>>>>>>> w38b
         let bodies = if push.is_some() { MAX_BODIES + 4 } else { 0 };
+        let readers = app.limits.readers + AT_ONCE;
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(app.limits.readers + 2 + bodies)
+            .max_blocking_threads(readers + 2 + bodies)
             .thread_name("web")
             .build()
             .map_err(WebError::Runtime)?;
@@ -230,7 +247,7 @@ impl Door {
 
     fn router(&self, app: &Arc<App>, push: Option<&Arc<PushState>>) -> Router {
         let pushes = push.filter(|_| self.pushes).map(push::router);
-        match (self.pages, pushes) {
+        let router = match (self.pages, pushes) {
             (true, Some(pushes)) => router(app.clone()).merge(pushes),
             (true, None) => router(app.clone()),
             (false, pushes) => pushes.unwrap_or_default().fallback(|| async {
@@ -239,6 +256,21 @@ impl Door {
                         .to_owned();
                 (StatusCode::NOT_FOUND, Json(jitlat_proto::push::answer::ErrorAnswer { error }))
             }),
+        };
+        router.layer(from_fn(with_one_name))
+    }
+
+    /// Returns the limits of the connections of this door. Pages without a token keep no share for those who have one, and a
+    /// proxy connects for all readers.
+    fn limits(&self, app: &App) -> ConnectionLimits {
+        if self.pushes {
+            return PUSH_CONNECTIONS;
+        }
+        let all = app.limits.connections;
+        ConnectionLimits {
+            all,
+            of_one: if app.is_behind_proxy() { all } else { app.limits.connections_of_one },
+            kept: if app.has_token() { app.limits.connections_kept.min(all / 2) } else { 0 },
         }
     }
 
@@ -250,12 +282,7 @@ impl Door {
         app: Arc<App>,
         stop: Arc<AsyncFd<OwnedFd>>,
     ) {
-        let slots = ConnectionSlots::default();
-        let most = if self.pushes {
-            PUSH_CONNECTIONS
-        } else {
-            (app.limits.connections, app.limits.connections_of_one)
-        };
+        let connections = Connections::new(self.limits(&app));
         let mut stopped = pin!(stop.readable());
         while let Some(accepted) = poll_fn(|cx| match stopped.as_mut().poll(cx) {
             Poll::Ready(_) => Poll::Ready(None),
@@ -271,19 +298,17 @@ impl Door {
                     let _ = timeout(ACCEPT_RETRY_PAUSE, stop.readable()).await;
                 }
                 Ok((stream, peer)) => {
-                    let Some(slot) = slots.take(peer.ip(), most) else {
+                    let Some(connection) = connections.take(Client::of(peer.ip())) else {
                         // Dropping the stream closes the connection.
                         debug!("web page: too many connections, from {peer} or in total");
                         continue;
                     };
                     let from = ClientAddress(peer.ip().to_canonical());
-                    let router = router.clone().layer(Extension(from));
+                    // The connection counts as long as the router of its task exists.
+                    let router = router.clone().layer(Extension(from)).layer(Extension(connection.clone()));
                     let answering =
                         converse(stream, peer, (self.tls.clone(), self.pushes), router, app.clone());
-                    tokio::spawn(async move {
-                        answering.await;
-                        drop(slot);
-                    });
+                    connection.is_answered_by(tokio::spawn(answering).abort_handle());
                 }
             }
         }
@@ -307,6 +332,19 @@ enum Greeting {
     Http,
     /// The earlier protocol of pushes.
     Earlier,
+}
+
+/// Passes on a request that names this server once. Of two names a proxy may have checked the other one.
+async fn with_one_name(request: Request, next: Next) -> Response {
+    let mut names = request.headers().get_all(header::HOST).iter();
+    let (first, second) = (names.next(), names.next());
+    let in_address = request.uri().authority().map(|name| name.as_str().as_bytes());
+    let differs = in_address.is_some_and(|name| first.map(HeaderValue::as_bytes) != Some(name));
+    if second.is_some() || differs {
+        return (StatusCode::BAD_REQUEST, "Send the header Host once, with the name in the address.\n")
+            .into_response();
+    }
+    next.run(request).await
 }
 
 /// Looks at the first bytes of a connection without reading them; `None` if too few arrive.

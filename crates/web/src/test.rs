@@ -9,6 +9,12 @@ use jitlat_report::figure::Trace;
 use jitlat_report::html::{self, HtmlReport, PageFrame, ReportPart};
 use maud::{Markup, html as markup};
 
+/// Returns the catalogue's data of the test, on which its page depends.
+pub fn version(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
+    let id = archive.find(asked.part(0))?;
+    Ok(format!("{id} {:?}", archive.listed(id)?))
+}
+
 /// Renders the page.
 pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
     let id = archive.find(asked.part(0))?;

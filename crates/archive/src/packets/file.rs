@@ -3,6 +3,7 @@
 use super::columns::{COLUMNS, ColumnBlock, Width};
 use super::{FileTests, TESTS_KEY, VERSION, VERSION_KEY};
 use crate::error::ArchiveError;
+use crate::modes;
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::column::writer::ColumnWriter;
 use parquet::errors::ParquetError;
@@ -111,7 +112,7 @@ fn properties() -> WriterPropertiesPtr {
 impl PacketFileWriter {
     /// Creates a file at `path`. No other writer may use this path.
     pub fn create(path: &Path) -> Result<PacketFileWriter, ArchiveError> {
-        let file = File::create(path).map_err(ArchiveError::io("creating", path))?;
+        let file = modes::new_file().truncate(true).open(path).map_err(ArchiveError::io("creating", path))?;
         let out = ChecksumWriter { file: BufWriter::with_capacity(1 << 18, file), sum: XxHash3_128::new() };
         let made = schema().and_then(|schema| SerializedFileWriter::new(out, schema, properties()));
         let mut writer = PacketFileWriter { path: path.to_owned(), parquet: None, row_groups: Vec::new() };
@@ -170,7 +171,7 @@ impl PacketFileWriter {
         inner.file.get_ref().sync_all().map_err(ArchiveError::io("writing", &path))?;
         let target = archive.join(name);
         let folder = target.parent().unwrap_or(archive);
-        fs::create_dir_all(folder).map_err(ArchiveError::io("creating", folder))?;
+        modes::make_folder(folder).map_err(ArchiveError::io("creating", folder))?;
         fs::rename(&path, &target).map_err(ArchiveError::io("naming", &target))?;
         for folder in [folder, folder.parent().unwrap_or(archive)] {
             sync_folder(folder).map_err(ArchiveError::io("writing", folder))?;

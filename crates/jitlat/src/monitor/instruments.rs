@@ -176,13 +176,16 @@ fn ping_options() -> OptionSet {
 
 /// Parses the options of the server.
 pub fn serve_args(options: &[(String, OptionValue)]) -> Result<ServeArgs, EntryError> {
-    let confined = "a monitor does not support this option, because its server is not confined: leave it out";
+    let confined = "give this option to `jitlat monitor` itself, which is confined as a whole: leave it out";
+    let public = "not in a monitor, whose server is for the hosts of the file: use `jitlat serve --public`";
     let refused = [
         ("key_file", "write key-file = \"…\" in [serve]"),
         ("show_policy", "use `jitlat serve --show-policy`"),
         ("late_packets", "use `jitlat serve --late-packets`"),
         ("user", confined),
         ("no_sandbox", confined),
+        ("public", public),
+        ("contact", public),
     ];
     let refused = refused.map(|(id, instead)| (id.to_owned(), instead.to_owned())).to_vec();
     // Options for interfaces are valid even without --capture: captures in the file may need interfaces of this

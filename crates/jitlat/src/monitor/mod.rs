@@ -11,18 +11,24 @@ mod demand_tests;
 mod given;
 pub mod instruments;
 
+use crate::confinement::ConfinementArgs;
 use crate::exit::ExitStatus;
-use crate::interrupt::Signals;
+use crate::interrupt::{self, Signals};
 use anyhow::{Context, Result};
 use clap::Args;
 use instruments::MonitorInstruments;
 use jitlat_core::{Span, quantity};
-use jitlat_monitor::runtime::{self, MonitorSettings, Requests};
+use jitlat_monitor::runtime::{self, MonitorConfinement, MonitorSettings, Requests};
 use jitlat_monitor::{MonitorPlan, Timetable, text};
 use jitlat_net::clock;
+use jitlat_net::confine::forbid_core_dumps;
 use jitlat_output::terminal;
+use std::env;
 use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use tracing::warn;
 
@@ -55,12 +61,34 @@ pub struct MonitorArgs {
     /// Stop after this time (30s, 10m; a bare number is seconds)
     #[arg(long = "for", value_name = "T", value_parser = quantity::duration, conflicts_with_all = ["check", "plan"])]
     duration: Option<Span>,
+    /// Run the commands of alerts for a confined monitor, which passes messages to standard input
+    #[arg(long, hide = true, conflicts_with_all = ["check", "plan", "archive", "duration"])]
+    run_commands: bool,
+    #[command(flatten)]
+    confinement: ConfinementArgs,
 }
 
 impl MonitorArgs {
     /// True if the command measures until it is stopped; false if it only reads the file.
     pub fn runs_long(&self) -> bool {
         !self.check && !self.plan
+    }
+
+    /// Returns the confinement of the monitor; `None` with `--no-sandbox`.
+    fn confinement(&self) -> Result<Option<MonitorConfinement>> {
+        if self.confinement.no_sandbox {
+            forbid_core_dumps();
+            return Ok(None);
+        }
+        let program =
+            env::current_exe().context("finding this program, which runs the commands of alerts")?;
+        let file = self.file.clone();
+        let commands = move || {
+            let mut command = Command::new(&program);
+            command.arg("monitor").arg(&file).arg("--run-commands");
+            command
+        };
+        Ok(Some(MonitorConfinement { user: self.confinement.user.clone(), commands: Arc::new(commands) }))
     }
 }
 
@@ -80,6 +108,9 @@ impl Requests for Signals {
 
 /// Runs the monitor, checks the file, or prints the plan.
 pub fn run(args: &MonitorArgs) -> Result<ExitStatus> {
+    if args.run_commands {
+        return run_commands(args);
+    }
     let Some(model) = runtime::load(&args.file, &MonitorInstruments)? else {
         return Ok(ExitStatus::NotMeasured);
     };
@@ -109,7 +140,18 @@ pub fn run(args: &MonitorArgs) -> Result<ExitStatus> {
         duration: args.duration,
         equipment: Arc::new(MonitorInstruments),
         print: Arc::new(|text| terminal::print(text).map_err(io::Error::other)),
+        confinement: args.confinement()?,
     };
     terminal::print(&text::counts(&runtime::run(&settings, model, timetable, &signals)?))?;
+    Ok(ExitStatus::Measured)
+}
+
+/// Runs the commands of alerts until the monitor that started this process ends. Signals are for the monitor, which may have messages
+/// to send before it ends.
+fn run_commands(args: &MonitorArgs) -> Result<ExitStatus> {
+    interrupt::ignore()?;
+    let stream = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
+    let stream = stream.context("--run-commands is for monitors, which pass messages to standard input")?;
+    runtime::serve_commands(&args.file, &MonitorInstruments, stream)?;
     Ok(ExitStatus::Measured)
 }

@@ -116,3 +116,93 @@ fn every_service_has_a_line_for_each_test_it_accepts() {
         assert!(lines[0]["peer"].as_str().unwrap().starts_with("127."), "{}", lines[0]);
     }
 }
+
+/// The only values of threads of a confined process: no capability but those in `capabilities`, no new ones, filtered calls.
+fn is_confined(process: u32, capabilities: &str) {
+    assert_eq!(of_threads(process, "CapPrm:"), HashSet::from([capabilities.to_owned()]));
+    assert_eq!(of_threads(process, "NoNewPrivs:"), HashSet::from(["1".to_owned()]));
+    assert_eq!(of_threads(process, "Seccomp:"), HashSet::from(["2".to_owned()]));
+    // Core dumps are off.
+    let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert!(line.split_whitespace().skip(4).take(2).all(|limit| limit == "0"), "{line}");
+}
+
+#[test]
+fn a_page_says_what_it_gave_up_and_becomes_the_owner_of_its_archive() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("archive");
+    drop(jitlat_archive::Archive::make(&archive).unwrap());
+    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
+    let owned = nix::unistd::Uid::effective().is_root();
+    if owned {
+        // Everybody may pass through the folder of the test.
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let all = [".", "packets", "tmp", "lock", "catalogue.sqlite"];
+        for path in all {
+            nix::unistd::chown(&archive.join(path), Some(nobody.uid), Some(nobody.gid)).unwrap();
+        }
+    }
+    let page = |options: &str| {
+        let page = Running::start(
+            Place::Here.jitlat(folder.path(), &format!("web archive --listen 127.0.0.1:0 {options}")),
+        );
+        page.wait_for("confined");
+        page
+    };
+    let confined = page("");
+    is_confined(confined.id(), "0000000000000000");
+    if owned {
+        assert_eq!(
+            of_threads(confined.id(), "Uid:"),
+            HashSet::from([format!("{0}\t{0}\t{0}\t{0}", nobody.uid)])
+        );
+    }
+    let said = stopped(confined).stdout;
+    let line = said.lines().nth(1).unwrap();
+    assert!(
+        line.starts_with("jitlat web: confined: user ")
+            && line.contains("Landlock (writes to archive, reads system files)"),
+        "{said}"
+    );
+    let free = page("--no-sandbox");
+    assert_eq!(of_threads(free.id(), "Seccomp:"), HashSet::from(["0".to_owned()]));
+    assert!(stopped(free).stdout.contains("jitlat web: not confined (--no-sandbox)"));
+}
+
+#[test]
+fn a_monitor_is_confined_and_the_commands_of_its_alerts_are_not() {
+    let Some(lab) = lab("a_monitor_is_confined_and_the_commands_of_its_alerts_are_not") else { return };
+    lab.cable().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = "host = [{ name = \"a\", address = \"10.9.0.1\" }, { name = \"b\", address = \"10.9.0.2\" }]\n\
+                [[ping]]\nname = \"p\"\nfrom = \"a\"\ntargets = [\"127.0.0.1\"]\nevery = \"5s\"\nfor = \"500ms\"\n\
+                [serve]\non = false\n[archive]\nfolder = \"archive\"\n[timetable]\nguard = \"500ms\"\nsetup = \"500ms\"\n[web]\nhosts = [\"a\"]\n\
+                [[alert]]\nname = \"any\"\nif = \"sent>0\"\n\
+                [[notify]]\nname = \"file\"\ncommand = [\"sh\", \"-c\", \"cat - /etc/passwd > notified; grep Seccomp: /proc/self/status > filter\"]\n";
+    std::fs::write(folder.path().join("mesh.toml"), file).unwrap();
+    let monitor = Running::start(Place::In(&lab.client).jitlat(folder.path(), "monitor mesh.toml --host a"));
+    monitor.wait_for("confined: user ");
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    jitlat_waiting::until("a message to the command", TIMEOUT, || read("filter").contains("Seccomp"));
+    // Raw sockets for pings are what it keeps.
+    is_confined(monitor.id(), "0000000000002000");
+    assert!(
+        read("notified").contains("FIRING warning any") && read("notified").contains("root:"),
+        "{}",
+        read("notified")
+    );
+    assert_eq!(read("filter").trim(), "Seccomp:\t0");
+    let children =
+        || std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", monitor.id())).unwrap_or_default();
+    let helper: i32 =
+        children().split_whitespace().next().expect("the process that runs commands").parse().unwrap();
+    let ended = stopped(monitor);
+    assert_eq!(ended.code(), 0, "{}", ended.stderr);
+    // It may remain as a zombie if nobody waits for it.
+    let is_gone = || {
+        let status = std::fs::read_to_string(format!("/proc/{helper}/status"));
+        status.is_err() || status.is_ok_and(|text| text.contains("State:\tZ"))
+    };
+    jitlat_waiting::until("the end of the process that runs commands", TIMEOUT, is_gone);
+}

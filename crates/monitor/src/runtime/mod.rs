@@ -9,7 +9,7 @@
 //! Its modules: `job` is one test of the timetable, `measure` runs one, `demand` accepts tests from the page;
 //! `access` has keys and the server, `page` the web page, `own` finds this host in the file; `captures` follows
 //! interfaces; `push` sends tests to collectors, `collect` takes those of other hosts, `ends` decides whose they are; `alerts` judges results
-//! and notifies people; `watch` waits for writes to the archive.
+//! and notifies people; `confine` gives up privileges; `watch` waits for writes to the archive.
 //!
 //! Only this module touches sockets, threads, clocks and the archive. The rest of the crate does not import it, and compiles without the
 //! feature `runtime`.
@@ -19,6 +19,7 @@ mod alerts;
 mod alone;
 mod captures;
 mod collect;
+mod confine;
 mod demand;
 mod ends;
 mod equipment;
@@ -35,9 +36,10 @@ mod push;
 mod run;
 mod watch;
 
-pub use alerts::Print;
+pub use alerts::{Print, serve_commands};
 pub use alone::StandaloneRunner;
 pub use captures::CaptureSetup;
+pub use confine::MonitorConfinement;
 pub use equipment::{CaptureResult, Equipment, ServerKeys, TestSite};
 pub use error::{AnyError, MonitorError};
 pub use on_demand::DemandedTest;

@@ -1,8 +1,9 @@
 //! Runs a monitor: starts due tests in threads, adds results to the archive, and logs failures.
 
 use super::access::{RunningServer, check_file, own_key};
-use super::alerts::{self, Print, RunningAlerts};
+use super::alerts::{self, Commands, Outlets, Print, RunningAlerts};
 use super::captures::{self, RunningCaptures};
+use super::confine::MonitorConfinement;
 use super::demand::{QueuedRun, RunQueue, refused};
 use super::job::{Task, options_of_server};
 use super::on_demand::TestPlacement;
@@ -66,6 +67,8 @@ pub struct MonitorSettings {
     pub equipment: Arc<dyn Equipment>,
     /// Function that prints the alerts of channels with `print`.
     pub print: Print,
+    /// Confinement of this process, which must have one thread; `None`: it keeps its privileges.
+    pub confinement: Option<MonitorConfinement>,
 }
 
 /// Requests to a running monitor. A request makes the file descriptor readable, which wakes the monitor.
@@ -127,6 +130,7 @@ struct Monitor<'a> {
     /// Demanded tests that wait for their start, by identifier.
     demanded: BTreeMap<u64, QueuedRun>,
     alerts: Option<RunningAlerts>,
+    outlets: Outlets,
     captures: RunningCaptures,
     pushes: Option<RunningPushes>,
     threads: Vec<Thread>,
@@ -164,6 +168,11 @@ pub fn run(
     check_archive(kept.as_deref())?;
     alerts::check(&model, kept.as_deref())?;
     captures::check(&model, host, kept.as_deref())?;
+    let commands = match &args.confinement {
+        Some(confinement) => confinement.apply(args, &model, host, kept.as_deref())?,
+        None => Commands::Here,
+    };
+    let outlets = Outlets { print: args.print.clone(), commands: Arc::new(commands) };
     recover(kept.as_deref())?;
     let server = RunningServer::start(&**equipment, &model, host, &folder)?;
     let pushes = RunningPushes::start(&model, host, &folder, kept.as_deref(), key.as_ref())?;
@@ -173,7 +182,7 @@ pub fn run(
     let demands = Arc::new(RunQueue::new(model.clone(), host, equipment.clone(), waker.clone()));
     let site = WebSite { model: &model, host, folder: &folder, archive: kept.as_deref() };
     let page = RunningPage::start(&**equipment, &site, &state.shown, &demands)?;
-    let alerts = RunningAlerts::start(&model, &name, &folder, kept.as_deref(), args.print.clone())?;
+    let alerts = RunningAlerts::start(&model, &name, &folder, kept.as_deref(), outlets.clone())?;
     let captures = RunningCaptures::start(equipment.clone(), &model, host, &folder, kept.as_deref())?;
     let agenda =
         Agenda::new(model, timetable, &name, clock::wall()).context("the file does not contain this host")?;
@@ -190,6 +199,7 @@ pub fn run(
         demands,
         demanded: BTreeMap::new(),
         alerts,
+        outlets,
         captures,
         pushes: Some(pushes),
         threads: Vec::new(),
@@ -275,7 +285,7 @@ fn check_archive(archive: Option<&Path>) -> Result<()> {
 }
 
 /// Returns the modification time and the length of the file; `None` if it does not exist.
-fn version(path: &Path) -> Option<(SystemTime, u64)> {
+pub(super) fn version(path: &Path) -> Option<(SystemTime, u64)> {
     let about = std::fs::metadata(path).ok()?;
     Some((about.modified().ok()?, about.len()))
 }
@@ -599,13 +609,8 @@ impl Monitor<'_> {
         match (&self.alerts, &kept) {
             (Some(alerts), Some(archive)) => alerts.follow(new.clone(), archive),
             _ => {
-                self.alerts = RunningAlerts::start(
-                    &new,
-                    &name,
-                    &self.folder,
-                    kept.as_deref(),
-                    self.settings.print.clone(),
-                )?;
+                self.alerts =
+                    RunningAlerts::start(&new, &name, &self.folder, kept.as_deref(), self.outlets.clone())?;
             }
         }
         let changes = self

@@ -10,23 +10,36 @@ use std::io;
 
 type SyscallRules = BTreeMap<i64, Vec<SeccompRule>>;
 
+/// System calls that a confined process may make.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CallSet {
+    /// Calls of a server.
+    #[default]
+    Server,
+    /// Calls of a process that measures or shows measurements: also those for an archive, and requests to the kernel
+    /// about interfaces.
+    Monitor,
+}
+
 /// Applies the filter to all threads; returns the number of allowed calls, or `None` if the system has no
 /// filters. If `raw` is true, packet sockets may be opened.
-pub fn filter(raw: bool) -> io::Result<Option<usize>> {
+pub fn filter(raw: bool, set: CallSet) -> io::Result<Option<usize>> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else { return Ok(None) };
     let compile = |rules: SyscallRules, otherwise, then| -> io::Result<BpfProgram> {
         let filter = SeccompFilter::new(rules, otherwise, then, arch).map_err(io::Error::other)?;
         filter.try_into().map_err(io::Error::other)
     };
     let mut allowed: SyscallRules = ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
-    let families: &[i32] = if raw {
-        &[libc::AF_INET, libc::AF_INET6, libc::AF_PACKET]
-    } else {
-        &[libc::AF_INET, libc::AF_INET6]
-    };
-    let families = families.iter().map(|family| *family as u64);
+    let monitors = set == CallSet::Monitor;
+    if monitors {
+        allowed.extend(OF_MONITORS.iter().map(|call| (*call, Vec::new())));
+    }
+    let families =
+        [(true, libc::AF_INET), (true, libc::AF_INET6), (raw, libc::AF_PACKET), (monitors, libc::AF_NETLINK)];
+    let families = families.into_iter().filter(|(allowed, _)| *allowed).map(|(_, family)| family as u64);
     allowed.insert(libc::SYS_socket, one_of(0, families).map_err(io::Error::other)?);
-    let requests = IOCTLS.iter().map(|request| u64::from(*request as u32));
+    let more: &[u64] = if monitors { IOCTLS_OF_MONITORS } else { &[] };
+    let requests = IOCTLS.iter().chain(more).map(|request| u64::from(*request as u32));
     allowed.insert(libc::SYS_ioctl, one_of(1, requests).map_err(io::Error::other)?);
     let calls = allowed.len();
     let fatal: SyscallRules = FATAL.iter().map(|call| (*call, Vec::new())).collect();
@@ -66,6 +79,42 @@ const IOCTLS: &[u64] = &[
     libc::SIOCGIFFLAGS as _,
     libc::SIOCGIFHWADDR as _,
     libc::SIOCGIFMTU as _,
+];
+
+/// Further requests of monitors, about network adapters.
+const IOCTLS_OF_MONITORS: &[u64] = &[
+    // SIOCETHTOOL.
+    0x8946,
+    libc::SIOCSHWTSTAMP as _,
+    libc::SIOCGIFADDR as _,
+    libc::SIOCGIFCONF as _,
+];
+
+/// Further calls of monitors: SQLite and Parquet files, changes of an archive, the process that runs commands.
+const OF_MONITORS: &[i64] = &[
+    libc::SYS_fadvise64,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_inotify_add_watch,
+    libc::SYS_inotify_init1,
+    libc::SYS_inotify_rm_watch,
+    libc::SYS_mincore,
+    libc::SYS_msync,
+    libc::SYS_readahead,
+    libc::SYS_sync_file_range,
+    libc::SYS_utimensat,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_getdents,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_inotify_init,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_link,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rmdir,
 ];
 
 /// Calls for sockets, threads, timers, clocks, memory, standard error and files.

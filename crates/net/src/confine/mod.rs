@@ -1,22 +1,96 @@
 //! [`Confinement`]: drops rights of this process, in two steps, before it communicates with untrusted hosts.
 //!
 //! [`Confinement::begin`], while the process has one thread, changes the user, and drops all capabilities
-//! that no service needs, the right to gain others (`no_new_privs`), and write access to files (Landlock).
+//! that no service needs, the right to gain others (`no_new_privs`), core dumps, and access to files (Landlock): reading, too, except
+//! of those in [`READABLE`].
 //! Threads started later inherit these restrictions. [`Confinement::complete`], called once every socket is
 //! bound, drops system calls (seccomp) for all threads at once.
 
 mod calls;
 
+pub use calls::CallSet;
+
 use crate::privilege::Capability;
 use landlock::{
-    ABI, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, RulesetStatus,
 };
+use nix::errno::Errno;
 use nix::unistd::{self, Gid, Uid, User};
 use std::fmt;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Files and folders of the system that a confined process may read: names of hosts and services, the time zone, authorities of
+/// certificates, libraries that the C library loads when it looks up names, and the state of clocks, processors and interfaces.
+/// Those that do not exist are left out. `/etc/passwd` is not among them.
+pub const READABLE: &[&str] = &[
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/nsswitch.conf",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ca-certificates",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/certs",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/certs",
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/share/ca-certificates",
+    "/usr/share/zoneinfo",
+    "/run/NetworkManager",
+    "/run/resolvconf",
+    "/run/systemd/container",
+    "/run/systemd/resolve",
+    "/proc/self",
+    "/proc/cpuinfo",
+    "/proc/interrupts",
+    "/proc/loadavg",
+    "/proc/meminfo",
+    "/proc/pressure",
+    "/proc/softirqs",
+    "/proc/stat",
+    "/proc/sys/kernel",
+    "/proc/sys/net",
+    "/proc/uptime",
+    "/sys/class",
+    "/sys/devices",
+    "/sys/fs/cgroup",
+    "/sys/hypervisor",
+    "/sys/kernel/realtime",
+    "/dev/null",
+    "/dev/random",
+    "/dev/urandom",
+];
+
+/// File that is readable on every system, and that a confined process cannot read.
+const FORBIDDEN: &str = "/etc/passwd";
+
+/// True once this process is confined.
+static CONFINED: AtomicBool = AtomicBool::new(false);
+
+/// True if this process is confined, so that it can run no other program.
+pub fn is_confined() -> bool {
+    CONFINED.load(Ordering::Relaxed)
+}
+
+/// Turns core dumps of this process off, which would contain its keys, and lets no other process of the same user read its memory.
+/// Returns false if the system does not permit it.
+pub fn forbid_core_dumps() -> bool {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let limited = setrlimit(Resource::RLIMIT_CORE, 0, 0).is_ok()
+        || getrlimit(Resource::RLIMIT_CORE).is_ok_and(|(soft, _)| soft == 0);
+    nix::sys::prctl::set_dumpable(false).is_ok() && limited
+}
 
 /// Rights that a confined process retains.
 #[derive(Clone, Debug, Default)]
@@ -26,8 +100,12 @@ pub struct Confinement {
     pub user: Option<String>,
     /// Capabilities to retain, if the process has them.
     pub capabilities: Vec<Capability>,
-    /// Folders that the process may write to. They must exist.
+    /// Folders that the process may read and write. They must exist.
     pub folders: Vec<PathBuf>,
+    /// Files and folders that the process may read, in addition to [`READABLE`].
+    pub readable: Vec<PathBuf>,
+    /// System calls that are allowed.
+    pub calls: CallSet,
 }
 
 /// Reason why a process could not be confined.
@@ -70,6 +148,8 @@ pub struct Confining {
     user: String,
     /// True if packet sockets may be opened.
     raw: bool,
+    calls: CallSet,
+    without_dumps: bool,
     /// Names of the capabilities that the process still has.
     left: Vec<String>,
     files: Files,
@@ -78,8 +158,9 @@ pub struct Confining {
 /// Restriction of file access, which depends on the kernel's support for Landlock.
 #[derive(Debug)]
 enum Files {
-    /// Only these folders can be written to.
-    Confined(Vec<PathBuf>),
+    /// Only these folders can be written to, and only these paths can be read in addition to them and [`READABLE`]. `whole` is false if the
+    /// kernel does not support all of these rights.
+    Confined { written: Vec<PathBuf>, read: Vec<PathBuf>, whole: bool },
     /// Files are not restricted: the system does not have Landlock, or does not permit it.
     Free,
 }
@@ -116,7 +197,17 @@ impl Confinement {
         let left = caps::read(None, caps::CapSet::Permitted).unwrap_or_default();
         let mut left: Vec<String> = left.iter().map(ToString::to_string).collect();
         left.sort_unstable();
-        Ok(Confining { user, raw: kept.contains(&Capability::NetRaw), left, files: self.close_files() })
+        // After the change of user, which changes it.
+        let without_dumps = forbid_core_dumps();
+        let raw = kept.contains(&Capability::NetRaw);
+        if let Some(folder) = self.folders.first() {
+            // Temporary files of SQLite, too, are written only there.
+            let of_archive = folder.join("tmp");
+            crate::sys::use_temporary_folder(if of_archive.is_dir() { &of_archive } else { folder });
+        }
+        let files = self.close_files();
+        CONFINED.store(true, Ordering::Relaxed);
+        Ok(Confining { user, raw, calls: self.calls, without_dumps, left, files })
     }
 
     /// Changes the user if this process runs as root; returns the name of the resulting user.
@@ -158,31 +249,53 @@ impl Confinement {
             Err(e) => return Err(failed("becoming another user")(e)),
         }
         for folder in &self.folders {
-            if unistd::access(folder, unistd::AccessFlags::W_OK).is_err() {
+            let access = unistd::access(folder, unistd::AccessFlags::W_OK);
+            // Nobody can write to a read-only file system, and its archives can be shown.
+            if access.is_err_and(|why| why != Errno::EROFS) {
                 return Err(ConfineError::Folder { user: name, folder: folder.clone() });
             }
         }
         Ok(name)
     }
 
-    /// Forbids writing outside the folders, and running programs.
+    /// Forbids writing outside the folders, reading outside them and the readable paths, and running programs.
     fn close_files(&self) -> Files {
-        let write: BitFlags<AccessFs> = AccessFs::from_write(ABI::V5) | AccessFs::Execute;
+        let reads = AccessFs::ReadFile | AccessFs::ReadDir;
         let closed = || -> Result<RulesetStatus, Box<dyn std::error::Error>> {
-            let ruleset =
+            let ruleset = Ruleset::default()
                 // Kernels that support only some of these rights enforce those.
-                Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(write)?;
-            let inside = AccessFs::from_write(ABI::V5);
-            let allow = |rules: RulesetCreated, folder: &Path| -> Result<_, Box<dyn std::error::Error>> {
-                Ok(rules.add_rule(PathBeneath::new(PathFd::new(folder)?, inside))?)
+                .set_compatibility(CompatLevel::BestEffort)
+                .handle_access(AccessFs::from_all(ABI::V5))?;
+            let allow = |rules: RulesetCreated, path: &Path, rights| {
+                Ok::<_, Box<dyn std::error::Error>>(
+                    rules.add_rule(PathBeneath::new(PathFd::new(path)?, rights))?,
+                )
             };
-            let rules =
-                self.folders.iter().try_fold(ruleset.create()?, |rules, folder| allow(rules, folder))?;
+            let inside = reads | AccessFs::from_write(ABI::V5);
+            let mut rules = ruleset.create()?;
+            for folder in &self.folders {
+                rules = allow(rules, folder, inside)?;
+            }
+            // Paths that do not exist, or that this user cannot reach, cannot be read anyway.
+            let system = READABLE.iter().map(Path::new);
+            for path in system.chain(self.readable.iter().map(PathBuf::as_path)) {
+                if let Ok(about) = path.metadata()
+                    && let Ok(opened) = PathFd::new(path)
+                {
+                    let rights = if about.is_dir() { reads } else { AccessFs::ReadFile.into() };
+                    rules = rules.add_rule(PathBeneath::new(opened, rights))?;
+                }
+            }
+            rules = allow(rules, Path::new("/dev/null"), AccessFs::ReadFile | AccessFs::WriteFile)?;
             Ok(rules.restrict_self()?.ruleset)
         };
+        let (written, read) = (self.folders.clone(), self.readable.clone());
+        let allowed = written.iter().chain(&read).any(|path| Path::new(FORBIDDEN).starts_with(path));
         match closed() {
             Ok(RulesetStatus::NotEnforced) | Err(_) => Files::Free,
-            Ok(_) => Files::Confined(self.folders.clone()),
+            // The kernel's report is tried out.
+            Ok(_) if !allowed && std::fs::File::open(FORBIDDEN).is_ok() => Files::Free,
+            Ok(status) => Files::Confined { written, read, whole: status == RulesetStatus::FullyEnforced },
         }
     }
 }
@@ -193,31 +306,58 @@ impl Confining {
     /// # Errors
     /// [`ConfineError::System`] if the filter cannot be installed.
     pub fn complete(self) -> Result<Confined, ConfineError> {
-        let calls = calls::filter(self.raw).map_err(failed("filtering system calls"))?;
+        let calls = calls::filter(self.raw, self.calls).map_err(failed("filtering system calls"))?;
         Ok(Confined { before: self, calls })
     }
 }
 
+impl Confined {
+    /// Returns the protections that the system lacks or does not permit.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let list = [
+            (self.calls.is_none(), "seccomp"),
+            (matches!(self.before.files, Files::Free), "Landlock"),
+            (matches!(self.before.files, Files::Confined { whole: false, .. }), "some rules of Landlock"),
+            (!self.before.without_dumps, "a limit of core dumps"),
+        ];
+        list.into_iter().filter(|(missing, _)| *missing).map(|(_, name)| name).collect()
+    }
+
+    /// Returns the lines that report the confinement of the command `name`.
+    pub fn lines(&self, name: &str) -> String {
+        let mut lines = format!("{name}: confined: {self}\n");
+        if !self.missing().is_empty() {
+            let missing = self.missing().join(", ");
+            lines +=
+                &format!("{name}: not confined by {missing}: this system lacks it or does not permit it\n");
+        }
+        lines
+    }
+}
+
 impl fmt::Display for Confined {
-    /// Formats, for example,
-    /// `user nobody, no capabilities, no_new_privs, seccomp (120 calls), Landlock (no file)`.
+    /// Formats what holds, for example
+    /// `user nobody, no capabilities, no_new_privs, seccomp (120 calls), Landlock (writes no file, reads system files), no core dumps`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Confining { user, left, files, .. } = &self.before;
+        let Confining { user, left, files, without_dumps, .. } = &self.before;
         let left = if left.is_empty() { "no capabilities".to_owned() } else { left.join(" ") };
-        write!(f, "user {user}, {left}")?;
-        f.write_str(", no_new_privs, ")?;
-        match self.calls {
-            Some(calls) => write!(f, "seccomp ({calls} calls), ")?,
-            None => f.write_str("no seccomp on this system, ")?,
+        write!(f, "user {user}, {left}, no_new_privs")?;
+        if let Some(calls) = self.calls {
+            write!(f, ", seccomp ({calls} calls)")?;
         }
-        match files {
-            Files::Confined(folders) if folders.is_empty() => f.write_str("Landlock (writes no file)"),
-            Files::Confined(folders) => {
-                let folders: Vec<String> = folders.iter().map(|f| f.display().to_string()).collect();
-                write!(f, "Landlock (writes to {})", folders.join(", "))
-            }
-            Files::Free => f.write_str("no Landlock on this system"),
+        if let Files::Confined { written, read, .. } = files {
+            let list = |paths: &[PathBuf]| {
+                paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+            };
+            let written = if written.is_empty() {
+                "writes no file".to_owned()
+            } else {
+                format!("writes to {}", list(written))
+            };
+            let read = if read.is_empty() { String::new() } else { format!(" and {}", list(read)) };
+            write!(f, ", Landlock ({written}, reads system files{read})")?;
         }
+        if *without_dumps { f.write_str(", no core dumps") } else { Ok(()) }
     }
 }
 

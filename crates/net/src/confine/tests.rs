@@ -1,6 +1,7 @@
 //! Each test confines a separate process: this test program, started again with one of [`ATTEMPTS`].
 
 use super::*;
+use nix::libc;
 use std::net::UdpSocket;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, exit};
@@ -26,6 +27,37 @@ const ATTEMPTS: &[Attempt] = &[
         let outside = folder.with_file_name("outside").join("a");
         exit(if std::fs::write(outside, "a").is_err() { 7 } else { 1 })
     }),
+    ("read outside", |folder| {
+        let files = ["/etc/passwd".into(), folder.with_file_name("outside").join("secret")];
+        let is_hidden = |path: &PathBuf| std::fs::read(path).is_err();
+        exit(if files.iter().all(is_hidden) && std::fs::read_dir("/etc").is_err() { 7 } else { 1 })
+    }),
+    ("read inside and what the system needs", |folder| {
+        std::fs::write(folder.join("a"), "a").unwrap();
+        assert_eq!(std::fs::read(folder.join("a")).unwrap(), b"a");
+        assert!(std::fs::read_dir(folder).unwrap().count() > 0);
+        assert_eq!(std::fs::read(folder.with_file_name("readable").join("key")).unwrap(), b"key");
+        std::fs::read("/proc/self/status").unwrap();
+        std::fs::read("/proc/loadavg").unwrap();
+        std::fs::write("/dev/null", "a").unwrap();
+        std::net::ToSocketAddrs::to_socket_addrs(&("localhost", 1)).unwrap();
+    }),
+    ("core dumps", |_| {
+        let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+        let line = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+        assert!(line.split_whitespace().skip(4).take(2).all(|limit| limit == "0"), "{line}");
+        assert!(!nix::sys::prctl::get_dumpable().unwrap());
+        assert!(is_confined());
+    }),
+    ("what a monitor needs", |folder| {
+        let watch = nix::sys::inotify::Inotify::init(nix::sys::inotify::InitFlags::IN_CLOEXEC).unwrap();
+        watch.add_watch(folder, nix::sys::inotify::AddWatchFlags::IN_MODIFY).unwrap();
+        socket2::Socket::new(libc::AF_NETLINK.into(), socket2::Type::RAW, None).unwrap();
+    }),
+    ("what only a monitor needs", |_| {
+        let opened = socket2::Socket::new(libc::AF_NETLINK.into(), socket2::Type::RAW, None);
+        exit(if opened.is_err() { 7 } else { 1 })
+    }),
     ("write inside", |folder| {
         std::fs::write(folder.join("a"), "a").unwrap();
         std::fs::rename(folder.join("a"), folder.join("b")).unwrap();
@@ -49,7 +81,10 @@ const ATTEMPTS: &[Attempt] = &[
 fn confined_process() {
     let (Ok(attempt), Ok(folder)) = (std::env::var(ATTEMPT), std::env::var(FOLDER)) else { return };
     let folder = PathBuf::from(folder);
-    let confinement = Confinement { folders: vec![folder.clone()], ..Confinement::default() };
+    let calls = if attempt == "what a monitor needs" { CallSet::Monitor } else { CallSet::Server };
+    let readable = vec![folder.with_file_name("readable"), folder.with_file_name("none")];
+    let confinement =
+        Confinement { folders: vec![folder.clone()], readable, calls, ..Confinement::default() };
     let act = ATTEMPTS.iter().find(|(name, _)| *name == attempt).unwrap().1;
     let confining = confinement.begin().unwrap();
     // Services have threads before the filter is applied, and so does this test.
@@ -59,6 +94,8 @@ fn confined_process() {
     let thread = std::thread::spawn(move || wait.recv().map(|()| act(&inside)));
     let confined = confining.complete().unwrap();
     assert!(confined.to_string().contains("no capabilities, no_new_privs, seccomp ("), "{confined}");
+    assert!(confined.to_string().contains("Landlock (writes to "), "{confined}");
+    assert_eq!(confined.missing(), [""; 0]);
     if early {
         go.send(()).unwrap();
         thread.join().unwrap().unwrap();
@@ -73,6 +110,10 @@ fn attempt(name: &str) -> Output {
     let (inside, outside) = (folder.path().join("inside"), folder.path().join("outside"));
     std::fs::create_dir(&inside).unwrap();
     std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("secret"), "secret").unwrap();
+    let readable = folder.path().join("readable");
+    std::fs::create_dir(&readable).unwrap();
+    std::fs::write(readable.join("key"), "key").unwrap();
     Command::new(std::env::current_exe().unwrap())
         .args(["confine::tests::confined_process", "--exact", "--nocapture"])
         .env(ATTEMPT, name)
@@ -90,8 +131,8 @@ fn a_forbidden_system_call_ends_the_process() {
 }
 
 #[test]
-fn writing_elsewhere_and_packet_sockets_fail() {
-    for name in ["write outside", "packet socket"] {
+fn writing_and_reading_elsewhere_and_other_sockets_fail() {
+    for name in ["write outside", "read outside", "packet socket", "what only a monitor needs"] {
         let output = attempt(name);
         assert_eq!(output.status.code(), Some(7), "{name}: {output:?}");
     }
@@ -99,7 +140,14 @@ fn writing_elsewhere_and_packet_sockets_fail() {
 
 #[test]
 fn what_services_need_works() {
-    for name in ["write inside", "socket, thread, clock"] {
+    let names = [
+        "write inside",
+        "socket, thread, clock",
+        "read inside and what the system needs",
+        "core dumps",
+        "what a monitor needs",
+    ];
+    for name in names {
         let output = attempt(name);
         assert_eq!(output.status.code(), Some(0), "{name}: {output:?}");
     }

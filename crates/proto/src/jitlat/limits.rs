@@ -50,6 +50,8 @@ pub struct ServerLimits {
     pub classic: bool,
     /// Ports that clients may request for test streams, on either host.
     pub ports: RangeInclusive<u16>,
+    /// Address for complaints about this server, which refusals contain; `None`: they contain none.
+    pub contact: Option<String>,
 }
 
 impl Default for ServerLimits {
@@ -72,6 +74,7 @@ impl Default for ServerLimits {
             keep: Span::seconds(600),
             classic: true,
             ports: 1024..=u16::MAX,
+            contact: None,
         }
     }
 }
@@ -241,6 +244,14 @@ impl ServerLimits {
 
     fn bits_in_a_window(&self) -> u64 {
         self.bandwidth.div_ceil(WINDOWS_A_SECOND)
+    }
+
+    /// Returns the text of a refusal for clients: its reason, and the contact.
+    pub fn refusal(&self, why: &impl fmt::Display) -> String {
+        match &self.contact {
+            Some(contact) => format!("{why} (contact: {contact})"),
+            None => why.to_string(),
+        }
     }
 
     /// Checks that clients may request `port`.

@@ -154,7 +154,7 @@ impl SessionTable {
     /// one.
     pub fn admit(&mut self, claim: Claim, now: SteadyTime) -> Result<(), PolicyRefusal> {
         self.expire(now);
-        let client = ClientAddress::of(claim.client);
+        let client = self.gate.policy().client_of(claim.client);
         self.check_rates(client, &claim)?;
         let grant = loop {
             match self.gate.admit(ONE_WAY, claim.client, Ask::session(claim.memory).proven(claim.proven), now)

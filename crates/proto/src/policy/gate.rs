@@ -290,7 +290,7 @@ impl Gate {
     ) -> Result<Grant, PolicyRefusal> {
         let policy = self.policy();
         policy.admits(service, address)?;
-        let client = ClientAddress::of(address);
+        let client = policy.client_of(address);
         let mut state = self.state();
         state.now = state.now.max(Some(now));
         // Only new connections have to wait: sessions belong to connections that are already admitted.
@@ -363,12 +363,12 @@ impl Gate {
     /// may connect again. Returns true if the failure should be logged, which becomes less frequent with each
     /// failure.
     pub fn wrong_key(&self, address: IpAddr, now: SteadyTime) -> bool {
-        self.state().proofs.failed(ClientAddress::of(address), now)
+        self.state().proofs.failed(self.policy().client_of(address), now)
     }
 
     /// Records that `address` gave the right key.
     pub fn right_key(&self, address: IpAddr) {
-        self.state().proofs.succeeded(ClientAddress::of(address));
+        self.state().proofs.succeeded(self.policy().client_of(address));
     }
 
     /// Returns the resources in use by `service`.

@@ -21,6 +21,7 @@ pub struct Meters {
 struct MeterAccounts {
     client: Arc<Accounts>,
     total: Option<Arc<Accounts>>,
+    client_bits: u8,
     seed: u64,
 }
 
@@ -43,6 +44,7 @@ impl Meters {
         let all = MeterAccounts {
             client: Arc::new(accounts(&policy.client, seed)),
             total: if_limited(&policy.total, seed),
+            client_bits: policy.client_bits,
             seed,
         };
         Meters { all, client: None, total: None }
@@ -69,7 +71,8 @@ impl Meters {
     /// A limit has been reached. The error is the time after which to retry. A refused packet may count
     /// against other limits.
     pub fn take(&self, peer: IpAddr, bytes: usize, now: SteadyTime) -> Result<(), Span> {
-        let (client, everyone) = (ClientAddress::of(peer), ClientAddress::of(Ipv4Addr::UNSPECIFIED.into()));
+        let client = ClientAddress::within(peer, self.all.client_bits);
+        let everyone = ClientAddress::of(Ipv4Addr::UNSPECIFIED.into());
         self.all.client.take(client, bytes, now)?;
         let accounts =
             [(&self.client, client), (&self.total, everyone), (&self.all.total, everyone)].into_iter();

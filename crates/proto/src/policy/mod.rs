@@ -22,6 +22,7 @@ mod gate;
 mod keys;
 mod meters;
 mod proofs;
+mod public;
 mod quota;
 mod wasted;
 
@@ -29,8 +30,11 @@ pub use crate::jitlat::limits::LimitRefusal;
 pub use gate::{Ask, Gate, Grant, OnEviction, TableGrant};
 pub use keys::Keys;
 pub use meters::Meters;
+pub use proofs::WrongProofs;
+pub use public::{PUBLIC_SERVICES, PublicServer};
 pub use quota::{Quota, Scope};
 
+use crate::access::ClientAddress;
 use crate::accounts::ClientLimits;
 use core::net::IpAddr;
 use jitlat_core::Span;
@@ -105,6 +109,9 @@ pub struct ServiceRules {
 pub struct Policy {
     /// Networks that the server serves, for all services.
     pub networks: Networks,
+    /// Length of the IPv4 networks that count as one client: 32, or less if neighbours share their limits. An IPv6 client is
+    /// its /64.
+    pub client_bits: u8,
     /// Limits of one client across all services.
     pub client: Quota,
     /// Limits of all clients together across all services.
@@ -135,6 +142,7 @@ impl Default for Policy {
         };
         Policy {
             networks: Networks::default(),
+            client_bits: 32,
             client: Quota {
                 packets: Some(200_000),
                 // 1 Gbit/s.
@@ -184,6 +192,11 @@ impl Policy {
     /// Returns the rules of `service`, for modification.
     pub fn service(&mut self, service: Service) -> &mut ServiceRules {
         self.services.entry(service).or_default()
+    }
+
+    /// Returns the client to which `address` belongs.
+    pub fn client_of(&self, address: IpAddr) -> ClientAddress {
+        ClientAddress::within(address, self.client_bits)
     }
 
     /// True if `service` is off.

@@ -11,9 +11,9 @@ const MIN_WAIT: Span = Span::seconds(1);
 /// Maximum wait.
 const MAX_WAIT: Span = Span::seconds(64);
 
-/// Clients that recently gave wrong keys.
+/// Clients that recently gave wrong keys or tokens.
 #[derive(Debug, Default)]
-pub(super) struct WrongProofs(HashMap<ClientAddress, Penalty>);
+pub struct WrongProofs(HashMap<ClientAddress, Penalty>);
 
 #[derive(Clone, Copy, Debug)]
 struct Penalty {
@@ -23,13 +23,13 @@ struct Penalty {
 
 impl WrongProofs {
     /// Returns the time that `client` must still wait; `None`: no wait.
-    pub(super) fn wait(&self, client: ClientAddress, now: SteadyTime) -> Option<Span> {
+    pub fn wait(&self, client: ClientAddress, now: SteadyTime) -> Option<Span> {
         self.0.get(&client).map(|p| p.until - now).filter(|left| left.0 > 0)
     }
 
     /// Records that `client` gave a wrong key. Returns true if the failure should be logged, which applies to
     /// failures 1, 2, 4, 8, …
-    pub(super) fn failed(&mut self, client: ClientAddress, now: SteadyTime) -> bool {
+    pub fn failed(&mut self, client: ClientAddress, now: SteadyTime) -> bool {
         // Entries are removed once the maximum wait has passed since their wait ended.
         self.0.retain(|_, p| now - p.until < MAX_WAIT);
         if self.0.len() >= MAX_CLIENTS && !self.0.contains_key(&client) {
@@ -48,7 +48,7 @@ impl WrongProofs {
     }
 
     /// Records that `client` gave the right key.
-    pub(super) fn succeeded(&mut self, client: ClientAddress) {
+    pub fn succeeded(&mut self, client: ClientAddress) {
         self.0.remove(&client);
     }
 }

@@ -2,6 +2,8 @@
 
 use super::body::{body, feed};
 use super::{NotNow, PushSettings, Shelf};
+use crate::connections::Connection;
+use crate::guesses::Guesses;
 use crate::server::ClientAddress;
 use crate::token::{Token, checksum};
 use axum::Router;
@@ -16,9 +18,8 @@ use jitlat_proto::push::answer::{ErrorAnswer, Known, Offers, PartAnswers};
 use jitlat_proto::push::is_name;
 use serde::Serialize;
 use std::collections::HashMap;
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -32,10 +33,6 @@ const WAIT: Duration = Duration::from_secs(5);
 const MAX_OFFER_BYTES: usize = 64 << 10;
 /// Time for an offer to arrive.
 const OFFER_TIMEOUT: Duration = Duration::from_secs(15);
-/// Delay before a wrong token is refused, which slows down guessing.
-const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
-/// Time between two lines in the log about wrong tokens from one address, and the number of addresses that are remembered.
-const LOG_INTERVAL: (Duration, usize) = (Duration::from_secs(60), 1000);
 
 /// State shared by all pushes.
 #[derive(Debug)]
@@ -44,8 +41,7 @@ pub struct PushState {
     shelf: Arc<dyn Shelf>,
     bodies: Arc<Semaphore>,
     of_host: HashMap<Arc<str>, Arc<Semaphore>>,
-    /// Time of the last line about a wrong token, by address.
-    logged: Mutex<HashMap<IpAddr, Instant>>,
+    guesses: Guesses,
 }
 
 /// Host whose token a request has.
@@ -53,7 +49,7 @@ pub struct PushState {
 struct PushingHost(Arc<str>);
 
 impl PushState {
-    pub fn new(settings: &PushSettings) -> PushState {
+    pub fn new(settings: &PushSettings, guesses: Guesses) -> PushState {
         let hosts: Vec<(Arc<str>, Token)> =
             settings.hosts.iter().map(|(name, token)| (Arc::from(name.as_str()), token.clone())).collect();
         let own = |(name, _): &(Arc<str>, Token)| (name.clone(), Arc::new(Semaphore::new(MAX_OF_HOST)));
@@ -62,7 +58,7 @@ impl PushState {
             hosts,
             shelf: settings.shelf.clone(),
             bodies: Arc::new(Semaphore::new(MAX_BODIES)),
-            logged: Mutex::default(),
+            guesses,
         }
     }
 
@@ -79,19 +75,6 @@ impl PushState {
             .fold(None, |found, (name, token)| if token.has(&sum) { Some(name) } else { found });
         found.map(|name| PushingHost(name.clone()))
     }
-
-    /// Logs a wrong token, at most once per minute and address.
-    fn log_wrong_token(&self, from: IpAddr) {
-        let (now, mut logged) = (Instant::now(), self.logged.lock().unwrap_or_else(PoisonError::into_inner));
-        if logged.get(&from).is_some_and(|at| now - *at < LOG_INTERVAL.0) {
-            return;
-        }
-        logged.retain(|_, at| now - *at < LOG_INTERVAL.0);
-        if logged.len() < LOG_INTERVAL.1 {
-            logged.insert(from, now);
-            tracing::warn!(%from, "refused a push: its token is that of no host");
-        }
-    }
 }
 
 /// Builds the router of pushes.
@@ -104,21 +87,29 @@ pub fn router(push: &Arc<PushState>) -> Router {
         .with_state(push.clone())
 }
 
-/// Passes on a request that has the token of a host; refuses one with a wrong token after a delay.
+/// Passes on a request that has the token of a host; refuses one with a wrong token after a delay, and its client's
+/// next ones for longer each time.
 async fn guard(
     State(push): State<Arc<PushState>>,
     Extension(ClientAddress(from)): Extension<ClientAddress>,
     mut request: Request,
     next: Next,
 ) -> Response {
+    if let Some(seconds) = push.guesses.wait(from) {
+        let why = "wrong tokens came from this address";
+        return with_wait(failed(StatusCode::TOO_MANY_REQUESTS, why, None), Some(seconds));
+    }
     let Some(host) = push.host(request.headers()) else {
-        tokio::time::sleep(WRONG_TOKEN_DELAY).await;
-        push.log_wrong_token(from);
+        push.guesses.failed(from, "pushes").await;
         let why = "this collector has no host with this token: both hosts need the same file and keys";
         let mut response = failed(StatusCode::UNAUTHORIZED, why, None);
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return response;
     };
+    push.guesses.succeeded(from);
+    let connection = request.extensions().get::<Connection>().cloned();
+    connection.iter().for_each(Connection::prove);
+    let _busy = connection.as_ref().map(Connection::begin);
     let Some(_own) = push.of_host.get(&host.0).and_then(|own| own.clone().try_acquire_owned().ok()) else {
         let why = format!("{} has {MAX_OF_HOST} requests under way already", host.0);
         return failed(StatusCode::TOO_MANY_REQUESTS, &why, Some(Span::seconds(2)));

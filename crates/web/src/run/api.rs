@@ -6,7 +6,7 @@ use super::watched::RunNow;
 use super::{RunLimits, RunOffer, RunRequest};
 use crate::app::App;
 use crate::change::UserRole;
-use crate::events::sent;
+use crate::events::{EventClient, sent};
 use crate::problem::Problem;
 use crate::routes::RouteRequest;
 use axum::body::{Body, Bytes, to_bytes};
@@ -127,12 +127,15 @@ pub fn stopping() -> MethodRouter<Arc<App>> {
 
 /// Handler that streams the state of a test once per second until it is over.
 pub fn following() -> MethodRouter<Arc<App>> {
-    get(|State(app): State<Arc<App>>, Path(id): Path<String>| async move {
+    get(|State(app): State<Arc<App>>, from: EventClient, Path(id): Path<String>| async move {
         let run = match find(&app, &id) {
             Ok(run) => run,
             Err(problem) => return problem.json(),
         };
-        let Some(receiver) = run.watchers.add(app.limits.watching) else { return Problem::Busy.json() };
+        let answer = sent(&app, &from, &run.watchers);
+        if !answer.status().is_success() {
+            return answer;
+        }
         let own = run.clone();
         let Ok(now) = app.read(move |_| Ok(event(&RunNow::of(&own)))).await else {
             return Problem::Busy.json();
@@ -141,7 +144,7 @@ pub fn following() -> MethodRouter<Arc<App>> {
         if run.is_over() {
             run.watchers.end();
         }
-        sent(receiver)
+        answer
     })
 }
 

@@ -12,6 +12,7 @@ mod scraper;
 mod served;
 
 mod browser;
+mod door;
 mod https;
 mod pages;
 mod prometheus;

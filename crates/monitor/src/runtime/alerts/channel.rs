@@ -1,15 +1,13 @@
 //! [`ChannelSender`]: sends the messages of a channel in order. Each is sent again until it is accepted, with
 //! growing pauses after failures.
 
-use super::Print;
+use super::Outlets;
 use crate::alert::rule::{NotifyChannel, NotifyMethod};
 use jitlat_archive::{Alert, AlertMessage, Archive, ArchiveError, utc};
 use jitlat_core::{Span, WallTime};
 use serde_json::{Value, json};
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tracing::{info, warn};
 
 /// Maximum number of messages in one request. A command gets one message at a time, so that its acceptance is stored before the
@@ -20,7 +18,7 @@ const FIRST_RETRY_PAUSE: Span = Span::seconds(5);
 const MAX_RETRY_PAUSE: Span = Span::seconds(600);
 /// Number of attempts (about a day) after which a message is given up.
 const MAX_ATTEMPTS: u32 = 150;
-/// Timeout for an HTTP answer, and for a command.
+/// Timeout for an HTTP answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time after which Alertmanager ends a firing alert on its own. It is long, because the monitor resolves
 /// alerts itself.
@@ -32,7 +30,7 @@ pub struct ChannelSender {
     root: PathBuf,
     /// Folder that relative paths in the channel's settings refer to.
     folder: PathBuf,
-    print: Print,
+    outlets: Outlets,
     archive: Option<Archive>,
     /// True if the last attempt failed, so that failures are logged only once.
     failing: bool,
@@ -40,8 +38,8 @@ pub struct ChannelSender {
 
 impl ChannelSender {
     /// Creates a sender for the messages in the archive in the folder `root`; `folder` is that of the monitor's file.
-    pub fn new(channel: NotifyChannel, root: PathBuf, folder: PathBuf, print: Print) -> ChannelSender {
-        ChannelSender { channel, root, folder, print, archive: None, failing: false }
+    pub fn new(channel: NotifyChannel, root: PathBuf, folder: PathBuf, outlets: Outlets) -> ChannelSender {
+        ChannelSender { channel, root, folder, outlets, archive: None, failing: false }
     }
 
     /// Sends the messages that are due. Returns the time at which the next message is due; `None` if no message
@@ -114,8 +112,10 @@ impl ChannelSender {
                         .map(|()| delivered.left.len())
                         .map_err(|e| format!("{address}: {e}"))
                 }
-                NotifyMethod::Command(command) => run(command, &delivered.left[0]).map(|()| 1),
-                NotifyMethod::Print => (self.print)(&format!("{}\n", line(&delivered.left[0].alert)))
+                NotifyMethod::Command(command) => {
+                    self.outlets.commands.run(&self.channel.name, command, &delivered.left[0]).map(|()| 1)
+                }
+                NotifyMethod::Print => (self.outlets.print)(&format!("{}\n", line(&delivered.left[0].alert)))
                     .map(|()| 1)
                     .map_err(|e| e.to_string()),
             };
@@ -156,7 +156,7 @@ pub fn line(alert: &Alert) -> String {
 }
 
 /// Formats an alert for Alertmanager's `/api/v2/alerts`.
-fn for_alertmanager(alert: &Alert) -> Value {
+pub(super) fn for_alertmanager(alert: &Alert) -> Value {
     let time = |ns: i64| utc(ns).replace(' ', "T") + "Z";
     let labels = [
         ("alertname", &alert.alert),
@@ -184,60 +184,18 @@ fn for_alertmanager(alert: &Alert) -> Value {
     })
 }
 
-/// Runs a command and writes a message to its standard input.
-fn run(command: &[String], message: &AlertMessage) -> Result<(), String> {
-    let Some((program, arguments)) = command.split_first() else { return Err("no command".to_owned()) };
-    let alert = &message.alert;
-    let state = if alert.resolved_ns.is_some() { "resolved" } else { "firing" };
-    let failed = |e: std::io::Error| format!("{program}: {e}");
-    let mut child = Command::new(program)
-        .args(arguments)
-        .env("JITLAT_ALERT", &alert.alert)
-        .env("JITLAT_STATE", state)
-        .env("JITLAT_SEVERITY", &alert.severity)
-        .env("JITLAT_TEST", &alert.test)
-        .env("JITLAT_SRC", &alert.src)
-        .env("JITLAT_DST", &alert.dst)
-        .env("JITLAT_MESSAGE", message.id.to_string())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(failed)?;
-    if let Some(mut to) = child.stdin.take() {
-        // This does not block, because the text is shorter than a pipe's buffer. Errors are ignored, because a
-        // program need not read its input.
-        let _ = to.write_all(format!("{}\n{}\n", line(alert), for_alertmanager(alert)).as_bytes());
-    }
-    let begun = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
-            return if status.success() { Ok(()) } else { Err(format!("{program}: {status}")) };
-        }
-        if begun.elapsed() > ANSWER_TIMEOUT {
-            // Both fail only if the command has just ended. Waiting for it avoids a zombie process.
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(format!(
-                "{program} did not end within {} s, and was killed",
-                ANSWER_TIMEOUT.as_secs()
-            ));
-        }
-        // The standard library cannot wait for a process with a timeout.
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::{Commands, Print};
     use super::*;
     use jitlat_archive::{AlertUpdate, Fired, Note};
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::thread::JoinHandle;
 
-    fn silent() -> Print {
-        std::sync::Arc::new(|_| Ok(()))
+    fn silent() -> Outlets {
+        let print: Print = std::sync::Arc::new(|_| Ok(()));
+        Outlets { print, commands: std::sync::Arc::new(Commands::Here) }
     }
 
     fn fired(dst: &str) -> AlertUpdate {

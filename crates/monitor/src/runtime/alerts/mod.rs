@@ -3,9 +3,10 @@
 //!
 //! * [`judge`] – converts results to states, alerts and messages, in one transaction
 //! * [`compare`] – compares a test with those of an earlier period
-//! * [`channel`] – sends messages to their receivers until they are accepted
+//! * [`channel`] – sends messages to their receivers until they are accepted; [`commands`] – runs commands, also for a confined monitor
 
 mod channel;
+mod commands;
 mod compare;
 mod judge;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use crate::Model;
 use crate::alert::rule::NotifyChannel;
 use crate::runtime::error::{Context, Result, bail, explain};
 use channel::ChannelSender;
+pub use commands::{Commands, serve_commands};
 use jitlat_archive::SlotFilter;
 use jitlat_core::Span;
 use jitlat_net::wake::{StopSignal, Waker};
@@ -32,6 +34,13 @@ const PAUSE: Span = Span::seconds(10);
 
 /// Prints the text of an alert, for channels with `print`.
 pub type Print = Arc<dyn Fn(&str) -> std::io::Result<()> + Send + Sync>;
+
+/// Receivers of messages that are not sent by HTTP.
+#[derive(Clone)]
+pub struct Outlets {
+    pub print: Print,
+    pub commands: Arc<Commands>,
+}
 
 /// Threads that judge results and send messages. They stop when this value is dropped.
 pub struct RunningAlerts {
@@ -67,7 +76,7 @@ impl RunningAlerts {
         name: &str,
         folder: &Path,
         archive: Option<&Path>,
-        print: Print,
+        outlets: Outlets,
     ) -> Result<Option<RunningAlerts>> {
         check(model, archive)?;
         let Some(root) = archive else { return Ok(None) };
@@ -77,7 +86,7 @@ impl RunningAlerts {
         let (name, folder) = (name.to_owned(), folder.to_owned());
         let news = (news, waker.clone());
         let stopped = stop.clone();
-        let run = move || judge(model, &name, &folder, root, &print, &news, &stopped);
+        let run = move || judge(model, &name, &folder, root, &outlets, &news, &stopped);
         let thread = spawn("alerts", run)?;
         Ok(Some(RunningAlerts { stop, thread: Some(thread), to, waker }))
     }
@@ -124,13 +133,13 @@ fn judge(
     host: &str,
     folder: &Path,
     mut root: PathBuf,
-    print: &Print,
+    outlets: &Outlets,
     (news, waker): &(Receiver<JudgeTask>, Waker),
     stop: &StopSignal,
 ) {
     let mut watch = ArchiveWatch::new(&root, stop);
     let mut judge = ResultJudge::new(model.clone(), host, &root);
-    let mut channels = Channels::start(&model, host, &root, folder, print);
+    let mut channels = Channels::start(&model, host, &root, folder, outlets);
     let mut failing = false;
     loop {
         let last = stop.is_requested();
@@ -140,7 +149,7 @@ fn judge(
                 JudgeTask::File(new, archive) => {
                     if new.alerts != model.alerts || archive != root {
                         drop(channels);
-                        channels = Channels::start(&new, host, &archive, folder, print);
+                        channels = Channels::start(&new, host, &archive, folder, outlets);
                     }
                     (model, root) = (new, archive);
                     watch = ArchiveWatch::new(&root, stop);
@@ -175,7 +184,7 @@ struct Channels {
 }
 
 impl Channels {
-    fn start(model: &Model, host: &str, root: &Path, folder: &Path, print: &Print) -> Option<Channels> {
+    fn start(model: &Model, host: &str, root: &Path, folder: &Path, outlets: &Outlets) -> Option<Channels> {
         let stop = match StopSignal::new() {
             Ok(stop) => stop,
             Err(e) => {
@@ -188,7 +197,7 @@ impl Channels {
         let sends = rules.is_empty() || rules.iter().any(|rule| rule.is_judged_at(host));
         let start = |channel: &NotifyChannel| {
             let (mut sender, stop) = (
-                ChannelSender::new(channel.clone(), root.to_owned(), folder.to_owned(), print.clone()),
+                ChannelSender::new(channel.clone(), root.to_owned(), folder.to_owned(), outlets.clone()),
                 stop.clone(),
             );
             let mut watch = ArchiveWatch::new(root, &stop);

@@ -220,7 +220,8 @@ impl ServerMachine {
 
     fn refuse(&mut self, code: NakCode, text: impl Into<String>) {
         let text = text.into();
-        self.finish(Some(Nak::new(code, text.clone())), Some(format!("refused: {text}")));
+        let told = self.limits().refusal(&text);
+        self.finish(Some(Nak::new(code, told)), Some(format!("refused: {text}")));
     }
 
     fn bad_bytes(&mut self, error: &DecodeError) {

@@ -1,0 +1,212 @@
+//! [`Commands`]: runs the commands of notifications. A confined monitor cannot run programs: a process that was started before the
+//! confinement runs them, and gets each message through a socket. It runs only commands of the monitor's file.
+
+use super::channel::{for_alertmanager, line};
+use crate::alert::rule::NotifyMethod;
+use crate::runtime::Equipment;
+use crate::runtime::error::Result as MonitorResult;
+use crate::runtime::run::{load, version};
+use jitlat_archive::AlertMessage;
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time for a command to end.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for an answer of the process that runs commands: they wait for each other.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum length of a message or an answer, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Process in which the commands of notifications run.
+#[derive(Debug)]
+pub enum Commands {
+    /// In this process.
+    Here,
+    /// In a process that is not confined.
+    Apart(Mutex<CommandProcess>),
+}
+
+/// Process that runs commands. It ends when this value is dropped.
+#[derive(Debug)]
+pub struct CommandProcess {
+    stream: BufReader<UnixStream>,
+    _process: Child,
+}
+
+/// A message for a command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct CommandMessage {
+    /// Name of the channel, whose command the file has.
+    channel: String,
+    environment: Vec<(String, String)>,
+    input: String,
+}
+
+/// Answer: the reason why the command failed, or null.
+type CommandAnswer = Option<String>;
+
+impl Commands {
+    /// Starts `command`, a program that calls [`serve_commands`] with its standard input, before this process is confined.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub fn apart(mut command: Command) -> io::Result<Commands> {
+        let (own, theirs) = UnixStream::pair()?;
+        own.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        own.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        let process = command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn()?;
+        let apart = CommandProcess { stream: BufReader::new(own), _process: process };
+        Ok(Commands::Apart(Mutex::new(apart)))
+    }
+
+    /// Runs `command` of `channel` with a message.
+    ///
+    /// # Errors
+    /// Reason why the command did not accept the message.
+    pub(super) fn run(
+        &self,
+        channel: &str,
+        command: &[String],
+        message: &AlertMessage,
+    ) -> Result<(), String> {
+        let message = CommandMessage::of(channel, message);
+        match self {
+            Commands::Here => run(command, &message),
+            Commands::Apart(apart) => {
+                let mut apart = apart.lock().unwrap_or_else(PoisonError::into_inner);
+                let answer = apart.ask(&message);
+                answer
+                    .map_err(|e| format!("the process that runs commands: {e}: restart the monitor"))?
+                    .map_or(Ok(()), Err)
+            }
+        }
+    }
+}
+
+impl CommandProcess {
+    fn ask(&mut self, message: &CommandMessage) -> io::Result<CommandAnswer> {
+        let answer = write_line(self.stream.get_mut(), message).and_then(|()| read_line(&mut self.stream));
+        // After a timeout the next answer would be that of this message.
+        if !matches!(answer, Ok(Some(_))) {
+            let _ = self.stream.get_ref().shutdown(Shutdown::Both);
+        }
+        answer?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+fn write_line(to: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_string(value).map_err(io::Error::other)? + "\n";
+    to.write_all(text.as_bytes())
+}
+
+/// Reads a value on a line of its own; `None` at the end.
+fn read_line<T: for<'a> Deserialize<'a>>(from: &mut impl BufRead) -> io::Result<Option<T>> {
+    let mut text = Vec::new();
+    from.take(MAX_BYTES).read_until(b'\n', &mut text)?;
+    if text.last() != Some(&b'\n') {
+        return Ok(None);
+    }
+    serde_json::from_slice(&text).map(Some).map_err(io::Error::other)
+}
+
+/// Runs commands of the file at `path` with the messages that arrive on `stream`, until it ends. The command of a channel is that of
+/// the file's last version without faults.
+///
+/// # Errors
+/// The stream fails, or the file cannot be read at first.
+pub fn serve_commands(path: &Path, equipment: &dyn Equipment, stream: UnixStream) -> MonitorResult<()> {
+    let (mut seen, mut model) = (version(path), load(path, equipment)?);
+    let mut stream = BufReader::new(stream);
+    while let Some(message) = read_line::<CommandMessage>(&mut stream)? {
+        let current = version(path);
+        if current != seen {
+            seen = current;
+            model = load(path, equipment).ok().flatten().or(model);
+        }
+        let channels = model.iter().flat_map(|model| &model.alerts.channels);
+        let command = channels.filter(|channel| channel.name == message.channel).find_map(|channel| {
+            match &channel.method {
+                NotifyMethod::Command(command) => Some(command),
+                _ => None,
+            }
+        });
+        let done = match command {
+            Some(command) => run(command, &message),
+            None => Err(format!("{} has no command for '{}'", path.display(), message.channel)),
+        };
+        let answer: CommandAnswer = done.err();
+        write_line(stream.get_mut(), &answer)?;
+    }
+    Ok(())
+}
+
+impl CommandMessage {
+    fn of(channel: &str, message: &AlertMessage) -> CommandMessage {
+        let alert = &message.alert;
+        let state = if alert.resolved_ns.is_some() { "resolved" } else { "firing" };
+        let number = message.id.to_string();
+        let environment = [
+            ("JITLAT_ALERT", alert.alert.as_str()),
+            ("JITLAT_STATE", state),
+            ("JITLAT_SEVERITY", &alert.severity),
+            ("JITLAT_TEST", &alert.test),
+            ("JITLAT_SRC", &alert.src),
+            ("JITLAT_DST", &alert.dst),
+            ("JITLAT_MESSAGE", &number),
+        ];
+        CommandMessage {
+            channel: channel.to_owned(),
+            environment: environment.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            input: format!("{}\n{}\n", line(alert), for_alertmanager(alert)),
+        }
+    }
+}
+
+/// Runs a command and writes a message to its standard input.
+fn run(command: &[String], message: &CommandMessage) -> Result<(), String> {
+    let Some((program, arguments)) = command.split_first() else { return Err("no command".to_owned()) };
+    let failed = |e: io::Error| format!("{program}: {e}");
+    // Only variables with this prefix: a confined monitor that is under foreign control cannot set others.
+    let environment = message.environment.iter().filter(|(key, _)| key.starts_with("JITLAT_"));
+    let mut child = Command::new(program)
+        .args(arguments)
+        .envs(environment.map(|(key, value)| (key, value.replace('\0', " "))))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
+    if let Some(mut to) = child.stdin.take() {
+        // This does not block, because the text is shorter than a pipe's buffer. Errors are ignored, because a
+        // program need not read its input.
+        let most = message.input.floor_char_boundary(MAX_INPUT);
+        let _ = to.write_all(&message.input.as_bytes()[..most]);
+    }
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            return if status.success() { Ok(()) } else { Err(format!("{program}: {status}")) };
+        }
+        if begun.elapsed() > COMMAND_TIMEOUT {
+            // Both fail only if the command has just ended. Waiting for it avoids a zombie process.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!(
+                "{program} did not end within {} s, and was killed",
+                COMMAND_TIMEOUT.as_secs()
+            ));
+        }
+        // The standard library cannot wait for a process with a timeout.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Maximum length of a command's input, in bytes: that of a pipe's buffer.
+const MAX_INPUT: usize = 60_000;

@@ -1,0 +1,135 @@
+//! [`MonitorConfinement`]: privileges that a monitor gives up before it communicates with other hosts.
+
+use super::alerts::Commands;
+use super::error::{Context, MonitorError, Result};
+use super::run::MonitorSettings;
+use crate::Model;
+use crate::alert::rule::NotifyMethod;
+use crate::file::OptionValue;
+use crate::model::{CollectorTrust, KeySource, Readers};
+use jitlat_net::confine::{CallSet, Confinement};
+use jitlat_net::privilege::Capability;
+use jitlat_web::DEFAULT_PORT;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use tracing::{info, warn};
+
+/// Confinement of a monitor: its user, and the program that runs the commands of its file in a process apart.
+#[derive(Clone)]
+pub struct MonitorConfinement {
+    /// User to change to if the monitor was started as root; `None`: the owner of the archive, or `nobody` without one.
+    pub user: Option<String>,
+    /// Creates a command that calls [`serve_commands`](super::serve_commands) with the monitor's file and its standard input.
+    pub commands: Arc<dyn Fn() -> Command + Send + Sync>,
+}
+
+impl MonitorConfinement {
+    /// Starts the process for commands, if the file has any, and gives up the privileges that the monitor of `host` does not need.
+    pub(super) fn apply(
+        &self,
+        settings: &MonitorSettings,
+        model: &Model,
+        host: usize,
+        archive: Option<&Path>,
+    ) -> Result<Commands> {
+        let channels = &model.alerts.channels;
+        let runs = channels.iter().any(|channel| matches!(channel.method, NotifyMethod::Command(_)));
+        let commands = if runs {
+            Commands::apart((self.commands)())
+                .context("starting the process that runs the commands of [[notify]]")?
+        } else {
+            Commands::Here
+        };
+        let confinement = Confinement {
+            user: self.user.clone(),
+            capabilities: capabilities(model, host),
+            folders: archive.map(Path::to_owned).into_iter().collect(),
+            readable: readable(&settings.file, model),
+            calls: CallSet::Monitor,
+        };
+        let confined = confinement.begin().and_then(jitlat_net::confine::Confining::complete);
+        let confined = confined.map_err(|e| MonitorError::During {
+            doing: "confining the monitor (--no-sandbox runs it without confinement)".to_owned(),
+            source: e.into(),
+        })?;
+        info!("confined: {confined}");
+        if !confined.missing().is_empty() {
+            warn!(
+                "not confined by {}: this system lacks it or does not permit it",
+                confined.missing().join(", ")
+            );
+        }
+        Ok(commands)
+    }
+}
+
+/// Returns the options of tests, captures and server.
+fn options(model: &Model) -> impl Iterator<Item = &(String, OptionValue)> {
+    let tests = model.tests.iter().flat_map(|test| &test.work.options);
+    let captures = model.captures.iter().flat_map(|capture| &capture.options);
+    tests.chain(captures).chain(&model.serve.options)
+}
+
+/// Returns the capabilities that tests, captures and services of the file need.
+fn capabilities(model: &Model, host: usize) -> Vec<Capability> {
+    let page = model.web.as_ref().filter(|rules| rules.is_of(host));
+    let page = page.map(|rules| rules.listen.1.unwrap_or(DEFAULT_PORT));
+    let collector = model.collectors.iter().filter(|collector| collector.host == host).map(|c| c.port);
+    let low = model.serve.on || page.into_iter().chain(collector).any(|port| (1..1024).contains(&port));
+    let names = |names: &[&str]| options(model).any(|(name, _)| names.contains(&name.as_str()));
+    let realtime = names(&["realtime"]);
+    let list = [
+        (low, Capability::NetBindService),
+        // Round trips by ICMP, captures, frames.
+        (true, Capability::NetRaw),
+        (names(&["priority", "ac", "stamps", "pace"]), Capability::NetAdmin),
+        (realtime, Capability::SysNice),
+        (realtime, Capability::IpcLock),
+    ];
+    list.into_iter().filter(|(needed, _)| *needed).map(|(_, capability)| capability).collect()
+}
+
+/// Returns the paths that the monitor reads again when its file changes: the folder of the file, and files that it names
+/// elsewhere.
+fn readable(file: &Path, model: &Model) -> Vec<PathBuf> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut named: Vec<&str> = Vec::new();
+    let keys = model.hosts.iter().filter_map(|host| host.key.as_ref()).chain(&model.serve.key);
+    named.extend(keys.filter_map(|key| match key {
+        KeySource::File(name) => Some(name.as_str()),
+        KeySource::Text(_) => None,
+    }));
+    for collector in &model.collectors {
+        named.extend(collector.certificate.as_deref());
+        if let CollectorTrust::CaFile(name) = &collector.trust {
+            named.push(name);
+        }
+    }
+    if let Some(web) = &model.web {
+        named.extend(web.certificate.as_deref());
+        named.extend(web.run.as_ref().and_then(|run| run.token.as_deref()));
+        if let Readers::Token(name) = &web.readers {
+            named.push(name);
+        }
+    }
+    for channel in &model.alerts.channels {
+        if let NotifyMethod::Webhook { ca_file: Some(name), .. } = &channel.method {
+            named.push(name);
+        }
+    }
+    for (_, value) in options(model) {
+        match value {
+            OptionValue::Switch(_) => {}
+            OptionValue::Text(text) => named.push(text),
+            OptionValue::List(list) => named.extend(list.iter().map(String::as_str)),
+        }
+    }
+    let elsewhere =
+        named.into_iter().map(|name| folder.join(name)).filter(|path| path.is_absolute() && path.is_file());
+    let mut all: Vec<PathBuf> = elsewhere.filter(|path| !path.starts_with(folder)).collect();
+    all.sort();
+    all.dedup();
+    all.insert(0, folder.to_owned());
+    all
+}
