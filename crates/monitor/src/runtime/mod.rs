@@ -9,7 +9,7 @@
 //! Its modules: `job` is one test of the timetable, `measure` runs one, `demand` accepts tests from the page;
 //! `access` has keys and the server, `page` the web page, `own` finds this host in the file; `captures` follows
 //! interfaces; `push` sends tests to collectors, `collect` takes those of other hosts, `ends` decides whose they are; `alerts` judges results
-//! and notifies people; `watch` waits for writes to the archive.
+//! and notifies people; `board` has what collectors are told beside results; `routes` examines routes; `watch` waits for writes to the archive.
 //!
 //! Only this module touches sockets, threads, clocks and the archive. The rest of the crate does not import it, and compiles without the
 //! feature `runtime`.
@@ -17,6 +17,7 @@
 mod access;
 mod alerts;
 mod alone;
+mod board;
 mod captures;
 mod collect;
 mod demand;
@@ -32,6 +33,7 @@ mod on_demand;
 mod own;
 mod page;
 mod push;
+mod routes;
 mod run;
 mod watch;
 
