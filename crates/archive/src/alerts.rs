@@ -8,7 +8,7 @@
 //! again with the same number.
 //!
 //! An alert is about a path, two hosts, a host or a site, and lists its paths. Its message may be held for a while, to find what its
-//! paths have in common, or by a [silence](crate::Silence). If it is resolved meanwhile, nobody is told.
+//! paths have in common, or by a [silence](crate::Silence). If it is resolved meanwhile, no message is sent.
 
 use crate::catalogue::{figure_columns, unsigned};
 use crate::error::ArchiveError;
@@ -88,7 +88,7 @@ pub struct Alert {
     pub note: Option<String>,
 }
 
-/// What an alert is about.
+/// Subject of an alert, and its rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlertAbout {
     /// Name of the rule.

@@ -1,4 +1,4 @@
-//! [`ReportedSlot`]: what hosts say about slots without a result, the newest of each path; and the [labels](Archive::set_labels) of
+//! [`ReportedSlot`]: reason for a slot without a result, the newest of each path, as reported by its host; and the [labels](Archive::set_labels) of
 //! hosts.
 
 use crate::Archive;
@@ -8,7 +8,7 @@ use rusqlite::{Row, params};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What the host that starts a test says about a slot without a result.
+/// Report of the host that starts a test about a slot without a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportedSlot {
@@ -22,7 +22,7 @@ pub struct ReportedSlot {
     pub at_ns: i64,
     /// Start of the first slot in a row without a result for the same reason, ns since 1970.
     pub since_ns: i64,
-    /// Who lost the slot: `path`, `own` (the host that starts the test) or `not stored` (that host measured it).
+    /// Cause of the loss: `path`, `own` (the host that starts the test) or `not stored` (that host measured it).
     pub fault: String,
     /// Reason, as text.
     pub reason: String,

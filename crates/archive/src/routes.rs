@@ -26,7 +26,7 @@ pub struct Route {
     pub hops: Vec<String>,
 }
 
-/// Maximum number of routes that are kept for a path.
+/// Maximum number of routes that are stored for a path.
 const MAX_KEPT: i64 = 1000;
 
 /// Separator of hops in the catalogue.

@@ -1,5 +1,5 @@
 //! [`Silence`]: a time in which no message about some alerts is sent. The alerts are recorded as always; those that still fire at
-//! the end of the silence are told then.
+//! the end of the silence are notified then.
 
 use crate::Archive;
 use crate::alerts::AlertAbout;
@@ -31,7 +31,7 @@ pub struct Silence {
     pub note: String,
 }
 
-/// Maximum number of silences that are kept after their end.
+/// Maximum number of silences that are retained after their end.
 const MAX_ENDED: i64 = 1000;
 
 /// True for alerts `a` that a silence `s` covers.

@@ -2,7 +2,7 @@
 //! that the host starts ends with exactly one [`SlotOutcome`]: measured, failed, or missed with its reason.
 //! Missed slots are not repeated later.
 //!
-//! A test that does not end in its slot takes nothing from the next one: it is stopped at the end of the slot, told to
+//! A test that does not end in its slot takes nothing from the next one: it is stopped at the end of the slot, must
 //! give up before the next slot begins, and then no longer counts. A due slot that finds this host busy waits for the
 //! guard time. There is no pause after failures: an attempt takes only the slot of its own pair, so that a path
 //! that works again is measured in its next slot.
@@ -250,7 +250,7 @@ struct RunningTest {
 enum JobStage {
     Running,
     Stopped,
-    /// It sends nothing any more, and no longer takes the place of another test.
+    /// It sends nothing any more, and no longer counts as running.
     GivenUp,
 }
 

@@ -8,7 +8,7 @@
 //! * [`rounds`] – pairs that are tested at the same time
 //! * [`timetable`] – times of all tests: the same on every host that has the same file
 //! * [`agenda`] – next actions of one host, and outcome of each slot
-//! * [`reports`] – what a host says about its slots without a result
+//! * [`reports`] – reports of a host about its slots without a result
 //! * [`route`] – whether a route has changed
 //! * [`extra`] – tests on demand in the gaps of the timetable
 //! * [`alert`] – alert rules and their states

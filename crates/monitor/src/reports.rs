@@ -1,4 +1,4 @@
-//! [`SlotLog`]: what this host knows about its slots without a result, for the judges of alerts: since when, and why.
+//! [`SlotLog`]: slots of this host without a result, for the judges of alerts: since when, and why.
 
 use crate::agenda::{SlotEnding, SlotFailure, SlotOutcome};
 use crate::alert::SlotReport;

@@ -104,7 +104,7 @@ mod tests {
         for (other, hop) in [("a x c d", 2), ("a b d", 3), ("a b c", 4), ("a b c x d", 4)] {
             assert_eq!(known.differs(&route(other, true)), Some(hop), "{other}");
         }
-        // Packets that take both ways are no change, and both are known from then on.
+        // If packets take two routes, the route has not changed, and both are known from then on.
         known.learn(&route("a x,b c d", true));
         assert_eq!(known.differs(&route("a x c d", true)), None);
         assert_eq!(known.text(), ["a", "b,x", "c", "d"]);

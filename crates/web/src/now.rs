@@ -58,7 +58,7 @@ pub struct StreamNow {
     pub every_ns: Option<i64>,
     /// True if the last test is more than three times `every_ns` ago.
     pub silent: bool,
-    /// What the host that starts the tests says about their slots since; null if the stream is not silent, or nothing is known.
+    /// Reason that the host that starts the tests has reported since; null if the stream is not silent, or nothing is known.
     pub silence: Option<String>,
     /// Site of the sender; null if it has none.
     pub src_site: Option<String>,
@@ -155,7 +155,7 @@ pub fn read(archive: &Archive, now: i64) -> Result<Now, Problem> {
 /// Maximum number of silent streams whose reasons are looked up.
 const MAX_EXPLAINED: usize = 500;
 
-/// Adds what hosts say about slots without a result to the streams that are silent.
+/// Adds the reported reasons to the streams that are silent.
 fn explain_silence(archive: &Archive, streams: &mut [StreamNow]) -> Result<(), Problem> {
     let reports = archive.reports_after(0)?.into_iter().map(|(_, report)| report);
     let reports: BTreeMap<[String; 3], ReportedSlot> = reports
@@ -345,7 +345,7 @@ fn said(s: &StreamNow) -> String {
         (_, false) => s.headline.clone(),
         (Some(reason), true) => format!("No new result: {reason}"),
         (None, true) if s.verdict.is_bad() => format!("No new result; the last one: {}", s.headline),
-        (None, true) => "No new result, and no host has told why".to_owned(),
+        (None, true) => "No new result, and the reason is unknown".to_owned(),
     }
 }
 

@@ -1,5 +1,5 @@
-//! [`Hearing`]: when each host was last heard, which decides whether a path without results is at fault, or a host, or a whole
-//! site. [`SlotReport`]: what the host that starts a test says about a slot without a result.
+//! [`Hearing`]: times at which each host was last seen, which decide whether a path without results is at fault, or a host, or a whole
+//! site. [`SlotReport`]: report about a slot without a result.
 
 use super::place::{AlertScope, AlertSubject, Places};
 use crate::window::{DAY, TimeWindow, open_between};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Largest time for the result of a test to arrive here, which is added to its period.
 const ARRIVAL: Span = Span::seconds(10);
 
-/// What the host that starts a test says about a slot without a result.
+/// Report of the host that starts a test about a slot without a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotReport {
     /// Name of the test.
@@ -52,18 +52,18 @@ fn clock_time(at: WallTime, now: WallTime) -> String {
     format!("{:02}:{:02}", minute / 60, minute % 60)
 }
 
-/// What a missing result is attributed to.
+/// Subject that a missing result is attributed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SilenceCause {
-    /// A host at an end has just been heard again: its next result is awaited.
+    /// A host at an end has just been seen again: its next result is awaited.
     Awaited,
-    /// Both ends are heard, or too little is known: the path.
+    /// Both ends are seen, or too little is known: the path.
     Path,
     /// A host or a site.
     Place(AlertSubject),
 }
 
-/// Times at which the hosts were last heard.
+/// Times at which the hosts were last seen.
 #[derive(Clone, Debug, Default)]
 pub struct Hearing {
     hosts: BTreeMap<String, HeardHost>,
@@ -73,9 +73,9 @@ pub struct Hearing {
 
 #[derive(Clone, Debug, Default)]
 struct HeardHost {
-    /// Time at which it was last heard; 0 if never.
+    /// Time at which it was last seen; 0 if never.
     last: i64,
-    /// Time at which it was heard again after it had not been heard for longer than `gap`; 0 if never.
+    /// Time at which it was seen again after it had not been seen for longer than `gap`; 0 if never.
     returned: i64,
     /// Longest time between two results while all is well.
     gap: Span,
@@ -96,7 +96,7 @@ impl Hearing {
         }
     }
 
-    /// Records that a host was heard at a time.
+    /// Records that a host was seen at a time.
     pub fn heard(&mut self, host: &str, at: WallTime) {
         let Some(host) = self.hosts.get_mut(host) else { return };
         if at.0 <= host.last {
@@ -145,7 +145,7 @@ impl Hearing {
         {
             return place(AlertSubject::host(&path.rule, &report.client));
         }
-        // A host with one partner only cannot be told from its path.
+        // A host with one partner only cannot be distinguished from its path.
         let is_unheard = |name: &str| {
             let Some(host) = self.hosts.get(name).filter(|_| name != judge) else { return false };
             open_between(windows, WallTime(host.last.max(since.0)), now) > host.gap
@@ -163,7 +163,7 @@ impl Hearing {
             });
         }
         let mut ends: Vec<&str> = path.ends().collect();
-        // The host that starts the tests comes last: if neither is heard, the other is more probably the reason.
+        // The host that starts the tests comes last: if neither is seen, the other is more probably the reason.
         ends.reverse();
         for end in ends.iter().filter(|end| is_unheard(end)) {
             if let Some(site) = places.site(end)
@@ -190,7 +190,7 @@ impl Hearing {
         self.reports.get(&[&path.test, &path.src, &path.dst].map(String::clone))
     }
 
-    /// Returns what hosts say about `subject`, with the host that says it; `None` if no host knows a reason.
+    /// Returns the reason in the newest report about `subject`, with the host that sent it; `None` without a report.
     pub fn reason(&self, places: &Places, subject: &AlertSubject, now: WallTime) -> Option<String> {
         let about = |report: &&SlotReport| {
             let far =

@@ -279,7 +279,7 @@ impl AlertMachine {
         })
     }
 
-    /// Follows the clock: a step of it is no time without results. Call this before anything is judged.
+    /// Follows the clock: a step of it does not count as time without results. Call this before anything is judged.
     pub fn follow_clock(&mut self, now: WallTime, steady: SteadyTime) {
         let Some((wall, then)) = self.clock.replace((now, steady)) else { return };
         let step = (now - wall) - (steady - then);
@@ -314,7 +314,7 @@ impl AlertMachine {
         heard_ends.iter().for_each(|end| self.hearing.heard(end, heard));
     }
 
-    /// Takes up a report of a slot without a result. The host that reports was heard, and slots that it lost itself are not
+    /// Takes up a report of a slot without a result. The host that reports was seen, and slots that it lost itself are not
     /// missing results of the path.
     pub fn report(&mut self, report: &SlotReport, now: WallTime) {
         self.hearing.heard(&report.client, now);
@@ -437,7 +437,7 @@ impl AlertMachine {
             && whole.src == self.host
             && subject.ends().all(|end| end != self.host)
         {
-            reason.push_str("; no other host is heard");
+            reason.push_str("; nor from any other host");
         } else if let Some(said) = self.hearing.reason(&self.places, whole, now) {
             reason = format!("{reason}; {said}");
         }
@@ -598,7 +598,7 @@ fn of_key(key: &str) -> Option<AlertSubject> {
 }
 
 /// Returns the time for which the message of an alert is held: that in which the other paths of a host have their tests, too. An
-/// alert about missing results needs none if all other hosts would have been heard several times meanwhile.
+/// alert about missing results needs none if all other hosts would have been seen several times meanwhile.
 fn hold(model: &Model, rule: &AlertRule) -> Span {
     let mut paths = expected_paths(model).filter(|path| rule.covers(path.test, path.ends));
     let Some(first) = paths.next() else { return Span::ZERO };

@@ -1,4 +1,4 @@
-//! [`AlertSubject`]: what an alert is about: a path, a pair of hosts, a host or a site. [`Places`]: the hosts of the file and their
+//! [`AlertSubject`]: subject of an alert: a path, a pair of hosts, a host or a site. [`Places`]: the hosts of the file and their
 //! sites.
 
 use crate::model::Model;
@@ -89,7 +89,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Returns the places of a file.
+    /// Reads the hosts and sites of a file.
     pub fn new(model: &Model) -> Places {
         let site = |host: &crate::model::Host| Some((host.name.clone(), host.site.clone()?));
         Places {
@@ -131,7 +131,7 @@ impl Places {
         }
     }
 
-    /// Returns the smallest subject that contains all `paths`, which belong to one rule; `None` if they have no place in
+    /// Returns the smallest subject that contains all `paths`, which belong to one rule; `None` if they have neither host nor site in
     /// common.
     pub fn cover<'a>(
         &self,

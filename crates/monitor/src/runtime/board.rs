@@ -1,5 +1,5 @@
-//! [`NewsBoard`]: what this host knows beside its results, for the threads that push it to collectors: slots without a result, and
-//! routes. It is in memory only, so that a full disk does not keep it from being told.
+//! [`NewsBoard`]: knowledge of this host in addition to its results, for the threads that push it to collectors: slots without a result, and
+//! routes. It is in memory only, so that a full disk does not prevent pushing it.
 
 use crate::alert::SlotReport;
 use jitlat_archive::{ReportedSlot, Route};

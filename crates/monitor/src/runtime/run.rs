@@ -134,7 +134,7 @@ struct Monitor<'a> {
     captures: RunningCaptures,
     routes: RunningRoutes,
     pushes: Option<RunningPushes>,
-    /// What collectors are told beside results.
+    /// News for collectors in addition to results.
     news: NewsBoard,
     /// Slots of this host without a result.
     lost: SlotLog,

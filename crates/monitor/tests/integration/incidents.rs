@@ -1,4 +1,4 @@
-//! One thing breaks in a mesh: exactly one message, about the right place and with the reason, and one when it is over; nothing about
+//! One thing breaks in a mesh: exactly one message, about the right host and with the reason, and one when it is over; nothing about
 //! anything else. In virtual time, with the judge at a collector.
 
 use crate::common::model;
@@ -12,7 +12,7 @@ use std::time::Instant;
 const SECOND: i64 = 1_000_000_000;
 const EVERY: i64 = 300 * SECOND;
 
-/// What becomes of a slot.
+/// Outcome of a slot.
 #[derive(Clone)]
 enum Fate {
     /// A result in both directions, with this loss ratio.
@@ -21,7 +21,7 @@ enum Fate {
     Dated(Span),
     /// No result; the host that starts the test says why.
     Lost { is_own_fault: bool, is_not_stored: bool, reason: &'static str },
-    /// Nothing is heard.
+    /// No result and no report.
     Gone,
 }
 
@@ -35,7 +35,7 @@ struct Mesh {
     states: BTreeMap<String, String>,
     now: WallTime,
     steady: SteadyTime,
-    /// Open alerts: end of the hold, reason, and whether it was told.
+    /// Open alerts: end of the hold, reason, and whether its message was sent.
     open: BTreeMap<AlertSubject, (WallTime, String, bool)>,
     /// Messages: period, and text.
     told: Vec<(i64, String)>,
@@ -82,7 +82,7 @@ impl Mesh {
         (self.steady - SteadyTime(0)).0 / EVERY
     }
 
-    /// Takes up changes as an archive does: what is resolved while its message is held is never told.
+    /// Takes up changes as an archive does: what is resolved while its message is held is never sent.
     fn take(&mut self) {
         let decided = self.machine.take();
         for (key, state) in decided.states {
@@ -316,7 +316,7 @@ fn a_judge_that_hears_nobody_blames_itself() {
         0 => unreachable(),
         _ => Fate::Gone,
     });
-    assert!(one(&fired, "silent host h0").contains("no other host is heard"), "{fired:?}");
+    assert!(one(&fired, "silent host h0").contains("nor from any other host"), "{fired:?}");
 }
 
 #[test]
@@ -428,7 +428,7 @@ fn a_restart_tells_nothing_twice() {
     assert_eq!(mesh.told(), ["- silent host h7"]);
 }
 
-/// The same with half a million paths; `JITLAT_FULL=1` tries a thousand hosts, otherwise two hundred.
+/// Large meshes have as few messages: a thousand hosts with `JITLAT_FULL=1`, otherwise two hundred.
 #[test]
 fn a_thousand_hosts_have_as_few_messages() {
     let n = if std::env::var_os("JITLAT_FULL").is_some() { 1000 } else { 200 };

@@ -68,7 +68,7 @@ fn a_test_that_does_not_end_takes_no_slot_from_the_next() {
     let (hangs, _) = host.start();
     for _ in 0..20 {
         let (next, before) = host.start();
-        // Whatever hangs is told to stop, and then to give up, before the next slot begins; the healthy pair starts in time.
+        // Any test that hangs is stopped, and must give up, before the next slot begins; the healthy pair starts in time.
         assert_eq!(host.now, next.start, "{before:?}");
         if next.far == hangs.far {
             continue;
