@@ -6,10 +6,13 @@
 //! or are resolved, and messages still to be sent. Each test is therefore judged exactly once, even if the process is
 //! killed. A message is removed after its delivery. If a crash occurs between delivery and removal, the message is sent
 //! again with the same number.
+//!
+//! An alert is about a path, two hosts, a host or a site, and lists its paths. Its message may be held for a while, to find what its
+//! paths have in common, or by a [silence](crate::Silence). If it is resolved meanwhile, no message is sent.
 
 use crate::catalogue::{figure_columns, unsigned};
 use crate::error::ArchiveError;
-use crate::{Archive, TestId};
+use crate::{Archive, TestId, silences};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -56,12 +59,16 @@ pub struct Alert {
     pub alert: String,
     /// Severity of the alert: `critical`, `warning` or `info`.
     pub severity: String,
-    /// Name of the test.
+    /// Subject of the alert: `path`, `pair` (two hosts), `host` or `site`.
+    pub scope: String,
+    /// Name of the test; empty for several tests.
     pub test: String,
-    /// Sender, named as in the monitor's file.
+    /// Sender, host or site, named as in the monitor's file.
     pub src: String,
-    /// Receiver, named as in the monitor's file.
+    /// Receiver, named as in the monitor's file; empty for a host and a site.
     pub dst: String,
+    /// Number of paths that the alert is about; while it is firing, those on which it still is.
+    pub paths: u64,
     /// Start of the first test that led to the alert, ns since 1970. For alerts about missing results, start of the
     /// last result.
     pub since_ns: i64,
@@ -73,25 +80,60 @@ pub struct Alert {
     pub reason: String,
     /// Reason why the alert was resolved, as text; null while it is firing.
     pub resolution: Option<String>,
+    /// Time at which somebody acknowledged the alert, ns since 1970; null if nobody did.
+    pub acknowledged_ns: Option<i64>,
+    /// Name of the person who acknowledged it.
+    pub acknowledged_by: Option<String>,
+    /// Note of that person.
+    pub note: Option<String>,
+}
+
+/// Subject of an alert, and its rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AlertAbout {
+    /// Name of the rule.
+    pub alert: String,
+    /// Same as [`Alert::scope`].
+    pub scope: String,
+    /// Same as [`Alert::test`].
+    pub test: String,
+    /// Same as [`Alert::src`].
+    pub src: String,
+    /// Same as [`Alert::dst`].
+    pub dst: String,
+}
+
+/// A path that belongs to an alert.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AlertPath {
+    /// Name of the test.
+    pub test: String,
+    /// Sender, named as in the monitor's file.
+    pub src: String,
+    /// Receiver, named as in the monitor's file.
+    pub dst: String,
+    /// Start of the first test that contributed, ns since 1970; for missing results, start of the last result.
+    pub since_ns: i64,
+    /// Time at which the path was good again, ns since 1970; null if it is not.
+    pub ended_ns: Option<i64>,
 }
 
 /// An alert that starts firing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fired {
-    /// Name of the rule.
-    pub alert: String,
+    /// Subject of the alert.
+    pub about: AlertAbout,
     /// Severity of the alert: `critical`, `warning` or `info`.
     pub severity: String,
-    /// Name of the test.
-    pub test: String,
-    /// Name of the sender, or its address.
-    pub src: String,
-    /// Name of the receiver, or its address.
-    pub dst: String,
+    /// First path of the alert: test, sender and receiver.
+    pub path: [String; 3],
     /// Same as [`Alert::since_ns`].
     pub since_ns: i64,
     /// Same as [`Alert::fired_ns`].
     pub fired_ns: i64,
+    /// Time until which the message is held, ns since 1970.
+    pub held_until_ns: i64,
     /// Same as [`Alert::reason`].
     pub reason: String,
 }
@@ -101,16 +143,37 @@ pub struct Fired {
 pub enum AlertUpdate {
     /// An alert started to fire.
     Fired(Fired),
-    /// The alert of this rule, test and path is resolved.
+    /// Another path belongs to an alert: test, sender and receiver.
+    Joined {
+        /// The alert.
+        about: AlertAbout,
+        /// Test, sender and receiver.
+        path: [String; 3],
+        /// Same as [`AlertPath::since_ns`].
+        since_ns: i64,
+    },
+    /// A path no longer belongs to an alert, but others do.
+    Left {
+        /// The alert.
+        about: AlertAbout,
+        /// Test, sender and receiver.
+        path: [String; 3],
+        /// Same as [`AlertPath::ended_ns`].
+        at_ns: i64,
+    },
+    /// An alert turned out to have a larger subject.
+    Widened {
+        /// The alert as it was.
+        from: AlertAbout,
+        /// Its new subject.
+        about: AlertAbout,
+        /// Same as [`Alert::reason`].
+        reason: String,
+    },
+    /// An alert is resolved.
     Resolved {
-        /// Name of the rule.
-        alert: String,
-        /// Name of the test.
-        test: String,
-        /// Name of the sender, or its address.
-        src: String,
-        /// Name of the receiver, or its address.
-        dst: String,
+        /// The alert.
+        about: AlertAbout,
         /// Time at which the alert was resolved, ns since 1970.
         at_ns: i64,
         /// Reason why the alert was resolved, as text.
@@ -177,8 +240,9 @@ fn counter(db: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
         .optional()
 }
 
-const ALERT: &str =
-    "id, alert, severity, test, src, dst, since_ns, fired_ns, resolved_ns, reason, resolution";
+const ALERT: &str = "a.id, a.alert, a.severity, a.test, a.src, a.dst, a.since_ns, a.fired_ns, a.resolved_ns, a.reason, \
+                     a.resolution, a.scope, a.acknowledged_ns, a.acknowledged_by, a.note, (SELECT count(*) FROM alert_paths p WHERE \
+                     p.alert = a.id AND (p.ended_ns IS NULL OR a.resolved_ns IS NOT NULL))";
 
 fn alert(row: &Row<'_>) -> rusqlite::Result<Alert> {
     Ok(Alert {
@@ -193,6 +257,11 @@ fn alert(row: &Row<'_>) -> rusqlite::Result<Alert> {
         resolved_ns: row.get(8)?,
         reason: row.get(9)?,
         resolution: row.get(10)?,
+        scope: row.get(11)?,
+        acknowledged_ns: row.get(12)?,
+        acknowledged_by: row.get(13)?,
+        note: row.get(14)?,
+        paths: unsigned(row, 15)?,
     })
 }
 
@@ -204,13 +273,46 @@ impl Archive {
     pub fn alerts(&self, most: usize) -> Result<Vec<Alert>, ArchiveError> {
         let run = || {
             let query = format!(
-                "SELECT {ALERT} FROM alerts ORDER BY resolved_ns IS NOT NULL, coalesce(resolved_ns, fired_ns) DESC, id DESC LIMIT ?"
+                "SELECT {ALERT} FROM alerts a ORDER BY resolved_ns IS NOT NULL, coalesce(resolved_ns, fired_ns) DESC, id DESC LIMIT ?"
             );
             let most = i64::try_from(most).unwrap_or(i64::MAX);
             let mut alerts = self.db.prepare_cached(&query)?;
             alerts.query_map([most], alert)?.collect::<rusqlite::Result<Vec<_>>>()
         };
         run().map_err(self.sql("reading"))
+    }
+
+    /// Returns the paths of an alert, those that are still bad first; at most `most`.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn alert_paths(&self, alert: i64, most: usize) -> Result<Vec<AlertPath>, ArchiveError> {
+        let run = || {
+            let query = "SELECT test, src, dst, since_ns, ended_ns FROM alert_paths WHERE alert = ? \
+                         ORDER BY ended_ns IS NOT NULL, since_ns, src, dst LIMIT ?";
+            let take = |row: &Row<'_>| {
+                Ok(AlertPath {
+                    test: row.get(0)?,
+                    src: row.get(1)?,
+                    dst: row.get(2)?,
+                    since_ns: row.get(3)?,
+                    ended_ns: row.get(4)?,
+                })
+            };
+            let most = i64::try_from(most).unwrap_or(i64::MAX);
+            let mut paths = self.db.prepare_cached(query)?;
+            paths.query_map([alert, most], take)?.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        run().map_err(self.sql("reading"))
+    }
+
+    /// Records that `by` has seen an alert, with a note. Returns false if there is no such alert.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn acknowledge(&self, alert: i64, by: &str, note: &str, now_ns: i64) -> Result<bool, ArchiveError> {
+        let update = "UPDATE alerts SET acknowledged_ns = ?, acknowledged_by = ?, note = ? WHERE id = ?";
+        self.transaction(|all| Ok(all.execute(update, params![now_ns, by, note, alert])? > 0))
     }
 
     /// Returns the number of tests added to the archive since the archive began to count them.
@@ -330,10 +432,7 @@ impl Archive {
             let mut noted = StoredChanges::default();
             for change in &note.changes {
                 let Some(changed) = apply(all, change)? else { continue };
-                for channel in &note.channels {
-                    let add = "INSERT INTO alert_messages(alert, resolved, channel, tries, due_ns) VALUES (?, ?, ?, 0, 0)";
-                    all.execute(add, params![changed.id, changed.resolved_ns.is_some(), channel])?;
-                }
+                add_messages(all, change, &changed, &note.channels)?;
                 noted.alerts.push(changed);
             }
             if !noted.alerts.is_empty() {
@@ -343,8 +442,8 @@ impl Archive {
         })
     }
 
-    /// Returns at most `most` messages that are waiting in a channel and due at `now_ns`, in the order of their
-    /// numbers.
+    /// Returns at most `most` messages that may be sent to a channel at `now_ns`, in the order of their numbers. A message that is
+    /// not due yet, after a failure, keeps those behind it; one that is held does not.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -355,29 +454,41 @@ impl Archive {
         most: usize,
     ) -> Result<Vec<AlertMessage>, ArchiveError> {
         let run = || {
-            let query = "SELECT a.id, a.alert, a.severity, a.test, a.src, a.dst, a.since_ns, a.fired_ns, \
-                         CASE WHEN m.resolved THEN a.resolved_ns END, a.reason, CASE WHEN m.resolved THEN a.resolution END, \
-                         m.id, m.tries FROM alert_messages m JOIN alerts a ON a.id = m.alert \
-                         WHERE m.channel = ? AND m.due_ns <= ? ORDER BY m.id LIMIT ?";
+            let query = format!(
+                "SELECT {ALERT}, m.id, m.tries, m.due_ns, m.resolved FROM alert_messages m JOIN alerts a ON a.id = m.alert \
+                 WHERE m.channel = ? AND m.held_ns <= ? ORDER BY m.id LIMIT ?"
+            );
             let take = |row: &Row<'_>| {
-                let tries = u32::try_from(unsigned(row, 12)?).unwrap_or(u32::MAX);
-                Ok(AlertMessage { id: row.get(11)?, alert: alert(row)?, tries })
+                let tries = u32::try_from(unsigned(row, 17)?).unwrap_or(u32::MAX);
+                let mut alert = alert(row)?;
+                if !row.get::<_, bool>(19)? {
+                    (alert.resolved_ns, alert.resolution) = (None, None);
+                }
+                Ok((AlertMessage { id: row.get(16)?, alert, tries }, row.get::<_, i64>(18)?))
             };
             let most = i64::try_from(most).unwrap_or(i64::MAX);
-            let mut messages = self.db.prepare_cached(query)?;
-            messages.query_map(params![channel, now_ns, most], take)?.collect::<rusqlite::Result<Vec<_>>>()
+            let mut messages = self.db.prepare_cached(&query)?;
+            let all = messages.query_map(params![channel, now_ns, most], take)?;
+            let all = all.collect::<rusqlite::Result<Vec<_>>>()?;
+            let due = all.into_iter().take_while(|(_, due_ns)| *due_ns <= now_ns);
+            Ok::<_, rusqlite::Error>(due.map(|(message, _)| message).collect())
         };
         run().map_err(self.sql("reading"))
     }
 
-    /// Returns the time at which the first waiting message of a channel is due, in ns since 1970; `None` if no message
-    /// is waiting. Later messages wait for the first one.
+    /// Returns the time at which the next message of a channel is due, in ns since 1970; `None` if no message is waiting.
     ///
     /// # Errors
     /// [`ArchiveError`].
-    pub fn message_due(&self, channel: &str) -> Result<Option<i64>, ArchiveError> {
-        let query = "SELECT due_ns FROM alert_messages WHERE channel = ? ORDER BY id LIMIT 1";
-        self.db.query_row(query, [channel], |row| row.get(0)).optional().map_err(self.sql("reading"))
+    pub fn message_due(&self, channel: &str, now_ns: i64) -> Result<Option<i64>, ArchiveError> {
+        let first =
+            "SELECT due_ns FROM alert_messages WHERE channel = ? AND held_ns <= ? ORDER BY id LIMIT 1";
+        let held =
+            "SELECT held_ns FROM alert_messages WHERE channel = ? AND held_ns > ? ORDER BY held_ns LIMIT 1";
+        let of = |query| self.db.query_row(query, params![channel, now_ns], |row| row.get(0)).optional();
+        let both = [of(first), of(held)].map(|found| found.map_err(self.sql("reading")));
+        let [first, held]: [Result<Option<i64>, ArchiveError>; 2] = both;
+        Ok(first?.into_iter().chain(held?).min())
     }
 
     /// Gives up messages: removes them and counts them as dropped.
@@ -413,33 +524,103 @@ impl Archive {
     }
 }
 
-/// Applies a change; returns the resulting alert, or `None` if the change was already applied.
+/// Returns the number of the firing alert with this subject; `None` if there is none.
+fn firing(all: &Transaction<'_>, about: &AlertAbout) -> rusqlite::Result<Option<i64>> {
+    let AlertAbout { alert, scope, test, src, dst } = about;
+    let query = "SELECT id FROM alerts WHERE (alert, scope, test, src, dst) = (?, ?, ?, ?, ?) AND resolved_ns IS NULL";
+    all.prepare_cached(query)?.query_row([alert, scope, test, src, dst], |row| row.get(0)).optional()
+}
+
+/// Applies a change. Returns the resulting alert if it started to fire or is resolved; `None` if only its paths or its subject
+/// changed, or if the change was already applied.
 fn apply(all: &Transaction<'_>, change: &AlertUpdate) -> rusqlite::Result<Option<Alert>> {
-    let firing = |rule: &str, test: &str, src: &str, dst: &str| {
-        let query =
-            "SELECT id FROM alerts WHERE (alert, test, src, dst) = (?, ?, ?, ?) AND resolved_ns IS NULL";
-        all.prepare_cached(query)?.query_row([rule, test, src, dst], |row| row.get::<_, i64>(0)).optional()
+    let add_path = |id: i64, path: &[String; 3], since_ns: i64| {
+        let [test, src, dst] = path;
+        let insert =
+            "INSERT OR REPLACE INTO alert_paths(alert, test, src, dst, since_ns) VALUES (?, ?, ?, ?, ?)";
+        all.prepare_cached(insert)?.execute(params![id, test, src, dst, since_ns]).map(drop)
     };
     let id = match change {
         AlertUpdate::Fired(f) => {
-            if firing(&f.alert, &f.test, &f.src, &f.dst)?.is_some() {
+            if firing(all, &f.about)?.is_some() {
                 return Ok(None);
             }
-            let insert = "INSERT INTO alerts(alert, severity, test, src, dst, since_ns, fired_ns, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
-            let Fired { alert, severity, test, src, dst, since_ns, fired_ns, reason } = f;
-            all.execute(insert, params![alert, severity, test, src, dst, since_ns, fired_ns, reason])?;
-            all.last_insert_rowid()
+            let insert = "INSERT INTO alerts(alert, scope, severity, test, src, dst, since_ns, fired_ns, reason) \
+                          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+            let Fired { about, severity, since_ns, fired_ns, reason, .. } = f;
+            let AlertAbout { alert, scope, test, src, dst } = about;
+            all.execute(insert, params![alert, scope, severity, test, src, dst, since_ns, fired_ns, reason])?;
+            let id = all.last_insert_rowid();
+            add_path(id, &f.path, *since_ns)?;
+            id
         }
-        AlertUpdate::Resolved { alert, test, src, dst, at_ns, reason } => {
-            let Some(id) = firing(alert, test, src, dst)? else { return Ok(None) };
+        AlertUpdate::Joined { about, path, since_ns } => {
+            if let Some(id) = firing(all, about)? {
+                add_path(id, path, *since_ns)?;
+            }
+            return Ok(None);
+        }
+        AlertUpdate::Left { about, path: [test, src, dst], at_ns } => {
+            if let Some(id) = firing(all, about)? {
+                let end = "UPDATE alert_paths SET ended_ns = ? WHERE (alert, test, src, dst) = (?, ?, ?, ?)";
+                all.prepare_cached(end)?.execute(params![at_ns, id, test, src, dst])?;
+            }
+            return Ok(None);
+        }
+        AlertUpdate::Widened { from, about, reason } => {
+            if let Some(id) = firing(all, from)?
+                && firing(all, about)?.is_none()
+            {
+                let set = "UPDATE alerts SET scope = ?, test = ?, src = ?, dst = ?, reason = ? WHERE id = ?";
+                let AlertAbout { scope, test, src, dst, .. } = about;
+                all.execute(set, params![scope, test, src, dst, reason, id])?;
+            }
+            return Ok(None);
+        }
+        AlertUpdate::Resolved { about, at_ns, reason } => {
+            let Some(id) = firing(all, about)? else { return Ok(None) };
             all.execute(
                 "UPDATE alerts SET resolved_ns = ?, resolution = ? WHERE id = ?",
                 params![at_ns, reason, id],
             )?;
+            all.execute(
+                "UPDATE alert_paths SET ended_ns = ? WHERE alert = ? AND ended_ns IS NULL",
+                params![at_ns, id],
+            )?;
             id
         }
     };
-    all.query_row(&format!("SELECT {ALERT} FROM alerts WHERE id = ?"), [id], alert).map(Some)
+    all.query_row(&format!("SELECT {ALERT} FROM alerts a WHERE id = ?"), [id], alert).map(Some)
+}
+
+/// Adds the messages of an alert that started to fire or is resolved. If the first message was never sent because it was held,
+/// neither is sent.
+fn add_messages(
+    all: &Transaction<'_>,
+    change: &AlertUpdate,
+    changed: &Alert,
+    channels: &[String],
+) -> rusqlite::Result<()> {
+    let insert = "INSERT INTO alert_messages(alert, resolved, channel, tries, due_ns, held_ns, silence) VALUES (?, ?, ?, 0, 0, ?, ?)";
+    for channel in channels {
+        let (held_ns, silence) = match change {
+            AlertUpdate::Fired(fired) => match silences::covering(all, &fired.about, fired.fired_ns)? {
+                Some((silence, until_ns)) => (until_ns.max(fired.held_until_ns), Some(silence)),
+                None => (fired.held_until_ns, None),
+            },
+            _ => {
+                let delete = "DELETE FROM alert_messages WHERE alert = ? AND channel = ? AND resolved = 0 AND held_ns > ?";
+                let at = changed.resolved_ns.unwrap_or(i64::MAX);
+                if all.execute(delete, params![changed.id, channel, at])? > 0 {
+                    continue;
+                }
+                (0, None)
+            }
+        };
+        let is_resolved = changed.resolved_ns.is_some();
+        all.prepare_cached(insert)?.execute(params![changed.id, is_resolved, channel, held_ns, silence])?;
+    }
+    Ok(())
 }
 
 /// Drops the oldest messages beyond the limit, and deletes alerts that were resolved long ago. Returns the number of

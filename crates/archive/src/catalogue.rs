@@ -20,7 +20,7 @@ pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_VALUE_BYTES: i32 = 1 << 28;
 
 /// Statements that migrate version k to version k + 1. Released statements never change.
-const STEPS: [&str; 7] = [
+const STEPS: [&str; 8] = [
     "
 CREATE TABLE files(
     id INTEGER PRIMARY KEY,
@@ -193,6 +193,67 @@ CREATE TABLE renamed(
     earlier TEXT NOT NULL UNIQUE
 );
 ALTER TABLE gone ADD COLUMN host TEXT;
+",
+    "
+ALTER TABLE alerts ADD COLUMN scope TEXT NOT NULL DEFAULT 'path';
+UPDATE alerts SET scope = 'host' WHERE test = '' AND dst = '';
+ALTER TABLE alerts ADD COLUMN acknowledged_ns INTEGER;
+ALTER TABLE alerts ADD COLUMN acknowledged_by TEXT;
+ALTER TABLE alerts ADD COLUMN note TEXT;
+DROP INDEX alerts_firing;
+CREATE UNIQUE INDEX alerts_firing ON alerts(alert, scope, test, src, dst) WHERE resolved_ns IS NULL;
+ALTER TABLE alert_messages ADD COLUMN held_ns INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE alert_messages ADD COLUMN silence INTEGER;
+CREATE TABLE alert_paths(
+    alert INTEGER NOT NULL REFERENCES alerts ON DELETE CASCADE,
+    test TEXT NOT NULL,
+    src TEXT NOT NULL,
+    dst TEXT NOT NULL,
+    since_ns INTEGER NOT NULL,
+    ended_ns INTEGER,
+    PRIMARY KEY(alert, test, src, dst)
+) WITHOUT ROWID;
+CREATE TABLE silences(
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    alert TEXT,
+    test TEXT,
+    host TEXT,
+    site TEXT,
+    from_ns INTEGER NOT NULL,
+    until_ns INTEGER NOT NULL,
+    author TEXT NOT NULL,
+    note TEXT NOT NULL
+);
+CREATE TABLE slot_reports(
+    test TEXT NOT NULL,
+    client TEXT NOT NULL,
+    server TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    at_ns INTEGER NOT NULL,
+    since_ns INTEGER NOT NULL,
+    fault TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    PRIMARY KEY(test, client, server)
+) WITHOUT ROWID;
+CREATE INDEX slot_reports_by_number ON slot_reports(number);
+CREATE TABLE host_labels(
+    host TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY(host, name)
+) WITHOUT ROWID;
+CREATE TABLE routes(
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    route TEXT NOT NULL,
+    src TEXT NOT NULL,
+    dst TEXT NOT NULL,
+    first_ns INTEGER NOT NULL,
+    last_ns INTEGER NOT NULL,
+    hops TEXT NOT NULL,
+    number INTEGER NOT NULL
+);
+CREATE INDEX routes_of_path ON routes(src, dst, first_ns);
+CREATE INDEX routes_by_number ON routes(number);
 ",
 ];
 

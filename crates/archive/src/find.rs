@@ -73,6 +73,8 @@ pub struct Filter {
     pub before: Option<When>,
     /// Tags that a test must have.
     pub tags: Vec<(String, String)>,
+    /// Labels that one of the test's hosts must have, by name in the monitor's file; `site` is one of them.
+    pub labels: Vec<(String, String)>,
 }
 
 /// A test as listed in the catalogue.
@@ -161,6 +163,12 @@ impl Filter {
         for (key, value) in &self.tags {
             all.push("EXISTS (SELECT 1 FROM tags WHERE test = t.id AND key = ? AND value = ?)".to_owned());
             values.extend([Value::Text(key.clone()), Value::Text(value.clone())]);
+        }
+        for (name, value) in &self.labels {
+            let has = "EXISTS (SELECT 1 FROM tags g JOIN host_labels l ON l.host = g.value \
+                       WHERE g.test = t.id AND g.key IN ('client', 'server') AND l.name = ? AND l.value = ?)";
+            all.push(has.to_owned());
+            values.extend([Value::Text(name.clone()), Value::Text(value.clone())]);
         }
         Ok((all.join(" AND "), values))
     }

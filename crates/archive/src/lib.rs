@@ -54,17 +54,22 @@ mod packets;
 mod parts;
 mod pushes;
 mod rename;
+mod reports;
 mod rollup;
+mod routes;
 mod rows;
 mod shares;
 pub mod show;
+mod silences;
 mod slots;
 mod text;
 mod tidy;
 mod totals;
 
 pub use add::AddOutcome;
-pub use alerts::{Alert, AlertMessage, AlertUpdate, Entered, Fired, Note, StoredChanges};
+pub use alerts::{
+    Alert, AlertAbout, AlertMessage, AlertPath, AlertUpdate, Entered, Fired, Note, StoredChanges,
+};
 pub use batch::{MAX_PREPARED_BYTES, PreparedTest};
 pub use catalogue::{CATALOGUE, VERSION};
 pub use changes::CatalogueWatch;
@@ -83,9 +88,12 @@ pub use packets::{COLUMNS, PacketColumn, Width};
 pub use parts::{Assembly, TestHeader};
 pub use pushes::{MAX_UNSETTLED, Outgoing, PushResult, Pushed};
 pub use rename::Renamed;
+pub use reports::ReportedSlot;
 pub use rollup::{PeriodValue, PoolPeriod, PooledStream, utc};
+pub use routes::Route;
 pub use rows::StoredPackets;
 pub use show::GroupKey;
+pub use silences::Silence;
 pub use slots::SlotFilter;
 pub use tidy::{Compacted, Pruned, Retention};
 pub use totals::{ArchiveTotals, NO_LOSS, StreamTotal, share_bucket};

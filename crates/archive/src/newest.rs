@@ -6,6 +6,7 @@ use crate::error::ArchiveError;
 use crate::find::{LISTED, TABLES, listed};
 use crate::{Archive, ListedTest, PooledStream, TestId};
 use rusqlite::{Row, params};
+use std::collections::BTreeMap;
 
 /// Maximum number of earlier tests that are examined to find when a stream became bad.
 const MAX_TESTS_BACK: i64 = 300;
@@ -110,6 +111,20 @@ impl Archive {
             }
         }
         Ok(all)
+    }
+
+    /// Returns the names of all hosts that have one, by address.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn host_names(&self) -> Result<BTreeMap<String, String>, ArchiveError> {
+        let run = || {
+            let mut hosts =
+                self.db.prepare_cached("SELECT address, name FROM hosts WHERE name IS NOT NULL")?;
+            hosts.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+        };
+        let names: rusqlite::Result<BTreeMap<String, String>> = run();
+        names.map_err(self.sql("reading"))
     }
 
     /// Returns the median time between the starts of consecutive scheduled tests of a stream, computed from the most

@@ -1,6 +1,11 @@
 //! [`Agenda`]: decides what one host starts next, given the time and earlier events. Each slot of each test
 //! that the host starts ends with exactly one [`SlotOutcome`]: measured, failed, or missed with its reason.
 //! Missed slots are not repeated later.
+//!
+//! A test that does not end in its slot takes nothing from the next one: it is stopped at the end of the slot, must
+//! give up before the next slot begins, and then no longer counts. A due slot that finds this host busy waits for the
+//! guard time. There is no pause after failures: an attempt takes only the slot of its own pair, so that a path
+//! that works again is measured in its next slot.
 
 use crate::extra::{ExtraStep, Extras, NoGap, ScheduleContext};
 use crate::group::HostPair;
@@ -11,9 +16,6 @@ use jitlat_core::{Span, SteadyTime, WallTime};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Maximum time between attempts after repeated failures of a far host. If slots are further apart, every slot
-/// is used.
-pub const MAX_BACK_OFF: Span = Span::seconds(3600);
 /// Clock step above which the skipped slots do not count as missed: the clock was wrong, and that time did not
 /// really pass.
 const MAX_CLOCK_STEP: Span = Span(DAY);
@@ -25,6 +27,8 @@ pub enum AgendaOrder {
     Start(TestJob),
     /// The slot of this job has ended: stop the test and store the results so far.
     Stop(u64),
+    /// The next slot is about to begin: this job, which was stopped, must give up what the far host still has.
+    GiveUp(u64),
 }
 
 /// A test to run.
@@ -55,6 +59,8 @@ pub enum SlotFailure {
     Unreachable,
     /// The far host refused the test because of a key, a rule or a limit.
     Refused,
+    /// The test had no result when the next slot was about to begin.
+    TooSlow,
     /// The test was measured, but its result could not be stored.
     NotStored,
     /// Captures only: no packets could be measured in this period.
@@ -70,8 +76,6 @@ pub enum Missed {
     Late,
     /// An earlier test was still running.
     Busy,
-    /// The slot was skipped because the far host failed before.
-    BackOff,
     /// The clock was set past the slot.
     ClockStep,
 }
@@ -90,6 +94,13 @@ pub enum SlotEnding {
     Missed(Missed),
 }
 
+impl SlotEnding {
+    /// True if the slot was lost by the host that starts the test, so that it says nothing about the path.
+    pub fn is_own_fault(self) -> bool {
+        matches!(self, SlotEnding::Missed(_) | SlotEnding::Failed(SlotFailure::NotStored))
+    }
+}
+
 /// Outcome of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotOutcome {
@@ -103,6 +114,8 @@ pub struct SlotOutcome {
     pub start: WallTime,
     /// Kind of outcome.
     pub ending: SlotEnding,
+    /// Description of a failure; empty for any other outcome.
+    pub why: String,
 }
 
 /// Event to be logged once.
@@ -123,9 +136,13 @@ pub enum Notice {
         far: String,
         /// Time of the first failure.
         since: WallTime,
-        /// Number of slots that failed or were left out since then.
+        /// Number of slots that failed since then.
         lost: u64,
     },
+    /// Results cannot be stored, for this reason. The far hosts have nothing to do with it.
+    NotStored(String),
+    /// Results are stored again; the number is that of the results that were not.
+    Stored(u64),
     /// Slots are missed because of a problem on this host.
     Missing(Missed),
     /// Slots are no longer missed.
@@ -193,6 +210,8 @@ pub struct Agenda {
     ids: u64,
     clock: Option<(WallTime, SteadyTime)>,
     failing: BTreeMap<String, FailureStreak>,
+    /// Number of results in a row that could not be stored.
+    not_stored: u64,
     missing: BTreeMap<Missed, u64>,
     counts: BTreeMap<(String, String), EndingCounts>,
     outcomes: Vec<SlotOutcome>,
@@ -209,8 +228,8 @@ struct Own {
     next: i64,
     /// Starts still due in the current slot, by time.
     due: VecDeque<PairSlot>,
-    /// Back-off by name of the far host.
-    back_off: BTreeMap<String, FailureBackOff>,
+    /// True if the first of them is due, but waits for an earlier test to end.
+    waits: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -220,17 +239,31 @@ struct PairSlot {
     start: WallTime,
 }
 
-#[derive(Clone, Copy, Default)]
-struct FailureBackOff {
-    failures: u32,
-    /// Number of slots to skip before the next attempt.
-    left_out: u64,
-}
-
 struct RunningTest {
     job: TestJob,
     is_ping: bool,
-    stopped: bool,
+    stage: JobStage,
+}
+
+/// Requests that a job has received to end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum JobStage {
+    Running,
+    Stopped,
+    /// It sends nothing any more, and no longer counts as running.
+    GivenUp,
+}
+
+impl RunningTest {
+    /// Returns the time of the next request to end; `None` if there is none. A stopped test has half of the guard time
+    /// for its results: the other half covers the differences between clocks.
+    fn ends(&self, guard: Span) -> Option<WallTime> {
+        match self.stage {
+            JobStage::Running => Some(self.job.until),
+            JobStage::Stopped => Some(self.job.until + Span(guard.0 / 2)),
+            JobStage::GivenUp => None,
+        }
+    }
 }
 
 struct FailureStreak {
@@ -254,6 +287,7 @@ impl Agenda {
             ids: 0,
             clock: None,
             failing: BTreeMap::new(),
+            not_stored: 0,
             missing: BTreeMap::new(),
             counts: BTreeMap::new(),
             outcomes: Vec::new(),
@@ -274,8 +308,11 @@ impl Agenda {
 
     /// Returns the time of the next action; `None`: no action is planned.
     pub fn wake(&self) -> Option<WallTime> {
-        let due = self.tests.iter().filter_map(|own| own.due.front()).map(|slot| slot.start);
-        let over = self.running.iter().filter(|r| !r.stopped).map(|r| r.job.until);
+        let guard = self.model.guard;
+        // A slot that waits is decided when a test ends, at the latest when it has waited for the guard time.
+        let waits = |own: &Own| if own.waits { guard + Span(1) } else { Span::ZERO };
+        let due = self.tests.iter().filter_map(|own| own.due.front().map(|slot| slot.start + waits(own)));
+        let over = self.running.iter().filter_map(|r| r.ends(guard));
         due.chain(over).chain(self.extras.wake()).min()
     }
 
@@ -311,17 +348,26 @@ impl Agenda {
     /// call.
     pub fn poll(&mut self, now: WallTime, steady: SteadyTime) -> Vec<AgendaOrder> {
         let stepped = self.follow_clock(now, steady);
-        let mut orders = Vec::new();
-        for running in self.running.iter_mut().filter(|r| !r.stopped && r.job.until <= now) {
-            running.stopped = true;
-            orders.push(AgendaOrder::Stop(running.job.id));
-        }
+        let mut orders = self.endings(now);
         for test in 0..self.tests.len() {
             while let Some(slot) = self.tests[test].due.front().copied().filter(|slot| slot.start <= now) {
-                self.tests[test].due.pop_front();
+                let waited = self.tests[test].waits;
+                let is_late = now - slot.start > self.model.guard;
+                let missed = match (is_late, waited) {
+                    (true, _) if stepped => Some(Missed::ClockStep),
+                    (true, true) => Some(Missed::Busy),
+                    (true, false) => Some(Missed::Late),
+                    (false, _) if self.has_place(test) => None,
+                    (false, _) => {
+                        self.tests[test].waits = true;
+                        break;
+                    }
+                };
                 let scheduled = &self.timetable.tests[test];
+                self.tests[test].waits = false;
+                self.tests[test].due.pop_front();
                 self.tests[test].fill(scheduled);
-                match self.reason(test, &slot, now, stepped) {
+                match missed {
                     Some(missed) => self.miss(test, &slot, missed),
                     None => orders.push(AgendaOrder::Start(self.start(test, &slot))),
                 }
@@ -330,7 +376,25 @@ impl Agenda {
         orders
     }
 
-    /// Reports a clock step of more than the guard time since the last call; returns true if the clock was set forward.
+    /// Returns the orders to running tests whose slots are over.
+    fn endings(&mut self, now: WallTime) -> Vec<AgendaOrder> {
+        let guard = self.model.guard;
+        let mut orders = Vec::new();
+        for running in &mut self.running {
+            while running.ends(guard).is_some_and(|at| at <= now) {
+                let id = running.job.id;
+                let (stage, order) = match running.stage {
+                    JobStage::Running => (JobStage::Stopped, AgendaOrder::Stop(id)),
+                    _ => (JobStage::GivenUp, AgendaOrder::GiveUp(id)),
+                };
+                running.stage = stage;
+                orders.push(order);
+            }
+        }
+        orders
+    }
+
+    /// Follows a clock step of more than the guard time since the last call; returns true if the clock was set forward.
     fn follow_clock(&mut self, now: WallTime, steady: SteadyTime) -> bool {
         let before = self.clock.replace((now, steady));
         let Some((wall, then)) = before else { return false };
@@ -339,7 +403,12 @@ impl Agenda {
             return false;
         }
         self.notices.push(Notice::ClockStep(step));
-        if step > MAX_CLOCK_STEP {
+        for running in &mut self.running {
+            running.job.until = running.job.until + step;
+        }
+        // After a step back the slots begin again at the new time: waiting for the old time would be a gap as long as
+        // the step.
+        if step > MAX_CLOCK_STEP || step.0 < 0 {
             for (own, scheduled) in self.tests.iter_mut().zip(&self.timetable.tests) {
                 own.aim(scheduled, now);
             }
@@ -347,26 +416,17 @@ impl Agenda {
         step.0 > 0
     }
 
-    /// Returns the reason why a due slot cannot be used; `None` if it can.
-    fn reason(&mut self, test: usize, slot: &PairSlot, now: WallTime, stepped: bool) -> Option<Missed> {
-        if now - slot.start > self.model.guard {
-            return Some(if stepped { Missed::ClockStep } else { Missed::Late });
-        }
-        let far = self.far(test, &slot.pair);
-        if let Some(back_off) = self.tests[test].back_off.get_mut(&far)
-            && back_off.left_out > 0
-        {
-            back_off.left_out -= 1;
-            return Some(Missed::BackOff);
-        }
-        let pings = self.running.iter().filter(|r| r.is_ping).count();
-        let others = self.running.len() - pings + self.extras.running();
+    /// True if this host may take part in one more test of this kind now.
+    fn has_place(&self, test: usize) -> bool {
+        let running = || self.running.iter().filter(|r| r.stage != JobStage::GivenUp);
+        let pings = running().filter(|r| r.is_ping).count();
+        let others = running().count() - pings + self.extras.running();
         let is_ping = self.is_ping(test);
         // All pings together count as one test, because they disturb other tests no more than a single test
         // does.
         let (pings, others) = (pings.min(1).max(usize::from(is_ping)), others + usize::from(!is_ping));
         let most = self.model.hosts.get(self.me as usize).map_or(1, |host| host.concurrent) as usize;
-        (pings + others > most).then_some(Missed::Busy)
+        pings + others <= most
     }
 
     fn is_ping(&self, test: usize) -> bool {
@@ -395,18 +455,17 @@ impl Agenda {
             start: slot.start,
             until: scheduled.begins(slot.slot_number).unwrap_or(slot.start) + scheduled.slot,
         };
-        self.running.push(RunningTest { job: job.clone(), is_ping: self.is_ping(test), stopped: false });
+        self.running.push(RunningTest {
+            job: job.clone(),
+            is_ping: self.is_ping(test),
+            stage: JobStage::Running,
+        });
         job
     }
 
     fn miss(&mut self, test: usize, slot: &PairSlot, missed: Missed) {
         let far = self.far(test, &slot.pair);
         match missed {
-            Missed::BackOff => {
-                if let Some(trouble) = self.failing.get_mut(&far) {
-                    trouble.lost += 1;
-                }
-            }
             // A clock step has already been reported.
             Missed::ClockStep => {}
             Missed::Late | Missed::Busy => {
@@ -424,6 +483,7 @@ impl Agenda {
             slot_number: slot.slot_number,
             start: slot.start,
             ending: SlotEnding::Missed(missed),
+            why: String::new(),
         });
     }
 
@@ -436,25 +496,26 @@ impl Agenda {
     /// Records that the job `id` ended at `now`, successfully or with a kind of failure and its description.
     pub fn ended(&mut self, id: u64, now: WallTime, result: Result<(), (SlotFailure, String)>) {
         let Some(index) = self.running.iter().position(|r| r.job.id == id) else { return };
-        let RunningTest { job, stopped, .. } = self.running.swap_remove(index);
-        // The file may have changed while the test was running.
-        let own = self.model.tests.iter().position(|t| t.name == job.name);
-        let ending = match result {
+        let RunningTest { job, stage, .. } = self.running.swap_remove(index);
+        let (ending, why) = match result {
             Ok(()) => {
-                if let Some(own) = own {
-                    self.tests[own].back_off.remove(&job.far);
+                self.succeeded(&job.far);
+                if self.not_stored > 0 {
+                    self.notices.push(Notice::Stored(std::mem::take(&mut self.not_stored)));
                 }
-                if let Some(trouble) = self.failing.remove(&job.far) {
-                    let (far, since, lost) = (job.far.clone(), trouble.since, trouble.lost);
-                    self.notices.push(Notice::Recovered { far, since, lost });
+                (SlotEnding::Measured { cut: stage != JobStage::Running }, String::new())
+            }
+            // The far host answered: only this host has a problem.
+            Err((failure @ SlotFailure::NotStored, why)) => {
+                self.succeeded(&job.far);
+                self.not_stored += 1;
+                if self.not_stored == 1 {
+                    self.notices.push(Notice::NotStored(why.clone()));
                 }
-                SlotEnding::Measured { cut: stopped }
+                (SlotEnding::Failed(failure), why)
             }
             Err((failure, why)) => {
-                if let Some(own) = own {
-                    let every = self.model.tests[own].every;
-                    self.tests[own].back_off.entry(job.far.clone()).or_default().fail(every);
-                }
+                let failure = if stage == JobStage::GivenUp { SlotFailure::TooSlow } else { failure };
                 let trouble = self.failing.entry(job.far.clone()).or_insert_with(|| FailureStreak {
                     since: now,
                     failures: Vec::new(),
@@ -463,13 +524,22 @@ impl Agenda {
                 trouble.lost += 1;
                 if !trouble.failures.contains(&failure) {
                     trouble.failures.push(failure);
+                    let why = why.clone();
                     self.notices.push(Notice::Failing { far: job.far.clone(), failure, why });
                 }
-                SlotEnding::Failed(failure)
+                (SlotEnding::Failed(failure), why)
             }
         };
         let TestJob { name: test, far, slot_number, start, .. } = job;
-        self.count(SlotOutcome { test, far, slot_number, start, ending });
+        self.count(SlotOutcome { test, far, slot_number, start, ending, why });
+    }
+
+    /// Records that a test with `far` was measured.
+    fn succeeded(&mut self, far: &str) {
+        if let Some(trouble) = self.failing.remove(far) {
+            let (since, lost) = (trouble.since, trouble.lost);
+            self.notices.push(Notice::Recovered { far: far.to_owned(), since, lost });
+        }
     }
 
     /// Returns the outcomes of slots since the last call.
@@ -504,7 +574,6 @@ impl Agenda {
                 tests.push(Own::new(scheduled, me, now));
                 continue;
             };
-            let back_off = std::mem::take(&mut self.tests[old].back_off);
             let ends = |model: &Model, test: &MonitoredTest| -> Vec<String> {
                 test.pairs
                     .list
@@ -516,7 +585,7 @@ impl Agenda {
             let same_ends = me == self.me
                 && test.pairs == self.model.tests[old].pairs
                 && ends(&model, test) == ends(&self.model, &self.model.tests[old]);
-            let mut own = if same_ends && self.timetable.tests[old] == *scheduled {
+            let own = if same_ends && self.timetable.tests[old] == *scheduled {
                 std::mem::take(&mut self.tests[old])
             } else {
                 Own::new(scheduled, me, now)
@@ -524,7 +593,6 @@ impl Agenda {
             if self.model.tests[old] != *test || self.timetable.tests[old] != *scheduled || !same_ends {
                 changes.changed.push(test.name.clone());
             }
-            own.back_off = back_off;
             tests.push(own);
         }
         let gone = self.model.tests.iter().filter(|old| !model.tests.iter().any(|t| t.name == old.name));
@@ -556,6 +624,7 @@ impl Own {
     /// Continues with the first slot that begins at `now` or later.
     fn aim(&mut self, scheduled: &Scheduled, now: WallTime) {
         self.due.clear();
+        self.waits = false;
         if let Some(first) = scheduled.first_from(now) {
             self.next = first;
             self.fill(scheduled);
@@ -579,14 +648,5 @@ impl Own {
         slots.sort_by_key(|slot| slot.start);
         self.due = slots.into();
         self.next += 1;
-    }
-}
-
-impl FailureBackOff {
-    /// Counts a failure. Skips no slot after the first failure, then 1, 3, 7 … slots, up to [`MAX_BACK_OFF`].
-    fn fail(&mut self, every: Span) {
-        self.failures = (self.failures + 1).min(32);
-        let most = (MAX_BACK_OFF.0 / every.0.max(1) - 1).max(0) as u64;
-        self.left_out = ((1u64 << (self.failures - 1)) - 1).min(most);
     }
 }

@@ -8,6 +8,8 @@
 //! * [`rounds`] – pairs that are tested at the same time
 //! * [`timetable`] – times of all tests: the same on every host that has the same file
 //! * [`agenda`] – next actions of one host, and outcome of each slot
+//! * [`reports`] – reports of a host about its slots without a result
+//! * [`route`] – whether a route has changed
 //! * [`extra`] – tests on demand in the gaps of the timetable
 //! * [`alert`] – alert rules and their states
 //! * [`plan`] – traffic and load of each host; [`text`] – the plan and its outcome, for people
@@ -32,7 +34,9 @@ pub mod file;
 pub mod group;
 pub mod model;
 pub mod plan;
+pub mod reports;
 pub mod rounds;
+pub mod route;
 #[cfg(feature = "runtime")]
 pub mod runtime;
 pub mod text;

@@ -2,8 +2,9 @@
 
 use crate::alert::rule::AlertRules;
 use crate::group::HostPair;
-use crate::window::TimeWindow;
-use jitlat_core::Span;
+use crate::window::{MONDAY, TimeWindow};
+use jitlat_core::{Span, Transport, WallTime};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Contents of the file.
@@ -15,6 +16,10 @@ pub struct Model {
     pub tests: Vec<MonitoredTest>,
     /// Continuous captures, in the order of the file.
     pub captures: Vec<MonitoredCapture>,
+    /// Routes whose changes are recorded, in the order of the file.
+    pub routes: Vec<MonitoredRoute>,
+    /// Times of maintenance, in which nothing is alarming.
+    pub maintenance: Vec<Maintenance>,
     /// Archive and retention of results.
     pub archive: ArchiveRules,
     /// Collectors: hosts that receive the tests of other hosts.
@@ -44,6 +49,65 @@ pub struct Host {
     pub bandwidth: Option<u64>,
     /// Maximum number of concurrent tests with this host.
     pub concurrent: u32,
+    /// Site of the host: hosts of a site fail together; `None`: no site.
+    pub site: Option<String>,
+    /// Labels of the host, by name.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Host {
+    /// Returns all labels of the host, with its site as the label `site`.
+    pub fn all_labels(&self) -> BTreeMap<String, String> {
+        let site = self.site.iter().map(|site| ("site".to_owned(), site.clone()));
+        self.labels.clone().into_iter().chain(site).collect()
+    }
+}
+
+/// A time of maintenance: no alert begins to fire for what it covers, and results made meanwhile do not count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Maintenance {
+    /// Hosts at one end of the paths; empty: all.
+    pub hosts: Vec<String>,
+    /// Names of the tests; empty: all.
+    pub tests: Vec<String>,
+    /// Start; `None`: always.
+    pub from: Option<WallTime>,
+    /// End; `None`: never.
+    pub to: Option<WallTime>,
+    /// Days and hours between start and end.
+    pub window: TimeWindow,
+}
+
+impl Maintenance {
+    /// True if it covers this test between these ends. A host as a whole, with an empty `test`, is covered if all its tests are.
+    pub fn covers(&self, test: &str, ends: [&str; 2]) -> bool {
+        (self.tests.is_empty() || self.tests.iter().any(|name| name == test))
+            && (self.hosts.is_empty() || self.hosts.iter().any(|host| ends.contains(&host.as_str())))
+    }
+
+    /// True if it takes place at this time.
+    pub fn is_open(&self, at: WallTime) -> bool {
+        self.from.is_none_or(|from| at >= from)
+            && self.to.is_none_or(|to| at < to)
+            && self.window.is_open((at - MONDAY).0)
+    }
+}
+
+/// Routes between hosts, or from hosts to targets, that are examined regularly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MonitoredRoute {
+    /// Name, unique among tests, captures and routes.
+    pub name: String,
+    /// Indices of the hosts that examine their routes.
+    pub from: Vec<u32>,
+    /// Names of the far ends, which are hosts of the file or targets.
+    pub to: Vec<String>,
+    /// Protocol of the probes.
+    pub transport: Transport,
+    /// Destination port of the probes; `None`: the default of the protocol.
+    pub port: Option<u16>,
+    /// Time between two examinations of a route; a day is a multiple of it.
+    pub every: Span,
 }
 
 /// Source of a key.
@@ -271,6 +335,8 @@ pub struct WebRules {
     pub certificate: Option<String>,
     /// True if other hosts may read the page without TLS.
     pub plain: bool,
+    /// Address of the page for readers, which messages of alerts link to; `None`: that of the page, if other hosts can reach it.
+    pub link: Option<String>,
     /// Limits of tests that are started from the page; `None`: nobody can start tests.
     pub run: Option<RunRules>,
 }

@@ -247,6 +247,7 @@ pub fn failure(failure: SlotFailure) -> &'static str {
     match failure {
         SlotFailure::Unreachable => "unreachable",
         SlotFailure::Refused => "refused",
+        SlotFailure::TooSlow => "too slow for its slot",
         SlotFailure::NotStored => "not stored",
         SlotFailure::Nothing => "no traffic",
         SlotFailure::Other => "failed",
@@ -258,7 +259,6 @@ pub fn missed(missed: Missed) -> &'static str {
     match missed {
         Missed::Late => "this host was late",
         Missed::Busy => "an earlier test was still running",
-        Missed::BackOff => "skipped after failures",
         Missed::ClockStep => "the clock was set past its start",
     }
 }

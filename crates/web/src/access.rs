@@ -49,6 +49,8 @@ pub const LOGIN: &str = "/login";
 /// Address below which tests are started, watched and stopped.
 const RUN: &str = "/run";
 const RUNS: &str = "/api/v1/runs";
+/// Addresses below which alerts are acknowledged, and silences made and ended.
+const ALERT_CHANGES: [&str; 2] = ["/api/v1/alerts/", "/api/v1/silences"];
 
 /// Passes an authorised request on; rejects any other with a reason.
 pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
@@ -135,23 +137,26 @@ fn decide(app: &App, request: &Request) -> Decision {
             None => Refuse(StatusCode::UNAUTHORIZED, ""),
         };
     }
-    let is_api = path.starts_with(RUNS);
+    let is_alert = ALERT_CHANGES.iter().any(|begin| path.starts_with(begin));
+    // Users of this host may change what they could change in the archive itself.
+    let is_local = matches!(app.access, ReadAccess::Local) && app.runs.is_none();
+    let is_api = path.starts_with(RUNS) || is_alert;
     let is_run = is_api || path == RUN || path.starts_with("/run/");
-    if *method != Method::POST || !is_run || app.runs.is_none() {
+    if *method != Method::POST || !is_run || (app.runs.is_none() && !(is_alert && is_local)) {
         return Refuse(StatusCode::METHOD_NOT_ALLOWED, "This server is read-only: use GET or HEAD.");
     }
     let reader = match found {
-        Some(reader) if reader.role == UserRole::Run => reader,
+        Some(reader) if reader.role == UserRole::Run || (is_alert && is_local) => reader,
         Some(_) => {
             return Refuse(
                 StatusCode::FORBIDDEN,
-                "Starting and stopping tests needs the token for running tests.",
+                "Starting and stopping tests, and changing alerts, needs the token for running tests.",
             );
         }
         None => return Refuse(StatusCode::UNAUTHORIZED, ""),
     };
     if let Err(why) = change::is_own(headers) {
-        tracing::warn!("web page: refused a request to start or stop a test: {why}");
+        tracing::warn!("web page: refused a request to change something: {why}");
         return Refuse(StatusCode::FORBIDDEN, why);
     }
     if is_api && reader.shown == Some(TokenCarrier::Cookie) {

@@ -4,13 +4,15 @@ use crate::page::{self, PageTab};
 use crate::problem::Problem;
 use crate::routes::RouteRequest;
 use crate::times;
-use jitlat_archive::{Alert, Archive, utc};
+use jitlat_archive::{Alert, AlertPath, Archive, utc};
 use jitlat_report::html::scrolling;
 use maud::{Markup, html};
 use serde::Serialize;
 
 /// Maximum number of alerts listed.
 const MAX_LISTED: usize = 500;
+/// Maximum number of paths of an alert listed, in JSON.
+const MAX_PATHS: usize = 2000;
 
 /// Alerts of the monitors that write to this archive.
 #[derive(Clone, Debug, Serialize)]
@@ -28,6 +30,24 @@ pub struct Alerts {
 pub fn read(archive: &Archive, now_ns: i64) -> Result<Alerts, Problem> {
     let alerts = archive.alerts(MAX_LISTED)?;
     Ok(Alerts { now_ns, judged: archive.judged()?.is_some() || !alerts.is_empty(), alerts })
+}
+
+/// Paths of an alert.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AlertPaths {
+    /// Number of the alert.
+    pub id: i64,
+    /// Its paths, those that are still bad first; at most 2000.
+    pub paths: Vec<AlertPath>,
+}
+
+/// Reads the paths of an alert.
+pub fn paths(archive: &Archive, id: &str) -> Result<AlertPaths, Problem> {
+    let none = || Problem::NotFound("There is no such alert.".to_owned());
+    let id = id.parse().map_err(|_| none())?;
+    let paths = archive.alert_paths(id, MAX_PATHS)?;
+    if paths.is_empty() { Err(none()) } else { Ok(AlertPaths { id, paths }) }
 }
 
 /// Renders the page.
@@ -66,7 +86,7 @@ fn table(name: &str, alerts: &[&Alert], now: i64) -> Markup {
     let rows = html! {
         thead {
             tr {
-                @for column in ["from, to", "alert", "severity", "test", "since", "fired", "for"] {
+                @for column in ["about", "alert", "severity", "test", "paths", "since", "fired", "for"] {
                     th scope="col" { (column) }
                 }
                 th.words scope="col" { "reason" }
@@ -81,6 +101,17 @@ fn table(name: &str, alerts: &[&Alert], now: i64) -> Markup {
     }
 }
 
+/// Formats what an alert is about.
+fn about(alert: &Alert) -> String {
+    let Alert { src, dst, .. } = alert;
+    match alert.scope.as_str() {
+        "site" => format!("site {src}"),
+        "host" => src.clone(),
+        "pair" => format!("{src} ↔ {dst}"),
+        _ => format!("{src} → {dst}"),
+    }
+}
+
 fn row(alert: &Alert, ended: bool, now: i64) -> Markup {
     let class = match alert.severity.as_str() {
         _ if ended => "unknown",
@@ -89,16 +120,23 @@ fn row(alert: &Alert, ended: bool, now: i64) -> Markup {
         _ => "fair",
     };
     html! {
-        tr {
+        tr id={"alert-" (alert.id)} {
             // Plain text instead of a link: a path with names that the archive does not know has no page.
-            th scope="row" { (alert.src) " → " (alert.dst) }
+            th scope="row" { (about(alert)) }
             td { (alert.alert) }
             td.(class) { span.level { (alert.severity) } }
-            td { (alert.test) }
+            td { @if alert.test.is_empty() { "–" } @else { (alert.test) } }
+            td { (alert.paths) }
             td { (utc(alert.since_ns)) }
             td { (utc(alert.fired_ns)) }
             td { (times::length(alert.resolved_ns.unwrap_or(now).saturating_sub(alert.fired_ns))) }
-            td.words { (alert.reason) }
+            td.words {
+                (alert.reason)
+                @if let (Some(at), Some(by)) = (alert.acknowledged_ns, &alert.acknowledged_by) {
+                    " – acknowledged by " (by) " at " (utc(at))
+                    @if let Some(note) = alert.note.as_deref().filter(|note| !note.is_empty()) { ": " (note) }
+                }
+            }
             @if ended { td.words { (alert.resolution.as_deref().unwrap_or("–")) } }
         }
     }

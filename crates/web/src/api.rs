@@ -2,7 +2,7 @@
 
 use crate::problem::Problem;
 use crate::routes::RouteRequest;
-use crate::{alerts, compare, hosts, now, path, run, times};
+use crate::{alerts, compare, hosts, now, path, run, silences, times};
 use jitlat_archive::Archive;
 use serde::Serialize;
 
@@ -33,6 +33,16 @@ pub fn compare(archive: &Archive, asked: &RouteRequest) -> Result<String, Proble
 /// Returns firing and resolved alerts.
 pub fn alerts(archive: &Archive, _: &RouteRequest) -> Result<String, Problem> {
     json(&alerts::read(archive, times::now())?)
+}
+
+/// Returns the paths of an alert.
+pub fn alert(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
+    json(&alerts::paths(archive, asked.part(0))?)
+}
+
+/// Returns the silences.
+pub fn silences(archive: &Archive, _: &RouteRequest) -> Result<String, Problem> {
+    json(&silences::read(archive, times::now())?)
 }
 
 /// Returns the tests requested from the page.

@@ -39,6 +39,8 @@ pub struct Chart<'a> {
     pub gaps: &'a [(i64, i64)],
     /// Times at which the path becomes bad (true) or recovers (false).
     pub changes: &'a [(i64, bool)],
+    /// Times at which the route changed.
+    pub marks: &'a [i64],
 }
 
 const WIDTH: f64 = 1000.0;
@@ -114,6 +116,15 @@ pub fn svg(chart: &Chart<'_>) -> (String, bool) {
                 TOP - 6.0
             );
         }
+    }
+    for at in chart.marks {
+        let at = x(*at);
+        let _ = write!(
+            out,
+            "<path class=\"gap\" d=\"M{at:.1} {TOP}V{:.0}\"/><text x=\"{at:.1}\" y=\"{:.0}\" text-anchor=\"middle\">◆</text>",
+            VERDICT.1,
+            TOP + 12.0
+        );
     }
     out.push_str("</svg>");
     (out, axis.scale == AxisScale::Log)

@@ -88,6 +88,8 @@ pub struct HostNow {
     pub address: String,
     /// Name of the host; null if unknown.
     pub name: Option<String>,
+    /// Labels of the host in the monitor's file, by name; `site` is one of them.
+    pub labels: BTreeMap<String, String>,
     /// Number of streams that the host sends or receives.
     pub streams: u64,
     /// Number of the host's streams whose newest test is poor or bad.
@@ -143,6 +145,11 @@ pub fn read(archive: &Archive, asked: &RouteRequest, now_ns: i64) -> Result<Host
     }
     let hosts =
         seen.into_iter().map(|(address, seen)| host(archive, address, &seen)).collect::<Result<_, _>>()?;
+    let mut hosts: Vec<HostNow> = hosts;
+    let mut labels = archive.labels()?;
+    for host in &mut hosts {
+        host.labels = host.name.as_ref().and_then(|name| labels.remove(name)).unwrap_or_default();
+    }
     let monitor = asked.app.monitor.as_ref().and_then(|state| state.last());
     Ok(HostsOverview { now_ns, monitor, hosts, pushes: archive.pushes()?, collected: archive.collected()? })
 }
@@ -154,6 +161,7 @@ fn host(archive: &Archive, address: &str, seen: &HostSummary<'_>) -> Result<Host
     Ok(HostNow {
         address: address.to_owned(),
         name: facts.name.clone().or_else(|| seen.name.map(str::to_owned)),
+        labels: BTreeMap::new(),
         streams: seen.streams,
         bad: seen.bad,
         test: newest.test.to_string(),
@@ -258,6 +266,8 @@ fn table(all: &HostsOverview) -> Markup {
     let columns = [
         "host",
         "address",
+        "site",
+        "labels",
         "clock",
         "max. error",
         "own jitter, p99",
@@ -281,6 +291,13 @@ fn table(all: &HostsOverview) -> Markup {
     }
 }
 
+/// Formats the labels of a host other than its site.
+fn labels(host: &HostNow) -> String {
+    let others = host.labels.iter().filter(|(name, _)| *name != "site");
+    let text: Vec<String> = others.map(|(name, value)| format!("{name}={value}")).collect();
+    if text.is_empty() { "–".to_owned() } else { text.join(", ") }
+}
+
 fn row(host: &HostNow, now: i64) -> Markup {
     let known = |text: &Option<String>| text.as_deref().unwrap_or("unknown").to_owned();
     let time = |ns: Option<i64>| ns.map_or("unknown".to_owned(), |ns| value_label(AxisUnit::Time, ns as f64));
@@ -294,6 +311,8 @@ fn row(host: &HostNow, now: i64) -> Markup {
         tr {
             th scope="row" { (called(host)) }
             td { (host.address) }
+            td { (host.labels.get("site").map_or("–", String::as_str)) }
+            td { (labels(host)) }
             td.(verdict.word()) {
                 (badge(verdict.sign(), word))
                 @if let Some(step) = step { ", stepped by " (time(Some(step))) }

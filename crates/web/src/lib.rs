@@ -59,6 +59,7 @@ mod query;
 mod routes;
 mod run;
 mod server;
+mod silences;
 mod test;
 mod times;
 mod token;

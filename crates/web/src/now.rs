@@ -6,7 +6,7 @@ use crate::problem::Problem;
 use crate::routes::RouteRequest;
 use crate::times;
 use crate::verdict::TestVerdict;
-use jitlat_archive::{Archive, Newest, utc};
+use jitlat_archive::{Archive, Newest, ReportedSlot, TestId, utc};
 use jitlat_report::html::scrolling;
 use maud::{Markup, html};
 use serde::Serialize;
@@ -58,6 +58,12 @@ pub struct StreamNow {
     pub every_ns: Option<i64>,
     /// True if the last test is more than three times `every_ns` ago.
     pub silent: bool,
+    /// Reason that the host that starts the tests has reported since; null if the stream is not silent, or nothing is known.
+    pub silence: Option<String>,
+    /// Site of the sender; null if it has none.
+    pub src_site: Option<String>,
+    /// Site of the receiver; null if it has none.
+    pub dst_site: Option<String>,
     /// Start of the first of the latest consecutive poor or bad tests, ns since 1970; null if the newest test
     /// is neither.
     pub bad_since_ns: Option<i64>,
@@ -82,6 +88,9 @@ impl StreamNow {
             headline: newest.headline,
             every_ns: newest.every_ns,
             silent: is_silent(newest.every_ns, age),
+            silence: None,
+            src_site: None,
+            dst_site: None,
             bad_since_ns: newest.bad.map(|bad| bad.since_ns),
             bad_tests: newest.bad.map_or(0, |bad| bad.tests),
             bad_tests_at_least: newest.bad.is_some_and(|bad| bad.at_least),
@@ -132,7 +141,48 @@ pub fn read(archive: &Archive, now: i64) -> Result<Now, Problem> {
         stream.every_ns = archive.regular_distance(stream.id)?;
         stream.silent = is_silent(stream.every_ns, now.saturating_sub(stream.started_ns));
     }
+    let labels = archive.labels()?;
+    let site = |host: &str| labels.get(host).and_then(|labels| labels.get("site")).cloned();
+    for stream in &mut streams {
+        (stream.src_site, stream.dst_site) = (site(stream.src()), site(stream.dst()));
+    }
+    if streams.iter().any(|stream| stream.silent) {
+        explain_silence(archive, &mut streams)?;
+    }
     Ok(Now { now_ns: now, streams })
+}
+
+/// Maximum number of silent streams whose reasons are looked up.
+const MAX_EXPLAINED: usize = 500;
+
+/// Adds the reported reasons to the streams that are silent.
+fn explain_silence(archive: &Archive, streams: &mut [StreamNow]) -> Result<(), Problem> {
+    let reports = archive.reports_after(0)?.into_iter().map(|(_, report)| report);
+    let reports: BTreeMap<[String; 3], ReportedSlot> = reports
+        .map(|report| ([report.test.clone(), report.client.clone(), report.server.clone()], report))
+        .collect();
+    if reports.is_empty() {
+        return Ok(());
+    }
+    for stream in streams.iter_mut().filter(|stream| stream.silent).take(MAX_EXPLAINED) {
+        let Ok(test) = i64::from_str_radix(&stream.test, 16) else { continue };
+        let tags = archive.listed(TestId(test))?.tags;
+        let tag = |key: &str| tags.get(key).cloned();
+        let Some(((name, client), server)) = tag("test").zip(tag("client")).zip(tag("server")) else {
+            continue;
+        };
+        let report = reports.get(&[name, client, server]).filter(|report| report.at_ns > stream.started_ns);
+        stream.silence = report.map(|report| {
+            let since = utc(report.since_ns);
+            format!(
+                "{} since {} UTC, according to {}",
+                report.reason,
+                since.get(..16).unwrap_or(&since),
+                report.client
+            )
+        });
+    }
+    Ok(())
 }
 
 /// Describes the packets of a stream.
@@ -283,9 +333,19 @@ fn row(s: &StreamNow, now: i64) -> Markup {
             td.(class) { (badge(sign, word)) }
             td { (since) }
             td { a href={"/test/" (s.test)} title=(utc(s.started_ns)) { (age(s, now)) } }
-            td.words { (s.headline) }
+            td.words { (said(s)) }
             td { (described(&s.stream)) }
         }
+    }
+}
+
+/// Returns the headline of the newest test; for a silent stream, why there is no newer one.
+fn said(s: &StreamNow) -> String {
+    match (&s.silence, s.silent) {
+        (_, false) => s.headline.clone(),
+        (Some(reason), true) => format!("No new result: {reason}"),
+        (None, true) if s.verdict.is_bad() => format!("No new result; the last one: {}", s.headline),
+        (None, true) => "No new result, and the reason is unknown".to_owned(),
     }
 }
 

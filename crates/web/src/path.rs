@@ -7,7 +7,9 @@ use crate::problem::Problem;
 use crate::routes::RouteRequest;
 use crate::times::{self, CalendarUnit, DAY, HOUR};
 use crate::verdict::TestVerdict;
-use jitlat_archive::{Archive, Filter, PoolPeriod, PooledStream, StreamPeriod, TestId, Verdicts, When, utc};
+use jitlat_archive::{
+    Archive, Filter, PoolPeriod, PooledStream, Route, StreamPeriod, TestId, Verdicts, When, utc,
+};
 use jitlat_core::WallTime;
 use jitlat_core::distribution::log_histogram::LogHistogram;
 use jitlat_core::distribution::percentile::{Method, Percent};
@@ -25,6 +27,8 @@ const MAX_TESTS: u64 = 600;
 const MAX_VERDICTS: u64 = 30_000;
 /// Maximum length of the lists of changes and of gaps, which contain the newest entries.
 const MAX_LISTED_CHANGES: usize = 12;
+/// Maximum number of routes of a path that are read.
+const MAX_ROUTES: usize = 200;
 
 /// Kind of delay that is displayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +79,8 @@ pub struct PathCourse {
     pub changes: Option<Vec<VerdictChange>>,
     /// Gaps between tests longer than three times the usual interval; null if there are too many tests to examine each.
     pub gaps: Option<Vec<TestGap>>,
+    /// Routes of the path, by the names of its hosts, that were seen in the period, in the order in which they were first seen.
+    pub routes: Vec<Route>,
 }
 
 /// Figures of all packets of a period.
@@ -241,10 +247,24 @@ pub fn read(archive: &Archive, asked: &RouteRequest, now: i64) -> Result<PathPag
         gaps: verdicts
             .as_ref()
             .map(|v| v.gaps().into_iter().map(|(from_ns, to_ns)| TestGap { from_ns, to_ns }).collect()),
+        routes: routes(archive, (src, dst), (from, to))?,
     };
     let streams = streams.into_iter().map(|(id, stream, _)| (id, stream)).collect();
     let (can_run, extent) = (asked.app.runs.is_some(), (extent.0, end));
     Ok(PathPage { course, streams, back, can_run, shown, pools, extent, last, bad_since })
+}
+
+/// Returns the routes between two hosts, by addresses or names, that were in use in a period.
+fn routes(
+    archive: &Archive,
+    (src, dst): (&str, &str),
+    (from, to): (i64, i64),
+) -> Result<Vec<Route>, Problem> {
+    let names = archive.host_names()?;
+    let name = |host: &str| names.get(host).cloned().unwrap_or_else(|| host.to_owned());
+    let mut routes = archive.routes(&name(src), &name(dst), MAX_ROUTES)?;
+    routes.retain(|route| route.last_ns >= from && route.first_ns < to);
+    Ok(routes)
 }
 
 /// Returns the end of a stream's last test as drawn: its start plus the mean interval between tests (at most a day), rounded up to
@@ -383,6 +403,7 @@ fn write(view: &PathPage) -> String {
             (drawing(view))
             (summary(view))
             (changes(view))
+            (route_history(view))
             (table(view))
         }
     };
@@ -500,7 +521,9 @@ fn drawing(view: &PathPage) -> Markup {
     let gaps: Vec<_> = course.gaps.iter().flatten().map(|gap| (gap.from_ns, gap.to_ns)).collect();
     let changes: Vec<_> = course.changes.iter().flatten().map(|change| (change.at_ns, change.bad)).collect();
     let span = (course.from_ns, course.to_ns);
-    let drawn = Chart { span, quantity, columns: &columns, gaps: &gaps, changes: &changes };
+    let marks: Vec<i64> =
+        course.routes.iter().map(|route| route.first_ns).filter(|at| *at > span.0).collect();
+    let drawn = Chart { span, quantity, columns: &columns, gaps: &gaps, changes: &changes, marks: &marks };
     let (svg, is_logarithmic) = chart::svg(&drawn);
     html! {
         figure {
@@ -512,6 +535,7 @@ fn drawing(view: &PathPage) -> Markup {
                     li { "shades: number of packets by delay, per " (course.by) }
                     li { "orange: lost packets" }
                     li { "verdict: a higher bar is worse" }
+                    @if !marks.is_empty() { li { "◆: the route changed" } }
                 }
                 @if is_logarithmic { "Delays are on a logarithmic scale. " }
                 @if !two_way && view.shown == ShownQuantity::Delay {
@@ -556,6 +580,35 @@ fn summary(view: &PathPage) -> Markup {
             h2 { (utc(view.course.from_ns)) " to " (utc(view.course.to_ns)) }
             dl.counts { @for (name, value) in rows { div { dt { (name) } dd { (value) } } } }
         }
+    }
+}
+
+/// Renders the routes of the period, the newest first.
+fn route_history(view: &PathPage) -> Markup {
+    let routes = &view.course.routes;
+    if routes.is_empty() {
+        return Markup::default();
+    }
+    let rows = html! {
+        thead {
+            tr {
+                @for column in ["first seen", "last seen"] { th scope="col" { (column) } }
+                th.words scope="col" { "routers" }
+            }
+        }
+        tbody {
+            @for route in routes.iter().rev().take(MAX_LISTED_CHANGES) {
+                tr {
+                    th scope="row" { (utc(route.first_ns)) }
+                    td { (utc(route.last_ns)) }
+                    td.words { (route.hops.join(" → ")) }
+                }
+            }
+        }
+    };
+    html! {
+        h2 #routes { "Routes" }
+        (scrolling("Routes", &rows))
     }
 }
 

@@ -5,8 +5,7 @@ use crate::change::UserRole;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::server::ClientAddress;
-use crate::{alerts, api, compare, events, hosts, now, path, run, test};
-use axum::body::{Body, Bytes};
+use crate::{alerts, api, compare, events, hosts, now, path, run, silences, test};
 use axum::extract::{Extension, RawPathParams, RawQuery, State};
 use axum::http::{Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -145,6 +144,36 @@ pub const ROUTES: &[Route] = &[
         path: "/api/v1/alerts",
         kind: RouteKind::Json(api::alerts),
         about: "Firing alerts, then resolved ones, newest first.",
+        parameters: &[],
+    },
+    Route {
+        path: "/api/v1/alerts/{id}",
+        kind: RouteKind::Json(api::alert),
+        about: "The paths that an alert is about, those that are still bad first; at most 2000.",
+        parameters: &[],
+    },
+    Route {
+        path: "/api/v1/alerts/{id}/acknowledge",
+        kind: RouteKind::Order(silences::acknowledging),
+        about: "Records who has seen an alert: `{\"by\": \"ann\", \"note\": \"cable ordered\"}`.",
+        parameters: &[],
+    },
+    Route {
+        path: "/api/v1/silences",
+        kind: RouteKind::Json(api::silences),
+        about: "Times in which no message about some alerts is sent, those that end last first.",
+        parameters: &[],
+    },
+    Route {
+        path: "/api/v1/silences",
+        kind: RouteKind::Order(silences::making),
+        about: "Makes a silence: `{\"by\": \"ann\", \"for\": \"2h\", \"host\": \"oslo\"}`; `alert`, `test`, `host` and `site` select alerts.",
+        parameters: &[],
+    },
+    Route {
+        path: "/api/v1/silences/{id}/end",
+        kind: RouteKind::Order(silences::ending),
+        about: "Ends a silence; messages about alerts that still fire are sent then.",
         parameters: &[],
     },
     Route {

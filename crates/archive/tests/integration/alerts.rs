@@ -1,25 +1,31 @@
 //! State that a monitor stores for its alerts: in one transaction with the number of the last judged test.
 
 use crate::common::*;
-use jitlat_archive::{Alert, AlertUpdate, Archive, Fired, Note, Retention};
+use jitlat_archive::{
+    Alert, AlertAbout, AlertUpdate, Archive, Fired, Note, ReportedSlot, Retention, Route, Silence,
+};
 use jitlat_core::WallTime;
 
 fn fired(path: &str, at: i64) -> AlertUpdate {
     AlertUpdate::Fired(Fired {
-        alert: "loss".into(),
+        about: about("path", "a", path),
         severity: "warning".into(),
-        test: "voice".into(),
-        src: "a".into(),
-        dst: path.into(),
+        path: ["voice", "a", path].map(str::to_owned),
         since_ns: at - 5,
         fired_ns: at,
+        held_until_ns: 0,
         reason: "loss>1% (loss is 2%)".into(),
     })
 }
 
+fn about(scope: &str, src: &str, dst: &str) -> AlertAbout {
+    let test = if scope == "path" { "voice" } else { "" };
+    let [alert, scope, test, src, dst] = ["loss", scope, test, src, dst].map(str::to_owned);
+    AlertAbout { alert, scope, test, src, dst }
+}
+
 fn resolved(path: &str, at: i64) -> AlertUpdate {
-    let (alert, test, src, dst) = ("loss".into(), "voice".into(), "a".into(), path.into());
-    AlertUpdate::Resolved { alert, test, src, dst, at_ns: at, reason: "3 good".into() }
+    AlertUpdate::Resolved { about: about("path", "a", path), at_ns: at, reason: "3 good".into() }
 }
 
 fn note(changes: Vec<AlertUpdate>) -> Note {
@@ -84,7 +90,8 @@ fn alerts_fire_and_are_resolved_once_and_wait_to_be_sent() {
     assert_eq!(sent, [("b".into(), 100, None), ("c".into(), 101, None), ("b".into(), 100, Some(200))]);
     archive.not_sent(&[waiting[0].id], 5000).unwrap();
     archive.sent(&[waiting[1].id]).unwrap();
-    assert_eq!(archive.waiting("webhook", 4999, 10).unwrap().len(), 1);
+    assert_eq!(archive.waiting("webhook", 4999, 10).unwrap().len(), 0, "later messages wait for the first");
+    assert_eq!(archive.message_due("webhook", 4999).unwrap(), Some(5000));
     let again = archive.waiting("webhook", 5000, 10).unwrap();
     assert_eq!((again.len(), again[0].id, again[0].tries), (2, waiting[0].id, 1));
     // Three messages may wait in each channel: the oldest of `print` is dropped.
@@ -92,6 +99,114 @@ fn alerts_fire_and_are_resolved_once_and_wait_to_be_sent() {
     assert_eq!((third.dropped, archive.dropped_messages().unwrap()), (1, 1));
     let print = archive.waiting("print", 0, 10).unwrap();
     assert_eq!(print.iter().map(|m| m.alert.dst.as_str()).collect::<Vec<_>>(), ["c", "b", "b"]);
+}
+
+fn held(path: &str, at: i64, until: i64) -> AlertUpdate {
+    let AlertUpdate::Fired(fired) = fired(path, at) else { panic!() };
+    AlertUpdate::Fired(Fired { held_until_ns: until, ..fired })
+}
+
+#[test]
+fn a_held_message_tells_what_the_alert_has_become_or_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::make(folder.path()).unwrap();
+    archive.note(&note(vec![held("b", 100, 160), held("c", 101, 160)])).unwrap();
+    assert!(archive.waiting("print", 159, 9).unwrap().is_empty());
+    assert_eq!(archive.message_due("print", 100).unwrap(), Some(160));
+    let (wide, path) = (about("host", "a", ""), ["voice", "a", "d"].map(str::to_owned));
+    let widened =
+        AlertUpdate::Widened { from: about("path", "a", "b"), about: wide.clone(), reason: "r".into() };
+    let joined = AlertUpdate::Joined { about: wide.clone(), path: path.clone(), since_ns: 120 };
+    archive.note(&note(vec![widened, joined, resolved("c", 130)])).unwrap();
+    let told = archive.waiting("print", 160, 9).unwrap();
+    assert_eq!(told.len(), 1, "what was resolved while it was held is told to nobody");
+    let alert = &told[0].alert;
+    assert_eq!((alert.scope.as_str(), alert.src.as_str(), alert.paths), ("host", "a", 2));
+    assert_eq!(archive.alerts(9).unwrap().len(), 2, "but it is in the list");
+    let left = AlertUpdate::Left { about: wide.clone(), path, at_ns: 170 };
+    archive.note(&note(vec![left])).unwrap();
+    let paths = archive.alert_paths(alert.id, 9).unwrap();
+    assert_eq!(
+        paths.iter().map(|p| (p.dst.as_str(), p.ended_ns)).collect::<Vec<_>>(),
+        [("b", None), ("d", Some(170))]
+    );
+    let over = AlertUpdate::Resolved { about: wide, at_ns: 200, reason: "good".into() };
+    archive.note(&note(vec![over])).unwrap();
+    assert_eq!(archive.waiting("print", 200, 9).unwrap().len(), 2);
+    assert!(
+        archive.acknowledge(alert.id, "ann", "seen", 210).unwrap()
+            && !archive.acknowledge(99, "ann", "", 210).unwrap()
+    );
+    assert_eq!(archive.alerts(9).unwrap()[0].acknowledged_by.as_deref(), Some("ann"));
+}
+
+#[test]
+fn a_silence_holds_messages_until_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::make(folder.path()).unwrap();
+    archive.set_labels(&[("b".to_owned(), [("site".to_owned(), "s".to_owned())].into())].into()).unwrap();
+    archive.note(&note(vec![fired("b", 10)])).unwrap();
+    let silence = |host: Option<&str>, site: Option<&str>| Silence {
+        host: host.map(str::to_owned),
+        site: site.map(str::to_owned),
+        from_ns: 20,
+        until_ns: 1000,
+        author: "ann".into(),
+        ..Silence::default()
+    };
+    let id = archive.add_silence(&silence(None, Some("s"))).unwrap();
+    archive.add_silence(&silence(Some("d"), None)).unwrap();
+    archive.note(&note(vec![fired("c", 30), fired("d", 31)])).unwrap();
+    let told =
+        |at| archive.waiting("print", at, 9).unwrap().into_iter().map(|m| m.alert.dst).collect::<Vec<_>>();
+    assert_eq!(told(40), ["c"], "also what was not sent yet is held");
+    assert!(archive.end_silence(id, 50).unwrap() && !archive.end_silence(id, 51).unwrap());
+    assert_eq!(told(50), ["b", "c"]);
+    assert_eq!(told(1000), ["b", "c", "d"], "what still fires at its end is told");
+    let listed = archive.silences(9).unwrap();
+    assert_eq!(listed.iter().map(|s| s.until_ns).collect::<Vec<_>>(), [1000, 50]);
+}
+
+#[test]
+fn reports_and_routes_are_kept_with_their_paths() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::make(folder.path()).unwrap();
+    let report = |server: &str, at_ns| ReportedSlot {
+        test: "voice".into(),
+        client: "a".into(),
+        server: server.into(),
+        at_ns,
+        ..ReportedSlot::default()
+    };
+    archive.record_reports(&[report("b", 1), report("c", 2)], 9).unwrap();
+    archive.record_reports(&[report("b", 3)], 9).unwrap();
+    let all: Vec<_> =
+        archive.reports_after(0).unwrap().into_iter().map(|(n, r)| (n, r.server, r.at_ns)).collect();
+    assert_eq!(all, [(2, "c".to_owned(), 2), (3, "b".to_owned(), 3)]);
+    archive.record_reports(&[report("d", 4)], 2).unwrap();
+    let kept: Vec<_> = archive.reports_after(0).unwrap().into_iter().map(|(_, r)| r.server).collect();
+    assert_eq!(kept, ["b", "d"], "a host cannot fill the disk with paths");
+
+    let seen = |at: i64, hops: &str| Route {
+        id: 0,
+        route: "r".into(),
+        src: "a".into(),
+        dst: "b".into(),
+        first_ns: at,
+        last_ns: at,
+        hops: hops.split(' ').map(str::to_owned).collect(),
+    };
+    let new: Vec<bool> = [(1, "x y"), (2, "x y"), (3, "x z"), (4, "x y")]
+        .into_iter()
+        .map(|(at, hops)| archive.record_route(&seen(at, hops)).unwrap())
+        .collect();
+    assert_eq!(new, [true, false, true, true]);
+    let routes = archive.routes("a", "b", 9).unwrap();
+    assert_eq!(routes.iter().map(|r| (r.first_ns, r.last_ns)).collect::<Vec<_>>(), [(1, 2), (3, 3), (4, 4)]);
+    let changed = archive.routes_after(2).unwrap();
+    let before: Vec<_> = changed.iter().map(|(_, _, before)| before.clone().unwrap().join(" ")).collect();
+    assert_eq!(before, ["x y", "x z"]);
+    assert_eq!(archive.routes_seen().unwrap(), 4);
 }
 
 #[test]

@@ -69,6 +69,15 @@ impl GradeSubject {
         }
     }
 
+    /// Returns the grade with this name in conditions; that of the path is also called `verdict`. `None` if there is none.
+    pub fn named(name: &str) -> Option<GradeSubject> {
+        match name {
+            "path" | "verdict" => Some(GradeSubject::Path),
+            "host" => Some(GradeSubject::Host),
+            _ => None,
+        }
+    }
+
     /// Returns the grade in `summary`; unknown if it was not judged.
     pub fn of(self, summary: &Summary) -> Severity {
         let answer = summary.answer.as_ref();
@@ -219,8 +228,7 @@ impl FromStr for ScalarCondition {
     fn from_str(text: &str) -> Result<ScalarCondition, ConditionError> {
         let at = text.find(['<', '>']).ok_or_else(|| ConditionError::NoComparison(text.to_owned()))?;
         let (name, above) = (text[..at].trim(), text.as_bytes()[at] == b'>');
-        let grades = [GradeSubject::Path, GradeSubject::Host];
-        let limit = match grades.into_iter().find(|grade| grade.name() == name) {
+        let limit = match GradeSubject::named(name) {
             Some(subject) => {
                 let least = text[at..].strip_prefix(">=").and_then(|name| severity(name.trim()));
                 let least = least.ok_or_else(|| ConditionError::Grade(text.to_owned(), subject.name()))?;
@@ -384,6 +392,9 @@ mod tests {
         let path: ScalarCondition = " path >= poor".parse().unwrap();
         assert!(path.violated(&answer(Severity::Fair, None)).is_none());
         assert!(path.violated(&answer(Severity::Bad, None)).is_some());
+        let verdict: ScalarCondition = "verdict>=poor".parse().unwrap();
+        let said = verdict.violated(&answer(Severity::Bad, None));
+        assert_eq!(said.as_deref(), Some("verdict>=poor (path is bad)"));
         for bad in ["host>fair", "host<=bad", "host>=good", "host>=unknown", "host>=3", "path>=", "host"] {
             let error = bad.parse::<ScalarCondition>().unwrap_err().to_string();
             assert!(error.contains(">=fair") || error.contains("neither"), "{error}");

@@ -90,6 +90,11 @@ struct FilterArgs {
     /// Only tests that started before this time
     #[arg(long, value_name = "TIME", value_parser = when)]
     before: Option<When>,
+    /// Only tests with a host that has this label of the monitor's file: site=oslo
+    ///
+    /// May be repeated. `site` of [[host]] is such a label, and so are those in `labels`.
+    #[arg(long = "label", value_name = "K=V", value_parser = quantity::tag)]
+    labels: Vec<(String, String)>,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -252,7 +257,13 @@ fn printed(text: &str) -> Result<ExitStatus> {
 
 impl FilterArgs {
     fn filter(&self, tags: &[(String, String)]) -> Filter {
-        Filter { path: self.path.clone(), since: self.since, before: self.before, tags: tags.to_vec() }
+        Filter {
+            path: self.path.clone(),
+            since: self.since,
+            before: self.before,
+            tags: tags.to_vec(),
+            labels: self.labels.clone(),
+        }
     }
 }
 

@@ -17,6 +17,8 @@ pub enum AlertCondition {
     Changed,
     /// A test is worse than earlier ones: `worse`.
     Worse,
+    /// The route differs from the one before: `route-changed`.
+    RouteChanged,
     /// No result arrived for longer than the given time: `silent>15min`.
     Silent(Span),
 }
@@ -67,6 +69,10 @@ impl AlertCondition {
                 let is_met = compared.differs && (compared.is_worse || *self == AlertCondition::Changed);
                 met(is_met.then(|| compared.sentence.clone()))
             }
+            AlertCondition::RouteChanged => match &result.route {
+                None => ConditionResult::Unknown,
+                Some(change) => met(change.clone()),
+            },
             AlertCondition::Silent(_) => ConditionResult::Unknown,
         }
     }
@@ -80,6 +86,7 @@ impl FromStr for AlertCondition {
         match text {
             "changed" => return Ok(AlertCondition::Changed),
             "worse" => return Ok(AlertCondition::Worse),
+            "route-changed" => return Ok(AlertCondition::RouteChanged),
             "silent" => return Err("silent needs a time: write silent>15min".to_owned()),
             _ => {}
         }
@@ -88,7 +95,7 @@ impl FromStr for AlertCondition {
         }
         if !text.contains(['<', '>']) {
             return Err(format!(
-                "'{}' is not a condition: write loss>1%, pdv-p99>30ms, changed, worse or silent>15min",
+                "'{}' is not a condition: write loss>1%, pdv-p99>30ms, verdict>=poor, changed, worse, silent>15min or route-changed",
                 text.escape_debug()
             ));
         }
@@ -110,6 +117,7 @@ impl fmt::Display for AlertCondition {
             AlertCondition::Figure(figure) => figure.fmt(f),
             AlertCondition::Changed => f.write_str("changed"),
             AlertCondition::Worse => f.write_str("worse"),
+            AlertCondition::RouteChanged => f.write_str("route-changed"),
             AlertCondition::Silent(time) => write!(f, "silent>{}", crate::file::text_of(time.0)),
         }
     }

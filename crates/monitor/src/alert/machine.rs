@@ -1,15 +1,19 @@
-//! [`AlertMachine`]: states of all rules on all paths, updated by results and by time.
+//! [`AlertMachine`]: states of all rules on all paths, updated by results, by reports of slots without a result, and by time.
+//! Paths on which a rule is violated are grouped into [incidents](super::incident).
 
 use super::condition::{AlertCondition, ConditionResult, TestComparison};
+use super::hearing::{Hearing, SilenceCause, SlotReport};
+use super::incident::{AlertChange, Incidents, Membership, Violation};
+use super::place::{AlertScope, AlertSubject, Places};
 use super::rule::{AlertRule, RuleKind};
 use crate::file::text_of;
 use crate::group::HostPair;
-use crate::model::Model;
+use crate::model::{Maintenance, Model, SendingHosts};
 use crate::window::{TimeWindow, open_between};
 use jitlat_core::answer::Severity;
 use jitlat_core::scalars::GradeSubject;
 use jitlat_core::time::SECOND;
-use jitlat_core::{Span, WallTime};
+use jitlat_core::{Span, SteadyTime, WallTime};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,6 +37,8 @@ pub struct TestResult {
     /// Comparisons with earlier tests, by length of the period: those that [`AlertMachine::comparisons`] requests
     /// and that are possible.
     pub compared: Vec<(Span, TestComparison)>,
+    /// For an examination of a route: what changed, or `None` if nothing did; `None` for a test.
+    pub route: Option<Option<String>>,
 }
 
 impl TestResult {
@@ -46,58 +52,6 @@ impl TestResult {
         let path = [self.client.as_str(), self.server.as_str()];
         if self.is_backward { [path[1], path[0]] } else { path }
     }
-}
-
-/// Subject of an alert.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct AlertSubject {
-    /// Name of the rule.
-    pub rule: String,
-    /// Name of the test; empty for an alert about missing results of a host.
-    pub test: String,
-    /// Name of the sender. For missing results: the host that starts the tests, or the host without results.
-    pub src: String,
-    /// Name of the receiver; empty for an alert about missing results of a host.
-    pub dst: String,
-}
-
-impl AlertSubject {
-    fn key(&self) -> String {
-        [&self.rule, &self.test, &self.src, &self.dst].map(String::as_str).join("\t")
-    }
-
-    fn of_key(key: &str) -> Option<AlertSubject> {
-        let mut parts = key.split('\t').map(str::to_owned);
-        let mut next = || parts.next();
-        Some(AlertSubject { rule: next()?, test: next()?, src: next()?, dst: next()? })
-    }
-}
-
-/// An alert that begins to fire or is resolved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AlertChange {
-    /// Subject of the alert.
-    pub subject: AlertSubject,
-    /// Time of the decision.
-    pub at: WallTime,
-    /// Description of the reason.
-    pub reason: String,
-    /// Kind of event.
-    pub event: AlertEvent,
-}
-
-/// Change of an alert.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AlertEvent {
-    /// The alert fires.
-    Fired {
-        /// `critical`, `warning` or `info`.
-        severity: &'static str,
-        /// Start of the first test that contributed, in ns since 1970; for missing results, start of the last result.
-        since_ns: i64,
-    },
-    /// The alert is resolved.
-    Resolved,
 }
 
 /// Changes to store and to notify.
@@ -132,14 +86,53 @@ struct AlertState {
     firing: bool,
     /// Description of the newest bad result.
     said: String,
+    /// For missing results: start of the newest result in each direction, from and to the host that starts the tests; 0 if there
+    /// was none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    ways: [i64; 2],
+    /// Incident that the path belongs to while it is firing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    incident: Option<Membership>,
 }
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl AlertState {
+    /// Returns the start of the newest result of the direction that has been silent for longest, and that direction if another is
+    /// not as old; directions that never had a result, or are not `expected`, do not count.
+    fn oldest_way(&self, expected: [bool; 2]) -> (i64, Option<usize>) {
+        let known = (0..2).filter(|way| expected[*way] && self.ways[*way] > 0);
+        match known.min_by_key(|way| self.ways[*way]) {
+            Some(way) => {
+                let is_one = self.newest - self.ways[way] > ONE_WAY_LAG.0;
+                (self.ways[way], is_one.then_some(way))
+            }
+            None => (self.newest, None),
+        }
+    }
+}
+
+/// Difference between the newest results of the two directions of a path above which only one of them is called silent.
+const ONE_WAY_LAG: Span = Span::seconds(60);
+/// Longest time for which the message of an alert is held, to find what the paths have in common.
+const MAX_HOLD: Span = Span::seconds(120);
 
 /// The states of all rules on all paths, of one host.
 #[derive(Debug)]
 pub struct AlertMachine {
     rules: Vec<OwnRule>,
     host: String,
+    places: Places,
     states: BTreeMap<AlertSubject, AlertState>,
+    incidents: Incidents,
+    hearing: Hearing,
+    maintenance: Vec<Maintenance>,
+    /// Time of the last call of [`AlertMachine::follow_clock`], on both clocks.
+    clock: Option<(WallTime, SteadyTime)>,
+    /// Time since which missing results are counted: the start, or the last step of the clock.
+    since: WallTime,
     /// Subjects that must have results, with the time at which this machine began to watch them and the windows of their tests.
     watched: BTreeMap<AlertSubject, SilenceWatch>,
     changed: BTreeSet<AlertSubject>,
@@ -151,13 +144,23 @@ struct OwnRule {
     rule: AlertRule,
     fingerprint: u64,
     judges_all: bool,
+    /// Time for which the message of an alert is held.
+    hold: Span,
 }
 
 #[derive(Debug)]
 struct SilenceWatch {
     rule: usize,
+    /// Time before which missing results do not count: slots that the host lost itself, and maintenance.
     since: WallTime,
     windows: Vec<TimeWindow>,
+    /// Directions in which the test sends: from the host that starts it, and to it.
+    ways: [bool; 2],
+    /// Start of the newest result in the direction that has been silent for longest; a copy, because all subjects are looked at
+    /// regularly.
+    newest: i64,
+    /// Copy of the state: true while an alert about it fires.
+    firing: bool,
 }
 
 impl AlertMachine {
@@ -166,6 +169,7 @@ impl AlertMachine {
     pub fn new(model: &Model, host: &str, kept: &BTreeMap<String, String>, now: WallTime) -> AlertMachine {
         let own = |rule: &AlertRule| OwnRule {
             judges_all: rule.at.iter().any(|name| name == host),
+            hold: hold(model, rule),
             fingerprint: twox_hash::XxHash3_64::oneshot(rule.kind.to_string().as_bytes()),
             rule: rule.clone(),
         };
@@ -173,7 +177,13 @@ impl AlertMachine {
         let mut machine = AlertMachine {
             rules: model.alerts.rules.iter().filter(here).map(own).collect(),
             host: host.to_owned(),
+            places: Places::new(model),
             states: BTreeMap::new(),
+            incidents: Incidents::default(),
+            hearing: Hearing::default(),
+            maintenance: model.maintenance.clone(),
+            clock: None,
+            since: now,
             watched: BTreeMap::new(),
             changed: BTreeSet::new(),
             decided: AlertDecision::default(),
@@ -187,18 +197,27 @@ impl AlertMachine {
 
     /// Finds the subjects that must have results.
     fn watch(&mut self, model: &Model, now: WallTime) {
-        for (k, own) in self.rules.iter().enumerate() {
-            let RuleKind::Silence { by_host, .. } = own.rule.kind else { continue };
-            for (test, ends, window) in paths(model) {
-                if !(own.judges_all || ends[0] == self.host) || !own.rule.covers(test, ends) {
+        for path in expected_paths(model) {
+            let ends = path.ends;
+            if self.rules.iter().any(|own| own.judges_all) || ends[0] == self.host {
+                self.hearing.expect(ends, path.every);
+            }
+            for (k, own) in self.rules.iter().enumerate() {
+                let RuleKind::Silence { by_host, .. } = own.rule.kind else { continue };
+                if !(own.judges_all || ends[0] == self.host) || !own.rule.covers(path.test, ends) {
                     continue;
                 }
-                for subject in own.silent_subjects(test, ends, by_host) {
-                    let watched = self.watched.entry(subject);
-                    let watched =
-                        watched.or_insert_with(|| SilenceWatch { rule: k, since: now, windows: Vec::new() });
-                    if !watched.windows.contains(&window) {
-                        watched.windows.push(window.clone());
+                for subject in own.silent_subjects(path.test, ends, by_host) {
+                    let watched = self.watched.entry(subject).or_insert_with(|| SilenceWatch {
+                        rule: k,
+                        since: now,
+                        windows: Vec::new(),
+                        ways: if by_host { [false; 2] } else { path.ways },
+                        newest: 0,
+                        firing: false,
+                    });
+                    if !watched.windows.contains(&path.window) {
+                        watched.windows.push(path.window.clone());
                     }
                 }
             }
@@ -207,7 +226,7 @@ impl AlertMachine {
 
     /// Restores a stored state.
     fn resume(&mut self, model: &Model, key: &str, text: &str, now: WallTime) {
-        let Some(subject) = AlertSubject::of_key(key) else { return };
+        let Some(subject) = of_key(key) else { return };
         // A state that cannot be read counts as empty.
         let mut state: AlertState = serde_json::from_str(text).unwrap_or_default();
         let rule = self.rules.iter().find(|own| own.rule.name == subject.rule);
@@ -216,26 +235,29 @@ impl AlertMachine {
             RuleKind::Results { .. } => {
                 let ends = [subject.src.as_str(), subject.dst.as_str()];
                 let captured = || model.captures.iter().any(|c| c.name == subject.test);
-                let is_made = model.tests.iter().any(|t| t.name == subject.test) || captured();
+                let routed = || model.routes.iter().any(|r| r.name == subject.test);
+                let is_made = model.tests.iter().any(|t| t.name == subject.test) || captured() || routed();
                 own.rule.covers(&subject.test, ends) && is_made
             }
         });
         let Some(own) = rule.filter(|_| is_there) else {
             if state.firing {
+                self.incidents.restore(&subject, state.incident.as_ref(), &state.said);
                 let reason = "the monitor's file no longer contains this alert".to_owned();
-                self.decided.changes.push(AlertChange {
-                    subject: subject.clone(),
-                    at: now,
-                    reason,
-                    event: AlertEvent::Resolved,
-                });
+                self.decided.changes.extend(self.incidents.resolve(&subject, now, reason));
             }
-            self.decided.states.push((subject.key(), None));
+            self.decided.states.push((key.to_owned(), None));
             return;
         };
         if state.rule != own.fingerprint {
             state.recent.clear();
             state.rule = own.fingerprint;
+        }
+        if state.firing {
+            self.incidents.restore(&subject, state.incident.as_ref(), &state.said);
+        }
+        if let Some(watched) = self.watched.get_mut(&subject) {
+            (watched.newest, watched.firing) = (state.oldest_way(watched.ways).0, state.firing);
         }
         self.states.insert(subject, state);
     }
@@ -257,66 +279,184 @@ impl AlertMachine {
         })
     }
 
+    /// Follows the clock: a step of it does not count as time without results. Call this before anything is judged.
+    pub fn follow_clock(&mut self, now: WallTime, steady: SteadyTime) {
+        let Some((wall, then)) = self.clock.replace((now, steady)) else { return };
+        let step = (now - wall) - (steady - then);
+        if step.0.abs() > MIN_STEP.0 {
+            self.since = now;
+            self.hearing.set_back(now);
+        }
+    }
+
     /// Judges a result by all rules.
     pub fn judge(&mut self, result: &TestResult, now: WallTime) {
         let rules: Vec<usize> = self.of(result).collect();
+        let ends = [result.client.as_str(), result.server.as_str()];
+        self.hearing.measured(&[&result.test, &result.client, &result.server].map(String::clone));
+        let mut heard = WallTime(result.started_ns.min(now.0));
         for k in rules {
             let own = &self.rules[k];
             match &own.rule.kind {
                 RuleKind::Silence { by_host, .. } => {
-                    let ends = [result.client.as_str(), result.server.as_str()];
-                    for subject in own.silent_subjects(&result.test, ends, *by_host) {
-                        self.note_result(k, &subject, result.started_ns, now);
+                    // A host whose routes are known may still not answer tests.
+                    let subjects = own.silent_subjects(&result.test, ends, *by_host);
+                    for subject in subjects.into_iter().filter(|_| result.route.is_none()) {
+                        heard = heard.max(self.note_result(k, &subject, result, now));
                     }
                 }
+                RuleKind::Results { .. }
+                    if self.in_maintenance(&result.test, ends, WallTime(result.started_ns)) => {}
                 RuleKind::Results { .. } => self.mark(k, result, now),
             }
         }
+        let heard_ends = if result.route.is_some() { &ends[..1] } else { &ends[..] };
+        heard_ends.iter().for_each(|end| self.hearing.heard(end, heard));
     }
 
-    /// Records a result of a subject that must have results.
-    fn note_result(&mut self, k: usize, subject: &AlertSubject, at: i64, now: WallTime) {
-        if !self.watched.contains_key(subject) {
+    /// Takes up a report of a slot without a result. The host that reports was seen, and slots that it lost itself are not
+    /// missing results of the path.
+    pub fn report(&mut self, report: &SlotReport, now: WallTime) {
+        self.hearing.heard(&report.client, now);
+        if report.is_own_fault && !report.is_not_stored {
+            let ends = [report.client.as_str(), report.server.as_str()];
+            for own in &self.rules {
+                let RuleKind::Silence { by_host: false, .. } = own.rule.kind else { continue };
+                for subject in own.silent_subjects(&report.test, ends, false) {
+                    if let Some(watched) = self.watched.get_mut(&subject) {
+                        watched.since = watched.since.max(WallTime(report.at_ns.min(now.0)));
+                    }
+                }
+            }
             return;
         }
-        let fingerprint = self.rules[k].fingerprint;
+        self.hearing.report(report);
+    }
+
+    fn in_maintenance(&self, test: &str, ends: [&str; 2], at: WallTime) -> bool {
+        self.maintenance.iter().any(|one| one.covers(test, ends) && one.is_open(at))
+    }
+
+    /// Records a result of a subject that must have results, and returns the time at which it was measured.
+    fn note_result(
+        &mut self,
+        k: usize,
+        subject: &AlertSubject,
+        result: &TestResult,
+        now: WallTime,
+    ) -> WallTime {
+        let at = result.started_ns.min(now.0);
+        let Some(watched) = self.watched.get_mut(subject) else { return WallTime(at) };
         let state = self.states.entry(subject.clone()).or_default();
-        (state.rule, state.newest) = (fingerprint, state.newest.max(at));
+        state.rule = self.rules[k].fingerprint;
+        let way = usize::from(result.is_backward);
+        // A result that is dated before the one that arrived earlier shows that the clock of that host was set back: it has just been
+        // measured.
+        let at = if at < state.ways[way].min(now.0) { now.0 } else { at };
+        state.ways[way] = at;
+        state.newest = state.newest.min(now.0).max(at);
+        watched.newest = state.oldest_way(watched.ways).0;
         self.changed.insert(subject.clone());
-        self.judge_silence(subject, now);
+        if self.watched.get(subject).is_some_and(|watched| watched.firing) {
+            self.end_silence(subject, now);
+        } else {
+            self.judge_silence(subject, now);
+        }
+        WallTime(at)
+    }
+
+    /// Returns the time without results that counts: not before this machine began to watch, because no results were expected
+    /// then, nor before a step of the clock, or while the host lost its slots itself.
+    fn silence(&self, watched: &SilenceWatch, now: WallTime) -> (WallTime, Span) {
+        let newest = WallTime(watched.newest.min(now.0));
+        let since = if watched.firing { newest } else { newest.max(watched.since).max(self.since) };
+        let windows: Vec<&TimeWindow> = watched.windows.iter().collect();
+        (since, open_between(&windows, since, now))
+    }
+
+    /// Resolves the alert about a silent path if its new result is fresh.
+    fn end_silence(&mut self, subject: &AlertSubject, now: WallTime) {
+        let Some(watched) = self.watched.get(subject) else { return };
+        let RuleKind::Silence { after, .. } = self.rules[watched.rule].rule.kind else { return };
+        if self.silence(watched, now).1 > after {
+            return;
+        }
+        self.set_firing(subject, false);
+        let change = self.incidents.resolve(subject, now, "a new result has arrived".to_owned());
+        self.decided.changes.extend(change);
+    }
+
+    fn set_firing(&mut self, subject: &AlertSubject, firing: bool) {
+        if let Some(watched) = self.watched.get_mut(subject) {
+            watched.firing = firing;
+        }
+        if let Some(state) = self.states.get_mut(subject) {
+            (state.firing, state.incident) = (firing, None);
+        }
+        self.changed.insert(subject.clone());
     }
 
     /// Decides whether results of a subject are missing.
     fn judge_silence(&mut self, subject: &AlertSubject, now: WallTime) {
-        let Some(watched) = self.watched.get(subject) else { return };
+        let Some(watched) = self.watched.get(subject).filter(|watched| !watched.firing) else { return };
         let own = &self.rules[watched.rule];
         let RuleKind::Silence { after, .. } = own.rule.kind else { return };
-        let known = self.states.get(subject);
-        let (newest, firing) = known.map_or((0, false), |state| (state.newest, state.firing));
-        if firing && newest == 0 {
+        let (since, silence) = self.silence(watched, now);
+        if silence <= after || own.rule.is_quiet(now) {
+            return;
+        }
+        let ends = [subject.src.as_str(), subject.dst.as_str()];
+        if self.in_maintenance(&subject.test, ends, now) {
+            if let Some(watched) = self.watched.get_mut(subject) {
+                watched.since = now;
+            }
             return;
         }
         let windows: Vec<&TimeWindow> = watched.windows.iter().collect();
-        // Do not count the time before this machine began to watch: no results were expected then.
-        let since = if firing { WallTime(newest) } else { WallTime(newest.max(watched.since.0)) };
-        let is_silent = open_between(&windows, since, now) > after;
-        let event = match (firing, is_silent) {
-            (false, true) if !own.rule.is_quiet(now) => AlertEvent::Fired {
-                severity: own.rule.severity.word(),
-                since_ns: if newest > 0 { newest } else { since.0 },
-            },
-            (true, false) => AlertEvent::Resolved,
-            _ => return,
+        let cause = self.hearing.cause(&self.places, &self.host, subject, &windows, (self.since, now));
+        let cause = match cause {
+            SilenceCause::Awaited => return,
+            SilenceCause::Path => None,
+            SilenceCause::Place(place) => Some(place),
         };
-        let reason = match (&event, newest) {
-            (AlertEvent::Resolved, _) => "a new result has arrived".to_owned(),
-            (_, 0) => format!("no result since the monitor started {} ago", rounded(now - since)),
-            _ => format!("no result for {}", rounded(now - WallTime(newest))),
+        let newest = watched.newest;
+        let state = self.states.get(subject).cloned().unwrap_or_default();
+        let mut reason = match (newest, state.oldest_way(watched.ways).1) {
+            (0, _) => format!("no result since the monitor started {} ago", rounded(now - since)),
+            (_, None) => format!("no result for {}", rounded(now - WallTime(newest))),
+            (_, Some(way)) => {
+                let [from, to] = if way == 0 { ends } else { [ends[1], ends[0]] };
+                format!(
+                    "no result from {from} to {to} for {}, while the other direction is measured",
+                    rounded(now - WallTime(newest))
+                )
+            }
+        };
+        let whole = cause.as_ref().unwrap_or(subject);
+        if whole.scope == AlertScope::Host
+            && whole.src == self.host
+            && subject.ends().all(|end| end != self.host)
+        {
+            reason.push_str("; nor from any other host");
+        } else if let Some(said) = self.hearing.reason(&self.places, whole, now) {
+            reason = format!("{reason}; {said}");
+        }
+        let violation = Violation {
+            path: subject,
+            at: now,
+            reason: reason.clone(),
+            severity: own.rule.severity.word(),
+            since_ns: if newest > 0 { newest } else { since.0 },
+            hold: own.hold,
+            cause,
         };
         let fingerprint = own.fingerprint;
         let state = self.states.entry(subject.clone()).or_default();
-        (state.rule, state.firing) = (fingerprint, !firing);
-        self.decide(subject.clone(), now, reason, event);
+        (state.rule, state.said) = (fingerprint, reason);
+        let (changes, changed) = self.incidents.fire(&self.places, violation);
+        self.decided.changes.extend(changes);
+        self.set_firing(subject, true);
+        self.changed.extend(changed);
     }
 
     /// Adds the grade of a result to the state of a rule, and updates the alert.
@@ -324,8 +464,7 @@ impl AlertMachine {
         let own = &self.rules[k];
         let RuleKind::Results { conditions, until, of, clear, against, .. } = &own.rule.kind else { return };
         let Some((mark, said)) = mark(conditions, until, *against, result) else { return };
-        let [src, dst] = result.path().map(str::to_owned);
-        let subject = AlertSubject { rule: own.rule.name.clone(), test: result.test.clone(), src, dst };
+        let subject = AlertSubject::path(&own.rule.name, &result.test, result.path());
         let state = self.states.entry(subject.clone()).or_default();
         state.rule = own.fingerprint;
         let at = result.started_ns;
@@ -361,19 +500,26 @@ impl AlertMachine {
                 return;
             }
             // Earlier bad results do not make it fire again.
-            (state.settled, state.firing) = (state.newest, false);
+            (state.settled, state.firing, state.incident) = (state.newest, false, None);
             state.recent.clear();
             let reason = if *clear == 1 {
                 "a test was good".to_owned()
             } else {
                 format!("{clear} consecutive tests were good")
             };
-            return self.decide(subject.clone(), now, reason, AlertEvent::Resolved);
+            self.changed.insert(subject.clone());
+            self.decided.changes.extend(self.incidents.resolve(subject, now, reason));
+            return;
         }
         let window = state.recent.iter().rev().take(*of as usize).rev();
         let found: Vec<i64> =
             window.filter(|(_, mark)| *mark == TestGrade::Bad).map(|(started, _)| *started).collect();
-        if (found.len() as u32) < *bad || own.rule.is_quiet(now) {
+        let ends = [subject.src.as_str(), subject.dst.as_str()];
+        let in_maintenance = || {
+            let open = |one: &Maintenance| one.covers(&subject.test, ends) && one.is_open(now);
+            self.maintenance.iter().any(open)
+        };
+        if (found.len() as u32) < *bad || own.rule.is_quiet(now) || in_maintenance() {
             return;
         }
         state.firing = true;
@@ -381,21 +527,31 @@ impl AlertMachine {
             (1, 1) => state.said.clone(),
             _ => format!("{}; bad in {} of the last {of} tests", state.said, found.len()),
         };
-        let since_ns = found.first().copied().unwrap_or(now.0);
-        let event = AlertEvent::Fired { severity: own.rule.severity.word(), since_ns };
-        self.decide(subject.clone(), now, reason, event);
-    }
-
-    fn decide(&mut self, subject: AlertSubject, at: WallTime, reason: String, event: AlertEvent) {
-        self.changed.insert(subject.clone());
-        self.decided.changes.push(AlertChange { subject, at, reason, event });
+        let violation = Violation {
+            path: subject,
+            at: now,
+            reason,
+            severity: own.rule.severity.word(),
+            since_ns: found.first().copied().unwrap_or(now.0),
+            hold: own.hold,
+            cause: None,
+        };
+        let (changes, changed) = self.incidents.fire(&self.places, violation);
+        self.decided.changes.extend(changes);
+        self.changed.extend(changed);
     }
 
     /// Updates alerts that depend on time alone: missing results, and the end of quiet hours.
     pub fn tick(&mut self, now: WallTime) {
-        let watched: Vec<AlertSubject> = self.watched.keys().cloned().collect();
-        watched.iter().for_each(|subject| self.judge_silence(subject, now));
-        for k in (0..self.rules.len()).filter(|k| self.rules[*k].rule.quiet.is_some()).collect::<Vec<_>>() {
+        let is_silent = |watched: &SilenceWatch| match self.rules[watched.rule].rule.kind {
+            RuleKind::Silence { after, .. } => !watched.firing && self.silence(watched, now).1 > after,
+            RuleKind::Results { .. } => false,
+        };
+        let silent = self.watched.iter().filter(|(_, watched)| is_silent(watched));
+        let silent: Vec<AlertSubject> = silent.map(|(subject, _)| subject.clone()).collect();
+        silent.iter().for_each(|subject| self.judge_silence(subject, now));
+        let can_wait = |own: &OwnRule| own.rule.quiet.is_some() || !self.maintenance.is_empty();
+        for k in (0..self.rules.len()).filter(|k| can_wait(&self.rules[*k])).collect::<Vec<_>>() {
             let name = &self.rules[k].rule.name;
             let own: Vec<AlertSubject> = self
                 .states
@@ -412,24 +568,92 @@ impl AlertMachine {
     pub fn take(&mut self) -> AlertDecision {
         let mut decided = std::mem::take(&mut self.decided);
         for subject in std::mem::take(&mut self.changed) {
+            if let Some(state) = self.states.get_mut(&subject).filter(|state| state.firing) {
+                state.incident = self.incidents.membership(&subject);
+            }
             let state = self.states.get(&subject).and_then(|state| serde_json::to_string(state).ok());
-            decided.states.push((subject.key(), state));
+            decided.states.push((key(&subject), state));
         }
         decided
     }
 }
 
-/// Returns every path that should have results: name of the test or capture, both ends (starting host first),
-/// and time window.
-fn paths(model: &Model) -> impl Iterator<Item = (&str, [&str; 2], TimeWindow)> {
-    let tests = model.tests.iter().flat_map(|test| {
-        let ends = |pair: &HostPair| [pair.client(), pair.server()].map(|end| model.end(test, end));
-        test.pairs.list.iter().map(move |pair| (test.name.as_str(), ends(pair), test.window.clone()))
+/// Smallest step of the clock that is followed.
+const MIN_STEP: Span = Span::seconds(2);
+
+/// Returns the key of a path's state.
+fn key(path: &AlertSubject) -> String {
+    [&path.rule, &path.test, &path.src, &path.dst].map(String::as_str).join("\t")
+}
+
+/// Returns the path whose state has this key.
+fn of_key(key: &str) -> Option<AlertSubject> {
+    let mut parts = key.split('\t');
+    let mut next = || parts.next();
+    let (rule, test, src, dst) = (next()?, next()?, next()?, next()?);
+    Some(match (test, dst) {
+        ("", "") => AlertSubject::host(rule, src),
+        _ => AlertSubject::path(rule, test, [src, dst]),
+    })
+}
+
+/// Returns the time for which the message of an alert is held: that in which the other paths of a host have their tests, too. An
+/// alert about missing results needs none if all other hosts would have been seen several times meanwhile.
+fn hold(model: &Model, rule: &AlertRule) -> Span {
+    let mut paths = expected_paths(model).filter(|path| rule.covers(path.test, path.ends));
+    let Some(first) = paths.next() else { return Span::ZERO };
+    let (more, longest) =
+        paths.fold((false, first.every), |(_, longest), path| (true, longest.max(path.every)));
+    match rule.kind {
+        _ if !more => Span::ZERO,
+        RuleKind::Results { .. } => longest.min(MAX_HOLD),
+        RuleKind::Silence { after, .. } if after > longest.times(2) + Span::seconds(10) => Span::ZERO,
+        RuleKind::Silence { .. } => longest.min(MAX_HOLD),
+    }
+}
+
+/// A path that should have results.
+struct ExpectedPath<'a> {
+    /// Name of the test or capture.
+    test: &'a str,
+    /// Both ends, the host that starts the tests first.
+    ends: [&'a str; 2],
+    every: Span,
+    window: TimeWindow,
+    /// Directions with results: from the host that starts the tests, and to it.
+    ways: [bool; 2],
+}
+
+/// Returns every path that should have results.
+fn expected_paths(model: &Model) -> impl Iterator<Item = ExpectedPath<'_>> {
+    let tests = model.tests.iter().flat_map(move |test| {
+        let path = move |pair: &HostPair| {
+            let forward = match test.work.direction {
+                SendingHosts::Both => [true; 2],
+                SendingHosts::Forward => [true, false],
+                SendingHosts::Backward => [false, true],
+            };
+            let [first, second] = forward;
+            ExpectedPath {
+                test: test.name.as_str(),
+                ends: [pair.client(), pair.server()].map(|end| model.end(test, end)),
+                every: test.every,
+                window: test.window.clone(),
+                ways: if pair.first_is_client { [first, second] } else { [second, first] },
+            }
+        };
+        test.pairs.list.iter().map(path)
     });
     let captures = model.captures.iter().flat_map(|capture| {
         let hosts = capture.hosts.iter().filter_map(|host| model.hosts.get(*host as usize));
         let far = capture.far(&model.hosts);
-        hosts.map(move |host| (capture.name.as_str(), [host.name.as_str(), far], TimeWindow::default()))
+        hosts.map(move |host| ExpectedPath {
+            test: capture.name.as_str(),
+            ends: [host.name.as_str(), far],
+            every: capture.every,
+            window: TimeWindow::default(),
+            ways: [false; 2],
+        })
     });
     tests.chain(captures)
 }
@@ -437,19 +661,11 @@ fn paths(model: &Model) -> impl Iterator<Item = (&str, [&str; 2], TimeWindow)> {
 impl OwnRule {
     /// Returns the subjects that a result of a test between these ends belongs to.
     fn silent_subjects(&self, test: &str, ends: [&str; 2], by_host: bool) -> Vec<AlertSubject> {
-        let rule = self.rule.name.clone();
         if !by_host {
-            let [src, dst] = ends.map(str::to_owned);
-            return vec![AlertSubject { rule, test: test.to_owned(), src, dst }];
+            return vec![AlertSubject::path(&self.rule.name, test, ends)];
         }
-        let chosen = |host: &&str| self.rule.hosts.is_empty() || self.rule.hosts.iter().any(|h| h == host);
-        let of = |host: &str| AlertSubject {
-            rule: rule.clone(),
-            test: String::new(),
-            src: host.to_owned(),
-            dst: String::new(),
-        };
-        ends.iter().filter(|host| chosen(host)).map(|host| of(host)).collect()
+        let chosen = |host: &&&str| self.rule.hosts.is_empty() || self.rule.hosts.iter().any(|h| h == **host);
+        ends.iter().filter(chosen).map(|host| AlertSubject::host(&self.rule.name, host)).collect()
     }
 }
 

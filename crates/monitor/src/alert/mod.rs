@@ -2,16 +2,24 @@
 //!
 //! * [`rule`] – rules of the file: condition, number of tests that must meet it, end of the alert, quiet hours
 //! * [`condition`] – thresholds as in `--fail-if`, `changed` and `worse` than before, and missing results
-//! * [`machine`] – states of all rules on all paths, updated by results and by time
+//! * [`machine`] – states of all rules on all paths, updated by results, by reports of lost slots, and by time
+//! * [`incident`] – paths with the same cause as one alert: [`place`] knows what they have in common, [`hearing`] who is to blame
+//!   for missing results
 //!
 //! Each rule has a state on each path: the grades of its last tests, and whether it fires. States are text, which a
 //! program stores in one transaction with the number of the last judged result and all resulting notifications. Even
 //! if the program is killed at any moment, each result is judged once, and each change of an alert is notified once.
 
 pub mod condition;
+pub mod hearing;
+pub mod incident;
 pub mod machine;
+pub mod place;
 pub mod rule;
 
 pub use condition::{AlertCondition, TestComparison};
-pub use machine::{AlertChange, AlertDecision, AlertMachine, TestResult};
+pub use hearing::SlotReport;
+pub use incident::{AlertChange, AlertEvent};
+pub use machine::{AlertDecision, AlertMachine, TestResult};
+pub use place::{AlertScope, AlertSubject};
 pub use rule::{AlertRule, NotifyChannel};

@@ -1,13 +1,14 @@
 //! Sections of the file about alerts and notifications.
 
 use super::Sections;
+use super::hosts::selected;
 use super::keys::{ALERT, NOTIFY, choose};
 use super::reader::{Located, TableReader};
 use crate::alert::condition::AlertCondition;
 use crate::alert::rule::{
     AlertRule, AlertRules, AlertSeverity, DEFAULT_BASELINE, NotifyChannel, NotifyMethod, RuleKind,
 };
-use crate::model::{Host, MonitoredCapture, MonitoredTest};
+use crate::model::{Host, MonitoredCapture, MonitoredRoute, MonitoredTest};
 use crate::window::TimeWindow;
 use jitlat_core::{Span, quantity};
 
@@ -18,10 +19,10 @@ pub fn alerts(
     file: &Sections<'_>,
     hosts: &[Host],
     tests: &[MonitoredTest],
-    captures: &[MonitoredCapture],
+    (captures, routes): (&[MonitoredCapture], &[MonitoredRoute]),
     has_https: bool,
 ) -> AlertRules {
-    let reader = AlertReader { file, hosts, tests, captures };
+    let reader = AlertReader { file, hosts, tests, captures, routes };
     let mut rules: Vec<AlertRule> = Vec::new();
     for table in file.tables(&ALERT) {
         let Some(rule) = reader.rule(&table) else { continue };
@@ -55,6 +56,7 @@ struct AlertReader<'a, 'b> {
     hosts: &'a [Host],
     tests: &'a [MonitoredTest],
     captures: &'a [MonitoredCapture],
+    routes: &'a [MonitoredRoute],
 }
 
 impl AlertReader<'_, '_> {
@@ -76,12 +78,13 @@ impl AlertReader<'_, '_> {
         let far = self.captures.iter().filter(|c| c.towards.is_none()).map(|c| c.far(self.hosts));
         let all: Vec<&str> = self.hosts.iter().map(|h| h.name.as_str()).chain(targets).chain(far).collect();
         let own: Vec<&str> = self.hosts.iter().map(|h| h.name.as_str()).collect();
-        let tests: Vec<&str> = self.made_every().map(|(name, _)| name).collect();
+        let routes = self.routes.iter().map(|route| route.name.as_str());
+        let tests: Vec<&str> = self.made_every().map(|(name, _)| name).chain(routes).collect();
         let rule = AlertRule {
             name,
             severity,
             tests: self.names(table, "test", "test", &tests),
-            hosts: self.names(table, "host", "host", &all),
+            hosts: selected(self.file, table, self.hosts, &all),
             at: self.names(table, "at", "host", &own),
             quiet: self.quiet(table),
             kind: self.kind(table)?,
@@ -134,7 +137,10 @@ impl AlertReader<'_, '_> {
 
     fn kind(&self, table: &TableReader<'_>) -> Option<RuleKind> {
         if !table.has("if") {
-            table.missing("if", "if = \"loss>1%\", \"changed\", \"worse\" or \"silent>15min\"");
+            table.missing(
+                "if",
+                "if = \"loss>1%\", \"verdict>=poor\", \"changed\", \"worse\" or \"silent>15min\"",
+            );
             return None;
         }
         let conditions = self.conditions(table, "if");

@@ -1,6 +1,6 @@
 //! Sections of the file about hosts, their servers, their archives and the timetable.
 
-use super::keys::{ARCHIVE, HOST, SERVE, TIMETABLE};
+use super::keys::{ARCHIVE, HOST, SERVE, TIMETABLE, choose};
 use super::reader::{Located, TableReader};
 use super::{Instruments, OptionValue, Sections, key_source};
 use crate::model::{ArchiveRules, Host, ServeRules};
@@ -8,7 +8,7 @@ use crate::window::DAY;
 use jitlat_core::Span;
 use jitlat_core::far_host::FarHost;
 use jitlat_core::quantity::{self, QuantityError};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Default time between slots.
 const DEFAULT_GUARD: Span = Span::seconds(1);
@@ -56,6 +56,8 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
                 format!("a host can take part in at most {MAX_CONCURRENT} tests at the same time"),
             );
         }
+        let site = table.needed_if_there("site", "site = \"berlin\"");
+        let labels = labels(file, &table);
         let key = key_source(&table);
         // Keep an unnamed entry in the list: the indices of the other hosts must stay correct.
         let name = name.map(Located::into_inner).unwrap_or_default();
@@ -76,6 +78,8 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
             key,
             bandwidth,
             concurrent,
+            site,
+            labels,
         });
     }
     if hosts.is_empty() && !file.root.iter().any(|(k, _)| k.get_ref() == HOST.name) {
@@ -84,6 +88,78 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
     }
     hosts
 }
+
+/// Reads the labels of a host.
+fn labels(file: &Sections<'_>, table: &TableReader<'_>) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::new();
+    for (name, value) in table.options("labels") {
+        let is_name = |name: &str| {
+            let mut bytes = name.bytes();
+            bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+                && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        };
+        if !is_name(name.get_ref()) {
+            let message = format!(
+                "'{}' cannot be the name of a label: it has letters, digits and '_', and does not begin with a digit",
+                name.get_ref().escape_debug()
+            );
+            file.faults.add(&name.span(), message);
+        }
+        if OWN_LABELS.contains(&name.get_ref().as_str()) {
+            let own = name.get_ref();
+            file.faults
+                .add(&name.span(), format!("the label '{own}' is the key {own} of [[host]]: write it there"));
+        }
+        match value.get_ref() {
+            OptionValue::Text(text) => drop(labels.insert(name.into_inner(), text.clone())),
+            _ => file.faults.add(&value.span(), "the value of a label is a string: write role = \"edge\""),
+        }
+    }
+    labels
+}
+
+/// Reads the hosts that a section is about: `host`, `site` and `label`; empty if it has none of these keys. `known` are the names of
+/// hosts and targets.
+pub fn selected(file: &Sections<'_>, table: &TableReader<'_>, hosts: &[Host], known: &[&str]) -> Vec<String> {
+    let mut chosen: Vec<String> = Vec::new();
+    for name in table.texts("host").unwrap_or_default() {
+        if !known.contains(&name.get_ref().as_str()) {
+            let meant = choose(name.get_ref(), known);
+            file.faults
+                .add(&name.span(), format!("unknown host '{}': {meant}", name.get_ref().escape_debug()));
+        }
+        chosen.push(name.into_inner());
+    }
+    let sites: BTreeSet<&str> = hosts.iter().filter_map(|host| host.site.as_deref()).collect();
+    let sites: Vec<&str> = sites.into_iter().collect();
+    for site in table.texts("site").unwrap_or_default() {
+        if !sites.contains(&site.get_ref().as_str()) {
+            let meant = choose(site.get_ref(), &sites);
+            file.faults
+                .add(&site.span(), format!("unknown site '{}': {meant}", site.get_ref().escape_debug()));
+        }
+        let of = hosts.iter().filter(|host| host.site.as_ref() == Some(site.get_ref()));
+        chosen.extend(of.map(|host| host.name.clone()));
+    }
+    for label in table.texts("label").unwrap_or_default() {
+        let Some((name, value)) = label.get_ref().split_once('=') else {
+            file.faults.add(&label.span(), "a label is written as label = \"role=edge\"");
+            continue;
+        };
+        let of = hosts.iter().filter(|host| host.all_labels().get(name).is_some_and(|own| own == value));
+        let before = chosen.len();
+        chosen.extend(of.map(|host| host.name.clone()));
+        if chosen.len() == before {
+            let text = label.get_ref().escape_debug();
+            file.faults
+                .add(&label.span(), format!("no host has the label '{text}': add it to labels in [[host]]"));
+        }
+    }
+    chosen
+}
+
+/// Labels that have keys of their own.
+const OWN_LABELS: [&str; 2] = ["site", "name"];
 
 /// Reads guard and setup time.
 pub fn timetable(file: &Sections<'_>) -> (Span, Span) {

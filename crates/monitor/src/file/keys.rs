@@ -14,7 +14,7 @@ pub struct FileSection {
 pub const HOST: FileSection = FileSection {
     title: "[[host]]",
     name: "host",
-    keys: &["name", "address", "key", "key-file", "bandwidth", "concurrent"],
+    keys: &["name", "address", "site", "labels", "key", "key-file", "bandwidth", "concurrent"],
 };
 
 /// Groups of hosts that are tested with each other.
@@ -85,10 +85,26 @@ pub const ALERT: FileSection = FileSection {
         "severity",
         "test",
         "host",
+        "site",
+        "label",
         "at",
         "quiet-days",
         "quiet-hours",
     ],
+};
+
+/// Times in which nothing is alarming.
+pub const MAINTENANCE: FileSection = FileSection {
+    title: "[[maintenance]]",
+    name: "maintenance",
+    keys: &["host", "site", "label", "test", "from", "to", "days", "hours"],
+};
+
+/// Routes whose changes are recorded.
+pub const ROUTE: FileSection = FileSection {
+    title: "[[route]]",
+    name: "route",
+    keys: &["name", "from", "to", "proto", "port", "every"],
 };
 
 /// Receivers of notifications.
@@ -110,6 +126,7 @@ pub const WEB: FileSection = FileSection {
         "behind-proxy",
         "certificate",
         "plain",
+        "link",
         "run",
         "run-token-file",
         "run-longest",
@@ -141,8 +158,22 @@ pub const COLLECTOR: FileSection = FileSection {
 };
 
 /// All sections.
-pub const SECTIONS: &[FileSection] =
-    &[HOST, GROUP, TEST, PING, CAPTURE, ARCHIVE, COLLECTOR, SERVE, TIMETABLE, WEB, ALERT, NOTIFY];
+pub const SECTIONS: &[FileSection] = &[
+    HOST,
+    GROUP,
+    TEST,
+    PING,
+    CAPTURE,
+    ROUTE,
+    ARCHIVE,
+    COLLECTOR,
+    SERVE,
+    TIMETABLE,
+    WEB,
+    ALERT,
+    MAINTENANCE,
+    NOTIFY,
+];
 
 /// Returns the name in `names` that is most similar to `word`; `None` if none is similar.
 pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {

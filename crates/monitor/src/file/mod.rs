@@ -3,7 +3,7 @@
 //!
 //! * [`keys`] – all sections and their keys
 //! * `captures` – captures on interfaces
-//! * `alerts` – alert rules and notifications; `collectors` – hosts that receive tests
+//! * `alerts` – alert rules and notifications; `maintenance` – times without alerts; `routes` – routes; `collectors` – hosts that receive tests
 //! * [`reader`] – tables of TOML, read key by key
 //! * `tests`, `hosts` and `web` – meaning of the other sections
 
@@ -12,7 +12,9 @@ mod captures;
 mod collectors;
 mod hosts;
 pub mod keys;
+mod maintenance;
 mod reader;
+mod routes;
 mod tests;
 mod web;
 
@@ -133,10 +135,13 @@ pub fn read(text: &str, instruments: &dyn Instruments) -> Result<Model, Vec<File
     }
     let tests = tests::tests(&file, &hosts, instruments, guard + setup);
     let captures = captures::captures(&file, &hosts, &tests, &serve, instruments);
+    let routes = routes::routes(&file, &hosts, &tests, &captures);
     let archive = hosts::archive(&file);
     let model = Model {
-        alerts: alerts::alerts(&file, &hosts, &tests, &captures, instruments.has_https()),
+        alerts: alerts::alerts(&file, &hosts, &tests, (&captures, &routes), instruments.has_https()),
         collectors: collectors::collectors(&file, &hosts, &archive),
+        maintenance: maintenance::maintenance(&file, &hosts, &tests, &captures),
+        routes,
         tests,
         captures,
         web: web::web(&file, &hosts),

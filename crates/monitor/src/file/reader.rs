@@ -1,13 +1,17 @@
 //! Reads tables of TOML key by key. Faults are recorded with their positions, and reading continues.
 
 use super::keys::{FileSection, choose};
+use jitlat_core::WallTime;
 use jitlat_core::printable::is_unprintable;
 use jitlat_core::quantity::QuantityError;
+use jitlat_core::time::SECOND;
+use jitlat_core::units::civil;
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use toml::value::{Datetime, Offset};
 
 /// A fault in the file and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,6 +203,22 @@ impl<'a> TableReader<'a> {
         }
     }
 
+    /// Reads a time in UTC: a date and time of TOML, or a string of the same form. `None` if `key` is missing or its value
+    /// is wrong.
+    pub fn moment(&self, key: &str) -> Option<WallTime> {
+        let value = self.value(key)?;
+        let read = match value.get_ref() {
+            DeValue::Datetime(at) => wall_time(at),
+            DeValue::String(text) => text.parse().ok().and_then(|at: Datetime| wall_time(&at)),
+            _ => None,
+        };
+        if read.is_none() {
+            let message = format!("'{key}' must be a time in UTC: write {key} = 2026-12-24T22:00:00Z");
+            self.faults.add(&value.span(), message);
+        }
+        read
+    }
+
     /// Reads a number of at least one; `None` if `key` is missing or its value is wrong.
     pub fn number(&self, key: &str) -> Option<u32> {
         let value = self.value(key)?;
@@ -299,6 +319,27 @@ impl<'a> TableReader<'a> {
     fn wrong(&self, value: &Spanned<DeValue<'_>>, key: &str, wanted: &str, found: &DeValue<'_>) {
         self.faults.add(&value.span(), format!("'{key}' must be {wanted}, not a TOML {}", found.type_str()));
     }
+}
+
+/// Returns a time of TOML; one without an offset is in UTC. `None` if it has no date.
+fn wall_time(at: &Datetime) -> Option<WallTime> {
+    let date = at.date?;
+    let minutes = match at.offset {
+        None | Some(Offset::Z) => 0,
+        Some(Offset::Custom { minutes }) => i64::from(minutes),
+    };
+    let seconds = at.time.map_or(0, |time| {
+        i64::from(time.hour) * 3600 + i64::from(time.minute) * 60 + i64::from(time.second.unwrap_or(0))
+    });
+    // The number of days is found by bisection, because years have no simple length.
+    let wanted = (i64::from(date.year), i64::from(date.month), i64::from(date.day));
+    let (mut low, mut high) = (-800_000, 3_000_000);
+    while low < high {
+        let middle = (low + high) / 2;
+        if civil(middle) < wanted { low = middle + 1 } else { high = middle }
+    }
+    let ns = (low * 86_400 + seconds - minutes * 60).checked_mul(SECOND)?;
+    (civil(low) == wanted).then_some(WallTime(ns))
 }
 
 /// Returns a string, or a number as it is written in the file; `None` for other values.

@@ -1,7 +1,7 @@
 //! Sections of the file about groups and tests.
 
 use super::hosts::{pause, plain, report_option_fault};
-use super::keys::{CAPTURE, GROUP, PING, TEST, choose};
+use super::keys::{CAPTURE, GROUP, PING, ROUTE, TEST, choose};
 use super::reader::{Located, TableReader};
 use super::{DeclaredTest, Instruments, MAX_PAIRS, Sections};
 use crate::group::{self, HostPair, StartingEnd};
@@ -61,7 +61,7 @@ pub fn tests(
         }
     }
     let section = |name| file.root.iter().any(|(k, _)| k.get_ref() == name);
-    if !section(TEST.name) && !section(PING.name) && !section(CAPTURE.name) {
+    if !section(TEST.name) && !section(PING.name) && !section(CAPTURE.name) && !section(ROUTE.name) {
         let example = "write [[test]] with name and every, or [[ping]] with name, targets and every";
         file.faults.add(&(0..0), format!("the file has no tests: {example}"));
     }
@@ -363,7 +363,7 @@ impl Context<'_, '_> {
     ) -> Option<MonitoredTest> {
         let duration = table.quantity("for", quantity::duration).map(Located::into_inner);
         let spread = table.quantity("spread", pause).map_or(Span::ZERO, Located::into_inner);
-        let window = window(self, table);
+        let window = window(self.file, table);
         let profiles: Vec<String> =
             table.texts("profile").unwrap_or_default().into_iter().map(Located::into_inner).collect();
         let given = table.options("options");
@@ -462,12 +462,13 @@ fn word<T: Copy>(context: &Context<'_, '_>, table: &TableReader<'_>, key: &str, 
     words[0].1
 }
 
-fn window(context: &Context<'_, '_>, table: &TableReader<'_>) -> TimeWindow {
+/// Reads the days and hours of a section.
+pub fn window(file: &Sections<'_>, table: &TableReader<'_>) -> TimeWindow {
     let mut window = TimeWindow::default();
     let mut add = |key: &str, add: fn(&mut TimeWindow, &str) -> Result<(), String>| {
         for text in table.texts(key).unwrap_or_default() {
             if let Err(message) = add(&mut window, text.get_ref()) {
-                context.file.faults.add(&text.span(), message);
+                file.faults.add(&text.span(), message);
             }
         }
     };

@@ -49,8 +49,23 @@ pub fn web(file: &Sections<'_>, hosts: &[Host]) -> Option<WebRules> {
     if plain && certificate.is_some() {
         table.fault("plain", "'plain' and 'certificate' cannot be combined: leave one of them out");
     }
-    let rules = WebRules { hosts, listen, readers, certificate, plain, run };
+    let link = table.needed_if_there("link", "link = \"https://watch.example\"");
+    if link.as_ref().is_some_and(|link| !is_address(link)) {
+        table.fault(
+            "link",
+            "this is not an http:// or https:// address: write link = \"https://watch.example\"",
+        );
+    }
+    let link = link.map(|link| link.trim_end_matches('/').to_owned());
+    let rules = WebRules { hosts, listen, readers, certificate, plain, link, run };
     table.truth("on").unwrap_or(true).then_some(rules)
+}
+
+/// True if `text` has the form of an address of HTTP.
+fn is_address(text: &str) -> bool {
+    let rest = text.strip_prefix("https://").or(text.strip_prefix("http://"));
+    rest.and_then(|rest| rest.split('/').next()).is_some_and(|host| !host.is_empty())
+        && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '"')
 }
 
 /// Reads the settings of tests that are started from the page; `None`: nobody can start tests.

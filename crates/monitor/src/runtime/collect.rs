@@ -4,10 +4,11 @@
 //! hosts to the archive, in batches. A test is answered only once it is in the archive.
 
 use super::ends::HostNames;
+use crate::alert::AlertScope;
 use crate::runtime::error::{Context, Result};
 use jitlat_archive::{
-    AddOutcome, AlertUpdate, Archive, ArchiveError, Arrived, Fired, IncomingLog, LogName, MAX_LOG_BYTES,
-    Note, PreparedTest, Unfit, utc,
+    AddOutcome, AlertAbout, AlertUpdate, Archive, ArchiveError, Arrived, Fired, IncomingLog, LogName,
+    MAX_LOG_BYTES, Note, PreparedTest, ReportedSlot, Route, Unfit, utc,
 };
 use jitlat_core::{Span, SteadyTime};
 use jitlat_net::clock;
@@ -39,6 +40,8 @@ const STORED_INTERVAL: Span = Span::seconds(600);
 /// Time without a test over a quota after which its alert is resolved, and time between two checks.
 const QUIET: (Span, Duration) = (Span::seconds(600), Duration::from_secs(30));
 const DAY: i64 = 86_400_000_000_000;
+/// Maximum number of paths of a host whose lost slots are stored.
+pub const MAX_REPORTED_PATHS: u32 = 10_000;
 /// Rule of alerts about quotas.
 const QUOTA_RULE: &str = "push quota";
 
@@ -253,6 +256,43 @@ impl CollectorState {
         }
     }
 
+    /// Stores what `host` says about its slots and its routes; it cannot speak for another host.
+    fn record_news(&self, archive: &Archive, host: &str, offers: &Offers) -> Result<(), ArchiveError> {
+        let now = clock::wall().0;
+        let latest = now.saturating_add(self.rules.skew.0);
+        let reports: Vec<ReportedSlot> = offers
+            .slots
+            .iter()
+            .filter(|slot| slot.at_ns <= latest && slot.since_ns <= slot.at_ns)
+            .map(|slot| ReportedSlot {
+                test: slot.test.clone(),
+                client: host.to_owned(),
+                server: slot.server.clone(),
+                at_ns: slot.at_ns,
+                since_ns: slot.since_ns,
+                fault: slot.fault.clone(),
+                reason: slot.reason.clone(),
+            })
+            .collect();
+        if !reports.is_empty() {
+            archive.record_reports(&reports, MAX_REPORTED_PATHS)?;
+        }
+        for seen in
+            offers.routes.iter().filter(|seen| seen.last_ns <= latest && seen.first_ns <= seen.last_ns)
+        {
+            archive.record_route(&Route {
+                id: 0,
+                route: seen.route.clone(),
+                src: host.to_owned(),
+                dst: seen.dst.clone(),
+                first_ns: seen.first_ns,
+                last_ns: seen.last_ns,
+                hops: seen.hops.clone(),
+            })?;
+        }
+        Ok(())
+    }
+
     fn uses(&self) -> MutexGuard<'_, BTreeMap<String, HostUse>> {
         self.uses.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -307,13 +347,12 @@ impl CollectorState {
         self.note(
             archive,
             AlertUpdate::Fired(Fired {
-                alert: QUOTA_RULE.to_owned(),
+                about: self.quota_alert(host),
                 severity: "warning".to_owned(),
-                test: "push".to_owned(),
-                src: host.to_owned(),
-                dst: self.rules.name.clone(),
+                path: ["push".to_owned(), host.to_owned(), self.rules.name.clone()],
                 since_ns: at,
                 fired_ns: at,
+                held_until_ns: 0,
                 reason: format!("pushes {}", over.what),
             }),
         )
@@ -333,16 +372,23 @@ impl CollectorState {
             .collect();
         for host in quiet {
             let resolved = AlertUpdate::Resolved {
-                alert: QUOTA_RULE.to_owned(),
-                test: "push".to_owned(),
-                src: host.clone(),
-                dst: self.rules.name.clone(),
+                about: self.quota_alert(&host),
                 at_ns: clock::wall().0,
                 reason: "within its quotas again".to_owned(),
             };
             if let Err(e) = self.note(archive, resolved) {
                 warn!("the alert about {host} cannot be resolved: {e}");
             }
+        }
+    }
+
+    fn quota_alert(&self, host: &str) -> AlertAbout {
+        AlertAbout {
+            alert: QUOTA_RULE.to_owned(),
+            scope: AlertScope::Path.word().to_owned(),
+            test: "push".to_owned(),
+            src: host.to_owned(),
+            dst: self.rules.name.clone(),
         }
     }
 
@@ -591,6 +637,7 @@ impl Shelf for ArchiveShelf {
         let run = || {
             let archive = Archive::open_to_write(&self.shared.root)?;
             archive.record_report(host, Some((offers.waiting, offers.dropped)), 0, 0)?;
+            self.shared.record_news(&archive, host, offers)?;
             let mut known = Vec::new();
             for name in &offers.tests {
                 let has = match name.parse() {

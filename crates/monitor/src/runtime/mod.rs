@@ -9,7 +9,8 @@
 //! Its modules: `job` is one test of the timetable, `measure` runs one, `demand` accepts tests from the page;
 //! `access` has keys and the server, `page` the web page, `own` finds this host in the file; `captures` follows
 //! interfaces; `push` sends tests to collectors, `collect` takes those of other hosts, `ends` decides whose they are; `alerts` judges results
-//! and notifies people; `confine` gives up privileges; `watch` waits for writes to the archive.
+//! and notifies people; `board` has what is pushed to collectors in addition to results; `confine` gives up privileges;
+//! `routes` examines routes; `watch` waits for writes to the archive.
 //!
 //! Only this module touches sockets, threads, clocks and the archive. The rest of the crate does not import it, and compiles without the
 //! feature `runtime`.
@@ -17,6 +18,7 @@
 mod access;
 mod alerts;
 mod alone;
+mod board;
 mod captures;
 mod collect;
 mod confine;
@@ -33,6 +35,7 @@ mod on_demand;
 mod own;
 mod page;
 mod push;
+mod routes;
 mod run;
 mod watch;
 

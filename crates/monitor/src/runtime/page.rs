@@ -131,6 +131,24 @@ fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
     SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(DEFAULT_PORT))
 }
 
+/// Returns the address of the page of `host` for readers; `None` if it has no page, or only its own users can reach it.
+pub fn link(model: &Model, host: &str) -> Option<String> {
+    let index = model.host(host)?;
+    let rules = model.web.as_ref().filter(|rules| rules.is_of(index))?;
+    if let Some(link) = &rules.link {
+        return Some(link.clone());
+    }
+    let at = address(rules.listen);
+    if at.ip().is_loopback() || matches!(rules.readers, Readers::Proxy) {
+        return None;
+    }
+    let scheme = if rules.plain { "http" } else { "https" };
+    let name =
+        if at.ip().is_unspecified() { model.hosts[index].address.clone() } else { at.ip().to_string() };
+    let name = if name.contains(':') { format!("[{name}]") } else { name };
+    Some(format!("{scheme}://{name}:{}", at.port()))
+}
+
 /// Reads the token in a file.
 fn token(path: &Path) -> Result<Token> {
     Ok(Token::of_file_contents(&key_file::read(path)?)?)

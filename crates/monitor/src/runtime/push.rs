@@ -1,15 +1,16 @@
 //! Pushes this host's tests to collectors over HTTPS: one thread per collector, in parallel to the tests.
 
+use super::board::NewsBoard;
 use super::watch::ArchiveWatch;
 use crate::Model;
 use crate::model::CollectorTrust;
 use crate::runtime::error::{Context, Result};
 use jitlat_archive::{Archive, ArchiveError, LogName, MAX_PREPARED_BYTES, Outgoing, PushResult};
 use jitlat_core::{Span, SteadyTime};
-use jitlat_net::wake::StopSignal;
+use jitlat_net::wake::{StopSignal, Waker};
 use jitlat_net::{clock, pace};
 use jitlat_proto::jitlat::PresharedKey;
-use jitlat_proto::push::answer::{Offers, Outcome, PartAnswer};
+use jitlat_proto::push::answer::{MAX_NEWS, Offers, Outcome, PartAnswer};
 use jitlat_proto::push::part::PartHeader;
 use jitlat_proto::push::{MAX_TESTS, Retry};
 use jitlat_web::{PushClient, PushFailure, PushTarget, PushTrust};
@@ -67,17 +68,18 @@ pub fn targets(model: &Model, host: usize, folder: &Path) -> Result<Vec<Target>>
 
 impl RunningPushes {
     /// Starts to push tests from the archive at `root`; `key` is the key with which `host` authenticates. Without an
-    /// archive or a key, nothing is pushed.
+    /// archive or a key, nothing is pushed. `news` is what this host knows beside its results.
     pub fn start(
-        model: &Model,
-        host: usize,
+        (model, host): (&Model, usize),
         folder: &Path,
         root: Option<&Path>,
         key: Option<&PresharedKey>,
+        news: &NewsBoard,
     ) -> Result<RunningPushes> {
         let targets = targets(model, host, folder)?;
         let stop = StopSignal::new()?;
         let mut threads = Vec::new();
+        news.forget_wakers();
         if let Some(root) = root {
             let archive = Archive::make(root)?;
             let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
@@ -90,7 +92,13 @@ impl RunningPushes {
                 let token = key.push_token(&model.hosts[host].name);
                 let seed =
                     model.hosts[host].name.bytes().fold(7, |sum: u64, b| sum.rotate_left(9) ^ u64::from(b));
+                let waker = Waker::new()?;
+                news.wake(waker.clone());
                 let mut pusher = Pusher {
+                    news: news.clone(),
+                    waker,
+                    told: 0,
+                    counts: (0, 0),
                     root: root.to_owned(),
                     token,
                     retry: Retry::new(seed),
@@ -125,6 +133,13 @@ impl Drop for RunningPushes {
 
 /// Pushes to one collector.
 struct Pusher {
+    news: NewsBoard,
+    /// Wakes this thread when there are news.
+    waker: Waker,
+    /// Number of the last news that the collector has.
+    told: u64,
+    /// Numbers of waiting and of dropped tests, as last told to the collector.
+    counts: (u64, u64),
     root: PathBuf,
     target: Target,
     token: String,
@@ -168,20 +183,22 @@ impl Pusher {
                 warn!("pushing tests to {} failed: {e}; retrying", self.target.name);
             }
             self.failing = went.is_err();
-            watch.wait(None, went.unwrap_or_else(|_| Some(clock::steady() + RETRY_PAUSE)));
+            watch.wait(Some(&self.waker), went.unwrap_or_else(|_| Some(clock::steady() + RETRY_PAUSE)));
         }
     }
 
     /// Pushes the waiting tests if an attempt is due. Returns the time of the next step; `None` if no step is needed
     /// before the archive changes. A change of the archive always requires a step.
     fn step(&mut self) -> Result<Option<SteadyTime>, ArchiveError> {
+        let news_due = self.tell();
         let archive = Archive::open_to_write(&self.root)?;
         let now = clock::steady();
         self.spool.bound(&self.target, &archive, now)?;
+        self.counts = counts(&archive, &self.target.name)?;
         let waits = !archive.to_push(&self.target.name, 0, 1)?.is_empty()
             || !archive.push_doubts(&self.target.name)?.is_empty();
         if !waits {
-            return Ok(None);
+            return Ok(news_due);
         }
         if !self.retry.may_try(now) {
             // Wake up earlier to enforce the limit of the spool.
@@ -195,40 +212,81 @@ impl Pusher {
             }
             ended
         });
-        let now = clock::steady();
         match ended {
             Ok(()) => {
-                self.retry.succeeded();
-                if let Some((since, _)) = self.failure.take() {
-                    let long = crate::file::text_of((now - since).0 / 1_000_000_000 * 1_000_000_000);
-                    info!("{}: pushing tests works again after {long}", self.target.name);
-                }
+                self.succeeded();
                 self.spool.warned = false;
             }
             Err(PushEnd::Here(e)) => return Err(e),
             Err(PushEnd::Far(_)) if self.stop.is_requested() => {}
             Err(PushEnd::Far(why)) => {
-                self.retry.failed(now, why.pause());
-                let (since, before) = self.failure.take().map_or((now, None), |(at, why)| (at, Some(why)));
-                let why = why.to_string();
-                if before.as_ref() != Some(&why) {
-                    let waiting = self.waiting(&archive)?;
-                    warn!(
-                        "{}: cannot push tests: {why}; {waiting} wait in the archive; retrying at growing intervals",
-                        self.target.name
-                    );
-                }
-                self.failure = Some((since, why));
+                self.counts = counts(&archive, &self.target.name)?;
+                self.failed(&why);
             }
         }
         // Tests may have been added in the meantime.
         Ok(Some(clock::steady()))
     }
 
-    fn waiting(&self, archive: &Archive) -> Result<u64, ArchiveError> {
-        let all = archive.pushes()?;
-        Ok(all.iter().find(|push| push.collector == self.target.name).map_or(0, |push| push.waiting))
+    /// Tells the collector the news that it does not have, before anything that needs this host's archive. Returns the time of the next
+    /// attempt if it cannot be reached; a failure is reported with that of the tests.
+    fn tell(&mut self) -> Option<SteadyTime> {
+        let now = clock::steady();
+        if self.news.after(self.told, 1).number == self.told {
+            return None;
+        }
+        if !self.retry.may_try(now) {
+            return self.retry.due();
+        }
+        let told = PushClient::connect(&self.target.at, &self.token, &self.stop).and_then(|mut client| {
+            loop {
+                let news = self.news.after(self.told, MAX_NEWS);
+                if news.number == self.told || self.stop.is_requested() {
+                    return Ok(());
+                }
+                let (waiting, dropped) = self.counts;
+                let tests = Vec::new();
+                client.offers(&Offers { waiting, dropped, tests, slots: news.slots, routes: news.routes })?;
+                self.told = news.number;
+            }
+        });
+        match told {
+            Ok(()) => self.succeeded(),
+            Err(_) if self.stop.is_requested() => {}
+            Err(why) => self.failed(&why),
+        }
+        self.retry.due()
     }
+
+    fn succeeded(&mut self) {
+        self.retry.succeeded();
+        if let Some((since, _)) = self.failure.take() {
+            let long = crate::file::text_of((clock::steady() - since).0 / 1_000_000_000 * 1_000_000_000);
+            info!("{}: pushing tests works again after {long}", self.target.name);
+        }
+    }
+
+    /// Waits before the next attempt, and logs a new reason.
+    fn failed(&mut self, why: &PushFailure) {
+        let now = clock::steady();
+        self.retry.failed(now, why.pause());
+        let (since, before) = self.failure.take().map_or((now, None), |(at, why)| (at, Some(why)));
+        let why = why.to_string();
+        if before.as_ref() != Some(&why) {
+            warn!(
+                "{}: cannot push tests: {why}; {} wait in the archive; retrying at growing intervals",
+                self.target.name, self.counts.0
+            );
+        }
+        self.failure = Some((since, why));
+    }
+}
+
+/// Returns the numbers of tests that wait for a collector, and that were dropped.
+fn counts(archive: &Archive, collector: &str) -> Result<(u64, u64), ArchiveError> {
+    let all = archive.pushes()?;
+    let own = all.iter().find(|push| push.collector == collector);
+    Ok(own.map_or((0, 0), |own| (own.waiting, own.dropped)))
 }
 
 /// Enforces the limit on tests that wait on this host.
@@ -316,10 +374,8 @@ impl<'a> PushSession<'a> {
 
     /// Reports the state of this host, and returns those of `tests` that the collector has.
     fn offer(&mut self, tests: Vec<String>) -> Result<BTreeSet<String>, PushEnd> {
-        let all = self.archive.pushes()?;
-        let own = all.iter().find(|push| push.collector == self.target.name);
-        let (waiting, dropped) = own.map_or((0, 0), |own| (own.waiting, own.dropped));
-        let known = self.client.offers(&Offers { waiting, dropped, tests })?.known;
+        let (waiting, dropped) = counts(self.archive, &self.target.name)?;
+        let known = self.client.offers(&Offers { waiting, dropped, tests, ..Offers::default() })?.known;
         Ok(known.into_iter().collect())
     }
 

@@ -2,6 +2,7 @@
 
 use super::access::{RunningServer, check_file, own_key};
 use super::alerts::{self, Commands, Outlets, Print, RunningAlerts};
+use super::board::NewsBoard;
 use super::captures::{self, RunningCaptures};
 use super::confine::MonitorConfinement;
 use super::demand::{QueuedRun, RunQueue, refused};
@@ -9,6 +10,7 @@ use super::job::{Task, options_of_server};
 use super::on_demand::TestPlacement;
 use super::page::{OwnState, RunningPage, WebSite};
 use super::push::{self, RunningPushes};
+use super::routes::RunningRoutes;
 use super::{Equipment, own};
 use crate::agenda::EndingCounts;
 use crate::agenda::{AgendaOrder, Missed, Notice, SlotFailure};
@@ -16,6 +18,7 @@ use crate::extra::ExtraStep;
 use crate::file::text_of;
 use crate::file::{keys, read};
 use crate::model::ArchiveRules;
+use crate::reports::SlotLog;
 use crate::runtime::error::{Context, Result, bail, explain};
 use crate::text;
 use crate::{Agenda, Model, Timetable};
@@ -42,9 +45,10 @@ const DEMAND_CHECK_INTERVAL: Span = Span::millis(100);
 const PRUNE_INTERVALS: (Span, Span) = (Span::seconds(3600), Span::seconds(60));
 /// Minimum time between two warnings about results removed before they were pushed.
 const DROP_NOTICE_INTERVAL: Span = Span::seconds(86_400);
-/// Time for tests to end after a request to stop. Tests still running are then requested to give up waiting for
-/// the far host's results.
+/// Time between the requests to give up to a test that does not end.
 const END_TIMEOUT: Span = Span::seconds(10);
+/// Times that tests have at the end of the monitor: for the far hosts' results, and until they are abandoned.
+const LAST_TIMEOUTS: (Span, Span) = (Span::millis(1500), Span::millis(3000));
 
 type MeasureResult = Result<(), (SlotFailure, String)>;
 
@@ -132,7 +136,12 @@ struct Monitor<'a> {
     alerts: Option<RunningAlerts>,
     outlets: Outlets,
     captures: RunningCaptures,
+    routes: RunningRoutes,
     pushes: Option<RunningPushes>,
+    /// News for collectors in addition to results.
+    news: NewsBoard,
+    /// Slots of this host without a result.
+    lost: SlotLog,
     threads: Vec<Thread>,
     /// Wakes the monitor when a test has ended, or is demanded on the page.
     waker: Waker,
@@ -175,7 +184,8 @@ pub fn run(
     let outlets = Outlets { print: args.print.clone(), commands: Arc::new(commands) };
     recover(kept.as_deref())?;
     let server = RunningServer::start(&**equipment, &model, host, &folder)?;
-    let pushes = RunningPushes::start(&model, host, &folder, kept.as_deref(), key.as_ref())?;
+    let news = NewsBoard::default();
+    let pushes = RunningPushes::start((&model, host), &folder, kept.as_deref(), key.as_ref(), &news)?;
     let name = model.hosts[host].name.clone();
     let state = OwnState::new(&name, clock::wall(), clock::steady());
     let waker = Waker::new()?;
@@ -184,6 +194,7 @@ pub fn run(
     let page = RunningPage::start(&**equipment, &site, &state.shown, &demands)?;
     let alerts = RunningAlerts::start(&model, &name, &folder, kept.as_deref(), outlets.clone())?;
     let captures = RunningCaptures::start(equipment.clone(), &model, host, &folder, kept.as_deref())?;
+    let routes = RunningRoutes::start(&model, host, kept.as_deref(), &news)?;
     let agenda =
         Agenda::new(model, timetable, &name, clock::wall()).context("the file does not contain this host")?;
     info!("monitoring as {name}{}", next_line(&agenda));
@@ -201,7 +212,10 @@ pub fn run(
         alerts,
         outlets,
         captures,
+        routes,
         pushes: Some(pushes),
+        news,
+        lost: SlotLog::default(),
         threads: Vec::new(),
         waker,
         ended: Arc::default(),
@@ -310,6 +324,8 @@ impl Monitor<'_> {
     /// Starts due tests, collects ended ones, and logs messages.
     fn step(&mut self) {
         let (wall, now) = (clock::wall(), clock::steady());
+        // Tests that have ended make room for slots that are due.
+        self.collect();
         for order in self.agenda.poll(wall, now) {
             match order {
                 AgendaOrder::Start(job) => self.start(Task {
@@ -319,11 +335,12 @@ impl Monitor<'_> {
                     key: self.key.clone(),
                     archive: archive_of(self.settings, self.agenda.model(), &self.folder),
                 }),
-                AgendaOrder::Stop(id) => self.request_end(now, |thread| thread.id == id),
+                AgendaOrder::Stop(id) | AgendaOrder::GiveUp(id) => {
+                    self.request_end(now, |thread| thread.id == id);
+                }
             }
         }
         self.extras(wall, now);
-        self.collect();
         // Request a test to give up if it is still fetching results long after the end of its slot.
         for thread in &mut self.threads {
             if thread.requested.is_some_and(|at| now - at >= END_TIMEOUT) {
@@ -480,13 +497,15 @@ impl Monitor<'_> {
                 outcome.slot_number,
                 text::ending(outcome.ending)
             );
+            let client = self.agenda.model().hosts[self.host].name.clone();
+            let report = self.lost.report(&client, &outcome);
+            if let Some(report) = &report {
+                self.news.report(report);
+            }
             if let Some(alerts) = &self.alerts {
-                alerts.slot_ended(SlotFilter {
-                    test: outcome.test,
-                    client: self.agenda.model().hosts[self.host].name.clone(),
-                    server: outcome.far,
-                    ending: text::ending(outcome.ending).to_owned(),
-                });
+                let ending = text::ending(outcome.ending).to_owned();
+                let slot = SlotFilter { test: outcome.test, client, server: outcome.far, ending };
+                alerts.slot_ended(slot, report);
             }
         }
         for outcome in self.captures.outcomes() {
@@ -494,19 +513,15 @@ impl Monitor<'_> {
             debug!("{test} with {server}, period: {}", text::ending(ending));
             if let Some(alerts) = &self.alerts {
                 let client = self.agenda.model().hosts[self.host].name.clone();
-                alerts.slot_ended(SlotFilter {
-                    test,
-                    client,
-                    server,
-                    ending: text::ending(ending).to_owned(),
-                });
+                let ending = text::ending(ending).to_owned();
+                alerts.slot_ended(SlotFilter { test, client, server, ending }, None);
             }
         }
         for notice in self.agenda.notices() {
             match notice {
                 Notice::Failing { far, failure, why } => {
                     warn!(
-                        "{far}: tests fail ({}), retrying at growing intervals: {why}",
+                        "{far}: tests fail ({}), and are tried again in each of their slots: {why}",
                         text::failure(failure)
                     );
                 }
@@ -514,6 +529,10 @@ impl Monitor<'_> {
                     let long = text_of(((clock::wall() - since).0 / 1_000_000_000).max(0) * 1_000_000_000);
                     info!("{far}: tests succeed again after {long}; {lost} lost");
                 }
+                Notice::NotStored(why) => {
+                    warn!("results are not stored: {why}; the far hosts are not to blame")
+                }
+                Notice::Stored(lost) => info!("results are stored again; {lost} were not"),
                 Notice::Missing(missed) => warn!("some tests cannot start: {}", text::missed(missed)),
                 Notice::InTime { missed: Missed::Late | Missed::Busy, lost } => {
                     info!("tests start on time again; {lost} missed");
@@ -582,7 +601,8 @@ impl Monitor<'_> {
         if moved || key != self.key || targets(&new, host)? != targets(&old, self.host)? {
             // Stop the old threads first, so that no test is offered twice.
             self.pushes = None;
-            let pushes = RunningPushes::start(&new, host, &self.folder, kept.as_deref(), key.as_ref());
+            let whose = (&new, host);
+            let pushes = RunningPushes::start(whose, &self.folder, kept.as_deref(), key.as_ref(), &self.news);
             self.pushes =
                 pushes.map_err(|e| error!("[[collector]]: {}; nothing is pushed", explain(&e))).ok();
         }
@@ -606,6 +626,9 @@ impl Monitor<'_> {
             warn!("{shortfall}");
         }
         self.captures.follow(&new, host, &self.folder, kept.as_deref())?;
+        if new.routes != old.routes || new.hosts != old.hosts || moved {
+            self.routes = RunningRoutes::start(&new, host, kept.as_deref(), &self.news)?;
+        }
         match (&self.alerts, &kept) {
             (Some(alerts), Some(archive)) => alerts.follow(new.clone(), archive),
             _ => {
@@ -660,24 +683,24 @@ impl Monitor<'_> {
         }
         self.request_end(begun, |_| true);
         self.captures.end();
-        let mut requested = begun;
+        self.routes.request_end();
+        let (patience, last) = LAST_TIMEOUTS;
+        let mut requested = false;
         while !self.threads.is_empty() {
             let now = clock::steady();
-            if now - requested >= END_TIMEOUT {
-                requested = now;
+            if !requested && now - begun >= patience {
+                requested = true;
                 self.request_end(now, |_| true);
             }
-            if now - begun >= END_TIMEOUT.times(3) {
+            if now - begun >= last {
                 warn!("{} tests did not end in time and were abandoned", self.threads.len());
                 break;
             }
             self.collect();
             self.log_news();
             if !self.threads.is_empty() {
-                wake::wait(
-                    &[self.waker.as_fd()],
-                    Some((requested + END_TIMEOUT).min(begun + END_TIMEOUT.times(3))),
-                );
+                let next = if requested { last } else { patience };
+                wake::wait(&[self.waker.as_fd()], Some(begun + next));
                 self.waker.clear();
             }
         }

@@ -110,9 +110,12 @@ fn a_test_that_overruns_is_waited_for_and_a_new_file_moves_what_is_in_its_way() 
     if next < later + takes {
         assert_eq!(agenda.poll_extras(next), [ExtraStep::Stop(id)]);
     }
-    // A slot that begins while the test is still running is missed and counted.
-    let orders = agenda.poll(next, SteadyTime((next - begins).0));
-    assert!(orders.is_empty(), "{orders:?}");
+    // A slot that begins while the test is still running waits for the guard time; then it is missed and counted.
+    let late = next + busy.guard + Span(1);
+    for at in [next, late] {
+        let orders = agenda.poll(at, SteadyTime((at - begins).0));
+        assert!(orders.is_empty(), "{orders:?}");
+    }
     assert!(agenda.outcomes().iter().any(|o| o.ending == SlotEnding::Missed(Missed::Busy)));
     // The far host is removed from the file.
     let alone = model(

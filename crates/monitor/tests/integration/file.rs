@@ -104,12 +104,12 @@ guard = "2 fortnights"
     let printed_faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
     let expected = [
         "1:1: [[host]] needs 'name': write name = \"berlin\"",
-        "2:1: [[host]] has no key 'nmae': did you mean 'name'? (choose name, address, key, key-file, bandwidth, concurrent)",
+        "2:1: [[host]] has no key 'nmae': did you mean 'name'? (choose name, address, site, labels, key, key-file, bandwidth, concurrent)",
         "6:11: 'address' must be a string, not a TOML integer",
         "7:14: 'concurrent' must be a number of 1 or more, not a TOML integer",
         "9:8: another host has the name 'b': choose another name",
         "11:7: 'key' and 'key-file' cannot be combined: leave one of them out",
-        "13:3: unknown section 'grup': did you mean 'group'? (choose host, group, test, ping, capture, archive, collector, serve, timetable, web, alert, notify)",
+        "13:3: unknown section 'grup': did you mean 'group'? (choose host, group, test, ping, capture, route, archive, collector, serve, timetable, web, alert, maintenance, notify)",
         "16:8: unknown kind 'rign': choose mesh, star, pairs, disjoint",
         "20:10: unknown host 'c': did you mean 'b'? (choose b, b)",
         "21:9: a group of kind star has no 'lists': leave it out",
@@ -352,9 +352,21 @@ fn a_collector_behind_a_proxy_has_an_address_of_its_own() {
         let url = with(url, more).unwrap().collectors[0].url.clone().unwrap();
         assert_eq!((url.host.as_str(), url.port, url.prefix.as_str()), (host, port, prefix));
     }
-    for url in ["push.example", "http://push.example", "https://", "https://a/?b", "https://a b", "https://224.0.0.1", "ftp://a", "https://a/\\u001b"] {
+    for url in [
+        "push.example",
+        "http://push.example",
+        "https://",
+        "https://a/?b",
+        "https://a b",
+        "https://224.0.0.1",
+        "ftp://a",
+        "https://a/\\u001b",
+    ] {
         let faults = with(url, "").unwrap_err();
-        assert!(faults.len() == 1 && faults[0].message.contains("not the address of a proxy"), "{url}: {faults:?}");
+        assert!(
+            faults.len() == 1 && faults[0].message.contains("not the address of a proxy"),
+            "{url}: {faults:?}"
+        );
     }
 }
 
@@ -376,6 +388,59 @@ fn pairs_are_counted_before_they_take_memory() {
     }
     let star = model(&group("kind = \"star\"\ncentre = \"h0\""));
     assert_eq!(star.tests[0].pairs.list.len(), 19_999);
+}
+
+#[test]
+fn sites_labels_maintenance_and_routes_are_read_or_corrected() {
+    let hosts = "host = [{ name = \"a\", address = \"192.0.2.1\", site = \"x\", labels = { role = \"edge\" } }, \
+                 { name = \"b\", address = \"192.0.2.2\", site = \"x\" }, { name = \"c\", address = \"192.0.2.3\" }]\n\
+                 [[test]]\nname = \"t\"\nevery = \"5min\"\n";
+    let file = read(
+        &format!(
+            "{hosts}[[alert]]\nname = \"l\"\nif = [\"verdict>=poor\", \"host>=poor\", \"local-queue-p99>100ms\", \"qoo.voice<80\"]\n\
+             site = \"x\"\n[[alert]]\nname = \"r\"\nif = \"route-changed\"\ntest = \"ways\"\nlabel = \"role=edge\"\n\
+             [[maintenance]]\nsite = \"x\"\nfrom = 2026-12-24T22:00:00Z\nto = \"2026-12-25T02:00:00+01:00\"\n\
+             [[route]]\nname = \"ways\"\nfrom = \"a\"\nto = [\"b\", \"192.0.2.9\"]\nproto = \"tcp\"\nport = 443\nevery = \"1min\"\n"
+        ),
+        &Simple,
+    )
+    .unwrap();
+    assert_eq!(file.alerts.rules[0].hosts, ["a", "b"]);
+    assert_eq!(file.alerts.rules[1].hosts, ["a"]);
+    let maintenance = &file.maintenance[0];
+    let at = |hour: i64| jitlat_core::WallTime(1_798_149_600_000_000_000 + hour * 3_600_000_000_000);
+    assert_eq!((maintenance.from, maintenance.to), (Some(at(0)), Some(at(3))));
+    assert!(maintenance.covers("t", ["c", "b"]) && !maintenance.covers("t", ["c", "d"]));
+    assert!(!maintenance.is_open(at(-1)) && maintenance.is_open(at(2)) && !maintenance.is_open(at(3)));
+    assert_eq!((file.routes[0].to.len(), file.routes[0].port), (2, Some(443)));
+    for (more, wrong) in [
+        ("[[alert]]\nname = \"l\"\nif = \"worse\"\nsite = \"y\"", "unknown site 'y'"),
+        (
+            "[[alert]]\nname = \"l\"\nif = \"worse\"\nlabel = \"role\"",
+            "a label is written as label = \"role=edge\"",
+        ),
+        (
+            "[[alert]]\nname = \"l\"\nif = \"worse\"\nlabel = \"role=core\"",
+            "no host has the label 'role=core'",
+        ),
+        ("[[maintenance]]\nhost = \"a\"", "[[maintenance]] needs 'from'"),
+        ("[[maintenance]]\nfrom = \"tomorrow\"", "'from' must be a time in UTC"),
+        ("[[maintenance]]\nfrom = 2026-12-24T22:00:00Z\nto = 2026-12-24T21:00:00Z", "ends before it begins"),
+        ("[[route]]\nname = \"t\"\nevery = \"1min\"", "another route has this name"),
+        ("[[route]]\nname = \"w\"\nevery = \"1min\"\nproto = \"icmp\"", "'proto' cannot be 'icmp'"),
+        (
+            "[[host]]\nname = \"d\"\naddress = \"192.0.2.4\"\nlabels = { site = \"x\" }",
+            "is the key site of [[host]]",
+        ),
+    ] {
+        let text = if more.starts_with("[[host]]") {
+            format!("{more}\n[[test]]\nname = \"t\"\nevery = \"5min\"\n")
+        } else {
+            format!("{hosts}{more}\n")
+        };
+        let faults = read(&text, &Simple).unwrap_err();
+        assert!(faults.iter().any(|fault| fault.message.contains(wrong)), "{more}: {faults:?}");
+    }
 }
 
 #[test]

@@ -8,5 +8,7 @@ mod alerts;
 mod embedded;
 mod extra;
 mod file;
+mod incidents;
+mod slots;
 mod timetable;
 mod week;

@@ -14,6 +14,76 @@ pub struct Offers {
     /// Names of tests, at most [`MAX_TESTS`]: SHA-256, or XXH3-128 of tests that an earlier version stored.
     #[serde(default)]
     pub tests: Vec<String>,
+    /// Slots without a result, at most [`MAX_NEWS`]. The host that pushes starts their tests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<LostSlot>,
+    /// Routes from the host, at most [`MAX_NEWS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<SeenRoute>,
+}
+
+/// Maximum number of slots, and of routes, in one offer.
+pub const MAX_NEWS: usize = 64;
+/// Maximum length of a name and of a reason, in bytes, and maximum number of hops of a route.
+const MAX_TEXT: usize = 300;
+const MAX_HOPS: usize = 64;
+
+/// A slot without a result.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostSlot {
+    /// Name of the test.
+    pub test: String,
+    /// Name of the far host.
+    pub server: String,
+    /// Start of the slot, ns since 1970.
+    pub at_ns: i64,
+    /// Start of the first slot in a row that was lost for the same reason, ns since 1970.
+    pub since_ns: i64,
+    /// Who lost it: `path`, `own` (the host that pushes), or `not stored` (that host measured it).
+    pub fault: String,
+    /// Reason, as text.
+    pub reason: String,
+}
+
+/// A route from the host that pushes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenRoute {
+    /// Name of the section in the file.
+    pub route: String,
+    /// Name of the far end.
+    pub dst: String,
+    /// Time at which it was first seen, ns since 1970.
+    pub first_ns: i64,
+    /// Time at which it was last seen, ns since 1970.
+    pub last_ns: i64,
+    /// Addresses of the routers; several of a hop are separated by commas, `*` where none answered.
+    pub hops: Vec<String>,
+}
+
+impl LostSlot {
+    /// Values of `fault`.
+    pub const FAULTS: [&'static str; 3] = ["path", "own", "not stored"];
+
+    fn fits(&self) -> bool {
+        [&self.test, &self.server, &self.reason].into_iter().all(|text| is_line(text))
+            && LostSlot::FAULTS.contains(&self.fault.as_str())
+    }
+}
+
+impl SeenRoute {
+    fn fits(&self) -> bool {
+        let is_hop = |hop: &String| {
+            !hop.is_empty() && hop.bytes().all(|b| b.is_ascii_hexdigit() || b".:,*".contains(&b))
+        };
+        [&self.route, &self.dst].into_iter().all(|text| is_line(text))
+            && self.hops.len() <= MAX_HOPS
+            && self.hops.iter().all(|hop| hop.len() <= MAX_TEXT && is_hop(hop))
+    }
+}
+
+/// True for text of one line and of limited length.
+fn is_line(text: &str) -> bool {
+    text.len() <= MAX_TEXT && !text.contains(char::is_control)
 }
 
 impl Offers {
@@ -25,6 +95,14 @@ impl Offers {
         let offers: Offers = serde_json::from_slice(body).map_err(|e| e.to_string())?;
         if offers.tests.len() > MAX_TESTS {
             return Err(format!("more than {MAX_TESTS} tests in one offer"));
+        }
+        if offers.slots.len() > MAX_NEWS || offers.routes.len() > MAX_NEWS {
+            return Err(format!("more than {MAX_NEWS} slots or routes in one offer"));
+        }
+        if !offers.slots.iter().all(LostSlot::fits) || !offers.routes.iter().all(SeenRoute::fits) {
+            return Err(
+                "a slot or a route has a text that is too long, or is not what it should be".to_owned()
+            );
         }
         match offers.tests.iter().find(|name| !is_name(name) && !is_earlier_name(name)) {
             Some(wrong) => Err(format!("'{}' is not the SHA-256 of a log", wrong.escape_debug())),

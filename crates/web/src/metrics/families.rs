@@ -4,6 +4,7 @@ use super::histogram::{MetricHistogram, losses};
 use super::pushes;
 use super::tally::{MetricsTally, TestTotals};
 use jitlat_archive::{Archive, ArchiveError, StreamTotal};
+use std::collections::BTreeMap;
 
 /// Samples of one metric.
 #[derive(Clone, Debug)]
@@ -76,7 +77,8 @@ const HISTOGRAMS: [(&str, &str, Distributed); 3] = [
 
 /// Returns all samples of `tally` and of the catalogue.
 pub fn families(tally: &MetricsTally, archive: &Archive) -> Result<Vec<SampleFamily>, ArchiveError> {
-    let all = tally.streams.iter().filter_map(|s| Some((s, labels(s), tally.added(s.stream_id)?)));
+    let of_hosts = archive.labels()?;
+    let all = tally.streams.iter().filter_map(|s| Some((s, labels(s, &of_hosts), tally.added(s.stream_id)?)));
     let streams: Vec<(&StreamTotal, Labels, &TestTotals)> = all.collect();
     let mut families = Vec::new();
     for (name, help, of) in COUNTERS {
@@ -104,6 +106,18 @@ pub fn families(tally: &MetricsTally, archive: &Archive) -> Result<Vec<SampleFam
         kind: FamilyKind::Counter,
         samples: slots.collect(),
     });
+    let labelled = of_hosts.iter().flat_map(|(host, labels)| {
+        labels.iter().map(move |(name, value)| {
+            let labels = [("host", host.clone()), ("label", name.clone()), ("value", value.clone())];
+            (labels.into(), SampleValue::Number(1.0))
+        })
+    });
+    families.push(SampleFamily {
+        name: "jitlat_host_label",
+        help: "Labels of the hosts in the monitor's file, one sample per label; site is one of them.",
+        kind: FamilyKind::Gauge,
+        samples: labelled.collect(),
+    });
     let one = |name, help, kind, value| {
         let samples = vec![(Labels::from([]), SampleValue::Number(value))];
         SampleFamily { name, help, kind, samples }
@@ -124,15 +138,22 @@ pub fn families(tally: &MetricsTally, archive: &Archive) -> Result<Vec<SampleFam
     Ok(families)
 }
 
-/// Returns the labels of a stream; its number distinguishes streams between the same hosts.
-fn labels(total: &StreamTotal) -> Labels {
+/// Returns the labels of a stream; its number distinguishes streams between the same hosts. Sites are labels of streams between hosts
+/// that have one.
+fn labels(total: &StreamTotal, of_hosts: &HostLabels) -> Labels {
     let stream = &total.stream;
-    [
-        ("src", total.src_name.as_ref().unwrap_or(&stream.src).clone()),
-        ("dst", total.dst_name.as_ref().unwrap_or(&stream.dst).clone()),
+    let (src, dst) =
+        (total.src_name.as_ref().unwrap_or(&stream.src), total.dst_name.as_ref().unwrap_or(&stream.dst));
+    let site = |name, host: &String| Some((name, of_hosts.get(host)?.get("site")?.clone()));
+    let always = [
+        ("src", src.clone()),
+        ("dst", dst.clone()),
         ("direction", stream.direction.clone()),
         ("protocol", stream.protocol.clone()),
         ("stream", total.stream_id.to_string()),
-    ]
-    .into()
+    ];
+    always.into_iter().chain(site("src_site", src)).chain(site("dst_site", dst)).collect()
 }
+
+/// Labels of hosts: by name of the host, and of the label.
+type HostLabels = BTreeMap<String, BTreeMap<String, String>>;

@@ -4,7 +4,7 @@ use crate::fake;
 use crate::mesh;
 use crate::mesh::{HOUR, Went};
 use crate::served::Served;
-use jitlat_archive::{AlertUpdate, Archive, Fired, Note};
+use jitlat_archive::{AlertAbout, AlertUpdate, Archive, Fired, Note};
 use jitlat_web::{MonitorNow, MonitorState, ReadAccess, Settings, SlotsNow, Token, Web, WebLimits};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -157,6 +157,58 @@ fn two_periods_and_two_paths_are_compared_by_all_their_packets() {
     assert_eq!(empty["streams"].as_array().unwrap().len(), 0);
 }
 
+fn about(name: &str) -> AlertAbout {
+    let [alert, scope, test, src, dst] = [name, "path", "voice", "rome", "<oslo>"].map(str::to_owned);
+    AlertAbout { alert, scope, test, src, dst }
+}
+
+/// Sends JSON, and returns the status and the answer.
+fn post(served: &Served, path: &str, body: &str, more: &str) -> (u16, Value) {
+    let mut stream = std::net::TcpStream::connect(served.address).unwrap();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{more}Content-Length: {}\r\n\r\n{body}",
+        served.address,
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    let text = answer.split_once("\r\n\r\n").unwrap().1;
+    let json = text.find('{').and_then(|from| serde_json::from_str(&text[from..=text.rfind('}')?]).ok());
+    (status, json.unwrap_or_default())
+}
+
+#[test]
+fn an_alert_is_acknowledged_and_silenced_by_programs_of_this_host_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = two_hosts(folder.path());
+    let served = Served::start(folder.path(), |_| ());
+    let fired = Fired { about: about("new"), path: ["t", "a", "b"].map(str::to_owned), ..Fired::default() };
+    archive.note(&Note { changes: vec![AlertUpdate::Fired(fired)], ..Note::default() }).unwrap();
+    let json = "Content-Type: application/json\r\n";
+    let seen = "{\"by\": \"ann\", \"note\": \"<cable>\"}";
+    assert_eq!(post(&served, "/api/v1/alerts/1/acknowledge", seen, json).0, 200);
+    assert_eq!(post(&served, "/api/v1/alerts/9/acknowledge", seen, json).0, 404);
+    assert_eq!(post(&served, "/api/v1/alerts/1/acknowledge", seen, "Content-Type: text/plain\r\n").0, 415);
+    let foreign = format!("{json}Origin: http://evil.example\r\n");
+    assert_eq!(post(&served, "/api/v1/alerts/1/acknowledge", seen, &foreign).0, 403);
+    for wrong in ["{}", "{\"by\": \" \"}", "{\"by\": \"ann\", \"extra\": 1}", "[]"] {
+        assert_eq!(post(&served, "/api/v1/alerts/1/acknowledge", wrong, json).0, 400, "{wrong}");
+    }
+    let page = served.get("/alerts").body;
+    assert!(page.contains("acknowledged by ann") && page.contains("&lt;cable&gt;"), "{page}");
+    let asked = "{\"by\": \"ann\", \"for\": \"2h\", \"host\": \"rome\"}";
+    let (status, made) = post(&served, "/api/v1/silences", asked, json);
+    assert_eq!((status, made["host"].as_str()), (200, Some("rome")), "{made}");
+    assert_eq!(post(&served, "/api/v1/silences", "{\"by\": \"ann\", \"for\": \"soon\"}", json).0, 400);
+    assert_eq!(served.json("/api/v1/silences")["silences"].as_array().unwrap().len(), 1);
+    let end = format!("/api/v1/silences/{}/end", made["id"]);
+    assert_eq!((post(&served, &end, "{}", json).0, post(&served, &end, "{}", json).0), (200, 404));
+    let paths = served.json("/api/v1/alerts/1");
+    assert_eq!(paths["paths"][0]["dst"], "b");
+}
+
 #[test]
 fn alerts_that_fire_come_first() {
     let folder = tempfile::tempdir().unwrap();
@@ -164,20 +216,23 @@ fn alerts_that_fire_come_first() {
     let served = Served::start(folder.path(), |_| ());
     assert!(served.get("/alerts").body.contains("No alert rules"));
     let fired = |name: &str, at: i64| {
-        let [alert, severity, test] = [name, "warning", "voice"].map(str::to_owned);
-        let [src, dst, reason] = ["rome", "<oslo>", "loss was 12 %"].map(str::to_owned);
-        AlertUpdate::Fired(Fired { alert, severity, test, src, dst, since_ns: at, fired_ns: at, reason })
+        let path = ["voice", "rome", "<oslo>"].map(str::to_owned);
+        let [severity, reason] = ["warning", "loss was 12 %"].map(str::to_owned);
+        let about = about(name);
+        AlertUpdate::Fired(Fired {
+            about,
+            severity,
+            path,
+            since_ns: at,
+            fired_ns: at,
+            held_until_ns: 0,
+            reason,
+        })
     };
-    let resolved = {
-        let [alert, test, src, dst] = ["old", "voice", "rome", "<oslo>"].map(str::to_owned);
-        AlertUpdate::Resolved {
-            alert,
-            test,
-            src,
-            dst,
-            at_ns: now(),
-            reason: "three tests were well".to_owned(),
-        }
+    let resolved = AlertUpdate::Resolved {
+        about: about("old"),
+        at_ns: now(),
+        reason: "three tests were well".to_owned(),
     };
     let changes = vec![fired("old", now() - 2 * HOUR), resolved, fired("new", now() - 3 * HOUR)];
     archive.note(&Note { judged: Some(1), changes, ..Note::default() }).unwrap();

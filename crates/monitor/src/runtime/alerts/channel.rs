@@ -31,6 +31,8 @@ pub struct ChannelSender {
     /// Folder that relative paths in the channel's settings refer to.
     folder: PathBuf,
     outlets: Outlets,
+    /// Address of the page that messages link to; `None`: no links.
+    link: Option<String>,
     archive: Option<Archive>,
     /// True if the last attempt failed, so that failures are logged only once.
     failing: bool,
@@ -39,7 +41,12 @@ pub struct ChannelSender {
 impl ChannelSender {
     /// Creates a sender for the messages in the archive in the folder `root`; `folder` is that of the monitor's file.
     pub fn new(channel: NotifyChannel, root: PathBuf, folder: PathBuf, outlets: Outlets) -> ChannelSender {
-        ChannelSender { channel, root, folder, outlets, archive: None, failing: false }
+        ChannelSender { channel, root, folder, outlets, link: None, archive: None, failing: false }
+    }
+
+    /// Sets the address of the page that messages link to.
+    pub fn with_link(self, link: Option<String>) -> ChannelSender {
+        ChannelSender { link, ..self }
     }
 
     /// Sends the messages that are due. Returns the time at which the next message is due; `None` if no message
@@ -49,7 +56,7 @@ impl ChannelSender {
         let again = Some(now + FIRST_RETRY_PAUSE);
         let archive = self.archive.take().map_or_else(|| Archive::open_to_write(&self.root), Ok);
         let Ok(archive) = archive else { return again };
-        let sent = self.send(&archive, now).and_then(|()| archive.message_due(&self.channel.name));
+        let sent = self.send(&archive, now).and_then(|()| archive.message_due(&self.channel.name, now.0));
         let Ok(due) = sent else { return again };
         self.archive = Some(archive);
         due.map(WallTime)
@@ -64,9 +71,7 @@ impl ChannelSender {
                 1
             };
             let due = archive.waiting(name, now.0, at_once)?;
-            let first = archive.waiting(name, i64::MAX, 1)?;
-            // No message is sent before an earlier one.
-            if due.is_empty() || due.first().map(|m| m.id) != first.first().map(|m| m.id) {
+            if due.is_empty() {
                 return Ok(());
             }
             let (due, failure) = self.deliver(due);
@@ -104,8 +109,11 @@ impl ChannelSender {
             }
             let sent = match &self.channel.method {
                 NotifyMethod::Webhook { address, ca_file } => {
-                    let alerts: Vec<Value> =
-                        delivered.left.iter().map(|m| for_alertmanager(&m.alert)).collect();
+                    let alerts: Vec<Value> = delivered
+                        .left
+                        .iter()
+                        .map(|m| for_alertmanager(&m.alert, self.link_to(&m.alert)))
+                        .collect();
                     let body = Value::Array(alerts).to_string();
                     let ca_file = ca_file.as_ref().map(|file| self.folder.join(file));
                     jitlat_web::post(address, body, ca_file.as_deref(), ANSWER_TIMEOUT)
@@ -113,11 +121,15 @@ impl ChannelSender {
                         .map_err(|e| format!("{address}: {e}"))
                 }
                 NotifyMethod::Command(command) => {
-                    self.outlets.commands.run(&self.channel.name, command, &delivered.left[0]).map(|()| 1)
+                    let first = &delivered.left[0];
+                    let link = self.link_to(&first.alert);
+                    self.outlets.commands.run(&self.channel.name, command, first, link).map(|()| 1)
                 }
-                NotifyMethod::Print => (self.outlets.print)(&format!("{}\n", line(&delivered.left[0].alert)))
-                    .map(|()| 1)
-                    .map_err(|e| e.to_string()),
+                NotifyMethod::Print => {
+                    let alert = &delivered.left[0].alert;
+                    let text = with_link(line(alert), self.link_to(alert));
+                    (self.outlets.print)(&format!("{text}\n")).map(|()| 1).map_err(|e| e.to_string())
+                }
             };
             match sent {
                 Ok(n) => delivered.taken.extend(delivered.left.drain(..n).map(|m| m.id)),
@@ -125,6 +137,19 @@ impl ChannelSender {
             }
         };
         (delivered, failure)
+    }
+
+    /// Returns the address of an alert on the page.
+    fn link_to(&self, alert: &Alert) -> Option<String> {
+        self.link.as_ref().map(|link| format!("{link}/alerts#alert-{}", alert.id))
+    }
+}
+
+/// Appends an address to a line.
+pub(super) fn with_link(line: String, link: Option<String>) -> String {
+    match link {
+        Some(link) => format!("{line} {link}"),
+        None => line,
     }
 }
 
@@ -134,11 +159,16 @@ struct DeliveryOutcome {
     left: Vec<AlertMessage>,
 }
 
-/// Formats the path or the host that an alert is about.
+/// Formats what an alert is about: a path, two hosts, a host or a site.
 fn path(alert: &Alert) -> String {
-    match (alert.test.as_str(), alert.dst.as_str()) {
-        ("", _) => alert.src.clone(),
-        (test, dst) => format!("{test}, {} → {dst}", alert.src),
+    let Alert { test, src, dst, paths, .. } = alert;
+    let test = if test.is_empty() { String::new() } else { format!("{test}, ") };
+    let several = if *paths > 1 { format!(" ({paths} paths)") } else { String::new() };
+    match alert.scope.as_str() {
+        "pair" => format!("{test}{src} ↔ {dst}{several}"),
+        "site" => format!("site {src}{several}"),
+        "host" => format!("{src}{several}"),
+        _ => format!("{test}{src} → {dst}"),
     }
 }
 
@@ -156,11 +186,12 @@ pub fn line(alert: &Alert) -> String {
 }
 
 /// Formats an alert for Alertmanager's `/api/v2/alerts`.
-pub(super) fn for_alertmanager(alert: &Alert) -> Value {
+pub(super) fn for_alertmanager(alert: &Alert, link: Option<String>) -> Value {
     let time = |ns: i64| utc(ns).replace(' ', "T") + "Z";
     let labels = [
         ("alertname", &alert.alert),
         ("severity", &alert.severity),
+        ("scope", &alert.scope),
         ("test", &alert.test),
         ("src", &alert.src),
         ("dst", &alert.dst),
@@ -176,19 +207,23 @@ pub(super) fn for_alertmanager(alert: &Alert) -> Value {
     if let Some(resolution) = &alert.resolution {
         annotations["resolution"] = resolution.clone().into();
     }
-    json!({
+    let mut alert = json!({
         "labels": labels,
         "annotations": annotations,
         "startsAt": time(alert.fired_ns),
         "endsAt": time(alert.resolved_ns.unwrap_or(alert.fired_ns.saturating_add(MAX_ALERT_AGE.0))),
-    })
+    });
+    if let Some(link) = link {
+        alert["generatorURL"] = link.into();
+    }
+    alert
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::{Commands, Print};
     use super::*;
-    use jitlat_archive::{AlertUpdate, Fired, Note};
+    use jitlat_archive::{AlertAbout, AlertUpdate, Fired, Note};
     use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::thread::JoinHandle;
@@ -199,24 +234,25 @@ mod tests {
     }
 
     fn fired(dst: &str) -> AlertUpdate {
-        let [alert, severity, test] = ["loss", "warning", "voice"].map(str::to_owned);
-        let (src, dst, reason) = ("a".to_owned(), dst.to_owned(), "loss>1% (loss is 2%)".to_owned());
         AlertUpdate::Fired(Fired {
-            alert,
-            severity,
-            test,
-            src,
-            dst,
+            about: about(dst),
+            severity: "warning".to_owned(),
+            path: ["voice", "a", dst].map(str::to_owned),
             since_ns: 0,
             fired_ns: 1_000_000_000,
-            reason,
+            held_until_ns: 0,
+            reason: "loss>1% (loss is 2%)".to_owned(),
         })
     }
 
+    fn about(dst: &str) -> AlertAbout {
+        let [alert, scope, test, src, dst] = ["loss", "path", "voice", "a", dst].map(str::to_owned);
+        AlertAbout { alert, scope, test, src, dst }
+    }
+
     fn resolved(dst: &str) -> AlertUpdate {
-        let [alert, test] = ["loss", "voice"].map(str::to_owned);
-        let (src, dst, reason) = ("a".to_owned(), dst.to_owned(), "a test was good".to_owned());
-        AlertUpdate::Resolved { alert, test, src, dst, at_ns: 61_000_000_000, reason }
+        let reason = "a test was good".to_owned();
+        AlertUpdate::Resolved { about: about(dst), at_ns: 61_000_000_000, reason }
     }
 
     fn archive(root: &std::path::Path, changes: Vec<AlertUpdate>) -> Archive {

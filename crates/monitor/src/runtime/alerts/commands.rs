@@ -1,7 +1,7 @@
 //! [`Commands`]: runs the commands of notifications. A confined monitor cannot run programs: a process that was started before the
 //! confinement runs them, and gets each message through a socket. It runs only commands of the monitor's file.
 
-use super::channel::{for_alertmanager, line};
+use super::channel::{for_alertmanager, line, with_link};
 use crate::alert::rule::NotifyMethod;
 use crate::runtime::Equipment;
 use crate::runtime::error::Result as MonitorResult;
@@ -66,7 +66,7 @@ impl Commands {
         Ok(Commands::Apart(Mutex::new(apart)))
     }
 
-    /// Runs `command` of `channel` with a message.
+    /// Runs `command` of `channel` with a message; `link` is the address of its page.
     ///
     /// # Errors
     /// Reason why the command did not accept the message.
@@ -75,8 +75,9 @@ impl Commands {
         channel: &str,
         command: &[String],
         message: &AlertMessage,
+        link: Option<String>,
     ) -> Result<(), String> {
-        let message = CommandMessage::of(channel, message);
+        let message = CommandMessage::of(channel, message, link);
         match self {
             Commands::Here => run(command, &message),
             Commands::Apart(apart) => {
@@ -148,7 +149,7 @@ pub fn serve_commands(path: &Path, equipment: &dyn Equipment, stream: UnixStream
 }
 
 impl CommandMessage {
-    fn of(channel: &str, message: &AlertMessage) -> CommandMessage {
+    fn of(channel: &str, message: &AlertMessage, link: Option<String>) -> CommandMessage {
         let alert = &message.alert;
         let state = if alert.resolved_ns.is_some() { "resolved" } else { "firing" };
         let number = message.id.to_string();
@@ -159,13 +160,14 @@ impl CommandMessage {
             ("JITLAT_TEST", &alert.test),
             ("JITLAT_SRC", &alert.src),
             ("JITLAT_DST", &alert.dst),
+            ("JITLAT_SCOPE", &alert.scope),
+            ("JITLAT_LINK", link.as_deref().unwrap_or("")),
             ("JITLAT_MESSAGE", &number),
         ];
-        CommandMessage {
-            channel: channel.to_owned(),
-            environment: environment.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
-            input: format!("{}\n{}\n", line(alert), for_alertmanager(alert)),
-        }
+        let environment = environment.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let first = with_link(line(alert), link.clone());
+        let input = format!("{first}\n{}\n", for_alertmanager(alert, link));
+        CommandMessage { channel: channel.to_owned(), environment, input }
     }
 }
 

@@ -3,12 +3,14 @@
 
 use super::compare::Comparer;
 use crate::Model;
-use crate::alert::machine::AlertEvent;
-use crate::alert::{self, AlertMachine, TestResult};
-use jitlat_archive::{AlertUpdate, Archive, ArchiveError, Entered, Fired, Note, SlotFilter};
+use crate::alert::{self, AlertEvent, AlertMachine, AlertSubject, SlotReport, TestResult};
+use crate::route;
+use crate::runtime::board::{report_of, reported};
+use crate::runtime::collect::MAX_REPORTED_PATHS;
+use jitlat_archive::{AlertAbout, AlertUpdate, Archive, ArchiveError, Entered, Fired, Note, SlotFilter};
 use jitlat_core::answer::Severity;
 use jitlat_core::scalars::GradeSubject;
-use jitlat_core::{Span, WallTime};
+use jitlat_core::{Span, SteadyTime, WallTime};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,12 +35,17 @@ pub struct ResultJudge {
     open: Option<OpenArchive>,
     comparer: Comparer,
     ended: BTreeMap<SlotFilter, u64>,
+    /// Reports of this host that are not stored yet.
+    reports: Vec<SlotReport>,
 }
 
 struct OpenArchive {
     archive: Archive,
     machine: AlertMachine,
     judged: i64,
+    /// Numbers of the last report and of the last examination of a route that the machine knows.
+    reported: i64,
+    seen: i64,
     ticked: Option<WallTime>,
 }
 
@@ -52,6 +59,7 @@ impl ResultJudge {
             open: None,
             comparer: Comparer::default(),
             ended: BTreeMap::new(),
+            reports: Vec::new(),
         }
     }
 
@@ -60,25 +68,50 @@ impl ResultJudge {
         (self.model, self.root, self.open) = (model, root.to_owned(), None);
     }
 
-    /// Records that a slot has ended.
-    pub fn ended(&mut self, slots: SlotFilter) {
+    /// Records that a slot has ended, with the report about it if it had no result.
+    pub fn ended(&mut self, slots: SlotFilter, report: Option<SlotReport>) {
         *self.ended.entry(slots).or_default() += 1;
+        self.reports.extend(report);
     }
 
-    /// Judges all new results.
+    /// Judges all new results; `steady` reveals whether the clock was set since the last call.
     ///
     /// # Errors
     /// The error of the archive; results that were not stored are judged again.
-    pub fn step(&mut self, now: WallTime) -> Result<(), ArchiveError> {
+    pub fn step(&mut self, now: WallTime, steady: SteadyTime) -> Result<(), ArchiveError> {
         let mut open = match self.open.take() {
             Some(open) => open,
             None => self.opened(now)?,
         };
+        open.machine.follow_clock(now, steady);
+        if !self.reports.is_empty() {
+            let stored: Vec<_> = self.reports.iter().map(reported).collect();
+            open.archive.record_reports(&stored, MAX_REPORTED_PATHS)?;
+            self.reports.clear();
+        }
         if !self.ended.is_empty() {
             let ended: Vec<(SlotFilter, u64)> =
                 self.ended.iter().map(|(slots, n)| (slots.clone(), *n)).collect();
             open.archive.count_slots(&ended)?;
             self.ended.clear();
+        }
+        for (number, report) in open.archive.reports_after(open.reported)? {
+            open.machine.report(&report_of(report), now);
+            open.reported = number;
+        }
+        for (number, seen, before) in open.archive.routes_after(open.seen)? {
+            let is_new = seen.first_ns == seen.last_ns;
+            let change = before.filter(|_| is_new).map(|before| route::change(&before, &seen.hops));
+            let result = TestResult {
+                test: seen.route,
+                client: seen.src,
+                server: seen.dst,
+                started_ns: seen.last_ns,
+                route: Some(change),
+                ..TestResult::default()
+            };
+            open.machine.judge(&result, now);
+            open.seen = number;
         }
         while self.judge(&mut open, now)? == MAX_RESULTS_PER_ROUND {}
         self.open = Some(open);
@@ -96,10 +129,14 @@ impl ResultJudge {
                 judged
             }
         };
+        let labels = self.model.hosts.iter().map(|host| (host.name.clone(), host.all_labels()));
+        archive.set_labels(&labels.filter(|(_, labels)| !labels.is_empty()).collect())?;
+        // Changes of routes while nobody judged are on the page, but alarm nobody later.
+        let seen = archive.routes_seen()?;
         let states = archive.rule_states(PREFIX)?;
         let states = states.into_iter().map(|(key, state)| (key[PREFIX.len()..].to_owned(), state)).collect();
         let machine = AlertMachine::new(&self.model, &self.host, &states, now);
-        Ok(OpenArchive { archive, machine, judged, ticked: None })
+        Ok(OpenArchive { archive, machine, judged, reported: 0, seen, ticked: None })
     }
 
     /// Judges up to [`MAX_RESULTS_PER_ROUND`] results; returns their number.
@@ -164,6 +201,7 @@ pub fn result_of(entered: &Entered) -> Option<TestResult> {
         figures: entered.figures.clone(),
         grades: grades(entered),
         compared: Vec::new(),
+        route: None,
     })
 }
 
@@ -174,20 +212,33 @@ fn grades(entered: &Entered) -> BTreeMap<&'static str, Severity> {
     path.into_iter().chain(of(GradeSubject::Host, entered.host.as_deref())).collect()
 }
 
+fn about(subject: AlertSubject) -> AlertAbout {
+    let AlertSubject { rule: alert, scope, test, src, dst } = subject;
+    AlertAbout { alert, scope: scope.word().to_owned(), test, src, dst }
+}
+
+fn path(subject: AlertSubject) -> [String; 3] {
+    [subject.test, subject.src, subject.dst]
+}
+
 fn change(change: alert::AlertChange) -> AlertUpdate {
     let alert::AlertChange { subject, at, reason, event } = change;
-    let alert::machine::AlertSubject { rule: alert, test, src, dst } = subject;
+    let about_it = about(subject);
     match event {
-        AlertEvent::Fired { severity, since_ns } => AlertUpdate::Fired(Fired {
-            alert,
+        AlertEvent::Fired { severity, since_ns, held_until, path: first } => AlertUpdate::Fired(Fired {
+            about: about_it,
             severity: severity.to_owned(),
-            test,
-            src,
-            dst,
+            path: path(first),
             since_ns,
             fired_ns: at.0,
+            held_until_ns: held_until.0,
             reason,
         }),
-        AlertEvent::Resolved => AlertUpdate::Resolved { alert, test, src, dst, at_ns: at.0, reason },
+        AlertEvent::Joined(joined, since_ns) => {
+            AlertUpdate::Joined { about: about_it, path: path(joined), since_ns }
+        }
+        AlertEvent::Left(left) => AlertUpdate::Left { about: about_it, path: path(left), at_ns: at.0 },
+        AlertEvent::Widened(from) => AlertUpdate::Widened { from: about(from), about: about_it, reason },
+        AlertEvent::Resolved => AlertUpdate::Resolved { about: about_it, at_ns: at.0, reason },
     }
 }

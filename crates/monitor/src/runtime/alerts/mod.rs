@@ -12,8 +12,10 @@ mod judge;
 #[cfg(test)]
 mod rates;
 
+use super::page;
 use super::watch::ArchiveWatch;
 use crate::Model;
+use crate::alert::SlotReport;
 use crate::alert::rule::NotifyChannel;
 use crate::runtime::error::{Context, Result, bail, explain};
 use channel::ChannelSender;
@@ -52,8 +54,8 @@ pub struct RunningAlerts {
 
 /// A task for the judging thread.
 enum JudgeTask {
-    /// A slot has ended.
-    Ended(SlotFilter),
+    /// A slot has ended, with the report about it if it had no result.
+    Ended(SlotFilter, Option<SlotReport>),
     /// A new version of the file, perhaps with another archive.
     File(Arc<Model>, PathBuf),
 }
@@ -96,9 +98,9 @@ impl RunningAlerts {
         self.send(JudgeTask::File(model, archive.to_owned()));
     }
 
-    /// Records that a slot has ended.
-    pub fn slot_ended(&self, slot: SlotFilter) {
-        self.send(JudgeTask::Ended(slot));
+    /// Records that a slot has ended, with the report about it if it had no result.
+    pub fn slot_ended(&self, slot: SlotFilter, report: Option<SlotReport>) {
+        self.send(JudgeTask::Ended(slot, report));
     }
 
     fn send(&self, news: JudgeTask) {
@@ -145,9 +147,9 @@ fn judge(
         let last = stop.is_requested();
         for news in news.try_iter() {
             match news {
-                JudgeTask::Ended(slots) => judge.ended(slots),
+                JudgeTask::Ended(slots, report) => judge.ended(slots, report),
                 JudgeTask::File(new, archive) => {
-                    if new.alerts != model.alerts || archive != root {
+                    if new.alerts != model.alerts || archive != root || new.web != model.web {
                         drop(channels);
                         channels = Channels::start(&new, host, &archive, folder, outlets);
                     }
@@ -157,7 +159,7 @@ fn judge(
                 }
             }
         }
-        let went = judge.step(clock::wall());
+        let went = judge.step(clock::wall(), clock::steady());
         if let Err(e) = &went
             && !std::mem::replace(&mut failing, true)
         {
@@ -195,11 +197,11 @@ impl Channels {
         // If several monitors use one archive, those that judge also send the notifications.
         let rules = &model.alerts.rules;
         let sends = rules.is_empty() || rules.iter().any(|rule| rule.is_judged_at(host));
+        let link = page::link(model, host);
         let start = |channel: &NotifyChannel| {
-            let (mut sender, stop) = (
-                ChannelSender::new(channel.clone(), root.to_owned(), folder.to_owned(), outlets.clone()),
-                stop.clone(),
-            );
+            let sender =
+                ChannelSender::new(channel.clone(), root.to_owned(), folder.to_owned(), outlets.clone());
+            let (mut sender, stop) = (sender.with_link(link.clone()), stop.clone());
             let mut watch = ArchiveWatch::new(root, &stop);
             let started = spawn("notify", move || {
                 loop {

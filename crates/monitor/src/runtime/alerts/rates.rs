@@ -4,8 +4,7 @@
 
 use super::compare::Comparer;
 use super::judge::result_of;
-use crate::alert::AlertMachine;
-use crate::alert::machine::AlertEvent;
+use crate::alert::{AlertEvent, AlertMachine};
 use crate::file::read;
 use crate::runtime::fake::Simple;
 use jitlat_archive::Archive;

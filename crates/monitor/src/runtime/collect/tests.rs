@@ -1,6 +1,7 @@
 use super::*;
 use jitlat_archive::{CollectedHost, Filter, TestId};
 use jitlat_net::wake::StopSignal;
+use jitlat_proto::push::answer::{LostSlot, SeenRoute};
 use jitlat_store::log::LogReader;
 use jitlat_web::{
     Identity, PushClient, PushFailure, PushSettings, PushTarget, PushTrust, Settings, Token, Web,
@@ -60,7 +61,12 @@ impl Collector {
         });
         let web = Web::bind(&settings).unwrap();
         let port = web.push_addresses()[0].port();
-        let at = PushTarget { host: "127.0.0.1".to_owned(), port, prefix: String::new(), trust: PushTrust::Pin(pin) };
+        let at = PushTarget {
+            host: "127.0.0.1".to_owned(),
+            port,
+            prefix: String::new(),
+            trust: PushTrust::Pin(pin),
+        };
         let stop = StopSignal::new().unwrap();
         let stopped = stop.clone();
         let thread = Some(std::thread::spawn(move || web.run(stopped).unwrap()));
@@ -491,7 +497,29 @@ fn a_long_log_and_what_a_host_says_of_itself_arrive() {
     let log = logs(1..2, 60_000).remove(0);
     assert!(log.bytes > jitlat_archive::MAX_PREPARED_BYTES);
     let earlier = "0123456789abcdef0123456789abcdef".to_owned();
-    let offers = Offers { waiting: 7, dropped: 3, tests: vec![log.name.to_string(), earlier] };
+    let slot = LostSlot {
+        test: "voice".to_owned(),
+        server: "oslo".to_owned(),
+        at_ns: 2,
+        since_ns: 1,
+        fault: "path".to_owned(),
+        reason: "unreachable: connection refused".to_owned(),
+    };
+    let far_future = LostSlot { at_ns: i64::MAX, server: "rome".to_owned(), ..slot.clone() };
+    let route = SeenRoute {
+        route: "r".to_owned(),
+        dst: "oslo".to_owned(),
+        first_ns: 1,
+        last_ns: 1,
+        hops: vec!["192.0.2.1".to_owned(), "*".to_owned()],
+    };
+    let offers = Offers {
+        waiting: 7,
+        dropped: 3,
+        tests: vec![log.name.to_string(), earlier],
+        slots: vec![slot.clone(), far_future],
+        routes: vec![route.clone()],
+    };
     assert!(client.offers(&offers).unwrap().known.is_empty());
     let header = PartHeader { packed: None, ..log.header(&[]) };
     let answer = client.test(&header, &mut &log.log[..]).unwrap().unwrap();
@@ -501,4 +529,25 @@ fn a_long_log_and_what_a_host_says_of_itself_arrive() {
     let collected = collector.collected("berlin");
     assert_eq!((collected.stored, collected.waiting, collected.dropped), (1, 7, 3));
     assert!(collected.heard_ns.is_some() && collected.stored_ns.is_some());
+    // It speaks for itself only: as the host that starts the tests, and at which the route begins.
+    let archive = collector.archive();
+    let reports = archive.reports_after(0).unwrap();
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    assert_eq!(
+        (reports[0].1.client.as_str(), reports[0].1.reason.as_str()),
+        ("berlin", slot.reason.as_str())
+    );
+    assert_eq!(archive.routes("berlin", "oslo", 9).unwrap()[0].hops, route.hops);
+    let odd = [
+        LostSlot { reason: "two\nlines".to_owned(), ..slot.clone() },
+        LostSlot { fault: "of the others".to_owned(), ..slot.clone() },
+        LostSlot { test: "x".repeat(301), ..slot },
+    ];
+    for slot in odd {
+        let offers = Offers { slots: vec![slot], ..Offers::default() };
+        assert!(collector.connect("berlin").offers(&offers).is_err());
+    }
+    let hops = vec!["<b>".to_owned()];
+    let offers = Offers { routes: vec![SeenRoute { hops, ..route }], ..Offers::default() };
+    assert!(collector.connect("berlin").offers(&offers).is_err());
 }

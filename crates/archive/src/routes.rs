@@ -1,0 +1,128 @@
+//! [`Route`]: the routers between two hosts, and the time for which they were seen. A row is added whenever they change.
+
+use crate::Archive;
+use crate::alerts::count;
+use crate::error::ArchiveError;
+use rusqlite::{OptionalExtension, Row, params};
+use serde::Serialize;
+
+/// The routers between two hosts while they stayed the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Route {
+    /// Number of the route in this archive.
+    pub id: i64,
+    /// Name of the section in the monitor's file.
+    pub route: String,
+    /// Host at which the route begins.
+    pub src: String,
+    /// Far end.
+    pub dst: String,
+    /// Time at which it was first seen, ns since 1970.
+    pub first_ns: i64,
+    /// Time at which it was last seen, ns since 1970.
+    pub last_ns: i64,
+    /// Addresses of the routers in order, several per hop if packets take different ones; `*` where none answered.
+    pub hops: Vec<String>,
+}
+
+/// Maximum number of routes that are stored for a path.
+const MAX_KEPT: i64 = 1000;
+
+/// Separator of hops in the catalogue.
+const SEPARATOR: &str = " ";
+/// Name of the counter of examinations.
+const SEEN: &str = "routes-seen";
+
+fn route(row: &Row<'_>) -> rusqlite::Result<Route> {
+    let hops: String = row.get(6)?;
+    let hops = split(&hops);
+    Ok(Route {
+        id: row.get(0)?,
+        route: row.get(1)?,
+        src: row.get(2)?,
+        dst: row.get(3)?,
+        first_ns: row.get(4)?,
+        last_ns: row.get(5)?,
+        hops,
+    })
+}
+
+fn split(hops: &str) -> Vec<String> {
+    hops.split(SEPARATOR).filter(|hop| !hop.is_empty()).map(str::to_owned).collect()
+}
+
+impl Archive {
+    /// Records a route that begins at `first_ns`, or was last seen at `last_ns` if it is known; `id` is ignored. Returns true if it is
+    /// new.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn record_route(&self, seen: &Route) -> Result<bool, ArchiveError> {
+        let Route { route, src, dst, first_ns, last_ns, hops, .. } = seen;
+        let hops = hops.join(SEPARATOR);
+        self.transaction(|all| {
+            let query = "SELECT id, hops FROM routes WHERE route = ? AND src = ? AND dst = ? ORDER BY first_ns DESC, id DESC LIMIT 1";
+            let take = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?));
+            let last = all.prepare_cached(query)?.query_row([route, src, dst], take).optional()?;
+            let number = count(all, SEEN, 1)?;
+            if let Some((id, _)) = last.filter(|(_, known)| *known == hops) {
+                let update = "UPDATE routes SET last_ns = max(last_ns, ?), number = ? WHERE id = ?";
+                all.execute(update, [*last_ns, number, id])?;
+                return Ok(false);
+            }
+            let insert = "INSERT INTO routes(route, src, dst, first_ns, last_ns, hops, number) VALUES (?, ?, ?, ?, ?, ?, ?)";
+            all.execute(insert, params![route, src, dst, first_ns, last_ns, hops, number])?;
+            let surplus = "DELETE FROM routes WHERE id IN (SELECT id FROM routes WHERE route = ?1 AND src = ?2 AND dst = ?3 \
+                           ORDER BY first_ns DESC, id DESC LIMIT -1 OFFSET ?4)";
+            all.execute(surplus, params![route, src, dst, MAX_KEPT])?;
+            Ok(true)
+        })
+    }
+
+    /// Returns the newest routes between two hosts, by names, in the order in which they were first seen; at most `most`.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn routes(&self, src: &str, dst: &str, most: usize) -> Result<Vec<Route>, ArchiveError> {
+        let run = || {
+            let query = "SELECT id, route, src, dst, first_ns, last_ns, hops FROM routes WHERE src = ? AND dst = ? \
+                         ORDER BY first_ns DESC, id DESC LIMIT ?";
+            let most = i64::try_from(most).unwrap_or(i64::MAX);
+            let mut list = self.db.prepare_cached(query)?;
+            list.query_map(params![src, dst, most], route)?.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        let mut routes = run().map_err(self.sql("reading"))?;
+        routes.reverse();
+        Ok(routes)
+    }
+
+    /// Returns the number of the last examination of a route.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn routes_seen(&self) -> Result<i64, ArchiveError> {
+        let last = "SELECT coalesce(max(number), 0) FROM routes";
+        self.db.query_row(last, [], |row| row.get(0)).map_err(self.sql("reading"))
+    }
+
+    /// Returns the routes that were seen after examination `number`, in order, each with the number of the examination and the
+    /// hops of the path's route before it; `None` if it is the first one.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn routes_after(&self, number: i64) -> Result<Vec<(i64, Route, Option<Vec<String>>)>, ArchiveError> {
+        let run = || {
+            let query = "SELECT id, route, src, dst, first_ns, last_ns, hops, number, (SELECT b.hops FROM routes b \
+                         WHERE b.route = r.route AND b.src = r.src AND b.dst = r.dst AND b.id < r.id ORDER BY b.id DESC LIMIT 1) \
+                         FROM routes r WHERE number > ? ORDER BY number";
+            let take = |row: &Row<'_>| {
+                let before: Option<String> = row.get(8)?;
+                Ok((row.get(7)?, route(row)?, before.map(|hops| split(&hops))))
+            };
+            let mut list = self.db.prepare_cached(query)?;
+            list.query_map([number], take)?.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        run().map_err(self.sql("reading"))
+    }
+}

@@ -1,0 +1,158 @@
+//! `/api/v1/silences`, and acknowledging alerts: what people know about alerts, so that others are not disturbed.
+
+use crate::app::App;
+use crate::problem::Problem;
+use crate::run::api::body;
+use crate::times;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, post};
+use jitlat_archive::{Archive, Silence};
+use jitlat_core::quantity;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Maximum number of silences listed.
+const MAX_LISTED: usize = 500;
+/// Maximum length of a name or a note, in characters.
+const MAX_CHARS: usize = 200;
+/// Longest silence.
+const MAX_NS: i64 = 366 * times::DAY;
+
+/// Times in which no message about some alerts is sent.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Silences {
+    /// Time of this document, ns since 1970.
+    pub now_ns: i64,
+    /// Silences, those that end last first; at most 500. Some may be over.
+    pub silences: Vec<Silence>,
+}
+
+/// Acknowledgement of an alert.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Acknowledgement {
+    /// Name of the person.
+    by: String,
+    #[serde(default)]
+    note: String,
+}
+
+/// Request for a silence.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SilenceRequest {
+    /// Name of the person.
+    by: String,
+    #[serde(default)]
+    note: String,
+    alert: Option<String>,
+    test: Option<String>,
+    host: Option<String>,
+    site: Option<String>,
+    /// Length, such as `2h`.
+    r#for: String,
+}
+
+/// Reads the silences.
+pub fn read(archive: &Archive, now_ns: i64) -> Result<Silences, Problem> {
+    Ok(Silences { now_ns, silences: archive.silences(MAX_LISTED)? })
+}
+
+/// Handler that acknowledges an alert.
+pub fn acknowledging() -> MethodRouter<Arc<App>> {
+    post(|State(app): State<Arc<App>>, Path(id): Path<i64>, request: Request| async move {
+        let answer = async {
+            let asked: Acknowledgement = parsed(&app, request).await?;
+            checked([&asked.by, &asked.note])?;
+            change(&app, move |archive| {
+                if archive.acknowledge(id, &asked.by, &asked.note, times::now())? {
+                    return Ok(serde_json::json!({ "alert": id, "acknowledged_by": asked.by }));
+                }
+                Err(Problem::NotFound(format!("There is no alert {id}.")))
+            })
+            .await
+        };
+        answer.await.unwrap_or_else(|problem: Problem| problem.json())
+    })
+}
+
+/// Handler that makes a silence.
+pub fn making() -> MethodRouter<Arc<App>> {
+    post(|State(app): State<Arc<App>>, request: Request| async move {
+        let answer = async {
+            let asked: SilenceRequest = parsed(&app, request).await?;
+            let selects = [&asked.alert, &asked.test, &asked.host, &asked.site];
+            checked([&asked.by, &asked.note].into_iter().chain(selects.into_iter().flatten()))?;
+            let length =
+                quantity::duration(&asked.r#for).map_err(|e| Problem::Wrong(format!("for: {e}.")))?;
+            if length.0 > MAX_NS {
+                return Err(Problem::Wrong("for: a silence lasts a year at most.".to_owned()));
+            }
+            let now = times::now();
+            let silence = Silence {
+                id: 0,
+                alert: asked.alert,
+                test: asked.test,
+                host: asked.host,
+                site: asked.site,
+                from_ns: now,
+                until_ns: now.saturating_add(length.0),
+                author: asked.by,
+                note: asked.note,
+            };
+            change(&app, move |archive| {
+                let id = archive.add_silence(&silence)?;
+                Ok(serde_json::to_value(Silence { id, ..silence }).unwrap_or_default())
+            })
+            .await
+        };
+        answer.await.unwrap_or_else(|problem: Problem| problem.json())
+    })
+}
+
+/// Handler that ends a silence.
+pub fn ending() -> MethodRouter<Arc<App>> {
+    post(|State(app): State<Arc<App>>, Path(id): Path<i64>| async move {
+        let answer = change(&app, move |archive| {
+            if archive.end_silence(id, times::now())? {
+                return Ok(serde_json::json!({ "silence": id, "ended": true }));
+            }
+            Err(Problem::NotFound(format!("There is no silence {id}, or it is over.")))
+        });
+        answer.await.unwrap_or_else(|problem: Problem| problem.json())
+    })
+}
+
+async fn parsed<T: for<'a> Deserialize<'a>>(app: &App, request: Request) -> Result<T, Problem> {
+    let body = body(app, request).await?;
+    serde_json::from_slice(&body)
+        .map_err(|e| Problem::Wrong(format!("The request is not as documented: {e}.")))
+}
+
+fn checked<'a>(texts: impl IntoIterator<Item = &'a String>) -> Result<(), Problem> {
+    let mut texts = texts.into_iter();
+    let is_long = |text: &String| text.chars().count() > MAX_CHARS || text.contains(char::is_control);
+    match texts.next() {
+        Some(by) if by.trim().is_empty() => {
+            Err(Problem::Wrong("by is empty: write who you are, for others to ask.".to_owned()))
+        }
+        Some(by) if is_long(by) || texts.any(is_long) => {
+            Err(Problem::Wrong(format!("Texts have one line of at most {MAX_CHARS} characters.")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Changes the archive, and answers with JSON.
+async fn change(
+    app: &Arc<App>,
+    work: impl FnOnce(&Archive) -> Result<serde_json::Value, Problem> + Send + 'static,
+) -> Result<Response, Problem> {
+    let root = app.root.clone();
+    let done = app.read(move |_| work(&Archive::open_to_write(&root)?)).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], Body::from(done.to_string())).into_response())
+}
