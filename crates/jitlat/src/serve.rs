@@ -369,19 +369,11 @@ impl ServeArgs {
         let one_way = OneWayService {
             control_port: self.control_port,
             test_port: self.test_port,
-<<<<<<< HEAD
-            limits: ServerLimits::from(&self.limits),
-            keys: access.keys.into(),
-||||||| f3a93172
-            limits: ServerLimits::from(&self.limits),
-            keys: access.keys,
-=======
             limits: match self.public.server() {
                 Some(public) => public.limits(),
                 None => ServerLimits::from(&self.limits),
             },
-            keys: access.keys,
->>>>>>> w38b
+            keys: access.keys.into(),
             pacing: Pacing {
                 realtime: self.realtime,
                 lock_memory: self.realtime.is_some(),
@@ -452,18 +444,12 @@ impl From<&LimitArgs> for ServerLimits {
 
 /// Serves until stopped by a signal.
 pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
-<<<<<<< HEAD
-    let mut access = args.access()?;
-||||||| f3a93172
-    let access = args.access()?;
-=======
     let mut args = args.clone();
     if args.public.public {
         args.reflect.protocols.make_public()?;
     }
     let args = &args;
-    let access = args.access()?;
->>>>>>> w38b
+    let mut access = args.access()?;
     if args.access.show_policy {
         let wants = |service| match service {
             DIGESTS => !args.digests.capture.is_empty(),
@@ -520,7 +506,9 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     }
     terminal::print(&lines)?;
     if serve.one_way.as_ref().is_some_and(|one_way| one_way.keys.is_empty()) {
-        info!("in clear: what clients request and receive, and facts about this host; with --key-file it is encrypted");
+        info!(
+            "in clear: what clients request and receive, and facts about this host; with --key-file it is encrypted"
+        );
     }
     signals.wait_for_stop(|| reload(&serve, &reloadable));
     drop(announcer);

@@ -35,7 +35,9 @@ pub enum KeyFileError {
         name: String,
     },
     /// The file was replaced by another one, which a confined server cannot open.
-    #[error("the key file {name} was replaced by another file: write the key into the same file (`cat new > {name}`), or restart the server")]
+    #[error(
+        "the key file {name} was replaced by another file: write the key into the same file (`cat new > {name}`), or restart the server"
+    )]
     Replaced {
         /// Name of the file.
         name: String,
@@ -111,16 +113,10 @@ impl HeldKeyFile {
         if contents.trim_ascii().is_empty() {
             return Err(KeyFileError::Empty { name: name() });
         }
+        // From now on this process has a key.
+        confine::forbid_core_dumps();
         Ok(contents)
     }
-<<<<<<< HEAD
-||||||| f3a93172
-    Ok(contents)
-=======
-    // From now on this process has a key.
-    confine::forbid_core_dumps();
-    Ok(contents)
->>>>>>> w38b
 }
 
 #[cfg(test)]

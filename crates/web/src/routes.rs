@@ -6,6 +6,7 @@ use crate::problem::Problem;
 use crate::query::Query;
 use crate::server::ClientAddress;
 use crate::{alerts, api, compare, events, hosts, now, path, run, silences, test};
+use axum::body::{Body, Bytes};
 use axum::extract::{Extension, RawPathParams, RawQuery, State};
 use axum::http::{Uri, header};
 use axum::response::{IntoResponse, Response};

@@ -133,18 +133,8 @@ impl Web {
     /// [`WebError::Runtime`].
     pub fn run(self, stop: impl AsFd) -> Result<(), WebError> {
         let Web { app, push, doors } = self;
-<<<<<<< HEAD
-        // One thread accepts connections. A few blocking threads read the archive; two more watch it for new tests and
-        // follow running tests. Further ones read the bodies of pushes.
-||||||| f3a93172
-        let app = Arc::new(app);
-        // One thread accepts connections. A few blocking threads read the archive; two more watch it for new tests and
-        // follow running tests. Further ones read the bodies of pushes.
-=======
-        let app = Arc::new(app);
         // One thread accepts connections. A few blocking threads read the archive, one more for expensive pages; two more watch it
         // for new tests and follow running tests. Further ones read the bodies of pushes.
->>>>>>> w38b
         let bodies = if push.is_some() { MAX_BODIES + 4 } else { 0 };
         let readers = app.limits.readers + AT_ONCE;
         let runtime = Builder::new_current_thread()

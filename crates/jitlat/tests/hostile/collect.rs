@@ -63,7 +63,7 @@ fn pushed_beside(test: &str, attack: impl FnOnce(&Scene, &PushTarget, &AtomicBoo
     let over = AtomicBool::new(false);
     let made = std::thread::scope(|scope| {
         let host = scene.lab.server.v4.to_string();
-        let at = PushTarget { host, port: PORT, trust: PushTrust::Pin(pin) };
+        let at = PushTarget { host, port: PORT, prefix: String::new(), trust: PushTrust::Pin(pin) };
         let (scene, over) = (&scene, &over);
         scope.spawn(move || attack(scene, &at, over));
         let begun = Instant::now();

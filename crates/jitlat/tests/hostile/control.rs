@@ -126,6 +126,7 @@ impl Control {
             nonce: [7; 16],
             authenticate: false,
             software: None,
+            share: None,
         };
         self.send(&Message::Hello(hello))?;
         self.receive()?;

@@ -88,7 +88,8 @@ fn lines_that_describe_no_test_are_refused_with_the_reason() {
 
 #[test]
 fn offers_and_answers_say_what_they_mean() {
-    let offers = Offers { waiting: 3, dropped: 1, tests: vec!["0".repeat(64), "1".repeat(32)] };
+    let offers =
+        Offers { waiting: 3, dropped: 1, tests: vec!["0".repeat(64), "1".repeat(32)], ..Offers::default() };
     assert_eq!(Offers::parse(&serde_json::to_vec(&offers).unwrap()), Ok(offers));
     for wrong in
         ["", "[]", "{\"waiting\":-1,\"dropped\":0}", "{\"waiting\":0,\"dropped\":0,\"tests\":[\"x\"]}"]

@@ -233,7 +233,7 @@ fn a_log_that_another_host_pushed_first_is_still_the_test_of_its_host() {
         let mut evil = collector.connect("madrid");
         assert_eq!(send(&mut evil, &log, &[("client", "madrid")]).status, 201);
         let mut good = collector.connect("berlin");
-        let offers = Offers { waiting: 1, dropped: 0, tests: vec![log.name.to_string()] };
+        let offers = Offers { waiting: 1, tests: vec![log.name.to_string()], ..Offers::default() };
         assert!(good.offers(&offers).unwrap().known.is_empty());
         assert_eq!(send(&mut good, &log, &[("client", "berlin")]).status, 201);
         assert_eq!(send(&mut good, &log, &[("client", "berlin")]).status, 200);
