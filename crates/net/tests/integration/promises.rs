@@ -33,6 +33,7 @@ impl Conversation {
             nonce: [7; 16],
             authenticate: false,
             software: None,
+            share: None,
         }));
         assert!(matches!(conversation.receive(), Message::Welcome(_)));
         conversation

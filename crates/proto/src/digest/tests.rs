@@ -233,7 +233,12 @@ fn with_a_key_digests_are_encrypted() {
     let key = || Some(PresharedKey::from_file_contents(b"0123456789abcdef").unwrap());
     // Returns all bytes of a conversation until it listens, and true if it does. Greetings have 28 bytes without a public key.
     let run = |key: Option<PresharedKey>, cut: [bool; 2]| {
-        let ask = Listen { interface: "a secret interface".into(), hosts: Vec::new(), available: 200 };
+        let ask = Listen {
+            interface: "a secret interface".into(),
+            hosts: Vec::new(),
+            available: 200,
+            opens_tunnels: false,
+        };
         let mut collector = Collector::new(ask, key.clone(), [1; 32], tick(0));
         let mut exporter = Exporter::new(key.into(), 1000, [2; 32], tick(0));
         let (mut all, mut first) = (Vec::new(), [true; 2]);

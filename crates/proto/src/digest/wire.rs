@@ -509,10 +509,10 @@ mod tests {
     proptest! {
         #[test]
         fn each_switch_of_a_rule_comes_back(
-            switches in any::<[bool; 4]>(),
+            switches in any::<[bool; 5]>(),
             mask in prop::option::of(any::<u32>()),
         ) {
-            let [addresses, ports, ident, without_echoes] = switches;
+            let [addresses, ports, ident, without_echoes, inside] = switches;
             let fields = mask.map_or(IdentityFields::Full { addresses, ports, ident }, IdentityFields::Mask);
             let rule = DigestRule {
                 sides: Sides { reference: Vec::new(), monitor: Vec::new() },
@@ -520,6 +520,7 @@ mod tests {
                 protocols: vec![17],
                 port: None,
                 without_echoes,
+                inside,
             };
             let mut bytes = Vec::new();
             rule.encode(&mut bytes);
