@@ -418,7 +418,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            test(None).contains("  0.00-11.68  sec  1.43 KBytes  1000 bits/sec  0.000 ms  0/1 (0%)  sender")
+            test(None).contains("  0.00-11.68  sec  1.43 KBytes  1.00 Kbits/sec  0.000 ms  0/1 (0%)  sender")
         );
     }
 
