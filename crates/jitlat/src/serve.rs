@@ -361,7 +361,12 @@ pub struct LimitArgs {
 impl ServeArgs {
     /// Returns the policy with the keys of its services.
     pub fn access(&self) -> Result<PolicyWithKeys> {
-        self.access.access(|policy| self.apply_to(policy))
+        let mut access = self.access.access(|policy| self.apply_to(policy))?;
+        if self.public.public {
+            // Last, because it depends on the networks that are named.
+            PublicServer::limit(&mut access.policy);
+        }
+        Ok(access)
     }
 
     /// Returns the settings of the server with `access`.
@@ -421,9 +426,6 @@ impl ServeArgs {
         let rpm = self.rpm.is_wanted().then_some(RPM);
         named.chain(captures).chain(rpm).for_each(|service| policy.service(service).off = false);
         policy.service(DIGESTS).open |= self.digests.capture_without_key;
-        if self.public.public {
-            PublicServer::limit(policy);
-        }
     }
 }
 
