@@ -407,7 +407,9 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     }
     terminal::print(&lines)?;
     if serve.one_way.as_ref().is_some_and(|one_way| one_way.keys.is_empty()) {
-        info!("in clear: what clients request and receive, and facts about this host; with --key-file it is encrypted");
+        info!(
+            "in clear: what clients request and receive, and facts about this host; with --key-file it is encrypted"
+        );
     }
     signals.wait_for_stop(|| reload(&serve, &reloadable));
     drop(announcer);

@@ -34,7 +34,9 @@ pub enum KeyFileError {
         name: String,
     },
     /// The file was replaced by another one, which a confined server cannot open.
-    #[error("the key file {name} was replaced by another file: write the key into the same file (`cat new > {name}`), or restart the server")]
+    #[error(
+        "the key file {name} was replaced by another file: write the key into the same file (`cat new > {name}`), or restart the server"
+    )]
     Replaced {
         /// Name of the file.
         name: String,

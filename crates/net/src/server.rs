@@ -1,6 +1,7 @@
 //! Driver of the server: accepts control connections, runs a server state machine and a flow engine for each
 //! connection, and stores sessions.
 
+use crate::SharedKeys;
 use crate::accept::{Acceptor, ConnectionService, RunningService};
 use crate::audit;
 use crate::clock::{ClockSteps, host_facts, steady, tick};
@@ -21,13 +22,11 @@ use jitlat_proto::jitlat::codec::Codec;
 use jitlat_proto::jitlat::message::{Message, Nak, NakCode};
 use jitlat_proto::jitlat::stream::Finish;
 use jitlat_proto::jitlat::{
-    Dialect, FlowReport, ServerConfig, ServerEvent, ServerInput, ServerLimits, ServerMachine,
-    SessionTable,
+    Dialect, FlowReport, ServerConfig, ServerEvent, ServerInput, ServerLimits, ServerMachine, SessionTable,
 };
 use jitlat_proto::policy::{self, Gate, Grant, ONE_WAY, Service};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
-use crate::SharedKeys;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::{info, warn};
 

@@ -142,7 +142,11 @@ fn host(ip: Ipv4Addr, service: Service, policy: Policy, elsewhere: bool) -> Serv
             settings: InterfaceSettings::default(),
         },
     };
-    let one_way = |keys: PresharedKeys| OneWayService { control_port: 0, keys: keys.into(), ..OneWayService::default() };
+    let one_way = |keys: PresharedKeys| OneWayService {
+        control_port: 0,
+        keys: keys.into(),
+        ..OneWayService::default()
+    };
     let is_one_way = [ONE_WAY, TEST_PORT].contains(&service);
     let reflectors = answered().find(|protocol| protocol.name == service).map(|protocol| {
         protocol.reflectors(&Arguments::new().with(&format!("{service}-port"), "0")).unwrap()

@@ -299,7 +299,11 @@ fn a_key_is_changed_without_ending_tests() {
     assert_eq!(short("new").code(), 0);
     assert_eq!(long.finish(TIMEOUT).report().count("/counts/received"), 300);
     // A file that others can read, or another file at its path, changes nothing.
-    std::fs::set_permissions(folder.path().join("served"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    std::fs::set_permissions(
+        folder.path().join("served"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o644),
+    )
+    .unwrap();
     reread("other users can read");
     assert_eq!(short("new").code(), 0);
     key("other", "the third key of the server");

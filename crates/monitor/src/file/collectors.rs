@@ -4,7 +4,9 @@ use super::Sections;
 use super::hosts::pause;
 use super::keys::{COLLECTOR, choose};
 use super::reader::{Located, TableReader};
-use crate::model::{ArchiveRules, CollectorQuota, CollectorRules, CollectorTrust, CollectorUrl, Host, KeySource};
+use crate::model::{
+    ArchiveRules, CollectorQuota, CollectorRules, CollectorTrust, CollectorUrl, Host, KeySource,
+};
 use jitlat_core::far_host::FarHost;
 use jitlat_core::{Span, quantity};
 use std::collections::HashMap;

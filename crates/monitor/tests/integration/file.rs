@@ -352,9 +352,21 @@ fn a_collector_behind_a_proxy_has_an_address_of_its_own() {
         let url = with(url, more).unwrap().collectors[0].url.clone().unwrap();
         assert_eq!((url.host.as_str(), url.port, url.prefix.as_str()), (host, port, prefix));
     }
-    for url in ["push.example", "http://push.example", "https://", "https://a/?b", "https://a b", "https://224.0.0.1", "ftp://a", "https://a/\\u001b"] {
+    for url in [
+        "push.example",
+        "http://push.example",
+        "https://",
+        "https://a/?b",
+        "https://a b",
+        "https://224.0.0.1",
+        "ftp://a",
+        "https://a/\\u001b",
+    ] {
         let faults = with(url, "").unwrap_err();
-        assert!(faults.len() == 1 && faults[0].message.contains("not the address of a proxy"), "{url}: {faults:?}");
+        assert!(
+            faults.len() == 1 && faults[0].message.contains("not the address of a proxy"),
+            "{url}: {faults:?}"
+        );
     }
 }
 

@@ -254,7 +254,8 @@ fn with_a_key_digests_are_encrypted() {
                 }
             }
         }
-        let listens = std::iter::from_fn(|| exporter.poll_event()).any(|e| matches!(e, ExporterEvent::Listen(..)));
+        let listens =
+            std::iter::from_fn(|| exporter.poll_event()).any(|e| matches!(e, ExporterEvent::Listen(..)));
         let readable = all.windows(18).any(|text| text == b"a secret interface");
         (listens, readable)
     };
@@ -302,8 +303,14 @@ fn silence_ends_both_sides() {
 fn any_message() -> impl Strategy<Value = DigestMessage> {
     let digests = prop::collection::vec((any::<i32>(), any::<u64>(), 0u32..1 << 31, any::<bool>()), 0..50);
     prop_oneof![
-        (any::<u16>(), any::<bool>(), any::<[u8; 16]>(), any::<Option<[u8; 32]>>())
-            .prop_map(|(version, keyed, nonce, share)| DigestMessage::Hello(ChannelHello { version, keyed, nonce, share })),
+        (any::<u16>(), any::<bool>(), any::<[u8; 16]>(), any::<Option<[u8; 32]>>()).prop_map(
+            |(version, keyed, nonce, share)| DigestMessage::Hello(ChannelHello {
+                version,
+                keyed,
+                nonce,
+                share
+            })
+        ),
         any::<[u8; 32]>().prop_map(DigestMessage::Proof),
         ("[a-z0-9.]{0,15}", any::<u16>()).prop_map(|(interface, available)| DigestMessage::Listen(Listen {
             interface,

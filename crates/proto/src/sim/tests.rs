@@ -425,8 +425,16 @@ fn with_a_key_messages_are_encrypted_and_no_attacker_can_prevent_it() {
     assert_eq!(keyed.overheard.windows(3).filter(|field| *field == [7, 0, 32]).count(), 2);
     // Public keys are removed or replaced: the proofs fail, and no test runs.
     let attacks: [fn(usize, &mut Vec<u8>); 4] = [
-        |from, bytes| if from == 0 { without_share(bytes) },
-        |from, bytes| if from == 1 { without_share(bytes) },
+        |from, bytes| {
+            if from == 0 {
+                without_share(bytes)
+            }
+        },
+        |from, bytes| {
+            if from == 1 {
+                without_share(bytes)
+            }
+        },
         |_, bytes| without_share(bytes),
         |_, bytes| {
             if let Some(at) = share_at(bytes) {

@@ -60,7 +60,12 @@ impl Collector {
         });
         let web = Web::bind(&settings).unwrap();
         let port = web.push_addresses()[0].port();
-        let at = PushTarget { host: "127.0.0.1".to_owned(), port, prefix: String::new(), trust: PushTrust::Pin(pin) };
+        let at = PushTarget {
+            host: "127.0.0.1".to_owned(),
+            port,
+            prefix: String::new(),
+            trust: PushTrust::Pin(pin),
+        };
         let stop = StopSignal::new().unwrap();
         let stopped = stop.clone();
         let thread = Some(std::thread::spawn(move || web.run(stopped).unwrap()));

@@ -198,7 +198,16 @@ fn any_message() -> impl Strategy<Value = Message> {
     let requests = (spec(), source()).prop_map(|(spec, stamps)| FlowRequest { spec, stamps });
     let granted =
         (any::<u16>(), option::of(any::<u64>())).prop_map(|(port, token)| FlowAccept { port, token });
-    let greeting = || (any::<[u8; 2]>(), any::<u64>(), any::<[u8; 16]>(), any::<bool>(), option::of(text()), option::of(any::<[u8; 32]>()));
+    let greeting = || {
+        (
+            any::<[u8; 2]>(),
+            any::<u64>(),
+            any::<[u8; 16]>(),
+            any::<bool>(),
+            option::of(text()),
+            option::of(any::<[u8; 32]>()),
+        )
+    };
     prop_oneof![
         greeting().prop_map(|([min, max], capabilities, nonce, authenticate, software, share)| {
             Message::Hello(Hello {
