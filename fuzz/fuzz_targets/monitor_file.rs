@@ -30,8 +30,33 @@ enum Value {
 
 /// Values that have a meaning somewhere in a file.
 const KNOWN: [&str; 28] = [
-    "a", "b", "c", "192.0.2.1", "192.0.2.2", "2001:db8::3", "mesh", "star", "pairs", "disjoint", "1min", "5min", "1h", "24h", "1s",
-    "both", "forward", "loss>1%", "silent>2h", "changed", "3 of 5", "a.key", "x", "1G", "10Mbit", "mon-fri", "08:00-18:00",
+    "a",
+    "b",
+    "c",
+    "192.0.2.1",
+    "192.0.2.2",
+    "2001:db8::3",
+    "mesh",
+    "star",
+    "pairs",
+    "disjoint",
+    "1min",
+    "5min",
+    "1h",
+    "24h",
+    "1s",
+    "both",
+    "forward",
+    "loss>1%",
+    "silent>2h",
+    "changed",
+    "3 of 5",
+    "a.key",
+    "x",
+    "1G",
+    "10Mbit",
+    "mon-fri",
+    "08:00-18:00",
     "https://push.example/jitlat",
 ];
 
@@ -39,7 +64,11 @@ impl Value {
     fn write(&self, out: &mut String, depth: u8) {
         let _ = match self {
             Value::Known(k) => write!(out, "\"{}\"", KNOWN[usize::from(*k) % KNOWN.len()]),
-            Value::Text(text) => write!(out, "\"{}\"", text.escape_default().to_string().replace("\\u{", "\\\\u{").replace("\\'", "'")),
+            Value::Text(text) => write!(
+                out,
+                "\"{}\"",
+                text.escape_default().to_string().replace("\\u{", "\\\\u{").replace("\\'", "'")
+            ),
             Value::Number(n) => write!(out, "{n}"),
             Value::Truth(truth) => write!(out, "{truth}"),
             Value::List(values) => {

@@ -174,7 +174,8 @@ impl World {
         assert!((12..=65_535).contains(&sizes.request()) && (20..=65_535).contains(&sizes.response()));
         assert_eq!(ExchangeSizes::from_greeting(&sizes.greeting()), Some(sizes));
         self.room.resize(sizes.response().max(self.room.len()), 0);
-        let answered = reqresp::respond(request, self.now.wall, self.now.wall, &mut self.room[..sizes.response()]);
+        let answered =
+            reqresp::respond(request, self.now.wall, self.now.wall, &mut self.room[..sizes.response()]);
         assert!(answered || request.len() < 4);
     }
 

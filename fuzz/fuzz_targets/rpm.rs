@@ -41,10 +41,15 @@ fn stage(bytes: &[u8]) {
             0 => stage.handle_connected(now),
             1 => {
                 let times = ForeignTimes { tcp: time, tls: (value % 2 == 0).then_some(time), http: time };
-                let probe = AnsweredProbe { began: now, ended: now + time, times: ProbeTimes::Foreign(times) };
+                let probe =
+                    AnsweredProbe { began: now, ended: now + time, times: ProbeTimes::Foreign(times) };
                 stage.handle_probe(probe);
             }
-            2 => stage.handle_probe(AnsweredProbe { began: now, ended: now + time, times: ProbeTimes::Own(time) }),
+            2 => stage.handle_probe(AnsweredProbe {
+                began: now,
+                ended: now + time,
+                times: ProbeTimes::Own(time),
+            }),
             3 => stage.handle_failed_probe(ProbeKind::Own, "failed", now),
             4 if value == 0 => stage.handle_failed_load("failed", now),
             5 if value == 0 => stage.interrupt(now),

@@ -191,7 +191,7 @@ impl Web {
             let _ = answering.await;
             Ok(received)
         };
-        let went = runtime.block_on(timeout(ANSWER_TIMEOUT, conversation));
+        let went = runtime.block_on(async { timeout(ANSWER_TIMEOUT, conversation).await });
         runtime.shutdown_timeout(Duration::from_secs(1));
         went.map_err(std::io::Error::from).flatten().map_err(WebError::Runtime)
     }
@@ -417,5 +417,27 @@ async fn answer(stream: impl ByteStream, router: Router, app: &App) {
         .await;
     if let Err(e) = served {
         debug!("web page: a connection ended: {e}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_archive::Archive;
+
+    #[test]
+    fn bytes_are_answered_without_a_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("a");
+        drop(Archive::make(&root).unwrap());
+        let mut settings = Settings::new(&root);
+        settings.listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let web = Web::bind(&settings).unwrap();
+        let ask = |bytes: &[u8]| String::from_utf8(web.answer(bytes).unwrap()).unwrap();
+        let two = ask(b"GET /api/v1/now HTTP/1.1\r\nHost: localhost\r\n\r\nGET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert!(two.starts_with("HTTP/1.1 200 OK") && two.contains("HTTP/1.1 404"), "{two}");
+        assert!(ask(b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").starts_with("HTTP/1.1 4"));
+        assert!(ask(b"nonsense\r\n\r\n").starts_with("HTTP/1.1 400"));
+        assert_eq!(ask(b"GET / HT"), "");
     }
 }
