@@ -520,6 +520,7 @@ mod tests {
                 protocols: vec![17],
                 port: None,
                 without_echoes,
+                inside: false,
             };
             let mut bytes = Vec::new();
             rule.encode(&mut bytes);
