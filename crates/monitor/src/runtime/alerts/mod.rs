@@ -11,13 +11,14 @@ mod judge;
 #[cfg(test)]
 mod rates;
 
-use super::page;
 use super::watch::ArchiveWatch;
+use super::{page, push};
 use crate::Model;
 use crate::alert::SlotReport;
 use crate::alert::rule::NotifyChannel;
 use crate::runtime::error::{Context, Result, bail, explain};
 use channel::ChannelSender;
+pub use channel::Peer;
 use jitlat_archive::SlotFilter;
 use jitlat_core::Span;
 use jitlat_net::wake::{StopSignal, Waker};
@@ -192,7 +193,8 @@ impl Channels {
         let start = |channel: &NotifyChannel| {
             let sender =
                 ChannelSender::new(channel.clone(), root.to_owned(), folder.to_owned(), print.clone());
-            let (mut sender, stop) = (sender.with_link(link.clone()), stop.clone());
+            let (sender, stop) = (sender.with_link(link.clone()), stop.clone());
+            let mut sender = sender.with_peers(push::judges(model, host, folder, &stop));
             let mut watch = ArchiveWatch::new(root, &stop);
             let started = spawn("notify", move || {
                 loop {
