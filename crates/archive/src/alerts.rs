@@ -14,7 +14,7 @@ use crate::catalogue::{figure_columns, unsigned};
 use crate::error::ArchiveError;
 use crate::{Archive, TestId, silences};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Maximum number of resolved alerts that are retained.
@@ -174,6 +174,8 @@ pub enum AlertUpdate {
     Resolved {
         /// The alert.
         about: AlertAbout,
+        /// Time until which the message is held, ns since 1970.
+        held_until_ns: i64,
         /// Time at which the alert was resolved, ns since 1970.
         at_ns: i64,
         /// Reason why the alert was resolved, as text.
@@ -215,6 +217,24 @@ pub struct AlertMessage {
     /// Number of failed attempts to send the message.
     pub tries: u32,
 }
+
+/// A message of an alert, as another judge of the same tests knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedMessage {
+    /// Name of the rule.
+    pub alert: String,
+    /// Same as [`Alert::since_ns`].
+    pub since_ns: i64,
+    /// True for the message that the alert is resolved.
+    pub resolved: bool,
+    /// Paths of the alert, at most [`MAX_SHARED_PATHS`]: test, sender and receiver.
+    pub paths: Vec<[String; 3]>,
+}
+
+/// Maximum number of paths of a [`SharedMessage`].
+pub const MAX_SHARED_PATHS: usize = 16;
+/// Maximum difference between the starts of the same alert for two judges.
+const SHARED_SPREAD_NS: i64 = 900_000_000_000;
 
 /// Name of the counter of tests added to the archive.
 const ENTERED: &str = "entered";
@@ -302,6 +322,45 @@ impl Archive {
             let most = i64::try_from(most).unwrap_or(i64::MAX);
             let mut paths = self.db.prepare_cached(query)?;
             paths.query_map([alert, most], take)?.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        run().map_err(self.sql("reading"))
+    }
+
+    /// Returns a message as another judge knows it.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn shared(&self, message: &AlertMessage) -> Result<SharedMessage, ArchiveError> {
+        let Alert { id, alert, since_ns, resolved_ns, .. } = &message.alert;
+        let paths = self.alert_paths(*id, MAX_SHARED_PATHS)?;
+        Ok(SharedMessage {
+            alert: alert.clone(),
+            since_ns: *since_ns,
+            resolved: resolved_ns.is_some(),
+            paths: paths.into_iter().map(|path| [path.test, path.src, path.dst]).collect(),
+        })
+    }
+
+    /// True if this archive has the alert of another judge's message, and has sent that message to all channels, or is just sending
+    /// it.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn has_sent(&self, message: &SharedMessage, now_ns: i64) -> Result<bool, ArchiveError> {
+        let query = "SELECT 1 FROM alerts a JOIN alert_paths p ON p.alert = a.id \
+                     WHERE a.alert = ?1 AND abs(a.since_ns - ?2) <= ?3 AND (NOT ?4 OR a.resolved_ns IS NOT NULL) \
+                     AND (p.test, p.src, p.dst) = (?5, ?6, ?7) AND NOT EXISTS \
+                     (SELECT 1 FROM alert_messages m WHERE m.alert = a.id AND m.resolved = ?4 AND (m.held_ns > ?8 OR m.tries > 0))";
+        let run = || {
+            let mut found = self.db.prepare_cached(query)?;
+            for [test, src, dst] in message.paths.iter().take(MAX_SHARED_PATHS) {
+                let SharedMessage { alert, since_ns, resolved, .. } = message;
+                let asked = params![alert, since_ns, SHARED_SPREAD_NS, resolved, test, src, dst, now_ns];
+                if found.exists(asked)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
         };
         run().map_err(self.sql("reading"))
     }
@@ -577,7 +636,7 @@ fn apply(all: &Transaction<'_>, change: &AlertUpdate) -> rusqlite::Result<Option
             }
             return Ok(None);
         }
-        AlertUpdate::Resolved { about, at_ns, reason } => {
+        AlertUpdate::Resolved { about, at_ns, reason, .. } => {
             let Some(id) = firing(all, about)? else { return Ok(None) };
             all.execute(
                 "UPDATE alerts SET resolved_ns = ?, resolution = ? WHERE id = ?",
@@ -614,7 +673,10 @@ fn add_messages(
                 if all.execute(delete, params![changed.id, channel, at])? > 0 {
                     continue;
                 }
-                (0, None)
+                match change {
+                    AlertUpdate::Resolved { held_until_ns, .. } => (*held_until_ns, None),
+                    _ => (0, None),
+                }
             }
         };
         let is_resolved = changed.resolved_ns.is_some();

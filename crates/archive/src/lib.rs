@@ -68,7 +68,8 @@ mod totals;
 
 pub use add::AddOutcome;
 pub use alerts::{
-    Alert, AlertAbout, AlertMessage, AlertPath, AlertUpdate, Entered, Fired, Note, StoredChanges,
+    Alert, AlertAbout, AlertMessage, AlertPath, AlertUpdate, Entered, Fired, MAX_SHARED_PATHS, Note,
+    SharedMessage, StoredChanges,
 };
 pub use batch::{MAX_PREPARED_BYTES, PreparedTest};
 pub use catalogue::{CATALOGUE, VERSION};

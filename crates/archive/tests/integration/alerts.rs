@@ -25,7 +25,12 @@ fn about(scope: &str, src: &str, dst: &str) -> AlertAbout {
 }
 
 fn resolved(path: &str, at: i64) -> AlertUpdate {
-    AlertUpdate::Resolved { about: about("path", "a", path), at_ns: at, reason: "3 good".into() }
+    AlertUpdate::Resolved {
+        about: about("path", "a", path),
+        held_until_ns: 0,
+        at_ns: at,
+        reason: "3 good".into(),
+    }
 }
 
 fn note(changes: Vec<AlertUpdate>) -> Note {
@@ -130,7 +135,7 @@ fn a_held_message_tells_what_the_alert_has_become_or_nothing() {
         paths.iter().map(|p| (p.dst.as_str(), p.ended_ns)).collect::<Vec<_>>(),
         [("b", None), ("d", Some(170))]
     );
-    let over = AlertUpdate::Resolved { about: wide, at_ns: 200, reason: "good".into() };
+    let over = AlertUpdate::Resolved { about: wide, held_until_ns: 0, at_ns: 200, reason: "good".into() };
     archive.note(&note(vec![over])).unwrap();
     assert_eq!(archive.waiting("print", 200, 9).unwrap().len(), 2);
     assert!(

@@ -8,6 +8,8 @@ use jitlat_core::units::utc_date;
 use jitlat_core::{Span, WallTime};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Largest pause of a host that has just returned, before it pushes its results.
+const LATE_PUSH: Span = Span::seconds(40);
 /// Largest time for the result of a test to arrive here, which is added to its period.
 const ARRIVAL: Span = Span::seconds(10);
 
@@ -178,7 +180,9 @@ impl Hearing {
         }
         let has_returned = |end: &str| {
             let host = self.hosts.get(end);
-            host.is_some_and(|host| host.returned > 0 && now.0 - host.returned <= host.gap.0)
+            host.is_some_and(|host| {
+                host.returned > 0 && now - WallTime(host.returned) <= host.gap.times(2) + LATE_PUSH
+            })
         };
         match path.scope {
             AlertScope::Path if ends.iter().any(|end| has_returned(end)) => SilenceCause::Awaited,

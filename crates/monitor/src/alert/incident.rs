@@ -43,7 +43,7 @@ pub enum AlertEvent {
     Left(AlertSubject),
     /// The alert had this smaller subject before.
     Widened(AlertSubject),
-    /// The alert is resolved.
+    /// The alert is resolved. Its message is held like the first one if other judges come first.
     Resolved,
 }
 
@@ -111,6 +111,11 @@ impl Incidents {
 
     fn of(&self, path: &AlertSubject) -> Option<(&AlertSubject, &Incident)> {
         self.0.iter().find(|(subject, incident)| subject.rule == path.rule && incident.paths.contains(path))
+    }
+
+    /// True if an open incident contains a path.
+    pub fn has_open(&self, places: &Places, path: &AlertSubject) -> bool {
+        self.0.keys().any(|subject| places.contains(subject, path))
     }
 
     /// Adds a path on which a rule is violated. Returns the changes, and the paths whose membership changed.

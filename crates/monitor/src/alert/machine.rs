@@ -169,7 +169,7 @@ impl AlertMachine {
     pub fn new(model: &Model, host: &str, kept: &BTreeMap<String, String>, now: WallTime) -> AlertMachine {
         let own = |rule: &AlertRule| OwnRule {
             judges_all: rule.at.iter().any(|name| name == host),
-            hold: hold(model, rule),
+            hold: hold(model, rule) + rule.turn(host),
             fingerprint: twox_hash::XxHash3_64::oneshot(rule.kind.to_string().as_bytes()),
             rule: rule.clone(),
         };
@@ -415,6 +415,8 @@ impl AlertMachine {
         let windows: Vec<&TimeWindow> = watched.windows.iter().collect();
         let cause = self.hearing.cause(&self.places, &self.host, subject, &windows, (self.since, now));
         let cause = match cause {
+            // An open alert takes in the path at once, so that there is no second one when its host has returned.
+            _ if self.incidents.has_open(&self.places, subject) => None,
             SilenceCause::Awaited => return,
             SilenceCause::Path => None,
             SilenceCause::Place(place) => Some(place),

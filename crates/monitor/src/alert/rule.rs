@@ -8,6 +8,9 @@ use std::fmt;
 /// Default length of the earlier period that a test is compared with.
 pub const DEFAULT_BASELINE: Span = Span::seconds(7 * 86_400);
 
+/// Time that each judge has to send a message before the next one in the list does.
+pub const TURN: Span = Span::seconds(30);
+
 /// An alert rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlertRule {
@@ -147,6 +150,13 @@ impl AlertRule {
     /// True if the host `name` judges by the rule.
     pub fn is_judged_at(&self, name: &str) -> bool {
         self.at.is_empty() || self.at.iter().any(|host| host == name)
+    }
+
+    /// Returns the time for which the host `name` holds its messages, so that the judges before it in the list can send them: the
+    /// first judge that is alive sends a message, and the others ask it.
+    pub fn turn(&self, name: &str) -> Span {
+        let place = self.at.iter().position(|host| host == name).unwrap_or(0);
+        TURN.times(place as i64)
     }
 
     /// True if no alert may begin to fire at this time.

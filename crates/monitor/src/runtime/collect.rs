@@ -8,7 +8,7 @@ use crate::alert::AlertScope;
 use crate::runtime::error::{Context, Result};
 use jitlat_archive::{
     AddOutcome, AlertAbout, AlertUpdate, Archive, ArchiveError, Arrived, Fired, IncomingLog, LogName,
-    MAX_LOG_BYTES, Note, PreparedTest, ReportedSlot, Route, Unfit, utc,
+    MAX_LOG_BYTES, Note, PreparedTest, ReportedSlot, Route, SharedMessage, Unfit, utc,
 };
 use jitlat_core::{Span, SteadyTime};
 use jitlat_net::clock;
@@ -373,6 +373,7 @@ impl CollectorState {
         for host in quiet {
             let resolved = AlertUpdate::Resolved {
                 about: self.quota_alert(&host),
+                held_until_ns: 0,
                 at_ns: clock::wall().0,
                 reason: "within its quotas again".to_owned(),
             };
@@ -652,6 +653,15 @@ impl Shelf for ArchiveShelf {
                 }
             }
             Ok(known)
+        };
+        run().map_err(|e| self.shared.fails(&e))
+    }
+
+    fn sent(&self, _: &str, messages: &[SharedMessage]) -> Result<Vec<bool>, NotNow> {
+        let run = || {
+            let archive = Archive::open(&self.shared.root)?;
+            let now = clock::wall().0;
+            messages.iter().map(|message| archive.has_sent(message, now)).collect::<Result<Vec<bool>, _>>()
         };
         run().map_err(|e| self.shared.fails(&e))
     }

@@ -1,11 +1,15 @@
 //! Pushes this host's tests to collectors over HTTPS: one thread per collector, in parallel to the tests.
 
+use super::access;
+use super::alerts::Peer;
 use super::board::NewsBoard;
 use super::watch::ArchiveWatch;
 use crate::Model;
 use crate::model::CollectorTrust;
 use crate::runtime::error::{Context, Result};
-use jitlat_archive::{Archive, ArchiveError, LogName, MAX_PREPARED_BYTES, Outgoing, PushResult};
+use jitlat_archive::{
+    Archive, ArchiveError, LogName, MAX_PREPARED_BYTES, Outgoing, PushResult, SharedMessage,
+};
 use jitlat_core::{Span, SteadyTime};
 use jitlat_net::wake::{StopSignal, Waker};
 use jitlat_net::{clock, pace};
@@ -17,6 +21,7 @@ use jitlat_web::{PushClient, PushFailure, PushTarget, PushTrust};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use tracing::{error, info, warn};
 
@@ -64,6 +69,25 @@ pub fn targets(model: &Model, host: usize, folder: &Path) -> Result<Vec<Target>>
         Ok(Target { name: far.name.clone(), at, spool: collector.spool })
     };
     own.map(target).collect()
+}
+
+/// Returns the other hosts that judge by the same rules as `host` and are collectors, so that it can ask them which messages they have
+/// sent.
+pub fn judges(model: &Model, host: &str, folder: &Path, stop: &StopSignal) -> Vec<Peer> {
+    let Some(index) = model.host(host) else { return Vec::new() };
+    let rules = || model.alerts.rules.iter().filter(|rule| rule.at.iter().any(|at| at == host));
+    let judges = |name: &str| name != host && rules().any(|rule| rule.at.iter().any(|at| at == name));
+    let key = access::own_key(model, index, folder).ok().flatten();
+    let (Some(key), Ok(targets)) = (key, targets(model, index, folder)) else { return Vec::new() };
+    let token = key.push_token(host);
+    let peer = |target: Target| -> Peer {
+        let (token, stop) = (token.clone(), stop.clone());
+        Arc::new(move |messages: &[SharedMessage]| {
+            let mut client = PushClient::connect(&target.at, &token, &stop).ok()?;
+            client.sent(messages).ok()
+        })
+    };
+    targets.into_iter().filter(|target| judges(&target.name)).map(peer).collect()
 }
 
 impl RunningPushes {

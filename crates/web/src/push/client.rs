@@ -8,6 +8,7 @@ use axum::http::{Method, Request, StatusCode, header};
 use hyper::body::Frame;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use jitlat_archive::SharedMessage;
 use jitlat_core::Span;
 use jitlat_proto::push::answer::{ErrorAnswer, Known, Offers, PartAnswer, PartAnswers, pause};
 use jitlat_proto::push::part::PartHeader;
@@ -219,6 +220,16 @@ impl PushClient {
     pub fn offers(&mut self, offers: &Offers) -> Result<Known, PushFailure> {
         let text = serde_json::to_vec(offers).map_err(|e| failed(&e))?;
         let answer = self.ask(Method::POST, "/push/v1/offers", PushBody::Whole(Some(text.into())), None)?;
+        read(&answer)
+    }
+
+    /// Asks which messages the collector has sent itself.
+    ///
+    /// # Errors
+    /// [`PushFailure`].
+    pub fn sent(&mut self, messages: &[SharedMessage]) -> Result<Vec<bool>, PushFailure> {
+        let text = serde_json::to_vec(messages).map_err(|e| failed(&e))?;
+        let answer = self.ask(Method::POST, "/push/v1/sent", PushBody::Whole(Some(text.into())), None)?;
         read(&answer)
     }
 

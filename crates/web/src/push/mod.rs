@@ -13,6 +13,7 @@ pub(crate) use routes::{MAX_BODIES, PushState, router};
 
 use crate::identity::Identity;
 use crate::token::Token;
+use jitlat_archive::SharedMessage;
 use jitlat_core::Span;
 use jitlat_proto::push::answer::{Offers, PartAnswers};
 use std::fmt;
@@ -27,6 +28,12 @@ pub trait Shelf: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`NotNow`].
     fn offered(&self, host: &str, offers: &Offers) -> Result<Vec<String>, NotNow>;
+
+    /// Returns for each message of `host`, another judge of the same tests, true if it was sent from here.
+    ///
+    /// # Errors
+    /// [`NotNow`].
+    fn sent(&self, host: &str, messages: &[SharedMessage]) -> Result<Vec<bool>, NotNow>;
 
     /// Stores the tests that `host` sends in a body, or `only` the one with this name; a body that begins with another
     /// test is refused. Every test that was read has an answer.

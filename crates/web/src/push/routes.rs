@@ -13,6 +13,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{post, put};
+use jitlat_archive::SharedMessage;
 use jitlat_core::Span;
 use jitlat_proto::push::answer::{ErrorAnswer, Known, Offers, PartAnswers};
 use jitlat_proto::push::is_name;
@@ -81,6 +82,7 @@ impl PushState {
 pub fn router(push: &Arc<PushState>) -> Router {
     Router::new()
         .route("/push/v1/offers", post(offers))
+        .route("/push/v1/sent", post(sent))
         .route("/push/v1/tests", post(tests))
         .route("/push/v1/tests/{hash}", put(test))
         .layer(from_fn_with_state(push.clone(), guard))
@@ -161,6 +163,28 @@ async fn offers(
     };
     match blocking(move || push.shelf.offered(&host, &offers)).await {
         Ok(Ok(known)) => json(StatusCode::OK, &Known { known }),
+        Ok(Err(NotNow { why, wait })) => failed(StatusCode::SERVICE_UNAVAILABLE, &why, Some(wait)),
+        Err(response) => response,
+    }
+}
+
+/// Answers another judge which of its messages were sent from here.
+async fn sent(
+    State(push): State<Arc<PushState>>,
+    Extension(PushingHost(host)): Extension<PushingHost>,
+    from: Body,
+) -> Response {
+    let text = match timeout(OFFER_TIMEOUT, to_bytes(from, MAX_OFFER_BYTES)).await {
+        Ok(Ok(text)) => text,
+        Ok(Err(_)) => return failed(StatusCode::PAYLOAD_TOO_LARGE, "the list is too long", None),
+        Err(_) => return failed(StatusCode::REQUEST_TIMEOUT, "the list arrived too slowly", None),
+    };
+    let messages: Vec<SharedMessage> = match serde_json::from_slice(&text) {
+        Ok(messages) => messages,
+        Err(e) => return failed(StatusCode::BAD_REQUEST, &format!("the list is not valid: {e}"), None),
+    };
+    match blocking(move || push.shelf.sent(&host, &messages)).await {
+        Ok(Ok(sent)) => json(StatusCode::OK, &sent),
         Ok(Err(NotNow { why, wait })) => failed(StatusCode::SERVICE_UNAVAILABLE, &why, Some(wait)),
         Err(response) => response,
     }

@@ -231,6 +231,7 @@ fn alerts_that_fire_come_first() {
     };
     let resolved = AlertUpdate::Resolved {
         about: about("old"),
+        held_until_ns: 0,
         at_ns: now(),
         reason: "three tests were well".to_owned(),
     };

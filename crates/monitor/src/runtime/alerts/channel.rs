@@ -3,10 +3,11 @@
 
 use super::Outlets;
 use crate::alert::rule::{NotifyChannel, NotifyMethod};
-use jitlat_archive::{Alert, AlertMessage, Archive, ArchiveError, utc};
+use jitlat_archive::{Alert, AlertMessage, Archive, ArchiveError, SharedMessage, utc};
 use jitlat_core::{Span, WallTime};
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -24,6 +25,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// alerts itself.
 const MAX_ALERT_AGE: Span = Span::seconds(366 * 86_400);
 
+/// Asks another judge which messages it has sent; `None` if it cannot be reached.
+pub type Peer = Arc<dyn Fn(&[SharedMessage]) -> Option<Vec<bool>> + Send + Sync>;
+
 /// Sends the messages of a channel.
 pub struct ChannelSender {
     channel: NotifyChannel,
@@ -33,6 +37,8 @@ pub struct ChannelSender {
     outlets: Outlets,
     /// Address of the page that messages link to; `None`: no links.
     link: Option<String>,
+    /// Other judges of the same tests, which may have sent a message already.
+    peers: Vec<Peer>,
     archive: Option<Archive>,
     /// True if the last attempt failed, so that failures are logged only once.
     failing: bool,
@@ -41,7 +47,21 @@ pub struct ChannelSender {
 impl ChannelSender {
     /// Creates a sender for the messages in the archive in the folder `root`; `folder` is that of the monitor's file.
     pub fn new(channel: NotifyChannel, root: PathBuf, folder: PathBuf, outlets: Outlets) -> ChannelSender {
-        ChannelSender { channel, root, folder, outlets, link: None, archive: None, failing: false }
+        ChannelSender {
+            channel,
+            root,
+            folder,
+            outlets,
+            link: None,
+            peers: Vec::new(),
+            archive: None,
+            failing: false,
+        }
+    }
+
+    /// Sets the other judges.
+    pub fn with_peers(self, peers: Vec<Peer>) -> ChannelSender {
+        ChannelSender { peers, ..self }
     }
 
     /// Sets the address of the page that messages link to.
@@ -74,6 +94,10 @@ impl ChannelSender {
             if due.is_empty() {
                 return Ok(());
             }
+            let due = self.not_sent_elsewhere(archive, due)?;
+            if due.is_empty() {
+                continue;
+            }
             let (due, failure) = self.deliver(due);
             archive.sent(&due.taken)?;
             let Some(why) = failure else {
@@ -98,6 +122,26 @@ impl ChannelSender {
             let pause = FIRST_RETRY_PAUSE.0.saturating_mul(1 << tries.min(16)).min(MAX_RETRY_PAUSE.0);
             return archive.not_sent(&again.iter().map(|m| m.id).collect::<Vec<_>>(), now.0 + pause);
         }
+    }
+
+    /// Removes the messages that another judge has sent; one that cannot be reached has sent none.
+    fn not_sent_elsewhere(
+        &self,
+        archive: &Archive,
+        due: Vec<AlertMessage>,
+    ) -> Result<Vec<AlertMessage>, ArchiveError> {
+        let mut left = due;
+        for peer in &self.peers {
+            let shared = left.iter().map(|message| archive.shared(message)).collect::<Result<Vec<_>, _>>()?;
+            let Some(sent) = peer(&shared).filter(|sent| sent.len() == left.len()) else { continue };
+            let (gone, rest): (Vec<_>, Vec<_>) = left.into_iter().zip(sent).partition(|(_, sent)| *sent);
+            archive.sent(&gone.iter().map(|(message, _)| message.id).collect::<Vec<_>>())?;
+            left = rest.into_iter().map(|(message, _)| message).collect();
+            if left.is_empty() {
+                break;
+            }
+        }
+        Ok(left)
     }
 
     /// Sends messages. Returns which of them were accepted, and the reason why the others were not.
@@ -252,7 +296,7 @@ mod tests {
 
     fn resolved(dst: &str) -> AlertUpdate {
         let reason = "a test was good".to_owned();
-        AlertUpdate::Resolved { about: about(dst), at_ns: 61_000_000_000, reason }
+        AlertUpdate::Resolved { about: about(dst), held_until_ns: 0, at_ns: 61_000_000_000, reason }
     }
 
     fn archive(root: &std::path::Path, changes: Vec<AlertUpdate>) -> Archive {
@@ -317,6 +361,77 @@ mod tests {
             (&both[1]["labels"], &both[1]["endsAt"]),
             (&both[0]["labels"], &"1970-01-01T00:01:01Z".into())
         );
+    }
+
+    /// Two judges of the same tests, one of which is killed now and then: each message is sent once, by one of them.
+    #[test]
+    fn two_judges_send_each_message_once_and_one_alone_sends_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let roots = ["first", "second"].map(|name| folder.path().join(name));
+        let sent: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+        let alive = Arc::new(std::sync::Mutex::new([true, true]));
+        let channel = NotifyChannel { name: "n".to_owned(), method: NotifyMethod::Print };
+        let senders = [0, 1].map(|k| {
+            let (sent, alive, other) = (sent.clone(), alive.clone(), roots[1 - k].clone());
+            let print: Print = Arc::new(move |line: &str| {
+                sent.lock().unwrap().push(line.split(' ').take(9).skip(2).collect::<Vec<_>>().join(" "));
+                Ok(())
+            });
+            let now = WallTime(i64::MAX / 2).0;
+            let peer: Peer = Arc::new(move |messages: &[SharedMessage]| {
+                alive.lock().unwrap()[1 - k].then(|| {
+                    let archive = Archive::open(&other).unwrap();
+                    messages.iter().map(|message| archive.has_sent(message, now).unwrap()).collect()
+                })
+            });
+            let sender = ChannelSender::new(channel.clone(), roots[k].clone(), PathBuf::new(), print);
+            sender.with_peers(vec![peer])
+        });
+        let [mut first, mut second] = senders;
+        let turn = 30_000_000_000;
+        // The second judge holds its messages while it is not its turn; the times of its clock differ a little.
+        let judge = |k: usize, change: AlertUpdate, at: i64| {
+            let hold = turn * k as i64;
+            let change = match change {
+                AlertUpdate::Fired(fired) => {
+                    AlertUpdate::Fired(Fired { fired_ns: at, held_until_ns: at + hold, ..fired })
+                }
+                AlertUpdate::Resolved { about, reason, .. } => {
+                    AlertUpdate::Resolved { about, reason, at_ns: at, held_until_ns: at + hold }
+                }
+                other => other,
+            };
+            archive(&roots[k], vec![change]);
+        };
+        let at = |second: i64| WallTime(second * 1_000_000_000);
+        // Both are alive.
+        judge(0, fired("b"), at(100).0);
+        judge(1, fired("b"), at(101).0);
+        first.step(at(102));
+        second.step(at(103));
+        second.step(at(140));
+        assert_eq!(sent.lock().unwrap().len(), 1, "{sent:?}");
+        // The first is killed before it is resolved: the second has its turn.
+        alive.lock().unwrap()[0] = false;
+        judge(1, resolved("b"), at(200).0);
+        second.step(at(210));
+        assert_eq!(sent.lock().unwrap().len(), 1, "it is not its turn yet");
+        second.step(at(231));
+        assert_eq!(sent.lock().unwrap().len(), 2, "{sent:?}");
+        // The first returns, judges late what the second has sent already, and sends what is new.
+        alive.lock().unwrap()[0] = true;
+        judge(0, resolved("b"), at(300).0);
+        judge(0, fired("c"), at(301).0);
+        first.step(at(302));
+        judge(1, fired("c"), at(301).0);
+        second.step(at(340));
+        let lines = sent.lock().unwrap().clone();
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        // The second alone is killed: nothing changes for the first.
+        alive.lock().unwrap()[1] = false;
+        judge(0, resolved("c"), at(400).0);
+        first.step(at(401));
+        assert_eq!(sent.lock().unwrap().len(), 4);
     }
 
     #[test]

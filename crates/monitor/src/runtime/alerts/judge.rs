@@ -167,7 +167,7 @@ impl ResultJudge {
                 .into_iter()
                 .map(|(key, state)| (format!("{PREFIX}{key}"), state))
                 .collect(),
-            changes: decided.changes.into_iter().map(change).collect(),
+            changes: decided.changes.into_iter().map(|decided| self.change(decided)).collect(),
             channels: self.model.alerts.channels.iter().map(|c| c.name.clone()).collect(),
             most_waiting: MAX_QUEUED_MESSAGES,
         };
@@ -186,6 +186,13 @@ impl ResultJudge {
             );
         }
         Ok(results.len())
+    }
+}
+
+impl ResultJudge {
+    fn change(&self, decided: alert::AlertChange) -> AlertUpdate {
+        let rule = self.model.alerts.rules.iter().find(|rule| rule.name == decided.subject.rule);
+        change(decided, rule.map_or(Span::ZERO, |rule| rule.turn(&self.host)))
     }
 }
 
@@ -221,7 +228,8 @@ fn path(subject: AlertSubject) -> [String; 3] {
     [subject.test, subject.src, subject.dst]
 }
 
-fn change(change: alert::AlertChange) -> AlertUpdate {
+/// Returns a change as it is stored; `turn` is the time that other judges have before this one.
+fn change(change: alert::AlertChange, turn: Span) -> AlertUpdate {
     let alert::AlertChange { subject, at, reason, event } = change;
     let about_it = about(subject);
     match event {
@@ -239,6 +247,9 @@ fn change(change: alert::AlertChange) -> AlertUpdate {
         }
         AlertEvent::Left(left) => AlertUpdate::Left { about: about_it, path: path(left), at_ns: at.0 },
         AlertEvent::Widened(from) => AlertUpdate::Widened { from: about(from), about: about_it, reason },
-        AlertEvent::Resolved => AlertUpdate::Resolved { about: about_it, at_ns: at.0, reason },
+        AlertEvent::Resolved => {
+            let held_until_ns = (at + turn).0;
+            AlertUpdate::Resolved { about: about_it, held_until_ns, at_ns: at.0, reason }
+        }
     }
 }

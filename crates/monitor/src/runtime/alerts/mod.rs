@@ -12,13 +12,14 @@ mod judge;
 #[cfg(test)]
 mod rates;
 
-use super::page;
 use super::watch::ArchiveWatch;
+use super::{page, push};
 use crate::Model;
 use crate::alert::SlotReport;
 use crate::alert::rule::NotifyChannel;
 use crate::runtime::error::{Context, Result, bail, explain};
 use channel::ChannelSender;
+pub use channel::Peer;
 pub use commands::{Commands, serve_commands};
 use jitlat_archive::SlotFilter;
 use jitlat_core::Span;
@@ -201,7 +202,8 @@ impl Channels {
         let start = |channel: &NotifyChannel| {
             let sender =
                 ChannelSender::new(channel.clone(), root.to_owned(), folder.to_owned(), outlets.clone());
-            let (mut sender, stop) = (sender.with_link(link.clone()), stop.clone());
+            let (sender, stop) = (sender.with_link(link.clone()), stop.clone());
+            let mut sender = sender.with_peers(push::judges(model, host, folder, &stop));
             let mut watch = ArchiveWatch::new(root, &stop);
             let started = spawn("notify", move || {
                 loop {
