@@ -384,7 +384,8 @@ mod tests {
                     messages.iter().map(|message| archive.has_sent(message, now).unwrap()).collect()
                 })
             });
-            let sender = ChannelSender::new(channel.clone(), roots[k].clone(), PathBuf::new(), print);
+            let outlets = Outlets { print, commands: Arc::new(Commands::Here) };
+            let sender = ChannelSender::new(channel.clone(), roots[k].clone(), PathBuf::new(), outlets);
             sender.with_peers(vec![peer])
         });
         let [mut first, mut second] = senders;
