@@ -212,7 +212,7 @@ fn check(answers: &[u8]) {
     let status = status.or(text.strip_prefix("HTTP/1.0 ").and_then(|rest| rest.get(..3)?.parse().ok()));
     let status = status.unwrap_or_else(|| panic!("not an answer: {text:.100}"));
     assert!((200..500).contains(&status) || status == 503, "status {status}: {text:.300}");
-    // In JSON and plain text it is no markup.
+    // In JSON and plain text it is not markup.
     for answer in text.split("HTTP/1.1 ").filter(|answer| answer.contains("content-type: text/html")) {
         assert!(!answer.contains("<x-evil>"), "markup from a request: {answer:.3000}");
     }

@@ -121,7 +121,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.contains('/') && printable(name) == name
 }
 
-// A file has faults, each at a place that exists, or a model in which no names and addresses can be mistaken, with a plan.
+// A file has faults, each at a position that exists, or a model in which no names and addresses can be mistaken, with a plan.
 libfuzzer_sys::fuzz_target!(|input: Input| {
     let text = match input {
         Input::Text(text) => text,

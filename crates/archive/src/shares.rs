@@ -1,7 +1,7 @@
 //! Retention by size: what is removed first when the packets take more space than allowed.
 //!
 //! Each host that pushes tests to this archive has a share, and so has this host. A host that uses less than its share leaves the rest
-//! to the others. What is too much is removed from those that use most, beginning with their oldest packets, so that no host can
+//! to the others. Excess packets are removed from the hosts that use most, beginning with their oldest packets, so that no host can
 //! displace the packets of another by pushing more.
 
 use crate::catalogue::unsigned;

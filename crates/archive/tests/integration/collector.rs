@@ -315,7 +315,7 @@ fn a_log_of_two_hosts_is_a_test_of_each() {
     assert_eq!(archive.recover().unwrap().entered, 9);
     assert_eq!(counts(&archive), expected);
     assert!(matches!(push("berlin", &short), AddOutcome::Known(_)));
-    // Tests that were removed do not come back, each host's for itself.
+    // Tests that were removed do not come back.
     archive.prune(Retention::Tests { days: 1 }, WallTime(i64::MAX)).unwrap();
     for host in ["evil", "berlin", "rome"] {
         assert!(matches!(push(host, &short), AddOutcome::Known(_)), "{host}");

@@ -253,7 +253,7 @@ fn tests_of_earlier_versions_have_both_names() {
     assert!(archive.has(test.name, None).unwrap() && archive.find(&test.test.to_string()).is_ok());
     assert_eq!(archive.check(true).unwrap().damaged, []);
     assert_eq!(archive.rename().unwrap().tests, 1);
-    // Without packets a test keeps the earlier name.
+    // A test without packets keeps the earlier name.
     copy_of_version(5, &folder.path().join("c"));
     Archive::migrate(&folder.path().join("c")).unwrap();
     let archive = Archive::make(&folder.path().join("c")).unwrap();

@@ -200,7 +200,7 @@ impl Context<'_, '_> {
         pairs
     }
 
-    /// Pairs all `hosts` with each other, if there is room for so many pairs.
+    /// Pairs all `hosts` with each other, if there is room for this number of pairs.
     fn mesh(&self, table: &TableReader<'_>, hosts: &[u32]) -> Option<Vec<(u32, u32)>> {
         let pairs = hosts.len().saturating_mul(hosts.len().saturating_sub(1)) / 2;
         self.has_room(table, pairs).then(|| group::mesh(hosts))

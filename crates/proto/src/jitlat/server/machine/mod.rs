@@ -355,7 +355,7 @@ impl ServerMachine {
         let authenticate = !self.config.keys.is_empty();
         let mut nonce = [0; NONCE_LEN];
         nonce.copy_from_slice(&derive(&self.config.entropy, "server nonce")[..NONCE_LEN]);
-        // Without a key nobody knows who the other side of an agreement is.
+        // Without a key the other side of an agreement is unknown.
         let share = hello.share.filter(|_| authenticate).map(|theirs| {
             let own = KeyShare::new(&self.config.entropy);
             self.shared = Some(own.agree(&theirs));
