@@ -435,13 +435,12 @@ impl AlertMachine {
             }
         };
         let whole = cause.as_ref().unwrap_or(subject);
-        if whole.scope == AlertScope::Host
-            && whole.src == self.host
-            && subject.ends().all(|end| end != self.host)
-        {
-            reason.push_str("; nor from any other host");
-        } else if let Some(said) = self.hearing.reason(&self.places, whole, now) {
-            reason = format!("{reason}; {said}");
+        match self.hearing.reason(&self.places, whole, now) {
+            Some(said) => reason = format!("{reason}; {said}"),
+            None if whole.scope == AlertScope::Host && whole.src == self.host => {
+                reason.push_str("; nor from any other host");
+            }
+            None => {}
         }
         let violation = Violation {
             path: subject,
