@@ -1,6 +1,7 @@
 //! [`Archive::compact`]: merges small files. [`Archive::prune`]: removes old data.
 
 use crate::add;
+use crate::catalogue::unsigned;
 use crate::error::ArchiveError;
 use crate::packed::{pack_pool, read_pool};
 use crate::packets::{ColumnBlock, FileTests, PacketFileWriter, StoredTest};
@@ -21,6 +22,8 @@ const MAX_MERGED_FILE_BYTES: u64 = 128 << 20;
 /// Minimum number of rows in a row group before the next small test starts another group. It limits the size of row
 /// groups, because the whole group is read to read one test.
 pub(crate) const MIN_SHARED_ROWS: usize = 1 << 18;
+/// Minimum number of unused pages for which the catalogue is written anew.
+const MIN_FREE_PAGES: u64 = 64;
 /// Maximum number of tests in a file. It is limited because the headers of all tests are read to read one test.
 const MAX_TESTS_PER_FILE: usize = 20_000;
 
@@ -94,6 +97,10 @@ pub struct Pruned {
     pub files: u64,
     /// Total size of the removed files, in bytes.
     pub bytes: u64,
+    /// Number of bytes by which the catalogue became smaller.
+    pub catalogue_bytes: u64,
+    /// True if the catalogue could not be copied first, because the disk was full, nor afterwards.
+    pub is_not_copied: bool,
 }
 
 /// A small file, with its name and its size.
@@ -143,6 +150,10 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`]; no packet is lost.
     pub fn compact(&self) -> Result<Compacted, ArchiveError> {
+        self.merged().map_err(|e| e.kept("nothing was lost, all tests are still in the archive"))
+    }
+
+    fn merged(&self) -> Result<Compacted, ArchiveError> {
         let _writing = self.lock()?;
         let query = "SELECT id, name, bytes FROM files WHERE bytes < ? ORDER BY name";
         let small = || {
@@ -276,6 +287,7 @@ impl Archive {
         };
         let mut done = Pruned::default();
         let mut failed = None;
+        self.copy_before_pruning(keep, until, &mut done)?;
         let files = self.transaction(|all| {
             let files = match keep {
                 Retention::Size { bytes } => beyond(all, bytes)?,
@@ -339,6 +351,56 @@ impl Archive {
             // Remove the folder of the day if it is now empty.
             let _ = path.parent().map(fs::remove_dir);
         }
+        // There may be room now.
+        if done.is_not_copied && done.files > 0 {
+            done.is_not_copied = self.copied().is_err();
+        }
+        done.catalogue_bytes = self.shrink();
         Ok(done)
+    }
+
+    /// Copies the catalogue if it is about to become the only place of figures that the last copy does not have. On a full
+    /// disk, tests are pruned nevertheless: that makes room.
+    fn copy_before_pruning(
+        &self,
+        keep: Retention,
+        until: i64,
+        done: &mut Pruned,
+    ) -> Result<(), ArchiveError> {
+        let newest = || -> rusqlite::Result<Option<i64>> {
+            let files = match keep {
+                Retention::Size { bytes } => beyond(&self.db, bytes)?,
+                _ => before(&self.db, until)?,
+            };
+            let mut of_file = self.db.prepare_cached("SELECT max(entered) FROM tests WHERE file = ?")?;
+            let numbers = files.iter().map(|file| of_file.query_row([file.id], |row| row.get(0)));
+            Ok(numbers.collect::<rusqlite::Result<Vec<Option<i64>>>>()?.into_iter().flatten().max())
+        };
+        match newest().map_err(self.sql("reading"))? {
+            Some(newest) if !self.is_copied(newest) => match self.copied() {
+                Err(e) if e.is_full() => done.is_not_copied = true,
+                copied => copied?,
+            },
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Gives unused pages of the catalogue back if they are a quarter of it or more; returns their size in bytes. Readers
+    /// go on in the meantime. If it fails, the pages remain usable for later tests.
+    fn shrink(&self) -> u64 {
+        let pages = |name: &str| self.db.query_row(&format!("PRAGMA {name}"), [], |row| unsigned(row, 0));
+        let sizes = || -> rusqlite::Result<(u64, u64, u64)> {
+            Ok((pages("page_count")?, pages("freelist_count")?, pages("page_size")?))
+        };
+        let Ok((all, free, size)) = sizes() else { return 0 };
+        if free < MIN_FREE_PAGES || free * 4 < all {
+            return 0;
+        }
+        self.db.flush_prepared_statement_cache();
+        match self.db.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)") {
+            Ok(()) => pages("page_count").map_or(0, |now| all.saturating_sub(now) * size),
+            Err(_) => 0,
+        }
     }
 }

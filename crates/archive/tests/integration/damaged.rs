@@ -146,7 +146,7 @@ fn copy_of_version(version: i64, to: &Path) {
 /// results as a new archive of these logs, and accepts more tests.
 #[test]
 fn an_archive_of_every_older_version_is_migrated() {
-    let logs = [1, 5, 2, 1, 1];
+    let logs = [1, 5, 2, 1, 1, 1];
     assert_eq!(logs.len() as i64, VERSION - 1, "there is an archive of each older version");
     for (version, logs) in (1..).zip(logs) {
         let folder = tempfile::tempdir().unwrap();
@@ -221,10 +221,8 @@ fn tests_of_earlier_versions_have_both_names() {
     copy_of_version(5, &folder.path().join("b"));
     let b = folder.path().join("b");
     Archive::migrate(&b).unwrap();
-    let db = rusqlite::Connection::open(b.join(CATALOGUE)).unwrap();
-    db.execute_batch("DELETE FROM tests; DELETE FROM figures; DELETE FROM row_groups; DELETE FROM files;")
-        .unwrap();
-    drop(db);
+    // Another program must not remove rows: their checksums would tell. A catalogue without them has only other rows.
+    fs::remove_file(b.join(CATALOGUE)).unwrap();
     let archive = Archive::make(&b).unwrap();
     assert_eq!(archive.recover().unwrap().entered, 1);
     assert!(archive.has(test.name).unwrap() && archive.find(&test.test.to_string()).is_ok());
