@@ -5,6 +5,7 @@ use crate::checksum::{LogName, LogNames, sum_of_file};
 use crate::collected::CollectedOrigin;
 use crate::entry::{CatalogueEntry, LogOrigin};
 use crate::error::ArchiveError;
+use crate::model::StreamModel;
 use crate::packets::{Piece, PublishedFile, StoredFile};
 use crate::{Archive, PooledStream, TestId, alerts, rollup, sums, totals};
 use jitlat_core::Direction;
@@ -222,7 +223,11 @@ pub(crate) fn enter_all(all: &Transaction<'_>, entries: &[(&CatalogueEntry, i64)
     // Tests are added hour by hour. The tests of an hour are thus in its roll-up before longer periods are pooled from
     // it.
     for ((stream, hour), tests) in hours {
-        tests.iter().try_for_each(|(entry, file)| enter(all, stream, entry, *file))?;
+        if let Some((first, _)) = tests.first() {
+            first.packed.own.store(all, stream)?;
+        }
+        let model = StreamModel::read(all, stream)?;
+        tests.iter().try_for_each(|(entry, file)| enter(all, (stream, &model), entry, *file))?;
         let mut pool = Cow::Borrowed(&tests[0].0.pool);
         tests[1..].iter().for_each(|(entry, _)| pool.to_mut().merge(&entry.pool));
         rollup::add(all, stream, hour, &pool)?;
@@ -231,7 +236,13 @@ pub(crate) fn enter_all(all: &Transaction<'_>, entries: &[(&CatalogueEntry, i64)
 }
 
 /// Adds a test to the catalogue, without updating roll-ups.
-fn enter(all: &Transaction<'_>, stream: i64, entry: &CatalogueEntry, file: i64) -> rusqlite::Result<()> {
+fn enter(
+    all: &Transaction<'_>,
+    (stream, model): (i64, &StreamModel),
+    entry: &CatalogueEntry,
+    file: i64,
+) -> rusqlite::Result<()> {
+    let (session, rest) = model.pack(&entry.packed.own);
     let answer = entry.summary.answer.as_ref();
     let insert = "INSERT INTO tests(id, hash, stream, started_ns, name, source, added_ns, packets, log_bytes, file, row_group, \
                   first_row, severity, host, headline, rest, session, pool, entered) \
@@ -252,8 +263,8 @@ fn enter(all: &Transaction<'_>, stream: i64, entry: &CatalogueEntry, file: i64) 
         answer.map_or("unknown", |a| a.severity.name()),
         answer.and_then(|a| a.host.as_ref()).map(|host| host.severity.name()),
         answer.map_or("", |a| a.headline.as_str()),
-        entry.packed.rest,
-        entry.packed.session,
+        rest,
+        session,
         entry.packed.pool,
         alerts::next_number(all)?,
     ])?;

@@ -48,6 +48,7 @@ mod error;
 mod find;
 mod incoming;
 mod intake;
+mod model;
 mod named;
 mod newest;
 mod packed;

@@ -5,8 +5,7 @@ use crate::catalogue::unsigned;
 use crate::error::ArchiveError;
 use crate::packed::{pack_pool, read_pool};
 use crate::packets::{ColumnBlock, FileTests, PacketFileWriter, StoredTest};
-use crate::text::OtherLines;
-use crate::{Archive, TestId, pushes};
+use crate::{Archive, TestId, pushes, rollup};
 use core::str::FromStr;
 use jitlat_core::pool::Pool;
 use jitlat_core::{WallTime, quantity};
@@ -22,6 +21,8 @@ const MAX_MERGED_FILE_BYTES: u64 = 128 << 20;
 /// Minimum number of rows in a row group before the next small test starts another group. It limits the size of row
 /// groups, because the whole group is read to read one test.
 pub(crate) const MIN_SHARED_ROWS: usize = 1 << 18;
+/// Maximum number of files that are merged while other writers wait: a second or less.
+const MAX_FILES_PER_LOCK: usize = 512;
 /// Minimum number of unused pages for which the catalogue is written anew.
 const MIN_FREE_PAGES: u64 = 64;
 /// Maximum number of tests in a file. It is limited because the headers of all tests are read to read one test.
@@ -113,7 +114,12 @@ struct SmallFile {
 impl SmallFile {
     /// Reads the columns id, name and bytes.
     fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<SmallFile> {
-        Ok(SmallFile { id: row.get(0)?, name: row.get(1)?, bytes: crate::catalogue::unsigned(row, 2)? })
+        Ok(SmallFile { id: row.get(0)?, name: row.get(1)?, bytes: unsigned(row, 2)? })
+    }
+
+    /// Returns the folder of the day.
+    fn folder(&self) -> &str {
+        self.name.rsplit_once('/').map_or("", |(folder, _)| folder)
     }
 }
 
@@ -153,19 +159,35 @@ impl Archive {
         self.merged().map_err(|e| e.kept("nothing was lost, all tests are still in the archive"))
     }
 
+    /// Merges small files of the days before that of `now`, like [`Archive::compact`], but lets other writers go on after
+    /// some hundred files: for an archive to which tests are added all the time, each with a file of its own.
+    ///
+    /// # Errors
+    /// Same as [`Archive::compact`].
+    pub fn compact_finished_days(&self, now: WallTime) -> Result<Compacted, ArchiveError> {
+        let today = format!("packets/day={}", rollup::day_name(now.0));
+        let mut done = Compacted::default();
+        let days = self.small_files()?;
+        for day in
+            days.chunk_by(|a, b| a.folder() == b.folder()).filter(|day| day[0].folder() < today.as_str())
+        {
+            for part in day.chunks(MAX_FILES_PER_LOCK) {
+                let _writing = self.lock()?;
+                // Others may have merged or pruned them in the meantime.
+                let is_there = |file: &&SmallFile| self.stored(file.id).is_ok();
+                let part: Vec<&SmallFile> = part.iter().filter(is_there).collect();
+                let kept = "nothing was lost, all tests are still in the archive";
+                self.put_together(&part, &mut done).map_err(|e| e.kept(kept))?;
+            }
+        }
+        Ok(done)
+    }
+
     fn merged(&self) -> Result<Compacted, ArchiveError> {
         let _writing = self.lock()?;
-        let query = "SELECT id, name, bytes FROM files WHERE bytes < ? ORDER BY name";
-        let small = || {
-            let mut files = self.db.prepare(query)?;
-            files
-                .query_map([MAX_SMALL_FILE_BYTES as i64], SmallFile::read)?
-                .collect::<rusqlite::Result<Vec<SmallFile>>>()
-        };
-        let files = small().map_err(self.sql("reading"))?;
+        let files = self.small_files()?;
         let mut done = Compacted::default();
-        let folder = |small: &SmallFile| small.name.rsplit_once('/').map(|(folder, _)| folder.to_owned());
-        for day in files.chunk_by(|a, b| folder(a) == folder(b)) {
+        for day in files.chunk_by(|a, b| a.folder() == b.folder()) {
             let mut group: Vec<&SmallFile> = Vec::new();
             for file in day {
                 group.push(file);
@@ -178,6 +200,18 @@ impl Archive {
             self.put_together(&group, &mut done)?;
         }
         Ok(done)
+    }
+
+    /// Returns the files that are merged with others, ordered by day.
+    fn small_files(&self) -> Result<Vec<SmallFile>, ArchiveError> {
+        let small = || {
+            let mut files =
+                self.db.prepare("SELECT id, name, bytes FROM files WHERE bytes < ? ORDER BY name")?;
+            files
+                .query_map([MAX_SMALL_FILE_BYTES as i64], SmallFile::read)?
+                .collect::<rusqlite::Result<Vec<SmallFile>>>()
+        };
+        small().map_err(self.sql("reading"))
     }
 
     fn put_together(&self, files: &[&SmallFile], done: &mut Compacted) -> Result<(), ArchiveError> {
@@ -253,20 +287,18 @@ impl Archive {
         rows: u64,
     ) -> Result<StoredTest, ArchiveError> {
         let run = || {
-            let query = "SELECT hash, source, rest FROM tests WHERE id = ?";
-            let take = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get::<_, Vec<u8>>(2)?));
-            let (hash, source, rest) = self.db.query_row(query, [id.0], take)?;
+            let query = "SELECT hash, source FROM tests WHERE id = ?";
+            let take = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            let (hash, source) = self.db.query_row(query, [id.0], take)?;
             let mut tags =
                 self.db.prepare_cached("SELECT key, value FROM tags WHERE test = ? ORDER BY key")?;
             let tags = tags
                 .query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?
                 .collect::<rusqlite::Result<_>>()?;
-            Ok((hash, source, rest, tags))
+            Ok((hash, source, tags))
         };
-        let (hash, source, rest, tags) = run().map_err(self.sql("reading"))?;
-        let rest = OtherLines::from_bytes(&rest);
-        let rest =
-            rest.ok_or_else(|| ArchiveError::Impossible(format!("the header of test {id} cannot be read")))?;
+        let (hash, source, tags) = run().map_err(self.sql("reading"))?;
+        let rest = self.rest(id)?;
         Ok(StoredTest { id: id.0, hash, row_group, first_row, rows, source, tags, rest })
     }
 

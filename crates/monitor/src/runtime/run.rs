@@ -728,5 +728,10 @@ fn prune(root: &Path, rules: &ArchiveRules, logged: &Mutex<Option<SteadyTime>>) 
             );
         }
     }
+    // Each test has a packet file of its own at first, of which a small test fills little.
+    let merged = Archive::open_to_write(root)?.compact_finished_days(clock::wall())?;
+    if merged.before > 0 {
+        info!("merged {} packet files of finished days into {}", merged.before, merged.after);
+    }
     Ok(())
 }
