@@ -161,3 +161,18 @@ impl ArchiveError {
         move |problem| ArchiveError::Damaged { file: file.to_owned(), problem }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_says_what_was_kept_and_only_then() {
+        let full = || ArchiveError::io("writing", Path::new("a"))(io::ErrorKind::StorageFull.into());
+        let said = full().kept("nothing was lost").to_string();
+        assert_eq!(said, "writing a: no storage space: nothing was lost; free some space and try again");
+        assert!(full().kept("nothing was lost").is_full());
+        let other = ArchiveError::io("writing", Path::new("a"))(io::ErrorKind::NotFound.into());
+        assert_eq!(other.kept("nothing was lost").to_string(), "writing a: entity not found");
+    }
+}

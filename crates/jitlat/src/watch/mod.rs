@@ -30,7 +30,7 @@ use jitlat_web::DEFAULT_PORT;
 use lines::ResultLines;
 use nix::unistd::gethostname;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::warn;
@@ -103,7 +103,8 @@ pub fn run(args: &WatchArgs) -> Result<ExitStatus> {
     args.protocol.check()?;
     check_hosts(&args.hosts)?;
     let archive = args.archive.clone().map_or_else(default_archive, Ok)?;
-    let page = page(args.listen)?;
+    let place = page(args.listen)?;
+    let page = place.local_addr().context("--listen")?;
     let name = own_name();
     let file = WatchFile { args, name: &name, archive: &archive, page, duration: duration(args)? };
     let written = file.text();
@@ -156,6 +157,7 @@ pub fn run(args: &WatchArgs) -> Result<ExitStatus> {
         equipment: Arc::new(MonitorInstruments),
         print: Arc::new(|text| terminal::print(text).map_err(io::Error::other)),
     };
+    drop(place);
     let counts = runtime::run(&settings, model, timetable, &signals);
     drop(lines);
     terminal::print(&format!("\n{}", text::counts(&counts?)))?;
@@ -209,11 +211,12 @@ fn default_archive() -> Result<PathBuf> {
     Ok(data.join("jitlat/watch"))
 }
 
-/// Returns the address of the page. Another watch may have the usual port, so that the next free one is taken.
-fn page(listen: Option<(Option<IpAddr>, Option<u16>)>) -> Result<SocketAddr> {
+/// Takes a port for the page, which is bound until the page itself binds it. Another watch may have the usual port, so that
+/// the next free one is taken.
+fn page(listen: Option<(Option<IpAddr>, Option<u16>)>) -> Result<TcpListener> {
     let (ip, port) = listen.unwrap_or_default();
     let ip = ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    let free = |port: u16| TcpListener::bind((ip, port)).and_then(|free| free.local_addr());
+    let free = |port: u16| TcpListener::bind((ip, port));
     if let Some(port) = port {
         return free(port).with_context(|| format!("--listen {ip}:{port}, for the page"));
     }
@@ -242,6 +245,7 @@ mod tests {
     use super::*;
     use crate::root::{Command, command};
     use clap::FromArgMatches;
+    use std::net::SocketAddr;
 
     fn args(line: &str) -> WatchArgs {
         let words = format!("jitlat watch {line}");
