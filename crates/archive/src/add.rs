@@ -125,7 +125,7 @@ impl Archive {
     }
 
     /// Runs `change` in one transaction. Everything that changes the catalogue, except its schema, goes through here, so that
-    /// its checksums are kept up to date.
+    /// its checksums remain up to date.
     pub(crate) fn transaction<T>(
         &self,
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,

@@ -186,7 +186,7 @@ ALTER TABLE tests ADD COLUMN host TEXT;
 ALTER TABLE collected ADD COLUMN over_quota INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX tags_collected ON tags(value, test) WHERE key = 'collected-from';
 ",
-    // Checksums of all tables: see `sums`. What the tests of a stream have in common: see `model`.
+    // Checksums of all tables: see `sums`. Common parts of the tests of a stream: see `model`.
     "
 CREATE TABLE sums(
     name TEXT PRIMARY KEY,

@@ -64,7 +64,7 @@ impl Checked {
 pub(crate) enum Repair {
     /// None.
     Nothing,
-    /// What a crash left behind: unfinished files are removed, and finished ones are added to the catalogue.
+    /// Remains of a crash: unfinished files are removed, and finished ones are added to the catalogue.
     Crash,
     /// The same after an older catalogue was taken: tests whose packets are elsewhere than it says get their new places.
     OldCatalogue,

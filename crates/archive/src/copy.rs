@@ -41,7 +41,7 @@ pub struct Restored {
     pub from_copy: Option<u64>,
     /// Reason why the copy of the catalogue cannot be used; `None` if it was used, or if there is none.
     pub unusable: Option<String>,
-    /// What was added from packet files, and the files that cannot be read.
+    /// Tests added from packet files, and files that cannot be read.
     pub from_packets: Checked,
     /// Number of tests in the new catalogue.
     pub tests: u64,
@@ -176,7 +176,7 @@ impl Archive {
     }
 
     /// Makes the catalogue of the archive in the folder `root` again: from its copy if that is whole, and from the packet
-    /// files of all tests that the copy does not have. The previous catalogue is renamed and kept.
+    /// files of all tests that the copy does not have. The previous catalogue is renamed, not removed.
     ///
     /// # Errors
     /// [`ArchiveError`].

@@ -147,7 +147,7 @@ impl ArchiveError {
         }
     }
 
-    /// If the disk is full, adds a sentence about what was kept.
+    /// If the disk is full, adds a sentence about the data that remain.
     pub(crate) fn kept(self, kept: &'static str) -> ArchiveError {
         match self {
             full @ ArchiveError::Io { .. } if full.is_full() => {

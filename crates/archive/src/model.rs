@@ -1,4 +1,4 @@
-//! [`StreamModel`]: what the tests of a stream have in common. Session and header of a test are compressed with those of the
+//! [`StreamModel`]: common parts of the tests of a stream. Session and header of a test are compressed with those of the
 //! first test of its stream as a dictionary, because they differ in little more than times and counts.
 
 use crate::error::ArchiveError;

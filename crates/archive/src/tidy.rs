@@ -23,7 +23,7 @@ const MAX_MERGED_FILE_BYTES: u64 = 128 << 20;
 pub(crate) const MIN_SHARED_ROWS: usize = 1 << 18;
 /// Maximum number of files that are merged while other writers wait: a second or less.
 const MAX_FILES_PER_LOCK: usize = 512;
-/// Minimum number of unused pages for which the catalogue is written anew.
+/// Minimum number of unused pages for which the catalogue is written again.
 const MIN_FREE_PAGES: u64 = 64;
 /// Maximum number of tests in a file. It is limited because the headers of all tests are read to read one test.
 const MAX_TESTS_PER_FILE: usize = 20_000;
@@ -160,7 +160,7 @@ impl Archive {
     }
 
     /// Merges small files of the days before that of `now`, like [`Archive::compact`], but lets other writers go on after
-    /// some hundred files: for an archive to which tests are added all the time, each with a file of its own.
+    /// about 500 files: for an archive to which tests are added all the time, each with a file of its own.
     ///
     /// # Errors
     /// Same as [`Archive::compact`].

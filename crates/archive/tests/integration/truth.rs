@@ -177,7 +177,7 @@ fn a_dry_run_changes_nothing() {
     assert!(!Archive::open(&root).unwrap().inspect(true).unwrap().has_to_repair());
 }
 
-/// Whatever happens to the catalogue, its copy and the packets give the same answers again: also those of tests without
+/// After any loss of the catalogue, its copy and the packets give the same answers again: also those of tests without
 /// packets, of tests that were added after the copy, and of files that were merged after it.
 #[test]
 fn a_lost_catalogue_is_made_again() {

@@ -71,7 +71,7 @@ enum Verb {
     )]
     Backup(BackupArgs),
     /// Make a damaged catalogue again, from its copy and the packet files
-    #[command(after_help = "The previous catalogue is kept under another name. Nothing else is removed.")]
+    #[command(after_help = "The previous catalogue remains under another name. Nothing else is removed.")]
     Restore(WhereArgs),
     /// Convert an archive to the newest version
     Migrate(WhereArgs),

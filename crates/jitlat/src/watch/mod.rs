@@ -72,7 +72,7 @@ pub struct WatchArgs {
     ipv6: bool,
     /// Folder for the results [default: ~/.local/share/jitlat/watch]
     ///
-    /// The default is jitlat/watch in $XDG_DATA_HOME, if that is set. Packets are kept for 30 days, tests for 400 days, and
+    /// The default is jitlat/watch in $XDG_DATA_HOME, if that is set. Packets are stored for 30 days, tests for 400 days, and
     /// the figures of hours, days and months for ever. Every command for archives reads it: `jitlat archive ls DIR`,
     /// `jitlat web DIR`.
     #[arg(long, value_name = "DIR")]
