@@ -315,8 +315,8 @@ fn make_year(root: &Path, minutes: f64) -> Result<()> {
         };
         let (src, dst) = (host(a)?, host(b)?);
         db.execute(
-            "INSERT OR IGNORE INTO streams(src, dst, protocol, direction, payload, period_ns, dscp) \
-             SELECT ?1, ?2, protocol, direction, payload, period_ns, dscp FROM streams LIMIT 1",
+            "INSERT OR IGNORE INTO streams(src, dst, protocol, direction, payload, period_ns, dscp, model) \
+             SELECT ?1, ?2, protocol, direction, payload, period_ns, dscp, model FROM streams LIMIT 1",
             [src, dst],
         )?;
         let found = "SELECT id FROM streams WHERE (src, dst) = (?, ?)";

@@ -5,8 +5,9 @@ use crate::checksum::{LogName, LogNames, sum_of_file};
 use crate::collected::CollectedOrigin;
 use crate::entry::{CatalogueEntry, LogOrigin};
 use crate::error::ArchiveError;
+use crate::model::StreamModel;
 use crate::packets::{Piece, PublishedFile, StoredFile};
-use crate::{Archive, PooledStream, TestId, alerts, rollup, totals};
+use crate::{Archive, PooledStream, TestId, alerts, rollup, sums, totals};
 use jitlat_core::Direction;
 use jitlat_core::scalars::{ExactNumber, selectors};
 use rusqlite::types::Value;
@@ -60,6 +61,55 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`]; the archive is then unchanged.
     pub fn add(&self, path: &Path, tags: &[(String, String)]) -> Result<AddOutcome, ArchiveError> {
+        let nothing = || Err(ArchiveError::Impossible("nothing was added".to_owned()));
+        self.add_files(&[path], tags).pop().unwrap_or_else(nothing)
+    }
+
+    /// Adds the logs at `paths` like [`Archive::add`], in one transaction, which takes less time for each. All of them are in
+    /// memory at once, except long ones. If the transaction fails, the logs are added one by one. Returns a result for each.
+    pub fn add_files(
+        &self,
+        paths: &[&Path],
+        tags: &[(String, String)],
+    ) -> Vec<Result<AddOutcome, ArchiveError>> {
+        let (mut places, mut tests) = (Vec::new(), Vec::new());
+        let mut results: Vec<Result<AddOutcome, ArchiveError>> = Vec::with_capacity(paths.len());
+        for (place, path) in paths.iter().enumerate() {
+            results.push(match self.prepared(path, tags) {
+                Ok(Err(known)) => Ok(AddOutcome::Known(known)),
+                // It holds the write lock, or much memory.
+                Ok(Ok(test)) if test.is_long() => self.add_one(test),
+                Ok(Ok(test)) => {
+                    let id = test.id();
+                    places.push(place);
+                    tests.push(test);
+                    Ok(AddOutcome::New(id))
+                }
+                Err(e) => Err(e.kept("this test was not added")),
+            });
+        }
+        let added = match self.add_all(&mut tests) {
+            Ok(added) => added,
+            Err(e) if tests.len() == 1 => vec![Err(e)],
+            Err(_) => tests.into_iter().map(|test| self.add_one(test)).collect(),
+        };
+        for (place, result) in places.into_iter().zip(added) {
+            results[place] = result;
+        }
+        results
+    }
+
+    fn add_one(&self, test: PreparedTest) -> Result<AddOutcome, ArchiveError> {
+        let nothing = || Err(ArchiveError::Impossible("nothing was added".to_owned()));
+        self.add_all(&mut [test])?.pop().unwrap_or_else(nothing)
+    }
+
+    /// Reads and analyses the log at `path`; returns its number instead if the archive has it.
+    fn prepared(
+        &self,
+        path: &Path,
+        tags: &[(String, String)],
+    ) -> Result<Result<PreparedTest, TestId>, ArchiveError> {
         let source = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if !path.is_file() {
             return Err(match std::fs::metadata(path) {
@@ -72,13 +122,10 @@ impl Archive {
         }
         let (names, bytes) = sum_of_file(path)?;
         let id = match self.numbered(&names, None, &Batch::new())? {
-            Numbered::Known(known) => return Ok(AddOutcome::Known(known)),
+            Numbered::Known(known) => return Ok(Err(known)),
             Numbered::Free(id) => id,
         };
-        let test = PreparedTest::of_file(self, path, &LogOrigin { names, bytes, source: &source, tags }, id)?;
-        self.add_all(&mut [test])?
-            .pop()
-            .unwrap_or_else(|| Err(ArchiveError::Impossible("nothing was added".to_owned())))
+        PreparedTest::of_file(self, path, &LogOrigin { names, bytes, source: &source, tags }, id).map(Ok)
     }
 
     /// Returns the number of a log of `pusher`: that of its test, even if the test has since been removed, or the one that it gets.
@@ -156,12 +203,14 @@ impl Archive {
         found.map_err(self.sql("reading"))
     }
 
-    /// Runs `change` in one transaction.
+    /// Runs `change` in one transaction. Everything that changes the catalogue, except its schema, goes through here, so that
+    /// its checksums remain up to date.
     pub(crate) fn transaction<T>(
         &self,
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, ArchiveError> {
         let run = || {
+            sums::guard(&self.db)?;
             let all = Transaction::new_unchecked(&self.db, TransactionBehavior::Immediate)?;
             let result = change(&all)?;
             all.commit()?;
@@ -253,7 +302,11 @@ pub(crate) fn enter_all(all: &Transaction<'_>, entries: &[(&CatalogueEntry, i64)
     // Tests are added hour by hour. The tests of an hour are thus in its roll-up before longer periods are pooled from
     // it.
     for ((stream, hour), tests) in hours {
-        tests.iter().try_for_each(|(entry, file)| enter(all, stream, entry, *file))?;
+        if let Some((first, _)) = tests.first() {
+            first.packed.own.store(all, stream)?;
+        }
+        let model = StreamModel::read(all, stream)?;
+        tests.iter().try_for_each(|(entry, file)| enter(all, (stream, &model), entry, *file))?;
         let mut pool = Cow::Borrowed(&tests[0].0.pool);
         tests[1..].iter().for_each(|(entry, _)| pool.to_mut().merge(&entry.pool));
         rollup::add(all, stream, hour, &pool)?;
@@ -262,7 +315,13 @@ pub(crate) fn enter_all(all: &Transaction<'_>, entries: &[(&CatalogueEntry, i64)
 }
 
 /// Adds a test to the catalogue, without updating roll-ups.
-fn enter(all: &Transaction<'_>, stream: i64, entry: &CatalogueEntry, file: i64) -> rusqlite::Result<()> {
+fn enter(
+    all: &Transaction<'_>,
+    (stream, model): (i64, &StreamModel),
+    entry: &CatalogueEntry,
+    file: i64,
+) -> rusqlite::Result<()> {
+    let (session, rest) = model.pack(&entry.packed.own);
     let answer = entry.summary.answer.as_ref();
     let insert = "INSERT INTO tests(id, hash, stream, started_ns, name, source, added_ns, packets, log_bytes, file, row_group, \
                   first_row, severity, host, headline, rest, session, pool, entered) \
@@ -283,8 +342,8 @@ fn enter(all: &Transaction<'_>, stream: i64, entry: &CatalogueEntry, file: i64) 
         answer.map_or("unknown", |a| a.severity.name()),
         answer.and_then(|a| a.host.as_ref()).map(|host| host.severity.name()),
         answer.map_or("", |a| a.headline.as_str()),
-        entry.packed.rest,
-        entry.packed.session,
+        rest,
+        session,
         entry.packed.pool,
         alerts::next_number(all)?,
     ])?;

@@ -237,7 +237,7 @@ pub const MAX_SHARED_PATHS: usize = 16;
 const SHARED_SPREAD_NS: i64 = 900_000_000_000;
 
 /// Name of the counter of tests added to the archive.
-const ENTERED: &str = "entered";
+pub(crate) const ENTERED: &str = "entered";
 /// Name of the counter of tests that were judged.
 const JUDGED: &str = "judged";
 /// Name of the counter of messages that were dropped.
@@ -254,10 +254,16 @@ pub(crate) fn count(db: &Connection, name: &str, by: i64) -> rusqlite::Result<i6
     db.prepare_cached(add)?.query_row(params![name, by], |row| row.get(0))
 }
 
-fn counter(db: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
+pub(crate) fn counter(db: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
     db.prepare_cached("SELECT value FROM counters WHERE name = ?")?
         .query_row([name], |row| row.get(0))
         .optional()
+}
+
+/// Marks all tests as judged.
+pub(crate) fn judge_from_here(all: &Transaction<'_>) -> rusqlite::Result<()> {
+    let entered = counter(all, ENTERED)?.unwrap_or(0);
+    all.execute("UPDATE counters SET value = ? WHERE name = ?", params![entered, JUDGED]).map(drop)
 }
 
 const ALERT: &str = "a.id, a.alert, a.severity, a.test, a.src, a.dst, a.since_ns, a.fired_ns, a.resolved_ns, a.reason, \

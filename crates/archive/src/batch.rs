@@ -178,6 +178,11 @@ impl PreparedTest {
         self
     }
 
+    /// True if the test has too many packets to be added together with others.
+    pub(crate) fn is_long(&self) -> bool {
+        self.packets.is_long()
+    }
+
     /// Tags of the log, including the additional ones.
     pub fn tags(&self) -> &[(String, String)] {
         &self.entry.tags
@@ -211,6 +216,14 @@ impl Archive {
     /// [`ArchiveError`]; the archive is then unchanged. For a single log, an error may also mean that a
     /// different log has the same number.
     pub fn add_all(
+        &self,
+        tests: &mut [PreparedTest],
+    ) -> Result<Vec<Result<AddOutcome, ArchiveError>>, ArchiveError> {
+        let kept = if tests.len() == 1 { "this test was not added" } else { "these tests were not added" };
+        self.add_each(tests).map_err(|e| e.kept(kept))
+    }
+
+    fn add_each(
         &self,
         tests: &mut [PreparedTest],
     ) -> Result<Vec<Result<AddOutcome, ArchiveError>>, ArchiveError> {

@@ -5,6 +5,7 @@
 //! archive is opened for writing.
 
 use crate::error::ArchiveError;
+use crate::sums;
 use jitlat_core::scalars::selectors;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags, Row as SqlRow};
@@ -20,7 +21,7 @@ pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_VALUE_BYTES: i32 = 1 << 28;
 
 /// Statements that migrate version k to version k + 1. Released statements never change.
-const STEPS: [&str; 8] = [
+const STEPS: [&str; 9] = [
     "
 CREATE TABLE files(
     id INTEGER PRIMARY KEY,
@@ -255,6 +256,14 @@ CREATE TABLE routes(
 CREATE INDEX routes_of_path ON routes(src, dst, first_ns);
 CREATE INDEX routes_by_number ON routes(number);
 ",
+    // Checksums of all tables: see `sums`. Common parts of the tests of a stream: see `model`.
+    "
+CREATE TABLE sums(
+    name TEXT PRIMARY KEY,
+    sum INTEGER NOT NULL
+) WITHOUT ROWID;
+ALTER TABLE streams ADD COLUMN model BLOB;
+",
 ];
 
 /// Latest version of the schema.
@@ -306,6 +315,7 @@ pub(crate) fn open(archive: &Path, purpose: For) -> Result<Connection, ArchiveEr
     if found > VERSION {
         return Err(ArchiveError::TooNew { archive: archive.to_owned(), found, known: VERSION });
     }
+    sums::define(&db).map_err(failed)?;
     if purpose == For::Making {
         db.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
     }
@@ -343,6 +353,7 @@ fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
         all.execute_batch(step)?;
     }
     all.pragma_update(None, "user_version", VERSION)?;
+    sums::store_all(&all)?;
     all.commit()
 }
 
@@ -358,6 +369,7 @@ fn add_figures(db: &mut Connection) -> rusqlite::Result<()> {
     for selector in selectors().map(|s| s.to_string()).filter(|s| !there.contains(s)) {
         all.execute_batch(&format!("ALTER TABLE figures ADD COLUMN \"{selector}\" REAL"))?;
     }
+    sums::store_schema(&all)?;
     all.commit()
 }
 

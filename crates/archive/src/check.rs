@@ -1,13 +1,14 @@
 //! [`Archive::check`]: verifies that all data are unchanged since they were written, and repairs damage left by a
-//! crash.
+//! crash. [`Archive::inspect`] does the same without changing anything.
 
 use crate::add::{self, enter_all};
 use crate::checksum::{LogNames, sum};
 use crate::entry::{CatalogueEntry, LogOrigin};
-use crate::error::ArchiveError;
+use crate::error::{ArchiveError, is_damage};
 use crate::packets::{StoredFile, StoredTest};
-use crate::{Archive, TestId, collected, text};
+use crate::{Archive, TestId, collected, sums, text};
 use jitlat_store::log::LogReader;
+use rusqlite::params;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fs;
@@ -42,6 +43,31 @@ pub struct Checked {
     pub entered: u64,
     /// Problems that could not be repaired.
     pub damaged: Vec<CheckFinding>,
+    /// True if nothing was changed: what the other fields call removed or added is still to be done.
+    pub is_dry_run: bool,
+}
+
+impl Checked {
+    /// True if the check has something to remove or to add, and did not do it.
+    pub fn has_to_repair(&self) -> bool {
+        self.is_dry_run && self.unfinished + self.superfluous + self.entered > 0
+    }
+
+    /// True if the catalogue is damaged.
+    pub fn has_damaged_catalogue(&self) -> bool {
+        self.damaged.iter().any(|finding| finding.what == crate::CATALOGUE)
+    }
+}
+
+/// Changes that a check may make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repair {
+    /// None.
+    Nothing,
+    /// Remains of a crash: unfinished files are removed, and finished ones are added to the catalogue.
+    Crash,
+    /// The same after an older catalogue was taken: tests whose packets are elsewhere than it says get their new places.
+    OldCatalogue,
 }
 
 impl Archive {
@@ -53,9 +79,22 @@ impl Archive {
     /// [`ArchiveError`] if the archive cannot be checked. Damage is not an error; it is listed in [`Checked::damaged`].
     pub fn check(&self, logs: bool) -> Result<Checked, ArchiveError> {
         let _writing = self.lock()?;
-        let mut found = Checked::default();
+        self.checked(logs, Repair::Crash)
+    }
+
+    /// Does the same as [`Archive::check`], but changes nothing: the archive may be read-only. Files that another program is
+    /// writing at this moment are listed as unfinished.
+    ///
+    /// # Errors
+    /// Same as [`Archive::check`].
+    pub fn inspect(&self, logs: bool) -> Result<Checked, ArchiveError> {
+        self.checked(logs, Repair::Nothing)
+    }
+
+    fn checked(&self, logs: bool, repair: Repair) -> Result<Checked, ArchiveError> {
+        let mut found = Checked { is_dry_run: repair == Repair::Nothing, ..Checked::default() };
         self.check_catalogue(&mut found)?;
-        self.remove_unfinished(&mut found)?;
+        self.remove_unfinished(repair, &mut found)?;
         let known = self.ids("SELECT id FROM files ORDER BY name", [])?;
         let mut names = BTreeSet::new();
         for id in known {
@@ -75,7 +114,7 @@ impl Archive {
             }
             names.insert(stored.path);
         }
-        self.adopt_all(&names, &mut found)?;
+        self.adopt_all(&names, repair, &mut found)?;
         let tests = self.ids("SELECT id FROM tests ORDER BY started_ns, id", [])?;
         found.tests = tests.len() as u64;
         if logs {
@@ -97,8 +136,13 @@ impl Archive {
     /// [`ArchiveError`]; a file that cannot be added to the catalogue is listed in [`Checked::damaged`].
     pub fn recover(&self) -> Result<Checked, ArchiveError> {
         let _writing = self.lock()?;
+        self.repaired(Repair::Crash)
+    }
+
+    /// Repairs an archive whose lock the caller holds.
+    pub(crate) fn repaired(&self, repair: Repair) -> Result<Checked, ArchiveError> {
         let mut found = Checked::default();
-        self.remove_unfinished(&mut found)?;
+        self.remove_unfinished(repair, &mut found)?;
         let names: rusqlite::Result<BTreeSet<PathBuf>> =
             self.db.prepare_cached("SELECT name FROM files").and_then(|mut files| {
                 files
@@ -106,26 +150,31 @@ impl Archive {
                     .map(|name| Ok(self.root.join(name?)))
                     .collect()
             });
-        self.adopt_all(&names.map_err(self.sql("reading"))?, &mut found)?;
+        self.adopt_all(&names.map_err(self.sql("reading"))?, repair, &mut found)?;
         Ok(found)
     }
 
     /// Removes unfinished files of interrupted writers.
-    fn remove_unfinished(&self, found: &mut Checked) -> Result<(), ArchiveError> {
+    fn remove_unfinished(&self, repair: Repair, found: &mut Checked) -> Result<(), ArchiveError> {
         for file in files_in(&self.root.join("tmp"))? {
-            fs::remove_file(&file).map_err(ArchiveError::io("removing", &file))?;
+            remove(&file, repair)?;
             found.unfinished += 1;
         }
         Ok(())
     }
 
     /// Adds the tests in files that are not in `names` to the catalogue.
-    fn adopt_all(&self, names: &BTreeSet<PathBuf>, found: &mut Checked) -> Result<(), ArchiveError> {
+    fn adopt_all(
+        &self,
+        names: &BTreeSet<PathBuf>,
+        repair: Repair,
+        found: &mut Checked,
+    ) -> Result<(), ArchiveError> {
         for path in files_in(&self.root.join("packets"))? {
             if names.contains(&path) {
                 continue;
             }
-            match self.adopt(&path) {
+            match self.adopt(&path, repair) {
                 Ok(0) => found.superfluous += 1,
                 Ok(entered) => {
                     found.entered += entered;
@@ -148,17 +197,10 @@ impl Archive {
     }
 
     fn check_catalogue(&self, found: &mut Checked) -> Result<(), ArchiveError> {
-        let run = || {
-            let mut check = self.db.prepare("PRAGMA quick_check(10)")?;
-            let lines = check.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
-            let mut check = self.db.prepare("PRAGMA foreign_key_check")?;
-            let table = |row: &rusqlite::Row<'_>| {
-                Ok(format!("a row of {} refers to a missing row", row.get::<_, String>(0)?))
-            };
-            let loose = check.query_map([], table)?.collect::<rusqlite::Result<Vec<String>>>()?;
-            Ok(lines.into_iter().filter(|line| line != "ok").chain(loose).collect::<Vec<_>>())
+        let problems = match sums::problems(&self.db) {
+            Err(e) if is_damage(&e) => vec![e.to_string()],
+            problems => problems.map_err(self.sql("checking"))?,
         };
-        let problems = run().map_err(self.sql("checking"))?;
         let finding = |problem| CheckFinding { what: crate::CATALOGUE.to_owned(), problem };
         found.damaged.extend(problems.into_iter().map(finding));
         Ok(())
@@ -181,21 +223,22 @@ impl Archive {
     }
 
     /// Adds the tests of a finished file that are missing from the catalogue. Removes the file if the catalogue already
-    /// has all of its tests. Returns the number of tests added.
-    fn adopt(&self, path: &Path) -> Result<u64, ArchiveError> {
+    /// has all of its tests. Returns the number of tests added, or given back their packets.
+    fn adopt(&self, path: &Path, repair: Repair) -> Result<u64, ArchiveError> {
         let (stored, tests, len) = StoredFile::inspect(path)?;
-        let known = |test: &StoredTest| {
-            let query = "SELECT 1 FROM tests WHERE id = ?1 UNION SELECT 1 FROM gone WHERE id = ?1";
-            self.ids(query, [test.id]).map(|found| !found.is_empty())
-        };
-        let mut new = Vec::new();
+        let has = |query: &str, test: &StoredTest| self.ids(query, [test.id]).map(|found| !found.is_empty());
+        let (mut new, mut moved) = (Vec::new(), Vec::new());
         for test in tests.tests {
-            if !known(&test)? {
+            if !has("SELECT 1 FROM tests WHERE id = ?1 UNION SELECT 1 FROM gone WHERE id = ?1", &test)? {
                 new.push(test);
+            } else if repair == Repair::OldCatalogue
+                && has("SELECT 1 FROM tests WHERE id = ? AND file IS NULL", &test)?
+            {
+                moved.push(test);
             }
         }
-        if new.is_empty() {
-            fs::remove_file(path).map_err(ArchiveError::io("removing", path))?;
+        if new.is_empty() && moved.is_empty() {
+            remove(path, repair)?;
             return Ok(0);
         }
         let entries = new
@@ -203,12 +246,29 @@ impl Archive {
             .map(|test| entry_of(&stored, test))
             .collect::<Result<Vec<CatalogueEntry>, ArchiveError>>()?;
         let name = path.strip_prefix(&self.root).unwrap_or(path).to_string_lossy().into_owned();
+        let done = (entries.len() + moved.len()) as u64;
+        if repair == Repair::Nothing {
+            return Ok(done);
+        }
         self.transaction(|all| {
             let file = add::file(all, &add::published(&name, len, &stored))?;
+            let mut update =
+                all.prepare("UPDATE tests SET file = ?, row_group = ?, first_row = ? WHERE id = ?")?;
+            for test in &moved {
+                update.execute(params![file, test.row_group as i64, test.first_row as i64, test.id])?;
+            }
             enter_all(all, &entries.iter().map(|entry| (entry, file)).collect::<Vec<_>>())?;
             collected::count_adopted(all, &entries)
         })?;
-        Ok(entries.len() as u64)
+        Ok(done)
+    }
+}
+
+/// Removes a file, unless nothing may be changed.
+fn remove(file: &Path, repair: Repair) -> Result<(), ArchiveError> {
+    match repair {
+        Repair::Nothing => Ok(()),
+        _ => fs::remove_file(file).map_err(ArchiveError::io("removing", file)),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::checksum::LogNames;
 use crate::error::ArchiveError;
-use crate::packed::{pack, pack_pool};
+use crate::model::StreamModel;
+use crate::packed::pack_pool;
 use crate::packets::StoredTest;
 use crate::text::OtherLines;
 use jitlat_core::pool::Pool;
@@ -27,11 +28,11 @@ pub(crate) struct CatalogueEntry {
     pub packed: Packed,
 }
 
-/// Compressed parts of an entry, as the catalogue stores them.
+/// Parts of an entry that the catalogue stores in compressed form.
 #[derive(Default)]
 pub(crate) struct Packed {
-    pub rest: Vec<u8>,
-    pub session: Vec<u8>,
+    /// Session and header, which are compressed when the stream is known.
+    pub own: StreamModel,
     pub pool: Vec<u8>,
 }
 
@@ -95,11 +96,10 @@ impl CatalogueEntry {
         Ok(analysis.finish(reader.session().clone(), reader.reading(), origin))
     }
 
-    /// Adds the number of rows and the lines that are not rows, and compresses the parts that the catalogue stores in
-    /// compressed form.
+    /// Adds the number of rows and the lines that are not rows, and packs the parts that the catalogue stores in compressed
+    /// form.
     pub fn complete(&mut self, rows: u64, rest: OtherLines) {
-        self.packed =
-            Packed { rest: rest.to_bytes(), session: pack(&self.session), pool: pack_pool(&self.pool) };
+        self.packed = Packed { own: StreamModel::of(&self.session, &rest), pool: pack_pool(&self.pool) };
         (self.rows, self.rest) = (rows, rest);
     }
 

@@ -41,7 +41,7 @@ pub enum ArchiveError {
         waited: Duration,
     },
     /// A file operation failed.
-    #[error("{doing} {}: {}", .path.display(), describe(.source))]
+    #[error("{doing} {}: {source}", .path.display())]
     Io {
         /// Operation that failed.
         doing: &'static str,
@@ -50,8 +50,16 @@ pub enum ArchiveError {
         /// Error of the system.
         source: io::Error,
     },
+    /// The disk is full.
+    #[error("{source}: {kept}; free some space and try again")]
+    Full {
+        /// Sentence about the data of the operation.
+        kept: &'static str,
+        /// The failed operation.
+        source: Box<ArchiveError>,
+    },
     /// An operation on the catalogue failed.
-    #[error("{doing} the catalogue of {}: {source}", .archive.display())]
+    #[error("{doing} the catalogue of {}: {source}{}", .archive.display(), remedy(.source))]
     Catalogue {
         /// Operation that failed.
         doing: &'static str,
@@ -106,12 +114,21 @@ pub enum ArchiveError {
     Usage(String),
 }
 
-fn describe(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            format!("{error}: this test was not added; free some space and add it again")
-        }
-        _ => error.to_string(),
+/// Returns what to do if a database is damaged.
+fn remedy(error: &rusqlite::Error) -> &'static str {
+    if is_damage(error) { ": jitlat archive restore makes it again" } else { "" }
+}
+
+/// True if SQLite found the database damaged, rather than failed to read it.
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    match error {
+        rusqlite::Error::SqliteFailure(e, _) => matches!(e.code, DatabaseCorrupt | NotADatabase),
+        // A value has another type than every value of its column, or the schema cannot be read.
+        rusqlite::Error::SqlInputError { .. }
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::FromSqlConversionFailure(..) => true,
+        _ => false,
     }
 }
 
@@ -120,7 +137,42 @@ impl ArchiveError {
         move |source| ArchiveError::Io { doing, path: path.to_owned(), source }
     }
 
+    /// True if the disk is full.
+    pub fn is_full(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        match self {
+            ArchiveError::Full { .. } => true,
+            ArchiveError::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded),
+            _ => false,
+        }
+    }
+
+    /// If the disk is full, adds a sentence about the data that remain.
+    pub(crate) fn kept(self, kept: &'static str) -> ArchiveError {
+        match self {
+            full @ ArchiveError::Io { .. } if full.is_full() => {
+                ArchiveError::Full { kept, source: Box::new(full) }
+            }
+            e => e,
+        }
+    }
+
     pub(crate) fn damaged(file: &Path) -> impl Fn(String) -> ArchiveError {
         move |problem| ArchiveError::Damaged { file: file.to_owned(), problem }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_says_what_was_kept_and_only_then() {
+        let full = || ArchiveError::io("writing", Path::new("a"))(io::ErrorKind::StorageFull.into());
+        let said = full().kept("nothing was lost").to_string();
+        assert_eq!(said, "writing a: no storage space: nothing was lost; free some space and try again");
+        assert!(full().kept("nothing was lost").is_full());
+        let other = ArchiveError::io("writing", Path::new("a"))(io::ErrorKind::NotFound.into());
+        assert_eq!(other.kept("nothing was lost").to_string(), "writing a: entity not found");
     }
 }

@@ -3,6 +3,7 @@
 //! * `catalogue.sqlite` – tests, hosts, streams, tags, every figure, roll-ups and alerts
 //! * `packets/day=YYYY-MM-DD/*.parquet` – the packets: files of whole tests, which are never changed
 //! * `tmp/` – files that are being written; `lock` – held by the current writer
+//! * `catalogue.copy.sqlite` – a copy of the catalogue, made before figures would be only in the catalogue
 //! * other folders are not part of the archive: a monitor writes logs of unfinished periods to `captures/`
 //!
 //! A test is added in two steps: its packet file is renamed to its final name, then one transaction adds it to the
@@ -39,6 +40,7 @@ mod changes;
 mod check;
 mod checksum;
 mod collected;
+mod copy;
 mod course;
 mod dataset;
 mod entry;
@@ -46,6 +48,7 @@ mod error;
 mod find;
 mod incoming;
 mod intake;
+mod model;
 mod modes;
 mod named;
 mod newest;
@@ -62,6 +65,7 @@ mod shares;
 pub mod show;
 mod silences;
 mod slots;
+mod sums;
 mod text;
 mod tidy;
 mod totals;
@@ -77,6 +81,7 @@ pub use changes::CatalogueWatch;
 pub use check::{CheckFinding, Checked};
 pub use checksum::{LogName, UnfitName, checksum};
 pub use collected::{CollectedEnds, CollectedHost};
+pub use copy::{BackedUp, CATALOGUE_COPY, Restored};
 pub use course::{StreamPeriod, Verdicts};
 pub use dataset::{AnalysedGroups, analyse};
 pub use error::ArchiveError;

@@ -43,6 +43,13 @@ pub(crate) fn decompress(bytes: &[u8], most: usize) -> Option<Vec<u8>> {
     })
 }
 
+/// Decompresses `bytes` with a dictionary, under the same conditions as [`decompress`].
+pub(crate) fn decompress_with(dictionary: &[u8], bytes: &[u8], most: usize) -> Option<Vec<u8>> {
+    let said = zstd::zstd_safe::get_frame_content_size(bytes).ok()?;
+    let room = said.and_then(|n| usize::try_from(n).ok()).filter(|room| *room <= most)?;
+    Decompressor::with_dictionary(dictionary).ok()?.decompress(bytes, room).ok()
+}
+
 /// Compresses with almost no search for matches: the counts of buckets rarely contain long repetitions, and
 /// decompressing many short matches would take most of the time of a query. Compared with zstd level 3, an hour of 3000
 /// packets is decompressed in 38 µs instead of 72 µs and is 7 % smaller; a day is decompressed in 45 µs instead of 198

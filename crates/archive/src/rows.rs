@@ -2,7 +2,7 @@
 
 use crate::catalogue::unsigned;
 use crate::error::ArchiveError;
-use crate::packed::unpack;
+use crate::model::StreamModel;
 use crate::packets::{Piece, StoredFile, StoredTest, TestRows};
 use crate::parts::TestHeader;
 use crate::text::{self, OtherLines};
@@ -159,12 +159,10 @@ impl Archive {
         }
     }
 
-    fn rest(&self, id: TestId) -> Result<OtherLines, ArchiveError> {
-        let query = "SELECT rest FROM tests WHERE id = ?";
-        let bytes: Vec<u8> =
-            self.db.query_row(query, [id.0], |row| row.get(0)).map_err(self.sql("reading"))?;
-        OtherLines::from_bytes(&bytes)
-            .ok_or_else(|| ArchiveError::Impossible(format!("the header of test {id} cannot be read")))
+    pub(crate) fn rest(&self, id: TestId) -> Result<OtherLines, ArchiveError> {
+        let query = "SELECT t.rest, s.model FROM tests t JOIN streams s ON s.id = t.stream WHERE t.id = ?";
+        let (bytes, model) = self.with_model(query, id)?;
+        StreamModel::rest(&bytes, &model, &format!("the header of test {id}"))
     }
 
     /// Returns a reader of a test's log, which is equivalent to a reader of the log's file. `name` is used in error
@@ -222,11 +220,19 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn session(&self, id: TestId) -> Result<Session, ArchiveError> {
+        let query = "SELECT t.session, s.model FROM tests t JOIN streams s ON s.id = t.stream WHERE t.id = ?";
+        let (bytes, model) = self.with_model(query, id)?;
+        StreamModel::session(&bytes, &model, &format!("the session of test {id}"))
+    }
+
+    /// Returns a compressed value of a test, and the model of its stream.
+    fn with_model(&self, query: &str, id: TestId) -> Result<(Vec<u8>, Vec<u8>), ArchiveError> {
         let run = || {
-            let mut found = self.db.prepare_cached("SELECT session FROM tests WHERE id = ?")?;
-            found.query_row([id.0], |row| row.get::<_, Vec<u8>>(0))
+            let mut found = self.db.prepare_cached(query)?;
+            found.query_row([id.0], |row| {
+                Ok((row.get(0)?, row.get::<_, Option<Vec<u8>>>(1)?.unwrap_or_default()))
+            })
         };
-        let bytes = run().map_err(self.sql("reading"))?;
-        unpack(&bytes, &format!("the session of test {id}"))
+        run().map_err(self.sql("reading"))
     }
 }

@@ -93,8 +93,13 @@ impl Archive {
         }
         // A crash may have left packets that no test has any more.
         self.drop_unused(&mut done)?;
+        let to_remove = |db: &Connection| -> rusqlite::Result<Vec<Portion>> {
+            Ok(if total(db)? > most { beyond(portions(db)?, most) } else { Vec::new() })
+        };
+        let old = to_remove(&self.db).map_err(self.sql("reading"))?;
+        self.copy_before_pruning(old.iter().map(|portion| portion.file), &mut done)?;
         self.transaction(|all| {
-            let gone = if total(all)? > most { beyond(portions(all)?, most) } else { Vec::new() };
+            let gone = to_remove(all)?;
             let own: BTreeSet<i64> =
                 gone.iter().filter(|portion| portion.pusher.is_none()).map(|portion| portion.file).collect();
             done.waited = pushes::count_dropped(all, &own.into_iter().collect::<Vec<_>>())?;
@@ -108,6 +113,7 @@ impl Archive {
         })?;
         self.drop_unused(&mut done)?;
         done.bytes = before.saturating_sub(total(&self.db).map_err(self.sql("reading"))?);
+        self.after_pruning(&mut done);
         Ok(done)
     }
 

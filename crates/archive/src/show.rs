@@ -1,8 +1,8 @@
 //! Formats results of an archive as text, CSV and JSON.
 
 use crate::{
-    ArchiveError, Checked, CollectedHost, Compacted, ListedTest, PeriodValue, PoolPeriod, PooledStream,
-    Pruned, Pushed, Renamed, VERSION, utc,
+    ArchiveError, BackedUp, Checked, CollectedHost, Compacted, ListedTest, PeriodValue, PoolPeriod,
+    PooledStream, Pruned, Pushed, Renamed, Restored, VERSION, utc,
 };
 use core::str::FromStr;
 use jitlat_core::pool::{self, Pool};
@@ -443,7 +443,7 @@ pub fn migrated(before: i64, renamed: &Renamed) -> String {
 
 /// Describes the result of `prune`.
 pub fn pruned(done: &Pruned) -> String {
-    let Pruned { packets_of, tests, waited, files, bytes } = done;
+    let Pruned { packets_of, tests, waited, files, bytes, catalogue_bytes, is_not_copied } = done;
     let (packets_of, tests) = (counted(*packets_of, "test"), counted(*tests, "test"));
     let (files, bytes) = (counted(*files, "file"), size(*bytes));
     let mut text = format!("removed the packets of {packets_of} ({files}, {bytes}) and {tests}\n");
@@ -451,12 +451,19 @@ pub fn pruned(done: &Pruned) -> String {
         let waited = counted(*waited, "test");
         text += &format!("{waited} that were waiting for a collector: not sent, counted as dropped\n");
     }
+    if *catalogue_bytes > 0 {
+        text += &format!("the catalogue is {} smaller\n", size(*catalogue_bytes));
+    }
+    if *is_not_copied {
+        text += "the disk has no room for a copy of the catalogue, the only place of these figures: run jitlat archive \
+                 backup\n";
+    }
     text
 }
 
 /// Describes the result of `fsck`.
 pub fn checked(found: &Checked) -> String {
-    let Checked { tests, files, bytes, unfinished, superfluous, entered, damaged } = found;
+    let Checked { tests, files, bytes, unfinished, superfluous, entered, damaged, is_dry_run } = found;
     let (tests, files) = (counted(*tests, "test"), counted(*files, "packet file"));
     let mut text = format!("{tests}, {files}, {}\n", size(*bytes));
     for (n, noun, what) in [
@@ -465,13 +472,52 @@ pub fn checked(found: &Checked) -> String {
         (entered, "test", "added to the catalogue after a crash"),
     ] {
         if *n > 0 {
-            text += &format!("{} {what}\n", counted(*n, noun));
+            let to_do = if *is_dry_run { "would be " } else { "" };
+            text += &format!("{} {to_do}{what}\n", counted(*n, noun));
         }
     }
     for finding in damaged {
         text += &format!("damaged: {}: {}\n", printable(&finding.what), printable(&finding.problem));
     }
-    text + if damaged.is_empty() { "clean\n" } else { "" }
+    if found.has_damaged_catalogue() {
+        text += "jitlat archive restore makes the catalogue again, from its copy and from the packets\n";
+    }
+    text + if damaged.is_empty() && !found.has_to_repair() { "clean\n" } else { "" }
+}
+
+/// Describes the result of `backup` to another folder.
+pub fn backed_up(done: &BackedUp) -> String {
+    let BackedUp { tests, files, bytes, present } = done;
+    let (tests, files) = (counted(*tests, "test"), counted(*files, "packet file"));
+    format!("{tests}; copied {files} ({}), {present} were there\n", size(*bytes))
+}
+
+/// Describes the result of `restore`.
+pub fn restored(done: &Restored) -> String {
+    let Restored { from_copy, unusable, from_packets, tests, without_packets, previous } = done;
+    let mut text = match (from_copy, unusable) {
+        (Some(n), _) => format!("{} from the copy of the catalogue\n", counted(*n, "test")),
+        (None, Some(why)) => format!("the copy of the catalogue cannot be used: {}\n", plain(why)),
+        (None, None) => "there is no copy of the catalogue\n".to_owned(),
+    };
+    text += &format!("{} from packet files\n", counted(from_packets.entered, "test"));
+    if *without_packets > 0 {
+        text += &format!(
+            "{} whose packets were pruned after the copy, or are lost: the figures remain\n",
+            counted(*without_packets, "test")
+        );
+    }
+    if from_copy.is_none() {
+        text += "tests whose packets were pruned are lost, and so are alerts and the states of pushes\n";
+    }
+    for finding in &from_packets.damaged {
+        text += &format!("damaged: {}: {}\n", plain(&finding.what), plain(&finding.problem));
+    }
+    text += &format!("{} in the new catalogue\n", counted(*tests, "test"));
+    match previous {
+        Some(path) => text + &format!("the previous catalogue is {}\n", path.display()),
+        None => text,
+    }
 }
 
 /// Property by which tests are grouped.

@@ -1,7 +1,6 @@
 //! [`OtherLines`]: the lines of a log that are not rows. [`LogText`]: a log reassembled byte for byte.
 
 use crate::error::ArchiveError;
-use crate::packed::decompress;
 use crate::packets::TestRows;
 use jitlat_store::log::{LogReadError, LogReader, RowText};
 use serde::de::{Deserializer, Visitor};
@@ -61,16 +60,6 @@ impl OtherLines {
             Some((before, part)) if *before == rows => part.0.extend_from_slice(line),
             _ => self.lines.push((rows, Blob(line.to_vec()))),
         }
-    }
-
-    /// Serialises the lines in the form that [`OtherLines::from_bytes`] reads.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        zstd::bulk::compress(&rmp_serde::to_vec(self).unwrap_or_default(), 9).unwrap_or_default()
-    }
-
-    /// Reads bytes written by [`OtherLines::to_bytes`]; `None` if they are not valid.
-    pub fn from_bytes(bytes: &[u8]) -> Option<OtherLines> {
-        jitlat_core::msgpack::from_slice(&decompress(bytes, 2 * MAX_TEXT_BYTES)?).ok()
     }
 }
 

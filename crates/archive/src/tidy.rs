@@ -1,11 +1,11 @@
 //! [`Archive::compact`]: merges small files. [`Archive::prune`]: removes old data.
 
 use crate::add;
+use crate::catalogue::unsigned;
 use crate::error::ArchiveError;
 use crate::packed::{pack_pool, read_pool};
 use crate::packets::{ColumnBlock, FileTests, PacketFileWriter, StoredTest};
-use crate::text::OtherLines;
-use crate::{Archive, TestId, pushes};
+use crate::{Archive, TestId, pushes, rollup};
 use core::str::FromStr;
 use jitlat_core::pool::Pool;
 use jitlat_core::{WallTime, quantity};
@@ -21,6 +21,10 @@ const MAX_MERGED_FILE_BYTES: u64 = 128 << 20;
 /// Minimum number of rows in a row group before the next small test starts another group. It limits the size of row
 /// groups, because the whole group is read to read one test.
 pub(crate) const MIN_SHARED_ROWS: usize = 1 << 18;
+/// Maximum number of files that are merged while other writers wait: a second or less.
+const MAX_FILES_PER_LOCK: usize = 512;
+/// Minimum number of unused pages for which the catalogue is written again.
+const MIN_FREE_PAGES: u64 = 64;
 /// Maximum number of tests in a file. It is limited because the headers of all tests are read to read one test.
 const MAX_TESTS_PER_FILE: usize = 20_000;
 
@@ -95,6 +99,10 @@ pub struct Pruned {
     pub files: u64,
     /// Total size of the removed files, in bytes.
     pub bytes: u64,
+    /// Number of bytes by which the catalogue became smaller.
+    pub catalogue_bytes: u64,
+    /// True if the catalogue could not be copied first, because the disk was full, nor afterwards.
+    pub is_not_copied: bool,
 }
 
 /// A file, with its name and its size.
@@ -107,7 +115,12 @@ pub(crate) struct SmallFile {
 impl SmallFile {
     /// Reads the columns id, name and bytes.
     pub fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<SmallFile> {
-        Ok(SmallFile { id: row.get(0)?, name: row.get(1)?, bytes: crate::catalogue::unsigned(row, 2)? })
+        Ok(SmallFile { id: row.get(0)?, name: row.get(1)?, bytes: unsigned(row, 2)? })
+    }
+
+    /// Returns the folder of the day.
+    fn folder(&self) -> &str {
+        self.name.rsplit_once('/').map_or("", |(folder, _)| folder)
     }
 }
 
@@ -128,18 +141,38 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`]; no packet is lost.
     pub fn compact(&self) -> Result<Compacted, ArchiveError> {
-        let _writing = self.lock()?;
-        let query = "SELECT id, name, bytes FROM files WHERE bytes < ? ORDER BY name";
-        let small = || {
-            let mut files = self.db.prepare(query)?;
-            files
-                .query_map([MAX_SMALL_FILE_BYTES as i64], SmallFile::read)?
-                .collect::<rusqlite::Result<Vec<SmallFile>>>()
-        };
-        let files = small().map_err(self.sql("reading"))?;
+        self.merged().map_err(|e| e.kept("nothing was lost, all tests are still in the archive"))
+    }
+
+    /// Merges small files of the days before that of `now`, like [`Archive::compact`], but lets other writers go on after
+    /// about 500 files: for an archive to which tests are added all the time, each with a file of its own.
+    ///
+    /// # Errors
+    /// Same as [`Archive::compact`].
+    pub fn compact_finished_days(&self, now: WallTime) -> Result<Compacted, ArchiveError> {
+        let today = format!("packets/day={}", rollup::day_name(now.0));
         let mut done = Compacted::default();
-        let folder = |small: &SmallFile| small.name.rsplit_once('/').map(|(folder, _)| folder.to_owned());
-        for day in files.chunk_by(|a, b| folder(a) == folder(b)) {
+        let days = self.small_files()?;
+        for day in
+            days.chunk_by(|a, b| a.folder() == b.folder()).filter(|day| day[0].folder() < today.as_str())
+        {
+            for part in day.chunks(MAX_FILES_PER_LOCK) {
+                let _writing = self.lock()?;
+                // Others may have merged or pruned them in the meantime.
+                let is_there = |file: &&SmallFile| self.stored(file.id).is_ok();
+                let part: Vec<&SmallFile> = part.iter().filter(is_there).collect();
+                let kept = "nothing was lost, all tests are still in the archive";
+                self.put_together(&part, &mut done).map_err(|e| e.kept(kept))?;
+            }
+        }
+        Ok(done)
+    }
+
+    fn merged(&self) -> Result<Compacted, ArchiveError> {
+        let _writing = self.lock()?;
+        let files = self.small_files()?;
+        let mut done = Compacted::default();
+        for day in files.chunk_by(|a, b| a.folder() == b.folder()) {
             let mut group: Vec<&SmallFile> = Vec::new();
             for file in day {
                 group.push(file);
@@ -152,6 +185,18 @@ impl Archive {
             self.put_together(&group, &mut done)?;
         }
         Ok(done)
+    }
+
+    /// Returns the files that are merged with others, ordered by day.
+    fn small_files(&self) -> Result<Vec<SmallFile>, ArchiveError> {
+        let small = || {
+            let mut files =
+                self.db.prepare("SELECT id, name, bytes FROM files WHERE bytes < ? ORDER BY name")?;
+            files
+                .query_map([MAX_SMALL_FILE_BYTES as i64], SmallFile::read)?
+                .collect::<rusqlite::Result<Vec<SmallFile>>>()
+        };
+        small().map_err(self.sql("reading"))
     }
 
     fn put_together(&self, files: &[&SmallFile], done: &mut Compacted) -> Result<(), ArchiveError> {
@@ -236,20 +281,18 @@ impl Archive {
         rows: u64,
     ) -> Result<StoredTest, ArchiveError> {
         let run = || {
-            let query = "SELECT hash, source, rest FROM tests WHERE id = ?";
-            let take = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get::<_, Vec<u8>>(2)?));
-            let (hash, source, rest) = self.db.query_row(query, [id.0], take)?;
+            let query = "SELECT hash, source FROM tests WHERE id = ?";
+            let take = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            let (hash, source) = self.db.query_row(query, [id.0], take)?;
             let mut tags =
                 self.db.prepare_cached("SELECT key, value FROM tags WHERE test = ? ORDER BY key")?;
             let tags = tags
                 .query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?
                 .collect::<rusqlite::Result<_>>()?;
-            Ok((hash, source, rest, tags))
+            Ok((hash, source, tags))
         };
-        let (hash, source, rest, tags) = run().map_err(self.sql("reading"))?;
-        let rest = OtherLines::from_bytes(&rest);
-        let rest =
-            rest.ok_or_else(|| ArchiveError::Impossible(format!("the header of test {id} cannot be read")))?;
+        let (hash, source, tags) = run().map_err(self.sql("reading"))?;
+        let rest = self.rest(id)?;
         Ok(StoredTest { id: id.0, hash, row_group, first_row, rows, source, tags, rest })
     }
 
@@ -269,6 +312,8 @@ impl Archive {
         };
         let mut done = Pruned::default();
         let mut failed = None;
+        let old = before(&self.db, until).map_err(self.sql("reading"))?;
+        self.copy_before_pruning(old.iter().map(|file| file.id), &mut done)?;
         let files = self.transaction(|all| {
             let files = before(all, until)?;
             done.waited = pushes::count_dropped(all, &files.iter().map(|f| f.id).collect::<Vec<_>>())?;
@@ -323,6 +368,7 @@ impl Archive {
             done.files += 1;
             done.bytes += file.bytes;
         }
+        self.after_pruning(&mut done);
         Ok(done)
     }
 
@@ -335,6 +381,54 @@ impl Archive {
                 let _ = path.parent().map(fs::remove_dir);
                 Ok(())
             }
+        }
+    }
+
+    /// Copies the catalogue if it is about to become the only place of figures of tests in `files`, and the last copy does not have
+    /// them. On a full disk, tests are pruned nevertheless: that makes room.
+    pub(crate) fn copy_before_pruning(
+        &self,
+        files: impl IntoIterator<Item = i64>,
+        done: &mut Pruned,
+    ) -> Result<(), ArchiveError> {
+        let newest = || -> rusqlite::Result<Option<i64>> {
+            let mut of_file = self.db.prepare_cached("SELECT max(entered) FROM tests WHERE file = ?")?;
+            let numbers = files.into_iter().map(|file| of_file.query_row([file], |row| row.get(0)));
+            Ok(numbers.collect::<rusqlite::Result<Vec<Option<i64>>>>()?.into_iter().flatten().max())
+        };
+        match newest().map_err(self.sql("reading"))? {
+            Some(newest) if !self.is_copied(newest) => match self.copied() {
+                Err(e) if e.is_full() => done.is_not_copied = true,
+                copied => copied?,
+            },
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Copies the catalogue if there was no room before packets were pruned, and gives unused pages back.
+    pub(crate) fn after_pruning(&self, done: &mut Pruned) {
+        if done.is_not_copied && done.files > 0 {
+            done.is_not_copied = self.copied().is_err();
+        }
+        done.catalogue_bytes = self.shrink();
+    }
+
+    /// Gives unused pages of the catalogue back if they are a quarter of it or more; returns their size in bytes. Readers
+    /// go on in the meantime. If it fails, the pages remain usable for later tests.
+    fn shrink(&self) -> u64 {
+        let pages = |name: &str| self.db.query_row(&format!("PRAGMA {name}"), [], |row| unsigned(row, 0));
+        let sizes = || -> rusqlite::Result<(u64, u64, u64)> {
+            Ok((pages("page_count")?, pages("freelist_count")?, pages("page_size")?))
+        };
+        let Ok((all, free, size)) = sizes() else { return 0 };
+        if free < MIN_FREE_PAGES || free * 4 < all {
+            return 0;
+        }
+        self.db.flush_prepared_statement_cache();
+        match self.db.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)") {
+            Ok(()) => pages("page_count").map_or(0, |now| all.saturating_sub(now) * size),
+            Err(_) => 0,
         }
     }
 }

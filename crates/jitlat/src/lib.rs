@@ -10,7 +10,7 @@
 //! * [`analyze`], [`mod@export`], [`compare`] – saved tests; [`mod@archive`] – archives of many tests; [`spp`],
 //!   [`tcp`], [`rtp`] – captured traffic
 //! * [`programs`] – command lines and outputs of other programs
-//! * [`monitor`] – many paths, continuously
+//! * [`monitor`] – many paths, continuously; [`mod@watch`] – the same without a file
 //! * [`mod@web`] – the page of an archive
 //! * [`live`] – options of the full-screen view
 //! * [`without`] – stand-ins for modules that a build leaves out
@@ -59,6 +59,8 @@ mod sweep;
 mod tcp;
 mod test;
 #[cfg(feature = "web")]
+mod watch;
+#[cfg(feature = "web")]
 mod web;
 mod without;
 
@@ -70,6 +72,8 @@ use without::live;
 use without::monitor;
 #[cfg(not(feature = "rpm"))]
 use without::rpm;
+#[cfg(not(feature = "web"))]
+use without::watch;
 #[cfg(not(feature = "web"))]
 use without::web;
 
@@ -94,7 +98,8 @@ pub fn run() -> ExitCode {
     }
     let cli = root::parse();
     let limit = cli.check().and_then(CheckArgs::limit);
-    log::start(cli.log_level, cli.log_format, cli.command.as_ref().is_some_and(Command::runs_long));
+    let level = cli.log_level.or_else(|| cli.command.as_ref().and_then(Command::usual_level));
+    log::start(level, cli.log_format, cli.command.as_ref().is_some_and(Command::runs_long));
     if let Some(limit) = limit {
         check::limit(limit);
     }
@@ -129,6 +134,7 @@ pub fn run() -> ExitCode {
         Some(Command::Tcp(args)) => tcp::run(&args),
         Some(Command::Rtp(args)) => rtp::run(&args),
         Some(Command::As(args)) => programs::refuse(&args),
+        Some(Command::Watch(args)) => watch::run(&args),
         Some(Command::Web(args)) => web::run(&args),
         Some(Command::Completions(args)) => manual::completions(&args, root::command()),
         Some(Command::Man(args)) => manual::pages(&args, root::command()),

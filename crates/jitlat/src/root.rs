@@ -9,7 +9,7 @@ use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
 use crate::{
     archive, check, compare, demo, doctor, export, find, help, manual, modes, monitor, path, programs, rpm,
-    rtp, serve, spp, sweep, tcp, test, web,
+    rtp, serve, spp, sweep, tcp, test, watch, web,
 };
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -288,6 +288,7 @@ pub enum Command {
     Export(Box<export::ExportArgs>),
     Archive(Box<archive::ArchiveArgs>),
     Monitor(monitor::MonitorArgs),
+    Watch(Box<watch::WatchArgs>),
     /// Compare saved tests, with a verdict on the difference
     Compare(Box<compare::CompareArgs>),
     /// Run a server, a client and an impaired path on this machine
@@ -313,10 +314,15 @@ pub enum Command {
 }
 
 impl Command {
+    /// Returns the level of the log without `--log-level`; `None`: info. A watch prints what its users need to know.
+    pub fn usual_level(&self) -> Option<LogLevel> {
+        matches!(self, Command::Watch(_)).then_some(LogLevel::Warn)
+    }
+
     /// True if the command runs until it is stopped, so that lines of its log have dates.
     pub fn runs_long(&self) -> bool {
         match self {
-            Command::Serve(_) => true,
+            Command::Serve(_) | Command::Watch(_) => true,
             Command::Monitor(args) => args.runs_long(),
             _ => false,
         }

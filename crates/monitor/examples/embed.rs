@@ -75,7 +75,7 @@ pub fn monitor(folder: &Path, stop: &StopSignal) -> Result<SlotCounts, AnyError>
     let model = runtime::load(&file, &*equipment)?.ok_or("the file has faults, which are logged")?;
     let timetable = Timetable::new(&model);
     let settings = MonitorSettings {
-        file,
+        file: Some(file),
         host: Some("here".to_owned()),
         archive: None,
         duration: None,

@@ -186,6 +186,13 @@ impl StoredFile {
     /// Compares the whole file with its checksums.
     pub fn verify(&self) -> Result<(), ArchiveError> {
         let mut file = self.open()?;
+        let mut magic = [0; 4];
+        file.read_exact(&mut magic).map_err(ArchiveError::io("reading", &self.path))?;
+        if &magic != b"PAR1" {
+            return Err(ArchiveError::damaged(&self.path)(
+                "it does not begin like a Parquet file".to_owned(),
+            ));
+        }
         load(&mut file, &self.path, &self.footer)?;
         self.row_groups.iter().try_for_each(|piece| load(&mut file, &self.path, piece).map(drop))
     }

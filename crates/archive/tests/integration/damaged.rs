@@ -244,10 +244,8 @@ fn tests_of_earlier_versions_have_both_names() {
     copy_of_version(5, &folder.path().join("b"));
     let b = folder.path().join("b");
     Archive::migrate(&b).unwrap();
-    let db = rusqlite::Connection::open(b.join(CATALOGUE)).unwrap();
-    db.execute_batch("DELETE FROM tests; DELETE FROM figures; DELETE FROM row_groups; DELETE FROM files;")
-        .unwrap();
-    drop(db);
+    // Another program must not remove rows: their checksums would tell. A catalogue without them has only other rows.
+    fs::remove_file(b.join(CATALOGUE)).unwrap();
     let archive = Archive::make(&b).unwrap();
     assert_eq!(archive.recover().unwrap().entered, 1);
     assert!(archive.has(test.name, None).unwrap() && archive.find(&test.test.to_string()).is_ok());

@@ -7,4 +7,5 @@ mod alerts;
 mod collector;
 mod damaged;
 mod measured;
+mod truth;
 mod whole;

@@ -7,11 +7,12 @@ pub mod dataset;
 use crate::exit::ExitStatus;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::{analyze, interrupt};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use jitlat_archive::show::{self, Form, PushesDocument};
 use jitlat_archive::{
-    AddOutcome, Archive, Endpoints, Filter, PoolPeriod, Retention, TestId, When, is_archive,
+    AddOutcome, Archive, ArchiveError, CATALOGUE_COPY, Endpoints, Filter, PoolPeriod, Retention, TestId,
+    When, is_archive,
 };
 use jitlat_core::scalars::{SCALARS, Selector};
 use jitlat_core::{WallTime, pool, quantity};
@@ -19,9 +20,15 @@ use jitlat_output::terminal;
 use jitlat_store::output as file;
 use std::fs::{self, File};
 use std::io;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::{error, info};
+
+/// Maximum number of logs that are added in one transaction.
+const MAX_BATCH_LOGS: usize = 256;
+/// Maximum size of their logs in bytes, unless one alone is larger. Adding them takes about five times as much memory.
+const MAX_BATCH_BYTES: u64 = 8 << 20;
 
 /// Store tests in a folder for years, and look up how a path has changed
 #[derive(Clone, Debug, Args)]
@@ -51,7 +58,21 @@ enum Verb {
     /// Show tests pushed to collectors (waiting, dropped) or received from other hosts
     Pushes(PushesArgs),
     /// Check all data against checksums, and repair the archive after a crash
+    #[command(
+        after_help = "Exit status: 0 clean, or repaired; 1 a dry run found something to repair; 2 damaged, or not \
+                      checked."
+    )]
     Fsck(FsckArgs),
+    /// Copy the catalogue, or the whole archive to another folder
+    #[command(
+        after_help = "Packet files contain everything about their tests, but figures of tests whose packets were \
+                      pruned are only in the catalogue. `prune` therefore copies it (catalogue.copy.sqlite) before \
+                      it removes packets that the last copy does not cover."
+    )]
+    Backup(BackupArgs),
+    /// Make a damaged catalogue again, from its copy and the packet files
+    #[command(after_help = "The previous catalogue remains under another name. Nothing else is removed.")]
+    Restore(WhereArgs),
     /// Convert an archive to the newest version
     Migrate(WhereArgs),
 }
@@ -219,6 +240,20 @@ struct FsckArgs {
     /// Also rebuild each log and compare it with the one that was added
     #[arg(long)]
     logs: bool,
+    /// Change nothing: the archive may be read-only
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+struct BackupArgs {
+    #[command(flatten)]
+    place: WhereArgs,
+    /// Folder of the backup, itself an archive; only new packet files are copied
+    ///
+    /// Without it, only the copy of the catalogue in the archive is made again.
+    #[arg(value_name = "TO")]
+    to: Option<PathBuf>,
 }
 
 impl ArchiveArgs {
@@ -305,9 +340,35 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
             printed(&show::pushes(&document, if args.json { Form::Json } else { Form::Text })?)
         }
         Verb::Fsck(args) => {
-            let checked = Archive::open_to_write(&args.place.archive)?.check(args.logs)?;
+            let root = &args.place.archive;
+            let checked = match args.dry_run {
+                true => Archive::open(root)?.inspect(args.logs),
+                false => Archive::open_to_write(root)?.check(args.logs),
+            };
+            let checked = checked.map_err(|e| read_only(root, e))?;
             terminal::print(&show::checked(&checked))?;
-            Ok(if checked.damaged.is_empty() { ExitStatus::Measured } else { ExitStatus::NotMeasured })
+            Ok(match checked.damaged.is_empty() {
+                false => ExitStatus::NotMeasured,
+                true if checked.has_to_repair() => ExitStatus::ThresholdViolated,
+                true => ExitStatus::Measured,
+            })
+        }
+        Verb::Backup(args) => {
+            let archive = Archive::open(&args.place.archive)?;
+            let said = match &args.to {
+                None => {
+                    archive.copy_catalogue()?;
+                    format!("{}\n", archive.root().join(CATALOGUE_COPY).display())
+                }
+                Some(to) => show::backed_up(&archive.back_up(to)?),
+            };
+            printed(&said)
+        }
+        Verb::Restore(args) => {
+            let done = Archive::restore(&args.archive)?;
+            terminal::print(&show::restored(&done))?;
+            let whole = done.from_packets.damaged.is_empty();
+            Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
         }
         Verb::Migrate(args) => {
             let before = Archive::migrate(&args.archive)?;
@@ -316,6 +377,21 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
             Ok(ExitStatus::Measured)
         }
     }
+}
+
+/// Adds what to do to an error of a check whose archive cannot be written.
+fn read_only(root: &Path, error: ArchiveError) -> anyhow::Error {
+    match &error {
+        ArchiveError::Io { source, .. } if is_read_only(source) => anyhow!(error).context(format!(
+            "{} cannot be repaired: jitlat archive fsck --dry-run only checks it",
+            root.display()
+        )),
+        _ => error.into(),
+    }
+}
+
+fn is_read_only(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
 }
 
 /// Returns the path of a test in an archive, in the form that every command accepts.
@@ -328,14 +404,19 @@ fn add(args: &AddArgs) -> Result<ExitStatus> {
     let stop = interrupt::stop()?;
     let archive = Archive::make(&args.place.archive)?;
     let mut failed = 0;
-    for log in args.logs.iter().take_while(|_| !stop.is_requested()) {
-        let name = log.display();
-        match archive.add(log, &args.tags) {
-            Ok(AddOutcome::New(id)) => terminal::print(&format!("{id}  {name}\n"))?,
-            Ok(AddOutcome::Known(id)) => terminal::print(&format!("{id}  {name}: already in the archive\n"))?,
-            Err(e) => {
-                error!("{name}: {e}");
-                failed += 1;
+    for logs in batches(&args.logs).take_while(|_| !stop.is_requested()) {
+        let paths: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
+        for (log, added) in logs.iter().zip(archive.add_files(&paths, &args.tags)) {
+            let name = log.display();
+            match added {
+                Ok(AddOutcome::New(id)) => terminal::print(&format!("{id}  {name}\n"))?,
+                Ok(AddOutcome::Known(id)) => {
+                    terminal::print(&format!("{id}  {name}: already in the archive\n"))?;
+                }
+                Err(e) => {
+                    error!("{name}: {e}");
+                    failed += 1;
+                }
             }
         }
     }
@@ -343,6 +424,21 @@ fn add(args: &AddArgs) -> Result<ExitStatus> {
         bail!("interrupted: only the tests listed above were added");
     }
     Ok(if failed == 0 { ExitStatus::Measured } else { ExitStatus::NotMeasured })
+}
+
+/// Divides logs into parts that are added in one transaction each.
+fn batches(mut logs: &[PathBuf]) -> impl Iterator<Item = &[PathBuf]> {
+    iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |log: &&PathBuf| {
+            bytes += log.metadata().map_or(0, |about| about.len());
+            bytes <= MAX_BATCH_BYTES
+        };
+        let count = logs.iter().take(MAX_BATCH_LOGS).take_while(fits).count().max(1).min(logs.len());
+        let (batch, rest) = logs.split_at(count);
+        logs = rest;
+        (!batch.is_empty()).then_some(batch)
+    })
 }
 
 /// Adds the log of a test to the archive at `root`, which is created if it does not exist.

@@ -134,7 +134,7 @@ pub fn run(args: &MonitorArgs) -> Result<ExitStatus> {
     }
     let signals = Signals::to_stop_or_reload()?;
     let settings = MonitorSettings {
-        file: args.file.clone(),
+        file: Some(args.file.clone()),
         host: args.host.clone(),
         archive: args.archive.clone(),
         duration: args.duration,

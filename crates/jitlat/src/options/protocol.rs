@@ -31,7 +31,7 @@ impl ProtocolArgs {
 
     /// Turns on the protocol's `switch`.
     pub fn switch_on(&mut self, switch: &'static Argument) {
-        self.given.0.push((switch.name, OptionInput::Text(String::new())));
+        self.given.0.push((switch.name, OptionInput::Switch));
     }
 
     /// True if the argument `name` was given.
@@ -44,6 +44,7 @@ impl ProtocolArgs {
         let found = self.given.0.iter().find(|(n, _)| *n == name && self.has(name))?;
         match &found.1 {
             OptionInput::Text(text) => Some(text),
+            OptionInput::Switch => Some(""),
             OptionInput::File(_) => None,
         }
     }
@@ -65,8 +66,10 @@ impl ProtocolArgs {
 #[derive(Clone, Debug, Default)]
 pub struct GivenArgs(Vec<(&'static str, OptionInput)>);
 
+/// Value of an argument as it was given.
 #[derive(Clone, Debug)]
-enum OptionInput {
+pub enum OptionInput {
+    Switch,
     Text(String),
     File(PathBuf),
 }
@@ -82,7 +85,7 @@ impl GivenArgs {
                 continue;
             }
             let value = match argument.kind {
-                ArgumentKind::Nothing => Some(OptionInput::Text(String::new())),
+                ArgumentKind::Nothing => Some(OptionInput::Switch),
                 ArgumentKind::File => matches.get_one::<PathBuf>(name).cloned().map(OptionInput::File),
                 ArgumentKind::Value { .. } | ArgumentKind::Choice { .. } => {
                     matches.get_one::<String>(name).cloned().map(OptionInput::Text)
@@ -113,6 +116,11 @@ impl GivenArgs {
         Ok(given)
     }
 
+    /// Returns the arguments with their values.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, &OptionInput)> {
+        self.0.iter().map(|(name, value)| (*name, value))
+    }
+
     /// Returns the names of the arguments.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.iter().map(|(name, _)| *name)
@@ -122,7 +130,7 @@ impl GivenArgs {
     pub fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         self.0.iter().filter_map(|(name, value)| match value {
             OptionInput::File(path) => Some((*name, path.as_path())),
-            OptionInput::Text(_) => None,
+            OptionInput::Switch | OptionInput::Text(_) => None,
         })
     }
 
@@ -131,6 +139,7 @@ impl GivenArgs {
         let mut arguments = Arguments::new();
         for (name, value) in &self.0 {
             arguments = match value {
+                OptionInput::Switch => arguments.with(name, ""),
                 OptionInput::Text(text) => arguments.with(name, text),
                 OptionInput::File(path) => arguments.with_file(name, read_key_file(path)?),
             };

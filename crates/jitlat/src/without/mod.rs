@@ -10,6 +10,7 @@ pub mod archive;
 pub mod live;
 pub mod monitor;
 pub mod rpm;
+pub mod watch;
 pub mod web;
 
 use clap::Args;

@@ -260,7 +260,8 @@ fn a_full_disk_is_said_and_nothing_torn_is_seen() {
     let folder = tempfile::tempdir().unwrap();
     let small = folder.path().join("small");
     fs::create_dir(&small).unwrap();
-    let logs: Vec<PathBuf> = (0..30).map(|seed| write_log(folder.path(), seed, 8000)).collect();
+    // More than one batch, and more than fits.
+    let logs: Vec<PathBuf> = (0..600).map(|seed| write_log(folder.path(), seed, 50)).collect();
     let names: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
     let script = format!(
         "mount -t tmpfs -o size=1m jitlat {small} || exit 77; {exe} archive add {small}/a {logs}; echo status $?; \

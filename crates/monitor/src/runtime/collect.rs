@@ -214,7 +214,7 @@ fn enter_batch(archive: &Archive, tests: &mut [PreparedTest], shared: &Collector
             added.into_iter().map(|added| Ok(outcome(added))).collect()
         }
         // The archive currently accepts no tests.
-        Err(e @ (ArchiveError::Io { .. } | ArchiveError::Busy { .. })) => {
+        Err(e @ (ArchiveError::Io { .. } | ArchiveError::Full { .. } | ArchiveError::Busy { .. })) => {
             vec![Err(shared.fails(&e)); tests.len()]
         }
         // One test failed, for example because a stored summary is damaged: add the tests one by one.
@@ -241,9 +241,7 @@ impl CollectorState {
             warn!("the collector cannot store tests: {error}; hosts retain them and try again");
         }
         let (why, wait) = match error {
-            ArchiveError::Io { source, .. } if is_full(source) => {
-                ("its disk is full".to_owned(), RETRY_PAUSES.0)
-            }
+            e if e.is_full() => ("its disk is full".to_owned(), RETRY_PAUSES.0),
             ArchiveError::Busy { .. } => ("its archive is busy".to_owned(), RETRY_PAUSES.1),
             e => (format!("its archive failed: {e}"), RETRY_PAUSES.1),
         };
@@ -450,10 +448,6 @@ impl Drop for AnalysisPermit<'_> {
         *self.0.places.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.0.free.notify_one();
     }
-}
-
-fn is_full(error: &std::io::Error) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
 /// Body of a host while it is received.

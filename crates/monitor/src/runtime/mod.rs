@@ -2,6 +2,7 @@
 //!
 //! * [`run()`] – runs a host of the file; [`MonitorSettings`] – file, host and archive; [`load`] – reads the file
 //! * [`Equipment`] – provided by the caller: creates instruments, captures and the server from options of the file
+//! * [`ArchiveWatch`] – waits for results
 //! * [`MonitorError`] – reason why it cannot start
 //! * [`StandaloneRunner`] – runs tests that people start from a page, without a timetable; [`DemandedTest`] – one of
 //!   these tests
@@ -47,3 +48,4 @@ pub use equipment::{CaptureResult, Equipment, ServerKeys, TestSite};
 pub use error::{AnyError, MonitorError};
 pub use on_demand::DemandedTest;
 pub use run::{MonitorSettings, Requests, SlotCounts, load, named, run};
+pub use watch::ArchiveWatch;

@@ -58,8 +58,8 @@ pub type SlotCounts = BTreeMap<(String, String), EndingCounts>;
 /// Settings of a monitor in addition to its file.
 #[derive(Clone)]
 pub struct MonitorSettings {
-    /// Path of the file, which is read again when it changes.
-    pub file: PathBuf,
+    /// Path of the file, which is read again when it changes; `None`: the model has no file and never changes.
+    pub file: Option<PathBuf>,
     /// Name of this host in the file; `None`: the monitor finds it by host name, or by the addresses of its
     /// interfaces.
     pub host: Option<String>,
@@ -169,8 +169,8 @@ pub fn run(
         None => own::find(&model)?,
     };
     // Key files and the archive are relative to the folder of the file.
-    let folder = args.file.parent().unwrap_or(Path::new("")).to_owned();
-    check_file(&args.file, &model)?;
+    let folder = args.file.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
+    args.file.as_deref().map_or(Ok(()), |file| check_file(file, &model))?;
     let key = own_key(&model, host, &folder)?;
     let (model, timetable) = (Arc::new(model), Arc::new(timetable));
     let kept = archive_of(args, &model, &folder);
@@ -223,7 +223,8 @@ pub fn run(
         drops_logged: Arc::default(),
     };
     let begun = clock::steady();
-    let mut seen = version(&args.file);
+    let version = || args.file.as_deref().and_then(version);
+    let mut seen = version();
     let (mut looked, mut pruned) = (begun, None::<SteadyTime>);
     let ends = args.duration.map(|duration| begun + duration);
     while !requests.is_stop_requested() {
@@ -234,7 +235,7 @@ pub fn run(
         let reload = requests.take_reload();
         if reload || now - looked >= FILE_CHECK_INTERVAL {
             looked = now;
-            let current = version(&args.file);
+            let current = version();
             if reload || current != seen {
                 seen = current;
                 monitor.take_up();
@@ -545,13 +546,14 @@ impl Monitor<'_> {
 
     /// Reads the file again, and applies it if it has no faults.
     fn take_up(&mut self) {
-        let file = self.settings.file.display();
-        let new = match load(&self.settings.file, &*self.settings.equipment) {
+        let Some(path) = &self.settings.file else { return };
+        let file = path.display();
+        let new = match load(path, &*self.settings.equipment) {
             Ok(Some(model)) => model,
             Ok(None) => return warn!("{file}: still using the previous version of the file"),
             Err(e) => return warn!("{}; still using the previous version of the file", explain(&e)),
         };
-        if let Err(e) = self.follow(new) {
+        if let Err(e) = check_file(path, &new).and_then(|()| self.follow(new)) {
             warn!("{file}: {}; still using the previous version of the file", explain(&e));
         }
     }
@@ -561,7 +563,6 @@ impl Monitor<'_> {
         let Some(host) = new.host(&name) else {
             bail!("the new version does not contain this host, '{name}'")
         };
-        check_file(&self.settings.file, &new)?;
         let key = own_key(&new, host, &self.folder)?;
         let kept = archive_of(self.settings, &new, &self.folder);
         check_archive(kept.as_deref())?;
@@ -754,6 +755,11 @@ fn prune(root: &Path, rules: &ArchiveRules, logged: &Mutex<Option<SteadyTime>>) 
                 done.waited
             );
         }
+    }
+    // Each test has a packet file of its own at first, of which a small test fills little.
+    let merged = Archive::open_to_write(root)?.compact_finished_days(clock::wall())?;
+    if merged.before > 0 {
+        info!("merged {} packet files of finished days into {}", merged.before, merged.after);
     }
     Ok(())
 }
