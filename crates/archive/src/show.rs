@@ -497,7 +497,7 @@ pub fn restored(done: &Restored) -> String {
     let Restored { from_copy, unusable, from_packets, tests, without_packets, previous } = done;
     let mut text = match (from_copy, unusable) {
         (Some(n), _) => format!("{} from the copy of the catalogue\n", counted(*n, "test")),
-        (None, Some(why)) => format!("the copy of the catalogue cannot be used: {}\n", plain(why)),
+        (None, Some(why)) => format!("the copy of the catalogue cannot be used: {}\n", printable(why)),
         (None, None) => "there is no copy of the catalogue\n".to_owned(),
     };
     text += &format!("{} from packet files\n", counted(from_packets.entered, "test"));
@@ -511,7 +511,7 @@ pub fn restored(done: &Restored) -> String {
         text += "tests whose packets were pruned are lost, and so are alerts and the states of pushes\n";
     }
     for finding in &from_packets.damaged {
-        text += &format!("damaged: {}: {}\n", plain(&finding.what), plain(&finding.problem));
+        text += &format!("damaged: {}: {}\n", printable(&finding.what), printable(&finding.problem));
     }
     text += &format!("{} in the new catalogue\n", counted(*tests, "test"));
     match previous {

@@ -156,6 +156,8 @@ pub fn run(args: &WatchArgs) -> Result<ExitStatus> {
         duration: args.duration,
         equipment: Arc::new(MonitorInstruments),
         print: Arc::new(|text| terminal::print(text).map_err(io::Error::other)),
+        // It acts for the person who started it, in a folder of theirs that a service user cannot write.
+        confinement: None,
     };
     drop(place);
     let counts = runtime::run(&settings, model, timetable, &signals);

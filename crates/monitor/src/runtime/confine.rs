@@ -45,7 +45,7 @@ impl MonitorConfinement {
             user: self.user.clone(),
             capabilities: capabilities(model, host),
             folders: archive.map(Path::to_owned).into_iter().collect(),
-            readable: readable(&settings.file, model),
+            readable: readable(settings.file.as_deref(), model),
             calls: CallSet::Monitor,
         };
         let confined = confinement.begin().and_then(jitlat_net::confine::Confining::complete);
@@ -91,9 +91,10 @@ fn capabilities(model: &Model, host: usize) -> Vec<Capability> {
 }
 
 /// Returns the paths that the monitor reads again when its file changes: the folder of the file, and files that it names
-/// elsewhere.
-fn readable(file: &Path, model: &Model) -> Vec<PathBuf> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+/// elsewhere. Without a file, only the files that the model names.
+fn readable(file: Option<&Path>, model: &Model) -> Vec<PathBuf> {
+    let parent = file.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    let folder = parent.unwrap_or(Path::new("."));
     let mut named: Vec<&str> = Vec::new();
     let keys = model.hosts.iter().filter_map(|host| host.key.as_ref()).chain(&model.serve.key);
     named.extend(keys.filter_map(|key| match key {
@@ -127,9 +128,12 @@ fn readable(file: &Path, model: &Model) -> Vec<PathBuf> {
     }
     let elsewhere =
         named.into_iter().map(|name| folder.join(name)).filter(|path| path.is_absolute() && path.is_file());
-    let mut all: Vec<PathBuf> = elsewhere.filter(|path| !path.starts_with(folder)).collect();
+    let is_elsewhere = |path: &PathBuf| file.is_none() || !path.starts_with(folder);
+    let mut all: Vec<PathBuf> = elsewhere.filter(is_elsewhere).collect();
     all.sort();
     all.dedup();
-    all.insert(0, folder.to_owned());
+    if file.is_some() {
+        all.insert(0, folder.to_owned());
+    }
     all
 }
