@@ -4,7 +4,7 @@
 // Aims at: crates/web/src/push/routes.rs crates/web/src/push/body.rs crates/web/src/routes.rs crates/web/src/query.rs crates/web/src/times.rs crates/web/src/path.rs crates/web/src/compare.rs crates/web/src/test.rs crates/web/src/metrics
 // Longest input: 8192
 
-use jitlat_archive::Archive;
+use jitlat_archive::{Archive, SharedMessage};
 use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
 use jitlat_fuzz::Scratch;
 use jitlat_proto::push::answer::{Offers, PartAnswer, PartAnswers};
@@ -47,7 +47,7 @@ enum Body {
 }
 
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "HEAD", "DELETE", "OPTIONS"];
-const PATHS: [&str; 14] = [
+const PATHS: [&str; 15] = [
     "/",
     "/path/1/2",
     "/test/1",
@@ -60,6 +60,7 @@ const PATHS: [&str; 14] = [
     "/api/v1/compare",
     "/metrics",
     "/push/v1/offers",
+    "/push/v1/sent",
     "/push/v1/tests",
     "/push/v1/tests/1",
 ];
@@ -152,6 +153,10 @@ struct Reader;
 impl Shelf for Reader {
     fn offered(&self, _: &str, offers: &Offers) -> Result<Vec<String>, NotNow> {
         Ok(offers.tests.clone())
+    }
+
+    fn sent(&self, _: &str, messages: &[SharedMessage]) -> Result<Vec<bool>, NotNow> {
+        Ok(vec![false; messages.len()])
     }
 
     fn receive(&self, _: &str, mut body: &mut dyn BufRead, _: Option<&str>) -> PartAnswers {
