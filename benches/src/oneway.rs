@@ -139,6 +139,7 @@ pub fn test(
         terms: TestTerms { stamps, ..TestTerms::new(vec![spec.map_err(|e| e.to_string())?]) },
         sending: SendSettings { pacing, priority: None, segmented },
         limit: None,
+        times: None,
     };
     let mut watch = Watch { began, records: Vec::new(), from: 0.0, to: None };
     client::run(&request, &AtomicBool::new(false), &mut watch).map_err(|e| e.to_string())?;

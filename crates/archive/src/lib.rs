@@ -96,7 +96,7 @@ pub use pushes::{MAX_UNSETTLED, Outgoing, PushResult, Pushed};
 pub use rename::Renamed;
 pub use reports::ReportedSlot;
 pub use rollup::{PeriodValue, PoolPeriod, PooledStream, utc};
-pub use routes::Route;
+pub use routes::{ExaminedRoute, Route};
 pub use rows::StoredPackets;
 pub use show::GroupKey;
 pub use silences::Silence;

@@ -52,6 +52,17 @@ fn split(hops: &str) -> Vec<String> {
     hops.split(SEPARATOR).filter(|hop| !hop.is_empty()).map(str::to_owned).collect()
 }
 
+/// A route with the number of the examination that saw it last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExaminedRoute {
+    /// Number of the examination; later ones have larger numbers.
+    pub number: i64,
+    /// Route that it saw.
+    pub route: Route,
+    /// Hops of the path's route before this one; `None` if it is the first one.
+    pub before: Option<Vec<String>>,
+}
+
 impl Archive {
     /// Records a route that begins at `first_ns`, or was last seen at `last_ns` if it is known; `id` is ignored. Returns true if it is
     /// new.
@@ -106,19 +117,19 @@ impl Archive {
         self.db.query_row(last, [], |row| row.get(0)).map_err(self.sql("reading"))
     }
 
-    /// Returns the routes that were seen after examination `number`, in order, each with the number of the examination and the
-    /// hops of the path's route before it; `None` if it is the first one.
+    /// Returns the routes that were seen after examination `number`, in order.
     ///
     /// # Errors
     /// [`ArchiveError`].
-    pub fn routes_after(&self, number: i64) -> Result<Vec<(i64, Route, Option<Vec<String>>)>, ArchiveError> {
+    pub fn routes_after(&self, number: i64) -> Result<Vec<ExaminedRoute>, ArchiveError> {
         let run = || {
             let query = "SELECT id, route, src, dst, first_ns, last_ns, hops, number, (SELECT b.hops FROM routes b \
                          WHERE b.route = r.route AND b.src = r.src AND b.dst = r.dst AND b.id < r.id ORDER BY b.id DESC LIMIT 1) \
                          FROM routes r WHERE number > ? ORDER BY number";
             let take = |row: &Row<'_>| {
                 let before: Option<String> = row.get(8)?;
-                Ok((row.get(7)?, route(row)?, before.map(|hops| split(&hops))))
+                let before = before.map(|hops| split(&hops));
+                Ok(ExaminedRoute { number: row.get(7)?, route: route(row)?, before })
             };
             let mut list = self.db.prepare_cached(query)?;
             list.query_map([number], take)?.collect::<rusqlite::Result<Vec<_>>>()

@@ -135,7 +135,7 @@ pub fn list(tests: &[ListedTest], figures: &[Selector], form: Form) -> serde_jso
             "packets",
             "severity",
         ];
-        let heading = names.map(str::to_owned).into_iter().chain(figures.iter().map(|f| f.column()));
+        let heading = names.map(str::to_owned).into_iter().chain(figures.iter().map(Selector::column));
         let mut rows = vec![heading.collect::<Vec<String>>()];
         rows.extend(tests.iter().map(|t| {
             let values = figures.iter().map(|f| cell(t.figures.get(&f.to_string()).copied().flatten()));

@@ -209,7 +209,7 @@ fn reports_and_routes_are_kept_with_their_paths() {
     let routes = archive.routes("a", "b", 9).unwrap();
     assert_eq!(routes.iter().map(|r| (r.first_ns, r.last_ns)).collect::<Vec<_>>(), [(1, 2), (3, 3), (4, 4)]);
     let changed = archive.routes_after(2).unwrap();
-    let before: Vec<_> = changed.iter().map(|(_, _, before)| before.clone().unwrap().join(" ")).collect();
+    let before: Vec<_> = changed.iter().map(|route| route.before.clone().unwrap().join(" ")).collect();
     assert_eq!(before, ["x y", "x z"]);
     assert_eq!(archive.routes_seen().unwrap(), 4);
 }

@@ -531,7 +531,7 @@ impl Monitor<'_> {
                     info!("{far}: tests succeed again after {long}; {lost} lost");
                 }
                 Notice::NotStored(why) => {
-                    warn!("results are not stored: {why}; the far hosts are not to blame")
+                    warn!("results are not stored: {why}; the far hosts are not to blame");
                 }
                 Notice::Stored(lost) => info!("results are stored again; {lost} were not"),
                 Notice::Missing(missed) => warn!("some tests cannot start: {}", text::missed(missed)),

@@ -427,12 +427,12 @@ fn with_a_key_messages_are_encrypted_and_no_attacker_can_prevent_it() {
     let attacks: [fn(usize, &mut Vec<u8>); 4] = [
         |from, bytes| {
             if from == 0 {
-                without_share(bytes)
+                without_share(bytes);
             }
         },
         |from, bytes| {
             if from == 1 {
-                without_share(bytes)
+                without_share(bytes);
             }
         },
         |_, bytes| without_share(bytes),

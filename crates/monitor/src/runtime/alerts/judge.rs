@@ -7,7 +7,9 @@ use crate::alert::{self, AlertEvent, AlertMachine, AlertSubject, SlotReport, Tes
 use crate::route;
 use crate::runtime::board::{report_of, reported};
 use crate::runtime::collect::MAX_REPORTED_PATHS;
-use jitlat_archive::{AlertAbout, AlertUpdate, Archive, ArchiveError, Entered, Fired, Note, SlotFilter};
+use jitlat_archive::{
+    AlertAbout, AlertUpdate, Archive, ArchiveError, Entered, ExaminedRoute, Fired, Note, SlotFilter,
+};
 use jitlat_core::answer::Severity;
 use jitlat_core::scalars::GradeSubject;
 use jitlat_core::{Span, SteadyTime, WallTime};
@@ -99,7 +101,7 @@ impl ResultJudge {
             open.machine.report(&report_of(report), now);
             open.reported = number;
         }
-        for (number, seen, before) in open.archive.routes_after(open.seen)? {
+        for ExaminedRoute { number, route: seen, before } in open.archive.routes_after(open.seen)? {
             let is_new = seen.first_ns == seen.last_ns;
             let change = before.filter(|_| is_new).map(|before| route::change(&before, &seen.hops));
             let result = TestResult {
