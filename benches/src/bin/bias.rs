@@ -279,6 +279,7 @@ fn run(direction: Direction) -> Result<Run> {
                 terms: TestTerms::new(vec![spec]),
                 sending: SendSettings::default(),
                 limit: None,
+                times: None,
             };
             // Waits for both captures and the server; a failed one reports its error below.
             for _ in 0..3 {

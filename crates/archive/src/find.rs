@@ -245,7 +245,13 @@ impl Archive {
         filter: &Filter,
     ) -> Result<Vec<(i64, crate::PooledStream)>, ArchiveError> {
         let only = Filter { path: filter.path.clone(), ..Filter::default() };
-        let (condition, values) = only.condition(self)?;
+        let (mut condition, mut values) = only.condition(self)?;
+        // All tests of a stream are between the same hosts.
+        for (name, value) in &filter.labels {
+            condition += " AND EXISTS (SELECT 1 FROM tests t JOIN tags g ON g.test = t.id JOIN host_labels l ON l.host = g.value \
+                          WHERE t.stream = s.id AND g.key IN ('client', 'server') AND l.name = ? AND l.value = ?)";
+            values.extend([Value::Text(name.clone()), Value::Text(value.clone())]);
+        }
         let query = format!(
             "SELECT s.id, a.address, b.address, s.protocol, s.direction, s.payload, s.period_ns, s.dscp FROM streams s \
              JOIN hosts a ON a.id = s.src JOIN hosts b ON b.id = s.dst WHERE {condition} ORDER BY s.id"

@@ -6,7 +6,8 @@ use crate::{alerts, compare, hosts, now, path, run, silences, times};
 use jitlat_archive::Archive;
 use serde::Serialize;
 
-fn json(document: &impl Serialize) -> Result<String, Problem> {
+/// Formats a document of the API.
+pub fn json(document: &impl Serialize) -> Result<String, Problem> {
     serde_json::to_string(document).map_err(|e| Problem::Failed(format!("{e}.")))
 }
 

@@ -1,6 +1,6 @@
 //! [`openapi`]: the API as an OpenAPI document, made from the list of routes and the types of the answers.
 
-use crate::alerts::Alerts;
+use crate::alerts::{AlertPaths, Alerts};
 use crate::compare::ComparedPeriods;
 use crate::events::TestsEvent;
 use crate::hosts::HostsOverview;
@@ -10,34 +10,49 @@ use crate::routes::{ROUTES, Route, RouteKind};
 use crate::run::RunRequest;
 use crate::run::api::RunsNow;
 use crate::run::watched::RunNow;
+use crate::silences::{Acknowledged, Acknowledgement, EndedSilence, SilenceRequest, Silences};
+use jitlat_archive::Silence;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-type Type = (&'static str, fn(&mut SchemaGenerator) -> Schema);
+type MakeSchema = fn(&mut SchemaGenerator) -> Schema;
 
 fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-/// Type of the answer of each address.
-const TYPES: [Type; 10] = [
+/// Type of the answer to GET, for each address.
+const ANSWERS: [(&str, MakeSchema); 11] = [
     ("/api/v1/now", of::<Now>),
     ("/api/v1/path/{src}/{dst}", of::<PathCourse>),
     ("/api/v1/hosts", of::<HostsOverview>),
     ("/api/v1/compare", of::<ComparedPeriods>),
     ("/api/v1/alerts", of::<Alerts>),
+    ("/api/v1/alerts/{id}", of::<AlertPaths>),
+    ("/api/v1/silences", of::<Silences>),
     ("/api/v1/events", of::<TestsEvent>),
     ("/api/v1/runs", of::<RunsNow>),
     ("/api/v1/runs/{id}", of::<RunNow>),
     ("/api/v1/runs/{id}/events", of::<RunNow>),
-    ("/api/v1/runs/{id}/stop", of::<RunNow>),
 ];
+
+/// Types of the body of POST, if it has one, and of the answer, for each address.
+const ORDERS: [(&str, Option<MakeSchema>, MakeSchema); 5] = [
+    (RUNS, Some(of::<RunRequest>), of::<RunNow>),
+    ("/api/v1/runs/{id}/stop", None, of::<RunNow>),
+    ("/api/v1/alerts/{id}/acknowledge", Some(of::<Acknowledgement>), of::<Acknowledged>),
+    ("/api/v1/silences", Some(of::<SilenceRequest>), of::<Silence>),
+    ("/api/v1/silences/{id}/end", None, of::<EndedSilence>),
+];
+
+/// Address that starts a test, and beginning of those of started tests.
+const RUNS: &str = "/api/v1/runs";
 
 /// Returns the OpenAPI 3.1 document.
 ///
 /// # Panics
-/// If a route for programs is missing in [`TYPES`].
+/// If a route for programs is missing in [`ANSWERS`] or [`ORDERS`].
 pub fn openapi() -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut generator = settings.with(|s| s.definitions_path = "/components/schemas".into()).into_generator();
@@ -45,12 +60,15 @@ pub fn openapi() -> Value {
     for route in ROUTES.iter().filter(|route| {
         !matches!(route.kind, RouteKind::Page(_) | RouteKind::ExpensivePage(..) | RouteKind::Form(_))
     }) {
-        let (_, schema) = TYPES.iter().find(|(path, _)| *path == route.path).expect("a type for every route");
         let is_order = matches!(route.kind, RouteKind::Order(_));
-        let starts = is_order && route.path == "/api/v1/runs";
-        // POST returns the same schema as GET of a run.
-        let schema = if starts { of::<RunNow>(&mut generator) } else { schema(&mut generator) };
-        let takes = starts.then(|| of::<RunRequest>(&mut generator));
+        let (takes, gives) = if is_order {
+            let found = ORDERS.iter().find(|(path, ..)| *path == route.path);
+            found.map(|(_, takes, gives)| (*takes, *gives)).expect("a type for every route")
+        } else {
+            let found = ANSWERS.iter().find(|(path, _)| *path == route.path);
+            (None, found.expect("a type for every route").1)
+        };
+        let (schema, takes) = (gives(&mut generator), takes.map(|takes| takes(&mut generator)));
         let operations = paths.entry(route.path).or_insert_with(|| json!({}));
         operations[if is_order { "post" } else { "get" }] = operation(route, &schema, takes.as_ref());
     }
@@ -86,7 +104,12 @@ fn operation(route: &Route, schema: &Schema, takes: Option<&Schema>) -> Value {
         if matches!(route.kind, RouteKind::Events(_)) { "text/event-stream" } else { "application/json" };
     let parts = route.path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
     let parts = parts.map(|name| {
-        let about = if name == "id" { "Id of a test that was started." } else { "Address or name of a host." };
+        let about = match (name, route.path.split('/').nth(3)) {
+            ("id", Some("alerts")) => "Number of an alert.",
+            ("id", Some("silences")) => "Number of a silence.",
+            ("id", _) => "Id of a test that was started.",
+            _ => "Address or name of a host.",
+        };
         json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" }, "description": about })
     });
     let asked = route.parameters.iter().map(|(name, about)| {
@@ -104,14 +127,16 @@ fn operation(route: &Route, schema: &Schema, takes: Option<&Schema>) -> Value {
         "429": problem("The client has used its share of the server, or showed wrong tokens."),
         "503": problem("The server is busy, or the request took too long.")
     });
-    let done = if takes.is_some() { "201" } else { "200" };
+    let done = if takes.is_some() && route.path == RUNS { "201" } else { "200" };
     responses[done] =
         json!({ "description": "The requested document.", "content": { kind: { "schema": schema } } });
     let mut operation = json!({ "summary": route.about, "parameters": parameters });
     if matches!(route.kind, RouteKind::Order(_)) {
         responses["403"] =
             problem("The client is not authorised, or a page of another site caused the request.");
-        responses["409"] = problem("The limit of tests is reached.");
+        if route.path.starts_with(RUNS) {
+            responses["409"] = problem("The limit of tests is reached.");
+        }
         operation["security"] = json!([{}, { "token": [] }]);
     }
     if let Some(schema) = takes {

@@ -32,26 +32,54 @@ pub struct Silences {
 }
 
 /// Acknowledgement of an alert.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-struct Acknowledgement {
+pub struct Acknowledgement {
     /// Name of the person.
     by: String,
+    /// Text for others, such as what is being done.
     #[serde(default)]
     note: String,
 }
 
+/// Answer to an acknowledgement.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Acknowledged {
+    /// Number of the alert.
+    alert: i64,
+    /// Name of the person.
+    acknowledged_by: String,
+}
+
+/// Answer after a silence was ended.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct EndedSilence {
+    /// Number of the silence.
+    silence: i64,
+    /// True: the silence is over.
+    ended: bool,
+}
+
 /// Request for a silence.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-struct SilenceRequest {
+pub struct SilenceRequest {
     /// Name of the person.
     by: String,
+    /// Text for others, such as the reason.
     #[serde(default)]
     note: String,
+    /// Name of the rule; null for all rules.
     alert: Option<String>,
+    /// Name of the test; null for all tests.
     test: Option<String>,
+    /// Name of a host of the path; null for all hosts.
     host: Option<String>,
+    /// Site of a host of the path; null for all sites.
     site: Option<String>,
     /// Length, such as `2h`.
     r#for: String,
@@ -70,7 +98,7 @@ pub fn acknowledging() -> MethodRouter<Arc<App>> {
             checked([&asked.by, &asked.note])?;
             change(&app, move |archive| {
                 if archive.acknowledge(id, &asked.by, &asked.note, times::now())? {
-                    return Ok(serde_json::json!({ "alert": id, "acknowledged_by": asked.by }));
+                    return Ok(Acknowledged { alert: id, acknowledged_by: asked.by });
                 }
                 Err(Problem::NotFound(format!("There is no alert {id}.")))
             })
@@ -106,7 +134,7 @@ pub fn making() -> MethodRouter<Arc<App>> {
             };
             change(&app, move |archive| {
                 let id = archive.add_silence(&silence)?;
-                Ok(serde_json::to_value(Silence { id, ..silence }).unwrap_or_default())
+                Ok(Silence { id, ..silence })
             })
             .await
         };
@@ -119,7 +147,7 @@ pub fn ending() -> MethodRouter<Arc<App>> {
     post(|State(app): State<Arc<App>>, Path(id): Path<i64>| async move {
         let answer = change(&app, move |archive| {
             if archive.end_silence(id, times::now())? {
-                return Ok(serde_json::json!({ "silence": id, "ended": true }));
+                return Ok(EndedSilence { silence: id, ended: true });
             }
             Err(Problem::NotFound(format!("There is no silence {id}, or it is over.")))
         });
@@ -148,11 +176,11 @@ fn checked<'a>(texts: impl IntoIterator<Item = &'a String>) -> Result<(), Proble
 }
 
 /// Changes the archive, and answers with JSON.
-async fn change(
+async fn change<T: Serialize>(
     app: &Arc<App>,
-    work: impl FnOnce(&Archive) -> Result<serde_json::Value, Problem> + Send + 'static,
+    work: impl FnOnce(&Archive) -> Result<T, Problem> + Send + 'static,
 ) -> Result<Response, Problem> {
     let root = app.root.clone();
-    let done = app.read(move |_| work(&Archive::open_to_write(&root)?)).await?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], Body::from(done.to_string())).into_response())
+    let text = app.read(move |_| crate::api::json(&work(&Archive::open_to_write(&root)?)?)).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], Body::from(text)).into_response())
 }

@@ -142,7 +142,7 @@ fn a_host_pushes_beside_others_that_guess_its_token() {
             };
             match scene.lab.client.within(guess) {
                 Ok(Err(PushFailure::Refused(why, _))) if why.contains("no host with this token") => {
-                    refused += 1
+                    refused += 1;
                 }
                 // It must wait: the token was not looked at.
                 Ok(Err(PushFailure::Refused(why, _))) => {

@@ -590,7 +590,7 @@ fn command_lines_end_and_print_as_those_of_iperf3() {
     .into();
     let lines: Vec<(&str, bool)> = lines.iter().map(|(line, texts)| (line.as_str(), *texts)).collect();
     undisturbed(|| {
-        compare("iperf3", &lines, |line| line.replace(&format!("-p {port}"), &format!("-p {own_port}")))
+        compare("iperf3", &lines, |line| line.replace(&format!("-p {port}"), &format!("-p {own_port}")));
     });
 }
 
