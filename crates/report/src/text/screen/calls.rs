@@ -242,8 +242,10 @@ pub(crate) fn title(call: &RtpCall, streams: &[RtpStream]) -> String {
     let Some(signalled) = &call.signalling else {
         return format!("call, up from {caller} to {called}{long}");
     };
+    // Without the invitation, the time until the answer is unknown.
     let answered = signalled
         .answered
+        .filter(|at| *at > signalled.began)
         .map_or(String::new(), |at| format!(", answered after {}", eng3((at - signalled.began).0 as f64)));
     format!("call from {caller} to {called}{long}{answered}")
 }
