@@ -434,13 +434,13 @@ pub struct Display {
 
 impl Summary {
     /// Removes all figures that depend on how many packets were lost, because that is unknown; `why` is the headline of
-    /// the answer, which is no verdict any more. The count of the packets that are known to be lost remains.
+    /// the answer, which is not a verdict any more. The count of the packets that are known to be lost remains.
     pub fn forget_loss(&mut self, why: String) {
         self.loss = Loss::default();
         self.counts.lost_pct = None;
         self.counts.tail_unknown = true;
         (self.dejitter, self.objectives, self.latency_unconditional) = (None, None, None);
-        // Sentences about losses cannot be told from others.
+        // Sentences about losses cannot be distinguished from others.
         self.verdicts.clear();
         if let Some(answer) = &mut self.answer {
             answer.complete = false;

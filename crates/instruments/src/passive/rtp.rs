@@ -581,7 +581,7 @@ fn options_of(options: &Options, one_codec: bool, stream: &RtpStream) -> Options
 /// Smallest share of packets that were not recorded, as 1 in this many, at which there is no verdict.
 const MIN_RECORDED: u64 = 10;
 
-/// What packets over TCP waited for.
+/// Thing for which packets over TCP waited.
 const FOR_A_SEGMENT: &str = " for a retransmitted segment";
 
 /// Returns the evidence of a period without packets for a recording, which has no receiving program to rule out.
@@ -589,7 +589,7 @@ fn without_receiver(because: &str, over_tcp: bool) -> String {
     const STANDSTILL: &str = "the path delivered nothing for ";
     const RULED_OUT: &str = "; the kernel's stamps rule out the receiving program";
     let Some((before, after)) = because.split_once(RULED_OUT) else { return because.to_owned() };
-    // Over TCP, what stands still is the stream: a lost segment delays all behind it.
+    // Over TCP, the stream stalls: a lost segment delays all behind it.
     match over_tcp && before.contains(STANDSTILL) {
         true => {
             let waited =
@@ -718,5 +718,43 @@ mod tests {
         assert!(stood(20_000_000, 0));
         assert!(!stood(20_000_000, 5_000_000), "it moved by as much");
         assert!(!stood(1_000_000_000, 0), "comfort noise: too few packets");
+    }
+
+    #[test]
+    fn the_other_direction_refutes_a_step_of_a_clock() {
+        let samples = |moved: i64| {
+            let all: Vec<i64> = (0..500).map(|k| k * 20_000_000).collect();
+            Samples {
+                seq: (0..500).collect(),
+                delay: all.iter().map(|sent| if *sent > 5_000_000_000 { moved } else { 0 }).collect(),
+                sent: all,
+                ..Samples::default()
+            }
+        };
+        let of = |moved: i64| {
+            let step = Cause {
+                from_s: 5.0,
+                magnitude_ns: Some(20_000_000),
+                ..Cause::new(CauseId::ClockStep, Severity::Good, 0.9)
+            };
+            let mut answer = Answer {
+                complete: true,
+                host: None,
+                severity: Severity::Good,
+                headline: "Good: nothing is wrong with the path; a clock was set by 20 ms at 5.0 s."
+                    .to_owned(),
+                buffer_ns: None,
+                without_clock_step: None,
+                causes: vec![step],
+                profiles: std::collections::BTreeMap::new(),
+                qoo: None,
+            };
+            refute_clock_step(&mut answer, &samples(moved), WallTime(0));
+            (answer.causes[0].id, answer.headline)
+        };
+        assert_eq!(of(-20_000_000).0, CauseId::ClockStep);
+        let (id, headline) = of(-8_000_000);
+        assert_eq!(id, CauseId::RouteChange);
+        assert_eq!(headline, "Good: the delay of the path changed by 20 ms at 5.0 s.");
     }
 }
