@@ -433,6 +433,25 @@ pub struct Display {
 }
 
 impl Summary {
+    /// Removes all figures that depend on how many packets were lost, because that is unknown; `why` is the headline of
+    /// the answer, which is not a verdict any more. The count of the packets that are known to be lost remains.
+    pub fn forget_loss(&mut self, why: String) {
+        self.loss = Loss::default();
+        self.counts.lost_pct = None;
+        self.counts.tail_unknown = true;
+        (self.dejitter, self.objectives, self.latency_unconditional) = (None, None, None);
+        // Sentences about losses cannot be distinguished from others.
+        self.verdicts.clear();
+        if let Some(answer) = &mut self.answer {
+            answer.complete = false;
+            answer.severity = crate::answer::Severity::Unknown;
+            answer.headline = why;
+            answer.causes.clear();
+            answer.profiles.clear();
+            (answer.qoo, answer.buffer_ns) = (None, None);
+        }
+    }
+
     /// Returns true if the delays are round trips, measured with one clock.
     pub fn is_round_trip(&self) -> bool {
         self.two_way.is_some()

@@ -159,7 +159,15 @@ impl AnalysedStream {
 
     /// True if the end of the stream is unknown although the user did not stop the test.
     pub fn is_cut_off(&self) -> bool {
-        self.summary.counts.tail_unknown && self.session.ending != Ending::Interrupted
+        self.summary.counts.tail_unknown
+            && self.session.ending != Ending::Interrupted
+            && !self.is_loss_unknown()
+    }
+
+    /// True if packets arrived, but it is unknown how many were lost.
+    pub fn is_loss_unknown(&self) -> bool {
+        let counts = &self.summary.counts;
+        counts.tail_unknown && counts.unique_valid > 0 && self.summary.loss.ratio.is_none()
     }
 
     /// True if nothing is known about any packet.

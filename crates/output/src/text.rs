@@ -121,7 +121,17 @@ pub fn violations(runs: &[AnalysedStream], thresholds: &[ScalarCondition]) -> Ve
 /// Describes the `conditions` that cannot be decided because a grade or score of one of `runs` is unknown, with the
 /// label of the run if there are several runs.
 pub fn undecided(runs: &[AnalysedStream], conditions: &[ScalarCondition]) -> Vec<String> {
-    of_each(runs, |run| conditions.iter().filter_map(|c| c.undecided(&run.summary)).collect())
+    /// Parts of the keys of figures that depend on losses.
+    const OF_LOSS: [&str; 3] = ["loss", "lost", "mos"];
+    of_each(runs, |run| {
+        let of_loss = |c: &&ScalarCondition| {
+            let text = c.to_string();
+            run.is_loss_unknown() && OF_LOSS.iter().any(|key| text.contains(key))
+        };
+        let lost = conditions.iter().filter(of_loss);
+        let lost = lost.map(|c| format!("{c} cannot be decided: it is unknown how many packets were lost"));
+        conditions.iter().filter_map(|c| c.undecided(&run.summary)).chain(lost).collect()
+    })
 }
 
 fn of_each(runs: &[AnalysedStream], messages: impl Fn(&AnalysedStream) -> Vec<String>) -> Vec<String> {

@@ -32,7 +32,8 @@ pub struct MatchedFigures {
     /// Counts of the packets.
     #[serde(flatten)]
     pub counts: MatchCounts,
-    /// Number of lost packets divided by the number that should have arrived.
+    /// Number of lost packets divided by the number that should have arrived; `None` if the bounds differ by more than
+    /// one percent of the packets.
     pub loss_ratio: Option<f64>,
     /// Smallest and largest loss ratio that are possible if packets are counted whose fate is unknown, because their
     /// identity is not unique or memory was short. `None` if the fate of all packets is known.
@@ -87,7 +88,15 @@ pub struct PassiveSummary {
     pub back: MatchedFigures,
 }
 
+/// Largest difference of the loss bounds at which losses count as known.
+const MAX_LOSS_UNCERTAINTY: f64 = 0.01;
+
 impl MatchedFigures {
+    /// True if the fate of so many packets is unknown that the loss is unknown.
+    pub fn is_loss_unknown(&self) -> bool {
+        is_too_wide(self.loss_bounds)
+    }
+
     /// Number of packets seen at the source point whose fate is unknown, because their identity is not unique or memory
     /// was short. `source` is the point that packets of this direction pass first.
     pub fn undecided(&self, source: CapturePoint) -> u64 {
@@ -102,6 +111,10 @@ fn undecided(c: &MatchCounts, source: CapturePoint) -> u64 {
     };
     let decided = c.matched.saturating_add(c.lost).saturating_add(c.outside);
     seen.saturating_sub(decided).min(c.ambiguous.saturating_add(c.given_up))
+}
+
+fn is_too_wide(bounds: Option<[f64; 2]>) -> bool {
+    bounds.is_some_and(|[low, high]| high - low > MAX_LOSS_UNCERTAINTY)
 }
 
 /// Returns [`MatchedFigures::loss_bounds`].
@@ -307,10 +320,12 @@ impl PairEstimator {
             let (state, counts) = (&self.directions[w], counts[w]);
             let due = counts.matched + counts.lost;
             let delay = state.delay.figures(0);
+            let bounds = loss_bounds(&counts, [CapturePoint::Reference, CapturePoint::Monitor][w]);
+            let is_known = due > 0 && !is_too_wide(bounds);
             MatchedFigures {
                 counts,
-                loss_ratio: (due > 0).then(|| counts.lost as f64 / due as f64),
-                loss_bounds: loss_bounds(&counts, [CapturePoint::Reference, CapturePoint::Monitor][w]),
+                loss_ratio: is_known.then(|| counts.lost as f64 / due as f64),
+                loss_bounds: bounds,
                 delay_variation_ns: delay.and_then(|d| state.delay.figures(d.min)),
                 delay_raw_ns: delay,
                 ipdv_ns: state.ipdv.figures(0),

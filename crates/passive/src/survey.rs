@@ -15,8 +15,10 @@ use jitlat_core::prefix::{Prefix, bits};
 use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+/// Place of the identity without the IP identification, and without addresses and ports, in [`PacketPreview::names`].
+const WITHOUT_IDENT: usize = 3;
 /// Maximum number of addresses of a side.
 const MAX_ADDRESSES: usize = 256;
 
@@ -155,6 +157,13 @@ pub enum NoPlan {
     /// No packet identity occurs at both points.
     #[error("the captures have no packet in common")]
     NothingCommon,
+    /// The same packet identities occur at both points, but each of them more than once at one of the points.
+    #[error(
+        "the packets of the captures cannot be told apart: they repeat the fields that identify them (no IP \
+         identification, the same payload). Capture more bytes of each packet (tcpdump -s 0), or traffic with a number \
+         or a time in each packet"
+    )]
+    Ambiguous,
     /// There are common packets, but none between the requested addresses.
     #[error("both captures contain {0} common packets, but none between the given addresses")]
     OtherAddresses(usize),
@@ -176,7 +185,13 @@ pub fn survey(
     let most = found.iter().map(Vec::len).max().unwrap_or(0);
     // Prefer the name with the most fields, unless another one matches more than twice as many packets.
     let best = found.into_iter().enumerate().find(|(_, f)| f.len() * 2 >= most && !f.is_empty());
-    let Some((name, mut found)) = best else { return Err(NoPlan::NothingCommon) };
+    let Some((name, mut found)) = best else {
+        let known: HashSet<Identity> = reference.iter().map(|g| g.names[WITHOUT_IDENT]).collect();
+        let repeated = monitor.iter().filter(|g| known.contains(&g.names[WITHOUT_IDENT])).count();
+        // A few packets may have the same content by chance.
+        let is_ambiguous = repeated >= monitor.len().min(reference.len()).div_ceil(2);
+        return Err(if is_ambiguous { NoPlan::Ambiguous } else { NoPlan::NothingCommon });
+    };
     let ident = name % 2 == 0;
     let all = found.len();
     if let Some(asked) = asked {
@@ -458,7 +473,7 @@ mod tests {
             .iter()
             .flat_map(|g| [*g, PacketPreview { at: WallTime(g.at.0 + 1_000_000_000), ..*g }])
             .collect();
-        assert_eq!(survey(&r, &again, None), Err(NoPlan::NothingCommon));
+        assert_eq!(survey(&r, &again, None), Err(NoPlan::Ambiguous));
     }
 
     #[test]
@@ -542,8 +557,8 @@ mod tests {
         for after in [MAX_COPY_GAP_NS, -MAX_COPY_GAP_NS] {
             assert_eq!(survey(&again(&r, after), &m, None).map(|p| p.common), Ok(100));
         }
-        assert_eq!(survey(&again(&r, MAX_COPY_GAP_NS + 1), &m, None), Err(NoPlan::NothingCommon));
-        assert_eq!(survey(&r, &again(&m, MAX_COPY_GAP_NS + 1), None), Err(NoPlan::NothingCommon));
+        assert_eq!(survey(&again(&r, MAX_COPY_GAP_NS + 1), &m, None), Err(NoPlan::Ambiguous));
+        assert_eq!(survey(&r, &again(&m, MAX_COPY_GAP_NS + 1), None), Err(NoPlan::Ambiguous));
     }
 
     #[test]

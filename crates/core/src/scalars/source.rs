@@ -55,7 +55,11 @@ impl<'a> ScalarSource<'a> {
     /// Returns the number of packets lost; `None` if unknown.
     pub fn lost(&self) -> Option<u64> {
         match *self {
-            ScalarSource::Test(summary) => Some(summary.counts.lost),
+            // Without a ratio, the count covers only a part of the packets.
+            ScalarSource::Test(summary) => {
+                let is_known = summary.loss.ratio.is_some() || !summary.counts.tail_unknown;
+                is_known.then_some(summary.counts.lost)
+            }
             ScalarSource::Direction(one) => one.lost,
         }
     }

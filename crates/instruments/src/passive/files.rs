@@ -181,7 +181,8 @@ impl Passive {
         // A filter names the packets of applications, which may be in tunnels.
         let innermost = self.only.is_some();
         let mut plan = previews.layers().survey(asked, innermost);
-        let nothing = matches!(plan, Err(NoPlan::NothingCommon | NoPlan::OtherAddresses(_)));
+        let nothing =
+            matches!(plan, Err(NoPlan::NothingCommon | NoPlan::Ambiguous | NoPlan::OtherAddresses(_)));
         if let (true, [Some(r), Some(m)]) = (nothing, again) {
             // The captures may start at different times, so both are sampled from beginning to end.
             let sampled =
@@ -207,7 +208,7 @@ impl Passive {
         }
         let elsewhere = match why {
             NoPlan::OtherAddresses(_) => survey(reference, monitor, None).ok(),
-            NoPlan::Empty | NoPlan::NothingCommon => None,
+            NoPlan::Empty | NoPlan::NothingCommon | NoPlan::Ambiguous => None,
         };
         Ok(Err((why, elsewhere)))
     }

@@ -3,14 +3,14 @@
 use super::error::PassiveError;
 use crate::analysis::Analysed;
 use crate::stop::Stop;
-use jitlat_core::analysis::{Analyzer, Options};
+use jitlat_core::analysis::{Analyzer, Options, Samples};
 use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
 use jitlat_core::metrics::dejitter::VoiceCodec;
 use jitlat_core::observer::Unobserved;
 use jitlat_core::prefix::Prefix;
 use jitlat_core::summary::Summary;
 use jitlat_core::time::{SteadyTime, WallTime};
-use jitlat_core::units::duration;
+use jitlat_core::units::{duration, eng3};
 use jitlat_core::{Direction, PacketRecord, Span};
 use jitlat_net::capture::interface::{InterfaceCapture, InterfaceSettings};
 use jitlat_net::capture::{Capture, FollowedFiles, STDIN};
@@ -24,6 +24,7 @@ use jitlat_passive::rtp::{
 use jitlat_passive::{CapturePoint, Frame, IpPacket, Recording, Seen};
 use jitlat_verdict::{PROFILES, confirm_path, judge_for};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
@@ -247,6 +248,7 @@ impl RtpOutcome {
             }
         }
         self.confirm_paths();
+        self.doubt_queues();
         for call in &self.result.calls {
             for direction in Direction::BOTH {
                 let found = call.one_sided(direction, &self.result.streams);
@@ -270,39 +272,67 @@ impl RtpOutcome {
     /// Names the path as the reason of those changes of the delay at which the packets of another host show that the
     /// recording's clock was not set.
     fn confirm_paths(&mut self) {
-        // (a change is found within a few packets of its time)
+        // Changes whose reason is open: index of the stream, time, and size in ns.
+        let streams = self.result.streams.iter().zip(&self.streams).enumerate();
+        let open: Vec<(usize, WallTime, i64)> = streams
+            .flat_map(|(k, (stream, analysed))| {
+                let causes = analysed.summary.answer.iter().flat_map(|answer| &answer.causes);
+                let changes = causes.filter(|cause| cause.id == CauseId::RouteChange);
+                changes.map(move |c| (k, at(stream, c.from_s), c.magnitude_ns.unwrap_or(0)))
+            })
+            .collect();
+        let stood: Vec<(usize, WallTime)> = open
+            .into_iter()
+            .filter(|(k, time, size)| {
+                let from = self.result.streams.get(*k).map(|s| s.from.ip());
+                let others = self.result.streams.iter().zip(&self.streams);
+                others
+                    .filter(|(other, _)| other.clock_rate.is_some() && Some(other.from.ip()) != from)
+                    .any(|(_, analysed)| did_not_move(&analysed.samples, *time, *size))
+            })
+            .map(|(k, time, _)| (k, time))
+            .collect();
+        for (k, (stream, analysed)) in self.result.streams.iter().zip(&mut self.streams).enumerate() {
+            let Some(answer) = &mut analysed.summary.answer else { continue };
+            confirm_path(answer, |change| stood.contains(&(k, at(stream, change.from_s))));
+        }
+    }
+
+    /// Adds the recording's clock as a possible reason of queues that never end, if streams of two hosts have them from
+    /// the same time on, and of the same size.
+    fn doubt_queues(&mut self) {
         const NEAR: Span = Span::seconds(1);
-        // Times at which the delay of a stream changes.
-        let changes = |stream: &RtpStream, analysed: &Analysed| -> Vec<[WallTime; 2]> {
-            let causes = analysed.summary.answer.iter().flat_map(|answer| &answer.causes);
-            let of = |c: &Cause| match c.id {
-                CauseId::Queue => vec![[at(stream, c.from_s), at(stream, c.to_s)]],
-                CauseId::RouteChange | CauseId::ClockStep | CauseId::CaptureClock => {
-                    [c.from_s, c.to_s].map(|s| [at(stream, s); 2]).to_vec()
-                }
-                _ => Vec::new(),
-            };
-            causes.flat_map(of).collect()
-        };
-        let known: Vec<(RtpStream, Vec<[WallTime; 2]>)> = self
-            .result
-            .streams
-            .iter()
-            .zip(&self.streams)
-            .filter(|(stream, analysed)| stream.clock_rate.is_some() && analysed.summary.answer.is_some())
-            .map(|(stream, analysed)| (stream.clone(), changes(stream, analysed)))
+        let streams = self.result.streams.iter().zip(&self.streams);
+        let queues: Vec<(IpAddr, WallTime, i64)> = streams
+            .flat_map(|(stream, analysed)| {
+                let causes = analysed.summary.answer.iter().flat_map(|answer| &answer.causes);
+                let length = (stream.last - stream.first).as_seconds();
+                let lasting = causes.filter(move |cause| never_ends(cause, length));
+                lasting.filter_map(|c| Some((stream.from.ip(), at(stream, c.from_s), c.magnitude_ns?)))
+            })
             .collect();
         for (stream, analysed) in self.result.streams.iter().zip(&mut self.streams) {
             let Some(answer) = &mut analysed.summary.answer else { continue };
-            confirm_path(answer, |change| {
-                let time = at(stream, change.from_s);
-                known.iter().any(|(other, changes)| {
-                    other.from.ip() != stream.from.ip()
-                        && other.first + NEAR <= time
-                        && time + NEAR <= other.last
-                        && changes.iter().all(|[from, to]| time + NEAR < *from || *to + NEAR < time)
-                })
-            });
+            let length = (stream.last - stream.first).as_seconds();
+            let mut doubted = 0;
+            for cause in answer.causes.iter_mut().filter(|cause| never_ends(cause, length)) {
+                let (time, size) = (at(stream, cause.from_s), cause.magnitude_ns.unwrap_or(0));
+                let is_same = |(host, from, other): &(IpAddr, WallTime, i64)| {
+                    *host != stream.from.ip()
+                        && (*from - time).0.saturating_abs() < NEAR.0
+                        && other.saturating_sub(size).saturating_abs() <= size / 4
+                };
+                if queues.iter().any(is_same) {
+                    cause.because.push_str(", or the recording's clock was set");
+                    cause.confidence = 0.5;
+                    doubted += 1;
+                }
+            }
+            if doubted > 0 {
+                answer.headline = answer
+                    .headline
+                    .replace(" in a queue, ", " in a queue, or the recording's clock was set, ");
+            }
         }
     }
 
@@ -341,6 +371,17 @@ impl RtpOutcome {
             leave_out_wrong_scores(&mut summary, known, one_codec);
             *place = Some(Analysed { session: stream.session.clone(), summary, samples });
         }
+        for stream in &found.streams {
+            let other = found.streams.iter().find(|o| o.near != stream.near).and_then(|o| o.streams.first());
+            let samples =
+                other.and_then(|k| self.between.get(*k)?.as_ref()).map(|other| other.samples.clone());
+            let first = stream.records.first().and_then(PacketRecord::sent);
+            let own = self.between.get_mut(stream.streams[0]).and_then(Option::as_mut);
+            let answer = own.and_then(|own| own.summary.answer.as_mut());
+            if let (Some(answer), Some(samples), Some(first)) = (answer, samples, first) {
+                refute_clock_step(answer, &samples, first);
+            }
+        }
         if found.streams.iter().any(|s| s.near_assumed) {
             self.notes.push(
                 "the packets have the same TTL at both points, so the first capture is taken to be nearer to the caller"
@@ -372,6 +413,77 @@ fn of_step(step: &RecordedStep, first: WallTime) -> Cause {
         because: format!("{} at {at:.1} s: times after it are corrected", describe_step(step)),
         ..Cause::new(CauseId::CaptureClock, Severity::Good, 0.95)
     }
+}
+
+/// True if the delays of a stream did not change by `size` ns at `time`: a step of the recording's clock would have
+/// changed them. False if too few packets show it.
+fn did_not_move(samples: &Samples, time: WallTime, size: i64) -> bool {
+    let size = size.saturating_abs();
+    shift_at(samples, time)
+        .is_some_and(|(shift, spread)| spread < size.saturating_mul(4) && shift.saturating_abs() < size / 2)
+}
+
+/// Returns the change of the median delay of a stream at `time`, and the spread of the delays around it, both in ns;
+/// `None` if too few packets show it.
+fn shift_at(samples: &Samples, time: WallTime) -> Option<(i64, i64)> {
+    /// Time before and after the change from which packets are compared, and the part of it next to the change that is
+    /// left out, because a change is found within a few packets of its time.
+    const COMPARED: Span = Span::seconds(3);
+    const NEAR: Span = Span(500_000_000);
+    /// Minimum number of packets on each side.
+    const ENOUGH: usize = 25;
+    let arrivals =
+        || samples.sent.iter().zip(&samples.delay).map(|(sent, delay)| (sent.saturating_add(*delay), *delay));
+    let spread = |from: Span, to: Span| -> Option<(i64, i64)> {
+        let within = (time + from).0..(time + to).0;
+        let mut delays: Vec<i64> =
+            arrivals().filter(|(at, _)| within.contains(at)).map(|(_, delay)| delay).collect();
+        delays.sort_unstable();
+        let [low, high] = [delays.len() / 4, delays.len() * 3 / 4].map(|k| delays.get(k).copied());
+        let middle = *delays.get(delays.len() / 2)?;
+        (delays.len() >= ENOUGH).then_some((middle, high?.saturating_sub(low?)))
+    };
+    let back = |span: Span| Span(span.0.saturating_neg());
+    let (before, around) = spread(back(COMPARED), back(NEAR))?;
+    let (after, around_after) = spread(NEAR, COMPARED)?;
+    Some((after.saturating_sub(before), around.max(around_after)))
+}
+
+/// Names the path as the reason of a step of `cause` ns in one direction between two points: packets of the other
+/// direction moved by another amount than a clock would have moved them.
+fn refute_clock_step(answer: &mut Answer, other: &Samples, first: WallTime) {
+    let mut refuted = 0;
+    for cause in answer.causes.iter_mut().filter(|cause| cause.id == CauseId::ClockStep) {
+        let (Some(by), time) = (cause.magnitude_ns, first + Span((cause.from_s * 1e9) as i64)) else {
+            continue;
+        };
+        let Some((shift, spread)) = shift_at(other, time) else { continue };
+        // A clock makes one direction longer by as much as it makes the other shorter.
+        let rest = by.saturating_abs().saturating_sub(shift.saturating_abs()).saturating_abs();
+        if rest > 2_000_000.max(spread).max(by.saturating_abs() / 4) {
+            let how = if by < 0 { "shorter" } else { "longer" };
+            cause.id = CauseId::RouteChange;
+            cause.confidence = 0.8;
+            cause.because = format!(
+                "the path became {} {how} at {:.1} s: the other direction did not change by as much, so that no clock was set",
+                eng3(by.saturating_abs() as f64),
+                cause.from_s
+            );
+            refuted += 1;
+        }
+    }
+    if refuted > 0 && !answer.causes.iter().any(|cause| cause.id == CauseId::ClockStep) {
+        answer.without_clock_step = None;
+        answer.headline = answer.headline.replace(
+            "nothing is wrong with the path; a clock was set by ",
+            "the delay of the path changed by ",
+        );
+    }
+}
+
+/// True if a queue of this cause lasts until the end of the stream, which takes `length` seconds.
+fn never_ends(cause: &Cause, length: f64) -> bool {
+    cause.id == CauseId::Queue && cause.to_s + 1.0 >= length
 }
 
 /// Time `seconds` after the first packet of `stream`.
@@ -466,16 +578,61 @@ fn options_of(options: &Options, one_codec: bool, stream: &RtpStream) -> Options
     }
 }
 
+/// Smallest share of packets that were not recorded, as 1 in this many, at which there is no verdict.
+const MIN_RECORDED: u64 = 10;
+
+/// Thing for which packets over TCP waited.
+const FOR_A_SEGMENT: &str = " for a retransmitted segment";
+
+/// Returns the evidence of a period without packets for a recording, which has no receiving program to rule out.
+fn without_receiver(because: &str, over_tcp: bool) -> String {
+    const STANDSTILL: &str = "the path delivered nothing for ";
+    const RULED_OUT: &str = "; the kernel's stamps rule out the receiving program";
+    let Some((before, after)) = because.split_once(RULED_OUT) else { return because.to_owned() };
+    // Over TCP, the stream stalls: a lost segment delays all behind it.
+    match over_tcp && before.contains(STANDSTILL) {
+        true => {
+            let waited =
+                before.replace(STANDSTILL, "packets waited ").replace(", then everything at once", "");
+            format!("{waited}{after}{FOR_A_SEGMENT}")
+        }
+        false => format!("{before}{after}"),
+    }
+}
+
 /// Removes scores that do not apply to the stream: profiles of another medium, buffer scores that include the steps or
 /// the drift of a clock or mix several codecs, and MOS of G.711 if another codec is scored.
 fn leave_out_wrong_scores(summary: &mut Summary, stream: &RtpStream, one_codec: bool) {
+    let unrecorded = stream.not_recorded.saturating_mul(MIN_RECORDED) > stream.expected;
+    if unrecorded {
+        summary.forget_loss(format!(
+            "No verdict: the capture does not contain the segments of {} of {} packets.",
+            stream.not_recorded, stream.expected
+        ));
+    }
     let Some(answer) = &mut summary.answer else { return };
+    if stream.clock_rate.is_none() && answer.severity == Severity::Unknown && !unrecorded {
+        answer.headline =
+            "No verdict: the clock rate is unknown, so there is no jitter; --payload-type TYPE=CODEC/RATE \
+                           gives it."
+                .to_owned();
+    }
+    for cause in &mut answer.causes {
+        cause.because = without_receiver(&cause.because, stream.over_tcp);
+    }
+    if answer.causes.first().is_some_and(|cause| cause.because.ends_with(FOR_A_SEGMENT)) {
+        answer.headline = answer
+            .headline
+            .replace(" in a queue", FOR_A_SEGMENT)
+            .replace(" queues of up to ", " waits for retransmitted segments of up to ");
+    }
     // The clock rate may have become known only after the beginning of the analysis.
     if stream.clock_rate.is_some() {
         answer.profiles.retain(|name, _| (name == "video") == (stream.clock_rate == Some(VIDEO_CLOCK)));
     }
     if answer.without_clock_step.is_some() || answer.names(CauseId::ClockSkew) {
         summary.dejitter = None;
+        answer.profiles.values_mut().for_each(|suits| suits.mos = None);
     }
     let speech = stream.payload_types.iter().filter(|t| !t.is_event && !t.is_noise());
     let mut models: Vec<&str> =
@@ -520,5 +677,84 @@ impl RtpObserver for StreamAnalyses<'_> {
         if !kept {
             self.running.remove(&stream.number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_has_no_receiving_program_to_rule_out() {
+        let hold = "the path delivered nothing for 201 ms at 12.0 s, then everything at once; the kernel's stamps rule \
+                    out the receiving program";
+        assert_eq!(
+            without_receiver(hold, true),
+            "packets waited 201 ms at 12.0 s for a retransmitted segment"
+        );
+        assert_eq!(
+            without_receiver(hold, false),
+            "the path delivered nothing for 201 ms at 12.0 s, then everything at once"
+        );
+        assert_eq!(without_receiver("a queue", true), "a queue");
+    }
+
+    #[test]
+    fn packets_of_another_host_show_that_the_clock_stood() {
+        let samples = |interval: i64, moved: i64| {
+            let of = |k: i64| {
+                (k * interval, 8_000_000 * (k % 3) + if k * interval > 5_000_000_000 { moved } else { 0 })
+            };
+            let all: Vec<(i64, i64)> = (0..10_000_000_000 / interval).map(of).collect();
+            Samples {
+                seq: (0..all.len() as u32).collect(),
+                sent: all.iter().map(|(sent, _)| *sent).collect(),
+                delay: all.iter().map(|(_, delay)| *delay).collect(),
+                ..Samples::default()
+            }
+        };
+        let stood =
+            |interval, moved| did_not_move(&samples(interval, moved), WallTime(5_000_000_000), 5_000_000);
+        assert!(stood(20_000_000, 0));
+        assert!(!stood(20_000_000, 5_000_000), "it moved by as much");
+        assert!(!stood(1_000_000_000, 0), "comfort noise: too few packets");
+    }
+
+    #[test]
+    fn the_other_direction_refutes_a_step_of_a_clock() {
+        let samples = |moved: i64| {
+            let all: Vec<i64> = (0..500).map(|k| k * 20_000_000).collect();
+            Samples {
+                seq: (0..500).collect(),
+                delay: all.iter().map(|sent| if *sent > 5_000_000_000 { moved } else { 0 }).collect(),
+                sent: all,
+                ..Samples::default()
+            }
+        };
+        let of = |moved: i64| {
+            let step = Cause {
+                from_s: 5.0,
+                magnitude_ns: Some(20_000_000),
+                ..Cause::new(CauseId::ClockStep, Severity::Good, 0.9)
+            };
+            let mut answer = Answer {
+                complete: true,
+                host: None,
+                severity: Severity::Good,
+                headline: "Good: nothing is wrong with the path; a clock was set by 20 ms at 5.0 s."
+                    .to_owned(),
+                buffer_ns: None,
+                without_clock_step: None,
+                causes: vec![step],
+                profiles: std::collections::BTreeMap::new(),
+                qoo: None,
+            };
+            refute_clock_step(&mut answer, &samples(moved), WallTime(0));
+            (answer.causes[0].id, answer.headline)
+        };
+        assert_eq!(of(-20_000_000).0, CauseId::ClockStep);
+        let (id, headline) = of(-8_000_000);
+        assert_eq!(id, CauseId::RouteChange);
+        assert_eq!(headline, "Good: the delay of the path changed by 20 ms at 5.0 s.");
     }
 }

@@ -13,12 +13,13 @@ use jitlat_net::clock;
 use jitlat_passive::flows::Grouping;
 use jitlat_passive::pipeline::PacketFilter;
 use jitlat_passive::tcp::{
-    ConnectionObserver, ConnectionShare, ConnectionsPart, FoundConnection, FoundEvent, ObservedConnection,
-    PointPair, PointRead, TcpAnalyzer, TcpResult, are_clients_at_monitor, put_together,
+    Comparison, ConnectionObserver, ConnectionShare, ConnectionsPart, FoundConnection, FoundEvent,
+    ObservedConnection, PointPair, PointRead, TcpAnalyzer, TcpResult, are_clients_at_monitor, put_together,
 };
 use jitlat_passive::{CaptureEvent, CaptureObserver};
 use jitlat_passive::{Frame, IpPacket, PassiveResult, Recording, Seen, SpreadFigures};
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -91,13 +92,17 @@ impl TcpCaptures {
             None => None,
         };
         let is_exchanged = joined.as_ref().is_some_and(|joined| joined.is_exchanged);
+        let is_rewritten = joined.is_none() && self.are_rewritten(captures, stop)?;
         let own = match (&joined, is_exchanged) {
+            (None, _) if is_rewritten => &captures[..1],
             (None, _) => captures,
             (Some(_), false) => &captures[..1],
             (Some(_), true) => &captures[1..],
         };
         let mut first = self.read(own, stop, observer)?;
-        if joined.is_none() && captures.len() == 2 && !self.one_point {
+        if is_rewritten {
+            first.read.note_rewritten(&captures[1].display().to_string());
+        } else if joined.is_none() && captures.len() == 2 && !self.one_point {
             first.read.note_overlap();
         }
         found.segments = first.segments;
@@ -118,6 +123,7 @@ impl TcpCaptures {
                 same_times: directions.iter().all(|w| w.delay_raw_ns.is_none_or(is_zero)),
                 long: joined.captures.each_ref().map(|f| (f.long, f.longest)),
                 sides: joined.plan.sides,
+                unrecognised: 0,
             };
             if is_exchanged {
                 pair.long.reverse();
@@ -133,12 +139,37 @@ impl TcpCaptures {
             let of = |list: &[FoundConnection]| list.iter().map(|f| f.connection.clone()).collect::<Vec<_>>();
             let between =
                 put_together(&of(&found.connections), &of(&second.connections), flows, !is_exchanged);
-            found.connections.iter_mut().zip(between).for_each(|(f, between)| f.between = between);
+            for (f, comparison) in found.connections.iter_mut().zip(between) {
+                pair.unrecognised += u64::from(comparison == Comparison::NothingRecognised);
+                f.between = comparison.compared();
+            }
             found.not_followed[1] = second.not_followed;
             found.points.push(second.read);
             found.pair = Some(pair);
         }
         Ok(found)
+    }
+
+    /// True if two captures without common packets contain the same connections at the same times: those of two points
+    /// between which a device rewrites sequence numbers or contents. Parts are not compared, because all of them must be
+    /// read in the same way.
+    fn are_rewritten(&self, captures: &[PathBuf], stop: &Stop) -> Result<bool, PassiveError> {
+        let [a, b] = captures else { return Ok(false) };
+        let are_files =
+            captures.iter().all(|path| CaptureSource::Files(vec![path.clone()]).again().is_some());
+        if self.one_point || self.follow || self.share.is_some() || !are_files {
+            return Ok(false);
+        }
+        let read = |path: &PathBuf| self.read(std::slice::from_ref(path), stop, &mut Unobserved);
+        let (first, second) = (read(a)?, read(b)?);
+        let connections = first.connections.iter().map(|f| &f.connection);
+        let ends = |c: &ObservedConnection| (c.client.min(c.server), c.client.max(c.server));
+        let known: HashMap<_, _> = connections.map(|c| (ends(c), (c.first, c.last))).collect();
+        Ok(second
+            .connections
+            .iter()
+            .map(|f| &f.connection)
+            .any(|c| known.get(&ends(c)).is_some_and(|(first, last)| c.first < *last && *first < c.last)))
     }
 
     /// Finds out which of two points is nearer to the clients. The parts of a capture keep the order that was given,

@@ -4,7 +4,7 @@ use super::recorder::PointAnalyses;
 use crate::error::{Error, Result};
 use crate::report::{AnalysedStream, Report, shell_word};
 use crate::screen;
-use jitlat_core::answer::Severity;
+use jitlat_core::answer::{Severity, Suitability};
 use jitlat_core::{Span, Summary, WallTime};
 use jitlat_passive::{BandSpacing, LinkQuestion, PassiveResult, PingFigures, PingSource, SpanSpread};
 use jitlat_passive::{explain_levels, with_finer};
@@ -74,15 +74,28 @@ impl<'a> PassiveReport<'a> {
         }
         let PointAnalyses { mut runs, failures: unsaved, scratch } = recorded;
         let offload = result.explain_offload();
-        for answer in runs.iter_mut().filter_map(|run| run.summary.answer.as_mut()) {
+        let ways = [&result.summary.out, &result.summary.back];
+        for (run, way) in runs.iter_mut().zip(ways) {
             if let Some(why) = &offload {
-                answer.severity = Severity::Unknown;
-                answer.headline = format!("No verdict. {why}");
-                answer.causes.clear();
-                answer.profiles.clear();
-                answer.buffer_ns = None;
+                run.summary.forget_loss(format!("No verdict. {why}"));
+            } else if way.is_loss_unknown() {
+                let profiles = run.summary.answer.as_mut().map(|answer| std::mem::take(&mut answer.profiles));
+                run.summary.forget_loss(
+                    "No verdict: the fate of too many packets is unknown, because they cannot be told apart."
+                        .to_owned(),
+                );
+                if let (Some(answer), Some(profiles)) = (&mut run.summary.answer, profiles) {
+                    answer.profiles =
+                        profiles.into_iter().map(|(name, suits)| (name, unknown(suits))).collect();
+                }
             }
-            answer.causes.extend(result.clock_causes());
+            // A score is that of both directions.
+            if ways.iter().any(|way| way.is_loss_unknown()) {
+                run.summary.answer.iter_mut().for_each(|answer| answer.qoo = None);
+            }
+            if let Some(answer) = &mut run.summary.answer {
+                answer.causes.extend(result.clock_causes());
+            }
         }
         runs.iter_mut().for_each(|run| run.corrected = shown.corrected);
         failures.extend(unsaved);
@@ -161,6 +174,12 @@ impl Report for PassiveReport<'_> {
     fn section(&self) -> Option<&Section> {
         self.section.as_ref()
     }
+}
+
+/// Returns the suitability for a profile if it is unknown how many packets were lost.
+fn unknown(suits: Suitability) -> Suitability {
+    let because = "it is unknown how many packets were lost".to_owned();
+    Suitability { severity: Severity::Unknown, because, mos: None, ..suits }
 }
 
 /// Reads round-trip times of ping from the available sources.

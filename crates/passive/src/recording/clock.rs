@@ -36,6 +36,8 @@ const MAX_EXAMINED: [u32; 2] = [64, 1024];
 const MEDIA_EXAMINED: i64 = 100_000_000;
 /// Number of examined frames from which on a large step back, or two senders whose times went back, decide.
 const ENOUGH_EXAMINED: u32 = 16;
+/// Maximum number of senders whose clocks are compared with a jump.
+const MAX_COMPARED: usize = 64;
 /// Number of senders that are remembered.
 const SENDERS: usize = 256;
 /// Shortest time over which the rate of a sender's timestamps is measured, in ns, and smallest number of ticks.
@@ -74,6 +76,13 @@ pub(super) struct SenderMark {
 pub(super) struct Hosts {
     pub(super) from: u32,
     pub(super) to: u32,
+}
+
+impl Hosts {
+    /// True if the packets of `other` go between the same hosts in the other direction.
+    fn is_opposite(self, other: &Hosts) -> bool {
+        (self.from, self.to) == (other.to, other.from)
+    }
 }
 
 /// Remembered state of a sender.
@@ -234,11 +243,11 @@ struct Doubt {
     frames: u32,
     /// Flows of the senders whose times went back.
     back: Vec<u64>,
-    /// Hosts, each with the time that passed on the recording's clock minus the time that passed on the host's clock,
+    /// Senders, each with the time that passed on the recording's clock minus the time that passed on its host's clock,
     /// in ns.
-    excess: Vec<(u32, i64)>,
-    /// Same as `excess`, from RTP timestamps after a jump forward: the latest value of each host.
-    media: Vec<(u32, i64)>,
+    excess: Vec<(Hosts, i64)>,
+    /// Same as `excess`, from RTP timestamps after a jump forward: the latest value of each sender.
+    media: Vec<(Hosts, i64)>,
     /// Time of the first examined frame.
     since: i64,
     intervals: Intervals,
@@ -467,7 +476,7 @@ impl RecordingClock {
         doubt.intervals.add(at, known);
         if let Some((mark, hosts, sender)) = known {
             if let Some(excess) = sender.excess(at, mark.value) {
-                doubt.note(mark.is_media, hosts.from, excess);
+                doubt.note(mark.is_media, hosts, excess);
             }
             if doubt.by < 0 && sender.at > at.saturating_sub(doubt.by / 2) && !doubt.back.contains(&mark.flow)
             {
@@ -523,26 +532,32 @@ impl RecordingClock {
 
 impl Doubt {
     /// Notes the excess of a sender.
-    fn note(&mut self, is_media: bool, host: u32, excess: i64) {
+    fn note(&mut self, is_media: bool, hosts: Hosts, excess: i64) {
         let is_later = is_media && self.by > 0;
+        let is_same = |known: &Hosts| known.from == hosts.from && (self.by < 0 || known.to == hosts.to);
         let list = if is_later { &mut self.media } else { &mut self.excess };
-        match list.iter_mut().find(|(known, _)| *known == host) {
+        let has_room = list.len() < MAX_COMPARED;
+        match list.iter_mut().find(|(known, _)| is_same(known)) {
             Some((_, latest)) if is_later => *latest = excess,
             Some(_) => {}
-            None => list.push((host, excess)),
+            None if has_room => list.push((hosts, excess)),
+            None => {}
         }
     }
 
-    /// Returns the excess on which two hosts agree, the smaller of the two in size; `None` if there is none.
+    /// Returns the excess on which two hosts agree, the smaller of the two in size; `None` if there is none. After a jump
+    /// forward, the two must send to each other: a path that became longer delays all hosts on one side alike.
     fn agreed(&self) -> Option<i64> {
         self.agreed_by(&self.excess)
     }
 
-    fn agreed_by(&self, excess: &[(u32, i64)]) -> Option<i64> {
-        let (a, b) = match excess {
-            [(_, a), (_, b), ..] => (*a, *b),
-            _ => return None,
-        };
+    fn agreed_by(&self, excess: &[(Hosts, i64)]) -> Option<i64> {
+        let is_forward = self.by > 0;
+        let agree = |a: &Hosts, b: &Hosts| if is_forward { a.is_opposite(b) } else { a.from != b.from };
+        let (a, b) = excess.iter().enumerate().find_map(|(k, (a, first))| {
+            let (_, second) = excess[k + 1..].iter().find(|(b, _)| agree(a, b))?;
+            Some((*first, *second))
+        })?;
         let (small, large) = if a.saturating_abs() <= b.saturating_abs() { (a, b) } else { (b, a) };
         let near = large.saturating_sub(small).saturating_abs() <= small.saturating_abs() / 5 + 20_000_000;
         (near && (small < 0) == (self.by < 0)).then_some(small)

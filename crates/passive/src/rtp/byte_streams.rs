@@ -16,8 +16,13 @@ use std::collections::{HashMap, VecDeque};
 const MAX_STREAMS: usize = if cfg!(test) { 4 } else { 512 };
 /// Maximum number of bytes that wait for the rest of their message, and of those that wait for earlier bytes.
 const MAX_PENDING: usize = 80 << 10;
-/// Maximum number of segments that wait for earlier ones.
+/// Maximum number of segments that wait for earlier ones, if no acknowledgements were recorded.
 const MAX_LATER: usize = 32;
+/// Maximum numbers of segments and bytes that wait for earlier ones, if the receiver's acknowledgements are recorded.
+/// They show that the gap is open: a repeated segment may come seconds later.
+const MAX_ACKNOWLEDGED: (usize, usize) = (2048, 1 << 20);
+/// Maximum number of bytes that wait in all streams for more than [`MAX_LATER`] segments or [`MAX_PENDING`] bytes.
+const MAX_WAITING: usize = 32 << 20;
 /// Maximum length of the lines before the body of a text message.
 const MAX_HEAD: usize = 16 << 10;
 /// Smallest length of an RTCP packet, in bytes.
@@ -79,6 +84,8 @@ struct ByteStream {
     later: VecDeque<LaterSegment>,
     later_bytes: usize,
     last: WallTime,
+    /// True if the receiver's acknowledgements are recorded.
+    has_acks: bool,
     /// Number of gaps in the recorded bytes so far.
     gaps: u32,
     /// True after a gap, until a unit is recognised.
@@ -91,6 +98,8 @@ struct ByteStream {
 #[derive(Debug, Default)]
 pub(super) struct ByteStreams {
     streams: HashMap<StreamKey, ByteStream, RandomState>,
+    /// Number of bytes of all streams that wait for earlier ones.
+    waiting: usize,
 }
 
 impl ByteStreams {
@@ -108,11 +117,14 @@ impl ByteStreams {
         }
         if let Some(stream) = self.streams.get_mut(&key) {
             stream.last = at;
-            if all && stream.add((seq, at), data, each) {
+            let (before, has_room) = (stream.later_bytes, self.waiting < MAX_WAITING);
+            let is_followed = all && stream.add((seq, at), data, has_room, each);
+            self.waiting = (self.waiting + stream.later_bytes).saturating_sub(before);
+            if is_followed {
                 return;
             }
             // The bytes have another content, or are cut: the next message begins somewhere in a later segment.
-            self.streams.remove(&key);
+            self.remove(&key);
         }
         let Some(content) = content(data).filter(|_| all) else { return };
         while self.streams.len() >= MAX_STREAMS {
@@ -121,7 +133,7 @@ impl ByteStreams {
             else {
                 return;
             };
-            self.streams.remove(&oldest);
+            self.remove(&oldest);
         }
         let mut stream = ByteStream {
             content,
@@ -130,12 +142,19 @@ impl ByteStreams {
             later: VecDeque::new(),
             later_bytes: 0,
             last: at,
+            has_acks: false,
             gaps: 0,
             is_lost: false,
             sources: Vec::new(),
         };
-        if stream.add((seq, at), data, each) {
+        if stream.add((seq, at), data, false, each) {
             self.streams.insert(key, stream);
+        }
+    }
+
+    fn remove(&mut self, key: &StreamKey) {
+        if let Some(stream) = self.streams.remove(key) {
+            self.waiting = self.waiting.saturating_sub(stream.later_bytes);
         }
     }
 
@@ -153,11 +172,15 @@ impl ByteStreams {
         each: &mut impl FnMut(Arrival, Unit<'_>),
     ) {
         let Some(stream) = self.streams.get_mut(&key) else { return };
-        while stream.first_later().is_some_and(|first| ack.wrapping_sub(first) as i32 >= 0) {
-            if !stream.skip_gap(each) {
-                self.streams.remove(&key);
-                return;
-            }
+        stream.has_acks = true;
+        let before = stream.later_bytes;
+        let mut is_followed = true;
+        while is_followed && stream.first_later().is_some_and(|first| ack.wrapping_sub(first) as i32 >= 0) {
+            is_followed = stream.skip_gap(each);
+        }
+        self.waiting = (self.waiting + stream.later_bytes).saturating_sub(before);
+        if !is_followed {
+            self.remove(&key);
         }
     }
 }
@@ -181,11 +204,13 @@ fn content(data: &[u8]) -> Option<Content> {
 }
 
 impl ByteStream {
-    /// Adds a segment. Returns false if the stream cannot be followed any more.
+    /// Adds a segment; `has_room` is true if many segments may wait. Returns false if the stream cannot be followed any
+    /// more.
     fn add(
         &mut self,
         (seq, at): (u32, WallTime),
         data: &[u8],
+        has_room: bool,
         each: &mut impl FnMut(Arrival, Unit<'_>),
     ) -> bool {
         let ahead = seq.wrapping_sub(self.next) as i32;
@@ -193,11 +218,15 @@ impl ByteStream {
             if self.later.iter().any(|known| known.seq == seq && known.data.len() == data.len()) {
                 return true;
             }
-            // Nothing is expected any more before a unit that is recognised.
-            let begins = self.is_lost && self.begins(data);
+            // Without acknowledgements, nothing is expected any more before a unit that is recognised.
+            let begins = !self.has_acks && self.is_lost && self.begins(data);
+            let (segments, bytes) = match self.has_acks && has_room {
+                true => MAX_ACKNOWLEDGED,
+                false => (MAX_LATER, MAX_PENDING),
+            };
             self.later_bytes += data.len();
             self.later.push_back(LaterSegment { seq, at, data: data.to_vec() });
-            let waits = self.later.len() <= MAX_LATER && self.later_bytes <= MAX_PENDING && !begins;
+            let waits = self.later.len() <= segments && self.later_bytes <= bytes && !begins;
             return waits || self.skip_gap(each);
         }
         // Segments that waited for this one are read when it has arrived.
@@ -445,6 +474,26 @@ mod tests {
         let segments: Vec<(u32, &[u8])> = order.iter().map(|k| (*k as u32 * 26, &all[*k][..])).collect();
         let expected: Vec<Vec<u8>> = all.iter().map(|packet| packet[2..].to_vec()).collect();
         assert_eq!(found(&segments), expected);
+    }
+
+    #[test]
+    fn a_gap_that_the_receiver_reports_is_waited_for() {
+        let mut streams = ByteStreams::default();
+        let mut found = Vec::new();
+        let mut each = |arrival: Arrival, unit: Unit<'_>| match unit {
+            Unit::Packet(packet) => found.push((packet[3], arrival.at.0, arrival.gaps)),
+            Unit::Sip(_) => panic!("a message"),
+        };
+        // Segment 10 is repeated after segment 149; until then the receiver acknowledges what comes before it.
+        for k in (0..10).chain(11..150) {
+            streams.push((WallTime(k), KEY), k as u32 * 26, (&framed(k as u8), true), &mut each);
+            streams.acknowledged(KEY, (k as u32 + 1).min(10) * 26, &mut each);
+        }
+        assert_eq!(streams.waiting, 139 * 26);
+        streams.push((WallTime(200), KEY), 260, (&framed(10), true), &mut each);
+        assert_eq!(streams.waiting, 0);
+        let expected = (0..150).map(|k| (k as u8, if k < 10 { k } else { 200 }, 0));
+        assert_eq!(found, expected.collect::<Vec<_>>());
     }
 
     #[test]

@@ -56,6 +56,8 @@ struct Numbered {
     /// True for a telephone event, whose timestamp does not follow the media clock.
     is_event: bool,
     is_restart: bool,
+    /// True if packets before it were not recorded.
+    is_behind_gap: bool,
 }
 
 /// State of one stream.
@@ -213,9 +215,10 @@ impl StreamState {
             Position::New { number } | Position::Duplicate { number } => (number, false),
             Position::Restarted { number } => (number, true),
         };
+        let is_behind_gap = number > highest && early.gaps > self.gaps;
         if number > highest {
             self.newest = (early.at, p.timestamp);
-            if early.gaps > self.gaps {
+            if is_behind_gap {
                 self.not_recorded = self.not_recorded.saturating_add(number - highest - 1);
             }
             self.gaps = early.gaps;
@@ -237,7 +240,7 @@ impl StreamState {
         let is_event = self.count_type(&p, format);
         let follows = number == highest + 1;
         let is_late = number <= highest;
-        let numbered = Numbered { early, number, follows, is_late, is_event, is_restart };
+        let numbered = Numbered { early, number, follows, is_late, is_event, is_restart, is_behind_gap };
         let has_rate = is_event || self.rate_of(p.payload_type).is_some() || self.estimate.is_none();
         if self.waiting.is_empty() && has_rate {
             self.pass(numbered, records);
@@ -394,7 +397,7 @@ impl StreamState {
         let timestamp = n.early.packet.timestamp;
         let Some((number, before)) = self.previous.replace((n.number, timestamp)) else { return };
         let step = ticks_between(before, timestamp);
-        if n.number != number + 1 {
+        if n.number != number + 1 || n.is_behind_gap {
             return;
         }
         if let Some(usual) = self.usual.known().filter(|usual| step >= SILENT_STEPS * usual)

@@ -120,7 +120,7 @@ fn cause(id: CauseId, severity: Severity, confidence: f64, because: String) -> C
 }
 
 fn share(part: u64, data: &DirectionFigures) -> f64 {
-    part as f64 / data.data_segments.max(1) as f64
+    (part as f64 / data.data_segments.max(1) as f64).min(1.0)
 }
 
 fn percent(share: f64) -> String {
@@ -155,6 +155,8 @@ fn queue(direction: &TcpDirection<'_>, resolution: Span) -> Option<Cause> {
 fn loss(direction: &TcpDirection<'_>, between: u64) -> Option<Cause> {
     let data = direction.data;
     // Segments that were lost between the points may have been sent again without a trace at this point.
+    // Between the points, packets without data count too.
+    let between = between.min(data.data_segments);
     let lost = lost(data).max(between);
     if lost == 0 {
         return None;

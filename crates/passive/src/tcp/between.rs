@@ -74,16 +74,50 @@ fn ends(key: &FlowKey) -> Option<[SocketAddr; 2]> {
     Some([end(key.reference)?, end(key.monitor)?])
 }
 
-/// Returns true if most data belongs to connections whose client is on the side of the monitor point, `None` if nothing
-/// is known. `connections` are those of one point.
+/// A side has the clients if the connections in the other direction have fewer segments by this factor.
+const MIN_MAJORITY: u64 = 10;
+
+/// Returns true if the clients are on the side of the monitor point, `None` if nothing is known or if both sides have
+/// clients. `connections` are those of one point.
 pub fn are_clients_at_monitor(connections: &[ObservedConnection], flows: &[FlowFigures]) -> Option<bool> {
     let known: HashSet<[SocketAddr; 2]> = flows.iter().filter_map(|f| ends(&f.key?)).collect();
-    let bytes = |c: &&ObservedConnection| c.up.segments.saturating_add(c.down.segments);
+    let segments = |c: &&ObservedConnection| c.up.segments.saturating_add(c.down.segments);
     let of = |ends: fn(&ObservedConnection) -> [SocketAddr; 2]| -> u64 {
-        connections.iter().filter(|c| known.contains(&ends(c))).map(|c| bytes(&c)).sum()
+        connections.iter().filter(|c| known.contains(&ends(c))).map(|c| segments(&c)).sum()
     };
     let (at_reference, at_monitor) = (of(|c| [c.client, c.server]), of(|c| [c.server, c.client]));
-    (at_reference != at_monitor).then_some(at_monitor > at_reference)
+    let (fewer, more) = (at_reference.min(at_monitor), at_reference.max(at_monitor));
+    (more > fewer.saturating_mul(MIN_MAJORITY)).then_some(at_monitor > at_reference)
+}
+
+/// Comparison of a connection at two points.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Comparison {
+    /// The connection was seen at one point alone.
+    AtOnePoint,
+    /// Both hosts answered each other, but no segment was recognised at both points: a device between them rewrites
+    /// sequence numbers or contents, or the connection passes only one of them.
+    NothingRecognised,
+    /// Results for the connection.
+    Compared(BetweenPoints),
+}
+
+impl Comparison {
+    /// Returns the results; `None` if there are none.
+    pub fn compared(self) -> Option<BetweenPoints> {
+        match self {
+            Comparison::Compared(between) => Some(between),
+            Comparison::AtOnePoint | Comparison::NothingRecognised => None,
+        }
+    }
+}
+
+/// True if both hosts answered each other in a connection of which no segment was recognised at both points. The first
+/// segment alone proves nothing: a device may change only the sequence numbers of the other host.
+fn is_unrecognised(c: &ObservedConnection, flow: &FlowFigures) -> bool {
+    let matched = flow.out.matched.saturating_add(flow.back.matched);
+    let lost = flow.out.lost.saturating_add(flow.back.lost);
+    matched <= 1 && lost > matched && [&c.up, &c.down].iter().all(|d| d.segments > 1)
 }
 
 /// Combines the results of both points for `connections` (those of the first point, in order). `second` are
@@ -94,14 +128,19 @@ pub fn put_together(
     second: &[ObservedConnection],
     flows: &[FlowFigures],
     is_reference: bool,
-) -> Vec<Option<BetweenPoints>> {
+) -> Vec<Comparison> {
     let there: HashMap<(SocketAddr, SocketAddr), &ObservedConnection> =
         second.iter().flat_map(|c| [((c.client, c.server), c), ((c.server, c.client), c)]).collect();
     let flows: HashMap<[SocketAddr; 2], &FlowFigures> =
         flows.iter().filter_map(|f| Some((ends(&f.key?)?, f))).collect();
     let of_connection = |c: &ObservedConnection| {
         let near = flows.get(&[c.client, c.server]);
-        let flow = near.or_else(|| flows.get(&[c.server, c.client]))?;
+        let Some(flow) = near.or_else(|| flows.get(&[c.server, c.client])) else {
+            return Comparison::AtOnePoint;
+        };
+        if is_unrecognised(c, flow) {
+            return Comparison::NothingRecognised;
+        }
         // Directions of the other point by sender, regardless of which end it considers the client.
         let other = there.get(&(c.client, c.server)).map(|o| match o.client == c.client {
             true => [&o.up, &o.down],
@@ -123,7 +162,8 @@ pub fn put_together(
             ],
         };
         let rtt = flow.rtt_ns;
-        Some(BetweenPoints { up, down, rtt_min_ns: rtt.map(|r| r.min), rtt_median_ns: rtt.map(|r| r.median) })
+        let (rtt_min_ns, rtt_median_ns) = (rtt.map(|r| r.min), rtt.map(|r| r.median));
+        Comparison::Compared(BetweenPoints { up, down, rtt_min_ns, rtt_median_ns })
     };
     connections.iter().map(of_connection).collect()
 }
@@ -185,7 +225,7 @@ mod tests {
 
     fn between(near: ObservedConnection, far: &[ObservedConnection]) -> Option<BetweenPoints> {
         let [between] = put_together(&[near], far, &[flow(Grouping::Flow)], true).try_into().unwrap();
-        between
+        between.compared()
     }
 
     #[test]
@@ -208,7 +248,7 @@ mod tests {
             let (mut own, other) = (connection(client, server, 10, 20), connection(client, server, 30, 40));
             own.up.segments = 1;
             let clients = are_clients_at_monitor(std::slice::from_ref(&own), &flows);
-            let between = put_together(&[own], &[other], &flows, false).remove(0).unwrap();
+            let between = put_together(&[own], &[other], &flows, false).remove(0).compared().unwrap();
             (clients, losses(&between.up), losses(&between.down))
         };
         // The server is at the reference point, the client at the first one.
@@ -217,6 +257,32 @@ mod tests {
         assert_eq!(down, (Some(40), 7, Some(21), 8, 70));
         assert_eq!(of(A, B).0, Some(false));
         assert_eq!(are_clients_at_monitor(&[], &[flow(Grouping::Flow)]), None);
+    }
+
+    #[test]
+    fn clients_on_both_sides_say_nothing_about_the_order_of_the_points() {
+        let of = |segments: [u64; 2]| {
+            let mut both = [connection(A, B, 0, 0), connection(B, A, 0, 0)];
+            both.iter_mut().zip(segments).for_each(|(c, n)| c.up.segments = n);
+            are_clients_at_monitor(&both, &[flow(Grouping::Flow)])
+        };
+        assert_eq!([[100, 90], [90, 100], [100, 11]].map(of), [None; 3]);
+        assert_eq!([[100, 1], [1, 100]].map(of), [Some(false), Some(true)]);
+    }
+
+    #[test]
+    fn a_connection_of_which_no_segment_is_recognised_is_not_lost() {
+        let of = |answers: u64, matched: u64| {
+            let mut rewritten = flow(Grouping::Flow);
+            (rewritten.out.matched, rewritten.back.matched) = (matched, 0);
+            let mut c = connection(A, B, 0, 0);
+            (c.up.segments, c.down.segments) = (9, answers);
+            put_together(&[c], &[], &[rewritten], true).remove(0)
+        };
+        assert_eq!(of(9, 0), Comparison::NothingRecognised);
+        assert_eq!(of(9, 1), Comparison::NothingRecognised);
+        // Without answers the packets may really be lost, and packets that are recognised can be compared.
+        assert!(of(0, 0).compared().is_some() && of(9, 2).compared().is_some());
     }
 
     #[test]
@@ -234,7 +300,7 @@ mod tests {
     fn a_connection_without_a_flow_of_its_own_is_known_at_one_point_alone() {
         assert_eq!(between(connection(A, "10.0.0.3:80", 1, 2), &[]), None);
         let prefixes = flow(Grouping::Prefix { v4: 24, v6: 64 });
-        assert_eq!(put_together(&[connection(A, B, 1, 2)], &[], &[prefixes], true), [None]);
+        assert_eq!(put_together(&[connection(A, B, 1, 2)], &[], &[prefixes], true), [Comparison::AtOnePoint]);
         assert!(put_together(&[], &[], &[], true).is_empty());
     }
 }

@@ -23,7 +23,7 @@ mod verdict;
 mod window;
 
 pub use answer::{TcpDirection, answer, below_resolution, directions};
-pub use between::{BetweenPoints, DirectionBetween, are_clients_at_monitor, put_together};
+pub use between::{BetweenPoints, Comparison, DirectionBetween, are_clients_at_monitor, put_together};
 pub use connection::ObservedConnection;
 pub use delay_causes::{
     CaptureSide, CauseShare, DelayCause, DelayCauses, DeliveryHistory, ObservedRecord, RecordFraming,

@@ -46,7 +46,7 @@ fn describe_points(names: [&str; 2], pair: &PointPair) -> Vec<String> {
     )];
     if pair.is_exchanged {
         notes.push(format!(
-            "the captures were given in the other order: {} is the first point, because it is nearer to the clients",
+            "the captures were given in the other order: {} is the first point, because the clients are on its side",
             names[0]
         ));
     }
@@ -63,6 +63,14 @@ fn describe_points(names: [&str; 2], pair: &PointPair) -> Vec<String> {
         notes.push(
             "every segment has the same timestamp at both points: is this the same capture twice?".to_owned(),
         );
+    }
+    if pair.unrecognised > 0 {
+        notes.push(format!(
+            "{}: no segment was recognised at both points, although both hosts answered each other: a device between the \
+             points rewrites sequence numbers or contents, or only one point is on the path; what happened between the \
+             points is unknown",
+            count(pair.unrecognised, "connection")
+        ));
     }
     for ((long, longest), name) in pair.long.iter().zip(names) {
         if *long > 0 && pair.long.iter().any(|other| other.0 == 0) {

@@ -103,6 +103,17 @@ pub struct PointRead {
 }
 
 impl PointRead {
+    /// Adds a note that the capture `left_out` was not analysed, because it has the same connections as this one at the
+    /// same times, but other packets.
+    pub fn note_rewritten(&mut self, left_out: &str) {
+        self.notes.push(format!(
+            "both captures contain the same connections at the same times, but have no packets in common: a device between \
+             two points rewrites sequence numbers or contents, and nothing can be compared. Only {} was analysed; analyse \
+             {left_out} alone. If both are captures of one point, give --one-point",
+            self.name
+        ));
+    }
+
     /// Replaces the step back between two captures that were read one after the other by a note that they overlap in
     /// time, although they have no packets in common.
     pub fn note_overlap(&mut self) {
@@ -135,6 +146,9 @@ pub struct PointPair {
     /// For each point, number of segments longer than 1500 bytes, and length of the longest one in bytes. Such segments
     /// were captured before the adapter divided them.
     pub long: [(u64, u32); 2],
+    /// Number of connections of which no segment was recognised at both points, although both hosts answered each other.
+    #[serde(default)]
+    pub unrecognised: u64,
 }
 
 impl PointPair {
@@ -295,6 +309,7 @@ impl ConnectionsPart {
         self.events.extend(next.events);
         if let (Some(mine), Some(theirs)) = (&mut self.pair, next.pair) {
             mine.same_times &= theirs.same_times;
+            mine.unrecognised = mine.unrecognised.saturating_add(theirs.unrecognised);
             for (mine, theirs) in mine.long.iter_mut().zip(theirs.long) {
                 *mine = (mine.0.saturating_add(theirs.0), mine.1.max(theirs.1));
             }

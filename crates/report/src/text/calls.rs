@@ -42,7 +42,8 @@ fn one(t: &mut String, k: usize, call: &RtpCall, r: &RtpResult) {
     let _ = writeln!(t, "\ncall {}: {caller} and {called}", k + 1);
     if let Some(s) = &call.signalling {
         let _ = writeln!(t, "  Call-ID {}, invited {}", s.call_id, units::utc_date(s.began));
-        if let Some(at) = s.answered {
+        // Without the invitation, the time until the answer is unknown.
+        if let Some(at) = s.answered.filter(|at| *at > s.began) {
             let _ = writeln!(t, "  answered after {}", units::eng4((at - s.began).0));
         }
     }

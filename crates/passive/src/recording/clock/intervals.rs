@@ -18,8 +18,7 @@ const MAX_INTERVAL: i64 = 100_000_000;
 #[derive(Clone, Copy, Debug)]
 struct Examined {
     mark: SenderMark,
-    /// Hash of the source address.
-    host: u32,
+    hosts: Hosts,
     before: Sender,
     /// True if the sender's timestamps show how much time passed on its clock.
     has_clock: bool,
@@ -92,8 +91,7 @@ impl Intervals {
         let place = self.senders.iter().position(|s| s.mark.flow == mark.flow);
         let i = place.unwrap_or_else(|| {
             let has_clock = before.excess(at, mark.value).is_some();
-            let host = hosts.from;
-            self.senders.push(Examined { mark, host, before, has_clock, at: [0; COMPARED], packets: 0 });
+            self.senders.push(Examined { mark, hosts, before, has_clock, at: [0; COMPARED], packets: 0 });
             self.senders.len() - 1
         });
         let sender = &mut self.senders[i];
@@ -116,7 +114,7 @@ impl Intervals {
     }
 
     /// Returns the step forward on which all senders at regular intervals agree, in ns, and true if there are at least
-    /// [`PROOF`] of them; `None` if they disagree or are on a single host, or if packets may be missing or delayed
+    /// [`PROOF`] of them; `None` if they disagree or no two of them send to each other, or if packets may be missing or delayed
     /// instead.
     pub(super) fn step_forward(&self) -> Option<(i64, bool)> {
         let all: Vec<(&Examined, i64, i64)> = self
@@ -124,7 +122,6 @@ impl Intervals {
             .iter()
             .filter_map(|s| s.regular().map(|(interval, spread)| (s, interval, spread)))
             .collect();
-        let (first, ..) = all.first()?;
         let step = median(all.iter().map(|(s, ..)| s.delay()).collect())?;
         let agree = all.iter().all(|(s, _, spread)| {
             s.delay().saturating_sub(step).saturating_abs() <= spread.saturating_add(TOLERANCE)
@@ -134,8 +131,9 @@ impl Intervals {
             let part = s.delay().rem_euclid(*interval);
             part.min(interval - part) > interval / 4
         };
-        let two_hosts = all.iter().any(|(s, ..)| s.host != first.host);
-        let shows = step >= MIN_FORWARD_STEP && two_hosts && agree && all.iter().any(is_between);
+        // A path that became longer delays all senders on one side alike.
+        let both = all.iter().any(|(a, ..)| all.iter().any(|(b, ..)| a.hosts.is_opposite(&b.hosts)));
+        let shows = step >= MIN_FORWARD_STEP && both && agree && all.iter().any(is_between);
         (shows && !self.catches_up()).then_some((step, all.len() >= PROOF))
     }
 

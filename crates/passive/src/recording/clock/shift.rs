@@ -9,9 +9,11 @@ const MIN_SHIFT: i64 = 4_000_000;
 /// Minimum size of an examined shift, as a multiple of the sender's usual deviation.
 const DEVIATIONS: i64 = 4;
 /// Number of packets of each sender that are compared.
-const COMPARED: usize = 3;
+const COMPARED: usize = 9;
+/// Number of packets of a sender that show that it was not shifted.
+const DECISIVE: usize = 3;
 /// Longest time for which packets are examined, in ns.
-const EXAMINED: i64 = 200_000_000;
+const EXAMINED: i64 = 250_000_000;
 /// Maximum number of frames that are examined.
 const MAX_FRAMES: u32 = 512;
 /// Tolerance, in ns, with which the senders agree on the size of a step.
@@ -102,14 +104,17 @@ impl Shift {
     fn is_refuted(&self) -> bool {
         let stayed =
             |by: i64| (by < 0) != (self.by < 0) || by.saturating_abs() < self.by.saturating_abs() / 2;
-        self.senders.iter().any(|s| stayed(s.by[0]) || s.packets == COMPARED && stayed(s.median()))
+        self.senders.iter().any(|s| stayed(s.by[0]) || s.packets >= DECISIVE && stayed(s.median()))
     }
 
     /// Returns the size of the step, in ns; `None` if the clock was not set.
     pub(super) fn step(&self) -> Option<i64> {
         let mut all: Vec<i64> = self.senders.iter().map(Shifted::median).collect();
         all.sort_unstable();
-        let by = *all.get(all.len() / 2)?;
+        // Of two senders, neither is preferred.
+        let [low, high] = [all.len().checked_sub(1)? / 2, all.len() / 2].map(|k| all.get(k).copied());
+        let (low, high) = (low?, high?);
+        let by = low + high.saturating_sub(low) / 2;
         let agrees = |s: &Shifted| {
             let apart = s.median().saturating_sub(by).saturating_abs();
             apart <= TOLERANCE.saturating_add(s.before.spread.saturating_mul(2))

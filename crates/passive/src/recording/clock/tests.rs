@@ -276,3 +276,28 @@ fn a_path_that_becomes_longer_is_no_step_of_the_clock() {
         assert_eq!((times.len(), steps), (900, Vec::new()), "{n}");
     }
 }
+
+#[test]
+fn a_path_that_becomes_longer_for_all_senders_on_one_side_is_no_step_of_the_clock() {
+    let steps = |hosts: fn(i64) -> Hosts, by: i64| {
+        let mark = |k: i64| {
+            let (flow, value) = (1 + k as u64 % 2, Some((k * 80) as u32));
+            (SenderMark { flow, value, is_media: true, may_be_regular: false }, hosts(k))
+        };
+        corrected(600, mark, |k| k * 10 * MS + if k < 300 { 0 } else { by }).1.len()
+    };
+    for by in [60 * MS, 150 * MS, 1500 * MS] {
+        assert_eq!(steps(|k| Hosts { from: k as u32 % 2, to: 9 }, by), 0, "{by}");
+        assert_eq!(steps(host, by), 1, "{by}");
+    }
+}
+
+/// The packets that show a step are the latest ones by chance; their jitter must not become part of its size.
+#[test]
+fn the_size_of_a_step_does_not_contain_the_jitter() {
+    let jitter = |k: i64| (k * 7919).rem_euclid(101) * 120_000;
+    let (_, steps) =
+        of_media(900, |k| (k * 80) as u32, |k| k * 10 * MS + jitter(k) + if k < 301 { 0 } else { 45 * MS });
+    assert_eq!(steps.len(), 1);
+    assert!((steps[0].by - 45 * MS).abs() < 2 * MS, "{steps:?}");
+}

@@ -4,7 +4,7 @@ use super::rows::{ScreenTable, StyledCells, course, describe_buffer, describe_lo
 use super::{Screen, ScreenStream, content, trust};
 use crate::text::count;
 use crate::text::page::mark;
-use jitlat_core::answer::Severity;
+use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::spec::Direction;
 use jitlat_core::summary::{Level, Percent, Summary};
 use jitlat_core::time::Span;
@@ -125,8 +125,19 @@ impl Screen {
         trust.push(
             "MOS: with the best play-out buffer; one capture point does not see the path's delay".to_owned(),
         );
+        let changes = calls.streams.iter().filter_map(|stream| {
+            let causes = &stream.summary.answer.as_ref()?.causes;
+            let changes = causes.iter().filter(|cause| cause.id == CauseId::RouteChange);
+            changes.filter_map(|cause| cause.magnitude_ns).map(i64::saturating_abs).max()
+        });
+        let changes: Vec<i64> = changes.collect();
+        let mut lead = vec![(Level::from(worst), text)];
+        if let Some(most) = changes.iter().max() {
+            let of = count(changes.len() as u64, "stream");
+            lead.push((Level::Note, format!("The delay of {of} changed by up to {}.", eng3(*most as f64))));
+        }
         Screen {
-            lead: vec![(Level::from(worst), text)],
+            lead,
             title: format!(
                 "{} in {}",
                 count(calls.result.streams.len() as u64, "RTP stream"),
@@ -242,8 +253,10 @@ pub(crate) fn title(call: &RtpCall, streams: &[RtpStream]) -> String {
     let Some(signalled) = &call.signalling else {
         return format!("call, up from {caller} to {called}{long}");
     };
+    // Without the invitation, the time until the answer is unknown.
     let answered = signalled
         .answered
+        .filter(|at| *at > signalled.began)
         .map_or(String::new(), |at| format!(", answered after {}", eng3((at - signalled.began).0 as f64)));
     format!("call from {caller} to {called}{long}{answered}")
 }
@@ -297,7 +310,10 @@ fn figures(calls: &CapturedCalls<'_>, stream: usize) -> Option<(Severity, [Strin
 /// Returns the number of packets received, losses, jitter and buffer in `s`.
 fn path_figures(s: &Summary) -> [String; 4] {
     let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let lost = (s.counts.sent > 0).then(|| describe_loss(s.counts.lost, s.counts.sent, None));
+    let lost = match s.counts.tail_unknown && s.loss.ratio.is_none() {
+        true => Some("unknown".to_owned()),
+        false => (s.counts.sent > 0).then(|| describe_loss(s.counts.lost, s.counts.sent, None)),
+    };
     let without = s.answer.as_ref().and_then(|answer| answer.without_clock_step.as_ref());
     let jitter = match without {
         Some(without) => Some(without.p99_ns),

@@ -9,9 +9,6 @@ use jitlat_core::units::eng3;
 use jitlat_passive::verdict::list_prefixes;
 use jitlat_passive::{CapturePoint, MatchedFigures, PassiveResult};
 
-/// Smallest share of packets of unknown fate, as 1 in this many, at which there is no verdict on losses.
-const MAX_UNDECIDED: u64 = 100;
-
 impl Screen {
     /// Creates the screen report of two captures: `ways` are the judged figures of OUT and IN if the packets were retained,
     /// `round_trips` is the timeline of the pairs, `notes` are added to those of the result.
@@ -56,18 +53,8 @@ impl Screen {
         }
         let offload = r.explain_offload();
         let mut lead = vec![offload.clone().map_or_else(|| found(r), |text| (Level::Bad, text))];
-        let is_unknown = |(way, source): (&MatchedFigures, CapturePoint)| {
-            way.undecided(source) > way.counts.matched / MAX_UNDECIDED
-        };
-        match ways_of(r).into_iter().any(is_unknown) {
-            _ if !r.is_measured() || offload.is_some() => {}
-            true if !streams.is_empty() => lead.push((
-                Level::Note,
-                "No verdict on the path: the fate of too many packets is unknown, because they cannot be told apart."
-                    .to_owned(),
-            )),
-            true => {}
-            false => lead.extend(content::lead(&streams, &labels)),
+        if r.is_measured() && offload.is_none() {
+            lead.extend(content::lead(&streams, &labels));
         }
         let mut said = r.notes();
         said.extend(notes.iter().cloned());
