@@ -24,8 +24,8 @@ const OPTION: &str = "--check";
 const SHORT: [(&str, &str); 2] = [("-w", "--warning"), ("-c", "--critical")];
 
 /// Message of a command that has no checks.
-const NOT_A_CHECK: &str = "--check judges tests (jitlat HOST, jitlat ping) and saved logs (jitlat analyze); this command has --fail-if \
-                           or an exit status of its own";
+const NOT_A_CHECK: &str =
+    "--check judges tests (jitlat HOST, jitlat ping) and saved logs (jitlat analyze), not this command";
 
 /// True after a line has been printed, or is about to be.
 static ENDED: AtomicBool = AtomicBool::new(false);
@@ -92,11 +92,21 @@ pub fn limit(limit: Duration) {
 /// Prints the line of a check whose arguments are wrong, and ends the process.
 pub fn refused(e: &clap::Error) -> ! {
     let is_of_test = !e.to_string().contains(&format!("unexpected argument '{OPTION}'"));
-    let text = if is_of_test { e.to_string() } else { NOT_A_CHECK.to_owned() };
+    let text = if is_of_test { e.to_string() } else { not_a_check(&arguments()) };
     let message: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let message = message.join(" ");
     end(CheckState::Unknown, &CheckState::Unknown.line(message.strip_prefix("error: ").unwrap_or(&message)));
     process::exit(CheckState::Unknown.code().into())
+}
+
+/// Returns the message of the command in `arguments` that has no checks. It names `--fail-if` only if the command has it.
+fn not_a_check(arguments: &[OsString]) -> String {
+    let root = crate::root::command();
+    let typed = arguments.iter().skip(1).filter_map(|argument| argument.to_str());
+    let command = typed.filter_map(|word| root.find_subcommand(word)).next();
+    let has_fail_if = command.is_some_and(|c| c.get_arguments().any(|a| a.get_id() == "fail_if"));
+    let instead = if has_fail_if { ", which has --fail-if" } else { "" };
+    format!("{NOT_A_CHECK}{instead}")
 }
 
 /// Prints the result of a check whose test failed with the error `e`.
@@ -194,6 +204,13 @@ mod tests {
             let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
             assert_eq!(written_out(words(given)), words(expected), "{given}");
         }
+    }
+
+    #[test]
+    fn fail_if_is_named_only_where_it_exists() {
+        let said = |line: &str| not_a_check(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(!said("jitlat tcp x.pcap --check").contains("--fail-if"));
+        assert!(said("jitlat rtp x.pcap --check").ends_with("not this command, which has --fail-if"));
     }
 
     #[test]

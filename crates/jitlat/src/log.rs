@@ -60,11 +60,22 @@ impl From<LogLevel> for LevelFilter {
 
 /// Starts logging at `level`; the default is info. With `runs_long`, lines have dates.
 pub fn start(level: Option<LogLevel>, format: LogFormat, runs_long: bool) {
-    let lines = match format {
-        LogFormat::Json => LineFormat::Json(Mutex::default()),
-        LogFormat::Text if runs_long || level.is_some() => LineFormat::Dated(Mutex::default()),
-        LogFormat::Text => LineFormat::Plain,
-    };
+    start_with(
+        level,
+        match format {
+            LogFormat::Json => LineFormat::Json(Mutex::default()),
+            LogFormat::Text if runs_long || level.is_some() => LineFormat::Dated(Mutex::default()),
+            LogFormat::Text => LineFormat::Plain("jitlat"),
+        },
+    );
+}
+
+/// Starts logging for the command line of another program, whose name begins each line.
+pub fn start_as(program: &'static str) {
+    start_with(None, LineFormat::Plain(program));
+}
+
+fn start_with(level: Option<LogLevel>, lines: LineFormat) {
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level.unwrap_or(LogLevel::Info))
         .with_writer(StandardError)
@@ -83,8 +94,8 @@ fn is_own(event: &Event<'_>) -> bool {
 
 /// Formats of lines.
 enum LineFormat {
-    /// `jitlat: message`.
-    Plain,
+    /// `jitlat: message`, with the name of the program.
+    Plain(&'static str),
     /// Time (UTC), level, message.
     Dated(Mutex<Repetitions>),
     /// JSON objects.
@@ -104,18 +115,18 @@ where
     ) -> fmt::Result {
         match self {
             // Event of a server that this command runs itself.
-            LineFormat::Plain if event.metadata().target().starts_with("jitlat_net") => {
+            LineFormat::Plain(program) if event.metadata().target().starts_with("jitlat_net") => {
                 if *event.metadata().level() > tracing::Level::WARN {
                     return Ok(());
                 }
-                line.write_str("jitlat: ")?;
+                write!(line, "{program}: ")?;
             }
             // A server that a command runs itself (for the demonstration, or the loopback of `doctor`) logs warnings
             // only.
-            LineFormat::Plain if !is_own(event) && *event.metadata().level() > tracing::Level::WARN => {
+            LineFormat::Plain(_) if !is_own(event) && *event.metadata().level() > tracing::Level::WARN => {
                 return Ok(());
             }
-            LineFormat::Plain => line.write_str("jitlat: ")?,
+            LineFormat::Plain(program) => write!(line, "{program}: ")?,
             LineFormat::Json(repetitions) => {
                 let object = Object::of(event);
                 let (admitted, left_out) = admit(repetitions, event, &object);

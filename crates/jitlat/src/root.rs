@@ -85,7 +85,7 @@ pub fn parse() -> Cli {
         );
         end(&command().error(ErrorKind::InvalidSubcommand, message));
     }
-    let matches = command().try_get_matches_from(check::arguments()).unwrap_or_else(|e| refuse(&e));
+    let matches = command().try_get_matches_from(check::arguments()).unwrap_or_else(|e| refuse(e));
     of_matches(&matches).unwrap_or_else(|e| end(&e))
 }
 
@@ -120,7 +120,7 @@ fn of_matches(matches: &ArgMatches) -> Result<Cli, clap::Error> {
 }
 
 /// Prints an error of the command line, with a hint if an option of another tool was typed; ends the process.
-fn refuse(e: &clap::Error) -> ! {
+fn refuse(mut e: clap::Error) -> ! {
     if let (ErrorKind::InvalidUtf8, Some(message)) =
         (e.kind(), not_text(&std::env::args_os().collect::<Vec<_>>()))
     {
@@ -128,24 +128,57 @@ fn refuse(e: &clap::Error) -> ! {
     }
     let typed: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    if let Some(hint) = hint(e, &typed).filter(|_| !check::is_requested()) {
+    let hint = hint(&e, &typed);
+    if let Some(ContextValue::String(extra)) = e.get(ContextKind::InvalidSubcommand)
+        && e.kind() == ErrorKind::ArgumentConflict
+    {
+        let message =
+            format!("unexpected argument '{extra}': there is one HOST, and a command comes first\n");
+        e = command().error(ErrorKind::UnknownArgument, message);
+    }
+    if is_short(&e) {
+        // Without it the message would advise that the option be passed as a host.
+        e.remove(ContextKind::Suggested);
+    }
+    if let Some(hint) = hint.filter(|_| !check::is_requested()) {
         let _ = e.print();
         // Ignored: a closed standard error is not an error.
         let _ = writeln!(std::io::stderr(), "\nhint: {hint}");
         std::process::exit(e.exit_code());
     }
-    end(e)
+    end(&e)
 }
 
-/// Options of ping, iperf3 and irtt, with the equivalent in this program.
-const FOREIGN: [(&str, &str); 6] = [
+/// True if `e` refuses an option of one letter.
+fn is_short(e: &clap::Error) -> bool {
+    matches!(e.get(ContextKind::InvalidArg), Some(ContextValue::String(refused))
+        if refused.starts_with('-') && !refused.starts_with("--"))
+}
+
+/// Options of ping, iperf3 and irtt in a one-way test, with the equivalent in this program.
+const FOREIGN: &[(&str, &str)] = &[
     ("-d", "--duration 10s is the length of a test"),
-    ("-i", "-p 20ms is the time between two packets"),
+    ("-i", "-p 20ms is the time between two packets; --interval 1s divides the report"),
     ("-c", "the host is an argument without an option: jitlat HOST"),
     ("-u", "UDP is the default; -t tests over TCP"),
     ("-s", "jitlat serve starts a server; -l 160 is the length of a packet"),
+    ("-P", "a test has one stream; --load tcp,streams=4 measures it under the load of four TCP connections"),
     ("--port", "--control-port is the port of the server"),
 ];
+/// Options of ping and fping in a two-way test, with the equivalent in this program.
+const FOREIGN_OF_PING: &[(&str, &str)] = &[
+    ("-i", "-p 20ms is the time between two requests"),
+    ("-f", "-p 1ms sends a request each millisecond; no request is sent only because an answer arrived"),
+    ("-I", "--interface eth0 is the interface, --bind ADDR the source address"),
+    ("-t", "--duration 10s is the length of a test"),
+];
+/// Switches of a one-way test that have a value in iperf3, with the equivalent in this program.
+const SWITCHES: &[(&str, &str)] = &[
+    ("-t", "-t tests over TCP; --duration 10s is the length of a test"),
+    ("-b", "-b measures both directions; -r 10M is the rate"),
+];
+/// Programs that print the hops of a path.
+const TRACERS: [&str; 4] = ["traceroute", "traceroute6", "tracepath", "mtr"];
 
 /// Returns a hint for an argument that `e` refuses; `None` if no hint applies.
 fn hint(e: &clap::Error, typed: &[String]) -> Option<String> {
@@ -162,6 +195,17 @@ fn hint(e: &clap::Error, typed: &[String]) -> Option<String> {
     if first == "client" {
         return Some(format!("a test needs no command: jitlat {}", typed.get(1).map_or("HOST", |host| host)));
     }
+    if programs::PROGRAMS.iter().any(|program| program.name == first) {
+        return Some(format!("jitlat as {first} takes the options of {first}"));
+    }
+    if TRACERS.contains(&first.as_str()) {
+        return Some("jitlat path HOST shows the hops of a path".to_owned());
+    }
+    if let Some(ContextValue::String(value)) = e.get(ContextKind::InvalidSubcommand) {
+        let before = typed.iter().position(|word| word == value)?.checked_sub(1)?;
+        let (_, hint) = SWITCHES.iter().find(|(option, _)| typed[before] == *option)?;
+        return Some((*hint).to_owned());
+    }
     let refused = match e.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(refused)) => refused,
         _ => return None,
@@ -174,12 +218,14 @@ fn hint(e: &clap::Error, typed: &[String]) -> Option<String> {
     }
     let command = command();
     let is_command = |word: &String| command.get_subcommands().any(|c| c.get_name() == word);
-    if is_command(first) && first != "test" {
-        return None;
-    }
-    let (_, hint) = FOREIGN.iter().find(|(option, _)| {
-        let given = typed.iter().any(|word| word == option);
-        given && (e.kind() == ErrorKind::ValueValidation && *option == "-d" || refused.starts_with(option))
+    let foreign = match first.as_str() {
+        "ping" => FOREIGN_OF_PING,
+        other if is_command(first) && other != "test" => return None,
+        _ => FOREIGN,
+    };
+    let (_, hint) = foreign.iter().find(|(option, _)| {
+        let is_value_of_d = *option == "-d" && e.kind() == ErrorKind::ValueValidation;
+        refused == option || is_value_of_d && typed.iter().any(|word| word == option)
     })?;
     Some((*hint).to_owned())
 }
@@ -230,6 +276,7 @@ fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
             ping.report.check = ping.check.check();
             ping.log.no_log |= ping.check.check && ping.log.output.is_none();
             ping.report.set_log(ping.log.output.as_deref());
+            ping.log.check_tags()?;
             ping.report.analysis.profile.resolve()?;
             let profile = ping.report.analysis.profile.clone();
             shape_ping(&profile, ping, given);
@@ -245,6 +292,7 @@ fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
         Some(Command::Spp(args)) => return args.report.analysis.profile.resolve(),
         _ => return Ok(()),
     };
+    one_way.log.check_tags()?;
     one_way.report.analysis.profile.resolve()?;
     shape_stream(&one_way.report.analysis.profile, &mut one_way.stream, given);
     Ok(())
@@ -428,6 +476,13 @@ mod tests {
             ("client h", Some("jitlat h")),
             ("ping h -w loss>1% -c loss>5%", Some("add --check")),
             ("spp a.pcap b.pcap", Some("-f A.pcap -F B.pcap")),
+            ("h -t 10", Some("--duration 10s")),
+            ("h -b 10M", Some("-r 10M")),
+            ("h -P 4", Some("--load")),
+            ("traceroute h", Some("jitlat path HOST")),
+            ("iperf3 -c h", Some("jitlat as iperf3")),
+            ("ping h -f", Some("-p 1ms")),
+            ("ping h -I lo", Some("--interface")),
             ("h --dst-port x", None),
             ("h --nonsense", None),
         ] {

@@ -9,7 +9,7 @@ use crate::options::protocol::{GivenArgs, add_options};
 use crate::policy::AccessArgs;
 use crate::rpm::RpmServeArgs;
 use anyhow::{Context, Result, bail, ensure};
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use jitlat_core::Span;
 use jitlat_core::quantity;
@@ -272,7 +272,8 @@ impl Args for AnsweredArgs {
             .value_name("LIST")
             .value_delimiter(',')
             .num_args(1..)
-            .value_parser(PossibleValuesParser::new(names))
+            .value_parser(PossibleValuesParser::new(names).map(|name| name.to_ascii_lowercase()))
+            .ignore_case(true)
             .help("Answer only these protocols, separated by commas")
             .long_help(list);
         let entries = answered().map(|p| (p.title, p.server.arguments));

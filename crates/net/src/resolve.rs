@@ -88,6 +88,14 @@ pub fn addresses(
     interface: Option<&str>,
 ) -> Result<Vec<SocketAddr>, ResolveError> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
+    // The resolver does not report that the interface of an address is the reason.
+    if let Some((address, name)) = host.split_once('%')
+        && address.parse::<Ipv6Addr>().is_ok()
+        && name.parse::<u32>().is_err()
+        && if_nametoindex(name).is_err()
+    {
+        return Err(ResolveError::UnknownInterface(name.to_owned()));
+    }
     let found = (host, port).to_socket_addrs();
     let found = found.map_err(|source| ResolveError::Lookup { host: host.to_owned(), source })?;
     let mut wanted = Vec::new();
@@ -275,6 +283,7 @@ mod tests {
         assert!(named(&choices[1..2]).ends_with("as in fe80::1%wlan0"));
         assert!(named(&[]).ends_with("as in fe80::1%eth0"));
         assert!(error("fe80::1", None, Some("none7")).contains("no interface none7"));
+        assert!(error("fe80::1%none7", None, None).contains("no interface none7"));
         assert!(error("192.0.2.7", Some(AddressFamily::V6), None).contains("192.0.2.7 has no IPv6 address"));
     }
 

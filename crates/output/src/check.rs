@@ -71,6 +71,8 @@ const FIGURES: [&str; 5] = ["loss", "pdv-p99", "mos", "sent", "received"];
 const FIGURES_OF_ROUND_TRIPS: [&str; 2] = ["latency-median", "latency-p99"];
 /// Further figures of one-way tests.
 const FIGURES_OF_ONE_WAY: [&str; 1] = ["latency-corrected-median"];
+/// Minimum number of packets for a 99th percentile.
+const MIN_PACKETS_FOR_P99: u64 = 100;
 /// Maximum length of the text before the performance data, in characters. Some systems store no more than 4 KB.
 const MAX_TEXT: usize = 1500;
 
@@ -88,7 +90,10 @@ impl Check {
             _ => {
                 let labelled = judged.iter().zip(streams);
                 let mut shown: Vec<(CheckState, String)> = labelled
-                    .map(|((state, text), stream)| (*state, format!("{}: {text}", stream.label)))
+                    .map(|((state, text), stream)| match stream.found.is_err() && names(text, stream.label) {
+                        true => (*state, text.clone()),
+                        false => (*state, format!("{}: {text}", stream.label)),
+                    })
                     .filter(|judged| is_shown(&judged))
                     .collect();
                 shown.sort_by_key(|(state, _)| std::cmp::Reverse(*state));
@@ -151,7 +156,9 @@ impl Check {
             true => &FIGURES_OF_ROUND_TRIPS[..],
             false => &FIGURES_OF_ONE_WAY,
         };
-        let usual = FIGURES.iter().chain(more).filter_map(|key| key.parse::<Selector>().ok());
+        let is_known = |key: &&&str| resolves_p99(summary) || !key.ends_with("-p99");
+        let usual =
+            FIGURES.iter().chain(more).filter(is_known).filter_map(|key| key.parse::<Selector>().ok());
         let mut selectors: Vec<Selector> = usual.filter(|s| s.of(summary).is_some()).collect();
         for selector in self.warning.iter().chain(&self.critical).filter_map(ScalarCondition::selector) {
             if !selectors.contains(selector) {
@@ -211,9 +218,22 @@ fn measured(summary: &Summary) -> String {
     let grade = (grade != Severity::Unknown).then(|| format!("path {}", grade.name()));
     let delay = summary.two_way.as_ref().and_then(|_| show("latency-median", "delay"));
     let fallback = summary.two_way.as_ref().and_then(|two_way| two_way.fallback()).map(str::to_owned);
-    let parts = [fallback, grade, show("loss", "loss"), delay, show("pdv-p99", "jitter p99")];
+    let jitter = resolves_p99(summary).then(|| show("pdv-p99", "jitter p99")).flatten();
+    let parts = [fallback, grade, show("loss", "loss"), delay, jitter];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
-    format!("{} ({} packets)", parts.join(", "), summary.counts.sent)
+    let packets = if summary.counts.sent == 1 { "packet" } else { "packets" };
+    format!("{} ({} {packets})", parts.join(", "), summary.counts.sent)
+}
+
+/// True if enough packets arrived for a 99th percentile. Of fewer packets it would be the maximum.
+fn resolves_p99(summary: &Summary) -> bool {
+    summary.counts.unique_valid >= MIN_PACKETS_FOR_P99
+}
+
+/// True if `text` contains the name of a host as a word.
+fn names(text: &str, host: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || ".:-_%".contains(c);
+    text.split(|c| !is_part(c)).any(|word| word == host || word.trim_end_matches([':', '.']) == host)
 }
 
 /// Returns the unit of performance data for figures with `unit`, and the factor from the unit in which they are stored.
@@ -369,6 +389,23 @@ mod tests {
         let (_, line) =
             self::check(&["latency-mean>1s", "latency-mean<-1ms"], &[]).judge(&[one(&one_way)], None);
         assert!(line.contains("'latency-mean'=5ms;-1:1000"), "{line}");
+    }
+
+    #[test]
+    fn a_99th_percentile_needs_packets_and_a_host_is_named_once() {
+        for (packets, has_p99) in [(5, false), (99, false), (100, true)] {
+            let (_, line) = Check::default().judge(&[one(&round_trips(packets, 0))], None);
+            assert_eq!([line.contains("jitter p99"), line.contains("-p99'")], [has_p99; 2], "{line}");
+        }
+        let (_, line) = Check::default().judge(&[one(&round_trips(1, 0))], None);
+        assert!(line.contains("(1 packet)"), "{line}");
+        let alive = round_trips(10, 0);
+        let why = "no way to 192.0.2.1: unreachable".to_owned();
+        let dead =
+            CheckedStream { label: "192.0.2.1", found: Err((CheckState::Critical, why)), cut_off: false };
+        let (_, line) = Check::default().judge(&[dead, one(&alive)], None);
+        assert!(line.starts_with("CRITICAL - 1 of 2: no way to 192.0.2.1: unreachable | "), "{line}");
+        assert!(!names("192.0.2.10 is away", "192.0.2.1") && names("to 192.0.2.1, not", "192.0.2.1"));
     }
 
     #[test]

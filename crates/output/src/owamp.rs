@@ -6,7 +6,7 @@ use crate::error::{Context, Result, bail};
 use crate::format::{Destination, Output, OutputPlace, OwnOption, ReportParts, write_each, write_file};
 use crate::input;
 use crate::report::{AnalysedStream, Report};
-use jitlat_proto::owamp::{OwpingOptions, SessionData, Statistics};
+use jitlat_proto::owamp::{OwpingOptions, SessionData, Statistics, counts_hops};
 use std::io::{self, Write};
 
 const FORMAT: Output = Output {
@@ -80,12 +80,14 @@ fn converted_stream(stream: &AnalysedStream) -> Result<Statistics> {
     if stream.session.two_way.is_some() {
         bail!("it needs a one-way test (jitlat HOST), but this is a test of round trips: --as twping");
     }
+    let mut style = OwpingOptions::default();
     let data = match stream.log.as_deref().filter(|log| input::is_owamp_file(log)) {
         Some(file) => input::owamp_file(file)?,
         None => {
             let records = stream.packets().context("reading the packets")?;
+            style.counts_hops = counts_hops(&stream.session);
             SessionData::of_test(&stream.session, &records).map_err(io::Error::other)?
         }
     };
-    Ok(Statistics { data, style: OwpingOptions::default() })
+    Ok(Statistics { data, style })
 }

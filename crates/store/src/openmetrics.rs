@@ -103,20 +103,30 @@ fn labels(s: &Summary) -> String {
 }
 
 /// Returns the labels of the user's tags: `tag_` and the key, in which `_` replaces everything except letters and digits.
-/// If several keys have the same label, a number follows it in all but the first. Labels that differ only by case count as
-/// the same, because some systems do not distinguish them.
+/// A label depends on its tag alone, so that a series never continues with another tag: if several keys have the same label,
+/// these tags are left out.
 pub fn tags(s: &Summary) -> Vec<(String, &str)> {
-    let mut labels: Vec<(String, &str)> = Vec::new();
-    for (key, value) in &s.session.tags {
-        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-        let label = format!("tag_{}", key.chars().map(plain).collect::<String>());
-        let is_free = |label: &String| !labels.iter().any(|(taken, _)| taken.eq_ignore_ascii_case(label));
-        let numbered = (2u32..).map(|k| format!("{label}_{k}"));
-        if let Some(free) = std::iter::once(label.clone()).chain(numbered).find(is_free) {
-            labels.push((free, value));
-        }
-    }
-    labels
+    let tags = &s.session.tags;
+    let is_alone = |key: &String| tags.keys().all(|other| other == key || !same_label(key, other));
+    tags.iter().filter(|(key, _)| is_alone(key)).map(|(key, value)| (label(key), value.as_str())).collect()
+}
+
+/// Returns two keys of `tags` that have the same label, and the label; `None` if there are none.
+pub fn ambiguous_tags(tags: &[(String, String)]) -> Option<[String; 3]> {
+    tags.iter().enumerate().find_map(|(k, (key, _))| {
+        let (other, _) = tags[..k].iter().find(|(other, _)| other != key && same_label(key, other))?;
+        Some([other.clone(), key.clone(), label(other)])
+    })
+}
+
+fn label(key: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    format!("tag_{}", key.chars().map(plain).collect::<String>())
+}
+
+/// True if two keys have the same label. Case does not distinguish them, because some systems ignore it.
+fn same_label(one: &str, other: &str) -> bool {
+    label(one).eq_ignore_ascii_case(&label(other))
 }
 
 #[cfg(test)]
@@ -129,13 +139,19 @@ mod tests {
     fn an_exposition_has_its_labels_escaped_and_its_end() {
         let mut session = Session::new(TestSpec::default());
         session.name = Some("a \"b\"\n".into());
-        session.tags = vec![("site-a".into(), "x".into()), ("site.a".into(), "y".into())];
+        session.tags =
+            vec![("site-a".into(), "x".into()), ("room.1".into(), "y".into()), ("Site.a".into(), "z".into())];
+        assert_eq!(
+            ambiguous_tags(&session.tags),
+            Some(["site-a", "Site.a", "tag_site_a"].map(str::to_owned))
+        );
+        assert_eq!(ambiguous_tags(&session.tags[..2]), None);
         let records = (0..3).map(|i| PacketRecord::one_way(i, WallTime(i * 10), WallTime(i * 10 + 5)));
         let summary = analyze(&session, records, &Options::default());
         let mut out = Vec::new();
         write(&mut out, &[summary]).unwrap();
         let text = String::from_utf8(out).unwrap();
-        let labels = r#"direction="up",proto="udp",dscp="0",src="",dst="",name="a \"b\"\n",tag_site_a="x",tag_site_a_2="y""#;
+        let labels = r#"direction="up",proto="udp",dscp="0",src="",dst="",name="a \"b\"\n",tag_room_1="y""#;
         assert!(text.contains(&format!("jitlat_packets_received{{{labels}}} 3\n")), "{text}");
         assert!(text.ends_with("# EOF\n"));
         let names =

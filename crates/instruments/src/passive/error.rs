@@ -106,8 +106,24 @@ pub enum PassiveError {
     },
 }
 
+/// Maximum number of captures that a message names.
+const MAX_NAMED_CAPTURES: usize = 3;
+
+/// Shortens the list of captures in `names`, which are separated by commas.
+fn few(names: &str) -> String {
+    let all: Vec<&str> = names.split(", ").collect();
+    match all.get(MAX_NAMED_CAPTURES + 1..) {
+        Some(_) => {
+            let more = all.len() - MAX_NAMED_CAPTURES;
+            format!("{} and {more} more captures", all[..MAX_NAMED_CAPTURES].join(", "))
+        }
+        None => names.to_owned(),
+    }
+}
+
 /// Describes a capture without RTP in one sentence; `counts` are those of IP packets, other frames, and UDP packets.
 fn no_rtp(name: &str, counts: [u64; 3], filtered: bool) -> String {
+    let name = few(name);
     match counts {
         [0, 0, _] => format!("{name} contains no packets"),
         [packets, skipped, udp] => format!(
@@ -127,6 +143,7 @@ fn none_recognised(udp: u64, filtered: bool) -> String {
 
 /// Describes a capture without TCP in one sentence.
 fn no_tcp(name: &str, read: &PointRead, filtered: bool) -> String {
+    let name = few(name);
     let PointRead { packets, skipped, recording, .. } = read;
     let foreign = recording.foreign.describe().map_or(String::new(), |what| format!(" ({what})"));
     let cut = recording.foreign.truncated();

@@ -1,8 +1,10 @@
 //! Options of the log that a test writes.
 
+use anyhow::{Result, bail};
 use clap::Args;
 use jitlat_core::quantity;
 use jitlat_instruments::Annotations;
+use jitlat_store::openmetrics;
 use std::path::PathBuf;
 
 /// Options of the log of a test.
@@ -35,6 +37,18 @@ pub struct LogArgs {
 }
 
 impl LogArgs {
+    /// Refuses tags that would have the same label in the outputs for other systems.
+    pub fn check_tags(&self) -> Result<()> {
+        match openmetrics::ambiguous_tags(&self.tags) {
+            Some([one, other, label]) => {
+                bail!(
+                    "--tag: {one} and {other} are both {label} in the outputs for other systems: rename one"
+                )
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Returns the name and the tags of the test.
     pub fn annotations(&self) -> Annotations {
         Annotations { name: self.name.clone(), tags: self.tags.clone(), noise: None }

@@ -127,7 +127,11 @@ fn conclude(
     let mut complete = written;
     for (host, found) in &report.of_host {
         if let Err(e) = found {
-            error!("{host}: {}", explain(e));
+            let why = explain(e);
+            match why.starts_with(host.as_str()) {
+                true => error!("{why}"),
+                false => error!("{host}: {why}"),
+            }
             complete = false;
         }
     }

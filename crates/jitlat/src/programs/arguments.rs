@@ -296,6 +296,29 @@ impl Given {
         Ok(all)
     }
 
+    /// Returns `message`, which is about options of a test of jitlat, with the names of the options that were typed.
+    pub fn in_typed_names(&self, message: &str) -> String {
+        let root = crate::root::command();
+        let tests = ["ping", "test"].into_iter().filter_map(|name| root.find_subcommand(name));
+        let known: Vec<&clap::Arg> = tests.flat_map(clap::Command::get_arguments).collect();
+        let mut text = message.to_owned();
+        for (option, value) in &self.given {
+            let Becomes::Ours(_, words) = option.becomes else { continue };
+            let typed = option.spellings().next().unwrap_or_default();
+            for word in words(value).unwrap_or_default().iter().filter(|word| word.starts_with('-')) {
+                let ours = word.split('=').next().unwrap_or_default();
+                let names = |arg: &&&clap::Arg| {
+                    let long = arg.get_long().map(|long| format!("--{long}"));
+                    [long, arg.get_short().map(|short| format!("-{short}"))]
+                };
+                let same = known.iter().find(|arg| names(arg).iter().flatten().any(|name| name == ours));
+                let others = same.map(|arg| names(&arg)).unwrap_or_default();
+                others.iter().flatten().for_each(|name| text = renamed(&text, name, typed));
+            }
+        }
+        text
+    }
+
     /// Returns the only operand, which `what` describes.
     pub fn operand(&self, what: &str) -> Result<&str> {
         match &self.operands[..] {
@@ -324,6 +347,21 @@ impl Given {
         file.map(|file| (!file.starts_with("--")).then_some(file).ok_or_else(|| wrong("give a file")))
             .transpose()
     }
+}
+
+/// Replaces the option `name` in `text` by `other`.
+fn renamed(text: &str, name: &str, other: &str) -> String {
+    let is_part = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(name) {
+        let (before, after) = (&rest[..at], &rest[at + name.len()..]);
+        let is_whole = !before.ends_with(is_part) && !after.starts_with(is_part);
+        out += before;
+        out += if is_whole { other } else { name };
+        rest = after;
+    }
+    out + rest
 }
 
 /// Makes the words of an option without a value.
@@ -459,6 +497,15 @@ mod tests {
             let refused = read(line).err().unwrap_or_default();
             assert!(refused.starts_with(message), "{line}: {refused}");
         }
+    }
+
+    #[test]
+    fn messages_have_the_names_that_were_typed() {
+        let given = read("-c 0 -p 3 h").unwrap();
+        let message = "invalid value '0' for '--packets <N>': give -n or --packets-x, not -nn";
+        let typed = "invalid value '0' for '-c <N>': give -c or --packets-x, not -nn";
+        assert_eq!(given.in_typed_names(message), typed);
+        assert_eq!(read("-p 3 h").unwrap().in_typed_names(message), message);
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use super::arguments::{ForeignOption as Opt, Given, Program, milliseconds, of_switch, with, wrong};
 use super::measured::TwoWayTest;
 use anyhow::{Context, Result, bail};
-use jitlat_core::PacketRecord;
 use jitlat_core::observer::{Event, Observer};
+use jitlat_core::record::Moment;
 use jitlat_core::time::SECOND;
+use jitlat_core::{PacketRecord, WallTime};
 use jitlat_instruments::Stop;
 use jitlat_net::clock;
 use jitlat_output::check::CheckState;
@@ -360,7 +361,8 @@ impl RequestLines<'_> {
             self.open.sent(record.seq.saturating_add(1), now + self.lines.timeout + GRACE);
             // A late answer or a duplicate has no line.
             if self.open.answered(record.seq) {
-                self.print(record.seq, trip(record));
+                let at = record.time(Moment::Returned).unwrap_or_else(clock::wall);
+                self.print(record.seq, trip(record), at);
             }
         }
     }
@@ -374,15 +376,16 @@ impl RequestLines<'_> {
 
     fn timed_out(&mut self, runs: Vec<(i64, i64)>) {
         for (first, last) in runs {
-            (first..=last).for_each(|seq| self.print(seq, None));
+            (first..=last).for_each(|seq| self.print(seq, None, clock::wall()));
         }
     }
 
-    fn print(&mut self, seq: i64, ms: Option<f64>) {
+    /// Prints the line of a request whose answer arrived, or was given up, at `at`.
+    fn print(&mut self, seq: i64, ms: Option<f64>, at: WallTime) {
         let Ok(seq) = u64::try_from(seq) else { return };
         if self.lines.each {
             let line = self.so_far.line((self.host, self.lines.width), seq, ms, self.lines.bytes);
-            self.lines.print(&line);
+            self.lines.print(&line, at);
         }
     }
 }
@@ -422,9 +425,9 @@ fn is_unreachable(error: &anyhow::Error) -> bool {
 }
 
 impl Lines {
-    fn print(self, line: &str) {
+    fn print(self, line: &str, at: WallTime) {
         let stamp = match self.stamped {
-            true => format!("[{:.5}] ", clock::wall().0 as f64 / SECOND as f64),
+            true => format!("[{:.5}] ", at.0 as f64 / SECOND as f64),
             false => String::new(),
         };
         // A closed standard output does not end the test, whose result is on standard error.

@@ -80,12 +80,15 @@ pub static PROGRAM: Program = Program {
         Opt::nothing("--set-src-ip", "", "server: answers leave from the address of the request"),
         Opt::nothing("--pburst", "N", "server: five packets may follow each other, as in irtt"),
         Opt::nothing("--gc", "MODE", "there is no garbage collector"),
-        Opt::version("-v, --version", "irtt version: 0.9.0"),
+        Opt::version("-v, --version", VERSION),
     ],
     run,
     wrong: 2,
     failed: 1,
 };
+
+/// Version whose options and text are those here.
+const VERSION: &str = "irtt version: 0.9.0";
 
 fn run(given: &Given) -> Result<u8> {
     match given.operands.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -96,7 +99,7 @@ fn run(given: &Given) -> Result<u8> {
             Ok(0)
         }
         ["version"] => {
-            terminal::print(concat!("jitlat ", env!("CARGO_PKG_VERSION"), "\n"))?;
+            terminal::print(&super::with_version(VERSION))?;
             Ok(0)
         }
         ["client"] => Err(wrong("give a host: irtt client HOST")),
@@ -114,6 +117,13 @@ fn key_file(key: &str) -> Result<NamedTempFile> {
 }
 
 fn client(given: &Given, host: &str) -> Result<u8> {
+    // irtt reads these values before it refuses them: the exit status is that of a failed test.
+    for (name, what) in [("-d", "duration"), ("-i", "interval")] {
+        if let Some(text) = given.value(name).filter(|text| with_units(text).is_ok_and(|time| time == "0ns"))
+        {
+            bail!("{name} {text}: the {what} must be longer than zero");
+        }
+    }
     let mut words = given.words()?;
     let key = given.value("--hmac").map(key_file).transpose()?;
     words.extend(key.iter().map(|file| format!("--irtt-key-file={}", file.path().display())));

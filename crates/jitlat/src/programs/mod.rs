@@ -23,7 +23,7 @@ mod twping;
 pub use arguments::Program;
 
 use crate::exit;
-use crate::log::{self, LogFormat};
+use crate::log;
 use crate::root::{self, Command};
 use anyhow::{Result, bail};
 use arguments::{Unread, WrongLine};
@@ -84,7 +84,7 @@ pub fn refuse(args: &AsArgs) -> Result<exit::ExitStatus> {
 }
 
 fn run(program: &'static Program, arguments: &[OsString]) -> ExitCode {
-    log::start(None, LogFormat::Text, false);
+    log::start_as(program.name);
     let given = match program.read(arguments) {
         Ok(given) => given,
         Err(Unread::Help) => {
@@ -92,7 +92,7 @@ fn run(program: &'static Program, arguments: &[OsString]) -> ExitCode {
             return ExitCode::from(if shown.is_ok() { 0 } else { program.failed });
         }
         Err(Unread::Version(text)) => {
-            let shown = terminal::print(&format!("{text} (jitlat {})\n", env!("CARGO_PKG_VERSION")));
+            let shown = terminal::print(&with_version(text));
             return ExitCode::from(if shown.is_ok() { 0 } else { program.failed });
         }
         Err(Unread::Wrong(message)) => {
@@ -104,12 +104,19 @@ fn run(program: &'static Program, arguments: &[OsString]) -> ExitCode {
     match (program.run)(&given) {
         Ok(status) => ExitCode::from(status),
         Err(e) => {
-            let message = format!("{}: {}\n", program.name, exit::explain(&e));
+            let is_wrong = e.is::<WrongLine>();
+            let text = exit::explain(&e);
+            let text = if is_wrong { given.in_typed_names(&text) } else { text };
             // Ignored: a closed standard error is not an error.
-            let _ = terminal::print_to_stderr(&message);
-            ExitCode::from(if e.is::<WrongLine>() { program.wrong } else { program.failed })
+            let _ = terminal::print_to_stderr(&format!("{}: {text}\n", program.name));
+            ExitCode::from(if is_wrong { program.wrong } else { program.failed })
         }
     }
+}
+
+/// Returns a program's version, `text`, with that of jitlat.
+fn with_version(text: &str) -> String {
+    format!("{text} (jitlat {})\n", env!("CARGO_PKG_VERSION"))
 }
 
 /// Answers tests of one protocol until a signal, as `jitlat serve --only PROTOCOL WORDS` does.

@@ -10,6 +10,7 @@ use jitlat_output::terminal;
 use jitlat_proto::owamp::Statistics;
 use jitlat_store::output as file;
 use std::path::Path;
+use tracing::warn;
 
 pub static PROGRAM: Program = Program {
     name: "owping",
@@ -118,6 +119,9 @@ fn run(given: &Given) -> Result<u8> {
         file::write(Path::new(path), |out| out.write_all(&session.data.to_file()))?;
     }
     if !given.has("-Q") {
+        for early in result.owamp.iter().filter_map(|session| session.data.early_end()) {
+            warn!("{host}: {early}");
+        }
         terminal::print(&printed(given, &result.owamp)?)?;
     }
     Ok(0)

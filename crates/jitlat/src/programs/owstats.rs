@@ -5,8 +5,9 @@ use super::owping::printed;
 use super::perfsonar as common;
 use anyhow::{Context, Result, bail};
 use jitlat_output::{input, terminal};
-use jitlat_proto::owamp::{OwpingOptions, SessionData, Statistics};
+use jitlat_proto::owamp::{OwpingOptions, SessionData, Statistics, counts_hops};
 use std::path::Path;
+use tracing::warn;
 
 pub static PROGRAM: Program = Program {
     name: "owstats",
@@ -42,16 +43,20 @@ fn run(given: &Given) -> Result<u8> {
     }
     for name in &given.operands {
         let path = Path::new(name);
-        let data = session(path)?;
-        terminal::print(&printed(given, &[Statistics { data, style: style.clone() }])?)?;
+        let (data, counts_hops) = session(path)?;
+        if let Some(early) = data.early_end() {
+            warn!("{name}: {early}");
+        }
+        let style = OwpingOptions { counts_hops, ..style.clone() };
+        terminal::print(&printed(given, &[Statistics { data, style }])?)?;
     }
     Ok(0)
 }
 
-/// Reads a data file of OWAMP, or the log of a one-way test.
-fn session(path: &Path) -> Result<SessionData> {
+/// Reads a data file of OWAMP, or the log of a one-way test. The second value is true if TTLs give numbers of hops.
+fn session(path: &Path) -> Result<(SessionData, bool)> {
     if input::is_owamp_file(path) {
-        return Ok(input::owamp_file(path)?);
+        return Ok((input::owamp_file(path)?, true));
     }
     let mut log = input::open(path)?;
     let mut failure = None;
@@ -62,5 +67,5 @@ fn session(path: &Path) -> Result<SessionData> {
     if log.session().two_way.is_some() {
         bail!("{} is a test of round trips: jitlat export {0} --as twping-m", path.display());
     }
-    Ok(SessionData::of_test(log.session(), &records)?)
+    Ok((SessionData::of_test(log.session(), &records)?, counts_hops(log.session())))
 }

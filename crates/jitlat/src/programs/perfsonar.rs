@@ -126,8 +126,8 @@ pub fn first_packets(text: &str, most: Option<usize>) -> String {
     text.split_inclusive('\n').filter(|line| is_shown(line)).collect()
 }
 
-/// Observer that prints the time until results are available when the test starts, as owping and twping do unless `-R`
-/// or `-Q` is given.
+/// Observer that prints the time until results are available once the server has accepted the test, as owping and twping
+/// do unless `-R` or `-Q` is given.
 pub struct Announcement {
     line: Option<String>,
 }
@@ -146,9 +146,13 @@ impl Announcement {
 
 impl Observer for Announcement {
     fn event(&mut self, event: &Event<'_>) {
-        if let Event::Started(_) = event
-            && let Some(line) = self.line.take()
-        {
+        let is_accepted = match event {
+            // The event of a two-way test comes before the server has answered.
+            Event::Started(sessions) => sessions.iter().all(|session| session.two_way.is_none()),
+            Event::Progress(_) | Event::Arrived { .. } | Event::Concluding(_) => true,
+            _ => false,
+        };
+        if is_accepted && let Some(line) = self.line.take() {
             // A closed standard output does not end the test; it is noticed when the result is printed.
             let _ = terminal::print(&line);
         }

@@ -15,6 +15,7 @@ use jitlat_instruments::{Stop, Unobserved};
 use jitlat_net::client::StreamTimes;
 use jitlat_net::clock;
 use jitlat_output::terminal;
+use jitlat_proto::amp::printed::time_of_day;
 use jitlat_proto::owamp::Statistics;
 use jitlat_store::output as file;
 use std::collections::VecDeque;
@@ -25,7 +26,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use tracing::error;
+use tracing::{error, warn};
 
 pub static PROGRAM: Program = Program {
     name: "powstream",
@@ -115,28 +116,35 @@ fn run(given: &Given) -> Result<u8> {
             open.push(OpenSession::begin(begun, &words, start, results.clone())?);
             begun += 1;
         }
-        let over: Vec<u64> = open.iter().filter(|s| s.thread.is_finished()).map(|s| s.number).collect();
+        let is_lost = |s: &&OpenSession| s.result.is_none() && s.thread.is_finished();
+        let over: Vec<u64> = open.iter().filter(is_lost).map(|s| s.number).collect();
         let mut arrived: Vec<SessionResult> = next_results(&ended).collect();
         let lost = |number: &u64| arrived.iter().all(|(of, _)| of != number);
         let lost: Vec<u64> = over.into_iter().filter(lost).collect();
         arrived.extend(lost.into_iter().map(|number| (number, Err(anyhow!(PANICKED)))));
         for (number, result) in arrived {
             let Some(place) = open.iter().position(|session| session.number == number) else { continue };
-            let session = open.remove(place);
-            let is_last = number + 1 == begun;
-            match result {
-                Ok(statistics) => files.write(&session, &statistics)?,
-                Err(_) if stopping => {}
-                Err(e) => {
-                    error!("{}", crate::exit::explain(&e));
-                    failures += 1;
-                }
-            }
-            if is_last && !session.is_followed && begun < most && !stopping {
+            if number + 1 == begun && !open[place].is_followed && begun < most && !stopping {
                 // The end of a session that was not accepted is unknown: the next one is tried later.
                 let later = (clock::steady() + RETRY, clock::wall() + RETRY);
-                next = Some(session.times.end.get().map_or(later, |end| (clock::steady(), *end)));
+                next = Some(open[place].times.end.get().map_or(later, |end| (clock::steady(), *end)));
+                open[place].is_followed = true;
             }
+            match result.and_then(begun_session) {
+                Ok(statistics) => open[place].result = Some(statistics),
+                Err(e) => {
+                    open.remove(place);
+                    if !stopping {
+                        error!("{}", crate::exit::explain(&e));
+                        failures += 1;
+                    }
+                }
+            }
+        }
+        // Files are written in the order of the sessions, although a session that is cut short may end before an earlier
+        // one.
+        while let Some(statistics) = open.first_mut().and_then(|session| session.result.take()) {
+            files.write(&open.remove(0), &statistics)?;
         }
         if let Some(session) = open.last_mut()
             && !session.is_followed
@@ -163,6 +171,15 @@ fn next_results(ended: &Receiver<SessionResult>) -> impl Iterator<Item = Session
 
 type SessionResult = (u64, Result<Statistics>);
 
+/// Refuses a session of which no packet is known, so that it has no file that looks like the result of a test.
+fn begun_session(statistics: Statistics) -> Result<Statistics> {
+    if statistics.data.records.is_empty() {
+        let begin = time_of_day(statistics.data.session.request.start);
+        bail!("the session of {begin} ended before anything was known about its packets: it has no file");
+    }
+    Ok(statistics)
+}
+
 /// A session that is measured by its own thread.
 struct OpenSession {
     number: u64,
@@ -171,6 +188,8 @@ struct OpenSession {
     /// True if the time of the next session is known.
     is_followed: bool,
     thread: JoinHandle<()>,
+    /// Result, which is not written before those of earlier sessions.
+    result: Option<Statistics>,
 }
 
 impl OpenSession {
@@ -195,7 +214,7 @@ impl OpenSession {
             .name(format!("session {number}"))
             .spawn(measure)
             .context("starting a session")?;
-        Ok(OpenSession { number, stop, times, is_followed: false, thread })
+        Ok(OpenSession { number, stop, times, is_followed: false, thread, result: None })
     }
 }
 
@@ -210,13 +229,20 @@ impl Files<'_> {
     /// Writes the data file and the statistics of a session, and removes the oldest ones.
     fn write(&mut self, session: &OpenSession, statistics: &Statistics) -> Result<()> {
         let begun = statistics.data.session.request.start;
-        let end =
-            session.times.end.get().map_or_else(|| NtpTime::from(clock::wall()), |end| NtpTime::from(*end));
+        let scheduled = session.times.end.get().map(|end| NtpTime::from(*end));
+        let early = statistics.data.early_end();
+        // The name of a session that ended early covers the packets that are known.
+        let known = statistics.data.records.iter().max_by_key(|record| record.seq).map(|last| last.sent);
+        let end = known.filter(|_| early.is_some()).or(scheduled);
+        let end = end.unwrap_or_else(|| NtpTime::from(clock::wall()));
         let name = format!("{:020}_{:020}", begun.0, end.0);
         let files = ["owp", "sum"].map(|ending| self.folder.join(format!("{name}.{ending}")));
         file::write(&files[0], |out| out.write_all(&statistics.data.to_file()))?;
         file::write(&files[1], |out| out.write_all(statistics.machine().as_bytes()))?;
         terminal::print(&format!("{}\n", files[0].display()))?;
+        if let Some(early) = early {
+            warn!("{}: {early}", files[0].display());
+        }
         self.written.push_back(files);
         while self.written.len() > self.keep {
             for file in self.written.pop_front().into_iter().flatten() {

@@ -70,6 +70,10 @@ fn irtt_as_people_type_it() {
             ("client -i 10ms -d 50ms -q -l 20 127.0.0.1:{}", 0, &["RTT"]),
             ("client -i 10ms -d 50ms -Q -l 50 -o - 127.0.0.1:{}", 0, &["\"length\": 60"]),
             ("client -v", 0, &["irtt version: 0.9.0 (jitlat "]),
+            ("version", 0, &["irtt version: 0.9.0 (jitlat "]),
+            ("client -d 0 127.0.0.1:{}", 1, &["--- stderr\nirtt: -d 0: the duration must be longer"]),
+            ("client -i 0s 127.0.0.1:{}", 1, &["--- stderr\nirtt: -i 0s: the interval must be longer"]),
+            ("client -d 100ms 127.0.0.1:9", 1, &["--- stderr\nirtt: "]),
             ("client --fill=foo 127.0.0.1:{}", 2, &["--- stderr\nirtt: invalid value 'foo'"]),
             ("client -l 70000 127.0.0.1:{}", 2, &["--- stderr\nirtt: -l 70000: irtt takes"]),
             ("client", 2, &["give a host: irtt client HOST"]),
@@ -136,6 +140,7 @@ fn twping_as_people_type_it() {
         server.port(0),
         &[
             ("-c 5 -i 0.01f -L 0.5 127.0.0.1:{}", 0, text),
+            ("-c 5 -i 0.01f 127.0.0.1:{}", 0, &["Approximately 3.0 seconds until results available\n"]),
             ("-c 5 -i 0.01e 127.0.0.1:{}", 0, &["reflect hops = 0 (consistently)\n\n"]),
             ("-R -c 5 -i 0.01f 127.0.0.1:{}", 0, &["\n4 17"]),
             // The command of pScheduler.
@@ -192,6 +197,8 @@ fn fping_as_people_type_it() {
             ("-v", 0, &["fping: Version 5.1 (jitlat "]),
             ("-J 127.0.0.1", 1, &["`jitlat ping A B C --json -`"]),
             ("-c x 127.0.0.1", 1, &["fping: invalid value 'x'"]),
+            ("-c 0 127.0.0.1", 1, &["--- stderr\nfping: invalid value '0' for '-c <N>'"]),
+            ("-b 70000 127.0.0.1", 1, &["--- stderr\nfping: -b 70000: icmp takes"]),
             ("", 1, &["fping: give a host"]),
             ("-f none.txt", 4, &["reading the hosts in none.txt"]),
         ],
@@ -400,6 +407,32 @@ fn sessions_follow_each_other_until_the_limit() {
         names[0].len() == 45
             && fs::read_to_string(dir.path().join(&names[1])).unwrap().starts_with("SUMMARY\t3.00\n")
     );
+}
+
+#[test]
+fn a_session_that_did_not_take_place_has_no_file() {
+    let (server, dir) = (Server::start(IP, "owamp", &[]), tempfile::tempdir().unwrap());
+    let mut command = Command::new("timeout");
+    command.args(["-s", "INT", "3.5", JITLAT, "as", "powstream", "-c", "10", "-i", "0.1f", "-L", "1"]);
+    let at = format!("{IP}:{}", server.port(0));
+    let output = command.arg(at).current_dir(dir.path()).stdin(Stdio::null()).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let names: Vec<&str> = printed.lines().collect();
+    assert!(names.is_sorted() && !names.is_empty(), "{}", said(&output));
+    for name in names {
+        let stored = said(&run(&format!("as owstats {name}"), dir.path()));
+        assert!(!stored.contains("\n0 sent"), "{name}: {stored}");
+        let is_whole = stored.contains("\n10 sent");
+        // owstats has no line for it.
+        assert_eq!(stored.contains("owstats: ") && stored.contains("the session ended early"), !is_whole);
+        assert_eq!(said(&output).contains(&format!("powstream: {name}: the session ended early")), !is_whole);
+    }
+}
+
+#[test]
+fn twping_announces_results_only_if_there_is_a_server() {
+    let output = run("as twping -c 5 -i 0.01f 127.0.0.1:1", Path::new("."));
+    assert!(output.stdout.is_empty() && said(&output).contains("twping: "), "{}", said(&output));
 }
 
 #[test]

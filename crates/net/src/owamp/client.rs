@@ -24,8 +24,8 @@ use jitlat_proto::amp::{SecurityMode, Sid};
 use jitlat_proto::jitlat::SentStamps;
 use jitlat_proto::owamp::client::{Client, OwampClientEvent, OwampClientInput, OwampGrant, OwampOptions};
 use jitlat_proto::owamp::{
-    CountedPackets, DataRecord, OwampSessionSpec, PeerSummary, ScheduleSlot, SessionData, SessionEnd,
-    SessionReceiver, SessionSender, packet,
+    CountedPackets, DataRecord, OwampSessionSpec, PeerSummary, SERVER_NOTE, ScheduleSlot, SessionData,
+    SessionEnd, SessionReceiver, SessionSender, packet,
 };
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -571,7 +571,8 @@ impl<'a> OwampTest<'a> {
             let mut session = Session::new(stream.spec.clone());
             (session.src, session.dst) = (Some(src.to_canonical()), Some(dst.to_canonical()));
             session.client = self.facts.clone();
-            session.server.notes = vec![format!("OWAMP server on TCP {}, mode {}", self.remote, self.mode)];
+            session.server.notes =
+                vec![format!("{SERVER_NOTE}server on TCP {}, mode {}", self.remote, self.mode)];
             session
         };
         self.streams.iter().map(session).collect()

@@ -65,6 +65,8 @@ pub struct OwpingOptions {
     pub unit: DelayUnit,
     /// True to print times of the clock in seconds since 1970 too (`-U`, machine-readable format only).
     pub unix_times: bool,
+    /// True if packets were sent with a TTL of 255, as OWAMP and TWAMP require, so that TTLs give numbers of hops.
+    pub counts_hops: bool,
 }
 
 impl Default for OwpingOptions {
@@ -74,6 +76,7 @@ impl Default for OwpingOptions {
             percentiles: Vec::new(),
             unit: DelayUnit::default(),
             unix_times: false,
+            counts_hops: true,
         }
     }
 }
@@ -187,7 +190,7 @@ pub(crate) fn unix_seconds(at: NtpTime) -> f64 {
 }
 
 /// Formats a time of day with its date in UTC, to the nearest millisecond.
-pub(crate) fn time_of_day(at: NtpTime) -> String {
+pub fn time_of_day(at: NtpTime) -> String {
     // Eras of 2^32 s begin in 1900 and 2036. Times without the highest bit belong to the later era.
     let era = i64::from(at.0 >> 63 == 0) << 32;
     let thousandths = ((u128::from(at.0) * 1000 + (1 << 31)) >> 32) as i64;

@@ -192,6 +192,22 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_ended_early_is_described() {
+        let whole = session();
+        assert_eq!(whole.early_end(), None);
+        let mut stopped = whole.clone();
+        stopped.records.retain(|record| record.seq < 4);
+        let early = Some("the session ended early: 4 of 10 packets are known".to_owned());
+        assert_eq!(stopped.early_end(), early, "all were sent, but the last ones are not counted");
+        stopped.next_seq = Some(6);
+        assert_eq!(stopped.early_end(), early);
+        (stopped.finished, stopped.next_seq) = (SessionFinish::Incomplete, None);
+        assert_eq!(stopped.early_end(), early);
+        let unended = SessionData { next_seq: None, ..whole };
+        assert!(unended.early_end().unwrap().contains("not ended by both hosts; all of its 10 packets"));
+    }
+
+    #[test]
     fn a_file_is_read_as_it_was_written() {
         let data = session();
         let bytes = data.to_file();

@@ -46,7 +46,7 @@ pub use server::Server;
 pub use session::{SessionData, TestSession};
 pub use statistics::{OwpingOptions, Statistics};
 pub use store::{Owner, Store, StoreLimits};
-pub use test::{SessionEnd, TooManyLost};
+pub use test::{SERVER_NOTE, SessionEnd, TooManyLost, counts_hops};
 
 /// TCP port of the control server (RFC 4656 §3.1, RFC 8545).
 pub const PORT: u16 = 861;

@@ -93,4 +93,18 @@ impl SessionData {
     pub fn between(&self, begin: u32, end: u32) -> impl Iterator<Item = &DataRecord> {
         self.records.iter().filter(move |r| (begin..=end).contains(&r.seq))
     }
+
+    /// Describes the part that is known of a session that did not end as scheduled; `None` for all others. The last packets
+    /// of a session that was stopped are not part of its records, because more of them might have arrived.
+    pub fn early_end(&self) -> Option<String> {
+        let planned = self.session.request.packets;
+        let known = self.records.iter().map(|record| record.seq.saturating_add(1)).max().unwrap_or(0);
+        match self.next_seq {
+            Some(next) if next >= planned && known >= planned => None,
+            None if known >= planned => Some(format!(
+                "the session was not ended by both hosts; all of its {planned} packets are known"
+            )),
+            _ => Some(format!("the session ended early: {known} of {planned} packets are known")),
+        }
+    }
 }

@@ -37,7 +37,7 @@ struct OwpingCounts {
     delays: Extremes,
     /// Numbers of packets by delay, without duplicates.
     buckets: DelayBuckets,
-    /// Number of packets by TTL, without duplicates.
+    /// Number of packets by TTL, without duplicates; empty if hops are not counted.
     ttls: BTreeMap<u8, u64>,
     /// Number of arrivals that were preceded by at least n packets with higher sequence numbers, at index n −
     /// 1.
@@ -133,7 +133,9 @@ impl Statistics {
             *copies += 1;
             if *copies == 1 {
                 counted.buckets.count(delay, self.style.bucket);
-                *counted.ttls.entry(record.ttl).or_default() += 1;
+                if self.style.counts_hops {
+                    *counted.ttls.entry(record.ttl).or_default() += 1;
+                }
             }
         }
         counted

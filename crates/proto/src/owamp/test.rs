@@ -33,6 +33,16 @@ const NEAR: WallTime = WallTime(1_767_225_600_000_000_000);
 #[error("{0} packets are lost, and each would need a line: at most {MAX_LOST} are possible")]
 pub struct TooManyLost(pub u64);
 
+/// Beginning of a note of the server, which shows that packets were sent as OWAMP requires.
+pub const SERVER_NOTE: &str = "OWAMP ";
+/// TTL of a record if it is not known.
+const UNKNOWN_TTL: u8 = 255;
+
+/// True if the packets of a test were sent by OWAMP, with a TTL of 255. Other tests have the TTL of the system.
+pub fn counts_hops(session: &Session) -> bool {
+    session.server.notes.iter().any(|note| note.starts_with(SERVER_NOTE))
+}
+
 /// One end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEnd {
@@ -46,7 +56,8 @@ impl SessionData {
     /// Converts a one-way test. Packets of which the test does not know whether they were sent or lost have no record.
     ///
     /// Two properties of OWAMP sessions are generated for other tests: the identifier, from the receiver's address, the
-    /// time and the identifier of the test; and the timeout, from the longest delay, but at least two seconds.
+    /// time and the identifier of the test; and the timeout, from the longest delay, but at least two seconds. Their TTLs
+    /// are left out, because readers would derive hops from them.
     ///
     /// # Errors
     /// [`TooManyLost`].
@@ -61,6 +72,7 @@ impl SessionData {
             Direction::Down => (&session.server, &session.client),
         };
         let (send_error, receive_error) = (estimate_of(sender), estimate_of(receiver));
+        let counts_hops = counts_hops(session);
         let mut sent_at: BTreeMap<u32, NtpTime> = BTreeMap::new();
         let mut longest = LEAST_TIMEOUT;
         let mut converted = Vec::with_capacity(records.len());
@@ -79,7 +91,7 @@ impl SessionData {
                 receive_error,
                 sent,
                 received: Some(NtpTime::from(arrived)),
-                ttl: record.ttl().unwrap_or(255),
+                ttl: record.ttl().filter(|_| counts_hops).unwrap_or(UNKNOWN_TTL),
             });
         }
         let step = NtpTime::from_span(spec.period()).0;
@@ -173,7 +185,7 @@ impl SessionData {
         let (near, far) = if direction == Direction::Up { (sender, receiver) } else { (receiver, sender) };
         (session.client.sync_before, session.client.sync_after) = (near, near);
         (session.server.sync_before, session.server.sync_after) = (far, far);
-        session.server.notes = vec![format!("OWAMP session {}", request.sid)];
+        session.server.notes = vec![format!("{SERVER_NOTE}session {}", request.sid)];
         if self.finished == SessionFinish::Normally {
             session.ending = Ending::Complete;
         } else {
@@ -241,15 +253,18 @@ mod tests {
         session.unrecorded = vec![SeqRun { start: 5, len: 1 }];
         let record = |seq: i64| {
             let sent = NEAR + Span::millis(10 * seq);
-            PacketRecord::one_way(seq, sent, sent + Span::micros(250))
+            let mut record = PacketRecord::one_way(seq, sent, sent + Span::micros(250));
+            record.set_ttl(Some(60));
+            record
         };
         (session, vec![record(0), record(2), record(3), record(3), record(4)])
     }
 
     #[test]
     fn a_test_is_written_as_a_session_and_read_again() {
-        let (session, records) = measured();
+        let (mut session, records) = measured();
         let data = SessionData::of_test(&session, &records).unwrap();
+        assert!(data.records.iter().all(|record| record.ttl == 255), "not sent with a TTL of 255");
         let seen: Vec<(u32, bool)> = data.records.iter().map(|r| (r.seq, r.received.is_some())).collect();
         assert_eq!(seen, [(0, true), (2, true), (3, true), (3, true), (4, true), (1, false)]);
         assert_eq!(
@@ -261,7 +276,13 @@ mod tests {
         assert!((lost - Span::millis(10)).0.abs() < 10, "{lost:?}");
         let first = data.session.schedule().next().unwrap().to_nanos(NEAR) - NEAR;
         assert!(first.0.abs() < 10, "{first:?}");
-        let text = Statistics { data: data.clone(), style: OwpingOptions::default() }.summary();
+        let style = OwpingOptions { counts_hops: counts_hops(&session), ..OwpingOptions::default() };
+        let statistics = Statistics { data: data.clone(), style };
+        let text = statistics.summary();
+        assert!(text.contains("TTL not reported") && !statistics.machine().contains("TTL"), "{text}");
+        session.server.notes = vec![format!("{SERVER_NOTE}server")];
+        let of_owamp = SessionData::of_test(&session, &records).unwrap();
+        assert!(counts_hops(&session) && of_owamp.records.iter().any(|record| record.ttl == 60));
         assert!(text.contains("5 sent, 1 lost (20.000%), 1 duplicates"), "{text}");
         assert!(text.contains("min/median/max = 0.25/0.3/0.25 ms, (unsync)"), "{text}");
 
