@@ -286,7 +286,7 @@ mod tests {
             .map(|place| place.ended.try_recv() == Err(oneshot::error::TryRecvError::Closed))
             .collect();
         assert_eq!(ended.iter().filter(|ended| **ended).count(), 2);
-        // What ends late gives back nothing that others have.
+        // An evicted stream that ends late gives back nothing that others have.
         greedy.retain(|_| !ended.remove(0));
         assert_eq!(places.0.lock().unwrap().taken.len(), 48);
         drop((greedy, honest));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
 
 /// Clients that recently showed wrong tokens, on pages or on pushes: each has its own. A right token resets nothing, so that nobody
-/// with a token guesses those of others beside it.
+/// with a token guesses those of others meanwhile.
 #[derive(Clone, Debug)]
 pub struct Guesses {
     proofs: Arc<Mutex<WrongProofs>>,
