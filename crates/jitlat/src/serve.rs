@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use jitlat_core::Span;
+use jitlat_core::printable::printable;
 use jitlat_core::quantity;
 use jitlat_core::spec::{CONTROL_PORT, MAX_PAYLOAD, TEST_PORT};
 use jitlat_instruments::access::{KeySources, PolicyWithKeys, service, services};
@@ -101,6 +102,9 @@ const NOT_PUBLIC: &[&str] = &[
     "policy",
     "show_policy",
     "capture",
+    "capture_port",
+    "capture_without_key",
+    "max_digest_rate",
     "late_packets",
     "rpm",
     "max_reflect_rate",
@@ -125,7 +129,7 @@ const NOT_PUBLIC: &[&str] = &[
 /// Checks the text of `--contact`.
 fn contact(text: &str) -> Result<String, String> {
     let text = text.trim();
-    if text.is_empty() || text.len() > 200 || text.chars().any(char::is_control) {
+    if text.is_empty() || text.len() > 200 || printable(text) != text {
         return Err("write an e-mail address or a web address, at most 200 characters".to_owned());
     }
     Ok(text.to_owned())
@@ -229,7 +233,9 @@ impl AnsweredArgs {
                 PUBLIC_SERVICES.join(", ")
             );
         }
-        if let Some(name) = self.given.names().find(|name| !name.ends_with("-port")) {
+        let is_offered =
+            |name: &str| name.strip_suffix("-port").is_some_and(|service| PUBLIC_SERVICES.contains(&service));
+        if let Some(name) = self.given.names().find(|name| !is_offered(name)) {
             bail!(
                 "--{name} cannot be combined with --public, whose settings are fixed: leave one of them out"
             );
@@ -450,6 +456,11 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     let mut args = args.clone();
     if args.public.public {
         args.reflect.protocols.make_public()?;
+        let user = args.confinement.user.as_deref();
+        ensure!(
+            !matches!(user, Some("root" | "0")),
+            "--user root cannot be combined with --public, whose confinement cannot be switched off: name another user"
+        );
     }
     let args = &args;
     let mut access = args.access()?;
@@ -480,7 +491,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     let serving = serve.start()?;
     let announcer = announcer(args, &serving)?;
     // Read before confinement, which may hide the interfaces.
-    let hints: String = serving.one_way().iter().copied().map(hint).collect();
+    let hints = hints(args, serving.one_way(), &serve.policy);
     let confined = confining.map(Confining::complete).transpose()?;
     serving.failure_lines().iter().for_each(|line| warn!("{line}"));
     let mut lines = match &confined {
@@ -563,14 +574,28 @@ fn announcer(args: &ServeArgs, serving: &Serving) -> Result<Option<Announcer>> {
     Ok(started)
 }
 
+/// Returns the commands that test against the listeners at `all` from another host. A public server that does not answer private
+/// addresses names none of its own.
+fn hints(args: &ServeArgs, all: &[SocketAddr], policy: &Policy) -> String {
+    let is_named = |ip: IpAddr| !args.public.public || policy.networks.admit(ip);
+    let lines: String = all.iter().map(|at| hint(*at, is_named)).collect();
+    let is_private = all.iter().flat_map(|at| reachable_at(at.ip())).any(|ip| !is_named(ip));
+    if lines.is_empty() && is_private {
+        return "jitlat serve: this host has private addresses only, which a public server does not answer: other hosts need its public \
+                address; --allow NETWORK serves a private network\n"
+            .to_owned();
+    }
+    lines
+}
+
 /// Returns the commands that test against the listener at `at` from another host, one line for each of its addresses.
-fn hint(at: SocketAddr) -> String {
+fn hint(at: SocketAddr, is_named: impl Fn(IpAddr) -> bool) -> String {
     let host = |ip: IpAddr| match (at.port(), ip) {
         (CONTROL_PORT, ip) => ip.to_string(),
         (port, ip) => SocketAddr::new(ip, port).to_string(),
     };
     let line = |ip| format!("jitlat serve: on the other host: jitlat {}\n", host(ip));
-    reachable_at(at.ip()).into_iter().map(line).collect()
+    reachable_at(at.ip()).into_iter().filter(|ip| is_named(*ip)).map(line).collect()
 }
 
 #[cfg(test)]
@@ -579,7 +604,7 @@ mod tests {
 
     #[test]
     fn what_to_type_on_the_other_host_is_said() {
-        let said = |at: &str| hint(at.parse().unwrap());
+        let said = |at: &str| hint(at.parse().unwrap(), |_| true);
         assert_eq!(said("192.0.2.7:2666"), "jitlat serve: on the other host: jitlat 192.0.2.7\n");
         assert_eq!(said("[2001:db8::7]:9"), "jitlat serve: on the other host: jitlat [2001:db8::7]:9\n");
         assert_eq!(said("127.0.0.1:2666"), "");

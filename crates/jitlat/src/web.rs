@@ -142,15 +142,15 @@ pub fn run(args: &WebArgs) -> Result<ExitStatus> {
         None => ReadAccess::Local,
     };
     settings.runs = args.run.runs(&args.archive)?;
-    if settings.runs.is_some() {
-        // Create the archive if it does not exist, because tests need it for their results.
-        archive::check(Some(&args.archive), false)?;
-    }
     settings.plain = args.plain;
     settings.identity = args.certificate.as_deref().map(certificate).transpose()?;
     let signals = Signals::to_stop()?;
     // The files that the archive needs belong to the user that the server becomes.
     let confined = confine(args, &settings)?;
+    if settings.runs.is_some() {
+        // Create the archive if it does not exist, because tests need it for their results.
+        archive::check(Some(&args.archive), false)?;
+    }
     settings.identity = match settings.identity {
         None => made(args, &settings)?,
         given => given,
@@ -172,7 +172,7 @@ pub fn run(args: &WebArgs) -> Result<ExitStatus> {
 /// Gives up all privileges that the server does not need; `None` with `--no-sandbox`.
 fn confine(args: &WebArgs, settings: &Settings) -> Result<Option<Confined>> {
     // Otherwise there is nothing to serve, which is reported when it is opened.
-    if !is_archive(&args.archive) {
+    if !is_archive(&args.archive) && settings.runs.is_none() {
         return Ok(None);
     }
     let low = (1..1024).contains(&settings.listen.port());

@@ -16,8 +16,9 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 use maud::{Markup, html};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Clients that may read the pages.
 #[derive(Clone, Debug)]
@@ -61,10 +62,6 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
     let mut response = match decide(&app, &request) {
         // No token is compared while its client must wait. Cookies cannot be guessed.
         _ if shows_token && app.guesses.wait(client).is_some() => too_many_guesses(&app, client, is_api),
-        Decision::Answer(Reader { shown: None, .. }) if shows_token => {
-            app.guesses.failed(client, "the web page").await;
-            refuse(&app, StatusCode::UNAUTHORIZED, "This token is wrong.", is_api)
-        }
         Decision::Answer(Reader { role, shown }) => {
             request.extensions_mut().insert(role);
             let connection = request.extensions().get::<Connection>().cloned();
@@ -77,7 +74,6 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
                 if is_api { Problem::TooLong.json() } else { Problem::TooLong.into_response() }
             })
         }
-        Decision::LogIn if app.guesses.wait(client).is_some() => too_many_guesses(&app, client, is_api),
         Decision::LogIn => log_in(&app, client, request).await,
         Decision::Refuse(status, why) => {
             if shows_token && status == StatusCode::UNAUTHORIZED {
@@ -95,12 +91,25 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
 /// Returns the address of the sender of a request. A proxy in front of this server names it in the last value of `X-Forwarded-For`.
 fn client(app: &App, request: &Request) -> IpAddr {
     let peer = request.extensions().get::<ClientAddress>().map(|from| from.0);
-    let named = || -> Option<IpAddr> {
-        let last = request.headers().get_all("x-forwarded-for").iter().next_back()?.to_str().ok()?;
-        last.rsplit(',').next()?.trim().parse().ok()
-    };
-    let named = if app.is_behind_proxy() { named() } else { None };
+    let last = request.headers().get_all("x-forwarded-for").iter().next_back();
+    let named = last.filter(|_| app.is_behind_proxy()).and_then(|value| {
+        let named = value.to_str().ok().and_then(forwarded);
+        if named.is_none() && !app.unusable_forwarded.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "X-Forwarded-For: {value:?} ends with no address of a client: such clients share the limits of one, that of the proxy"
+            );
+        }
+        named
+    });
     named.or(peer).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+}
+
+/// Returns the last address of a header `X-Forwarded-For`, which may have brackets and a port.
+fn forwarded(list: &str) -> Option<IpAddr> {
+    let last = list.rsplit(',').next()?.trim().trim_matches('"');
+    let bare = last.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(last);
+    let with_port = || last.parse().ok().map(|at: SocketAddr| at.ip());
+    bare.parse().ok().or_else(with_port).map(|ip: IpAddr| ip.to_canonical())
 }
 
 /// Sender of a request that is answered: its rights, and the part of the request that carried a token; `None` if none was needed.
@@ -128,6 +137,11 @@ fn decide(app: &App, request: &Request) -> Decision {
         return LogIn;
     }
     let found = role(app, headers);
+    // A wrong token counts as a guess even if the sender has another right.
+    let is_right = found.as_ref().is_some_and(|reader| reader.shown == Some(TokenCarrier::Header));
+    if app.has_token() && change::has_bearer(headers) && !is_right {
+        return Refuse(StatusCode::UNAUTHORIZED, "This token is wrong.");
+    }
     if matches!(*method, Method::GET | Method::HEAD) {
         return match found {
             Some(reader) => Answer(reader),
@@ -208,10 +222,17 @@ fn names_this_host(headers: &HeaderMap) -> bool {
 const MAX_FORM_BYTES: usize = 4096;
 
 async fn log_in(app: &App, client: IpAddr, request: Request) -> Response {
+    if app.guesses.wait(client).is_some() {
+        return too_many_guesses(app, client, false);
+    }
     let body = tokio::time::timeout(app.limits.headers, to_bytes(request.into_body(), MAX_FORM_BYTES)).await;
     let Ok(Ok(body)) = body else {
         return Problem::Wrong("The form is too large.".to_owned()).into_response();
     };
+    // Others of its guesses may have failed since its headers arrived.
+    if app.guesses.wait(client).is_some() {
+        return too_many_guesses(app, client, false);
+    }
     let form = Query::parse(&String::from_utf8_lossy(&body));
     let shown = form.get("token").unwrap_or("");
     let cookie = match (&app.access, app.runs.as_ref().map(|runs| &runs.who)) {
@@ -295,6 +316,24 @@ pub fn token_form(button: &str, to: &str) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn proxies_write_addresses_in_several_forms() {
+        for (list, address) in [
+            ("192.0.2.1", "192.0.2.1"),
+            ("198.51.100.1, 192.0.2.1", "192.0.2.1"),
+            ("192.0.2.1:443", "192.0.2.1"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("[2001:db8::1]", "2001:db8::1"),
+            ("[2001:db8::1]:443", "2001:db8::1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+        ] {
+            assert_eq!(forwarded(list), address.parse().ok(), "{list}");
+        }
+        for unusable in ["unknown", "", "192.0.2.1, ", "[192.0.2.1", "_hidden"] {
+            assert_eq!(forwarded(unusable), None, "{unusable}");
+        }
+    }
 
     #[test]
     fn only_names_of_this_host_are_its_names() {

@@ -44,6 +44,8 @@ pub struct App {
     pub expensive: Expensive,
     /// Clients that showed wrong tokens.
     pub guesses: Guesses,
+    /// True once a proxy's header without an address was logged.
+    pub unusable_forwarded: AtomicBool,
     pub watchers: Watchers,
     /// Clients that wait for events of any kind.
     pub places: EventPlaces,
@@ -87,6 +89,7 @@ impl App {
             readers: Arc::new(Semaphore::new(settings.limits.readers.max(1))),
             expensive: Expensive::default(),
             guesses: Guesses::default(),
+            unusable_forwarded: AtomicBool::new(false),
             watchers: Watchers::default(),
             places: EventPlaces::default(),
             monitor: settings.monitor.clone(),

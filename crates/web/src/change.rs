@@ -102,8 +102,12 @@ pub fn has_bearer(headers: &HeaderMap) -> bool {
 /// Returns the part of the request that proves possession of `token`: a header with the token, or the cookie
 /// with value `kept`. `None` if it contains neither.
 pub fn shows(headers: &HeaderMap, token: &Token, kept: &str) -> Option<TokenCarrier> {
-    let bearer = || texts(headers, header::AUTHORIZATION).filter_map(|value| value.strip_prefix("Bearer "));
-    if bearer().any(|shown| token.is(shown.trim())) {
+    // One token in one header: each request tries only one.
+    let mut all = headers.get_all(header::AUTHORIZATION).iter();
+    if let (Some(only), None) = (all.next(), all.next())
+        && let Some(shown) = only.to_str().ok().and_then(|value| value.strip_prefix("Bearer "))
+        && token.is(shown.trim())
+    {
         return Some(TokenCarrier::Header);
     }
     let kept = Token::new(kept);
@@ -218,5 +222,9 @@ mod tests {
         }
         assert_eq!(shown(header::COOKIE, "jitlat=correct-horse-battery"), None);
         assert_eq!(shows(&HeaderMap::new(), &token, &kept), None);
+        // A second header would be a second guess.
+        let mut two = with(&[(header::AUTHORIZATION, "Bearer wrong")]);
+        two.append(header::AUTHORIZATION, HeaderValue::from_static("Bearer correct-horse-battery"));
+        assert_eq!(shows(&two, &token, &kept), None);
     }
 }

@@ -14,7 +14,7 @@ use hyper::body::Frame;
 use jitlat_archive::{ArchiveExtent, CatalogueWatch};
 use jitlat_proto::access::ClientAddress as Client;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 /// Minimum time between two reads of the archive.
@@ -87,15 +88,31 @@ impl Watchers {
     }
 }
 
-/// Clients that wait for events, of any kind: their number, by client.
+/// Slots of clients that wait for events, of any kind. When all are taken, a client with fewer gets one of the client with the most.
 #[derive(Clone, Debug, Default)]
-pub struct EventPlaces(Arc<Mutex<HashMap<Client, usize>>>);
+pub struct EventPlaces(Arc<Mutex<PlaceTable>>);
+
+#[derive(Debug, Default)]
+struct PlaceTable {
+    /// Number of the next slot: those taken later have larger ones.
+    next: u64,
+    taken: BTreeMap<u64, TakenPlace>,
+}
+
+/// A taken slot. Its stream of events ends when this value is dropped.
+#[derive(Debug)]
+struct TakenPlace {
+    client: Client,
+    _end: oneshot::Sender<Infallible>,
+}
 
 /// Slot of a client that waits for events, until it is dropped.
 #[derive(Debug)]
 pub struct EventPlace {
     places: EventPlaces,
-    client: Client,
+    number: u64,
+    /// Ends when another client gets the slot.
+    ended: oneshot::Receiver<Infallible>,
     _busy: Option<BusyConnection>,
 }
 
@@ -103,34 +120,41 @@ impl EventPlaces {
     /// Takes a slot for the sender of a request.
     ///
     /// # Errors
-    /// [`Problem::TooMany`] if the client has as many as one may have, [`Problem::Busy`] if there are no more.
+    /// [`Problem::TooMany`] if the client has as many as one may have, [`Problem::Busy`] if there are no more and nobody has two more
+    /// than it.
     fn take(&self, from: &EventClient, limits: &WebLimits) -> Result<EventPlace, Problem> {
         let client = Client::of(from.address.0);
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.get(&client).is_some_and(|own| *own >= limits.watching_of_one) {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let PlaceTable { next, taken: all } = &mut *table;
+        let mut holds: HashMap<Client, usize> = HashMap::new();
+        all.values().for_each(|taken| *holds.entry(taken.client).or_default() += 1);
+        let own = holds.get(&client).copied().unwrap_or_default();
+        if own >= limits.watching_of_one {
             return Err(Problem::TooMany(format!(
                 "You follow {} pages already, which is as many as one host may. Close one of them.",
                 limits.watching_of_one
             )));
         }
-        if all.values().sum::<usize>() >= limits.watching {
-            return Err(Problem::Busy);
+        if all.len() >= limits.watching {
+            // After the change it still has at least as many, so that two clients do not take slots from each other for ever.
+            let most = holds.iter().max_by_key(|(_, held)| **held).filter(|(_, held)| **held > own + 1);
+            let oldest = most.and_then(|(greedy, _)| all.iter().find(|(_, taken)| taken.client == *greedy));
+            let Some(oldest) = oldest.map(|(number, _)| *number) else { return Err(Problem::Busy) };
+            all.remove(&oldest);
         }
-        *all.entry(client).or_default() += 1;
+        let number = *next;
+        *next += 1;
+        let (end, ended) = oneshot::channel();
+        all.insert(number, TakenPlace { client, _end: end });
         let busy = from.connection.as_ref().map(Connection::begin);
-        Ok(EventPlace { places: self.clone(), client, _busy: busy })
+        Ok(EventPlace { places: self.clone(), number, ended, _busy: busy })
     }
 }
 
 impl Drop for EventPlace {
     fn drop(&mut self) {
-        let mut all = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = all.get_mut(&self.client) {
-            *own -= 1;
-            if *own == 0 {
-                all.remove(&self.client);
-            }
-        }
+        let mut table = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.taken.remove(&self.number);
     }
 }
 
@@ -153,7 +177,7 @@ impl<S: Send + Sync> FromRequestParts<S> for EventClient {
 /// Body of an answer that continues until the sender is dropped.
 struct Events {
     receiver: Receiver<Bytes>,
-    _place: EventPlace,
+    place: EventPlace,
 }
 
 impl HttpBody for Events {
@@ -164,6 +188,9 @@ impl HttpBody for Events {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if Pin::new(&mut self.place.ended).poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
         self.receiver.poll_recv(cx).map(|text| text.map(|text| Ok(Frame::data(text))))
     }
 }
@@ -178,7 +205,7 @@ pub fn sent(app: &App, from: &EventClient, watchers: &Watchers) -> Response {
     match app.places.take(from, &app.limits) {
         Ok(place) => {
             let kind = [(header::CONTENT_TYPE, "text/event-stream")];
-            (kind, Body::new(Events { receiver: watchers.add(), _place: place })).into_response()
+            (kind, Body::new(Events { receiver: watchers.add(), place })).into_response()
         }
         Err(problem) => problem.json(),
     }
@@ -236,5 +263,41 @@ async fn changed(changes: Option<&AsyncFd<CatalogueWatch>>) {
         if changed {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(places: &EventPlaces, host: u8) -> Result<EventPlace, Problem> {
+        let address = ClientAddress([192, 0, 2, host].into());
+        places.take(&EventClient { address, connection: None }, &WebLimits::default())
+    }
+
+    #[test]
+    fn those_with_most_slots_lose_them_to_others() {
+        let places = EventPlaces::default();
+        let mut greedy: Vec<EventPlace> = (0..48).map(|k| take(&places, k / 8).unwrap()).collect();
+        assert!(matches!(take(&places, 0), Err(Problem::TooMany(_))));
+        let honest = [take(&places, 100).unwrap(), take(&places, 100).unwrap()];
+        let mut ended: Vec<bool> = greedy
+            .iter_mut()
+            .map(|place| place.ended.try_recv() == Err(oneshot::error::TryRecvError::Closed))
+            .collect();
+        assert_eq!(ended.iter().filter(|ended| **ended).count(), 2);
+        // An evicted stream that ends late gives back nothing that others have.
+        greedy.retain(|_| !ended.remove(0));
+        assert_eq!(places.0.lock().unwrap().taken.len(), 48);
+        drop((greedy, honest));
+        assert!(places.0.lock().unwrap().taken.is_empty());
+    }
+
+    #[test]
+    fn nobody_loses_the_only_slot() {
+        let places = EventPlaces::default();
+        let held: Vec<EventPlace> = (0..48).map(|k| take(&places, k).unwrap()).collect();
+        assert!(matches!(take(&places, 100), Err(Problem::Busy)));
+        drop(held);
     }
 }

@@ -67,14 +67,33 @@ impl Expensive {
         page
     }
 
-    /// Removes the pages that were asked for longest ago until the rest is within the limits.
+    /// Returns the page at `address` if it has been made in this version.
+    fn made(&self, address: &str, version: &str) -> Option<Bytes> {
+        let mut pages = self.pages();
+        let known = pages.iter().position(|cached| cached.address == address && cached.version == version)?;
+        let made = pages[known].page.get().cloned()?;
+        // It is now the last one that was asked for.
+        let cached = pages.remove(known);
+        pages.push(cached);
+        Some(made)
+    }
+
+    /// Removes the pages that nobody waits for any more before they are made, and of those made the ones that were asked for longest
+    /// ago, until the rest is within the limits.
     fn limit(&self) {
         let mut pages = self.pages();
-        let bytes = |pages: &[CachedPage]| -> usize {
-            pages.iter().filter_map(|cached| cached.page.get()).map(Bytes::len).sum()
+        pages.retain(|cached| cached.page.initialized() || Arc::strong_count(&cached.page) > 1);
+        let of_made = |pages: &[CachedPage]| {
+            let made = pages.iter().filter_map(|cached| cached.page.get());
+            made.fold((0, 0), |(count, bytes), page| (count + 1, bytes + page.len()))
         };
-        while pages.len() > MAX_CACHED.0 || bytes(&pages) > MAX_CACHED.1 {
-            pages.remove(0);
+        loop {
+            let (count, bytes) = of_made(&pages);
+            let oldest = pages.iter().position(|cached| cached.page.initialized());
+            match oldest {
+                Some(oldest) if count > MAX_CACHED.0 || bytes > MAX_CACHED.1 => drop(pages.remove(oldest)),
+                _ => return,
+            }
         }
     }
 
@@ -111,15 +130,17 @@ impl App {
         version: String,
         make: impl FnOnce(&Archive) -> Result<String, Problem> + Send + 'static,
     ) -> Result<Bytes, Problem> {
-        let page = self.expensive.page(address, version);
-        if let Some(made) = page.get() {
-            return Ok(made.clone());
+        if let Some(made) = self.expensive.made(address, &version) {
+            return Ok(made);
         }
         let Some(_waiting) = self.expensive.wait(client, self.limits.expensive_of_one) else {
             return Err(Problem::TooMany(
                 "You are waiting for other pages that take long. Wait for one of them.".to_owned(),
             ));
         };
+        // After the limit of the client: requests that are refused leave nothing in the cache.
+        let page = self.expensive.page(address, version);
+        self.expensive.limit();
         let queue = self.expensive.queue.clone();
         let made = page
             .get_or_try_init(|| async { self.read_in(queue, make).await.map(Bytes::from) })
@@ -185,6 +206,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             assert!(matches!(ask(9, client).await, Err(Problem::TooMany(_))));
+            assert_eq!(app.expensive.pages().len(), 4, "a refused request has no page");
             let other = tokio::spawn(ask(9, ClientAddress::of([192, 0, 2, 2].into())));
             drop(taken);
             for asked in waiting.into_iter().chain([other]) {

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 /// Delay before a wrong token is refused. Meanwhile its connection is idle, so that it may end for others.
 const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
 
-/// Clients that recently showed wrong tokens, on pages and on pushes.
+/// Clients that recently showed wrong tokens, on pages or on pushes: each has its own. A right token resets nothing, so that nobody
+/// with a token guesses those of others meanwhile.
 #[derive(Clone, Debug)]
 pub struct Guesses {
     proofs: Arc<Mutex<WrongProofs>>,
@@ -37,11 +38,6 @@ impl Guesses {
             tracing::warn!(from = %client, "refused a wrong token for {what}");
         }
         tokio::time::sleep(WRONG_TOKEN_DELAY).await;
-    }
-
-    /// Records that `client` showed the token of a host.
-    pub fn succeeded(&self, client: IpAddr) {
-        self.proofs().succeeded(ClientAddress::of(client));
     }
 
     fn proofs(&self) -> MutexGuard<'_, WrongProofs> {

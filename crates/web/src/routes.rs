@@ -8,7 +8,7 @@ use crate::server::ClientAddress;
 use crate::{alerts, api, compare, events, hosts, now, path, run, silences, test};
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, RawPathParams, RawQuery, State};
-use axum::http::{Uri, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use jitlat_archive::Archive;
@@ -35,6 +35,13 @@ impl RouteRequest {
     /// Returns the variable part of the path with index `k`.
     pub fn part(&self, k: usize) -> &str {
         self.parts.get(k).map_or("", String::as_str)
+    }
+
+    /// Returns what the answer of `route` depends on: rights, variable parts, and the parameters that it has. Others change
+    /// nothing, and are not in it.
+    fn address(&self, route: &Route) -> String {
+        let named = route.parameters.iter().filter_map(|(name, _)| Some((name, self.query.get(name)?)));
+        format!("{:?} {} {:?} {:?}", self.role, route.path, self.parts, named.collect::<Vec<_>>())
     }
 }
 
@@ -83,6 +90,18 @@ const FROM: (&str, &str) =
     ("from", "Start: a date, a time such as 2026-11-23T10:00:00Z, or a time before now such as 36h.");
 const TO: (&str, &str) = ("to", "End, in the same form as from.");
 
+/// Parameters of a comparison.
+const COMPARED: &[(&str, &str)] = &[
+    ("src", "Sender of the first path."),
+    ("dst", "Receiver."),
+    ("from", "Start of the first period; default: a week before its end."),
+    ("to", "End of the first period; default: the start of the second, or for two paths its end."),
+    ("src2", "Sender of the second path; default: that of the first."),
+    ("dst2", "Receiver."),
+    ("from2", "Start of the second period; default: a day before its end, or for two paths a week."),
+    ("to2", "End of the second period; default: after the newest test of both."),
+];
+
 const fn page(path: &'static str, answer: AnswerFn) -> Route {
     Route { path, kind: RouteKind::Page(answer), about: "", parameters: &[] }
 }
@@ -102,7 +121,7 @@ pub const ROUTES: &[Route] = &[
         path: "/compare",
         kind: RouteKind::ExpensivePage(compare::page, compare::version),
         about: "",
-        parameters: &[],
+        parameters: COMPARED,
     },
     page("/alerts", alerts::page),
     Route { path: "/run", kind: RouteKind::Form(run::form::asking), about: "", parameters: &[] },
@@ -130,16 +149,7 @@ pub const ROUTES: &[Route] = &[
         path: "/api/v1/compare",
         kind: RouteKind::ExpensiveJson(api::compare, compare::version),
         about: "Figures of all packets of two periods of a path, or of two paths.",
-        parameters: &[
-            ("src", "Sender of the first path."),
-            ("dst", "Receiver."),
-            ("from", "Start of the first period; default: a week before its end."),
-            ("to", "End of the first period; default: the start of the second, or for two paths its end."),
-            ("src2", "Sender of the second path; default: that of the first."),
-            ("dst2", "Receiver."),
-            ("from2", "Start of the second period; default: a day before its end, or for two paths a week."),
-            ("to2", "End of the second period; default: after the newest test of both."),
-        ],
+        parameters: COMPARED,
     },
     Route {
         path: "/api/v1/alerts",
@@ -222,8 +232,8 @@ impl Route {
             RouteKind::Events(handler) | RouteKind::Form(handler) | RouteKind::Order(handler) => handler(),
             RouteKind::Page(answer) => reading(answer, false),
             RouteKind::Json(answer) => reading(answer, true),
-            RouteKind::ExpensivePage(answer, version) => expensive(answer, version, false),
-            RouteKind::ExpensiveJson(answer, version) => expensive(answer, version, true),
+            RouteKind::ExpensivePage(answer, version) => expensive(*self, answer, version, false),
+            RouteKind::ExpensiveJson(answer, version) => expensive(*self, answer, version, true),
         }
     }
 }
@@ -247,12 +257,11 @@ fn reading(answer: AnswerFn, is_json: bool) -> MethodRouter<Arc<App>> {
     )
 }
 
-fn expensive(answer: AnswerFn, version: AnswerFn, is_json: bool) -> MethodRouter<Arc<App>> {
+fn expensive(route: Route, answer: AnswerFn, version: AnswerFn, is_json: bool) -> MethodRouter<Arc<App>> {
     get(
         move |State(app): State<Arc<App>>,
               Extension(role),
               Extension(ClientAddress(client)): Extension<ClientAddress>,
-              address: Uri,
               parts: RawPathParams,
               RawQuery(query): RawQuery| async move {
             let parts = parts.iter().map(|(_, part)| part.to_owned()).collect();
@@ -262,12 +271,13 @@ fn expensive(answer: AnswerFn, version: AnswerFn, is_json: bool) -> MethodRouter
                 parts,
                 query: Query::parse(&query.unwrap_or_default()),
             });
+            let address = asked.address(&route);
             let about = asked.clone();
             let made = match app.read(move |archive| version(archive, &about)).await {
                 Ok(version) => {
-                    let (client, version) = (Client::of(client), format!("{role:?} {version}"));
+                    let client = Client::of(client);
                     let make = move |archive: &Archive| answer(archive, &asked);
-                    app.expensive(client, &address.to_string(), version, make).await
+                    app.expensive(client, &address, version, make).await
                 }
                 Err(problem) => Err(problem),
             };
@@ -283,5 +293,28 @@ fn respond(made: Result<Bytes, Problem>, is_json: bool) -> Response {
         (Ok(json), true) => with("application/json", json),
         (Err(problem), true) => problem.json(),
         (Err(problem), false) => problem.into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+
+    #[test]
+    fn only_parameters_of_a_page_make_it_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Archive::make(folder.path()).unwrap());
+        let app = Arc::new(App::new(&Settings::new(folder.path())).unwrap());
+        let address = |path: &str, role, query: &str| {
+            let route = ROUTES.iter().find(|route| route.path == path).unwrap();
+            let parts = vec!["1".to_owned()];
+            RouteRequest { app: app.clone(), role, parts, query: Query::parse(query) }.address(route)
+        };
+        let (test, compare) = ("/test/{id}", "/compare");
+        assert_eq!(address(test, UserRole::Read, ""), address(test, UserRole::Read, "k=1&x=2"));
+        assert_ne!(address(test, UserRole::Read, ""), address(test, UserRole::Run, ""));
+        assert_eq!(address(compare, UserRole::Read, "src=a"), address(compare, UserRole::Read, "y=1&src=a"));
+        assert_ne!(address(compare, UserRole::Read, "src=a"), address(compare, UserRole::Read, "src=b"));
     }
 }

@@ -10,7 +10,7 @@ use crate::push::{self, MAX_BODIES, PushState};
 use crate::run::Starters;
 use crate::{Settings, WebError, events};
 use axum::extract::{Extension, Request};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
@@ -105,8 +105,7 @@ impl Web {
         if settings.pages && !doors.iter().any(|door| door.pages) {
             doors.push(Door { pages: true, ..Door::open(settings.listen, tls(&settings.identity))? });
         }
-        let guesses = app.guesses.clone();
-        let push = settings.push.as_ref().map(|push| Arc::new(PushState::new(push, guesses)));
+        let push = settings.push.as_ref().map(|push| Arc::new(PushState::new(push)));
         Ok(Web { app, push, doors })
     }
 
@@ -177,7 +176,8 @@ impl Web {
         let runtime = runtime.map_err(WebError::Runtime)?;
         let pages = router(self.app.clone());
         let all = self.push.iter().fold(pages, |all, push| all.merge(push::router(push)));
-        let all = all.layer(Extension(ClientAddress(Ipv4Addr::LOCALHOST.into())));
+        let all =
+            all.layer(from_fn(with_one_name)).layer(Extension(ClientAddress(Ipv4Addr::LOCALHOST.into())));
         let conversation = async {
             let (far, near) = tokio::io::duplex(bytes.len().max(1));
             let (mut answers, mut requests) = tokio::io::split(far);
@@ -328,8 +328,15 @@ enum Greeting {
 async fn with_one_name(request: Request, next: Next) -> Response {
     let mut names = request.headers().get_all(header::HOST).iter();
     let (first, second) = (names.next(), names.next());
-    let in_address = request.uri().authority().map(|name| name.as_str().as_bytes());
-    let differs = in_address.is_some_and(|name| first.map(HeaderValue::as_bytes) != Some(name));
+    let usual_port = match request.uri().scheme_str() {
+        Some("http") => ":80",
+        Some("https") => ":443",
+        _ => "",
+    };
+    let without_port = |name: &str| name.strip_suffix(usual_port).unwrap_or(name).to_ascii_lowercase();
+    let first = first.and_then(|name| name.to_str().ok()).map(without_port);
+    let in_address = request.uri().authority().map(|name| without_port(name.as_str()));
+    let differs = in_address.is_some() && in_address != first;
     if second.is_some() || differs {
         return (StatusCode::BAD_REQUEST, "Send the header Host once, with the name in the address.\n")
             .into_response();
@@ -439,6 +446,8 @@ mod tests {
         for (asked, status) in [
             ("GET /api/v1/now HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 200 "),
             ("POST /api/v1/now HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 405 "),
+            ("GET http://LOCALHOST:80/api/v1/now HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 200 "),
+            ("GET http://other/api/v1/now HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 400 "),
             ("nonsense\r\n\r\n", "HTTP/1.1 400 "),
             ("GET / HT", ""),
         ] {

@@ -24,6 +24,7 @@ use jitlat_net::clock;
 use jitlat_net::confine::forbid_core_dumps;
 use jitlat_output::terminal;
 use std::env;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -62,7 +63,7 @@ pub struct MonitorArgs {
     #[arg(long = "for", value_name = "T", value_parser = quantity::duration, conflicts_with_all = ["check", "plan"])]
     duration: Option<Span>,
     /// Run the commands of alerts for a confined monitor, which passes messages to standard input
-    #[arg(long, hide = true, conflicts_with_all = ["check", "plan", "archive", "duration"])]
+    #[arg(long, hide = true, conflicts_with_all = ["check", "plan", "duration"])]
     run_commands: bool,
     #[command(flatten)]
     confinement: ConfinementArgs,
@@ -82,10 +83,11 @@ impl MonitorArgs {
         }
         let program =
             env::current_exe().context("finding this program, which runs the commands of alerts")?;
-        let file = self.file.clone();
+        let (file, archive) = (self.file.clone(), self.archive.clone());
         let commands = move || {
             let mut command = Command::new(&program);
             command.arg("monitor").arg(&file).arg("--run-commands");
+            command.args(archive.iter().flat_map(|archive| [OsStr::new("--archive"), archive.as_os_str()]));
             command
         };
         Ok(Some(MonitorConfinement { user: self.confinement.user.clone(), commands: Arc::new(commands) }))
@@ -152,6 +154,6 @@ fn run_commands(args: &MonitorArgs) -> Result<ExitStatus> {
     interrupt::ignore()?;
     let stream = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
     let stream = stream.context("--run-commands is for monitors, which pass messages to standard input")?;
-    runtime::serve_commands(&args.file, &MonitorInstruments, stream)?;
+    runtime::serve_commands(&args.file, args.archive.as_deref(), &MonitorInstruments, stream)?;
     Ok(ExitStatus::Measured)
 }

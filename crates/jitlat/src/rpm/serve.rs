@@ -16,12 +16,12 @@ pub struct RpmServeArgs {
     #[arg(long)]
     pub rpm: bool,
     /// TCP port of responsiveness tests
-    #[arg(long, value_name = "PORT", default_value_t = method::PORT, requires = "rpm")]
+    #[arg(long, value_name = "PORT", default_value_t = method::PORT, requires = "rpm", conflicts_with = "public")]
     pub rpm_port: u16,
     /// Certificate chain of this server (PEM)
     ///
     /// Without it the server makes a certificate that clients only accept if they accept any certificate.
-    #[arg(long, value_name = "FILE", requires = "rpm", requires = "rpm_key")]
+    #[arg(long, value_name = "FILE", requires = "rpm", requires = "rpm_key", conflicts_with = "public")]
     pub rpm_certificate: Option<PathBuf>,
     /// Private key of the certificate (PEM); only its owner may read the file
     #[arg(long, value_name = "FILE", requires = "rpm_certificate")]

@@ -206,3 +206,59 @@ fn a_monitor_is_confined_and_the_commands_of_its_alerts_are_not() {
     };
     jitlat_waiting::until("the end of the process that runs commands", TIMEOUT, is_gone);
 }
+
+#[test]
+fn a_monitor_that_could_write_its_commands_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |archive: &str, command: &str| {
+        let file = format!(
+            "[[host]]\nname = \"here\"\naddress = \"{}\"\n[archive]\nfolder = \"{archive}\"\n[[notify]]\nname = \"n\"\ncommand = [{command}]\n",
+            own_address()
+        );
+        std::fs::create_dir_all(folder.path().join("inside/archive")).unwrap();
+        std::fs::write(folder.path().join("inside/mesh.toml"), file).unwrap();
+        std::fs::write(folder.path().join("inside/archive/told"), "").unwrap();
+        Running::start(Place::Here.jitlat(folder.path(), "monitor inside/mesh.toml --host here --for 1s"))
+            .finish(TIMEOUT)
+    };
+    run(".", "\"true\"").refused(&["mesh.toml is in the archive", "[archive] folder"]);
+    run("archive", "\"sh\", \"inside/archive/told\"").refused(&["told is in the archive"]);
+}
+
+#[test]
+fn a_new_archive_belongs_to_the_user_that_the_page_becomes() {
+    if !nix::unistd::Uid::effective().is_root() {
+        return;
+    }
+    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let own = |name: &str| {
+        std::fs::create_dir_all(folder.path().join(name)).unwrap();
+        nix::unistd::chown(&folder.path().join(name), Some(nobody.uid), Some(nobody.gid)).unwrap();
+    };
+    own("prepared");
+    for line in ["web prepared --run", "web new --run --user nobody"] {
+        let page = Running::start(Place::Here.jitlat(folder.path(), &format!("{line} --listen 127.0.0.1:0")));
+        page.wait_for("confined: user nobody");
+        assert_eq!(stopped(page).code(), 0, "{line}");
+        let archive = folder.path().join(line.split(' ').nth(1).unwrap());
+        for path in [".", "catalogue.sqlite", "packets", "tmp", "lock"] {
+            let about = std::fs::metadata(archive.join(path)).unwrap();
+            assert_eq!(std::os::unix::fs::MetadataExt::uid(&about), nobody.uid.as_raw(), "{line}: {path}");
+        }
+    }
+    // The folder that is in the way is named, not the one that is not.
+    own("locked/archive");
+    std::fs::set_permissions(folder.path().join("locked"), PermissionsExt::from_mode(0o700)).unwrap();
+    let page = Place::Here.jitlat(folder.path(), "web locked/archive --run --listen 127.0.0.1:0");
+    Running::start(page)
+        .finish(TIMEOUT)
+        .refused(&["cannot pass through", "locked, which contains locked/archive"]);
+    // A part of the archive elsewhere cannot be reached.
+    own("linked");
+    own("disk");
+    std::os::unix::fs::symlink("../disk", folder.path().join("linked/packets")).unwrap();
+    let page = Place::Here.jitlat(folder.path(), "web linked --run --listen 127.0.0.1:0");
+    Running::start(page).finish(TIMEOUT).refused(&["linked/packets is a symbolic link", "mount --bind"]);
+}

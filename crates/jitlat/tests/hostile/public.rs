@@ -74,12 +74,19 @@ fn a_public_server_refuses_what_strangers_could_misuse() {
         "--max-rate 1M",
         "--keep 1h",
         "--open tcp",
+        "--lamp-port 5",
+        "--capture-port 5",
+        "--max-digest-rate 5",
+        "--user root",
     ] {
         refused(option, &["--public", option.split(' ').next().unwrap()]);
     }
     for service in ["tcp", "twamp", "owamp", "lamp"] {
         refused(&format!("--only {service}"), &["--public", service]);
     }
+    // A mark that reverses the text after it.
+    let line = format!("serve --public --bind {} --contact a\u{202e}b@example.net", own_address());
+    Running::start(Place::Here.jitlat(folder.path(), &line)).finish(LIMIT).refused(&["--contact"]);
     refused("--stamp-trust 0.0.0.0/0", &["--public", "--stamp-trust"]);
     let line = format!("serve --public --bind {}", own_address());
     Running::start(Place::Here.jitlat(folder.path(), &line)).finish(LIMIT).refused(&["--contact"]);

@@ -1,7 +1,7 @@
 //! [`MonitorConfinement`]: privileges that a monitor gives up before it communicates with other hosts.
 
-use super::alerts::Commands;
-use super::error::{Context, MonitorError, Result};
+use super::alerts::{Commands, may_be_written, writable_part};
+use super::error::{Context, MonitorError, Result, bail};
 use super::run::MonitorSettings;
 use crate::Model;
 use crate::alert::rule::NotifyMethod;
@@ -36,6 +36,11 @@ impl MonitorConfinement {
         let channels = &model.alerts.channels;
         let runs = channels.iter().any(|channel| matches!(channel.method, NotifyMethod::Command(_)));
         let commands = if runs {
+            if let (Some(file), Some(archive)) = (&settings.file, archive)
+                && let Some(part) = writable_part(file, model, archive)
+            {
+                bail!("{}", may_be_written(&part, archive));
+            }
             Commands::apart((self.commands)())
                 .context("starting the process that runs the commands of [[notify]]")?
         } else {
@@ -90,8 +95,9 @@ fn capabilities(model: &Model, host: usize) -> Vec<Capability> {
     list.into_iter().filter(|(needed, _)| *needed).map(|(_, capability)| capability).collect()
 }
 
-/// Returns the paths that the monitor reads again when its file changes: the folder of the file, and files that it names
-/// elsewhere. Without a file, only the files that the model names.
+/// Returns the paths that the monitor reads again when its file changes: the folder of the file, and the folders of files that are
+/// elsewhere, so that these may be replaced: the files that it names, and those that are symbolic links. A file in a folder that
+/// must stay closed is readable by itself.
 fn readable(file: Option<&Path>, model: &Model) -> Vec<PathBuf> {
     let parent = file.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
     let folder = parent.unwrap_or(Path::new("."));
@@ -126,14 +132,57 @@ fn readable(file: Option<&Path>, model: &Model) -> Vec<PathBuf> {
             OptionValue::List(list) => named.extend(list.iter().map(String::as_str)),
         }
     }
-    let elsewhere =
-        named.into_iter().map(|name| folder.join(name)).filter(|path| path.is_absolute() && path.is_file());
-    let is_elsewhere = |path: &PathBuf| file.is_none() || !path.starts_with(folder);
-    let mut all: Vec<PathBuf> = elsewhere.filter(is_elsewhere).collect();
+    let files = named.into_iter().map(|name| folder.join(name)).chain(file.map(Path::to_owned));
+    let own = folder.canonicalize().ok().filter(|_| file.is_some());
+    let mut all: Vec<PathBuf> = files.flat_map(|path| places(&path)).collect();
+    all.retain(|path| own.as_ref().is_none_or(|own| !path.starts_with(own)));
     all.sort();
     all.dedup();
     if file.is_some() {
         all.insert(0, folder.to_owned());
     }
     all
+}
+
+/// Returns what must be readable for the file at `path` to be readable, also after it was replaced: the folder in which it is, and
+/// that of the file to which it leads. Empty if there is no such file.
+fn places(path: &Path) -> Vec<PathBuf> {
+    let folder_of = |path: &Path| path.parent().map(Path::to_owned);
+    let Some(target) = path.canonicalize().ok().filter(|target| target.is_file()) else { return Vec::new() };
+    let near = match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => parent.canonicalize().ok(),
+        None => std::env::current_dir().ok(),
+    };
+    let folders = [near, folder_of(&target)].into_iter().flatten();
+    let open: Vec<PathBuf> =
+        folders.filter(|folder| !CLOSED.iter().any(|c| Path::new(c).starts_with(folder))).collect();
+    if open.is_empty() || !open.iter().any(|folder| target.starts_with(folder)) {
+        return open.into_iter().chain([target]).collect();
+    }
+    open
+}
+
+/// Folders that a confined monitor never reads as a whole, nor any above them.
+const CLOSED: [&str; 4] = ["/etc", "/root", "/home", "/var"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn files_elsewhere_are_readable_with_their_folder_however_they_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["conf", "real", "live"] {
+            std::fs::create_dir(root.join(name)).unwrap();
+        }
+        std::fs::write(root.join("real/key"), "k").unwrap();
+        symlink("../real/key", root.join("live/key")).unwrap();
+        assert_eq!(places(&root.join("conf/../real/key")), [root.join("real"), root.join("real")]);
+        assert_eq!(places(&root.join("live/key")), [root.join("live"), root.join("real")]);
+        assert_eq!(places(&root.join("live/none")), Vec::<PathBuf>::new());
+        // Other files of the system stay closed.
+        assert_eq!(places(Path::new("/etc/passwd")), [PathBuf::from("/etc/passwd")]);
+    }
 }

@@ -29,13 +29,13 @@ pub struct RunningPage {
 }
 
 impl RunningPage {
-    /// Starts the web server of `host`: its page, its collector, or both; `None` if the file configures neither.
-    pub fn start(
+    /// Reads the settings of the web server of `host`: its page, its collector, or both; `None` if the file configures neither.
+    pub fn prepare(
         equipment: &dyn Equipment,
         site: &WebSite<'_>,
         state: &Arc<MonitorState>,
         demands: &Arc<RunQueue>,
-    ) -> Result<Option<RunningPage>> {
+    ) -> Result<Option<Settings>> {
         let WebSite { model, host, folder, archive } = *site;
         let push = access::collector(equipment, model, host, folder, archive)?;
         let rules = model.web.as_ref().filter(|rules| rules.is_of(host));
@@ -52,8 +52,14 @@ impl RunningPage {
             show(&mut settings, rules, site, demands)?;
         }
         settings.push = push;
-        let page = Web::bind(&settings).context(if rules.is_some() { "[web]" } else { "[[collector]]" })?;
-        if rules.is_some() {
+        Ok(Some(settings))
+    }
+
+    /// Starts a web server.
+    pub fn start(settings: Settings) -> Result<RunningPage> {
+        let shown = if settings.pages { "[web]" } else { "[[collector]]" };
+        let page = Web::bind(&settings).context(shown)?;
+        if settings.pages {
             let with = |identity: &Identity| format!(", with the certificate {}", identity.fingerprint());
             let with = settings.identity.as_ref().map(with).unwrap_or_default();
             info!("web page: {}://{}/{with}", page.scheme(), page.address());
@@ -79,7 +85,7 @@ impl RunningPage {
         };
         let thread = std::thread::Builder::new().name("page".to_owned());
         let thread = thread.spawn(run).context("starting the web server's thread")?;
-        Ok(Some(RunningPage { stop, thread: Some(thread) }))
+        Ok(RunningPage { stop, thread: Some(thread) })
     }
 }
 

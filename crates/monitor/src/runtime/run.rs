@@ -14,6 +14,7 @@ use super::routes::RunningRoutes;
 use super::{Equipment, own};
 use crate::agenda::EndingCounts;
 use crate::agenda::{AgendaOrder, Missed, Notice, SlotFailure};
+use crate::alert::rule::NotifyMethod;
 use crate::extra::ExtraStep;
 use crate::file::text_of;
 use crate::file::{keys, read};
@@ -174,13 +175,20 @@ pub fn run(
     let key = own_key(&model, host, &folder)?;
     let (model, timetable) = (Arc::new(model), Arc::new(timetable));
     let kept = archive_of(args, &model, &folder);
-    check_archive(kept.as_deref())?;
+    let is_new = kept.as_deref().is_some_and(|root| !is_archive(root));
+    // A new archive belongs to the user that the monitor becomes, which creates it.
+    if args.confinement.is_none() || !is_new {
+        check_archive(kept.as_deref())?;
+    }
     alerts::check(&model, kept.as_deref())?;
     captures::check(&model, host, kept.as_deref())?;
     let commands = match &args.confinement {
         Some(confinement) => confinement.apply(args, &model, host, kept.as_deref())?,
         None => Commands::Here,
     };
+    if is_new {
+        check_archive(kept.as_deref())?;
+    }
     let outlets = Outlets { print: args.print.clone(), commands: Arc::new(commands) };
     recover(kept.as_deref())?;
     let server = RunningServer::start(&**equipment, &model, host, &folder)?;
@@ -191,7 +199,8 @@ pub fn run(
     let waker = Waker::new()?;
     let demands = Arc::new(RunQueue::new(model.clone(), host, equipment.clone(), waker.clone()));
     let site = WebSite { model: &model, host, folder: &folder, archive: kept.as_deref() };
-    let page = RunningPage::start(&**equipment, &site, &state.shown, &demands)?;
+    let page = RunningPage::prepare(&**equipment, &site, &state.shown, &demands)?;
+    let page = page.map(RunningPage::start).transpose()?;
     let alerts = RunningAlerts::start(&model, &name, &folder, kept.as_deref(), outlets.clone())?;
     let captures = RunningCaptures::start(equipment.clone(), &model, host, &folder, kept.as_deref())?;
     let routes = RunningRoutes::start(&model, host, kept.as_deref(), &news)?;
@@ -611,15 +620,29 @@ impl Monitor<'_> {
             || moved
             || collects && !(new.collectors.is_empty() && old.collectors.is_empty())
         {
-            // Stop the old web server first, so that its port is free.
-            self.page = None;
             let site = WebSite { model: &new, host, folder: &self.folder, archive: kept.as_deref() };
             let equipment = &*self.settings.equipment;
-            let page = RunningPage::start(equipment, &site, &self.state.shown, &self.demands);
-            self.page = page.unwrap_or_else(|e| {
-                error!("{}; neither the page nor pushed tests are served", explain(&e));
-                None
-            });
+            match RunningPage::prepare(equipment, &site, &self.state.shown, &self.demands) {
+                Ok(prepared) => {
+                    // Stop the old web server first, so that its port is free.
+                    self.page = None;
+                    let page = prepared.map(RunningPage::start).transpose();
+                    self.page = page.unwrap_or_else(|e| {
+                        error!("{}; neither the page nor pushed tests are served", explain(&e));
+                        None
+                    });
+                }
+                Err(e) => error!("{}; the page and the collector stay as they were", explain(&e)),
+            }
+        }
+        let has_command = |model: &Model| {
+            model.alerts.channels.iter().any(|channel| matches!(channel.method, NotifyMethod::Command(_)))
+        };
+        let is_here = matches!(*self.outlets.commands, Commands::Here);
+        if self.settings.confinement.is_some() && is_here && has_command(&new) && !has_command(&old) {
+            warn!(
+                "the commands of [[notify]] do not run: this monitor was started without commands, and is confined: restart it"
+            );
         }
         let timetable = Timetable::new(&new);
         let new = Arc::new(new);

@@ -19,7 +19,7 @@ use nix::errno::Errno;
 use nix::unistd::{self, Gid, Uid, User};
 use std::fmt;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -100,7 +100,7 @@ pub struct Confinement {
     pub user: Option<String>,
     /// Capabilities to retain, if the process has them.
     pub capabilities: Vec<Capability>,
-    /// Folders that the process may read and write. They must exist.
+    /// Folders that the process may read and write. Those that do not exist are created, for `user` if it is given.
     pub folders: Vec<PathBuf>,
     /// Files and folders that the process may read, in addition to [`READABLE`].
     pub readable: Vec<PathBuf>,
@@ -126,6 +126,19 @@ pub enum ConfineError {
         /// Path of the folder.
         folder: PathBuf,
     },
+    /// The user cannot reach a folder, because of a folder above it.
+    #[error("user {user} cannot pass through {}, which contains {}: permit it (chmod o+x), or choose another folder", .blocked.display(), .folder.display())]
+    Blocked {
+        /// Name of the user.
+        user: String,
+        /// Path of the folder.
+        folder: PathBuf,
+        /// Path of the folder above it.
+        blocked: PathBuf,
+    },
+    /// A part of a folder is a link to another place, which a confined process cannot reach.
+    #[error("{} is a symbolic link to a folder elsewhere, which a confined process cannot reach: mount that folder there (mount --bind)", .0.display())]
+    Link(PathBuf),
     /// A system call failed.
     #[error("{doing}: {source}")]
     System {
@@ -181,6 +194,7 @@ impl Confinement {
     /// [`ConfineError`]; some rights may already have been dropped. A mechanism that the system lacks or does
     /// not permit is not an error; [`Confined`] reports it.
     pub fn begin(&self) -> Result<Confining, ConfineError> {
+        self.make_folders()?;
         let kept: Vec<Capability> = self.capabilities.iter().copied().filter(|c| c.is_held()).collect();
         // Reducing the bounding set requires a capability of its own. With no_new_privs, the set has no
         // effect, so errors are ignored.
@@ -206,8 +220,27 @@ impl Confinement {
             crate::sys::use_temporary_folder(if of_archive.is_dir() { &of_archive } else { folder });
         }
         let files = self.close_files();
+        if matches!(files, Files::Confined { .. })
+            && let Some(link) = self.folders.iter().find_map(|folder| link_elsewhere(folder))
+        {
+            return Err(ConfineError::Link(link));
+        }
         CONFINED.store(true, Ordering::Relaxed);
         Ok(Confining { user, raw, calls: self.calls, without_dumps, left, files })
+    }
+
+    /// Creates the folders that do not exist.
+    fn make_folders(&self) -> Result<(), ConfineError> {
+        for folder in self.folders.iter().filter(|folder| !folder.exists()) {
+            let made = std::fs::DirBuilder::new().recursive(true).mode(0o750).create(folder);
+            made.map_err(failed("creating the folder to write to"))?;
+            if let Some(name) = self.user.as_ref().filter(|_| unistd::geteuid().is_root()) {
+                let user = find(name)?;
+                unistd::chown(folder, Some(user.uid), Some(user.gid))
+                    .map_err(failed("giving the folder to the user"))?;
+            }
+        }
+        Ok(())
     }
 
     /// Changes the user if this process runs as root; returns the name of the resulting user.
@@ -252,7 +285,10 @@ impl Confinement {
             let access = unistd::access(folder, unistd::AccessFlags::W_OK);
             // Nobody can write to a read-only file system, and its archives can be shown.
             if access.is_err_and(|why| why != Errno::EROFS) {
-                return Err(ConfineError::Folder { user: name, folder: folder.clone() });
+                return Err(match blocked_above(folder) {
+                    Some(blocked) => ConfineError::Blocked { user: name, folder: folder.clone(), blocked },
+                    None => ConfineError::Folder { user: name, folder: folder.clone() },
+                });
             }
         }
         Ok(name)
@@ -359,6 +395,25 @@ impl fmt::Display for Confined {
         }
         if *without_dumps { f.write_str(", no core dumps") } else { Ok(()) }
     }
+}
+
+/// Returns the uppermost folder above `folder` that this user cannot pass through.
+fn blocked_above(folder: &Path) -> Option<PathBuf> {
+    let folder = std::path::absolute(folder).ok()?;
+    let above: Vec<&Path> = folder.ancestors().skip(1).collect();
+    let passes = |folder: &Path| unistd::access(folder, unistd::AccessFlags::X_OK).is_ok();
+    above.into_iter().rev().find(|above| !passes(above)).map(Path::to_owned)
+}
+
+/// Returns a symbolic link in `folder` to a folder outside it.
+fn link_elsewhere(folder: &Path) -> Option<PathBuf> {
+    let own = folder.canonicalize().ok()?;
+    let links = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut links = links.filter(|path| path.is_symlink());
+    links.find(|path| {
+        path.metadata().is_ok_and(|about| about.is_dir())
+            && path.canonicalize().is_ok_and(|target| !target.starts_with(&own))
+    })
 }
 
 fn find(name: &str) -> Result<User, ConfineError> {

@@ -50,7 +50,7 @@ pub struct PushState {
 struct PushingHost(Arc<str>);
 
 impl PushState {
-    pub fn new(settings: &PushSettings, guesses: Guesses) -> PushState {
+    pub fn new(settings: &PushSettings) -> PushState {
         let hosts: Vec<(Arc<str>, Token)> =
             settings.hosts.iter().map(|(name, token)| (Arc::from(name.as_str()), token.clone())).collect();
         let own = |(name, _): &(Arc<str>, Token)| (name.clone(), Arc::new(Semaphore::new(MAX_OF_HOST)));
@@ -59,7 +59,7 @@ impl PushState {
             hosts,
             shelf: settings.shelf.clone(),
             bodies: Arc::new(Semaphore::new(MAX_BODIES)),
-            guesses,
+            guesses: Guesses::default(),
         }
     }
 
@@ -89,26 +89,25 @@ pub fn router(push: &Arc<PushState>) -> Router {
         .with_state(push.clone())
 }
 
-/// Passes on a request that has the token of a host; refuses one with a wrong token after a delay, and its client's
-/// next ones for longer each time.
+/// Passes on a request that has the token of a host; refuses one with a wrong token after a delay, and its client's next wrong ones
+/// for longer each time. A right token never waits: hosts with other tokens may have the same address, and nobody guesses 256 bits.
 async fn guard(
     State(push): State<Arc<PushState>>,
     Extension(ClientAddress(from)): Extension<ClientAddress>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    if let Some(seconds) = push.guesses.wait(from) {
-        let why = "wrong tokens came from this address";
-        return with_wait(failed(StatusCode::TOO_MANY_REQUESTS, why, None), Some(seconds));
-    }
     let Some(host) = push.host(request.headers()) else {
+        if let Some(seconds) = push.guesses.wait(from) {
+            let why = "wrong tokens came from this address";
+            return with_wait(failed(StatusCode::TOO_MANY_REQUESTS, why, None), Some(seconds));
+        }
         push.guesses.failed(from, "pushes").await;
         let why = "this collector has no host with this token: both hosts need the same file and keys";
         let mut response = failed(StatusCode::UNAUTHORIZED, why, None);
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return response;
     };
-    push.guesses.succeeded(from);
     let connection = request.extensions().get::<Connection>().cloned();
     connection.iter().for_each(Connection::prove);
     let _busy = connection.as_ref().map(Connection::begin);

@@ -2,6 +2,7 @@
 //! confinement runs them, and gets each message through a socket. It runs only commands of the monitor's file.
 
 use super::channel::{for_alertmanager, line, with_link};
+use crate::Model;
 use crate::alert::rule::NotifyMethod;
 use crate::runtime::Equipment;
 use crate::runtime::error::Result as MonitorResult;
@@ -12,10 +13,11 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tracing::error;
 
 /// Time for a command to end.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,7 +39,7 @@ pub enum Commands {
 #[derive(Debug)]
 pub struct CommandProcess {
     stream: BufReader<UnixStream>,
-    _process: Child,
+    process: Child,
 }
 
 /// A message for a command.
@@ -62,7 +64,7 @@ impl Commands {
         own.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         own.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         let process = command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn()?;
-        let apart = CommandProcess { stream: BufReader::new(own), _process: process };
+        let apart = CommandProcess { stream: BufReader::new(own), process };
         Ok(Commands::Apart(Mutex::new(apart)))
     }
 
@@ -97,6 +99,8 @@ impl CommandProcess {
         // After a timeout the next answer would be that of this message.
         if !matches!(answer, Ok(Some(_))) {
             let _ = self.stream.get_ref().shutdown(Shutdown::Both);
+            // If it has ended, this avoids a zombie process.
+            let _ = self.process.try_wait();
         }
         answer?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
@@ -118,18 +122,36 @@ fn read_line<T: for<'a> Deserialize<'a>>(from: &mut impl BufRead) -> io::Result<
 }
 
 /// Runs commands of the file at `path` with the messages that arrive on `stream`, until it ends. The command of a channel is that of
-/// the file's last version without faults.
+/// the file's last version without faults. `archive` is the archive of the monitor, if it is not that of the file: commands that are
+/// in it are not run, because the confined monitor can change them.
 ///
 /// # Errors
 /// The stream fails, or the file cannot be read at first.
-pub fn serve_commands(path: &Path, equipment: &dyn Equipment, stream: UnixStream) -> MonitorResult<()> {
+pub fn serve_commands(
+    path: &Path,
+    archive: Option<&Path>,
+    equipment: &dyn Equipment,
+    stream: UnixStream,
+) -> MonitorResult<()> {
     let (mut seen, mut model) = (version(path), load(path, equipment)?);
+    let of_file = model.as_ref().and_then(|model| model.archive.folder.as_ref());
+    let of_file = of_file.map(|name| path.parent().unwrap_or(Path::new("")).join(name));
+    // That of the start: the monitor can write to no other.
+    let archive = archive.map(Path::to_owned).or(of_file);
+    let writable = |model: &Option<Model>| {
+        let (model, archive) = model.as_ref().zip(archive.as_deref())?;
+        writable_part(path, model, archive).map(|part| may_be_written(&part, archive))
+    };
     let mut stream = BufReader::new(stream);
     while let Some(message) = read_line::<CommandMessage>(&mut stream)? {
         let current = version(path);
         if current != seen {
             seen = current;
-            model = load(path, equipment).ok().flatten().or(model);
+            let new = load(path, equipment).ok().flatten();
+            match writable(&new) {
+                Some(why) => error!("{why}"),
+                None => model = new.or(model),
+            }
         }
         let channels = model.iter().flat_map(|model| &model.alerts.channels);
         let command = channels.filter(|channel| channel.name == message.channel).find_map(|channel| {
@@ -138,14 +160,56 @@ pub fn serve_commands(path: &Path, equipment: &dyn Equipment, stream: UnixStream
                 _ => None,
             }
         });
-        let done = match command {
-            Some(command) => run(command, &message),
-            None => Err(format!("{} has no command for '{}'", path.display(), message.channel)),
+        // Also links may have changed since the file was read.
+        let done = match (command, writable(&model)) {
+            (Some(_), Some(why)) => Err(why),
+            (Some(command), None) => run(command, &message),
+            (None, _) => Err(format!("{} has no command for '{}'", path.display(), message.channel)),
         };
         let answer: CommandAnswer = done.err();
         write_line(stream.get_mut(), &answer)?;
     }
     Ok(())
+}
+
+/// Returns the file at `path`, or a file that one of its commands names, if it is in the folder of the archive, to which a confined
+/// monitor writes; `None` if there is none.
+pub fn writable_part(path: &Path, model: &Model, archive: &Path) -> Option<PathBuf> {
+    let archive = archive.canonicalize().ok()?;
+    let commands = model.alerts.channels.iter().filter_map(|channel| match &channel.method {
+        NotifyMethod::Command(command) => Some(command),
+        _ => None,
+    });
+    let mut words = commands.flatten().peekable();
+    words.peek()?;
+    let named = words.flat_map(|word| {
+        let search = std::env::var_os("PATH").filter(|_| !word.contains('/')).unwrap_or_default();
+        let found: Vec<PathBuf> = std::env::split_paths(&search).map(|folder| folder.join(word)).collect();
+        std::iter::once(PathBuf::from(word)).chain(found)
+    });
+    std::iter::once(path.to_owned())
+        .chain(named)
+        .find(|named| named.is_file() && passes_through(named, &archive))
+}
+
+/// True if the file at `path` is in `folder`, or any link that leads to it.
+fn passes_through(path: &Path, folder: &Path) -> bool {
+    let Ok(path) = std::path::absolute(path) else { return true };
+    path.ancestors().any(|part| {
+        let named = part.parent().and_then(|above| Some(above.canonicalize().ok()?.join(part.file_name()?)));
+        let target = part.canonicalize().ok();
+        [named, target].into_iter().flatten().any(|place| place.starts_with(folder))
+    })
+}
+
+/// Returns the reason why no commands run that have `part` in the folder of the archive.
+pub fn may_be_written(part: &Path, archive: &Path) -> String {
+    format!(
+        "{} is in the archive {}, to which the confined monitor writes: an intruder in the monitor could choose the commands of [[notify]], \
+         which run without confinement; put the archive in a folder of its own ([archive] folder)",
+        part.display(),
+        archive.display()
+    )
 }
 
 impl CommandMessage {
@@ -212,3 +276,35 @@ fn run(command: &[String], message: &CommandMessage) -> Result<(), String> {
 
 /// Maximum length of a command's input, in bytes: that of a pipe's buffer.
 const MAX_INPUT: usize = 60_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_way_through_the_archive_is_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let archive = root.join("archive");
+        for name in ["archive", "conf"] {
+            std::fs::create_dir(root.join(name)).unwrap();
+        }
+        for name in ["archive/mesh.toml", "conf/mesh.toml"] {
+            std::fs::write(root.join(name), "").unwrap();
+        }
+        symlink("../conf/mesh.toml", archive.join("link")).unwrap();
+        symlink("../archive/mesh.toml", root.join("conf/link")).unwrap();
+        symlink("../conf", archive.join("folder")).unwrap();
+        for (name, is_in) in [
+            ("archive/mesh.toml", true),
+            ("conf/../archive/mesh.toml", true),
+            ("archive/link", true),
+            ("conf/link", true),
+            ("archive/folder/mesh.toml", true),
+            ("conf/mesh.toml", false),
+        ] {
+            assert_eq!(passes_through(&root.join(name), &archive), is_in, "{name}");
+        }
+    }
+}

@@ -20,7 +20,7 @@ use crate::alert::rule::NotifyChannel;
 use crate::runtime::error::{Context, Result, bail, explain};
 use channel::ChannelSender;
 pub use channel::Peer;
-pub use commands::{Commands, serve_commands};
+pub use commands::{Commands, may_be_written, serve_commands, writable_part};
 use jitlat_archive::SlotFilter;
 use jitlat_core::Span;
 use jitlat_net::wake::{StopSignal, Waker};

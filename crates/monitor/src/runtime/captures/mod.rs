@@ -22,9 +22,10 @@ use keep::{CapturePeriod, CaptureStore};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
@@ -36,6 +37,8 @@ const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 const STABLE_TIME: Duration = Duration::from_secs(60);
 /// Time between two checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Time for the archive to take up the last periods at the end of the monitor.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of periods that are counted as lost at once, because a clock step of a year is not a year of
 /// losses.
 const MAX_PERIODS_LOST: i64 = 10_000;
@@ -173,11 +176,25 @@ impl RunningCaptures {
         &self.counts
     }
 
-    /// Ends all captures and stores their results.
+    /// Ends all captures at the end of the monitor, and stores their results: those that the archive has not taken up in time are
+    /// recovered at the next start.
     pub fn end(&mut self) {
         self.wanted.0.clear();
         self.running.iter().for_each(|own| own.stop.request());
-        self.running.clear();
+        let running = std::mem::take(&mut self.running);
+        let (ended, ends) = channel::<Infallible>();
+        let thread = std::thread::Builder::new().name("ending".to_owned());
+        // Dropping the captures waits for their threads. If no thread can be started, that happens here.
+        let ending = thread.spawn(move || {
+            drop(running);
+            drop(ended);
+        });
+        if ending.is_ok() && ends.recv_timeout(END_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
+            warn!(
+                "[[capture]]: the archive has not taken up all periods within {} s: the others are recovered at the next start",
+                END_TIMEOUT.as_secs()
+            );
+        }
     }
 }
 
