@@ -108,13 +108,13 @@ impl Archive {
         Ok(routes)
     }
 
-    /// Returns the number of the last examination of a route.
+    /// Returns the number of the last examination of a route, and the `id` of the newest route.
     ///
     /// # Errors
     /// [`ArchiveError`].
-    pub fn routes_seen(&self) -> Result<i64, ArchiveError> {
-        let last = "SELECT coalesce(max(number), 0) FROM routes";
-        self.db.query_row(last, [], |row| row.get(0)).map_err(self.sql("reading"))
+    pub fn routes_seen(&self) -> Result<(i64, i64), ArchiveError> {
+        let last = "SELECT coalesce(max(number), 0), coalesce(max(id), 0) FROM routes";
+        self.db.query_row(last, [], |row| Ok((row.get(0)?, row.get(1)?))).map_err(self.sql("reading"))
     }
 
     /// Returns the routes that were seen after examination `number`, in order.

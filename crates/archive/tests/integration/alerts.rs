@@ -211,7 +211,7 @@ fn reports_and_routes_are_kept_with_their_paths() {
     let changed = archive.routes_after(2).unwrap();
     let before: Vec<_> = changed.iter().map(|route| route.before.clone().unwrap().join(" ")).collect();
     assert_eq!(before, ["x y", "x z"]);
-    assert_eq!(archive.routes_seen().unwrap(), 4);
+    assert_eq!(archive.routes_seen().unwrap(), (4, 3));
 }
 
 #[test]

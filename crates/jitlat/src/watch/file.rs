@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 pub const MAX_HOSTS_PER_SLOT: usize = MAX_CONCURRENT_PINGS as usize;
 /// Name of the watch's test in the archive.
 pub const TEST: &str = "watch";
+/// Name of the section about routes.
+const ROUTES: &str = "routes";
 
 /// Settings of a watch.
 pub struct WatchFile<'a> {
@@ -25,19 +27,21 @@ pub struct WatchFile<'a> {
     pub page: SocketAddr,
     /// Time for which the packets of a test are sent.
     pub duration: Span,
+    /// False if this program may not examine routes.
+    pub has_routes: bool,
 }
 
 impl WatchFile<'_> {
     /// Returns the text of the file.
     pub fn text(&self) -> String {
-        let WatchFile { args, name, archive, page, duration } = self;
+        let WatchFile { args, name, archive, page, duration, has_routes } = self;
         let hosts: Vec<String> = args.hosts.iter().map(|host| quoted(host)).collect();
         let token = args.token_file.as_deref().map(|file| format!("token-file = {}\n", quoted_path(file)));
         format!(
             "# This host, which measures. `jitlat monitor FILE --host {name}` runs this file.\n\
              [[host]]\nname = {}\naddress = \"127.0.0.1\"\n\n\
              # The other hosts need nothing of jitlat. A result is a test of {} packets.\n\
-             [[ping]]\nname = {}\ntargets = [{}]\nevery = {}\nfor = {}\n\n[ping.options]\n{}\n\
+             [[ping]]\nname = {}\ntargets = [{}]\nevery = {}\nfor = {}\n\n[ping.options]\n{}\n{}\
              [timetable]\nguard = \"1s\"\nsetup = \"2s\"\n\n\
              # This host answers no tests.\n[serve]\non = false\n\n\
              [archive]\nfolder = {}\npackets = \"30d\"\ntests = \"400d\"\n\n\
@@ -49,9 +53,18 @@ impl WatchFile<'_> {
             quoted(&text_of(args.every.0)),
             quoted(&text_of(duration.0)),
             self.options(),
+            if *has_routes { self.routes(&hosts.join(", ")) } else { String::new() },
             quoted_path(archive),
             quoted(&page.to_string()),
             token.unwrap_or_default(),
+        )
+    }
+
+    /// Returns the section about the routes to the hosts.
+    fn routes(&self, hosts: &str) -> String {
+        format!(
+            "# Routers on the way to them.\n[[route]]\nname = {}\nto = [{hosts}]\nevery = \"1min\"\n\n",
+            quoted(ROUTES)
         )
     }
 

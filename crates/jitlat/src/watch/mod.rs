@@ -25,6 +25,7 @@ use jitlat_monitor::file::{read, text_of};
 use jitlat_monitor::runtime::{self, MonitorSettings};
 use jitlat_monitor::{Timetable, text};
 use jitlat_net::clock;
+use jitlat_net::privilege::{Capability, needs};
 use jitlat_output::terminal;
 use jitlat_web::DEFAULT_PORT;
 use lines::ResultLines;
@@ -106,7 +107,10 @@ pub fn run(args: &WatchArgs) -> Result<ExitStatus> {
     let place = page(args.listen)?;
     let page = place.local_addr().context("--listen")?;
     let name = own_name();
-    let file = WatchFile { args, name: &name, archive: &archive, page, duration: duration(args)? };
+    // The file may be for a service, which has other rights than this command.
+    let has_routes = args.print_file || Capability::NetRaw.is_held();
+    let file =
+        WatchFile { args, name: &name, archive: &archive, page, duration: duration(args)?, has_routes };
     let written = file.text();
     if args.print_file {
         terminal::print(&written)?;
@@ -137,6 +141,9 @@ pub fn run(args: &WatchArgs) -> Result<ExitStatus> {
         text_of(args.period.0),
         text_of(args.every.0),
     ))?;
+    if !has_routes {
+        terminal::print(&format!("routes   not examined: {}\n\n", needs(Capability::NetRaw)))?;
+    }
     let width = args.hosts.iter().map(|host| host.chars().count()).max().unwrap_or(0);
     let reached = first::ask(&model, &args.hosts, width, &signals)?;
     if signals.stop().is_requested() {
@@ -263,7 +270,7 @@ mod tests {
         let page = SocketAddr::from(([127, 0, 0, 1], 2680));
         let archive = Path::new("/data/a \"b\"");
         let duration = duration(&args).unwrap();
-        WatchFile { args: &args, name: "here", archive, page, duration }.text()
+        WatchFile { args: &args, name: "here", archive, page, duration, has_routes: true }.text()
     }
 
     #[test]
@@ -282,6 +289,7 @@ mod tests {
             assert_eq!(model.tests[0].traffic.duration, duration(&args).unwrap(), "{line}");
             assert_eq!(model.archive.folder.as_deref(), Some("/data/a \"b\""), "{line}");
             assert!(!model.serve.on && model.web.is_some(), "{line}");
+            assert_eq!(model.routes[0].to, args.hosts, "{line}");
             let timetable = Timetable::new(&model);
             assert_eq!(timetable.shortfalls(&model), [] as [String; 0], "{line}");
         }

@@ -599,8 +599,16 @@ fn of_key(key: &str) -> Option<AlertSubject> {
 }
 
 /// Returns the time for which the message of an alert is held: that in which the other paths of a host have their tests, too. An
-/// alert about missing results needs none if all other hosts would have been seen several times meanwhile.
+/// alert about missing results needs none if all other hosts would have been seen several times meanwhile, and one about routes
+/// ends with the next examination.
 fn hold(model: &Model, rule: &AlertRule) -> Span {
+    let is_of_routes = matches!(&rule.kind, RuleKind::Results { conditions, .. } if conditions.contains(&AlertCondition::RouteChanged));
+    if is_of_routes {
+        // The next examination of the same route usually resolves it, and what is resolved while it is held is not told.
+        let own =
+            model.routes.iter().filter(|route| rule.tests.is_empty() || rule.tests.contains(&route.name));
+        return own.map(|route| Span(route.every.0 / 2)).min().map_or(Span::ZERO, |half| half.min(MAX_HOLD));
+    }
     let mut paths = expected_paths(model).filter(|path| rule.covers(path.test, path.ends));
     let Some(first) = paths.next() else { return Span::ZERO };
     let (more, longest) =

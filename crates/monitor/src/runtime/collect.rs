@@ -713,4 +713,4 @@ impl Shelf for ArchiveShelf {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

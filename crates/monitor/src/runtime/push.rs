@@ -228,7 +228,17 @@ impl Pusher {
             // Wake up earlier to enforce the limit of the spool.
             return Ok(self.retry.due().into_iter().chain(Some(now + BOUND_INTERVAL)).min());
         }
-        let begun = PushSession::begin(&self.target, &self.token, &archive, &self.stop, &mut self.spool);
+        let client = PushClient::connect(&self.target.at, &self.token, &self.stop);
+        let begun = client.map_err(PushEnd::Far).map(|client| PushSession {
+            target: &self.target,
+            archive: &archive,
+            stop: &self.stop,
+            spool: &mut self.spool,
+            news: (&self.news, &mut self.told),
+            client,
+            refused: None,
+            progress: false,
+        });
         let ended = begun.and_then(|mut session| {
             let ended = session.run();
             if session.progress {
@@ -346,6 +356,8 @@ struct PushSession<'a> {
     archive: &'a Archive,
     stop: &'a StopSignal,
     spool: &'a mut Spool,
+    /// News of this host, and the number of the last ones that the collector has.
+    news: (&'a NewsBoard, &'a mut u64),
     client: PushClient,
     /// Reason for the last logged refusal; `None`: no refusal was logged.
     refused: Option<String>,
@@ -368,18 +380,7 @@ struct Window {
     later: Option<(String, Span)>,
 }
 
-impl<'a> PushSession<'a> {
-    fn begin(
-        target: &'a Target,
-        token: &str,
-        archive: &'a Archive,
-        stop: &'a StopSignal,
-        spool: &'a mut Spool,
-    ) -> Result<PushSession<'a>, PushEnd> {
-        let client = PushClient::connect(&target.at, token, stop)?;
-        Ok(PushSession { target, archive, stop, spool, client, refused: None, progress: false })
-    }
-
+impl PushSession<'_> {
     /// Pushes until no test waits, or the program is being stopped.
     fn run(&mut self) -> Result<(), PushEnd> {
         while !self.stop.is_requested() {
@@ -396,10 +397,15 @@ impl<'a> PushSession<'a> {
         self.offer(Vec::new()).map(drop)
     }
 
-    /// Reports the state of this host, and returns those of `tests` that the collector has.
+    /// Reports the state of this host with its news, which do not wait until no test waits, and returns those of `tests` that the
+    /// collector has.
     fn offer(&mut self, tests: Vec<String>) -> Result<BTreeSet<String>, PushEnd> {
         let (waiting, dropped) = counts(self.archive, &self.target.name)?;
-        let known = self.client.offers(&Offers { waiting, dropped, tests, ..Offers::default() })?.known;
+        let (board, told) = &mut self.news;
+        let news = board.after(**told, MAX_NEWS);
+        let (slots, routes) = (news.slots, news.routes);
+        let known = self.client.offers(&Offers { waiting, dropped, tests, slots, routes })?.known;
+        **told = news.number;
         Ok(known.into_iter().collect())
     }
 
@@ -577,5 +583,48 @@ impl<'a> PushSession<'a> {
         window.settled += new.len();
         self.progress = true;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::collect::tests::{Collector, write_log};
+    use jitlat_archive::Route;
+
+    #[test]
+    fn news_do_not_wait_until_no_test_waits() {
+        let collector = Collector::start();
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Archive::make(&folder.path().join("own")).unwrap();
+        archive.begin_push("rome", 1 << 40).unwrap();
+        let log = folder.path().join("a.log");
+        write_log(&log, 0, 50);
+        archive.add(&log, &[]).unwrap();
+        let news = NewsBoard::default();
+        let route = Route {
+            route: "r".into(),
+            dst: "oslo".into(),
+            hops: vec!["192.0.2.1".into()],
+            ..Route::default()
+        };
+        let (mut told, mut spool, stop) = (0, Spool::default(), StopSignal::new().unwrap());
+        let target = Target { name: "rome".into(), at: collector.at.clone(), spool: 1 << 40 };
+        let mut session = PushSession {
+            target: &target,
+            archive: &archive,
+            stop: &stop,
+            spool: &mut spool,
+            news: (&news, &mut told),
+            client: collector.connect("berlin"),
+            refused: None,
+            progress: false,
+        };
+        news.route(&route);
+        // One round of a session; on a slow collector a session lasts as long as tests come.
+        let waiting = session.archive.to_push("rome", 0, MAX_TESTS).unwrap();
+        assert!(session.push(waiting).is_ok());
+        assert_eq!(collector.archive().routes("berlin", "oslo", 9).unwrap()[0].hops, route.hops);
+        assert_eq!(told, news.after(0, MAX_NEWS).number);
     }
 }

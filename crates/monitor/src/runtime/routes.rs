@@ -7,6 +7,7 @@ use crate::route::KnownRoute;
 use crate::runtime::error::{Context, Result};
 use crate::window::MONDAY;
 use jitlat_archive::{Archive, Route};
+use jitlat_core::far_host::FarHost;
 use jitlat_core::path::Path as RoutePath;
 use jitlat_core::{Span, WallTime};
 use jitlat_instruments::Stop;
@@ -92,7 +93,8 @@ fn own_routes(model: &Model, host: usize, now: WallTime) -> Vec<OwnRoute> {
     let routes = routes.filter(|(_, far)| *far != own);
     let route = |(section, far): (&MonitoredRoute, &String)| {
         let known = model.hosts.iter().find(|host| host.name == *far);
-        let address = known.map_or(far, |host| &host.address).clone();
+        // A target may have a port, of which a route knows nothing.
+        let address = known.map_or_else(|| FarHost::name_in(far), |host| host.address.clone());
         OwnRoute {
             due: next(section, &section.name, own, far, now),
             section: section.clone(),

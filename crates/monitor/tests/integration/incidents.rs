@@ -389,6 +389,14 @@ fn a_changed_route_is_told_once_and_is_over_when_it_stays() {
     assert_eq!(mesh.told(), ["+ route path h3 h4: the route changed at hop 2: b instead of a"]);
     mesh.route(None);
     assert_eq!(mesh.told(), ["- route path h3 h4"]);
+    // Tests that are rarer than examinations do not hold the message until it is over.
+    let mut mesh =
+        Mesh::of(model(&(sites(6, 1) + &RULES.replace("\"r\"\nevery = \"5min\"", "\"r\"\nevery = \"20s\""))));
+    mesh.route(Some("b instead of a"));
+    mesh.wait(Span::seconds(11));
+    mesh.wait(Span::seconds(9));
+    mesh.route(None);
+    assert_eq!(mesh.told(), ["+ route path h3 h4: b instead of a", "- route path h3 h4"]);
 }
 
 #[test]

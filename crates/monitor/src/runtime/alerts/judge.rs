@@ -48,6 +48,8 @@ struct OpenArchive {
     /// Numbers of the last report and of the last examination of a route that the machine knows.
     reported: i64,
     seen: i64,
+    /// `id` of the newest route that the machine knows.
+    newest_route: i64,
     ticked: Option<WallTime>,
 }
 
@@ -101,9 +103,12 @@ impl ResultJudge {
             open.machine.report(&report_of(report), now);
             open.reported = number;
         }
+        let known = open.newest_route;
         for ExaminedRoute { number, route: seen, before } in open.archive.routes_after(open.seen)? {
-            let is_new = seen.first_ns == seen.last_ns;
+            // Several examinations may have arrived since the last step.
+            let is_new = seen.id > known;
             let change = before.filter(|_| is_new).map(|before| route::change(&before, &seen.hops));
+            open.newest_route = open.newest_route.max(seen.id);
             let result = TestResult {
                 test: seen.route,
                 client: seen.src,
@@ -134,11 +139,11 @@ impl ResultJudge {
         let labels = self.model.hosts.iter().map(|host| (host.name.clone(), host.all_labels()));
         archive.set_labels(&labels.filter(|(_, labels)| !labels.is_empty()).collect())?;
         // Changes of routes while nobody judged are on the page, but alarm nobody later.
-        let seen = archive.routes_seen()?;
+        let (seen, newest_route) = archive.routes_seen()?;
         let states = archive.rule_states(PREFIX)?;
         let states = states.into_iter().map(|(key, state)| (key[PREFIX.len()..].to_owned(), state)).collect();
         let machine = AlertMachine::new(&self.model, &self.host, &states, now);
-        Ok(OpenArchive { archive, machine, judged, reported: 0, seen, ticked: None })
+        Ok(OpenArchive { archive, machine, judged, reported: 0, seen, newest_route, ticked: None })
     }
 
     /// Judges up to [`MAX_RESULTS_PER_ROUND`] results; returns their number.

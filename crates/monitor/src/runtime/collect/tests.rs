@@ -19,8 +19,8 @@ fn token(host: &str) -> String {
 }
 
 /// Collector on its own port, with the folder of its archive.
-struct Collector {
-    at: PushTarget,
+pub struct Collector {
+    pub at: PushTarget,
     stop: StopSignal,
     thread: Option<JoinHandle<()>>,
     folder: tempfile::TempDir,
@@ -34,7 +34,7 @@ impl Drop for Collector {
 }
 
 impl Collector {
-    fn start() -> Collector {
+    pub fn start() -> Collector {
         Collector::with(PushQuota::default())
     }
 
@@ -73,11 +73,11 @@ impl Collector {
         Collector { at, stop, thread, folder }
     }
 
-    fn archive(&self) -> Archive {
+    pub fn archive(&self) -> Archive {
         Archive::open(&self.folder.path().join("a")).unwrap()
     }
 
-    fn connect(&self, host: &str) -> PushClient {
+    pub fn connect(&self, host: &str) -> PushClient {
         PushClient::connect(&self.at, &token(host), StopSignal::new().unwrap()).unwrap()
     }
 
@@ -139,7 +139,7 @@ fn logs(seeds: std::ops::Range<i64>, packets: i64) -> Vec<Packed> {
     packed(folder.path(), &seeds.map(write).collect::<Vec<_>>())
 }
 
-fn write_log(path: &Path, start: i64, packets: i64) {
+pub fn write_log(path: &Path, start: i64, packets: i64) {
     use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
     let file = fs::File::create(path).unwrap();
     let mut log = jitlat_store::log::LogWriter::new(file, jitlat_store::log::LogVersion::V3);
