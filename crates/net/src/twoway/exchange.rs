@@ -30,9 +30,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const MAX_SLEEP: Span = Span::millis(100);
 /// Time before the deadline at which [`PaceMode::Hybrid`] stops sleeping.
 const SPIN_TIME: Span = Span::micros(60);
-/// Number of reports that no program listens on the port which end the conversation before the first request. A single
-/// one may be forged, or from the moment before the server starts.
-const REFUSALS_AT_START: u64 = 2;
 /// Maximum delay of a socket's timeout: the kernel counts timeouts in ticks, at least a hundred per second.
 const MAX_TIMEOUT_DELAY: Span = Span::millis(12);
 /// Maximum number of consecutive requests sent before answers are read again.
@@ -198,9 +195,6 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             self.interrupted = true;
             self.pinger.interrupt(tick());
         }
-        if self.is_refused_at_start() {
-            return None;
-        }
         self.pinger.handle_timeout(tick());
         for _ in 0..MAX_BURST {
             if !self.transmit() {
@@ -279,11 +273,6 @@ impl<'a, P: Protocol> Exchange<'a, P> {
                 return;
             }
         }
-    }
-
-    /// True if the conversation before the first request was refused: there is no need to wait for its last attempt.
-    fn is_refused_at_start(&self) -> bool {
-        self.failures.refused >= REFUSALS_AT_START && self.pinger.requests().sent() == 0
     }
 
     /// Counts a report from the far host that no program listens on the port.
