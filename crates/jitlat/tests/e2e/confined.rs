@@ -212,7 +212,7 @@ fn a_monitor_that_could_write_its_commands_does_not_start() {
     let folder = tempfile::tempdir().unwrap();
     let run = |archive: &str, command: &str| {
         let file = format!(
-            "[[host]]\nname = \"here\"\naddress = \"{}\"\n[archive]\nfolder = \"{archive}\"\n[[notify]]\nname = \"n\"\ncommand = [{command}]\n",
+            "[[host]]\nname = \"here\"\naddress = \"{}\"\n[archive]\nfolder = \"{archive}\"\n[[ping]]\nname = \"p\"\ntargets = [\"127.0.0.1\"]\nevery = \"60s\"\n[[notify]]\nname = \"n\"\ncommand = [{command}]\n",
             own_address()
         );
         std::fs::create_dir_all(folder.path().join("inside/archive")).unwrap();
