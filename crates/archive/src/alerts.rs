@@ -347,21 +347,20 @@ impl Archive {
         })
     }
 
-    /// True if this archive has the alert of another judge's message, and has sent that message to all channels, or is just sending
-    /// it.
+    /// True if this archive has the alert of another judge's message, and has sent that message to all channels.
     ///
     /// # Errors
     /// [`ArchiveError`].
-    pub fn has_sent(&self, message: &SharedMessage, now_ns: i64) -> Result<bool, ArchiveError> {
+    pub fn has_sent(&self, message: &SharedMessage) -> Result<bool, ArchiveError> {
         let query = "SELECT 1 FROM alerts a JOIN alert_paths p ON p.alert = a.id \
                      WHERE a.alert = ?1 AND abs(a.since_ns - ?2) <= ?3 AND (NOT ?4 OR a.resolved_ns IS NOT NULL) \
                      AND (p.test, p.src, p.dst) = (?5, ?6, ?7) AND NOT EXISTS \
-                     (SELECT 1 FROM alert_messages m WHERE m.alert = a.id AND m.resolved = ?4 AND (m.held_ns > ?8 OR m.tries > 0))";
+                     (SELECT 1 FROM alert_messages m WHERE m.alert = a.id AND m.resolved = ?4)";
         let run = || {
             let mut found = self.db.prepare_cached(query)?;
             for [test, src, dst] in message.paths.iter().take(MAX_SHARED_PATHS) {
                 let SharedMessage { alert, since_ns, resolved, .. } = message;
-                let asked = params![alert, since_ns, SHARED_SPREAD_NS, resolved, test, src, dst, now_ns];
+                let asked = params![alert, since_ns, SHARED_SPREAD_NS, resolved, test, src, dst];
                 if found.exists(asked)? {
                     return Ok(true);
                 }

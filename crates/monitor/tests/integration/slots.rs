@@ -102,7 +102,7 @@ fn a_due_slot_waits_within_its_guard_for_an_earlier_test() {
             host.wait(Span::millis(100));
         }
         assert!(!host.agenda.poll_extras(host.now).is_empty());
-        let due = MONDAY + Span::seconds(60);
+        let due = first.start + Span::seconds(60);
         host.wait(due - host.now);
         assert_eq!(host.agenda.poll(host.now, host.steady), [], "the test on demand has the place");
         host.agenda.poll_extras(host.now);

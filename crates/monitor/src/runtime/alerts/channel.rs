@@ -377,11 +377,10 @@ mod tests {
                 sent.lock().unwrap().push(line.split(' ').take(9).skip(2).collect::<Vec<_>>().join(" "));
                 Ok(())
             });
-            let now = WallTime(i64::MAX / 2).0;
             let peer: Peer = Arc::new(move |messages: &[SharedMessage]| {
                 alive.lock().unwrap()[1 - k].then(|| {
                     let archive = Archive::open(&other).unwrap();
-                    messages.iter().map(|message| archive.has_sent(message, now).unwrap()).collect()
+                    messages.iter().map(|message| archive.has_sent(message).unwrap()).collect()
                 })
             });
             let outlets = Outlets { print, commands: Arc::new(Commands::Here) };
