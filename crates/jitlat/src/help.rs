@@ -4,7 +4,7 @@ use clap::Command;
 
 /// Options that `-h` shows, by command and id. A command that is not listed shows all of its options.
 const SHORT: &[(&str, &[&str])] = &[
-    ("jitlat", &["host", "file", "packets", "names"]),
+    ("jitlat", &["host", "file", "packets"]),
     ("test", ONE_WAY),
     ("demo", ONE_WAY),
     (
@@ -44,12 +44,10 @@ const SHORT: &[(&str, &[&str])] = &[
             "control_port",
             "test_port",
             "announce",
-            "realtime",
             "key_file",
             "allow",
             "deny",
             "policy",
-            "show_policy",
             "capture",
             "late_packets",
             "rpm",

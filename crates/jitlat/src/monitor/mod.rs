@@ -62,7 +62,7 @@ pub struct MonitorArgs {
     /// Stop after this time (30s, 10m; a bare number is seconds)
     #[arg(long = "for", value_name = "T", value_parser = quantity::duration, conflicts_with_all = ["check", "plan"])]
     duration: Option<Span>,
-    /// Run the commands of alerts for a confined monitor, which passes messages to standard input
+    /// Run the commands of alerts for a confined monitor, which passes the messages
     #[arg(long, hide = true, conflicts_with_all = ["check", "plan", "duration"])]
     run_commands: bool,
     #[command(flatten)]

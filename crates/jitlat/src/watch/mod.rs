@@ -286,7 +286,8 @@ mod tests {
             let args = args(line);
             assert_eq!(model.tests[0].pairs.targets, args.hosts, "{line}");
             assert_eq!(model.tests[0].every, args.every, "{line}");
-            assert_eq!(model.tests[0].traffic.duration, duration(&args).unwrap(), "{line}");
+            let until_last_answer = duration(&args).unwrap() + Span::seconds(2);
+            assert_eq!(model.tests[0].traffic.duration, until_last_answer, "{line}");
             assert_eq!(model.archive.folder.as_deref(), Some("/data/a \"b\""), "{line}");
             assert!(!model.serve.on && model.web.is_some(), "{line}");
             assert_eq!(model.routes[0].to, args.hosts, "{line}");
