@@ -324,7 +324,8 @@ enum Greeting {
     Earlier,
 }
 
-/// Passes on a request that names this server once. Of two names a proxy may have checked the other one.
+/// Passes on a request that names this server once; refuses one with two names, because a proxy may have checked only
+/// the other one.
 async fn with_one_name(request: Request, next: Next) -> Response {
     let mut names = request.headers().get_all(header::HOST).iter();
     let (first, second) = (names.next(), names.next());
