@@ -371,7 +371,7 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// Records that `by` has seen an alert, with a note. Returns false if there is no such alert.
+    /// Records that the person `by` has seen an alert, with a note. Returns false if there is no such alert.
     ///
     /// # Errors
     /// [`ArchiveError`].

@@ -32,7 +32,8 @@ pub struct ReportedSlot {
 const REPORTED: &str = "reported";
 
 impl Archive {
-    /// Stores reports; an older one of the same path is replaced. `most` is the maximum number of paths of a host.
+    /// Stores reports of one host, each in place of the earlier one about the same path. `most` is the maximum number
+    /// of paths: beyond it, the reports that were stored first are removed.
     ///
     /// # Errors
     /// [`ArchiveError`]; nothing is then stored.

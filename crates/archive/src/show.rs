@@ -227,7 +227,7 @@ pub fn points(
     Ok(if found.is_empty() { "no matching tests\n".to_owned() } else { text })
 }
 
-/// Returns the lines of a figure over time, as CSV.
+/// Returns the rows of a CSV table with the values of a figure over time; the first row has the names of the columns.
 fn point_rows(
     figure: &'static Scalar,
     has_value: bool,

@@ -86,7 +86,7 @@ fn capabilities(model: &Model, host: usize) -> Vec<Capability> {
     let realtime = names(&["realtime"]);
     let list = [
         (low, Capability::NetBindService),
-        // Round trips by ICMP, captures, frames.
+        // For round trips by ICMP, captures and frames.
         (true, Capability::NetRaw),
         (names(&["priority", "ac", "stamps", "pace"]), Capability::NetAdmin),
         (realtime, Capability::SysNice),
