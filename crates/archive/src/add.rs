@@ -27,12 +27,12 @@ pub enum AddOutcome {
     Known(TestId),
 }
 
-/// Number of a log.
+/// Number of the test of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Numbered {
-    /// The archive has this test.
+    /// The archive has the log already, as this test.
     Known(TestId),
-    /// The test gets this number.
+    /// The log is new: its test gets this number.
     Free(i64),
 }
 
@@ -40,12 +40,12 @@ pub(crate) enum Numbered {
 #[derive(Clone, Debug)]
 pub(crate) struct StoredAs {
     pub hash: String,
-    /// Host that pushed it; `None` if it is one of this host.
+    /// Host that pushed the test; `None` for a test of this host.
     pub pusher: Option<String>,
 }
 
 impl StoredAs {
-    /// True if `pusher` needs not push this test: it did so before, or this host has the test itself.
+    /// True if `pusher` need not push this test: it pushed the test before, or the test is one of this host.
     fn counts_for(&self, pusher: Option<&str>) -> bool {
         self.pusher.is_none() || self.pusher.as_deref() == pusher
     }
@@ -65,8 +65,9 @@ impl Archive {
         self.add_files(&[path], tags).pop().unwrap_or_else(nothing)
     }
 
-    /// Adds the logs at `paths` like [`Archive::add`], in one transaction, which takes less time for each. All of them are in
-    /// memory at once, except long ones. If the transaction fails, the logs are added one by one. Returns a result for each.
+    /// Adds the logs at `paths` like [`Archive::add`], in one transaction, which is faster than one transaction per
+    /// log. All logs except long ones are in memory at the same time. If the transaction fails, the logs are added one
+    /// by one. Returns one result per path, in the same order.
     pub fn add_files(
         &self,
         paths: &[&Path],
@@ -77,7 +78,7 @@ impl Archive {
         for (place, path) in paths.iter().enumerate() {
             results.push(match self.prepared(path, tags) {
                 Ok(Err(known)) => Ok(AddOutcome::Known(known)),
-                // It holds the write lock, or much memory.
+                // A long test is added alone, because it would hold the write lock for long, or take much memory.
                 Ok(Ok(test)) if test.is_long() => self.add_one(test),
                 Ok(Ok(test)) => {
                     let id = test.id();
@@ -104,7 +105,7 @@ impl Archive {
         self.add_all(&mut [test])?.pop().unwrap_or_else(nothing)
     }
 
-    /// Reads and analyses the log at `path`; returns its number instead if the archive has it.
+    /// Reads and analyses the log at `path`; if the archive has the log already, returns only the number of its test.
     fn prepared(
         &self,
         path: &Path,
@@ -128,8 +129,9 @@ impl Archive {
         PreparedTest::of_file(self, path, &LogOrigin { names, bytes, source: &source, tags }, id).map(Ok)
     }
 
-    /// Returns the number of a log of `pusher`: that of its test, even if the test has since been removed, or the one that it gets.
-    /// `pusher` is `None` for a test of this host. `batch` contains the tests that are added in the same transaction.
+    /// Returns the number of the test of a log from `pusher`: the number that the test has, even if it has since been
+    /// removed, or the number that a new test gets. `pusher` is `None` for a test of this host. `batch` contains the
+    /// tests that are added in the same transaction.
     pub(crate) fn numbered(
         &self,
         names: &LogNames,
@@ -164,8 +166,8 @@ impl Archive {
         Err(ArchiveError::Impossible(format!("another log has the number {}", TestId(own))))
     }
 
-    /// Returns true if this archive contains, or once contained, the log with this name as a test of `pusher` or of this host. Tests of
-    /// other hosts do not count: they may have pushed a log that is not theirs.
+    /// Returns true if this archive contains, or once contained, the log with this name as a test of `pusher` or of
+    /// this host. Tests of other hosts do not count: another host may have pushed a log that is not its own.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -184,7 +186,8 @@ impl Archive {
         Ok(false)
     }
 
-    /// Returns the number of a test of an earlier version whose log has this name, and that has its new name since then.
+    /// Returns the number of a test that an earlier version stored and [`Archive::rename`] has renamed, and whose log
+    /// has this name, the new one or the earlier one; `None` if there is none.
     fn renamed(&self, name: LogName) -> Result<Option<i64>, ArchiveError> {
         let query = "SELECT id FROM renamed WHERE hash = ?1 OR earlier = ?1";
         let found = self

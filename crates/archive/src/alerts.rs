@@ -143,7 +143,7 @@ pub struct Fired {
 pub enum AlertUpdate {
     /// An alert started to fire.
     Fired(Fired),
-    /// Another path belongs to an alert: test, sender and receiver.
+    /// A further path belongs to an alert.
     Joined {
         /// The alert.
         about: AlertAbout,
@@ -218,14 +218,14 @@ pub struct AlertMessage {
     pub tries: u32,
 }
 
-/// A message of an alert, as another judge of the same tests knows it.
+/// A message about an alert, in a form that another judge of the same tests recognises.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedMessage {
     /// Name of the rule.
     pub alert: String,
     /// Same as [`Alert::since_ns`].
     pub since_ns: i64,
-    /// True for the message that the alert is resolved.
+    /// True for the message that the alert is resolved; false for the message that it fires.
     pub resolved: bool,
     /// Paths of the alert, at most [`MAX_SHARED_PATHS`]: test, sender and receiver.
     pub paths: Vec<[String; 3]>,
@@ -233,7 +233,7 @@ pub struct SharedMessage {
 
 /// Maximum number of paths of a [`SharedMessage`].
 pub const MAX_SHARED_PATHS: usize = 16;
-/// Maximum difference between the starts of the same alert for two judges.
+/// Maximum difference between the start times that two judges record for the same alert, in ns.
 const SHARED_SPREAD_NS: i64 = 900_000_000_000;
 
 /// Name of the counter of tests added to the archive.
@@ -332,7 +332,7 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// Returns a message as another judge knows it.
+    /// Returns a message in the form that another judge recognises.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -370,7 +370,7 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// Records that `by` has seen an alert, with a note. Returns false if there is no such alert.
+    /// Records that the person `by` has seen an alert, with a note. Returns false if there is no such alert.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -506,8 +506,8 @@ impl Archive {
         })
     }
 
-    /// Returns at most `most` messages that may be sent to a channel at `now_ns`, in the order of their numbers. A message that is
-    /// not due yet, after a failure, keeps those behind it; one that is held does not.
+    /// Returns at most `most` messages that may be sent to a channel at `now_ns`, in the order of their numbers. A
+    /// message that waits for its next attempt after a failure delays the messages after it; a held message does not.
     ///
     /// # Errors
     /// [`ArchiveError`].

@@ -143,7 +143,8 @@ impl PreparedTest {
         Ok(test)
     }
 
-    /// Gives the test another number. Rows that are in a file already must have it.
+    /// Gives the test another number. Rows that are already in a file are not changed: they must have this number
+    /// already.
     fn renumber(&mut self, id: i64) {
         self.entry.id = id;
         if let IntakePackets::Held(blocks) = &mut self.packets {

@@ -62,11 +62,12 @@ impl Checked {
 /// Changes that a check may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repair {
-    /// None.
+    /// No change.
     Nothing,
     /// Remains of a crash: unfinished files are removed, and finished ones are added to the catalogue.
     Crash,
-    /// The same after an older catalogue was taken: tests whose packets are elsewhere than it says get their new places.
+    /// Same as `Crash`, for a catalogue that was restored from an older copy: tests whose packets have since been moved
+    /// to another file also get their packets back.
     OldCatalogue,
 }
 
@@ -223,7 +224,7 @@ impl Archive {
     }
 
     /// Adds the tests of a finished file that are missing from the catalogue. Removes the file if the catalogue already
-    /// has all of its tests. Returns the number of tests added, or given back their packets.
+    /// has all of its tests. Returns the number of tests that were added, or got their packets back.
     fn adopt(&self, path: &Path, repair: Repair) -> Result<u64, ArchiveError> {
         let (stored, tests, len) = StoredFile::inspect(path)?;
         let has = |query: &str, test: &StoredTest| self.ids(query, [test.id]).map(|found| !found.is_empty());

@@ -1,8 +1,8 @@
 //! [`LogName`]: the checksum of a log, which names its test in all archives.
 //!
 //! The name is the SHA-256 of the log: nobody can make a second log with the name of another. Versions before 0.2 named
-//! tests by XXH3-128, which is not safe against forgery. The tests that they stored keep this name until `archive migrate` computes the
-//! other one, and always keep its number; a log is recognised by either name.
+//! tests by XXH3-128, which is not safe against forgery. Tests that they stored keep this name until `archive migrate`
+//! computes the SHA-256, and always keep the number that was derived from it; a log is recognised by either name.
 //!
 //! A log that two hosts push is stored once for each of them, so that nobody can hide the tests of another host by pushing them first.
 
@@ -41,8 +41,8 @@ impl LogName {
         (bits >> 1) as i64
     }
 
-    /// Returns the numbers that a test of `pusher` can have, or one of this host: for the first host that pushes the log, for this host
-    /// and for `pusher` afterwards.
+    /// Returns the numbers that a test of this log can have: the number of the first such test in an archive; if
+    /// another host pushed that test, the number of the test of this host, and that of the test of `pusher`.
     pub(crate) fn numbers(&self, pusher: Option<&str>) -> [i64; 3] {
         [self.number(), self.number_of(None), self.number_of(pusher)]
     }

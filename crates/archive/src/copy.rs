@@ -1,9 +1,9 @@
-//! Copies of the catalogue. [`Archive::copy_catalogue`] makes one within the archive, [`Archive::back_up`] one of the whole
-//! archive elsewhere, and [`Archive::restore`] makes a damaged catalogue again.
+//! Copies of the catalogue. [`Archive::copy_catalogue`] copies the catalogue within the archive, [`Archive::back_up`]
+//! copies the whole archive to another folder, and [`Archive::restore`] rebuilds a damaged catalogue.
 //!
-//! Packet files contain everything that the catalogue knows about their tests. Figures of tests whose packets were pruned
-//! are only in the catalogue, so that [`Archive::prune`] first makes a copy that has them. A new catalogue is made from the
-//! copy and the packet files of newer tests.
+//! Packet files contain everything that the catalogue knows about their tests. Figures of tests whose packets were
+//! pruned are only in the catalogue, so [`Archive::prune`] first makes a copy that contains them. A damaged catalogue
+//! is rebuilt from this copy and the packet files of newer tests.
 
 use crate::catalogue::{self, CATALOGUE, For};
 use crate::check::{Repair, files_in};
@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 
 /// Name of the copy of the catalogue in an archive.
 pub const CATALOGUE_COPY: &str = "catalogue.copy.sqlite";
-/// Maximum number of times that a backup begins again because packet files were merged in the meantime.
+/// Maximum number of attempts at a backup, which begins again if packet files were merged in the meantime.
 const MAX_BACKUPS: usize = 3;
-/// Endings of the files of a catalogue.
+/// Suffixes of the file names of a catalogue: the database, and SQLite's files for its latest changes.
 const ENDINGS: [&str; 3] = ["", "-wal", "-shm"];
 
 /// Result of [`Archive::back_up`].
@@ -28,7 +28,7 @@ pub struct BackedUp {
     pub tests: u64,
     /// Number of packet files that were copied.
     pub files: u64,
-    /// Total size of these files, in bytes.
+    /// Total size of the copied files, in bytes.
     pub bytes: u64,
     /// Number of packet files that the backup already had.
     pub present: u64,
@@ -45,7 +45,7 @@ pub struct Restored {
     pub from_packets: Checked,
     /// Number of tests in the new catalogue.
     pub tests: u64,
-    /// Number of these tests that had packets in the copy, but have none any more.
+    /// Number of tests that had packets according to the copy, but have none any more.
     pub without_packets: u64,
     /// Path of the previous catalogue; `None` if there was none.
     pub previous: Option<PathBuf>,
@@ -61,12 +61,12 @@ impl Archive {
         self.copied()
     }
 
-    /// Does the same with the lock of the archive held.
+    /// Same as [`Archive::copy_catalogue`], for callers that hold the lock of the archive.
     pub(crate) fn copied(&self) -> Result<(), ArchiveError> {
         self.copy_to(&self.root.join("tmp").join(CATALOGUE_COPY), &self.root.join(CATALOGUE_COPY))
     }
 
-    /// Writes the catalogue to `file` by way of `unfinished`.
+    /// Copies the catalogue to `unfinished`, checks the copy, and renames it to `file`.
     fn copy_to(&self, unfinished: &Path, file: &Path) -> Result<(), ArchiveError> {
         let remove = || match fs::remove_file(unfinished) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
@@ -94,8 +94,8 @@ impl Archive {
         has().unwrap_or(false)
     }
 
-    /// Copies the archive to the folder `to`, which becomes an archive, or is an earlier backup. Packet files that it has
-    /// are not copied again. Writers are not delayed.
+    /// Copies the archive to the folder `to`, which is new or an earlier backup, and is an archive afterwards. Packet
+    /// files that it already has are not copied again. Writers need not wait for the backup.
     ///
     /// # Errors
     /// [`ArchiveError`]; an earlier backup then keeps its catalogue.
@@ -147,7 +147,7 @@ impl Archive {
         done.tests = tests;
         for id in files {
             let stored = match self.stored(id) {
-                // It was merged with others after the catalogue was copied.
+                // The file was merged with others after the catalogue was copied.
                 Err(ArchiveError::Catalogue { source: rusqlite::Error::QueryReturnedNoRows, .. }) => {
                     let gone = std::io::ErrorKind::NotFound.into();
                     return Err(ArchiveError::io("reading", &self.root.join("packets"))(gone));
@@ -175,8 +175,8 @@ impl Archive {
         Ok(done)
     }
 
-    /// Makes the catalogue of the archive in the folder `root` again: from its copy if that is whole, and from the packet
-    /// files of all tests that the copy does not have. The previous catalogue is renamed, not removed.
+    /// Rebuilds the catalogue of the archive in the folder `root`: from its copy if that is not damaged, and from the
+    /// packet files for tests that the copy does not have. The previous catalogue is renamed, not removed.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -218,7 +218,7 @@ impl Archive {
             done.without_packets += u64::from(archive.location(id)?.file.is_none());
         }
         done.tests = archive.extent()?.tests;
-        // Tests that are in the catalogue again are not judged again.
+        // Tests of the rebuilt catalogue are not judged again.
         archive.transaction(alerts::judge_from_here)?;
         drop(writing);
         Ok(done)

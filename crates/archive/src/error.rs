@@ -53,7 +53,7 @@ pub enum ArchiveError {
     /// The disk is full.
     #[error("{source}: {kept}; free some space and try again")]
     Full {
-        /// Sentence about the data of the operation.
+        /// Statement about the data of the operation, such as that nothing was lost.
         kept: &'static str,
         /// The failed operation.
         source: Box<ArchiveError>,
@@ -119,12 +119,12 @@ fn remedy(error: &rusqlite::Error) -> &'static str {
     if is_damage(error) { ": jitlat archive restore makes it again" } else { "" }
 }
 
-/// True if SQLite found the database damaged, rather than failed to read it.
+/// True if the error shows that the database is damaged; false for other errors, such as a failure to read it.
 pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     match error {
         rusqlite::Error::SqliteFailure(e, _) => matches!(e.code, DatabaseCorrupt | NotADatabase),
-        // A value has another type than every value of its column, or the schema cannot be read.
+        // A value has a type that its column never contains, or the schema cannot be read.
         rusqlite::Error::SqlInputError { .. }
         | rusqlite::Error::InvalidColumnType(..)
         | rusqlite::Error::FromSqlConversionFailure(..) => true,
@@ -147,7 +147,7 @@ impl ArchiveError {
         }
     }
 
-    /// If the disk is full, adds a sentence about the data that remain.
+    /// If the disk is full, adds a statement about the data of the operation.
     pub(crate) fn kept(self, kept: &'static str) -> ArchiveError {
         match self {
             full @ ArchiveError::Io { .. } if full.is_full() => {

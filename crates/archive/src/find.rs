@@ -73,7 +73,7 @@ pub struct Filter {
     pub before: Option<When>,
     /// Tags that a test must have.
     pub tags: Vec<(String, String)>,
-    /// Labels that one of the test's hosts must have, by name in the monitor's file; `site` is one of them.
+    /// Labels that a host of the test must have, as name and value in the monitor's file; `site` is one of them.
     pub labels: Vec<(String, String)>,
 }
 

@@ -3,7 +3,8 @@
 //! * `catalogue.sqlite` – tests, hosts, streams, tags, every figure, roll-ups and alerts
 //! * `packets/day=YYYY-MM-DD/*.parquet` – the packets: files of whole tests, which are never changed
 //! * `tmp/` – files that are being written; `lock` – held by the current writer
-//! * `catalogue.copy.sqlite` – a copy of the catalogue, made before figures would be only in the catalogue
+//! * `catalogue.copy.sqlite` – a copy of the catalogue, made before packets are pruned, because figures of their tests
+//!   are then only in the catalogue
 //! * other folders are not part of the archive: a monitor writes logs of unfinished periods to `captures/`
 //!
 //! A test is added in two steps: its packet file is renamed to its final name, then one transaction adds it to the

@@ -9,11 +9,13 @@ use rusqlite::Connection;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// First byte of a value that is compressed with a model; the other kind begins like every Zstandard frame.
+/// First byte of a value that is compressed with a model. A value that is compressed without one is a plain Zstandard
+/// frame, which begins with another byte.
 const WITH_MODEL: u8 = 1;
-/// Maximum size of each part of a model, in bytes. Longer ones have unusual contents, and would slow every test.
+/// Maximum size of each part of a model, in bytes. A longer session or header is unusual, and as a dictionary would
+/// slow down every test of the stream.
 const MAX_MODEL_BYTES: usize = 16 << 10;
-/// Level of compression: with a dictionary of this size, higher levels gain nothing.
+/// Compression level: with a dictionary of this size, higher levels gain nothing.
 const LEVEL: i32 = 3;
 
 /// Session and header of a test, as plain bytes.
@@ -25,7 +27,7 @@ pub(crate) struct StreamModel {
     rest: Vec<u8>,
 }
 
-/// Byte vectors as binary data.
+/// Serializes byte vectors as binary data.
 mod serde_bytes_of {
     use crate::text::Blob;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -48,7 +50,7 @@ impl StreamModel {
         }
     }
 
-    /// Reads the model of a stream. Returns the empty one if the stream has none.
+    /// Reads the model of a stream. Returns an empty model if the stream has none.
     pub fn read(db: &Connection, stream: i64) -> rusqlite::Result<StreamModel> {
         let mut found = db.prepare_cached("SELECT model FROM streams WHERE id = ?")?;
         let bytes: Option<Vec<u8>> = found.query_row([stream], |row| row.get(0))?;

@@ -1,4 +1,4 @@
-//! Names of tests that an earlier version stored: from the XXH3-128 to the SHA-256 of their logs.
+//! [`Archive::rename`]: renames tests that an earlier version stored, from the XXH3-128 to the SHA-256 of their logs.
 
 use crate::checksum::LogName;
 use crate::error::ArchiveError;
@@ -19,8 +19,9 @@ pub struct Renamed {
 }
 
 impl Archive {
-    /// Gives each test that has the XXH3-128 of its log as a name the SHA-256, which is computed from its packets. Its number stays, and
-    /// a log is still recognised by the earlier name. Can be interrupted at any time and continued.
+    /// Renames each test that is named by the XXH3-128 of its log: its new name is the SHA-256, computed from its
+    /// packets. Its number stays the same, and its log is still recognised by the earlier name. Can be interrupted at
+    /// any time and continued later.
     ///
     /// # Errors
     /// [`ArchiveError`].

@@ -1,5 +1,5 @@
-//! [`ReportedSlot`]: reason for a slot without a result, the newest of each path, as reported by its host; and the [labels](Archive::set_labels) of
-//! hosts.
+//! [`ReportedSlot`]: the newest report of each path about a slot without a result; and the
+//! [labels](Archive::set_labels) of hosts.
 
 use crate::Archive;
 use crate::alerts::count;
@@ -32,7 +32,8 @@ pub struct ReportedSlot {
 const REPORTED: &str = "reported";
 
 impl Archive {
-    /// Stores reports; an older one of the same path is replaced. `most` is the maximum number of paths of a host.
+    /// Stores reports of one host, each in place of the earlier one about the same path. `most` is the maximum number
+    /// of paths: beyond it, the reports that were stored first are removed.
     ///
     /// # Errors
     /// [`ArchiveError`]; nothing is then stored.
@@ -81,7 +82,7 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// Replaces the labels of all hosts: by name of the host, and of the label.
+    /// Replaces the labels of all hosts; `hosts` has the values by name of the host and name of the label.
     ///
     /// # Errors
     /// [`ArchiveError`]; nothing is then changed.
@@ -101,8 +102,8 @@ impl Archive {
         })
     }
 
-    /// Returns the labels of all hosts that have any: by name of the host, and of the label. A monitor sets them; `site` is one of
-    /// them.
+    /// Returns the labels of all hosts that have any, by name of the host and name of the label. A monitor sets them;
+    /// `site` is one of them.
     ///
     /// # Errors
     /// [`ArchiveError`].

@@ -57,15 +57,15 @@ fn split(hops: &str) -> Vec<String> {
 pub struct ExaminedRoute {
     /// Number of the examination; later ones have larger numbers.
     pub number: i64,
-    /// Route that it saw.
+    /// Route that the examination saw.
     pub route: Route,
     /// Hops of the path's route before this one; `None` if it is the first one.
     pub before: Option<Vec<String>>,
 }
 
 impl Archive {
-    /// Records a route that begins at `first_ns`, or was last seen at `last_ns` if it is known; `id` is ignored. Returns true if it is
-    /// new.
+    /// Records an examination of a route. A route that differs from the path's last one is added; otherwise only
+    /// `last_ns` of the last one is updated. `id` of `seen` is ignored. Returns true if a route was added.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -91,7 +91,8 @@ impl Archive {
         })
     }
 
-    /// Returns the newest routes between two hosts, by names, in the order in which they were first seen; at most `most`.
+    /// Returns the newest routes between the hosts with these names, in the order in which they were first seen; at
+    /// most `most`.
     ///
     /// # Errors
     /// [`ArchiveError`].

@@ -15,11 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, PartialEq)]
 struct Portion {
     file: i64,
-    /// Host that pushed them; `None`: this host.
+    /// Host that pushed the tests; `None`: this host.
     pusher: Option<String>,
-    /// Part of the file that they take, in bytes.
+    /// Share of the tests in the size of the file, in bytes.
     bytes: f64,
-    /// Time from which the age of the newest counts.
+    /// Time from which the age of the newest test is counted, ns since 1970.
     newest: i64,
 }
 
@@ -47,7 +47,8 @@ fn portions(db: &Connection) -> rusqlite::Result<Vec<Portion>> {
     Ok(found.into_iter().map(|(portion, _)| portion).collect())
 }
 
-/// Returns the size that no host may exceed, so that all of `used` together take at most `most`: hosts that use less keep everything.
+/// Returns the maximum size per host, in bytes, so that all of `used` together take at most `most`: hosts that use less
+/// keep everything.
 fn level(mut used: Vec<f64>, most: f64) -> f64 {
     used.sort_by(f64::total_cmp);
     let mut left = most;
@@ -151,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_is_too_much_is_taken_from_those_that_use_most_and_the_oldest_first() {
-        // Evil fills the archive; the others keep everything, although theirs is the oldest.
+        // Evil fills the archive; the others keep everything, although their packets are the oldest.
         let all = [
             portion(1, "", 10.0),
             portion(1, "berlin", 10.0),
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(beyond(all.to_vec(), 100), [all[2].clone()]);
         assert_eq!(beyond(all.to_vec(), 79), [all[2].clone(), all[3].clone()]);
         assert!(beyond(all.to_vec(), 140).is_empty());
-        // Equal hosts lose the same; one alone keeps its newest.
+        // Hosts that use the same lose the same; a single host keeps its newest packets.
         let all: Vec<Portion> = (0..10).flat_map(|k| [portion(k, "a", 1.0), portion(k, "b", 1.0)]).collect();
         assert_eq!(beyond(all.clone(), 10), all[..10]);
         let all: Vec<Portion> = (0..10).map(|k| portion(k, "", 1.0)).collect();

@@ -45,8 +45,8 @@ pub struct StreamPoints<'a> {
     pub points: &'a [PeriodValue],
 }
 
-/// Formats rows as aligned columns, the first `left` of them left-aligned. The last column is not padded. Text comes from logs and
-/// other hosts, so that what a terminal would interpret is replaced.
+/// Formats rows as aligned columns, the first `left` of them left-aligned. The last column is not padded. Characters
+/// that a terminal would interpret are replaced, because text comes from logs and other hosts.
 fn table(rows: &[Vec<String>], left: usize) -> String {
     let shown = |row: &Vec<String>| row.iter().map(|cell| printable(cell).into_owned()).collect();
     let rows: Vec<Vec<String>> = rows.iter().map(shown).collect();
@@ -227,7 +227,7 @@ pub fn points(
     Ok(if found.is_empty() { "no matching tests\n".to_owned() } else { text })
 }
 
-/// Returns the lines of a figure over time, as CSV.
+/// Returns the rows of a CSV table with the values of a figure over time; the first row has the names of the columns.
 fn point_rows(
     figure: &'static Scalar,
     has_value: bool,
@@ -421,7 +421,7 @@ pub fn compacted(done: &Compacted) -> String {
     text
 }
 
-/// Describes the result of `migrate`, before which the schema had the version `before`.
+/// Describes the result of `migrate`; `before` is the version that the schema had before it.
 pub fn migrated(before: i64, renamed: &Renamed) -> String {
     let mut text = match before {
         VERSION if renamed.tests == 0 => format!("schema version {VERSION}: nothing to do\n"),

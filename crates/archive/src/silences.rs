@@ -1,5 +1,5 @@
-//! [`Silence`]: a time in which no message about some alerts is sent. The alerts are recorded as always; those that still fire at
-//! the end of the silence are notified then.
+//! [`Silence`]: a period in which no message about certain alerts is sent. The alerts are recorded as always; those
+//! that still fire at the end of the silence are notified then.
 
 use crate::Archive;
 use crate::alerts::AlertAbout;
@@ -34,13 +34,14 @@ pub struct Silence {
 /// Maximum number of silences that are retained after their end.
 const MAX_ENDED: i64 = 1000;
 
-/// True for alerts `a` that a silence `s` covers.
+/// SQL condition that is true if the silence `s` covers the alert `a`.
 const COVERS: &str = "(s.alert IS NULL OR s.alert = a.alert) AND (s.test IS NULL OR s.test = a.test) \
     AND (s.host IS NULL OR (s.host IN (a.src, a.dst) AND a.scope <> 'site')) \
     AND (s.site IS NULL OR (a.scope = 'site' AND a.src = s.site) OR (a.scope <> 'site' AND EXISTS \
         (SELECT 1 FROM host_labels l WHERE l.host IN (a.src, a.dst) AND l.name = 'site' AND l.value = s.site)))";
 
-/// Returns number and end of the silence that covers an alert at a time, the one that ends last; `None` if none does.
+/// Returns the number and the end (ns since 1970) of the silence that covers an alert at the time `at_ns`; if several
+/// do, of the one that ends last. `None` if none does.
 pub(crate) fn covering(
     all: &Transaction<'_>,
     about: &AlertAbout,

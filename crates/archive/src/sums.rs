@@ -16,8 +16,8 @@ use twox_hash::XxHash3_64;
 /// Name of the sum of the schema; no table has it.
 const SCHEMA: &str = "sqlite_schema";
 
-/// Tables that have a sum. An archive may come from an untrusted source: other names than those that this program uses are
-/// left out, so that a name cannot contain SQL.
+/// Tables that have a sum. An archive may come from an untrusted source: names other than those that this program uses
+/// are left out, so that a name cannot contain SQL.
 const TABLES: &str = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT GLOB '*[^a-z_]*' \
                       AND name NOT GLOB 'sqlite_*' AND name <> 'sums' ORDER BY name";
 
@@ -36,7 +36,7 @@ pub(crate) fn define(db: &Connection) -> rusqlite::Result<()> {
     })
 }
 
-/// Returns the hash of a row. A value contributes with its type and the number of its column.
+/// Returns the hash of a row. The type of each value and the number of its column are part of the hash.
 fn row_sum(values: &Context<'_>) -> i64 {
     let mut hash = XxHash3_64::new();
     for column in 0..values.len() {
@@ -116,7 +116,7 @@ fn sum_of(db: &Connection, table: &str) -> rusqlite::Result<i64> {
     Ok(sum)
 }
 
-/// Stores the sums of all tables and of the schema, whatever they contain: after a migration.
+/// Stores the sums of all tables and of the schema without a check of their contents. For use after a migration.
 pub(crate) fn store_all(db: &Connection) -> rusqlite::Result<()> {
     db.execute("DELETE FROM sums", [])?;
     for table in tables(db)? {
@@ -132,14 +132,14 @@ pub(crate) fn store_schema(db: &Connection) -> rusqlite::Result<()> {
     db.execute("INSERT OR REPLACE INTO sums(name, sum) VALUES (?, ?)", params![SCHEMA, sum]).map(drop)
 }
 
-/// Returns a sentence for everything in the catalogue that is not as it was written.
+/// Returns a statement for each part of the catalogue that is not as it was written; empty if there is none.
 pub(crate) fn problems(db: &Connection) -> rusqlite::Result<Vec<String>> {
     // One transaction: other programs may write in the meantime.
     let moment = db.unchecked_transaction()?;
     let mut found: Vec<String> = names(&moment, "PRAGMA integrity_check(10)", "")?;
     found.retain(|line| line != "ok");
     if !found.is_empty() {
-        // Sums would only repeat it.
+        // The sums would only show the same damage again.
         return Ok(found);
     }
     let mut check = moment.prepare("PRAGMA foreign_key_check")?;

@@ -21,9 +21,9 @@ const MAX_MERGED_FILE_BYTES: u64 = 128 << 20;
 /// Minimum number of rows in a row group before the next small test starts another group. It limits the size of row
 /// groups, because the whole group is read to read one test.
 pub(crate) const MIN_SHARED_ROWS: usize = 1 << 18;
-/// Maximum number of files that are merged while other writers wait: a second or less.
+/// Maximum number of files that are merged while other writers wait; this takes a second or less.
 const MAX_FILES_PER_LOCK: usize = 512;
-/// Minimum number of unused pages for which the catalogue is written again.
+/// Minimum number of unused pages for which the catalogue is rewritten without them.
 const MIN_FREE_PAGES: u64 = 64;
 /// Maximum number of tests in a file. It is limited because the headers of all tests are read to read one test.
 const MAX_TESTS_PER_FILE: usize = 20_000;
@@ -58,8 +58,9 @@ pub enum Retention {
         /// Number of days.
         days: u32,
     },
-    /// Packets up to this total size of their files. Each host that pushes tests, and this host, has an equal share, of which the newest
-    /// are retained; what it leaves is for the others. The figures of all tests are also retained.
+    /// Packets up to this total size of their files. Each host that pushes tests, and this host, has an equal share, in
+    /// which its newest packets are retained; other hosts may use what is left of it. The figures of all tests are also
+    /// retained.
     Size {
         /// Maximum size in bytes.
         bytes: u64,
@@ -101,7 +102,8 @@ pub struct Pruned {
     pub bytes: u64,
     /// Number of bytes by which the catalogue became smaller.
     pub catalogue_bytes: u64,
-    /// True if the catalogue could not be copied first, because the disk was full, nor afterwards.
+    /// True if the catalogue could be copied neither before packets were removed, because the disk was full, nor
+    /// afterwards.
     pub is_not_copied: bool,
 }
 
@@ -384,8 +386,8 @@ impl Archive {
         }
     }
 
-    /// Copies the catalogue if it is about to become the only place of figures of tests in `files`, and the last copy does not have
-    /// them. On a full disk, tests are pruned nevertheless: that makes room.
+    /// Copies the catalogue if it is about to become the only place of figures of tests in `files`, and the last copy
+    /// does not have them. If the disk is full, returns without a copy and sets `is_not_copied`: pruning makes room.
     pub(crate) fn copy_before_pruning(
         &self,
         files: impl IntoIterator<Item = i64>,

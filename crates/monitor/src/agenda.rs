@@ -27,7 +27,8 @@ pub enum AgendaOrder {
     Start(TestJob),
     /// The slot of this job has ended: stop the test and store the results so far.
     Stop(u64),
-    /// The next slot is about to begin: this job, which was stopped, must give up what the far host still has.
+    /// The next slot is about to begin: this job, which was stopped, must end without the results that the far host
+    /// still has.
     GiveUp(u64),
 }
 
@@ -141,7 +142,7 @@ pub enum Notice {
     },
     /// Results cannot be stored, for this reason. The far hosts have nothing to do with it.
     NotStored(String),
-    /// Results are stored again; the number is that of the results that were not.
+    /// Results are stored again; contains the number of results that could not be stored.
     Stored(u64),
     /// Slots are missed because of a problem on this host.
     Missing(Missed),
@@ -228,7 +229,7 @@ struct Own {
     next: i64,
     /// Starts still due in the current slot, by time.
     due: VecDeque<PairSlot>,
-    /// True if the first of them is due, but waits for an earlier test to end.
+    /// True if the first start in `due` has come, but waits for an earlier test to end.
     waits: bool,
 }
 
@@ -250,13 +251,13 @@ struct RunningTest {
 enum JobStage {
     Running,
     Stopped,
-    /// It sends nothing any more, and no longer counts as running.
+    /// The job sends nothing any more, and no longer counts as running.
     GivenUp,
 }
 
 impl RunningTest {
-    /// Returns the time of the next request to end; `None` if there is none. A stopped test has half of the guard time
-    /// for its results: the other half covers the differences between clocks.
+    /// Returns the time at which the test is next requested to end; `None` if there is no further request. A stopped
+    /// test has half of the guard time for its results: the other half covers the differences between clocks.
     fn ends(&self, guard: Span) -> Option<WallTime> {
         match self.stage {
             JobStage::Running => Some(self.job.until),

@@ -9,7 +9,7 @@
 //! * [`timetable`] – times of all tests: the same on every host that has the same file
 //! * [`agenda`] – next actions of one host, and outcome of each slot
 //! * [`reports`] – reports of a host about its slots without a result
-//! * [`route`] – whether a route has changed
+//! * [`route`] – recognises changes of a route
 //! * [`extra`] – tests on demand in the gaps of the timetable
 //! * [`alert`] – alert rules and their states
 //! * [`plan`] – traffic and load of each host; [`text`] – the plan and its outcome, for people

@@ -18,7 +18,7 @@ pub struct Model {
     pub captures: Vec<MonitoredCapture>,
     /// Routes whose changes are recorded, in the order of the file.
     pub routes: Vec<MonitoredRoute>,
-    /// Times of maintenance, in which nothing is alarming.
+    /// Times of maintenance, in which no alert begins to fire.
     pub maintenance: Vec<Maintenance>,
     /// Archive and retention of results.
     pub archive: ArchiveRules,
@@ -63,7 +63,8 @@ impl Host {
     }
 }
 
-/// A time of maintenance: no alert begins to fire for what it covers, and results made meanwhile do not count.
+/// A time of maintenance: no alert begins to fire about the paths that it covers, and results of tests in this time do
+/// not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Maintenance {
     /// Hosts at one end of the paths; empty: all.
@@ -79,13 +80,14 @@ pub struct Maintenance {
 }
 
 impl Maintenance {
-    /// True if it covers this test between these ends. A host as a whole, with an empty `test`, is covered if all its tests are.
+    /// True if the maintenance covers this test between these ends. For a host as a whole, `test` is empty: it is
+    /// covered if all its tests are.
     pub fn covers(&self, test: &str, ends: [&str; 2]) -> bool {
         (self.tests.is_empty() || self.tests.iter().any(|name| name == test))
             && (self.hosts.is_empty() || self.hosts.iter().any(|host| ends.contains(&host.as_str())))
     }
 
-    /// True if it takes place at this time.
+    /// True if the maintenance takes place at this time.
     pub fn is_open(&self, at: WallTime) -> bool {
         self.from.is_none_or(|from| at >= from)
             && self.to.is_none_or(|to| at < to)

@@ -10,12 +10,12 @@ use serde::Serialize;
 const BYTES_OF_PACKET: f64 = 9.5;
 /// Bytes per captured packet, which has fewer columns: docs/guide/cluster.md measured 4.0 to 5.3 bytes, rounded up.
 const BYTES_OF_CAPTURED_PACKET: f64 = 6.0;
-/// Bytes per test and direction in an archive without what depends on its packets, at 12 tests per hour; with fewer, its
-/// share in the figures of the hour is larger.
+/// Bytes per test and direction in an archive, except those that depend on the number of packets, at 12 tests per hour;
+/// with fewer tests per hour, the share of each in the figures of the hour is larger.
 const BYTES_OF_TEST: f64 = 2_000.0;
 /// Bytes per packet of a test's distributions in the catalogue.
 const BYTES_OF_POOLED_PACKET: f64 = 3.0;
-/// Number of packets from which on the distributions hardly grow.
+/// Number of packets above which the distributions hardly grow.
 const MAX_POOLED_PACKETS: f64 = 2_000.0;
 
 /// Bytes sent to a collector per packet, as measured by the bench `ingest` and rounded up.

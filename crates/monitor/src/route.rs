@@ -1,6 +1,7 @@
-//! [`KnownRoute`]: recognises whether a route has changed, although routers leave probes unanswered and packets take several ways.
+//! [`KnownRoute`]: recognises a change of a route, although some routers answer no probes and packets may take several
+//! routes.
 
-/// Routers of a route, in order: the addresses that answered at each hop; none if nobody did.
+/// Routers of a route, in order: the addresses that answered at each hop; empty for a hop at which none did.
 pub type Hops = Vec<Vec<String>>;
 
 /// A route as it is known so far.
@@ -43,9 +44,9 @@ impl KnownRoute {
         self.hops.iter().map(hop).collect()
     }
 
-    /// Returns the TTL of the first hop at which `seen` differs; `None` if it may be the same route. A hop that nobody answered may
-    /// be any, one with several addresses is the same if they have one in common, and a route whose end did not answer may
-    /// go on.
+    /// Returns the TTL of the first hop at which `seen` differs; `None` if it may be the same route. A hop at which
+    /// nobody answered matches any hop; other hops match if they have an address in common; and a route whose far end
+    /// did not answer may be longer than it was seen.
     pub fn differs(&self, seen: &KnownRoute) -> Option<usize> {
         let differs = |(own, other): (&Vec<String>, &Vec<String>)| {
             !own.is_empty() && !other.is_empty() && !own.iter().any(|address| other.contains(address))
@@ -56,7 +57,7 @@ impl KnownRoute {
         first.or(is_cut.then_some(own.min(other))).map(|hop| hop + 1)
     }
 
-    /// Adds what `seen`, the same route, shows in addition.
+    /// Adds the addresses and hops of `seen`, another examination of the same route.
     pub fn learn(&mut self, seen: &KnownRoute) {
         for (hop, other) in seen.hops.iter().enumerate() {
             match self.hops.get_mut(hop) {

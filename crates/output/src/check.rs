@@ -225,7 +225,7 @@ fn measured(summary: &Summary) -> String {
     format!("{} ({} {packets})", parts.join(", "), summary.counts.sent)
 }
 
-/// True if enough packets arrived for a 99th percentile. Of fewer packets it would be the maximum.
+/// True if enough packets arrived for a 99th percentile. With fewer packets it would be the maximum.
 fn resolves_p99(summary: &Summary) -> bool {
     summary.counts.unique_valid >= MIN_PACKETS_FOR_P99
 }

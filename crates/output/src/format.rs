@@ -140,7 +140,7 @@ impl ReportParts {
         ReportParts(self.0 | other.0)
     }
 
-    /// Describes the parts of `needed` that this set lacks; empty if it lacks none.
+    /// Describes the parts of `needed` that are missing from this set; empty if none are.
     pub fn lacking(self, needed: ReportParts) -> Vec<&'static str> {
         let parts = [
             (ReportParts::STREAMS, "the streams of a test"),

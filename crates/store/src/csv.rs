@@ -259,8 +259,8 @@ impl<W: Write> TableCsv<W> {
     }
 }
 
-/// Characters at the beginning of a formula, also in the full width of East Asian scripts. A tab or an end of a line in front of them
-/// was replaced before.
+/// Characters at the beginning of a formula, also in the full width of East Asian scripts. `cell` treats a tab or line
+/// end at the beginning of a text like these characters.
 const FORMULA_BEGINS: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
 
 /// Returns a cell with the text `text`.

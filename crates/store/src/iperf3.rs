@@ -68,8 +68,8 @@ pub struct Iperf3Test<'a> {
 
 impl<'a> Iperf3Test<'a> {
     /// Divides the one-way test `session` with its `records`, in order of arrival, into intervals of length `interval`.
-    /// There are none if it is zero. A test that ended after a certain time has this length, `limit`; otherwise its last
-    /// packet takes one period like the others.
+    /// There are none if it is zero. `limit` is the length of a test that was to end after this time; in any other
+    /// test, the last packet takes one period, like the others.
     pub fn new(
         session: &'a Session,
         records: &[PacketRecord],

@@ -50,7 +50,7 @@ pub const LOGIN: &str = "/login";
 /// Address below which tests are started, watched and stopped.
 const RUN: &str = "/run";
 const RUNS: &str = "/api/v1/runs";
-/// Addresses below which alerts are acknowledged, and silences made and ended.
+/// Prefixes of the addresses at which alerts are acknowledged, and silences are made and ended.
 const ALERT_CHANGES: [&str; 2] = ["/api/v1/alerts/", "/api/v1/silences"];
 
 /// Passes an authorised request on; rejects any other with a reason.
@@ -112,7 +112,8 @@ fn forwarded(list: &str) -> Option<IpAddr> {
     bare.parse().ok().or_else(with_port).map(|ip: IpAddr| ip.to_canonical())
 }
 
-/// Sender of a request that is answered: its rights, and the part of the request that carried a token; `None` if none was needed.
+/// Sender of a request that is answered: its rights, and the part of the request that carried its token (`None` if no
+/// token was needed).
 struct Reader {
     role: UserRole,
     shown: Option<TokenCarrier>,
@@ -229,7 +230,7 @@ async fn log_in(app: &App, client: IpAddr, request: Request) -> Response {
     let Ok(Ok(body)) = body else {
         return Problem::Wrong("The form is too large.".to_owned()).into_response();
     };
-    // Others of its guesses may have failed since its headers arrived.
+    // Other guesses of this client may have failed since the headers of this request arrived.
     if app.guesses.wait(client).is_some() {
         return too_many_guesses(app, client, false);
     }

@@ -44,7 +44,7 @@ pub struct App {
     pub expensive: Expensive,
     /// Clients that showed wrong tokens.
     pub guesses: Guesses,
-    /// True once a proxy's header without an address was logged.
+    /// True after a warning was logged that a proxy sent a header without an address.
     pub unusable_forwarded: AtomicBool,
     pub watchers: Watchers,
     /// Clients that wait for events of any kind.

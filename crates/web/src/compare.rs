@@ -69,7 +69,8 @@ pub struct ComparedPeriods {
     pub streams: Vec<ComparedStream>,
 }
 
-/// Returns what a comparison depends on: the tests of the archive, and the minute, for periods before now.
+/// Returns what a comparison depends on: the tests of the archive, and the current minute, because a period may be
+/// given relative to now.
 pub fn version(archive: &Archive, _: &RouteRequest) -> Result<String, Problem> {
     Ok(format!("{:?} {}", archive.extent()?, times::now() / times::MINUTE))
 }

@@ -1,5 +1,6 @@
-//! [`Connections`]: the open connections of a door, limited in all and for each client. When a limit is reached, the connection that has
-//! been idle longest ends, so that nobody occupies all of them; some are reserved for clients that have shown a valid token.
+//! [`Connections`]: the open connections of a door (a listening address), limited in total and per client. When a limit
+//! is reached, the connection that has been idle longest ends, so that nobody occupies all slots; some slots are
+//! reserved for clients that have shown a valid token.
 
 use jitlat_proto::access::ClientAddress;
 use std::cmp::Reverse;
@@ -17,7 +18,7 @@ pub struct ConnectionLimits {
     pub all: usize,
     /// Maximum number of connections of one client.
     pub of_one: usize,
-    /// Number of connections that only clients with a valid token get.
+    /// Number of connections that are reserved for clients with a valid token.
     pub kept: usize,
 }
 
@@ -31,7 +32,8 @@ pub struct Connections {
 #[derive(Debug, Default)]
 struct ConnectionTable {
     open: BTreeMap<u64, OpenConnection>,
-    /// Number of the next connection, or of the next end of a request. Connections that have been idle longer have a smaller one.
+    /// Last number that was given to a new connection, or to a connection whose request ended. Connections that have
+    /// been idle longer have smaller numbers.
     next: u64,
     /// Clients that have shown a valid token, the last ones at the end.
     known: VecDeque<ClientAddress>,
@@ -110,8 +112,8 @@ impl ConnectionTable {
         let mut holds: HashMap<ClientAddress, usize> = HashMap::new();
         self.open.values().for_each(|open| *holds.entry(open.client).or_default() += 1);
         let held = |open: &OpenConnection| holds.get(&open.client).copied().unwrap_or_default();
-        // A client loses connections only to clients that have fewer, or its own oldest one. Clients with a valid token take any
-        // of the others, and lose none to them.
+        // The connection that ends is one of the same client, or of a client that has more. For a client with a valid
+        // token, it may be one of any client without; a client without ends none of a client with a token.
         let oldest = |known: bool| {
             let idle = self.open.iter().filter(|(_, open)| open.requests == 0 && open.is_known == known);
             let open_to =
@@ -122,7 +124,7 @@ impl ConnectionTable {
         found.is_some_and(|number| self.end(number))
     }
 
-    /// Ends the connection that has been idle longest among those selected; false if none is idle.
+    /// Ends the connection that has been idle longest among those that `which` selects; false if none of them is idle.
     fn end_idle(&mut self, which: impl Fn(&OpenConnection) -> bool) -> bool {
         let idle = self.open.iter().filter(|(_, open)| open.requests == 0 && which(open));
         let oldest = idle.min_by_key(|(_, open)| open.idle_since).map(|(number, _)| *number);

@@ -119,9 +119,8 @@ pub struct EventPlace {
 impl EventPlaces {
     /// Takes a slot for the sender of a request.
     ///
-    /// # Errors
-    /// [`Problem::TooMany`] if the client has as many as one may have, [`Problem::Busy`] if there are no more and nobody has two more
-    /// than it.
+    /// # Errors [`Problem::TooMany`] if the client has as many slots as one client may have, [`Problem::Busy`] if all
+    /// slots are taken and no other client has at least two more than this one.
     fn take(&self, from: &EventClient, limits: &WebLimits) -> Result<EventPlace, Problem> {
         let client = Client::of(from.address.0);
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,7 +135,8 @@ impl EventPlaces {
             )));
         }
         if all.len() >= limits.watching {
-            // After the change it still has at least as many, so that two clients do not take slots from each other for ever.
+            // The client that loses a slot still has at least as many as the other, so that two clients do not take
+            // slots from each other for ever.
             let most = holds.iter().max_by_key(|(_, held)| **held).filter(|(_, held)| **held > own + 1);
             let oldest = most.and_then(|(greedy, _)| all.iter().find(|(_, taken)| taken.client == *greedy));
             let Some(oldest) = oldest.map(|(number, _)| *number) else { return Err(Problem::Busy) };

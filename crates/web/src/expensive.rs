@@ -28,7 +28,7 @@ pub struct Expensive {
 #[derive(Debug)]
 struct CachedPage {
     address: String,
-    /// Version of what the page shows: with another version it is made again.
+    /// Version of what the page shows; the page is made again if the version changes.
     version: String,
     page: Arc<OnceCell<Bytes>>,
 }
@@ -78,8 +78,8 @@ impl Expensive {
         Some(made)
     }
 
-    /// Removes the pages that nobody waits for any more before they are made, and of those made the ones that were asked for longest
-    /// ago, until the rest is within the limits.
+    /// Removes the pages that nobody waits for any more before they are made, and of the others those that were
+    /// requested longest ago, until the rest is within the limits.
     fn limit(&self) {
         let mut pages = self.pages();
         pages.retain(|cached| cached.page.initialized() || Arc::strong_count(&cached.page) > 1);

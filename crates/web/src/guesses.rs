@@ -7,11 +7,12 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Delay before a wrong token is refused. Meanwhile its connection is idle, so that it may end for others.
+/// Delay before a wrong token is refused. Meanwhile the connection is idle, so that it may be ended in favour of
+/// others.
 const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
 
-/// Clients that recently showed wrong tokens, on pages or on pushes: each has its own. A right token resets nothing, so that nobody
-/// with a token guesses those of others meanwhile.
+/// Clients that recently showed wrong tokens; pages and pushes have one value each. A right token resets nothing:
+/// otherwise someone with a token could guess the tokens of others without a wait.
 #[derive(Clone, Debug)]
 pub struct Guesses {
     proofs: Arc<Mutex<WrongProofs>>,
@@ -25,7 +26,7 @@ impl Default for Guesses {
 }
 
 impl Guesses {
-    /// Returns the number of seconds for which no token of `client` is looked at; `None`: no wait.
+    /// Returns the number of seconds for which no token of `client` is checked; `None`: there is no wait.
     pub fn wait(&self, client: IpAddr) -> Option<u64> {
         let wait = self.proofs().wait(ClientAddress::of(client), self.now())?;
         Some((wait.0.max(1) as u64).div_ceil(Span::seconds(1).0 as u64))

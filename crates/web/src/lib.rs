@@ -10,9 +10,11 @@
 //!   `limits`, `connections` – limits of connections and requests; `guesses` – wrong tokens; `expensive` – a queue of its own and a
 //!   cache for what takes long
 //!
-//! This crate is the only part of the program with an async runtime: one thread waits for connections, and a
-//! few read the archive. Only requests that start or stop tests, and those that push tests, change anything. They are
-//! refused unless [`Settings::runs`] or [`Settings::push`] is set.
+//! This crate is the only part of the program with an async runtime: one thread waits for connections, and a few read
+//! the archive. Only requests that start or stop tests, push tests, acknowledge alerts, or make or end silences change
+//! anything. Tests are started and pushed only if [`Settings::runs`] or [`Settings::push`] is set; alerts and silences
+//! may be changed by clients that may start tests; if nobody may start tests, by users of this host, provided that the
+//! page is for them only.
 //!
 //! Related crates: `jitlat-archive` has the results, `jitlat-report` draws figures, `jitlat-monitor` serves the page, and runs
 //! the tests that are started from it ([`Runner`]).

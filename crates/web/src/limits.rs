@@ -14,7 +14,7 @@ pub struct WebLimits {
     pub connections: usize,
     /// Maximum number of connections of one client: an IPv4 address, or an IPv6 /64. A proxy may use all of them.
     pub connections_of_one: usize,
-    /// Number of connections that only clients with a valid token get, if there are tokens.
+    /// Number of connections that are reserved for clients with a valid token, if there are tokens.
     pub connections_kept: usize,
     /// Maximum number of connections that wait for events.
     pub watching: usize,

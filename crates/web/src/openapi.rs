@@ -46,7 +46,7 @@ const ORDERS: [(&str, Option<MakeSchema>, MakeSchema); 5] = [
     ("/api/v1/silences/{id}/end", None, of::<EndedSilence>),
 ];
 
-/// Address that starts a test, and beginning of those of started tests.
+/// Address at which tests are started; also the prefix of the addresses of started tests.
 const RUNS: &str = "/api/v1/runs";
 
 /// Returns the OpenAPI 3.1 document.

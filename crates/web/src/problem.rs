@@ -18,7 +18,7 @@ pub enum Problem {
     Failed(String),
     /// Too many other requests are being answered.
     Busy,
-    /// The client has used its share.
+    /// The client already has as many requests of this kind open as one client may have.
     TooMany(String),
     /// Reading the archive took too long.
     TooLong,

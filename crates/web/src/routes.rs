@@ -37,8 +37,8 @@ impl RouteRequest {
         self.parts.get(k).map_or("", String::as_str)
     }
 
-    /// Returns what the answer of `route` depends on: rights, variable parts, and the parameters that it has. Others change
-    /// nothing, and are not in it.
+    /// Returns what the answer of `route` depends on: rights, variable parts, and the parameters that the route knows.
+    /// Other parameters do not change the answer, and are left out.
     fn address(&self, route: &Route) -> String {
         let named = route.parameters.iter().filter_map(|(name, _)| Some((name, self.query.get(name)?)));
         format!("{:?} {} {:?} {:?}", self.role, route.path, self.parts, named.collect::<Vec<_>>())
@@ -57,7 +57,7 @@ pub enum RouteKind {
     Json(AnswerFn),
     /// Page that takes long to make, and the version of what it shows.
     ExpensivePage(AnswerFn, AnswerFn),
-    /// The same as JSON.
+    /// JSON that takes long to make, and the version of what it contains.
     ExpensiveJson(AnswerFn, AnswerFn),
     /// Server-sent events.
     Events(Handler),

@@ -132,8 +132,9 @@ impl Web {
     /// [`WebError::Runtime`].
     pub fn run(self, stop: impl AsFd) -> Result<(), WebError> {
         let Web { app, push, doors } = self;
-        // One thread accepts connections. A few blocking threads read the archive, one more for expensive pages; two more watch it
-        // for new tests and follow running tests. Further ones read the bodies of pushes.
+        // One thread accepts connections. A few blocking threads read the archive, one of them for expensive pages; two
+        // more threads watch the archive for new tests and follow running tests. Further threads read the bodies of
+        // pushes.
         let bodies = if push.is_some() { MAX_BODIES + 4 } else { 0 };
         let readers = app.limits.readers + AT_ONCE;
         let runtime = Builder::new_current_thread()
@@ -166,8 +167,10 @@ impl Web {
 }
 
 impl Web {
-    /// Answers the requests in `bytes` like those of a connection of this host that ends after them, with all roles: pages, documents
-    /// and pushes. Requests after the first may have no answer, as the connection ends. Returns what the connection would receive. No socket is used, so that tests and fuzz targets reach every handler.
+    /// Answers the requests in `bytes` as if they came from this host, on a connection that ends after them. Pages,
+    /// documents and pushes are all served. Requests after the first may remain unanswered, because the connection
+    /// ends. Returns the bytes that the connection would receive. No socket is used, so that tests and fuzz targets
+    /// reach every handler.
     ///
     /// # Errors
     /// [`WebError::Runtime`], also if the answers take longer than a minute.
@@ -250,8 +253,8 @@ impl Door {
         router.layer(from_fn(with_one_name))
     }
 
-    /// Returns the limits of the connections of this door. Pages without a token keep no share for those who have one, and a
-    /// proxy connects for all readers.
+    /// Returns the limits of the connections of this door. Without a token for pages, none are reserved for clients
+    /// with a token. A proxy may use all connections, because it connects for all readers.
     fn limits(&self, app: &App) -> ConnectionLimits {
         if self.pushes {
             return PUSH_CONNECTIONS;
@@ -324,7 +327,8 @@ enum Greeting {
     Earlier,
 }
 
-/// Passes on a request that names this server once. Of two names a proxy may have checked the other one.
+/// Passes on a request that names this server once; refuses one with two names, because a proxy may have checked only
+/// the other one.
 async fn with_one_name(request: Request, next: Next) -> Response {
     let mut names = request.headers().get_all(header::HOST).iter();
     let (first, second) = (names.next(), names.next());

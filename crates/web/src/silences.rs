@@ -1,4 +1,5 @@
-//! `/api/v1/silences`, and acknowledging alerts: what people know about alerts, so that others are not disturbed.
+//! `/api/v1/silences`, and acknowledgements of alerts: people record what they know about an alert, so that others are
+//! not disturbed.
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 const MAX_LISTED: usize = 500;
 /// Maximum length of a name or a note, in characters.
 const MAX_CHARS: usize = 200;
-/// Longest silence.
+/// Maximum length of a silence, in ns.
 const MAX_NS: i64 = 366 * times::DAY;
 
 /// Times in which no message about some alerts is sent.

@@ -294,7 +294,7 @@ fn a_log_of_two_hosts_is_a_test_of_each() {
     assert!(matches!(archive.add(&short, &[]), Ok(AddOutcome::New(_))));
     assert!(matches!(archive.add(&short, &[]), Ok(AddOutcome::Known(_))));
     assert!(archive.has(name, Some("oslo")).unwrap(), "this host's own test counts for all");
-    // In one batch.
+    // The same for tests that are added in one batch.
     let more = write_log(folder.path(), 3, NEW_YEAR, 100);
     let of = |host: &str| prepared(&more, &[]).unwrap().from_host(host, &CollectedEnds::default());
     let added = archive.add_all(&mut [of("evil"), of("berlin"), of("evil")]).unwrap();

@@ -125,7 +125,7 @@ fn a_flipped_bit_is_found_or_changes_nothing() {
         fs::write(path, bytes).unwrap();
     }
     println!("{flips} flips: {found} found, {harmless} changed nothing");
-    // The others hit unused space, half of the files of a small archive.
+    // The others hit unused space, which is half of the files of a small archive.
     assert!(found > flips / 4, "{found} of {flips}");
 }
 

@@ -1,5 +1,5 @@
-//! [`Hearing`]: times at which each host was last seen, which decide whether a path without results is at fault, or a host, or a whole
-//! site. [`SlotReport`]: report about a slot without a result.
+//! [`Hearing`]: times at which each host was last seen, from which the cause of missing results is found: the path, a
+//! host or a whole site. [`SlotReport`]: report about a slot without a result.
 
 use super::place::{AlertScope, AlertSubject, Places};
 use crate::window::{DAY, TimeWindow, open_between};
@@ -8,9 +8,9 @@ use jitlat_core::units::utc_date;
 use jitlat_core::{Span, WallTime};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Largest pause of a host that has just returned, before it pushes its results.
+/// Maximum time after its return in which a host pushes its results.
 const LATE_PUSH: Span = Span::seconds(40);
-/// Largest time for the result of a test to arrive here, which is added to its period.
+/// Maximum time in which the result of a test arrives here; added to the period of the test.
 const ARRIVAL: Span = Span::seconds(10);
 
 /// Report of the host that starts a test about a slot without a result.
@@ -59,7 +59,7 @@ fn clock_time(at: WallTime, now: WallTime) -> String {
 pub enum SilenceCause {
     /// A host at an end has just been seen again: its next result is awaited.
     Awaited,
-    /// Both ends are seen, or too little is known: the path.
+    /// The path: both ends are seen, or too little is known.
     Path,
     /// A host or a site.
     Place(AlertSubject),
@@ -75,18 +75,18 @@ pub struct Hearing {
 
 #[derive(Clone, Debug, Default)]
 struct HeardHost {
-    /// Time at which it was last seen; 0 if never.
+    /// Time at which the host was last seen, ns since 1970; 0 if never.
     last: i64,
-    /// Time at which it was seen again after it had not been seen for longer than `gap`; 0 if never.
+    /// Time at which the host was last seen again after an absence of more than `gap`, ns since 1970; 0 if never.
     returned: i64,
     /// Longest time between two results while all is well.
     gap: Span,
-    /// Hosts that it has paths with, two at most.
+    /// Hosts at the other ends of its paths; two at most are stored.
     partners: BTreeSet<String>,
 }
 
 impl Hearing {
-    /// Adds a path that should have results every `every`.
+    /// Adds a path that should have a result per period `every`.
     pub fn expect(&mut self, ends: [&str; 2], every: Span) {
         let gap = every + ARRIVAL;
         for (own, other) in [(ends[0], ends[1]), (ends[1], ends[0])] {
@@ -110,7 +110,7 @@ impl Hearing {
         host.last = at.0;
     }
 
-    /// Forgets what is later than `now`, after the clock was set back.
+    /// Replaces times later than `now` with `now`, after the clock was set back.
     pub fn set_back(&mut self, now: WallTime) {
         for host in self.hosts.values_mut() {
             (host.last, host.returned) = (host.last.min(now.0), host.returned.min(now.0));
@@ -131,8 +131,8 @@ impl Hearing {
         }
     }
 
-    /// Returns what `judge` attributes a missing result of `path` to. `since` is the time since which this is watched,
-    /// `windows` are the times of the path's tests.
+    /// Returns the cause to which `judge` attributes a missing result of `path`. `since` is the time from which missing
+    /// results count, `windows` are the times of the path's tests.
     pub fn cause(
         &self,
         places: &Places,
@@ -147,7 +147,8 @@ impl Hearing {
         {
             return place(AlertSubject::host(&path.rule, &report.client));
         }
-        // A host with one partner only cannot be distinguished from its path.
+        // If a host has paths with only one other host, a fault of the host cannot be distinguished from one of the
+        // path.
         let is_unheard = |name: &str| {
             let Some(host) = self.hosts.get(name).filter(|_| name != judge) else { return false };
             open_between(windows, WallTime(host.last.max(since.0)), now) > host.gap
@@ -165,7 +166,7 @@ impl Hearing {
             });
         }
         let mut ends: Vec<&str> = path.ends().collect();
-        // The host that starts the tests comes last: if neither is seen, the other is more probably the reason.
+        // The host that starts the tests comes last: if neither is seen, the other one is more probably the cause.
         ends.reverse();
         for end in ends.iter().filter(|end| is_unheard(end)) {
             if let Some(site) = places.site(end)

@@ -37,13 +37,13 @@ pub enum AlertEvent {
         /// The first path.
         path: AlertSubject,
     },
-    /// Another path belongs to the alert, since a time in ns since 1970.
+    /// A further path belongs to the alert, with the start of its first test that contributed, in ns since 1970.
     Joined(AlertSubject, i64),
     /// A path no longer belongs to the alert, but others do.
     Left(AlertSubject),
     /// The alert had this smaller subject before.
     Widened(AlertSubject),
-    /// The alert is resolved. Its message is held like the first one if other judges come first.
+    /// The alert is resolved. If other judges have their turn first, this message is held like the first one.
     Resolved,
 }
 
@@ -79,7 +79,7 @@ pub struct Violation<'a> {
 #[derive(Clone, Debug)]
 struct Incident {
     held_until: WallTime,
-    /// Description of the first path.
+    /// Description of the reason, as for the first path.
     reason: String,
     paths: BTreeSet<AlertSubject>,
 }
@@ -89,7 +89,7 @@ struct Incident {
 pub struct Incidents(BTreeMap<AlertSubject, Incident>);
 
 impl Incidents {
-    /// Adds a path to its incident, as it was stored; a path that was stored without one has its own.
+    /// Adds a firing path to the incident that was stored with the path, or to one of its own if none was stored.
     pub fn restore(&mut self, path: &AlertSubject, stored: Option<&Membership>, reason: &str) {
         let subject = stored.and_then(|of| {
             let ends = [of.src.as_str(), of.dst.as_str()];

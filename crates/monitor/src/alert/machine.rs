@@ -100,8 +100,9 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl AlertState {
-    /// Returns the start of the newest result of the direction that has been silent for longest, and that direction if another is
-    /// not as old; directions that never had a result, or are not `expected`, do not count.
+    /// Returns the start of the newest result of the direction that has been silent for longest; also returns that
+    /// direction if the other one has a result that is newer by more than [`ONE_WAY_LAG`]. Directions that never had a
+    /// result, or are not `expected`, do not count.
     fn oldest_way(&self, expected: [bool; 2]) -> (i64, Option<usize>) {
         let known = (0..2).filter(|way| expected[*way] && self.ways[*way] > 0);
         match known.min_by_key(|way| self.ways[*way]) {
@@ -114,7 +115,8 @@ impl AlertState {
     }
 }
 
-/// Difference between the newest results of the two directions of a path above which only one of them is called silent.
+/// Difference between the newest results of the two directions of a path above which only the direction with the older
+/// result is called silent.
 const ONE_WAY_LAG: Span = Span::seconds(60);
 /// Longest time for which the message of an alert is held, to find what the paths have in common.
 const MAX_HOLD: Span = Span::seconds(120);
@@ -151,15 +153,16 @@ struct OwnRule {
 #[derive(Debug)]
 struct SilenceWatch {
     rule: usize,
-    /// Time before which missing results do not count: slots that the host lost itself, and maintenance.
+    /// Time before which missing results do not count, because the host lost the slots itself, or because of
+    /// maintenance.
     since: WallTime,
     windows: Vec<TimeWindow>,
     /// Directions in which the test sends: from the host that starts it, and to it.
     ways: [bool; 2],
-    /// Start of the newest result in the direction that has been silent for longest; a copy, because all subjects are looked at
-    /// regularly.
+    /// Start of the newest result in the direction that has been silent for longest; a copy of the state's value,
+    /// because all subjects are checked regularly.
     newest: i64,
-    /// Copy of the state: true while an alert about it fires.
+    /// True while an alert about the subject fires; a copy of the state's value.
     firing: bool,
 }
 
@@ -365,8 +368,8 @@ impl AlertMachine {
         WallTime(at)
     }
 
-    /// Returns the time without results that counts: not before this machine began to watch, because no results were expected
-    /// then, nor before a step of the clock, or while the host lost its slots itself.
+    /// Returns the start and the length of the time without results that counts. Not counted is the time before this
+    /// machine began to watch, before the last step of the clock, and in which the host lost its slots itself.
     fn silence(&self, watched: &SilenceWatch, now: WallTime) -> (WallTime, Span) {
         let newest = WallTime(watched.newest.min(now.0));
         let since = if watched.firing { newest } else { newest.max(watched.since).max(self.since) };
@@ -598,13 +601,15 @@ fn of_key(key: &str) -> Option<AlertSubject> {
     })
 }
 
-/// Returns the time for which the message of an alert is held: that in which the other paths of a host have their tests, too. An
-/// alert about missing results needs none if all other hosts would have been seen several times meanwhile, and one about routes
-/// ends with the next examination.
+/// Returns the time for which the message of an alert is held, so that the other paths of a host are tested meanwhile:
+/// the longest period of the paths that the rule covers, at most [`MAX_HOLD`]. It is zero if there is only one path,
+/// and for missing results if other hosts would have been seen several times before the alert. For changes of routes it
+/// is half the time between two examinations.
 fn hold(model: &Model, rule: &AlertRule) -> Span {
     let is_of_routes = matches!(&rule.kind, RuleKind::Results { conditions, .. } if conditions.contains(&AlertCondition::RouteChanged));
     if is_of_routes {
-        // The next examination of the same route usually resolves it, and what is resolved while it is held is not told.
+        // The next examination of the same route usually resolves the alert, and no message is sent about an alert that
+        // is resolved while its message is held.
         let own =
             model.routes.iter().filter(|route| rule.tests.is_empty() || rule.tests.contains(&route.name));
         return own.map(|route| Span(route.every.0 / 2)).min().map_or(Span::ZERO, |half| half.min(MAX_HOLD));

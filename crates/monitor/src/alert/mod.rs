@@ -3,8 +3,8 @@
 //! * [`rule`] – rules of the file: condition, number of tests that must meet it, end of the alert, quiet hours
 //! * [`condition`] – thresholds as in `--fail-if`, `changed` and `worse` than before, and missing results
 //! * [`machine`] – states of all rules on all paths, updated by results, by reports of lost slots, and by time
-//! * [`incident`] – paths with the same cause as one alert: [`place`] knows what they have in common, [`hearing`] who is to blame
-//!   for missing results
+//! * [`incident`] – paths with the same cause as one alert: [`place`] finds what they have in common, [`hearing`] the
+//!   cause of missing results
 //!
 //! Each rule has a state on each path: the grades of its last tests, and whether it fires. States are text, which a
 //! program stores in one transaction with the number of the last judged result and all resulting notifications. Even

@@ -70,7 +70,7 @@ impl AlertSubject {
         AlertSubject { scope: AlertScope::Site, ..AlertSubject::path(rule, "", [site, ""]) }
     }
 
-    /// Returns the hosts at the ends of a path, or the host.
+    /// Returns the hosts at the ends of a path or pair; for a host or a site, only its own name.
     pub fn ends(&self) -> impl Iterator<Item = &str> {
         [self.src.as_str(), self.dst.as_str()].into_iter().filter(|end| !end.is_empty())
     }

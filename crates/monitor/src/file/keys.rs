@@ -93,7 +93,7 @@ pub const ALERT: FileSection = FileSection {
     ],
 };
 
-/// Times in which nothing is alarming.
+/// Times in which no alert begins to fire.
 pub const MAINTENANCE: FileSection = FileSection {
     title: "[[maintenance]]",
     name: "maintenance",

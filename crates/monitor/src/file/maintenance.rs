@@ -1,4 +1,4 @@
-//! Section of the file about maintenance: times in which nothing is alarming.
+//! Section of the file about maintenance: times in which no alert begins to fire.
 
 use super::Sections;
 use super::hosts::selected;

@@ -1,4 +1,4 @@
-//! Section of the file about routes: which routers lie between hosts, and when that changes.
+//! Section of the file about routes between hosts whose changes are recorded.
 
 use super::Sections;
 use super::keys::{ROUTE, choose};
@@ -9,7 +9,7 @@ use jitlat_core::Transport;
 use jitlat_core::far_host::FarHost;
 use jitlat_core::time::SECOND;
 
-/// Shortest time between two examinations of a route. One takes a few seconds.
+/// Shortest time between two examinations of a route. An examination takes a few seconds.
 const LEAST: i64 = 10 * SECOND;
 
 pub fn routes(

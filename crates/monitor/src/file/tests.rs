@@ -23,7 +23,7 @@ struct Group {
 struct Context<'a, 'b> {
     file: &'a Sections<'b>,
     hosts: &'a [Host],
-    /// Index of each host.
+    /// Index of each host, by name.
     by_name: HashMap<&'a str, u32>,
     instruments: &'a dyn Instruments,
     /// Sum of guard and setup time.
@@ -169,7 +169,7 @@ impl Context<'_, '_> {
                         list.get_ref().iter().filter_map(index).collect()
                     };
                     let lists: Vec<Vec<u32>> = lists.iter().map(indices).collect();
-                    // The pairs of each list with those before it.
+                    // Number of pairs: each host of a list with all hosts of the lists before it.
                     let count = lists.iter().fold((0, 0usize), |(before, pairs), list| {
                         (before + list.len(), pairs.saturating_add(before.saturating_mul(list.len())))
                     });
@@ -340,7 +340,7 @@ impl Context<'_, '_> {
         table.name("name = \"delay\"").map(Located::into_inner)
     }
 
-    /// Returns true if a test or a group may have `pairs` pairs. It is asked before memory is taken for them.
+    /// Returns true if a test or a group may have `pairs` pairs. Called before memory for the pairs is allocated.
     fn has_room(&self, table: &TableReader<'_>, pairs: usize) -> bool {
         if pairs > MAX_PAIRS {
             let message = format!(

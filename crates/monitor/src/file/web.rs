@@ -61,7 +61,7 @@ pub fn web(file: &Sections<'_>, hosts: &[Host]) -> Option<WebRules> {
     table.truth("on").unwrap_or(true).then_some(rules)
 }
 
-/// True if `text` has the form of an address of HTTP.
+/// True if `text` has the form of an HTTP address.
 fn is_address(text: &str) -> bool {
     let rest = text.strip_prefix("https://").or(text.strip_prefix("http://"));
     rest.and_then(|rest| rest.split('/').next()).is_some_and(|host| !host.is_empty())

@@ -1,5 +1,5 @@
-//! [`NewsBoard`]: knowledge of this host in addition to its results, for the threads that push it to collectors: slots without a result, and
-//! routes. It is in memory only, so that a full disk does not prevent pushing it.
+//! [`NewsBoard`]: news of this host in addition to its results, namely slots without a result and routes, for the
+//! threads that push to collectors. The news is in memory only, so that it is pushed even if the disk is full.
 
 use crate::alert::SlotReport;
 use jitlat_archive::{ReportedSlot, Route};
@@ -21,7 +21,7 @@ struct Board {
     wakers: Vec<Waker>,
 }
 
-/// News since a number, and the number to continue with.
+/// News after a number, and the number to continue with.
 #[derive(Debug, Default)]
 pub struct News {
     pub number: u64,
@@ -30,7 +30,7 @@ pub struct News {
 }
 
 impl NewsBoard {
-    /// Wakes `waker` from now on when there are news.
+    /// Adds a waker, which is woken whenever news is added.
     pub fn wake(&self, waker: Waker) {
         self.lock().wakers.push(waker);
     }
@@ -89,7 +89,7 @@ impl NewsBoard {
     }
 }
 
-/// Returns a report as it is stored in an archive.
+/// Converts a report to the form in which an archive stores it.
 pub fn reported(report: &SlotReport) -> ReportedSlot {
     let fault = match (report.is_own_fault, report.is_not_stored) {
         (_, true) => LostSlot::FAULTS[2],
@@ -107,7 +107,7 @@ pub fn reported(report: &SlotReport) -> ReportedSlot {
     }
 }
 
-/// Returns a stored report for the judge.
+/// Converts a stored report to the form that the judge takes.
 pub fn report_of(stored: ReportedSlot) -> SlotReport {
     SlotReport {
         is_own_fault: stored.fault != LostSlot::FAULTS[0],

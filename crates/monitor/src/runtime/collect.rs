@@ -254,7 +254,8 @@ impl CollectorState {
         }
     }
 
-    /// Stores what `host` says about its slots and its routes; it cannot speak for another host.
+    /// Stores the reports of `host` about its slots and its routes, always under its own name, so that it cannot report
+    /// for another host.
     fn record_news(&self, archive: &Archive, host: &str, offers: &Offers) -> Result<(), ArchiveError> {
         let now = clock::wall().0;
         let latest = now.saturating_add(self.rules.skew.0);

@@ -15,7 +15,7 @@ use std::process::Command;
 use std::sync::Arc;
 use tracing::{info, warn};
 
-/// Confinement of a monitor: its user, and the program that runs the commands of its file in a process apart.
+/// Confinement of a monitor: its user, and the program that runs the commands of its file in a separate process.
 #[derive(Clone)]
 pub struct MonitorConfinement {
     /// User to change to if the monitor was started as root; `None`: the owner of the archive, or `nobody` without one.
@@ -86,7 +86,7 @@ fn capabilities(model: &Model, host: usize) -> Vec<Capability> {
     let realtime = names(&["realtime"]);
     let list = [
         (low, Capability::NetBindService),
-        // Round trips by ICMP, captures, frames.
+        // For round trips by ICMP, captures and frames.
         (true, Capability::NetRaw),
         (names(&["priority", "ac", "stamps", "pace"]), Capability::NetAdmin),
         (realtime, Capability::SysNice),
@@ -95,9 +95,9 @@ fn capabilities(model: &Model, host: usize) -> Vec<Capability> {
     list.into_iter().filter(|(needed, _)| *needed).map(|(_, capability)| capability).collect()
 }
 
-/// Returns the paths that the monitor reads again when its file changes: the folder of the file, and the folders of files that are
-/// elsewhere, so that these may be replaced: the files that it names, and those that are symbolic links. A file in a folder that
-/// must stay closed is readable by itself.
+/// Returns the paths that the monitor needs when it reads its file again: the folder of the file; and, of the file if
+/// it is a symbolic link and of the files that it names, the folders that are elsewhere, so that the files may be
+/// replaced. In a folder that must stay closed, only the file itself is readable.
 fn readable(file: Option<&Path>, model: &Model) -> Vec<PathBuf> {
     let parent = file.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
     let folder = parent.unwrap_or(Path::new("."));
@@ -144,8 +144,8 @@ fn readable(file: Option<&Path>, model: &Model) -> Vec<PathBuf> {
     all
 }
 
-/// Returns what must be readable for the file at `path` to be readable, also after it was replaced: the folder in which it is, and
-/// that of the file to which it leads. Empty if there is no such file.
+/// Returns the paths to open so that the file at `path` is readable, also after it was replaced: its folder, and the
+/// folder of the file to which it leads if it is a symbolic link. Empty if there is no such file.
 fn places(path: &Path) -> Vec<PathBuf> {
     let folder_of = |path: &Path| path.parent().map(Path::to_owned);
     let Some(target) = path.canonicalize().ok().filter(|target| target.is_file()) else { return Vec::new() };

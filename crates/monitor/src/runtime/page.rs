@@ -137,7 +137,8 @@ fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
     SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(DEFAULT_PORT))
 }
 
-/// Returns the address of the page of `host` for readers; `None` if it has no page, or only its own users can reach it.
+/// Returns the address of the page of `host` for readers; `None` if the host has no page, if only users of the host can
+/// reach it, or if it is behind a proxy whose address the file does not contain.
 pub fn link(model: &Model, host: &str) -> Option<String> {
     let index = model.host(host)?;
     let rules = model.web.as_ref().filter(|rules| rules.is_of(index))?;

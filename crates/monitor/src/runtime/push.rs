@@ -92,7 +92,7 @@ pub fn judges(model: &Model, host: &str, folder: &Path, stop: &StopSignal) -> Ve
 
 impl RunningPushes {
     /// Starts to push tests from the archive at `root`; `key` is the key with which `host` authenticates. Without an
-    /// archive or a key, nothing is pushed. `news` is what this host knows beside its results.
+    /// archive or a key, nothing is pushed. `news` is pushed in addition to results.
     pub fn start(
         (model, host): (&Model, usize),
         folder: &Path,
@@ -158,11 +158,11 @@ impl Drop for RunningPushes {
 /// Pushes to one collector.
 struct Pusher {
     news: NewsBoard,
-    /// Wakes this thread when there are news.
+    /// Wakes this thread when there is news.
     waker: Waker,
-    /// Number of the last news that the collector has.
+    /// Number of the newest entry of `news` that the collector has.
     told: u64,
-    /// Numbers of waiting and of dropped tests, as last told to the collector.
+    /// Numbers of waiting and of dropped tests, as last sent to the collector.
     counts: (u64, u64),
     root: PathBuf,
     target: Target,
@@ -262,8 +262,8 @@ impl Pusher {
         Ok(Some(clock::steady()))
     }
 
-    /// Tells the collector the news that it does not have, before anything that needs this host's archive. Returns the time of the next
-    /// attempt if it cannot be reached; a failure is reported with that of the tests.
+    /// Sends the collector the news that it does not have, before anything that needs this host's archive. Returns the
+    /// time of the next attempt if the collector cannot be reached. A failure is logged like one to push tests.
     fn tell(&mut self) -> Option<SteadyTime> {
         let now = clock::steady();
         if self.news.after(self.told, 1).number == self.told {
@@ -316,7 +316,7 @@ impl Pusher {
     }
 }
 
-/// Returns the numbers of tests that wait for a collector, and that were dropped.
+/// Returns the number of tests that wait for a collector, and the number of tests that were dropped.
 fn counts(archive: &Archive, collector: &str) -> Result<(u64, u64), ArchiveError> {
     let all = archive.pushes()?;
     let own = all.iter().find(|push| push.collector == collector);
@@ -356,7 +356,7 @@ struct PushSession<'a> {
     archive: &'a Archive,
     stop: &'a StopSignal,
     spool: &'a mut Spool,
-    /// News of this host, and the number of the last ones that the collector has.
+    /// News of this host, and the number of the newest entry that the collector has.
     news: (&'a NewsBoard, &'a mut u64),
     client: PushClient,
     /// Reason for the last logged refusal; `None`: no refusal was logged.
@@ -397,8 +397,8 @@ impl PushSession<'_> {
         self.offer(Vec::new()).map(drop)
     }
 
-    /// Reports the state of this host with its news, which do not wait until no test waits, and returns those of `tests` that the
-    /// collector has.
+    /// Sends the state of this host and its news, which thus need not wait for the tests, and returns those of `tests`
+    /// that the collector has.
     fn offer(&mut self, tests: Vec<String>) -> Result<BTreeSet<String>, PushEnd> {
         let (waiting, dropped) = counts(self.archive, &self.target.name)?;
         let (board, told) = &mut self.news;

@@ -1,4 +1,5 @@
-//! [`RunningRoutes`]: examines the routes of the file, one after the other, in the gaps that a few small packets need.
+//! [`RunningRoutes`]: examines the routes of the file, one after the other. An examination sends a few small packets,
+//! at any time: its thread yields to tests.
 
 use super::board::NewsBoard;
 use crate::Model;
@@ -20,7 +21,7 @@ use std::thread::JoinHandle;
 use tracing::{error, info, warn};
 use twox_hash::XxHash3_64;
 
-/// Longest wait, because the clock may be set.
+/// Longest wait before the clock is read again, because it may be set.
 const MAX_WAIT: Span = Span::seconds(60);
 
 /// Thread that examines routes. It stops when this value is dropped.
@@ -93,7 +94,7 @@ fn own_routes(model: &Model, host: usize, now: WallTime) -> Vec<OwnRoute> {
     let routes = routes.filter(|(_, far)| *far != own);
     let route = |(section, far): (&MonitoredRoute, &String)| {
         let known = model.hosts.iter().find(|host| host.name == *far);
-        // A target may have a port, of which a route knows nothing.
+        // A target may have a port, which is not part of a route.
         let address = known.map_or_else(|| FarHost::name_in(far), |host| host.address.clone());
         OwnRoute {
             due: next(section, &section.name, own, far, now),
@@ -176,7 +177,7 @@ impl RouteWorker {
         test.run(&self.test, &mut |_| ())
     }
 
-    /// Compares a route with the known one, and stores it. A change counts if a second look confirms it.
+    /// Compares a route with the known one, and stores it. A change counts only if a second examination confirms it.
     fn take(&mut self, k: usize, path: &RoutePath) -> Result<(), jitlat_archive::ArchiveError> {
         let archive = Archive::make(&self.root)?;
         let (far, section) = (self.routes[k].far.0.clone(), self.routes[k].section.name.clone());
@@ -196,7 +197,7 @@ impl RouteWorker {
                 Some(_) => {
                     let again = self.trace(k).ok().map(|path| route_of(&path));
                     if self.stop.is_requested() || again.is_none_or(|again| seen.differs(&again).is_some()) {
-                        // Two looks in a row differ: the next one decides.
+                        // Two successive examinations differ: the next one decides.
                         self.routes[k].known = Some((known, stored));
                         return Ok(());
                     }

@@ -46,7 +46,7 @@ const DEMAND_CHECK_INTERVAL: Span = Span::millis(100);
 const PRUNE_INTERVALS: (Span, Span) = (Span::seconds(3600), Span::seconds(60));
 /// Minimum time between two warnings about results removed before they were pushed.
 const DROP_NOTICE_INTERVAL: Span = Span::seconds(86_400);
-/// Time between the requests to give up to a test that does not end.
+/// Time between two requests to give up that are sent to a test that does not end.
 const END_TIMEOUT: Span = Span::seconds(10);
 /// Times that tests have at the end of the monitor: for the far hosts' results, and until they are abandoned.
 const LAST_TIMEOUTS: (Span, Span) = (Span::millis(1500), Span::millis(3000));

@@ -366,10 +366,10 @@ fn one_direction_that_is_silent_is_silent() {
 #[test]
 fn a_step_of_a_clock_is_no_silence() {
     for step in [Span::seconds(1200), Span::seconds(-1200)] {
-        // Of a host that measures: its results are dated wrong.
+        // The clock of a host that measures: its results have wrong times.
         let fired = broken(|client, _| if client == 7 { Fate::Dated(step) } else { Fate::Measured(0.0) });
         assert_eq!(fired, Vec::<String>::new(), "{step:?}");
-        // Of the judge.
+        // The clock of the judge.
         let mut mesh = Mesh::new(12, 4);
         mesh.pass(3, well);
         mesh.now = mesh.now + step;
@@ -389,7 +389,7 @@ fn a_changed_route_is_told_once_and_is_over_when_it_stays() {
     assert_eq!(mesh.told(), ["+ route path h3 h4: the route changed at hop 2: b instead of a"]);
     mesh.route(None);
     assert_eq!(mesh.told(), ["- route path h3 h4"]);
-    // Tests that are rarer than examinations do not hold the message until it is over.
+    // If tests are rarer than examinations, the message is not held until the alert is resolved.
     let mut mesh =
         Mesh::of(model(&(sites(6, 1) + &RULES.replace("\"r\"\nevery = \"5min\"", "\"r\"\nevery = \"20s\""))));
     mesh.route(Some("b instead of a"));

@@ -89,7 +89,7 @@ impl<'a> PassiveReport<'a> {
                         profiles.into_iter().map(|(name, suits)| (name, unknown(suits))).collect();
                 }
             }
-            // A score is that of both directions.
+            // A score covers both directions.
             if ways.iter().any(|way| way.is_loss_unknown()) {
                 run.summary.answer.iter_mut().for_each(|answer| answer.qoo = None);
             }

@@ -57,7 +57,7 @@ pub(crate) struct ReadFigure {
 /// Part of an instrument's result whose figures are not those of streams.
 #[derive(Clone, Debug)]
 pub struct NativeReading {
-    /// Name, which is followed by a number if another reading has it.
+    /// Name of the part. A number is appended if another reading has the same name.
     pub name: String,
     /// Labels.
     pub labels: Vec<(&'static str, String)>,

@@ -155,5 +155,5 @@ fn labels(total: &StreamTotal, of_hosts: &HostLabels) -> Labels {
     always.into_iter().chain(site("src_site", src)).chain(site("dst_site", dst)).collect()
 }
 
-/// Labels of hosts: by name of the host, and of the label.
+/// Labels of hosts, by name of the host and name of the label.
 type HostLabels = BTreeMap<String, BTreeMap<String, String>>;

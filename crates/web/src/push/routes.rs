@@ -89,8 +89,9 @@ pub fn router(push: &Arc<PushState>) -> Router {
         .with_state(push.clone())
 }
 
-/// Passes on a request that has the token of a host; refuses one with a wrong token after a delay, and its client's next wrong ones
-/// for longer each time. A right token never waits: hosts with other tokens may have the same address, and nobody guesses 256 bits.
+/// Passes on a request that has the token of a host; refuses one with a wrong token after a delay. Until a wait is
+/// over, which is longer after each wrong token, further wrong tokens of the same client are refused at once. A right
+/// token never waits: hosts with other tokens may have the same address, and nobody guesses 256 bits.
 async fn guard(
     State(push): State<Arc<PushState>>,
     Extension(ClientAddress(from)): Extension<ClientAddress>,

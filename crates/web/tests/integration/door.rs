@@ -1,4 +1,4 @@
-//! The page's door: what one client may take, wrong tokens, and requests with two names.
+//! The listening address of a page: limits per client, wrong tokens, and requests with two names.
 
 use crate::served::{Answer, Served};
 use jitlat_archive::Archive;
@@ -60,7 +60,7 @@ fn after_two_wrong_tokens_a_client_waits_and_others_do_not() {
             answer.head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap().to_owned();
         format!("Cookie: {}\r\n", cookie.split(';').next().unwrap())
     };
-    // Twenty at once: two are looked at.
+    // Twenty at once: two tokens are checked.
     let answers: Vec<Answer> = std::thread::scope(|scope| {
         let ask = || scope.spawn(|| served.ask("GET /api/v1/now", WRONG, ""));
         let asked: Vec<_> = (0..20).map(|_| ask()).collect();

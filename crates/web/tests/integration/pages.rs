@@ -292,7 +292,11 @@ fn agrees(value: &Value, schema: &Value, all: &Value, at: &str) {
 #[test]
 fn programs_get_what_the_openapi_document_says() {
     let folder = tempfile::tempdir().unwrap();
-    two_hosts(folder.path());
+    let archive = two_hosts(folder.path());
+    let about = AlertAbout { alert: "loss".to_owned(), ..AlertAbout::default() };
+    let path = ["t", "10.0.0.1", "10.0.0.2"].map(str::to_owned);
+    let fired = Fired { about, path, ..Fired::default() };
+    archive.note(&Note { changes: vec![AlertUpdate::Fired(fired)], ..Note::default() }).unwrap();
     let fake = std::sync::Arc::new(fake::Fake::default());
     let served = Served::start(folder.path(), |s| s.runs = fake::runs(&fake, jitlat_web::Starters::Local));
     let json = |request: &str, body: &str| {
@@ -317,8 +321,20 @@ fn programs_get_what_the_openapi_document_says() {
     let stop = "/api/v1/runs/{id}/stop";
     let (status, stopped) = json(&format!("POST {}", stop.replace("{id}", id)), "");
     agrees(&stopped, &content(&paths[stop]["post"], status), &all, stop);
+    // What people know about alerts.
+    for (path, body) in [
+        ("/api/v1/alerts/{id}/acknowledge", "{\"by\":\"ann\"}"),
+        ("/api/v1/silences", "{\"by\":\"ann\",\"for\":\"2h\",\"host\":\"oslo\"}"),
+        ("/api/v1/silences/{id}/end", ""),
+    ] {
+        let (status, answer) = json(&format!("POST {}", path.replace("{id}", "1")), body);
+        assert_eq!(status, 200, "{path}: {answer}");
+        agrees(&answer, &content(&paths[path]["post"], status), &all, path);
+    }
     // Everything that is read; events are the same documents.
-    for (path, what) in paths.iter().filter(|(path, _)| !path.ends_with("/events") && *path != stop) {
+    let is_read = |path: &&String, what: &Value| !path.ends_with("/events") && what.get("get").is_some();
+    for (path, what) in paths.iter().filter(|(path, what)| is_read(path, what)) {
+        let id = if path.contains("/alerts/") { "1" } else { id };
         let path = path.replace("{src}", "10.0.0.2").replace("{dst}", "10.0.0.1").replace("{id}", id);
         let query =
             if path.ends_with("/compare") { "?src=10.0.0.2&dst=10.0.0.1&from=1d&to=2h&from2=2h" } else { "" };

@@ -124,7 +124,7 @@ impl ChannelSender {
         }
     }
 
-    /// Removes the messages that another judge has sent; one that cannot be reached has sent none.
+    /// Removes the messages that another judge has sent; a judge that cannot be reached counts as having sent none.
     fn not_sent_elsewhere(
         &self,
         archive: &Archive,
@@ -411,7 +411,7 @@ mod tests {
         second.step(at(103));
         second.step(at(140));
         assert_eq!(sent.lock().unwrap().len(), 1, "{sent:?}");
-        // The first is killed before it is resolved: the second has its turn.
+        // The first is killed before the alert is resolved: the second has its turn.
         alive.lock().unwrap()[0] = false;
         judge(1, resolved("b"), at(200).0);
         second.step(at(210));

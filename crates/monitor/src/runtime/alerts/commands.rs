@@ -19,9 +19,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::error;
 
-/// Time for a command to end.
+/// Timeout for a command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for an answer of the process that runs commands: they wait for each other.
+/// Timeout for an answer of the process that runs commands; it runs one at a time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum length of a message or an answer, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
@@ -99,7 +99,7 @@ impl CommandProcess {
         // After a timeout the next answer would be that of this message.
         if !matches!(answer, Ok(Some(_))) {
             let _ = self.stream.get_ref().shutdown(Shutdown::Both);
-            // If it has ended, this avoids a zombie process.
+            // If the process has ended, this avoids a zombie process.
             let _ = self.process.try_wait();
         }
         answer?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
@@ -121,9 +121,10 @@ fn read_line<T: for<'a> Deserialize<'a>>(from: &mut impl BufRead) -> io::Result<
     serde_json::from_slice(&text).map(Some).map_err(io::Error::other)
 }
 
-/// Runs commands of the file at `path` with the messages that arrive on `stream`, until it ends. The command of a channel is that of
-/// the file's last version without faults. `archive` is the archive of the monitor, if it is not that of the file: commands that are
-/// in it are not run, because the confined monitor can change them.
+/// Runs commands of the file at `path` with the messages that arrive on `stream`, until it ends. The command of a
+/// channel is that of the file's last version without faults. `archive` is the archive of the monitor, if it is not
+/// that of the file. No command is run if the file at `path`, or a file that one of its commands names, is in the
+/// folder of the archive, because a confined monitor could change it.
 ///
 /// # Errors
 /// The stream fails, or the file cannot be read at first.
@@ -136,7 +137,7 @@ pub fn serve_commands(
     let (mut seen, mut model) = (version(path), load(path, equipment)?);
     let of_file = model.as_ref().and_then(|model| model.archive.folder.as_ref());
     let of_file = of_file.map(|name| path.parent().unwrap_or(Path::new("")).join(name));
-    // That of the start: the monitor can write to no other.
+    // The archive at the start: a confined monitor can write to no other one.
     let archive = archive.map(Path::to_owned).or(of_file);
     let writable = |model: &Option<Model>| {
         let (model, archive) = model.as_ref().zip(archive.as_deref())?;
@@ -160,7 +161,7 @@ pub fn serve_commands(
                 _ => None,
             }
         });
-        // Also links may have changed since the file was read.
+        // Symbolic links, too, may have changed since the file was read.
         let done = match (command, writable(&model)) {
             (Some(_), Some(why)) => Err(why),
             (Some(command), None) => run(command, &message),
@@ -172,8 +173,8 @@ pub fn serve_commands(
     Ok(())
 }
 
-/// Returns the file at `path`, or a file that one of its commands names, if it is in the folder of the archive, to which a confined
-/// monitor writes; `None` if there is none.
+/// Returns the file at `path`, or a file that one of its commands names, if it is in the folder of the archive, to
+/// which a confined monitor writes; `None` if none of them is.
 pub fn writable_part(path: &Path, model: &Model, archive: &Path) -> Option<PathBuf> {
     let archive = archive.canonicalize().ok()?;
     let commands = model.alerts.channels.iter().filter_map(|channel| match &channel.method {
@@ -192,7 +193,7 @@ pub fn writable_part(path: &Path, model: &Model, archive: &Path) -> Option<PathB
         .find(|named| named.is_file() && passes_through(named, &archive))
 }
 
-/// True if the file at `path` is in `folder`, or any link that leads to it.
+/// True if the file at `path`, or a symbolic link through which `path` leads to it, is in `folder`.
 fn passes_through(path: &Path, folder: &Path) -> bool {
     let Ok(path) = std::path::absolute(path) else { return true };
     path.ancestors().any(|part| {
@@ -202,7 +203,7 @@ fn passes_through(path: &Path, folder: &Path) -> bool {
     })
 }
 
-/// Returns the reason why no commands run that have `part` in the folder of the archive.
+/// Returns the reason why no commands are run if `part` is in the folder of the archive.
 pub fn may_be_written(part: &Path, archive: &Path) -> String {
     format!(
         "{} is in the archive {}, to which the confined monitor writes: an intruder in the monitor could choose the commands of [[notify]], \
@@ -261,7 +262,7 @@ fn run(command: &[String], message: &CommandMessage) -> Result<(), String> {
             return if status.success() { Ok(()) } else { Err(format!("{program}: {status}")) };
         }
         if begun.elapsed() > COMMAND_TIMEOUT {
-            // Both fail only if the command has just ended. Waiting for it avoids a zombie process.
+            // Both calls fail only if the command has just ended. Waiting for it avoids a zombie process.
             let _ = child.kill();
             let _ = child.wait();
             return Err(format!(

@@ -45,7 +45,7 @@ struct OpenArchive {
     archive: Archive,
     machine: AlertMachine,
     judged: i64,
-    /// Numbers of the last report and of the last examination of a route that the machine knows.
+    /// Number of the last report that the machine knows; `seen` is that of the last examination of a route.
     reported: i64,
     seen: i64,
     /// `id` of the newest route that the machine knows.
@@ -138,7 +138,7 @@ impl ResultJudge {
         };
         let labels = self.model.hosts.iter().map(|host| (host.name.clone(), host.all_labels()));
         archive.set_labels(&labels.filter(|(_, labels)| !labels.is_empty()).collect())?;
-        // Changes of routes while nobody judged are on the page, but alarm nobody later.
+        // Routes that changed while nobody judged are on the page, but no alert about them fires later.
         let (seen, newest_route) = archive.routes_seen()?;
         let states = archive.rule_states(PREFIX)?;
         let states = states.into_iter().map(|(key, state)| (key[PREFIX.len()..].to_owned(), state)).collect();
