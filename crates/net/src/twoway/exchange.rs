@@ -30,8 +30,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const MAX_SLEEP: Span = Span::millis(100);
 /// Time before the deadline at which [`PaceMode::Hybrid`] stops sleeping.
 const SPIN_TIME: Span = Span::micros(60);
-/// Number of reports that no program listens on the port which end the conversation before the first request. A single
-/// one may be forged, or from the moment before the server starts.
+/// Number of reports that no program listens on the port after which the exchange before the first request is given up.
+/// A single report may be forged, or may have been sent just before the server started.
 const REFUSALS_AT_START: u64 = 2;
 /// Maximum delay of a socket's timeout: the kernel counts timeouts in ticks, at least a hundred per second.
 const MAX_TIMEOUT_DELAY: Span = Span::millis(12);
@@ -281,7 +281,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         }
     }
 
-    /// True if the conversation before the first request was refused: there is no need to wait for its last attempt.
+    /// True if the exchange before the first request was refused, so that its last attempt need not be waited for.
     fn is_refused_at_start(&self) -> bool {
         self.failures.refused >= REFUSALS_AT_START && self.pinger.requests().sent() == 0
     }
