@@ -186,7 +186,7 @@ impl Learner {
     fn preview_again(&mut self) {
         self.recordings = recordings();
         let held = std::mem::take(&mut self.held);
-        // (a far point sends each preview once)
+        // (previews of a far point stay, because they cannot be made again)
         for k in 0..2 {
             let has_frames =
                 |d: &PointDelivery| d.point as usize == k && matches!(d.what, CapturedBatch::Frames(_));
