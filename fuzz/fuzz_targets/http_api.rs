@@ -19,7 +19,7 @@ const TOKEN: &str = "the token of a host, long enough";
 
 #[derive(arbitrary::Arbitrary, Debug)]
 enum Input {
-    /// Bytes of a connection.
+    /// Any bytes on a connection.
     Raw(Vec<u8>),
     Requests(Vec<Asked>),
 }
@@ -146,7 +146,7 @@ impl Asked {
     }
 }
 
-/// Reads every test, and stores none.
+/// Reads every test to its end without storing it.
 #[derive(Debug)]
 struct Reader;
 
@@ -217,7 +217,7 @@ fn check(answers: &[u8]) {
     let status = status.or(text.strip_prefix("HTTP/1.0 ").and_then(|rest| rest.get(..3)?.parse().ok()));
     let status = status.unwrap_or_else(|| panic!("not an answer: {text:.100}"));
     assert!((200..500).contains(&status) || status == 503, "status {status}: {text:.300}");
-    // In JSON and plain text it is not markup.
+    // In JSON and plain text these characters are not markup.
     for answer in text.split("HTTP/1.1 ").filter(|answer| answer.contains("content-type: text/html")) {
         assert!(!answer.contains("<x-evil>"), "markup from a request: {answer:.3000}");
     }
@@ -229,7 +229,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         Input::Raw(raw) => bytes = raw,
         Input::Requests(requests) => requests.iter().take(4).for_each(|asked| asked.write(&mut bytes)),
     }
-    // A wrong token costs a second, and events have no end.
+    // Such requests take too long: a wrong token is answered after a second, and events have no end.
     let text = String::from_utf8_lossy(&bytes);
     if text.contains("events") || text.matches("/push/").count() > text.matches(TOKEN).count() {
         return;

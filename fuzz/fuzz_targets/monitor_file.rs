@@ -1,4 +1,4 @@
-//! Text as a monitor's file: the sections and keys that exist with any values, or any text.
+//! Text as a monitor's file: either existing sections and keys with any values, or any text.
 #![no_main]
 // Aims at: crates/monitor/src/file crates/monitor/src/timetable.rs crates/monitor/src/plan.rs crates/monitor/src/group.rs
 // Longest input: 8192
@@ -15,7 +15,7 @@ use std::fmt::Write;
 #[derive(arbitrary::Arbitrary, Debug)]
 enum Input {
     Text(String),
-    /// Sections by their index, each with keys by their index and a value.
+    /// Sections (index), each with its keys (index) and their values.
     Sections(Vec<(u8, Vec<(u8, Value)>)>),
 }
 
@@ -28,7 +28,7 @@ enum Value {
     List(Vec<Value>),
 }
 
-/// Values that have a meaning somewhere in a file.
+/// Values that are valid for some key.
 const KNOWN: [&str; 28] = [
     "a",
     "b",
@@ -121,7 +121,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.contains('/') && printable(name) == name
 }
 
-// A file has faults, each at a position that exists, or a model in which no names and addresses can be mistaken, with a plan.
+// A file results either in faults, each at a position that exists, or in a model with a plan, whose names and addresses are unambiguous.
 libfuzzer_sys::fuzz_target!(|input: Input| {
     let text = match input {
         Input::Text(text) => text,

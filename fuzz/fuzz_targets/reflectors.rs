@@ -55,7 +55,8 @@ enum Step {
         flags: u8,
         body: Vec<u8>,
     },
-    /// TCP request-response: a connection from a host that completes the handshake or cannot (its address is forged), with a greeting.
+    /// TCP request-response: a connection with a greeting, from a host that completes the handshake, or cannot because its address is
+    /// forged.
     Tcp {
         connects: bool,
         greeting: [u8; 16],
@@ -167,8 +168,8 @@ impl World {
         }
     }
 
-    /// A server over TCP says nothing before the handshake, which a forged address cannot complete; afterwards a request has one answer, of
-    /// the length in the greeting, on its connection.
+    /// A server over TCP sends no data before the handshake, which a host with a forged address cannot complete. After it, each request has
+    /// one answer, with the length from the greeting, on the same connection.
     fn tcp(&mut self, connects: bool, greeting: &[u8; GREETING_LEN], request: &[u8]) {
         let Some(sizes) = ExchangeSizes::from_greeting(greeting).filter(|_| connects) else { return };
         assert!((12..=65_535).contains(&sizes.request()) && (20..=65_535).contains(&sizes.response()));

@@ -1,5 +1,5 @@
 #!/bin/bash -eu
-# Builds every fuzz target into $OUT, with its corpus and the length of its inputs. OSS-Fuzz runs this in the folder of the sources, with
+# Builds every fuzz target into $OUT, with its corpus and the maximum length of its inputs. OSS-Fuzz runs this in the folder of the sources, with
 # its own nightly toolchain; fuzz/oss-fuzz/check runs it without one.
 cargo fuzz build -O --debug-assertions
 built=$(echo fuzz/target/*/release)

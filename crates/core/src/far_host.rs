@@ -22,13 +22,13 @@ impl FarHost {
         text.parse().map_or_else(|_| text.to_owned(), |host: FarHost| host.name)
     }
 
-    /// Returns the reason why this cannot be a single host: its address stands for a group of hosts or for none, or it is a number
-    /// that resolvers take for an address. `None`: it can be one.
+    /// Returns the reason why this cannot be a single host: its address stands for a group of hosts or for none, or its
+    /// name is a number that resolvers take for an address. `None` if this can be a single host.
     pub fn not_one_host(&self) -> Option<String> {
         let name = &self.name;
         let (address, _) = name.split_once('%').unwrap_or((name, ""));
         let Ok(address) = address.parse::<IpAddr>() else {
-            // Resolvers read 224.1, 0 and 0xe0000001 as IPv4.
+            // Resolvers read 224.1, 0 and 0xe0000001 as IPv4 addresses.
             let last = name.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
             let is_number = !last.is_empty()
                 && (last.bytes().all(|b| b.is_ascii_digit()) || last.to_ascii_lowercase().starts_with("0x"));

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// True if a terminal or an editor interprets `c` instead of showing it: control characters, ends of lines, and characters that
-/// change the direction in which text is written, so that it reads differently from what it is.
+/// change the direction of writing, so that text looks different from its content.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -433,14 +433,15 @@ pub struct Display {
 }
 
 impl Summary {
-    /// Removes all figures that depend on how many packets were lost, because that is unknown; `why` is the headline of
-    /// the answer, which is not a verdict any more. The count of the packets that are known to be lost remains.
+    /// Removes all figures that depend on the number of lost packets, if this number is unknown. The answer becomes
+    /// incomplete, without a verdict, and `why` becomes its headline. The count of packets that are known to be lost
+    /// remains.
     pub fn forget_loss(&mut self, why: String) {
         self.loss = Loss::default();
         self.counts.lost_pct = None;
         self.counts.tail_unknown = true;
         (self.dejitter, self.objectives, self.latency_unconditional) = (None, None, None);
-        // Sentences about losses cannot be distinguished from others.
+        // Sentences about losses cannot be distinguished from other sentences, so that all are removed.
         self.verdicts.clear();
         if let Some(answer) = &mut self.answer {
             answer.complete = false;

@@ -98,7 +98,7 @@ pub struct PolicyWithKeys {
     pub keys: PresharedKeys,
     /// Keys for packet digests.
     pub digest_keys: PresharedKeys,
-    /// Files of these two, from which the keys can be read again.
+    /// Files of `keys` and `digest_keys`, from which the keys can be read again.
     pub reloadable: KeySources,
     /// Key files of the other services, by the name of the protocol argument for the file.
     pub key_files: BTreeMap<String, NamedFile>,

@@ -47,16 +47,17 @@ pub struct TestRequest {
     /// Time after which running streams are ended; `None`: all packets are sent. It limits tests whose duration was
     /// requested, which would take much longer if the sender could not keep up the rate.
     pub limit: Option<Span>,
-    /// Time at which the streams start, if it is to be a certain one. Only sessions of OWAMP have such a time.
+    /// Start and end of the streams, if the start is to be at a certain time. Only OWAMP sessions support this.
     pub times: Option<Arc<StreamTimes>>,
 }
 
 /// Start and end of streams that other streams precede or follow.
 #[derive(Debug)]
 pub struct StreamTimes {
-    /// Start of the streams. It is later if the time until then is too short for the conversation with the server.
+    /// Requested start of the streams. They start later if the time until then is too short to agree on them with the
+    /// server.
     pub start: WallTime,
-    /// Time of the last packet according to the schedule; set when the server has accepted the streams.
+    /// Scheduled time of the last packet; set when the server has accepted the streams.
     pub end: OnceLock<WallTime>,
 }
 

@@ -34,7 +34,7 @@ pub enum KeyFileError {
         /// Name of the file.
         name: String,
     },
-    /// The file was replaced by another one, which a confined server cannot open.
+    /// The file was replaced by another file, which a confined server cannot open.
     #[error(
         "the key file {name} was replaced by another file: write the key into the same file (`cat new > {name}`), or restart the server"
     )]
@@ -85,7 +85,7 @@ impl HeldKeyFile {
     /// Reads the file from its beginning.
     ///
     /// # Errors
-    /// As [`read`]; and [`KeyFileError::Replaced`] if there is another file at its path now.
+    /// Those of [`read`], and [`KeyFileError::Replaced`] if another file has taken its path.
     pub fn read(&self) -> Result<Vec<u8>, KeyFileError> {
         let name = || self.path.display().to_string();
         let doing = |source| KeyFileError::Read { name: name(), source };
@@ -101,7 +101,7 @@ impl HeldKeyFile {
             return Err(KeyFileError::Open { name: name(), mode });
         }
         let mut contents = Vec::new();
-        // A pipe has no beginning: it can be read once.
+        // A pipe can be read only once.
         let mut file = &self.file;
         if about.is_file() {
             file.seek(SeekFrom::Start(0)).map_err(doing)?;
@@ -139,7 +139,7 @@ mod tests {
         let long = vec![b'x'; MAX_BYTES as usize + 1];
         assert!(matches!(read_with(&long, 0o600), Err(KeyFileError::TooLong { .. })));
         assert!(matches!(read(&folder.path().join("none")), Err(KeyFileError::Read { .. })));
-        // An open file is read again, unless another one has its name.
+        // An open file is read again, unless another file has taken its path.
         read_with(b"old\n", 0o600).unwrap();
         let held = HeldKeyFile::open(&path).unwrap();
         assert_eq!(held.read().unwrap(), b"old\n");

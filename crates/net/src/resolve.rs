@@ -88,7 +88,7 @@ pub fn addresses(
     interface: Option<&str>,
 ) -> Result<Vec<SocketAddr>, ResolveError> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    // The resolver does not report that the interface of an address is the reason.
+    // The resolver does not report that it failed because of the interface in an address.
     if let Some((address, name)) = host.split_once('%')
         && address.parse::<Ipv6Addr>().is_ok()
         && name.parse::<u32>().is_err()

@@ -3,8 +3,8 @@
 use jitlat_proto::jitlat::{PresharedKey, PresharedKeys};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Keys of a service. Clones share them: [`replace`](SharedKeys::replace) applies to every new connection, while those that have begun
-/// keep the keys with which they began.
+/// Keys of a service. Clones share them: [`replace`](SharedKeys::replace) applies to every new connection, while
+/// existing connections keep the keys with which they began.
 #[derive(Clone, Debug, Default)]
 pub struct SharedKeys(Arc<RwLock<PresharedKeys>>);
 

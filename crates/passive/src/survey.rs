@@ -17,7 +17,8 @@ use jitlat_core::time::{Span, WallTime};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Place of the identity without the IP identification, and without addresses and ports, in [`PacketPreview::names`].
+/// Index, in [`PacketPreview::names`], of the identity that contains neither the IP identification nor addresses and
+/// ports.
 const WITHOUT_IDENT: usize = 3;
 /// Maximum number of addresses of a side.
 const MAX_ADDRESSES: usize = 256;
@@ -66,7 +67,7 @@ impl Sides {
 /// Relation of a packet to tunnels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PreviewLayer {
-    /// The packet carries no packet that is understood, and was not in a tunnel.
+    /// The packet was not inside a tunnel, and contains no other packet that can be parsed.
     #[default]
     Plain,
     /// The packet carries another packet in a tunnel.

@@ -14,7 +14,8 @@ impl ClientAddress {
         ClientAddress::within(address, 32)
     }
 
-    /// Returns the client to which `address` belongs if an IPv4 network of `bits` bits counts as one client.
+    /// Returns the client to which `address` belongs if each IPv4 network with a prefix of `bits` bits counts as one
+    /// client.
     pub fn within(address: IpAddr, bits: u8) -> ClientAddress {
         match address.to_canonical() {
             IpAddr::V4(v4) => {

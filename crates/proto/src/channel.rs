@@ -110,7 +110,7 @@ pub(crate) struct Channel {
     /// Key of this conversation; `None` until the other side has proved one.
     key: Option<PresharedKey>,
     transcript: Transcript,
-    /// Random bytes from which this side's nonce and public key come.
+    /// Random bytes from which this side's nonce and public key are made.
     entropy: [u8; 32],
     /// Secret that both sides have agreed on; `None` if one of them cannot encrypt.
     shared: Option<SharedSecret>,
@@ -225,7 +225,7 @@ impl Channel {
         ChannelHello { version, keyed: self.keyed(), nonce, share }
     }
 
-    /// Takes the other side's greeting: agrees on a secret if both sides have a key and can encrypt.
+    /// Handles the other side's greeting. Agrees on a secret if both sides have a key and can encrypt.
     pub fn greeted(&mut self, hello: &ChannelHello) {
         let theirs = hello.share.filter(|_| self.keyed() && hello.keyed);
         self.shared = theirs.map(|theirs| KeyShare::new(&self.entropy).agree(&theirs));
@@ -249,8 +249,8 @@ impl Channel {
         Some(name.clone())
     }
 
-    /// Seals all further frames if there is a key, and encrypts them if both sides can. Returns a number that both sides share and that differs
-    /// for each `label`.
+    /// Seals all further frames if there is a key, and encrypts them if both sides can. Returns a number that is the
+    /// same on both sides and differs for each `label`.
     pub fn seal(&mut self, label: &str) -> u64 {
         if let Some(key) = &self.key {
             let seal = |side| Some(self.transcript.seal(key, side, self.shared.as_ref()));

@@ -3,8 +3,9 @@
 use crate::sentences::{causes, headline};
 use jitlat_core::answer::{Answer, Cause};
 
-/// Names the path alone as the reason of those changes of the delay for which the recording's clock may have been the
-/// reason, and for which `stood` returns true: at that time, other streams of the recording show that its clock was not set.
+/// Names the path as the only reason for those changes of the delay that the recording's clock may have caused and for
+/// which `stood` returns true. `stood` must be true if other streams of the recording show that the clock was not set
+/// then.
 pub fn confirm_path(answer: &mut Answer, stood: impl Fn(&Cause) -> bool) {
     let open = answer.causes.iter_mut().filter(|cause| causes::is_path_or_clock(cause));
     let confirmed: Vec<bool> = open.map(|cause| stood(cause) && causes::confirm_path(cause)).collect();

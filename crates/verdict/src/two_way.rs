@@ -6,7 +6,8 @@ use jitlat_core::evidence::Judgement;
 use jitlat_core::spec::Direction;
 use jitlat_core::twoway::{LossRun, LossSide};
 
-/// Delay, in ns, below which a change that begins with a stall of the far host is taken for an effect of that host.
+/// Change of the delay, in ns, below which a change that begins with a stall of the far host is attributed to that
+/// host.
 const MAX_HOST_CHANGE_NS: i64 = 1_000_000;
 
 /// Directions in which requests without an answer were lost, if the far host's count shows them.

@@ -311,7 +311,7 @@ fn a_log_of_two_hosts_is_a_test_of_each() {
     let db = rusqlite::Connection::open(archive.root().join(jitlat_archive::CATALOGUE)).unwrap();
     db.execute_batch("DELETE FROM tests; DELETE FROM figures; DELETE FROM row_groups; DELETE FROM files; DELETE FROM collected;")
         .unwrap();
-    // Only checksums tell it from an archive in which the tests never arrived.
+    // Only checksums distinguish it from an archive in which the tests never arrived.
     let tables: Vec<String> = db
         .prepare("SELECT name FROM sums WHERE name <> 'sqlite_schema'")
         .and_then(|mut names| names.query_map([], |row| row.get(0))?.collect())

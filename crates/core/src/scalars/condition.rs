@@ -69,7 +69,8 @@ impl GradeSubject {
         }
     }
 
-    /// Returns the grade with this name in conditions; that of the path is also called `verdict`. `None` if there is none.
+    /// Returns the grade with this name in conditions; the grade of the path is also called `verdict`. `None` if no
+    /// grade has this name.
     pub fn named(name: &str) -> Option<GradeSubject> {
         match name {
             "path" | "verdict" => Some(GradeSubject::Path),

@@ -267,7 +267,7 @@ fn capture_here(link: &PointLink, own: u16, mut capture: InterfaceCapture) -> Po
             capture.settle();
         }
         if let Ok(DigestRule { sides, inside, .. }) = link.plans.try_recv() {
-            // Packets inside tunnels have other addresses than the tunnels.
+            // The addresses of packets inside tunnels differ from those of the tunnels.
             let hosts: Vec<Prefix> = match inside {
                 true => Vec::new(),
                 false => sides.reference.iter().chain(&sides.monitor).copied().collect(),

@@ -269,8 +269,8 @@ impl RtpOutcome {
         }
     }
 
-    /// Names the path as the reason of those changes of the delay at which the packets of another host show that the
-    /// recording's clock was not set.
+    /// Names the path as the reason for those changes of the delay for which the packets of another host show that the
+    /// recording's clock was not set at that time.
     fn confirm_paths(&mut self) {
         // Changes whose reason is open: index of the stream, time, and size in ns.
         let streams = self.result.streams.iter().zip(&self.streams).enumerate();
@@ -298,8 +298,8 @@ impl RtpOutcome {
         }
     }
 
-    /// Adds the recording's clock as a possible reason of queues that never end, if streams of two hosts have them from
-    /// the same time on, and of the same size.
+    /// Adds the recording's clock as a possible reason for queues that never end, if streams of two hosts have such
+    /// queues from the same time on, and of the same size.
     fn doubt_queues(&mut self) {
         const NEAR: Span = Span::seconds(1);
         let streams = self.result.streams.iter().zip(&self.streams);
@@ -415,8 +415,8 @@ fn of_step(step: &RecordedStep, first: WallTime) -> Cause {
     }
 }
 
-/// True if the delays of a stream did not change by `size` ns at `time`: a step of the recording's clock would have
-/// changed them. False if too few packets show it.
+/// True if the delays of a stream did not change by `size` ns at `time`, as they would have after a step of the
+/// recording's clock. False if there are too few packets to decide.
 fn did_not_move(samples: &Samples, time: WallTime, size: i64) -> bool {
     let size = size.saturating_abs();
     shift_at(samples, time)
@@ -424,10 +424,10 @@ fn did_not_move(samples: &Samples, time: WallTime, size: i64) -> bool {
 }
 
 /// Returns the change of the median delay of a stream at `time`, and the spread of the delays around it, both in ns;
-/// `None` if too few packets show it.
+/// `None` if there are too few packets.
 fn shift_at(samples: &Samples, time: WallTime) -> Option<(i64, i64)> {
-    /// Time before and after the change from which packets are compared, and the part of it next to the change that is
-    /// left out, because a change is found within a few packets of its time.
+    /// Length of the periods before and after the change whose packets are compared, and length of the part next to the
+    /// change that is left out, because the time of a change is known only to within a few packets.
     const COMPARED: Span = Span::seconds(3);
     const NEAR: Span = Span(500_000_000);
     /// Minimum number of packets on each side.
@@ -449,8 +449,8 @@ fn shift_at(samples: &Samples, time: WallTime) -> Option<(i64, i64)> {
     Some((after.saturating_sub(before), around.max(around_after)))
 }
 
-/// Names the path as the reason of a step of `cause` ns in one direction between two points: packets of the other
-/// direction moved by another amount than a clock would have moved them.
+/// Replaces clock steps in `answer`, which is about one direction between two points, by changes of the path if the
+/// delay of the other direction, in `other`, did not change by the same amount. Causes count seconds from `first`.
 fn refute_clock_step(answer: &mut Answer, other: &Samples, first: WallTime) {
     let mut refuted = 0;
     for cause in answer.causes.iter_mut().filter(|cause| cause.id == CauseId::ClockStep) {
@@ -458,7 +458,7 @@ fn refute_clock_step(answer: &mut Answer, other: &Samples, first: WallTime) {
             continue;
         };
         let Some((shift, spread)) = shift_at(other, time) else { continue };
-        // A clock makes one direction longer by as much as it makes the other shorter.
+        // A clock step lengthens the delay of one direction by as much as it shortens the delay of the other.
         let rest = by.saturating_abs().saturating_sub(shift.saturating_abs()).saturating_abs();
         if rest > 2_000_000.max(spread).max(by.saturating_abs() / 4) {
             let how = if by < 0 { "shorter" } else { "longer" };
@@ -481,7 +481,7 @@ fn refute_clock_step(answer: &mut Answer, other: &Samples, first: WallTime) {
     }
 }
 
-/// True if a queue of this cause lasts until the end of the stream, which takes `length` seconds.
+/// True if the queue that this cause describes lasts until the end of the stream, which takes `length` seconds.
 fn never_ends(cause: &Cause, length: f64) -> bool {
     cause.id == CauseId::Queue && cause.to_s + 1.0 >= length
 }
@@ -578,18 +578,19 @@ fn options_of(options: &Options, one_codec: bool, stream: &RtpStream) -> Options
     }
 }
 
-/// Smallest share of packets that were not recorded, as 1 in this many, at which there is no verdict.
+/// Share of packets that were not recorded, as 1 in this many, above which there is no verdict.
 const MIN_RECORDED: u64 = 10;
 
-/// Thing for which packets over TCP waited.
+/// End of the clause about packets over TCP that waited.
 const FOR_A_SEGMENT: &str = " for a retransmitted segment";
 
-/// Returns the evidence of a period without packets for a recording, which has no receiving program to rule out.
+/// Rewrites `because`, the evidence of a period without packets, for a recording: it has no receiving program to rule
+/// out.
 fn without_receiver(because: &str, over_tcp: bool) -> String {
     const STANDSTILL: &str = "the path delivered nothing for ";
     const RULED_OUT: &str = "; the kernel's stamps rule out the receiving program";
     let Some((before, after)) = because.split_once(RULED_OUT) else { return because.to_owned() };
-    // Over TCP, the stream stalls: a lost segment delays all behind it.
+    // Over TCP the stream stalls, because a lost segment delays all segments after it.
     match over_tcp && before.contains(STANDSTILL) {
         true => {
             let waited =

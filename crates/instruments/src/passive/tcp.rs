@@ -150,9 +150,9 @@ impl TcpCaptures {
         Ok(found)
     }
 
-    /// True if two captures without common packets contain the same connections at the same times: those of two points
-    /// between which a device rewrites sequence numbers or contents. Parts are not compared, because all of them must be
-    /// read in the same way.
+    /// True if two captures without common packets contain the same connections at the same times, as captures of two
+    /// points do between which a device rewrites sequence numbers or contents. Parts are not compared, because all of
+    /// them must be read in the same way.
     fn are_rewritten(&self, captures: &[PathBuf], stop: &Stop) -> Result<bool, PassiveError> {
         let [a, b] = captures else { return Ok(false) };
         let are_files =
@@ -172,8 +172,8 @@ impl TcpCaptures {
             .any(|c| known.get(&ends(c)).is_some_and(|(first, last)| c.first < *last && *first < c.last)))
     }
 
-    /// Finds out which of two points is nearer to the clients. The parts of a capture keep the order that was given,
-    /// because it must be the same for all of them.
+    /// Finds out which of two points is nearer to the clients. For the parts of a capture, the order in which the
+    /// points were given is used, because the order must be the same for all parts.
     fn order(
         &self,
         joined: PassiveResult,

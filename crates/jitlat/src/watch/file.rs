@@ -63,7 +63,7 @@ impl WatchFile<'_> {
     /// Returns the section about the routes to the hosts.
     fn routes(&self, hosts: &str) -> String {
         format!(
-            "# Routers on the way to them.\n[[route]]\nname = {}\nto = [{hosts}]\nevery = \"1min\"\n\n",
+            "# Routers on the paths to them.\n[[route]]\nname = {}\nto = [{hosts}]\nevery = \"1min\"\n\n",
             quoted(ROUTES)
         )
     }

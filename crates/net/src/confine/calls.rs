@@ -16,8 +16,8 @@ pub enum CallSet {
     /// Calls of a server.
     #[default]
     Server,
-    /// Calls of a process that measures or shows measurements: also those for an archive, and requests to the kernel
-    /// about interfaces.
+    /// Calls of a process that measures or shows measurements: those of a server, those for an archive, and requests to
+    /// the kernel about interfaces.
     Monitor,
 }
 
@@ -81,7 +81,7 @@ const IOCTLS: &[u64] = &[
     libc::SIOCGIFMTU as _,
 ];
 
-/// Further requests of monitors, about network adapters.
+/// Additional `ioctl` requests of monitors, about network adapters.
 const IOCTLS_OF_MONITORS: &[u64] = &[
     // SIOCETHTOOL.
     0x8946,
@@ -90,7 +90,8 @@ const IOCTLS_OF_MONITORS: &[u64] = &[
     libc::SIOCGIFCONF as _,
 ];
 
-/// Further calls of monitors: SQLite and Parquet files, changes of an archive, the process that runs commands.
+/// Additional system calls of monitors, for SQLite and Parquet files, for changes of an archive, and for the process
+/// that runs commands.
 const OF_MONITORS: &[i64] = &[
     libc::SYS_fadvise64,
     libc::SYS_fchown,

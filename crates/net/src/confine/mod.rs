@@ -72,19 +72,19 @@ pub const READABLE: &[&str] = &[
     "/dev/urandom",
 ];
 
-/// File that is readable on every system, and that a confined process cannot read.
+/// File that every user can read, but a confined process cannot.
 const FORBIDDEN: &str = "/etc/passwd";
 
 /// True once this process is confined.
 static CONFINED: AtomicBool = AtomicBool::new(false);
 
-/// True if this process is confined, so that it can run no other program.
+/// True if this process is confined and therefore cannot run other programs.
 pub fn is_confined() -> bool {
     CONFINED.load(Ordering::Relaxed)
 }
 
-/// Turns core dumps of this process off, which would contain its keys, and lets no other process of the same user read its memory.
-/// Returns false if the system does not permit it.
+/// Turns off core dumps of this process, which would contain its keys, and prevents other processes of the same user
+/// from reading its memory. Returns false if the system does not permit it.
 pub fn forbid_core_dumps() -> bool {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let limited = setrlimit(Resource::RLIMIT_CORE, 0, 0).is_ok()
@@ -126,17 +126,18 @@ pub enum ConfineError {
         /// Path of the folder.
         folder: PathBuf,
     },
-    /// The user cannot reach a folder, because of a folder above it.
+    /// The user cannot reach a folder, because a folder above it does not permit it.
     #[error("user {user} cannot pass through {}, which contains {}: permit it (chmod o+x), or choose another folder", .blocked.display(), .folder.display())]
     Blocked {
         /// Name of the user.
         user: String,
         /// Path of the folder.
         folder: PathBuf,
-        /// Path of the folder above it.
+        /// Path of the folder that does not permit it.
         blocked: PathBuf,
     },
-    /// A part of a folder is a link to another place, which a confined process cannot reach.
+    /// A component of the folder's path is a symbolic link to a folder elsewhere, which a confined process cannot
+    /// reach.
     #[error("{} is a symbolic link to a folder elsewhere, which a confined process cannot reach: mount that folder there (mount --bind)", .0.display())]
     Link(PathBuf),
     /// A system call failed.
@@ -211,7 +212,7 @@ impl Confinement {
         let left = caps::read(None, caps::CapSet::Permitted).unwrap_or_default();
         let mut left: Vec<String> = left.iter().map(ToString::to_string).collect();
         left.sort_unstable();
-        // After the change of user, which changes it.
+        // After the change of user, because the kernel resets the permission to dump at that change.
         let without_dumps = forbid_core_dumps();
         let raw = kept.contains(&Capability::NetRaw);
         if let Some(folder) = self.folders.first() {
@@ -283,7 +284,7 @@ impl Confinement {
         }
         for folder in &self.folders {
             let access = unistd::access(folder, unistd::AccessFlags::W_OK);
-            // Nobody can write to a read-only file system, and its archives can be shown.
+            // On a read-only file system nobody can write, but archives can be shown.
             if access.is_err_and(|why| why != Errno::EROFS) {
                 return Err(match blocked_above(folder) {
                     Some(blocked) => ConfineError::Blocked { user: name, folder: folder.clone(), blocked },
@@ -329,7 +330,7 @@ impl Confinement {
         let allowed = written.iter().chain(&read).any(|path| Path::new(FORBIDDEN).starts_with(path));
         match closed() {
             Ok(RulesetStatus::NotEnforced) | Err(_) => Files::Free,
-            // The kernel's report is tried out.
+            // Tests the effect, because the kernel's report alone is not sufficient.
             Ok(_) if !allowed && std::fs::File::open(FORBIDDEN).is_ok() => Files::Free,
             Ok(status) => Files::Confined { written, read, whole: status == RulesetStatus::FullyEnforced },
         }
@@ -372,7 +373,7 @@ impl Confined {
 }
 
 impl fmt::Display for Confined {
-    /// Formats what holds, for example
+    /// Formats the protections that are in force, for example
     /// `user nobody, no capabilities, no_new_privs, seccomp (120 calls), Landlock (writes no file, reads system files), no core dumps`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Confining { user, left, files, without_dumps, .. } = &self.before;

@@ -324,7 +324,7 @@ impl DigestConversation<'_> {
 
     fn follow(&mut self, rule: DigestRule) {
         let Some(c) = &mut self.capture else { return };
-        // Packets inside tunnels have other addresses than the tunnels.
+        // The addresses of packets inside tunnels differ from those of the tunnels.
         let hosts: Vec<Prefix> = match rule.inside {
             true => Vec::new(),
             false => rule.sides.reference.iter().chain(&rule.sides.monitor).copied().collect(),
@@ -390,8 +390,8 @@ impl DigestConversation<'_> {
     }
 }
 
-/// Returns the preview of a packet, and that of the packet in its tunnel if `opens_tunnels`. `available` is the number
-/// of bytes on which names depend.
+/// Returns the preview of a packet and, if `opens_tunnels`, the preview of the packet inside it. `available` is the
+/// number of bytes on which names depend.
 fn previews(
     p: &IpPacket<'_>,
     at: WallTime,

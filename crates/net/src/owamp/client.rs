@@ -457,7 +457,7 @@ impl<'a> OwampTest<'a> {
         Ok(())
     }
 
-    /// Reports the end of the streams' schedules to a caller that asked for it.
+    /// Stores the end of the streams' schedules for a caller that requested it.
     fn report_end(&self) {
         let Some(times) = &self.request.settings.times else { return };
         let last = |stream: &OwampStream| stream.granted.as_ref()?.session.schedule().last();

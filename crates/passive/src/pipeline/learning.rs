@@ -119,7 +119,7 @@ impl Learner {
             CapturedBatch::Frames(frames) => {
                 let opens = !self.tunnels[point]
                     && frames.frames().any(|f| f.packet().is_ok_and(|p| p.inside().is_some()));
-                // The number of bytes that a far point uses does not change any more.
+                // The number of bytes that a far point uses is fixed from now on.
                 if self.finds_available || self.salt.is_none() && (opens || self.tunnels[point]) {
                     self.find_available(frames);
                 }
@@ -186,7 +186,7 @@ impl Learner {
     fn preview_again(&mut self) {
         self.recordings = recordings();
         let held = std::mem::take(&mut self.held);
-        // (previews of a far point cannot be made again)
+        // (previews of a far point stay, because they cannot be made again)
         for k in 0..2 {
             let has_frames =
                 |d: &PointDelivery| d.point as usize == k && matches!(d.what, CapturedBatch::Frames(_));

@@ -5,7 +5,7 @@
 //! soon returns to the time that it had reached. If the times jump forward, the clock was set if the TCP timestamps
 //! (RFC 7323) or RTP timestamps of at least two hosts have not advanced as much; otherwise nothing was sent for that
 //! time. A path that stalled delays RTP packets as well, but soon their timestamps agree with the time again. Other
-//! senders at regular intervals show steps as well ([`intervals`]). Steps that are too small for the times to show them
+//! senders at regular intervals show steps as well ([`intervals`]). Steps that are too small to show in the times
 //! shift the packets of both directions of a call ([`shift`]). The caller holds the frames until it is decided which of
 //! these happened.
 
@@ -103,12 +103,12 @@ struct Sender {
     packets: u32,
     /// Duration of a tick of an RTP sender's clock, in 1/256 ns; 0 while unknown.
     tick: i64,
-    /// Time by which the latest RTP packet was later than usual, in ns, and mean of the absolute values of such times.
+    /// Time by which the latest RTP packet was later than usual, in ns, and mean absolute value of this time.
     late: i64,
     spread: i64,
 }
 
-/// Number of packets of an RTP sender after which the usual deviation of their times is known.
+/// Number of packets after which the usual deviation of an RTP sender's times is known.
 const MIN_USUAL: u32 = 32;
 
 impl Sender {
@@ -158,7 +158,7 @@ impl Sender {
         at.saturating_sub(self.at).saturating_sub((ticks * self.tick) >> 8)
     }
 
-    /// Notes an RTP packet, which becomes the latest one.
+    /// Stores an RTP packet as the latest one.
     #[inline]
     fn note_media(&mut self, at: i64, value: u32) {
         /// Weight of the latest packet in the means, as 1 in this many.
@@ -246,7 +246,7 @@ struct Doubt {
     /// Senders, each with the time that passed on the recording's clock minus the time that passed on its host's clock,
     /// in ns.
     excess: Vec<(Hosts, i64)>,
-    /// Same as `excess`, from RTP timestamps after a jump forward: the latest value of each sender.
+    /// Same as `excess`, but from RTP timestamps after a jump forward: the latest value of each sender.
     media: Vec<(Hosts, i64)>,
     /// Time of the first examined frame.
     since: i64,
@@ -260,9 +260,9 @@ pub(super) struct RecordingClock {
     newest: i64,
     senders: Box<[Sender; SENDERS]>,
     doubt: Option<Doubt>,
-    /// Examination of a shift; `None` if there is none.
+    /// Shift that is being examined; `None` if there is none.
     shift: Option<Shift>,
-    /// Time up to which no new shift is examined, in ns, because the packets were examined already.
+    /// Time in ns up to which no new shift is examined, because the packets up to then were examined already.
     examined_until: i64,
     /// Largest step back that was found to be disorder, in ns.
     disorder: i64,
@@ -293,8 +293,8 @@ impl Default for RecordingClock {
 }
 
 impl RecordingClock {
-    /// Handles the time of the next frame, a TCP segment; `None` if the time is to be passed to [`Self::take`], because
-    /// it is unusual.
+    /// Handles the time of the next frame, which is a TCP segment; `None` if the time is unusual and must be passed to
+    /// [`Self::take`].
     #[inline(always)]
     pub(super) fn take_usual(&mut self, recorded: WallTime, mark: SenderMark) -> Option<Taken> {
         let at = recorded.0.saturating_add(self.correction);
@@ -303,7 +303,8 @@ impl RecordingClock {
             return None;
         }
         let sender = &mut self.senders[RecordingClock::slot(mark.flow)];
-        // The state of a sender that was noted shortly before shows its clock as well as its latest packet.
+        // If the state of the sender was stored shortly before, it shows the sender's clock as well as this packet
+        // would.
         if sender.flow != mark.flow || at.wrapping_sub(sender.at) >= MIN_NOTE || mark.value.is_none() {
             self.note(at, mark);
         }
@@ -362,7 +363,8 @@ impl RecordingClock {
         (sender.interval, sender.at) = (interval, at);
     }
 
-    /// True if the packet is shifted so much against the media clock of its sender that it is to be examined.
+    /// Begins the examination of a shift if the packet deviates enough from the media clock of its sender. Returns true
+    /// if it has begun one.
     #[inline]
     fn begins_shift(&mut self, at: i64, mark: SenderMark) -> bool {
         let sender = &self.senders[RecordingClock::slot(mark.flow)];
@@ -545,8 +547,9 @@ impl Doubt {
         }
     }
 
-    /// Returns the excess on which two hosts agree, the smaller of the two in size; `None` if there is none. After a jump
-    /// forward, the two must send to each other: a path that became longer delays all hosts on one side alike.
+    /// Returns the excess on which two hosts agree (the smaller of their two values); `None` if no two agree. After a
+    /// jump forward, the two must send to each other, because a path that became longer delays all hosts on one side
+    /// alike.
     fn agreed(&self) -> Option<i64> {
         self.agreed_by(&self.excess)
     }

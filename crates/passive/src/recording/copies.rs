@@ -122,7 +122,7 @@ pub(super) fn flow_of(p: &IpPacket<'_>) -> u64 {
     mix(ends, u64::from(p.protocol) << 32 | u64::from(ports))
 }
 
-/// Same as [`flow_of`], for a TCP segment that is not a later fragment; `segment` are its captured bytes.
+/// Same as [`flow_of`], for a TCP segment that is not in a later fragment. `segment` contains its captured bytes.
 #[inline]
 pub(super) fn flow_of_segment(p: &IpPacket<'_>, segment: &[u8]) -> u64 {
     let ports = segment.first_chunk::<4>().map_or(0, |ports| u32::from_le_bytes(*ports));
@@ -185,7 +185,7 @@ impl CopyFinder {
         self.compare(self.packets[place], new, p, numbered)
     }
 
-    /// Same as [`Self::find`], which becomes a part of its caller.
+    /// Same as [`Self::find`], but not inlined in the caller.
     pub(super) fn find_any(
         &mut self,
         at: WallTime,

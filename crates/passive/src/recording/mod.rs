@@ -178,7 +178,7 @@ impl Recording {
         }
     }
 
-    /// Adds a frame with a whole TCP segment. Other packets take more steps.
+    /// Adds a frame with a whole TCP segment, in fewer steps than other packets need.
     #[inline(always)]
     fn push_segment(&mut self, frame: &Frame<'_>, p: &IpPacket<'_>, each: &mut impl FnMut(Seen<'_>)) {
         let segment = p.transport();

@@ -57,7 +57,8 @@ pub struct StreamBetween {
 pub struct BetweenPoints {
     /// Streams that both points saw, in their order at the first point.
     pub streams: Vec<StreamBetween>,
-    /// Steps of the clocks of both points that only both together show. Times after a step are corrected by its size.
+    /// Clock steps of both points that only the packets of both points together show. Times after a step are corrected
+    /// by its size.
     pub steps: Vec<PointStep>,
     /// Clock of the second point compared with that of the first.
     pub clocks: ClockDifference,

@@ -2,7 +2,8 @@
 //! packet (RFC 4571), and RTP interleaved with RTSP (RFC 2326 §10.12).
 //!
 //! A segment that the recording does not contain may still be sent again. If the receiver has acknowledged it, or if
-//! too much waits for it, the stream continues behind the gap, at the next packet or message that is recognised.
+//! too many segments wait for it, the stream continues after the gap, with the next packet or message that is
+//! recognised.
 
 use super::StreamKey;
 use super::rtcp::is_rtcp;
@@ -19,20 +20,21 @@ const MAX_PENDING: usize = 80 << 10;
 /// Maximum number of segments that wait for earlier ones, if no acknowledgements were recorded.
 const MAX_LATER: usize = 32;
 /// Maximum numbers of segments and bytes that wait for earlier ones, if the receiver's acknowledgements are recorded.
-/// They show that the gap is open: a repeated segment may come seconds later.
+/// As long as they do not pass the gap, a repeated segment may arrive, even seconds later.
 const MAX_ACKNOWLEDGED: (usize, usize) = (2048, 1 << 20);
-/// Maximum number of bytes that wait in all streams for more than [`MAX_LATER`] segments or [`MAX_PENDING`] bytes.
+/// Maximum number of bytes that may wait in all streams together if a stream exceeds [`MAX_LATER`] segments or
+/// [`MAX_PENDING`] bytes.
 const MAX_WAITING: usize = 32 << 20;
 /// Maximum length of the lines before the body of a text message.
 const MAX_HEAD: usize = 16 << 10;
 /// Smallest length of an RTCP packet, in bytes.
 const MIN_PACKET: usize = 8;
-/// Length of the RTP header up to the end of the synchronisation source, and place of the source.
+/// Length of the RTP header up to the end of the synchronisation source, and byte range of that source.
 const RTP_HEADER: usize = 12;
 const SOURCE: core::ops::Range<usize> = 8..RTP_HEADER;
-/// Maximum number of bytes that show whether a unit begins.
+/// Maximum number of bytes that are needed to recognise the beginning of a unit.
 const MAX_BEGINNING: usize = 32;
-/// Maximum number of sources of a stream of bytes that are remembered.
+/// Maximum number of synchronisation sources that are stored per byte stream.
 const MAX_SOURCES: usize = 8;
 /// Beginnings of RTSP messages.
 const RTSP: [&[u8]; 7] =
@@ -66,7 +68,7 @@ pub(super) struct Arrival {
     pub(super) gaps: u32,
 }
 
-/// A segment that arrived before earlier bytes.
+/// Segment that arrived before bytes with lower sequence numbers.
 #[derive(Debug)]
 struct LaterSegment {
     seq: u32,
@@ -123,7 +125,7 @@ impl ByteStreams {
             if is_followed {
                 return;
             }
-            // The bytes have another content, or are cut: the next message begins somewhere in a later segment.
+            // The bytes have other contents, or are cut: the next message begins somewhere in a later segment.
             self.remove(&key);
         }
         let Some(content) = content(data).filter(|_| all) else { return };
@@ -163,8 +165,8 @@ impl ByteStreams {
         self.streams.is_empty()
     }
 
-    /// Notes that the receiver of the stream `key` has acknowledged all bytes before `ack`: what has not been recorded
-    /// by then will not be sent again.
+    /// Handles an acknowledgement of all bytes before `ack` by the receiver of the stream `key`: bytes that have not
+    /// been recorded by then will not be sent again.
     pub(super) fn acknowledged(
         &mut self,
         key: StreamKey,
@@ -218,7 +220,7 @@ impl ByteStream {
             if self.later.iter().any(|known| known.seq == seq && known.data.len() == data.len()) {
                 return true;
             }
-            // Without acknowledgements, nothing is expected any more before a unit that is recognised.
+            // Without acknowledgements, no earlier bytes are expected before a unit that is recognised.
             let begins = !self.has_acks && self.is_lost && self.begins(data);
             let (segments, bytes) = match self.has_acks && has_room {
                 true => MAX_ACKNOWLEDGED,
@@ -229,7 +231,7 @@ impl ByteStream {
             let waits = self.later.len() <= segments && self.later_bytes <= bytes && !begins;
             return waits || self.skip_gap(each);
         }
-        // Segments that waited for this one are read when it has arrived.
+        // Segments that waited for this one are read now that it has arrived.
         self.append((seq, at), data, each) && self.append_later(Some(at), each)
     }
 
@@ -247,12 +249,12 @@ impl ByteStream {
         true
     }
 
-    /// Sequence number of the first segment behind the gap; `None` if no segment waits.
+    /// Returns the sequence number of the first segment after the gap; `None` if no segment waits.
     fn first_later(&self) -> Option<u32> {
         self.later.iter().map(|later| later.seq).min_by_key(|seq| seq.wrapping_sub(self.next))
     }
 
-    /// Continues behind the gap, whose bytes will not come. Returns false if the stream cannot be followed any more.
+    /// Continues after the gap, whose bytes will not arrive. Returns false if the stream cannot be followed any more.
     fn skip_gap(&mut self, each: &mut impl FnMut(Arrival, Unit<'_>)) -> bool {
         let Some(first) = self.first_later() else { return true };
         self.next = first;
@@ -335,7 +337,7 @@ impl ByteStream {
     }
 }
 
-/// Remembers the source of an RTP packet.
+/// Stores the synchronisation source of an RTP packet.
 fn note_source(sources: &mut Vec<[u8; 4]>, packet: &[u8]) {
     let Some(source) = packet.get(SOURCE).and_then(|source| source.first_chunk::<4>()) else { return };
     if !is_rtcp(packet) && sources.len() < MAX_SOURCES && !sources.contains(source) {
@@ -424,7 +426,7 @@ mod tests {
         all
     }
 
-    /// RTP packet `n` of one source, with its length.
+    /// Returns RTP packet `n` of one source, preceded by its length.
     fn framed(n: u8) -> Vec<u8> {
         [&[0, 24, 0x80, 0, 0, n][..], &[0, 0, 0, n, 1, 2, 3, 4], &[n; 12]].concat()
     }
@@ -454,11 +456,11 @@ mod tests {
     #[test]
     fn only_what_is_missing_in_the_recording_is_missing_in_the_result() {
         for acks in [true, false] {
-            // One packet in each segment: each one keeps its own time.
+            // One packet in each segment: each packet has the time of its segment.
             let found = found_without(&[50], 26, acks);
             let expected = (0..200).filter(|k| *k != 50).map(|k| (k, i64::from(k), u32::from(k > 50)));
             assert_eq!(found, expected.collect::<Vec<_>>(), "{acks}");
-            // Packets in parts: one segment has parts of two or three packets.
+            // Packets cut into parts: one segment contains parts of two or three packets.
             for cut in [17, 40, 53] {
                 let numbers: Vec<u8> = found_without(&[20], cut, acks).iter().map(|f| f.0).collect();
                 assert!(numbers.len() >= 196 && numbers.is_sorted(), "{cut}: {numbers:?}");

@@ -188,7 +188,7 @@ impl RtpAnalyzer {
         self.byte_streams = streams;
     }
 
-    /// Handles an RTP or RTCP packet: `length` contains its own length, and the length of the IP packet; in a TCP
+    /// Handles an RTP or RTCP packet. `length` contains its own length and the length of the IP packet or, in a TCP
     /// connection, its own length twice. `tcp` are the ends of the connection and the arrival of the packet.
     fn media(
         &mut self,

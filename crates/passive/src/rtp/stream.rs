@@ -56,7 +56,7 @@ struct Numbered {
     /// True for a telephone event, whose timestamp does not follow the media clock.
     is_event: bool,
     is_restart: bool,
-    /// True if packets before it were not recorded.
+    /// True if packets before this one were not recorded.
     is_behind_gap: bool,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct StreamState {
     first_timestamp: u32,
     /// Arrival and timestamp of the packet with the highest number.
     newest: (WallTime, u32),
-    /// Highest number of a packet, without those that were not recorded.
+    /// Highest packet number, not counting packets that were not recorded.
     highest: i64,
     packets: u64,
     payload_bytes: u64,
@@ -223,7 +223,7 @@ impl StreamState {
             }
             self.gaps = early.gaps;
         }
-        // Packets that were not recorded have no numbers.
+        // Packets that were not recorded get no numbers.
         let (number, highest) = match self.not_recorded {
             0 => (number, highest),
             n => ((number - n).max(0), self.highest),

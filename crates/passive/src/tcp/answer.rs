@@ -155,7 +155,7 @@ fn queue(direction: &TcpDirection<'_>, resolution: Span) -> Option<Cause> {
 fn loss(direction: &TcpDirection<'_>, between: u64) -> Option<Cause> {
     let data = direction.data;
     // Segments that were lost between the points may have been sent again without a trace at this point.
-    // Between the points, packets without data count too.
+    // Between the points, packets without data also count.
     let between = between.min(data.data_segments);
     let lost = lost(data).max(between);
     if lost == 0 {

@@ -77,8 +77,8 @@ fn ends(key: &FlowKey) -> Option<[SocketAddr; 2]> {
 /// A side has the clients if the connections in the other direction have fewer segments by this factor.
 const MIN_MAJORITY: u64 = 10;
 
-/// Returns true if the clients are on the side of the monitor point, `None` if nothing is known or if both sides have
-/// clients. `connections` are those of one point.
+/// Returns true if the clients are on the side of the monitor point, false if they are on the side of the reference
+/// point, and `None` if this is unknown or both sides have clients. `connections` are those of one point.
 pub fn are_clients_at_monitor(connections: &[ObservedConnection], flows: &[FlowFigures]) -> Option<bool> {
     let known: HashSet<[SocketAddr; 2]> = flows.iter().filter_map(|f| ends(&f.key?)).collect();
     let segments = |c: &&ObservedConnection| c.up.segments.saturating_add(c.down.segments);
@@ -93,7 +93,7 @@ pub fn are_clients_at_monitor(connections: &[ObservedConnection], flows: &[FlowF
 /// Comparison of a connection at two points.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Comparison {
-    /// The connection was seen at one point alone.
+    /// The connection was seen at only one point.
     AtOnePoint,
     /// Both hosts answered each other, but no segment was recognised at both points: a device between them rewrites
     /// sequence numbers or contents, or the connection passes only one of them.
@@ -112,8 +112,8 @@ impl Comparison {
     }
 }
 
-/// True if both hosts answered each other in a connection of which no segment was recognised at both points. The first
-/// segment alone proves nothing: a device may change only the sequence numbers of the other host.
+/// True if both hosts answered each other in a connection of which at most the first segment was recognised at both
+/// points. That segment alone proves nothing: a device may change only the sequence numbers of the other host.
 fn is_unrecognised(c: &ObservedConnection, flow: &FlowFigures) -> bool {
     let matched = flow.out.matched.saturating_add(flow.back.matched);
     let lost = flow.out.lost.saturating_add(flow.back.lost);
@@ -281,7 +281,7 @@ mod tests {
         };
         assert_eq!(of(9, 0), Comparison::NothingRecognised);
         assert_eq!(of(9, 1), Comparison::NothingRecognised);
-        // Without answers the packets may really be lost, and packets that are recognised can be compared.
+        // Without answers the packets may in fact be lost; recognised packets can be compared.
         assert!(of(0, 0).compared().is_some() && of(9, 2).compared().is_some());
     }
 

@@ -137,7 +137,7 @@ pub struct PointPair {
     pub sides: [Sides; 2],
     /// True if the direction is a guess from the clocks.
     pub direction_assumed: bool,
-    /// True if the second capture given is that of the first point, because it is nearer to the clients.
+    /// True if the capture that was given second is that of the first point, because it is nearer to the clients.
     #[serde(default)]
     pub is_exchanged: bool,
     /// True if every segment has the same timestamp at both points, which suggests that the same capture was given

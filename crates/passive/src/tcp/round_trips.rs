@@ -88,7 +88,8 @@ impl RoundTrips {
         }
     }
 
-    /// Removes the timestamp `value`, which is not the first one, and all before it; returns when it was sent.
+    /// Removes the timestamp `value`, which is not the first one, and all timestamps before it. Returns the time at
+    /// which `value` was sent.
     fn take_later(&mut self, value: u32) -> Option<WallTime> {
         let i = self.echoes.iter().position(|(v, _)| *v == value)?;
         self.echoes.drain(..=i).next_back().map(|(_, sent)| sent)

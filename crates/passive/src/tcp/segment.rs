@@ -18,7 +18,7 @@ mod option {
     pub(super) const MAX_WINDOW_SCALE: u8 = 14;
 }
 
-/// Length of a header whose only option is the timestamps, and the beginning of these options.
+/// Length of a header whose only option is the timestamp option, and the first bytes of the options of such a header.
 const USUAL_HEADER: usize = tcp::OPTIONS + 12;
 const USUAL_OPTIONS: [u8; 4] = [option::NOTHING, option::NOTHING, option::TIMESTAMPS, 10];
 

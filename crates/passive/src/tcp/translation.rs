@@ -24,7 +24,8 @@ pub(super) struct Opening {
 impl Opening {
     /// True if both openings are the same segment, once with translated addresses. Segments without IP identification
     /// and timestamp are never the same, because scanners send equal segments to many ports. If both addresses are
-    /// translated, only the numbers show that it is the same segment, so that a timestamp is needed.
+    /// translated, only the numbers show that it is the same segment, so that segments without a timestamp are not
+    /// matched.
     fn is_same(&self, other: &Opening) -> bool {
         let what = |o: &Opening| TcpSegment { ports: (0, 0), is_late: false, ..o.segment };
         let is_numbered = self.segment.ident != 0 || self.segment.timestamps.is_some();

@@ -65,7 +65,8 @@ pub struct OwpingOptions {
     pub unit: DelayUnit,
     /// True to print times of the clock in seconds since 1970 too (`-U`, machine-readable format only).
     pub unix_times: bool,
-    /// True if packets were sent with a TTL of 255, as OWAMP and TWAMP require, so that TTLs give numbers of hops.
+    /// True if packets were sent with a TTL of 255, as OWAMP and TWAMP require, so that numbers of hops can be derived
+    /// from TTLs.
     pub counts_hops: bool,
 }
 

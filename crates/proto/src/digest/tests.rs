@@ -231,7 +231,8 @@ fn what_there_is_no_room_or_no_leave_for_is_missed_by_number() {
 #[test]
 fn with_a_key_digests_are_encrypted() {
     let key = || Some(PresharedKey::from_file_contents(b"0123456789abcdef").unwrap());
-    // Returns all bytes of a conversation until it listens, and true if it does. Greetings have 28 bytes without a public key.
+    // Returns all bytes of a conversation until the exporter listens, and true if it does. Greetings without a public
+    // key have 28 bytes.
     let run = |key: Option<PresharedKey>, cut: [bool; 2]| {
         let ask = Listen {
             interface: "a secret interface".into(),

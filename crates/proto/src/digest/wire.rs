@@ -278,7 +278,7 @@ impl DigestMessage {
                 interface: text(r)?,
                 hosts: prefixes(r)?,
                 available: r.u16()?,
-                // (collectors of earlier versions do not send it)
+                // (collectors of earlier versions do not send the flags)
                 opens_tunnels: r.u8().is_ok_and(|flags| flags & 1 != 0),
             }),
             4 => DigestMessage::Listening(text(r)?),

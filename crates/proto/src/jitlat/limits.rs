@@ -50,7 +50,7 @@ pub struct ServerLimits {
     pub classic: bool,
     /// Ports that clients may request for test streams, on either host.
     pub ports: RangeInclusive<u16>,
-    /// Address for complaints about this server, which refusals contain; `None`: they contain none.
+    /// Address for complaints about this server, which refusals contain; `None` if refusals contain no address.
     pub contact: Option<String>,
 }
 
@@ -246,7 +246,7 @@ impl ServerLimits {
         self.bandwidth.div_ceil(WINDOWS_A_SECOND)
     }
 
-    /// Returns the text of a refusal for clients: its reason, and the contact.
+    /// Returns the text of a refusal for clients, with its reason and, if there is one, the contact.
     pub fn refusal(&self, why: &impl fmt::Display) -> String {
         match &self.contact {
             Some(contact) => format!("{why} (contact: {contact})"),

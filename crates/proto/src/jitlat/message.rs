@@ -121,7 +121,7 @@ pub struct Welcome {
     pub nonce: [u8; NONCE_LEN],
     /// True if the client must prove its key.
     pub authenticate: bool,
-    /// Public key, if messages after the proofs are encrypted; `None` if the client cannot.
+    /// Public key, if messages after the proofs are encrypted; `None` if the client cannot encrypt.
     pub share: Option<[u8; SHARE_LEN]>,
     /// Program and version; `None` if not sent.
     pub software: Option<String>,

@@ -1,10 +1,11 @@
 //! Seals on the frames that follow the proofs, and the encryption of these frames.
 //!
-//! If both sides can, they agree on a secret with X25519 ([`KeyShare`]): each puts a fresh public key into its greeting. The proofs cover
-//! the greetings, so that nobody without the key can replace a public key, or remove it to prevent encryption. Frames are then encrypted
-//! with ChaCha20-Poly1305. Its keys come from the secret, the pre-shared key and the conversation; who learns the pre-shared key later
-//! cannot read conversations that were recorded before. With a peer of an earlier version, whose greeting has no public key, frames have
-//! seals without encryption (HMAC-SHA-256).
+//! If both sides can encrypt, they agree on a secret with X25519 ([`KeyShare`]): each puts a fresh public key into its
+//! greeting. The proofs cover the greetings, so that nobody without the key can replace a public key, or remove it to
+//! prevent encryption. Frames are then encrypted with ChaCha20-Poly1305. Its keys are derived from the secret, the
+//! pre-shared key and the conversation; somebody who learns the pre-shared key later cannot read conversations that
+//! were recorded before. With a peer of an earlier version, whose greeting has no public key, frames have seals without
+//! encryption (HMAC-SHA-256).
 
 use super::auth::{SEAL_LEN, derive, mac};
 use chacha20poly1305::aead::AeadInOut;
@@ -33,7 +34,7 @@ impl KeyShare {
         x25519_dalek::x25519(self.0, x25519_dalek::X25519_BASEPOINT_BYTES)
     }
 
-    /// Returns the secret that the side with the public key `theirs` computes, too.
+    /// Returns the secret shared with the side whose public key is `theirs`.
     pub fn agree(&self, theirs: &[u8; SHARE_LEN]) -> SharedSecret {
         SharedSecret(x25519_dalek::x25519(self.0, *theirs))
     }
@@ -59,7 +60,7 @@ impl fmt::Debug for SharedSecret {
 #[derive(Clone)]
 pub struct Seal {
     method: SealMethod,
-    /// Number of frames so far. A frame that is repeated, lost or moved does not open.
+    /// Number of frames so far. It is part of each seal, so that repeated, lost or reordered frames are detected.
     counter: u64,
 }
 
@@ -97,7 +98,7 @@ impl Seal {
                 let full = frame_mac(key, counter, length, body).finalize().into_bytes();
                 full.first_chunk().copied().unwrap_or_default()
             }
-            // Only a frame of 256 GiB is too long.
+            // This can fail only for a frame of 256 GiB.
             SealMethod::Cipher(cipher) => cipher
                 .encrypt_inout_detached(&nonce(counter).into(), length, body.into())
                 .map_or([0; SEAL_LEN], Into::into),
@@ -133,7 +134,8 @@ fn frame_mac(key: &[u8; 32], counter: u64, length: &[u8], body: &[u8]) -> Hmac<S
     mac(key, &[&counter.to_be_bytes(), length, body])
 }
 
-/// Returns the nonce of frame `counter`. A key has one direction of one conversation, so that no nonce is used twice.
+/// Returns the nonce of frame `counter`. Each key is used for one direction of one conversation, so that no nonce is
+/// used twice.
 fn nonce(counter: u64) -> [u8; 12] {
     let mut nonce = [0; 12];
     nonce[4..].copy_from_slice(&counter.to_be_bytes());

@@ -60,7 +60,8 @@ pub struct OwampOptions {
     /// Time from the requests to the start of the sessions, in addition to one round trip for each message in
     /// between.
     pub lead: Span,
-    /// Start of the sessions; `None`: as soon as possible. It is later if the lead does not end before.
+    /// Start of the sessions; `None` for as soon as possible. Sessions start later if the lead time has not passed by
+    /// then.
     pub start: Option<WallTime>,
     /// Data of earlier sessions to fetch.
     pub fetches: Vec<FetchSession>,

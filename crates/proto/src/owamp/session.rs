@@ -94,8 +94,8 @@ impl SessionData {
         self.records.iter().filter(move |r| (begin..=end).contains(&r.seq))
     }
 
-    /// Describes the part that is known of a session that did not end as scheduled; `None` for all others. The last packets
-    /// of a session that was stopped are not part of its records, because more of them might have arrived.
+    /// Describes the known part of a session that did not end as scheduled; `None` for sessions that did. The last
+    /// packets of a session that was stopped are not part of its records, because more of them might have arrived.
     pub fn early_end(&self) -> Option<String> {
         let planned = self.session.request.packets;
         let known = self.records.iter().map(|record| record.seq.saturating_add(1)).max().unwrap_or(0);

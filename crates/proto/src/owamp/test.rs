@@ -33,12 +33,13 @@ const NEAR: WallTime = WallTime(1_767_225_600_000_000_000);
 #[error("{0} packets are lost, and each would need a line: at most {MAX_LOST} are possible")]
 pub struct TooManyLost(pub u64);
 
-/// Beginning of a note of the server, which shows that packets were sent as OWAMP requires.
+/// Prefix of a server's note that shows that packets were sent as OWAMP requires.
 pub const SERVER_NOTE: &str = "OWAMP ";
 /// TTL of a record if it is not known.
 const UNKNOWN_TTL: u8 = 255;
 
-/// True if the packets of a test were sent by OWAMP, with a TTL of 255. Other tests have the TTL of the system.
+/// True if the packets of a test were sent with OWAMP, and therefore with a TTL of 255. Packets of other tests have the
+/// TTL of the system.
 pub fn counts_hops(session: &Session) -> bool {
     session.server.notes.iter().any(|note| note.starts_with(SERVER_NOTE))
 }

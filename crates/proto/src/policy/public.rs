@@ -1,5 +1,5 @@
-//! [`PublicServer`]: fixed limits of a server for everybody. They are small, so that the worst that strangers can do with it is known:
-//! `docs/guide/public-server.md`.
+//! [`PublicServer`]: fixed limits of a server for everybody. They are small, so that the worst that strangers can do
+//! with such a server is known: see `docs/guide/public-server.md`.
 
 use super::{IRTT, ONE_WAY, Policy, Quota, SERVICES, STAMP, Service, ServiceRules, TEST_PORT};
 use crate::jitlat::ServerLimits;
@@ -7,7 +7,7 @@ use core::ops::RangeInclusive;
 use jitlat_core::Span;
 use jitlat_core::prefix::Prefix;
 
-/// Services of a public server. The others answer with more than they receive, without a limit of their own, or report traffic of
+/// Services of a public server. The others send more than they receive, let clients choose ports, or report traffic of
 /// this host.
 pub const PUBLIC_SERVICES: &[Service] = &[ONE_WAY, STAMP, IRTT];
 
@@ -15,25 +15,26 @@ pub const PUBLIC_SERVICES: &[Service] = &[ONE_WAY, STAMP, IRTT];
 const CLIENT_BITS: u8 = 24;
 /// Packets and bytes per second of one client, in each direction: 1 Mbit/s.
 const CLIENT: (u32, u64) = (250, 125_000);
-/// Rates of answers to one client: above those of tests, so that a test at the full rate loses no packets that arrive unevenly.
+/// Maximum rates of answers to one client, higher than [`CLIENT`], so that a test at the full rate loses no packets
+/// that arrive unevenly.
 const ANSWERED: (u32, u64) = (300, 150_000);
 /// Packets and bytes per second of all clients of a service, in each direction: 10 Mbit/s.
 const TOTAL: (u32, u64) = (2500, 1_250_000);
-/// Connections of all clients and of one; tests of all clients and of one.
+/// Maximum numbers of connections and of tests, each for all clients together and for one client.
 const CONNECTIONS: (usize, usize) = (64, 4);
 const SESSIONS: (usize, usize) = (16, 2);
-/// Bytes of memory of all clients and of one.
+/// Maximum memory, in bytes, for all clients together and for one client.
 const MEMORY: (u64, u64) = (64 << 20, 8 << 20);
-/// Longest test.
+/// Maximum duration of a test.
 const LONGEST: Span = Span::seconds(60);
-/// Time after which a silent client is disconnected, and results that nobody has fetched are gone.
+/// Time after which a silent client is disconnected, and results that nobody has fetched are discarded.
 const SILENT: Span = Span::seconds(10);
-/// Largest payload: packets are not fragmented on common paths.
+/// Maximum payload, in bytes: packets of this size are not fragmented on common paths.
 const PAYLOAD: u16 = 1400;
 const PORTS: RangeInclusive<u16> = 1024..=u16::MAX;
 
-/// Networks that a public server does not answer unless its networks are named: those that only hosts within its own
-/// organisation have, so that no stranger reaches them through it.
+/// Networks that a public server does not answer unless its networks are named: those that are used only within its own
+/// organisation, so that no stranger reaches them through it.
 const PRIVATE: &[&str] = &[
     "0.0.0.0/8",
     "10.0.0.0/8",
@@ -61,8 +62,8 @@ pub struct PublicServer {
 }
 
 impl PublicServer {
-    /// Replaces all limits in `policy` by those of a public server. The networks stay; if none are named, private ones are not
-    /// served.
+    /// Replaces all limits in `policy` with those of a public server. The networks are unchanged, but if `policy`
+    /// allows none by name, private ones are denied.
     pub fn limit(policy: &mut Policy) {
         let quota = |(packets, bytes): (u32, u64), connections, sessions, memory| Quota {
             packets: Some(packets),
@@ -83,7 +84,7 @@ impl PublicServer {
             let rules = policy.service(service);
             rules.off = false;
             let sessions = |n: usize| (service != TEST_PORT).then_some(n);
-            // Sessions of reflectors are counts of addresses, and cost little.
+            // A session of a reflector is only a counter for an address, which needs little memory.
             let times = if service == ONE_WAY { 1 } else { 64 };
             // One-way tests agree on their rate before they begin.
             let rate = if service == ONE_WAY { CLIENT } else { ANSWERED };
@@ -178,7 +179,7 @@ mod tests {
         assert_eq!(refused.count(), 0);
     }
 
-    /// The traffic of a /24 and of all together in a second, whatever they send.
+    /// The traffic per second of a /24, and of all clients together, is limited regardless of what they send.
     #[test]
     fn the_worst_case_is_the_sum_of_the_limits() {
         let policy = public();

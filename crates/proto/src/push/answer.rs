@@ -14,7 +14,7 @@ pub struct Offers {
     /// Names of tests, at most [`MAX_TESTS`]: SHA-256, or XXH3-128 of tests that an earlier version stored.
     #[serde(default)]
     pub tests: Vec<String>,
-    /// Slots without a result, at most [`MAX_NEWS`]. The host that pushes starts their tests.
+    /// Slots without a result, at most [`MAX_NEWS`], of tests that the pushing host starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<LostSlot>,
     /// Routes from the host, at most [`MAX_NEWS`].
@@ -37,11 +37,12 @@ pub struct LostSlot {
     pub server: String,
     /// Start of the slot, ns since 1970.
     pub at_ns: i64,
-    /// Start of the first slot in a row that was lost for the same reason, ns since 1970.
+    /// Start of the first of the consecutive slots that were lost for the same reason, ns since 1970.
     pub since_ns: i64,
-    /// Who lost it: `path`, `own` (the host that pushes), or `not stored` (that host measured it).
+    /// Kind of the loss: `path`, `own` (the pushing host lost the slot), or `not stored` (the result could not be
+    /// stored).
     pub fault: String,
-    /// Reason, as text.
+    /// Reason for the loss, as text.
     pub reason: String,
 }
 
@@ -52,16 +53,17 @@ pub struct SeenRoute {
     pub route: String,
     /// Name of the far end.
     pub dst: String,
-    /// Time at which it was first seen, ns since 1970.
+    /// Time at which the route was first seen, ns since 1970.
     pub first_ns: i64,
-    /// Time at which it was last seen, ns since 1970.
+    /// Time at which the route was last seen, ns since 1970.
     pub last_ns: i64,
-    /// Addresses of the routers; several of a hop are separated by commas, `*` where none answered.
+    /// Addresses of the routers by hop. Several addresses of a hop are separated by commas; `*` stands for a router
+    /// that did not answer.
     pub hops: Vec<String>,
 }
 
 impl LostSlot {
-    /// Values of `fault`.
+    /// Permitted values of [`fault`](LostSlot::fault).
     pub const FAULTS: [&'static str; 3] = ["path", "own", "not stored"];
 
     fn fits(&self) -> bool {
@@ -81,7 +83,7 @@ impl SeenRoute {
     }
 }
 
-/// True for text of one line and of limited length.
+/// True for text that has one line of at most [`MAX_TEXT`] bytes.
 fn is_line(text: &str) -> bool {
     text.len() <= MAX_TEXT && !text.contains(char::is_control)
 }

@@ -51,7 +51,8 @@ pub struct SimWorld {
     pub client_key: Option<PresharedKey>,
     /// Key of the server; `None`: no key.
     pub server_key: Option<PresharedKey>,
-    /// Attacker on the control connection: is given what host 0 (the client) or 1 sends, and may change it.
+    /// Attacker on the control connection: gets the index of the sending host (0 is the client) and its bytes, and may
+    /// change the bytes.
     pub attacker: fn(usize, &mut Vec<u8>),
     /// Limits of the server.
     pub limits: ServerLimits,

@@ -390,7 +390,7 @@ fn keys_must_agree() {
     assert!(run(Dialect::Classic, a, "").unwrap_err().contains("classic"));
 }
 
-/// Position of the public key in the first message of a side, and its field's header; `None` if there is none.
+/// Returns the position of the field with the public key in a side's first message; `None` if there is no such field.
 fn share_at(bytes: &[u8]) -> Option<usize> {
     bytes.windows(3).position(|field| field == [7, 0, 32]).filter(|_| bytes.starts_with(b"JLT3"))
 }
@@ -403,7 +403,7 @@ fn without_share(bytes: &mut Vec<u8>) {
     bytes[4..8].copy_from_slice(&length.to_be_bytes());
 }
 
-/// With a key, nothing that follows the greetings can be read, whatever the streams are; and nobody without the key can prevent this.
+/// With a key, nothing after the greetings can be read, and nobody without the key can prevent the encryption.
 #[test]
 fn with_a_key_messages_are_encrypted_and_no_attacker_can_prevent_it() {
     let readable = |overheard: &[u8]| overheard.windows(13).any(|text| text == b"a secret host");

@@ -291,7 +291,7 @@ mod tests {
         assert!(c.p99.unwrap().ci95.unwrap()[0] > 100e6, "{:?}", c.p99);
     }
 
-    /// The headline does not hide a difference that the statistic of the verdict cannot show.
+    /// The headline reports a difference that the statistic of the verdict cannot show.
     #[test]
     fn a_difference_elsewhere_is_said_with_the_statistic_that_shows_it() {
         use crate::sentences::comparison::{headline, headline_of_several};

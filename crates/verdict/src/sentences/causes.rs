@@ -261,8 +261,9 @@ pub fn reordering(share: f64, late_ns: i64, part_s: Option<[f64; 2]>) -> String 
     )
 }
 
-/// Describes a path that became longer or shorter by `change_ns`, until `until_s`, or until the end of the test if
-/// `None`. `lost` packets were lost during the change. `clock` is the clock of the recording in which the change was seen.
+/// Describes a path that became longer or shorter by `change_ns`, until `until_s`, or until the end of the test if that
+/// is `None`. `lost` packets were lost during the change. `clock` is the clock of the recording in which the change was
+/// seen.
 pub fn route_change(
     from_s: f64,
     until_s: Option<f64>,
@@ -288,9 +289,9 @@ pub fn route_change(
 /// State of the clock of a recording at a change of the delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordingsClock {
-    /// The clock was not set, or there is none.
+    /// The clock was not set, or there is no recording.
     NotSet,
-    /// The clock may have been set: one stream at one capture point does not show it.
+    /// The clock may have been set: one stream at one capture point cannot exclude this.
     Unknown,
 }
 
@@ -306,8 +307,8 @@ pub fn is_path_or_clock(change: &Cause) -> bool {
     change.because.ends_with(OR_CLOCK)
 }
 
-/// Names the path alone as the cause of `change`, because other streams of the recording show that the clock was not set.
-/// Returns false if `change` is not a change of the delay whose reason is open.
+/// Names the path as the only cause of `change`, because other streams of the recording show that the clock was not
+/// set. Returns false if `change` is not a change of the delay with an open reason.
 pub fn confirm_path(change: &mut Cause) -> bool {
     let Some(sentence) = change.because.strip_suffix(OR_CLOCK) else { return false };
     change.because = sentence.to_owned();

@@ -269,8 +269,8 @@ pub fn headline(c: &Comparison) -> String {
     format!("{name}: {} has {} than {}, beyond chance{}.", c.b, listed(&different), c.a, elsewhere(c))
 }
 
-/// Returns a clause about the statistic that the verdict does not use, if the sides clearly differ in it and the verdict says
-/// nothing like it; otherwise an empty string.
+/// Returns a clause about the statistic that the verdict does not use, if the sides clearly differ in it and the
+/// verdict does not report a similar difference; otherwise an empty string.
 fn elsewhere(c: &Comparison) -> String {
     let Some((statistic, change)) = unused_difference(c) else { return String::new() };
     let option = option(statistic);

@@ -321,12 +321,12 @@ fn sentence(c: &Cause, packets: u64) -> String {
     }
 }
 
-/// Reasons of a change of the delay that one stream at one capture point does not tell apart.
+/// Reasons for a change of the delay between which one stream at one capture point cannot decide.
 const PATH_OR_CLOCK: &str = "a change of the path or of the recording's clock";
-/// Reason of the same change if the clock was not set.
+/// Reason for the same change if the clock was not set.
 const PATH_CHANGED: &str = "another path";
 
-/// Names the path alone in a headline, as [`confirm_path`](super::causes::confirm_path) does in a cause.
+/// Names the path as the only reason in a headline, as [`confirm_path`](super::causes::confirm_path) does in a cause.
 pub fn confirm_path(headline: &str) -> String {
     headline.replace(PATH_OR_CLOCK, PATH_CHANGED)
 }

@@ -321,7 +321,7 @@ fn programs_get_what_the_openapi_document_says() {
     let stop = "/api/v1/runs/{id}/stop";
     let (status, stopped) = json(&format!("POST {}", stop.replace("{id}", id)), "");
     agrees(&stopped, &content(&paths[stop]["post"], status), &all, stop);
-    // What people know about alerts.
+    // Acknowledged alerts and silences.
     for (path, body) in [
         ("/api/v1/alerts/{id}/acknowledge", "{\"by\":\"ann\"}"),
         ("/api/v1/silences", "{\"by\":\"ann\",\"for\":\"2h\",\"host\":\"oslo\"}"),

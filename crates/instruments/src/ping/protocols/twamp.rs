@@ -97,7 +97,8 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
 
 const PORT: Argument =
     Argument::port("twamp-port", "TCP port of the TWAMP control server", || twamp::PORT.to_string());
-/// The port of the client. It has no default, because a given port means that a control server must answer there.
+/// Control port. The argument has no default, because a port that is given means that a control server must answer
+/// there.
 const CLIENT_PORT: Argument = Argument::value(
     PORT.name,
     "PORT",
@@ -176,7 +177,8 @@ impl TwampClient {
         let nat = arguments.has("nat");
         Ok(TwampClient {
             port: port.unwrap_or(twamp::PORT),
-            // Whoever names the port, a mode, a user or the addresses wants the control server, not what is at port 862.
+            // A given port, mode, user or address requires the control server: TWAMP Light on port 862 is not a
+            // substitute.
             falls_back: port.is_none() && mode.is_none() && user.is_none() && !nat,
             mode,
             user,

@@ -1,4 +1,4 @@
-//! [`Shift`]: finds small steps of the clock, which do not show in the times alone. A step shifts the packets of all RTP
+//! [`Shift`]: finds small clock steps, which the times alone do not show. A step shifts the packets of all RTP
 //! senders by the same amount against their media clocks, in both directions of a call at once. Delay before the capture
 //! point shifts only those senders whose packets take the path that changed.
 
@@ -10,18 +10,18 @@ const MIN_SHIFT: i64 = 4_000_000;
 const DEVIATIONS: i64 = 4;
 /// Number of packets of each sender that are compared.
 const COMPARED: usize = 9;
-/// Number of packets of a sender that show that it was not shifted.
+/// Minimum number of packets of a sender whose median can show that the sender was not shifted.
 const DECISIVE: usize = 3;
 /// Longest time for which packets are examined, in ns.
 const EXAMINED: i64 = 250_000_000;
 /// Maximum number of frames that are examined.
 const MAX_FRAMES: u32 = 512;
-/// Tolerance, in ns, with which the senders agree on the size of a step.
+/// Largest difference, in ns, between a sender's shift and the size of a step at which they agree.
 const TOLERANCE: i64 = 2_000_000;
-/// Time, in ns, within which a sender has sent a packet if it is sending.
+/// Maximum age, in ns, of the latest packet of a sender that counts as sending.
 const SENDING: i64 = 100_000_000;
 
-/// A sender, and the shifts of its first packets.
+/// Sender with the shifts of its first packets.
 #[derive(Clone, Copy, Debug)]
 struct Shifted {
     flow: u64,
@@ -63,13 +63,14 @@ pub(super) struct Shift {
 }
 
 impl Shift {
-    /// True if the packet, which the sender shifted by `shift` ns, is to be examined.
+    /// True if a packet of `sender` that is shifted by `shift` ns is to be examined.
     #[inline]
     pub(super) fn is_large(sender: &Sender, shift: i64) -> bool {
         shift.saturating_abs() > MIN_SHIFT.saturating_add(sender.spread.saturating_mul(DEVIATIONS))
     }
 
-    /// Begins an examination with a packet at `at` that is shifted by `by` ns; `from` is the latest time before it.
+    /// Begins an examination with a packet at `at` that is shifted by `by` ns; `from` is the latest time before that
+    /// packet.
     pub(super) fn begin(senders: &[Sender], from: i64, at: i64, by: i64) -> Shift {
         let is_sending = |s: &&Sender| s.tick > 0 && from.saturating_sub(s.at) <= SENDING;
         let sending = senders.iter().filter(is_sending).count();
@@ -100,7 +101,7 @@ impl Shift {
         is_whole || is_long || self.is_refuted()
     }
 
-    /// True if the packet of a sender is not shifted like the first one.
+    /// True if a sender was not shifted like the packet with which the examination began.
     fn is_refuted(&self) -> bool {
         let stayed =
             |by: i64| (by < 0) != (self.by < 0) || by.saturating_abs() < self.by.saturating_abs() / 2;
@@ -111,7 +112,7 @@ impl Shift {
     pub(super) fn step(&self) -> Option<i64> {
         let mut all: Vec<i64> = self.senders.iter().map(Shifted::median).collect();
         all.sort_unstable();
-        // Of two senders, neither is preferred.
+        // For an even number of senders, the mean of the two values in the middle.
         let [low, high] = [all.len().checked_sub(1)? / 2, all.len() / 2].map(|k| all.get(k).copied());
         let (low, high) = (low?, high?);
         let by = low + high.saturating_sub(low) / 2;

@@ -3,7 +3,7 @@ use jitlat_core::time::SECOND;
 
 const MS: i64 = 1_000_000;
 
-/// The addresses of frame `k`: two hosts send to each other in turn.
+/// Returns the addresses of frame `k`: two hosts send to each other in turn.
 fn host(k: i64) -> Hosts {
     let from = k as u32 % 2;
     Hosts { from, to: 1 - from }
@@ -256,7 +256,7 @@ fn small_steps_are_found_by_both_directions_of_a_call() {
 #[test]
 fn a_path_that_becomes_longer_is_no_step_of_the_clock() {
     let ticks = |k: i64| (k * 80) as u32;
-    // One direction alone, or both by different amounts; one late packet; jitter that grows.
+    // One direction changes alone, or both by different amounts; packets are late one at a time; jitter grows.
     let late: [fn(i64) -> i64; 4] = [
         |k| if k >= 300 && k % 2 == 0 { 30 * MS } else { 0 },
         |k| if k < 300 { 0 } else { 20 * MS + k % 2 * 15 * MS },
@@ -292,7 +292,7 @@ fn a_path_that_becomes_longer_for_all_senders_on_one_side_is_no_step_of_the_cloc
     }
 }
 
-/// The packets that show a step are the latest ones by chance; their jitter must not become part of its size.
+/// The packets that show a step are the most delayed ones; their jitter must not become part of the step's size.
 #[test]
 fn the_size_of_a_step_does_not_contain_the_jitter() {
     let jitter = |k: i64| (k * 7919).rem_euclid(101) * 120_000;
