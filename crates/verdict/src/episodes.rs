@@ -106,6 +106,7 @@ impl Episodes {
             let first = holds.partition_point(|hold| hold.to <= e.from);
             !holds[first..].iter().take_while(|hold| hold.from < e.to).any(|hold| covers(hold, e))
         });
+        let parts = all.clone();
         let mut queues = merge(delays, all);
         queues.retain_mut(|e| {
             e.height = delays.quantile(e.from, e.to, 0.95).unwrap_or(0).saturating_sub(base);
@@ -116,6 +117,12 @@ impl Episodes {
             e.to - e.from >= 2 * blocks.size
                 && e.height >= MIN_QUEUE_NS
                 && (long || is_hill(delays, e.from..e.to, e.count, base, noise))
+        });
+        // Small parts are the same queue, which was nearly empty for moments.
+        let height = |e: &Episode| delays.quantile(e.from, e.to, 0.95).unwrap_or(0).saturating_sub(base);
+        queues.iter_mut().for_each(|q| {
+            let of_queue = parts.iter().filter(|e| e.from >= q.from && e.to <= q.to);
+            q.count = of_queue.filter(|e| height(e) >= q.height / 2).count().max(1) as u64;
         });
         let quiet = quiet(blocks, threshold);
         queues.retain(|q| {

@@ -48,11 +48,11 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let severity = of_queue(q.height, share);
         let [from, to] = [q.from, q.to].map(|place| case.stream_seconds_at(place));
         let why = queue_with_drops(from, to, q.height, case.dropped_by_queue);
-        let found = FoundCause::of(CauseId::Queue, severity, share * (q.height as f64 / 100e6), 0.95)
+        let mut found = FoundCause::of(CauseId::Queue, severity, share * (q.height as f64 / 100e6), 0.95)
             .places(case, q.from, q.to)
             .ns(q.height)
             .because(why);
-        // A queue that is empty for short times remains one queue.
+        found.cause.count = q.count;
         held_by_tcp(found, case.tcp_hold(case.seconds_at(q.from), case.seconds_at(q.to)), [from, to])
     });
     let mut found: Vec<FoundCause> = queues.collect();
@@ -180,7 +180,7 @@ mod tests {
     fn a_queue_is_described() {
         let found = of(200, 300, 80 * MS, 0);
         let cause = &found.cause;
-        assert_eq!((cause.from_s, cause.to_s, cause.packets, cause.count), (2.0, 3.0, [200, 299], 1));
+        assert_eq!((cause.from_s, cause.to_s, cause.packets, cause.count), (2.0, 3.0, [200, 299], 3));
         assert_eq!((cause.magnitude_ns, found.harm), (Some(80 * MS), 0.1 * 0.8));
         assert_eq!(cause.because, "packets waited up to 80 ms in a queue, from 2.0 s to 3.0 s");
         assert!(

@@ -260,9 +260,12 @@ fn agrees(value: &Value, schema: &Value, all: &Value, at: &str) {
     }
     match value {
         Value::Object(object) => {
-            let known = schema["properties"].as_object().unwrap_or_else(|| panic!("{at}: {schema}"));
+            // Objects with any keys have one schema for all values.
+            let any = schema.get("additionalProperties").filter(|schema| schema.is_object());
+            let known = schema["properties"].as_object();
             for (key, value) in object {
-                let schema = known.get(key).unwrap_or_else(|| panic!("{at}: no {key}"));
+                let schema = known.and_then(|known| known.get(key)).or(any);
+                let schema = schema.unwrap_or_else(|| panic!("{at}: no {key} in {schema:?}"));
                 agrees(value, schema, all, &format!("{at}/{key}"));
             }
             for key in schema["required"].as_array().into_iter().flatten() {
