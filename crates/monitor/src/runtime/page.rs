@@ -56,9 +56,9 @@ impl RunningPage {
     }
 
     /// Starts a web server.
-    pub fn start(settings: Settings) -> Result<RunningPage> {
+    pub fn start(settings: &Settings) -> Result<RunningPage> {
         let shown = if settings.pages { "[web]" } else { "[[collector]]" };
-        let page = Web::bind(&settings).context(shown)?;
+        let page = Web::bind(settings).context(shown)?;
         if settings.pages {
             let with = |identity: &Identity| format!(", with the certificate {}", identity.fingerprint());
             let with = settings.identity.as_ref().map(with).unwrap_or_default();

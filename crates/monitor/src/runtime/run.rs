@@ -200,7 +200,7 @@ pub fn run(
     let demands = Arc::new(RunQueue::new(model.clone(), host, equipment.clone(), waker.clone()));
     let site = WebSite { model: &model, host, folder: &folder, archive: kept.as_deref() };
     let page = RunningPage::prepare(&**equipment, &site, &state.shown, &demands)?;
-    let page = page.map(RunningPage::start).transpose()?;
+    let page = page.as_ref().map(RunningPage::start).transpose()?;
     let alerts = RunningAlerts::start(&model, &name, &folder, kept.as_deref(), outlets.clone())?;
     let captures = RunningCaptures::start(equipment.clone(), &model, host, &folder, kept.as_deref())?;
     let routes = RunningRoutes::start(&model, host, kept.as_deref(), &news)?;
@@ -626,7 +626,7 @@ impl Monitor<'_> {
                 Ok(prepared) => {
                     // Stop the old web server first, so that its port is free.
                     self.page = None;
-                    let page = prepared.map(RunningPage::start).transpose();
+                    let page = prepared.as_ref().map(RunningPage::start).transpose();
                     self.page = page.unwrap_or_else(|e| {
                         error!("{}; neither the page nor pushed tests are served", explain(&e));
                         None

@@ -99,14 +99,14 @@ pub enum Comparison {
     /// sequence numbers or contents, or the connection passes only one of them.
     NothingRecognised,
     /// Results for the connection.
-    Compared(BetweenPoints),
+    Compared(Box<BetweenPoints>),
 }
 
 impl Comparison {
     /// Returns the results; `None` if there are none.
     pub fn compared(self) -> Option<BetweenPoints> {
         match self {
-            Comparison::Compared(between) => Some(between),
+            Comparison::Compared(between) => Some(*between),
             Comparison::AtOnePoint | Comparison::NothingRecognised => None,
         }
     }
@@ -163,7 +163,7 @@ pub fn put_together(
         };
         let rtt = flow.rtt_ns;
         let (rtt_min_ns, rtt_median_ns) = (rtt.map(|r| r.min), rtt.map(|r| r.median));
-        Comparison::Compared(BetweenPoints { up, down, rtt_min_ns, rtt_median_ns })
+        Comparison::Compared(Box::new(BetweenPoints { up, down, rtt_min_ns, rtt_median_ns }))
     };
     connections.iter().map(of_connection).collect()
 }
