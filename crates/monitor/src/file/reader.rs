@@ -2,7 +2,7 @@
 
 use super::keys::{FileSection, choose};
 use jitlat_core::WallTime;
-use jitlat_core::printable::is_unprintable;
+use jitlat_core::printable::{is_unprintable, printable};
 use jitlat_core::quantity::QuantityError;
 use jitlat_core::time::SECOND;
 use jitlat_core::units::civil;
@@ -38,7 +38,7 @@ impl FileFault {
         FileFault {
             line: before.matches('\n').count() + 1,
             column: before[begin..].chars().count() + 1,
-            message: message.into(),
+            message: printable(&message.into()).into_owned(),
         }
     }
 }
