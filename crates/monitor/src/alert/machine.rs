@@ -2,8 +2,8 @@
 //! Paths on which a rule is violated are grouped into [incidents](super::incident).
 
 use super::condition::{AlertCondition, ConditionResult, TestComparison};
-use super::hearing::{Hearing, SilenceCause, SlotReport};
 use super::incident::{AlertChange, Incidents, Membership, Violation};
+use super::last_seen::{LastSeen, SilenceCause, SlotReport};
 use super::place::{AlertScope, AlertSubject, Places};
 use super::rule::{AlertRule, RuleKind};
 use crate::file::text_of;
@@ -129,7 +129,7 @@ pub struct AlertMachine {
     places: Places,
     states: BTreeMap<AlertSubject, AlertState>,
     incidents: Incidents,
-    hearing: Hearing,
+    last_seen: LastSeen,
     maintenance: Vec<Maintenance>,
     /// Time of the last call of [`AlertMachine::follow_clock`], on both clocks.
     clock: Option<(WallTime, SteadyTime)>,
@@ -183,7 +183,7 @@ impl AlertMachine {
             places: Places::new(model),
             states: BTreeMap::new(),
             incidents: Incidents::default(),
-            hearing: Hearing::default(),
+            last_seen: LastSeen::default(),
             maintenance: model.maintenance.clone(),
             clock: None,
             since: now,
@@ -203,7 +203,7 @@ impl AlertMachine {
         for path in expected_paths(model) {
             let ends = path.ends;
             if self.rules.iter().any(|own| own.judges_all) || ends[0] == self.host {
-                self.hearing.expect(ends, path.every);
+                self.last_seen.expect(ends, path.every);
             }
             for (k, own) in self.rules.iter().enumerate() {
                 let RuleKind::Silence { by_host, .. } = own.rule.kind else { continue };
@@ -288,7 +288,7 @@ impl AlertMachine {
         let step = (now - wall) - (steady - then);
         if step.0.abs() > MIN_STEP.0 {
             self.since = now;
-            self.hearing.set_back(now);
+            self.last_seen.set_back(now);
         }
     }
 
@@ -296,8 +296,8 @@ impl AlertMachine {
     pub fn judge(&mut self, result: &TestResult, now: WallTime) {
         let rules: Vec<usize> = self.of(result).collect();
         let ends = [result.client.as_str(), result.server.as_str()];
-        self.hearing.measured(&[&result.test, &result.client, &result.server].map(String::clone));
-        let mut heard = WallTime(result.started_ns.min(now.0));
+        self.last_seen.measured(&[&result.test, &result.client, &result.server].map(String::clone));
+        let mut seen_at = WallTime(result.started_ns.min(now.0));
         for k in rules {
             let own = &self.rules[k];
             match &own.rule.kind {
@@ -305,7 +305,7 @@ impl AlertMachine {
                     // A host whose routes are known may still not answer tests.
                     let subjects = own.silent_subjects(&result.test, ends, *by_host);
                     for subject in subjects.into_iter().filter(|_| result.route.is_none()) {
-                        heard = heard.max(self.note_result(k, &subject, result, now));
+                        seen_at = seen_at.max(self.note_result(k, &subject, result, now));
                     }
                 }
                 RuleKind::Results { .. }
@@ -313,14 +313,14 @@ impl AlertMachine {
                 RuleKind::Results { .. } => self.mark(k, result, now),
             }
         }
-        let heard_ends = if result.route.is_some() { &ends[..1] } else { &ends[..] };
-        heard_ends.iter().for_each(|end| self.hearing.heard(end, heard));
+        let seen_ends = if result.route.is_some() { &ends[..1] } else { &ends[..] };
+        seen_ends.iter().for_each(|end| self.last_seen.seen(end, seen_at));
     }
 
     /// Takes up a report of a slot without a result. The host that reports was seen, and slots that it lost itself are not
     /// missing results of the path.
     pub fn report(&mut self, report: &SlotReport, now: WallTime) {
-        self.hearing.heard(&report.client, now);
+        self.last_seen.seen(&report.client, now);
         if report.is_own_fault && !report.is_not_stored {
             let ends = [report.client.as_str(), report.server.as_str()];
             for own in &self.rules {
@@ -333,7 +333,7 @@ impl AlertMachine {
             }
             return;
         }
-        self.hearing.report(report);
+        self.last_seen.report(report);
     }
 
     fn in_maintenance(&self, test: &str, ends: [&str; 2], at: WallTime) -> bool {
@@ -416,7 +416,7 @@ impl AlertMachine {
             return;
         }
         let windows: Vec<&TimeWindow> = watched.windows.iter().collect();
-        let cause = self.hearing.cause(&self.places, &self.host, subject, &windows, (self.since, now));
+        let cause = self.last_seen.cause(&self.places, &self.host, subject, &windows, (self.since, now));
         let cause = match cause {
             // An open alert takes in the path at once, so that there is no second one when its host has returned.
             _ if self.incidents.has_open(&self.places, subject) => None,
@@ -438,7 +438,7 @@ impl AlertMachine {
             }
         };
         let whole = cause.as_ref().unwrap_or(subject);
-        match self.hearing.reason(&self.places, whole, now) {
+        match self.last_seen.reason(&self.places, whole, now) {
             Some(said) => reason = format!("{reason}; {said}"),
             None if whole.scope == AlertScope::Host && whole.src == self.host => {
                 reason.push_str("; nor from any other host");

@@ -121,7 +121,7 @@ impl RunningPushes {
                 let mut pusher = Pusher {
                     news: news.clone(),
                     waker,
-                    told: 0,
+                    last_sent: 0,
                     counts: (0, 0),
                     root: root.to_owned(),
                     token,
@@ -161,7 +161,7 @@ struct Pusher {
     /// Wakes this thread when there is news.
     waker: Waker,
     /// Number of the newest entry of `news` that the collector has.
-    told: u64,
+    last_sent: u64,
     /// Numbers of waiting and of dropped tests, as last sent to the collector.
     counts: (u64, u64),
     root: PathBuf,
@@ -234,7 +234,7 @@ impl Pusher {
             archive: &archive,
             stop: &self.stop,
             spool: &mut self.spool,
-            news: (&self.news, &mut self.told),
+            news: (&self.news, &mut self.last_sent),
             client,
             refused: None,
             progress: false,
@@ -266,25 +266,25 @@ impl Pusher {
     /// time of the next attempt if the collector cannot be reached. A failure is logged like one to push tests.
     fn tell(&mut self) -> Option<SteadyTime> {
         let now = clock::steady();
-        if self.news.after(self.told, 1).number == self.told {
+        if self.news.after(self.last_sent, 1).number == self.last_sent {
             return None;
         }
         if !self.retry.may_try(now) {
             return self.retry.due();
         }
-        let told = PushClient::connect(&self.target.at, &self.token, &self.stop).and_then(|mut client| {
+        let done = PushClient::connect(&self.target.at, &self.token, &self.stop).and_then(|mut client| {
             loop {
-                let news = self.news.after(self.told, MAX_NEWS);
-                if news.number == self.told || self.stop.is_requested() {
+                let news = self.news.after(self.last_sent, MAX_NEWS);
+                if news.number == self.last_sent || self.stop.is_requested() {
                     return Ok(());
                 }
                 let (waiting, dropped) = self.counts;
                 let tests = Vec::new();
                 client.offers(&Offers { waiting, dropped, tests, slots: news.slots, routes: news.routes })?;
-                self.told = news.number;
+                self.last_sent = news.number;
             }
         });
-        match told {
+        match done {
             Ok(()) => self.succeeded(),
             Err(_) if self.stop.is_requested() => {}
             Err(why) => self.failed(&why),
@@ -401,11 +401,11 @@ impl PushSession<'_> {
     /// that the collector has.
     fn offer(&mut self, tests: Vec<String>) -> Result<BTreeSet<String>, PushEnd> {
         let (waiting, dropped) = counts(self.archive, &self.target.name)?;
-        let (board, told) = &mut self.news;
-        let news = board.after(**told, MAX_NEWS);
+        let (board, last_sent) = &mut self.news;
+        let news = board.after(**last_sent, MAX_NEWS);
         let (slots, routes) = (news.slots, news.routes);
         let known = self.client.offers(&Offers { waiting, dropped, tests, slots, routes })?.known;
-        **told = news.number;
+        **last_sent = news.number;
         Ok(known.into_iter().collect())
     }
 
@@ -608,14 +608,14 @@ mod tests {
             hops: vec!["192.0.2.1".into()],
             ..Route::default()
         };
-        let (mut told, mut spool, stop) = (0, Spool::default(), StopSignal::new().unwrap());
+        let (mut last_sent, mut spool, stop) = (0, Spool::default(), StopSignal::new().unwrap());
         let target = Target { name: "rome".into(), at: collector.at.clone(), spool: 1 << 40 };
         let mut session = PushSession {
             target: &target,
             archive: &archive,
             stop: &stop,
             spool: &mut spool,
-            news: (&news, &mut told),
+            news: (&news, &mut last_sent),
             client: collector.connect("berlin"),
             refused: None,
             progress: false,
@@ -625,6 +625,6 @@ mod tests {
         let waiting = session.archive.to_push("rome", 0, MAX_TESTS).unwrap();
         assert!(session.push(waiting).is_ok());
         assert_eq!(collector.archive().routes("berlin", "oslo", 9).unwrap()[0].hops, route.hops);
-        assert_eq!(told, news.after(0, MAX_NEWS).number);
+        assert_eq!(last_sent, news.after(0, MAX_NEWS).number);
     }
 }

@@ -708,11 +708,11 @@ impl Monitor<'_> {
         self.request_end(begun, |_| true);
         self.captures.end();
         self.routes.request_end();
-        let (patience, last) = LAST_TIMEOUTS;
+        let (first, last) = LAST_TIMEOUTS;
         let mut requested = false;
         while !self.threads.is_empty() {
             let now = clock::steady();
-            if !requested && now - begun >= patience {
+            if !requested && now - begun >= first {
                 requested = true;
                 self.request_end(now, |_| true);
             }
@@ -723,7 +723,7 @@ impl Monitor<'_> {
             self.collect();
             self.log_news();
             if !self.threads.is_empty() {
-                let next = if requested { last } else { patience };
+                let next = if requested { last } else { first };
                 wake::wait(&[self.waker.as_fd()], Some(begun + next));
                 self.waker.clear();
             }

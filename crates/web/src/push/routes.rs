@@ -152,20 +152,8 @@ async fn offers(
     Extension(PushingHost(host)): Extension<PushingHost>,
     from: Body,
 ) -> Response {
-    let text = match timeout(OFFER_TIMEOUT, to_bytes(from, MAX_OFFER_BYTES)).await {
-        Ok(Ok(text)) => text,
-        Ok(Err(_)) => return failed(StatusCode::PAYLOAD_TOO_LARGE, "the offer is too long", None),
-        Err(_) => return failed(StatusCode::REQUEST_TIMEOUT, "the offer arrived too slowly", None),
-    };
-    let offers = match Offers::parse(&text) {
-        Ok(offers) => offers,
-        Err(why) => return failed(StatusCode::BAD_REQUEST, &format!("the offer is not valid: {why}"), None),
-    };
-    match blocking(move || push.shelf.offered(&host, &offers)).await {
-        Ok(Ok(known)) => json(StatusCode::OK, &Known { known }),
-        Ok(Err(NotNow { why, wait })) => failed(StatusCode::SERVICE_UNAVAILABLE, &why, Some(wait)),
-        Err(response) => response,
-    }
+    let work = move |offers| push.shelf.offered(&host, &offers).map(|known| Known { known });
+    answered(from, "offer", Offers::parse, work).await
 }
 
 /// Answers another judge which of its messages were sent from here.
@@ -174,17 +162,30 @@ async fn sent(
     Extension(PushingHost(host)): Extension<PushingHost>,
     from: Body,
 ) -> Response {
+    let read = |text: &[u8]| serde_json::from_slice::<Vec<SharedMessage>>(text);
+    answered(from, "list", read, move |messages| push.shelf.sent(&host, &messages)).await
+}
+
+/// Reads a body that is a small document, called `what` in errors, and answers with the result of `work` on it.
+async fn answered<T: Send + 'static, E: std::fmt::Display, A: Serialize + Send + 'static>(
+    from: Body,
+    what: &str,
+    read: impl Fn(&[u8]) -> Result<T, E>,
+    work: impl FnOnce(T) -> Result<A, NotNow> + Send + 'static,
+) -> Response {
     let text = match timeout(OFFER_TIMEOUT, to_bytes(from, MAX_OFFER_BYTES)).await {
         Ok(Ok(text)) => text,
-        Ok(Err(_)) => return failed(StatusCode::PAYLOAD_TOO_LARGE, "the list is too long", None),
-        Err(_) => return failed(StatusCode::REQUEST_TIMEOUT, "the list arrived too slowly", None),
+        Ok(Err(_)) => return failed(StatusCode::PAYLOAD_TOO_LARGE, &format!("the {what} is too long"), None),
+        Err(_) => {
+            return failed(StatusCode::REQUEST_TIMEOUT, &format!("the {what} arrived too slowly"), None);
+        }
     };
-    let messages: Vec<SharedMessage> = match serde_json::from_slice(&text) {
-        Ok(messages) => messages,
-        Err(e) => return failed(StatusCode::BAD_REQUEST, &format!("the list is not valid: {e}"), None),
+    let document = match read(&text) {
+        Ok(document) => document,
+        Err(why) => return failed(StatusCode::BAD_REQUEST, &format!("the {what} is not valid: {why}"), None),
     };
-    match blocking(move || push.shelf.sent(&host, &messages)).await {
-        Ok(Ok(sent)) => json(StatusCode::OK, &sent),
+    match blocking(move || work(document)).await {
+        Ok(Ok(answer)) => json(StatusCode::OK, &answer),
         Ok(Err(NotNow { why, wait })) => failed(StatusCode::SERVICE_UNAVAILABLE, &why, Some(wait)),
         Err(response) => response,
     }

@@ -223,7 +223,7 @@ fn tests_are_stored_once_for_each_host_with_their_tags_however_often_they_are_se
     assert_eq!((whole.tests, whole.damaged.len()), (40, 0));
 }
 
-/// A host that has the log of another and pushes it first, as a test of its own, hides nothing: the other one is told that its test is new,
+/// A host that has the log of another and pushes it first, as a test of its own, hides nothing: the other one gets the answer that its test is new,
 /// is credited with it, and it is stored between the hosts that the file names.
 #[test]
 fn a_log_that_another_host_pushed_first_is_still_the_test_of_its_host() {

@@ -220,8 +220,8 @@ impl ServerMachine {
 
     fn refuse(&mut self, code: NakCode, text: impl Into<String>) {
         let text = text.into();
-        let told = self.limits().refusal(&text);
-        self.finish(Some(Nak::new(code, told)), Some(format!("refused: {text}")));
+        let reason = self.limits().refusal(&text);
+        self.finish(Some(Nak::new(code, reason)), Some(format!("refused: {text}")));
     }
 
     fn bad_bytes(&mut self, error: &DecodeError) {

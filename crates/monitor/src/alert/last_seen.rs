@@ -1,4 +1,4 @@
-//! [`Hearing`]: times at which each host was last seen, from which the cause of missing results is found: the path, a
+//! [`LastSeen`]: times at which each host was last seen, from which the cause of missing results is found: the path, a
 //! host or a whole site. [`SlotReport`]: report about a slot without a result.
 
 use super::place::{AlertScope, AlertSubject, Places};
@@ -67,7 +67,7 @@ pub enum SilenceCause {
 
 /// Times at which the hosts were last seen.
 #[derive(Clone, Debug, Default)]
-pub struct Hearing {
+pub struct LastSeen {
     hosts: BTreeMap<String, HeardHost>,
     /// Newest report of each path whose newest slot had no result: by test, client and server.
     reports: BTreeMap<[String; 3], SlotReport>,
@@ -85,7 +85,7 @@ struct HeardHost {
     partners: BTreeSet<String>,
 }
 
-impl Hearing {
+impl LastSeen {
     /// Adds a path that should have a result per period `every`.
     pub fn expect(&mut self, ends: [&str; 2], every: Span) {
         let gap = every + ARRIVAL;
@@ -99,7 +99,7 @@ impl Hearing {
     }
 
     /// Records that a host was seen at a time.
-    pub fn heard(&mut self, host: &str, at: WallTime) {
+    pub fn seen(&mut self, host: &str, at: WallTime) {
         let Some(host) = self.hosts.get_mut(host) else { return };
         if at.0 <= host.last {
             return;
