@@ -105,7 +105,7 @@ impl Archive {
         };
         if same(&self.root, to) {
             return Err(ArchiveError::Usage(
-                "the backup must be in another folder than the archive".to_owned(),
+                "the backup must be in a folder other than that of the archive".to_owned(),
             ));
         }
         for folder in ["packets", "tmp"].map(|name| to.join(name)) {

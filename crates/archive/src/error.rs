@@ -116,7 +116,7 @@ pub enum ArchiveError {
 
 /// Returns what to do if a database is damaged.
 fn remedy(error: &rusqlite::Error) -> &'static str {
-    if is_damage(error) { ": jitlat archive restore makes it again" } else { "" }
+    if is_damage(error) { ": jitlat archive restore rebuilds it" } else { "" }
 }
 
 /// True if the error shows that the database is damaged; false for other errors, such as a failure to read it.

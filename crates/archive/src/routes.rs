@@ -16,7 +16,7 @@ pub struct Route {
     pub route: String,
     /// Host at which the route begins.
     pub src: String,
-    /// Far end.
+    /// Host or target at which the route ends.
     pub dst: String,
     /// Time at which it was first seen, ns since 1970.
     pub first_ns: i64,

@@ -430,7 +430,7 @@ pub fn migrated(before: i64, renamed: &Renamed) -> String {
     };
     if renamed.tests > 0 {
         text += &format!(
-            "{} renamed to the SHA-256 of the log (their numbers stay)\n",
+            "{} renamed to the SHA-256 of the log (their numbers do not change)\n",
             counted(renamed.tests, "test")
         );
     }
@@ -480,7 +480,7 @@ pub fn checked(found: &Checked) -> String {
         text += &format!("damaged: {}: {}\n", printable(&finding.what), printable(&finding.problem));
     }
     if found.has_damaged_catalogue() {
-        text += "jitlat archive restore makes the catalogue again, from its copy and from the packets\n";
+        text += "jitlat archive restore rebuilds the catalogue from its copy and the packets\n";
     }
     text + if damaged.is_empty() && !found.has_to_repair() { "clean\n" } else { "" }
 }

@@ -7,7 +7,7 @@ use crate::error::ArchiveError;
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 use serde::Serialize;
 
-/// A time in which no message about some alerts is sent.
+/// A period in which no message about certain alerts is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Silence {

@@ -96,7 +96,7 @@ fn client(app: &App, request: &Request) -> IpAddr {
         let named = value.to_str().ok().and_then(forwarded);
         if named.is_none() && !app.unusable_forwarded.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "X-Forwarded-For: {value:?} ends with no address of a client: such clients share the limits of one, that of the proxy"
+                "X-Forwarded-For: {value:?} does not end with a client's address: all such clients share the limits of one client, the proxy"
             );
         }
         named

@@ -119,7 +119,8 @@ pub struct EventPlace {
 impl EventPlaces {
     /// Takes a slot for the sender of a request.
     ///
-    /// # Errors [`Problem::TooMany`] if the client has as many slots as one client may have, [`Problem::Busy`] if all
+    /// # Errors
+    /// [`Problem::TooMany`] if the client has as many slots as one client may have, [`Problem::Busy`] if all
     /// slots are taken and no other client has at least two more than this one.
     fn take(&self, from: &EventClient, limits: &WebLimits) -> Result<EventPlace, Problem> {
         let client = Client::of(from.address.0);
@@ -130,7 +131,7 @@ impl EventPlaces {
         let own = holds.get(&client).copied().unwrap_or_default();
         if own >= limits.watching_of_one {
             return Err(Problem::TooMany(format!(
-                "You follow {} pages already, which is as many as one host may. Close one of them.",
+                "You follow {} pages already, the maximum for one host. Close one of them.",
                 limits.watching_of_one
             )));
         }

@@ -172,7 +172,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/silences",
         kind: RouteKind::Json(api::silences),
-        about: "Times in which no message about some alerts is sent, those that end last first.",
+        about: "Periods in which no message about certain alerts is sent, those that end last first.",
         parameters: &[],
     },
     Route {

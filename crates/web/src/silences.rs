@@ -22,7 +22,7 @@ const MAX_CHARS: usize = 200;
 /// Maximum length of a silence, in ns.
 const MAX_NS: i64 = 366 * times::DAY;
 
-/// Times in which no message about some alerts is sent.
+/// Periods in which no message about certain alerts is sent.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Silences {
@@ -60,7 +60,7 @@ pub struct Acknowledged {
 pub struct EndedSilence {
     /// Number of the silence.
     silence: i64,
-    /// True: the silence is over.
+    /// Always true: the silence has ended.
     ended: bool,
 }
 

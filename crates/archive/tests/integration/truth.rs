@@ -262,7 +262,7 @@ fn a_backup_is_an_archive() {
     assert_eq!((done.tests, done.files, done.present), (6, 1, 2));
     assert_eq!(answers(&Archive::open(&to).unwrap()), answers(&archive));
     assert_eq!(Archive::open_to_write(&to).unwrap().check(true).unwrap().damaged, []);
-    assert!(archive.back_up(&root).unwrap_err().to_string().contains("another folder"));
+    assert!(archive.back_up(&root).unwrap_err().to_string().contains("a folder other than"));
 }
 
 /// When most of a catalogue is unused after tests were removed, its file becomes smaller.

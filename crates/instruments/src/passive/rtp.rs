@@ -465,7 +465,7 @@ fn refute_clock_step(answer: &mut Answer, other: &Samples, first: WallTime) {
             cause.id = CauseId::RouteChange;
             cause.confidence = 0.8;
             cause.because = format!(
-                "the path became {} {how} at {:.1} s: the other direction did not change by as much, so that no clock was set",
+                "the path became {} {how} at {:.1} s: the other direction did not change by as much, so no clock was set",
                 eng3(by.saturating_abs() as f64),
                 cause.from_s
             );

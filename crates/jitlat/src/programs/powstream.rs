@@ -175,7 +175,7 @@ type SessionResult = (u64, Result<Statistics>);
 fn begun_session(statistics: Statistics) -> Result<Statistics> {
     if statistics.data.records.is_empty() {
         let begin = time_of_day(statistics.data.session.request.start);
-        bail!("the session of {begin} ended before anything was known about its packets: it has no file");
+        bail!("the session of {begin} ended before any of its packets was known: no file is written");
     }
     Ok(statistics)
 }

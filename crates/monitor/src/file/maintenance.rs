@@ -38,7 +38,7 @@ pub fn maintenance(
             );
         }
         if one.from.zip(one.to).is_some_and(|(from, to)| to <= from) {
-            table.fault("to", "the maintenance ends before it begins: exchange 'from' and 'to'");
+            table.fault("to", "the maintenance ends before it begins: swap 'from' and 'to'");
         }
         one
     };

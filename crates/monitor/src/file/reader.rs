@@ -160,7 +160,7 @@ impl<'a> TableReader<'a> {
     pub fn name(&self, example: &str) -> Option<Located<String>> {
         let name = self.needed("name", example)?;
         if name.get_ref().contains(|c: char| is_unprintable(c) || c == '/') {
-            self.fault("name", "a name must be one line without '/' and control characters");
+            self.fault("name", "a name must be one line without '/' or control characters");
         }
         Some(name)
     }

@@ -113,7 +113,7 @@ async fn guard(
     connection.iter().for_each(Connection::prove);
     let _busy = connection.as_ref().map(Connection::begin);
     let Some(_own) = push.of_host.get(&host.0).and_then(|own| own.clone().try_acquire_owned().ok()) else {
-        let why = format!("{} has {MAX_OF_HOST} requests under way already", host.0);
+        let why = format!("{} has {MAX_OF_HOST} requests in progress already", host.0);
         return failed(StatusCode::TOO_MANY_REQUESTS, &why, Some(Span::seconds(2)));
     };
     request.extensions_mut().insert(host);

@@ -86,7 +86,7 @@ impl Commands {
                 let mut apart = apart.lock().unwrap_or_else(PoisonError::into_inner);
                 let answer = apart.ask(&message);
                 answer
-                    .map_err(|e| format!("the process that runs commands: {e}: restart the monitor"))?
+                    .map_err(|e| format!("the process that runs commands failed: {e}; restart the monitor"))?
                     .map_or(Ok(()), Err)
             }
         }
